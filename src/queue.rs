@@ -24,6 +24,7 @@ mod entry;
 pub mod environment;
 mod error;
 mod log_file;
+mod resource;
 mod runner;
 mod schedule;
 mod script;
@@ -38,11 +39,11 @@ use crate::store::state::{LockHolder, StateDb, StateLock, now_ms, sql_error};
 pub use attempt::{AttemptCall, own_entry, watch_attempt};
 pub use change::{PruneChoice, RequeueChoice};
 pub use entry::{
-    Dependency, Entry, EntryEvent, EntryState, NewCommand, NewEntry, Resource, ScriptRecord,
-    SnapshotMode,
+    Dependency, Entry, EntryEvent, EntryState, NewCommand, NewEntry, ScriptRecord, SnapshotMode,
 };
 pub use error::QueueError;
 pub use log_file::LOG_FILE;
+pub use resource::Resource;
 pub use runner::{Runner, RunnerEvent, RunnerOptions, detach};
 pub use script::interpreter_of;
 
@@ -82,6 +83,11 @@ impl Queue {
             Some(db) => Ok(Self { db, project: project.to_owned(), own_ids: own_ids.to_owned() }),
             None => Err(QueueError::NoQueue(project.to_owned())),
         }
+    }
+
+    /// Whether a folder has a state database.
+    pub fn exists_in(folder: &Path) -> bool {
+        StateDb::exists_in(folder)
     }
 
     /// The process that runs the queue; `None` if there is none.
@@ -177,6 +183,29 @@ impl Queue {
         let query = "SELECT bytes FROM queue_script WHERE entry = ?1";
         let bytes = self.db.connection().query_row(query, params![id], |row| row.get(0));
         Ok(bytes.optional().map_err(sql_error("read"))?)
+    }
+
+    /// The names of the variables that an entry's command gets: those that are recorded, and those
+    /// that come from the runner.
+    ///
+    /// # Errors
+    /// [`QueueError::State`].
+    pub fn variables(&self, id: i64) -> Result<(Vec<String>, Vec<String>), QueueError> {
+        let query = "SELECT env, settings FROM queue_entry WHERE id = ?1";
+        let row = self.db.connection().query_row(query, params![id], |row| {
+            let env = environment::from_bytes(row.get_ref(0)?.as_blob()?);
+            let names = env.iter().filter_map(|word| environment::split_assignment(word));
+            let names = names.map(|(name, _)| name.to_string_lossy().into_owned()).collect();
+            let settings: EntrySettings =
+                serde_json::from_str(row.get_ref(1)?.as_str()?).unwrap_or_default();
+            Ok((names, settings.env_from_runner))
+        });
+        row.optional().map_err(sql_error("read"))?.ok_or(QueueError::NoEntry(id))
+    }
+
+    /// The entry that started this process, if it is one of this queue.
+    pub fn own_entry(&self) -> Option<i64> {
+        attempt::own_entry_of(self.db.id())
     }
 
     /// The log of an attempt.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use super::support::app::{App, Status};
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::queue::{AttemptCall, Queue, watch_attempt};
 
 pub(super) use document::{QueueDocument, QueueEntryDocument};
@@ -126,5 +126,21 @@ fn open(app: &App) -> Result<Queue> {
 
 /// The queue of the project.
 fn open_existing(app: &App) -> Result<Queue> {
-    Ok(Queue::open_existing(project(app), &own_ids(app))?)
+    Queue::open_existing(project(app), &own_ids(app)).map_err(|error| {
+        let failure = Failure::from(error);
+        match queue_above(app).filter(|_| !has_queue(app)) {
+            Some(above) => failure.hint(format!("`{}` has one", above.display())),
+            None => failure,
+        }
+    })
+}
+
+/// Whether the project has a queue.
+fn has_queue(app: &App) -> bool {
+    Queue::exists_in(project(app))
+}
+
+/// The nearest folder above the project that has a queue, which the user may mean.
+fn queue_above(app: &App) -> Option<&Path> {
+    project(app).ancestors().skip(1).find(|folder| Queue::exists_in(folder))
 }

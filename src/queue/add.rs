@@ -10,7 +10,10 @@ use super::entry::{Detail, EntrySettings, EntryState, NewCommand, NewEntry};
 use super::error::io_error;
 use super::{Queue, QueueError, environment, snapshot};
 use crate::fault_point;
-use crate::store::state::{NewEvent, commit, now_ms, sql_error};
+use crate::store::state::{NewEvent, StateError, commit, now_ms, sql_error};
+
+/// From this size on, a script that is refused takes room that others may need.
+const LARGE_SCRIPT_BYTES: usize = 1 << 20;
 
 impl Queue {
     /// Adds an entry and returns its number. Once it returns, the entry survives a power cut.
@@ -19,6 +22,15 @@ impl Queue {
     /// [`QueueError::NoEntry`] if it comes after an unknown one; a snapshot that cannot be made; an
     /// error of the database or the disk. Nothing is added then.
     pub fn add(&mut self, new: &NewEntry) -> Result<i64, QueueError> {
+        let added = self.try_to_add(new);
+        if matches!(added, Err(QueueError::State(StateError::Sql { .. }))) {
+            // On a full disk, what was not committed takes the room that others need.
+            self.db.truncate_log();
+        }
+        added
+    }
+
+    fn try_to_add(&mut self, new: &NewEntry) -> Result<i64, QueueError> {
         for dependency in &new.after {
             self.entry(dependency.entry)?;
         }
@@ -41,6 +53,10 @@ impl Queue {
         let timeout_ms =
             new.timeout.map(|limit| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
         let queue_folder = self.db.folder().join("queue");
+        if script.is_some_and(|bytes| bytes.len() >= LARGE_SCRIPT_BYTES) {
+            // Where the disk then has no room, the log can be emptied, as nothing else is in it.
+            self.db.truncate_log();
+        }
         let transaction = self.db.begin()?;
         transaction
             .execute(
@@ -55,8 +71,8 @@ impl Queue {
                     new.cwd.as_os_str().as_bytes(),
                     environment::to_bytes(assignments.iter().map(|word| word.as_os_str())),
                     new.priority,
-                    new.resource.remote,
-                    new.resource.gpu,
+                    new.resource.remote(),
+                    new.resource.gpu(),
                     timeout_ms,
                     new.retries,
                     serde_json::to_string(&settings).unwrap_or_default(),

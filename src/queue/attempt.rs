@@ -34,7 +34,7 @@ const MARKER: &str = "RGPU_QUEUE_ATTEMPT";
 const RECORD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The time between two tries.
-const RECORD_RETRY_DELAY: Duration = Duration::from_millis(500);
+pub(super) const RECORD_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// What the watching process needs to know, as its command line.
 #[derive(Clone, Debug)]
@@ -80,7 +80,9 @@ pub fn watch_attempt(call: &AttemptCall) -> Result<(), QueueError> {
     }
     let end = run(&queue, call, &mut watch);
     record(&mut queue, call, &end)?;
-    queue.update_log_file()
+    // The runner tries it again, and tells if that fails too.
+    let _ = queue.update_log_file();
+    Ok(())
 }
 
 /// Records the end. A full disk may have room again soon.
@@ -108,6 +110,12 @@ fn marker(queue: &Queue, entry: i64, attempt: u32) -> String {
 /// The number of the entry that started this process, if one did.
 pub fn own_entry() -> Option<i64> {
     entry_of(&std::env::var(MARKER).ok()?)
+}
+
+/// As [`own_entry`], if it is of the queue in the database with this id.
+pub(super) fn own_entry_of(database: &str) -> Option<i64> {
+    let marker = std::env::var(MARKER).ok()?;
+    entry_of(&marker).filter(|_| marker.split('/').next() == Some(database))
 }
 
 fn entry_of(marker: &str) -> Option<i64> {
@@ -251,6 +259,10 @@ fn prepare(
     }
     let recorded = work.env.iter().filter_map(|word| environment::split_assignment(word));
     command.envs(recorded);
+    if work.settings.snapshot != SnapshotMode::None {
+        // A snapshot without a commit is no part of the user's repository either.
+        command.env("GIT_CEILING_DIRECTORIES", folder);
+    }
     command.env(MARKER, marker(queue, call.entry, call.attempt));
     Ok((command, work.timeout))
 }

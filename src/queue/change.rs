@@ -5,6 +5,7 @@ use std::fs;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
+use super::attempt::kill_leftovers;
 use super::entry::{AttemptEnd, Detail, EntryState};
 use super::{Queue, QueueError, ROLE, RUNNER_LOCK, detail_of, state_of};
 use crate::fault_point;
@@ -187,10 +188,10 @@ impl Queue {
         else {
             return Ok(());
         };
-        let word = before.map_or("removed", |event| event.state.as_str());
+        let state = before.map_or(EntryState::Pruned, |event| event.state);
         let detail = Detail {
             retries_left: last.detail.retries_left,
-            reason: Some(format!("entry {dependency} is {word}")),
+            reason: Some(format!("entry {dependency} {}", state.phrase())),
             because_of: Some(dependency),
             ..Detail::default()
         };
@@ -204,7 +205,8 @@ impl Queue {
     }
 
     /// Asks for the end of an entry. A waiting one is cancelled at once; the process that watches a
-    /// running one gets SIGTERM, and then ends the command's whole process tree.
+    /// running one gets SIGTERM, and then ends the command's whole process tree. Where that process
+    /// is gone, [`Queue::end_unwatched`] does it.
     ///
     /// # Errors
     /// [`QueueError::NoEntry`]; [`QueueError::WrongState`] if it has ended.
@@ -218,8 +220,7 @@ impl Queue {
                 let detail = Detail { retries_left, reason, ..Detail::default() };
                 let to = EntryState::Cancelled;
                 append(&transaction, (entry, last.attempt), last.state, to, &detail)?;
-                commit(transaction)?;
-                self.update_log_file()
+                Ok(commit(transaction)?)
             }
             EntryState::Running => {
                 append_other(&transaction, "cancel", (entry, last.attempt), "asked")?;
@@ -229,10 +230,46 @@ impl Queue {
             }
             state => Err(QueueError::WrongState {
                 entry,
-                state: state.as_str(),
+                state: state.phrase(),
                 hint: "only an entry that waits or runs can be cancelled",
             }),
         }
+    }
+
+    /// Ends what is left of a running attempt whose watching process is gone, and records it.
+    ///
+    /// # Errors
+    /// [`QueueError::State`].
+    pub fn end_unwatched(&mut self, entry: i64) -> Result<(), QueueError> {
+        let Some(last) = last_event(self.db.connection(), entry)? else { return Ok(()) };
+        if last.state != EntryState::Running || last.process.is_alive() {
+            return Ok(());
+        }
+        let reason = match last.process.is_of_earlier_boot() {
+            true => "the machine was started anew",
+            false => "the process that watched it was killed",
+        };
+        self.end_lost(entry, last.attempt, reason)
+    }
+
+    /// As [`Queue::end_unwatched`], for an attempt that is known to be unwatched.
+    pub(super) fn end_lost(
+        &mut self,
+        entry: i64,
+        attempt: u32,
+        reason: &str,
+    ) -> Result<(), QueueError> {
+        let left = kill_leftovers(self, entry, attempt);
+        let state = match self.is_cancel_asked(entry, attempt)? {
+            true => EntryState::Cancelled,
+            false => EntryState::Lost,
+        };
+        let mut reason = reason.to_owned();
+        if !left.is_empty() {
+            let pids: Vec<String> = left.iter().map(i32::to_string).collect();
+            reason += &format!("; processes {} could not be killed", pids.join(", "));
+        }
+        self.end_attempt(entry, attempt, &AttemptEnd::without_status(state, reason)).map(drop)
     }
 
     /// Whether the user asked for the end of an attempt.
@@ -306,7 +343,7 @@ impl Queue {
             if last.state.is_active() {
                 return Err(QueueError::WrongState {
                     entry,
-                    state: last.state.as_str(),
+                    state: last.state.phrase(),
                     hint: "only an ended entry can be put back",
                 });
             }
@@ -379,6 +416,7 @@ impl Queue {
                 _ => {}
             }
         }
+        self.db.give_room_back();
         Ok(removed)
     }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Resource;
+
 /// The state of an entry.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
@@ -47,6 +49,21 @@ impl EntryState {
         Self::Lost,
         Self::Pruned,
     ];
+
+    /// What it says of an entry: `entry 17 failed`.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::Waiting => "waits",
+            Self::Running => "runs",
+            Self::Ok => "ended ok",
+            Self::Failed => "failed",
+            Self::Timeout => "hit its time limit",
+            Self::Cancelled => "was cancelled",
+            Self::Skipped => "was skipped",
+            Self::Lost => "was lost",
+            Self::Pruned => "was removed",
+        }
+    }
 
     /// The word in the database, in lists and in `queue.log`.
     pub fn as_str(self) -> &'static str {
@@ -95,23 +112,6 @@ pub enum SnapshotMode {
     Patch,
     /// The files are copied, without those that git ignores; each attempt gets a folder of its own.
     Copy,
-}
-
-/// What an entry needs for itself. Entries whose needs conflict never run at the same time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resource {
-    /// The remote; `None`: this machine.
-    pub remote: Option<String>,
-    /// The GPU; `None`: all of the remote.
-    pub gpu: Option<String>,
-}
-
-impl Resource {
-    /// Whether both cannot be had at the same time.
-    pub fn conflicts_with(&self, other: &Self) -> bool {
-        self.remote == other.remote
-            && (self.gpu.is_none() || other.gpu.is_none() || self.gpu == other.gpu)
-    }
 }
 
 /// What an entry runs.
@@ -170,7 +170,7 @@ pub(super) struct EntrySettings {
     pub(super) env_from_runner: Vec<String>,
     #[serde(default)]
     pub(super) snapshot: SnapshotMode,
-    /// For [`SnapshotMode::Patch`]: the repository and the commit.
+    /// Of a snapshot: the repository and the commit.
     #[serde(default)]
     pub(super) base: Option<(PathBuf, String)>,
     /// The folder of the command inside the snapshot.

@@ -30,11 +30,11 @@ pub enum QueueError {
     #[error("there is no entry {0}")]
     NoEntry(i64),
     /// The entry is in a state that the command does not change.
-    #[error("entry {entry} is {state}")]
+    #[error("entry {entry} {state}")]
     WrongState {
         /// The entry.
         entry: i64,
-        /// Its state.
+        /// Its state as a phrase: `runs`.
         state: &'static str,
         /// What to do instead.
         hint: &'static str,
@@ -85,6 +85,12 @@ impl From<QueueError> for Failure {
 }
 
 impl QueueError {
+    /// Whether the disk has no room for a change of the database.
+    pub(super) fn is_full_disk(&self) -> bool {
+        let Self::State(StateError::Sql { source, .. }) = self else { return false };
+        source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+    }
+
     /// The error with its causes on one line.
     pub fn with_causes(&self) -> String {
         chain(self)

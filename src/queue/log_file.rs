@@ -33,7 +33,7 @@ impl Queue {
     ///
     /// # Errors
     /// The file cannot be read or written; the database cannot be read.
-    pub(super) fn update_log_file(&self) -> Result<(), QueueError> {
+    pub fn update_log_file(&self) -> Result<(), QueueError> {
         let path = self.db.folder().join(LOG_FILE);
         let fail = |doing| error::io_error(doing, &path);
         let mut options = OpenOptions::new();

@@ -17,8 +17,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::process::Command;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::attempt::{AttemptCall, kill_leftovers};
-use super::entry::{AttemptEnd, Entry, EntryState};
+use super::attempt::{AttemptCall, RECORD_RETRY_DELAY};
+use super::entry::{Entry, EntryState};
 use super::error::io_error;
 use super::schedule::{Schedule, Turn};
 use super::{Queue, QueueError, ROLE};
@@ -75,10 +75,25 @@ pub enum RunnerEvent {
         /// The entry.
         entry: i64,
     },
+    /// `queue.log` cannot be written; it is tried again with the next end.
+    NotLogged {
+        /// Why.
+        why: String,
+    },
+    /// A change cannot be recorded, because the disk is full; it is tried again.
+    DiskFull {
+        /// The entry.
+        entry: i64,
+    },
     /// No entry is started any more; running ones are waited for.
     Stopping {
         /// How many run.
         running: usize,
+    },
+    /// The runner ends, and these entries go on without it.
+    Left {
+        /// The entries.
+        entries: Vec<i64>,
     },
 }
 
@@ -100,6 +115,10 @@ pub struct Runner {
     event: i64,
     watched: BTreeMap<i64, Watched>,
     ended: (UnboundedSender<i64>, UnboundedReceiver<i64>),
+    /// Whether the last try to write `queue.log` failed, so that it is told once.
+    is_log_failing: bool,
+    /// Whether it was told that the disk is full.
+    is_full_told: bool,
     _lock: StateLock,
 }
 
@@ -114,12 +133,21 @@ impl Runner {
         fault_point::reach("runner started");
         let schedule = Schedule::read(&queue)?;
         let (watched, ended) = (BTreeMap::new(), unbounded_channel());
-        Ok(Self { queue, schedule, event, watched, ended, _lock: lock })
+        Ok(Self {
+            queue,
+            schedule,
+            event,
+            watched,
+            ended,
+            is_log_failing: false,
+            is_full_told: false,
+            _lock: lock,
+        })
     }
 
     /// Runs entries until there are none (`once`), or until it is asked to stop. After one request
     /// it starts no more and waits for the running ones; after two it leaves them running, for the
-    /// next runner to find.
+    /// next runner to find. Returns whether it was asked to stop.
     ///
     /// # Errors
     /// The database cannot be read or written.
@@ -128,9 +156,9 @@ impl Runner {
         options: RunnerOptions,
         mut stop: CancelSignal,
         mut report: impl FnMut(RunnerEvent),
-    ) -> Result<(), QueueError> {
+    ) -> Result<bool, QueueError> {
         self.find_running(&mut report)?;
-        self.queue.update_log_file()?;
+        self.update_log_file(&mut report);
         let mut requests = 0;
         loop {
             self.schedule.refresh(&self.queue)?;
@@ -142,14 +170,19 @@ impl Runner {
             let has_work = requests == 0
                 && !(options.once
                     && (self.schedule.is_paused() || self.schedule.has_none_waiting()));
+            if requests > 1 && !self.watched.is_empty() {
+                report(RunnerEvent::Left { entries: self.watched.keys().copied().collect() });
+            }
             if requests > 1 || (self.watched.is_empty() && !has_work) {
-                return Ok(());
+                return Ok(requests > 0);
             }
             tokio::select! {
                 Some(entry) = self.ended.1.recv() => self.has_ended(entry, &mut report)?,
                 () = stop.wait_for_more_than(requests) => {
                     requests = stop.request_count();
-                    report(RunnerEvent::Stopping { running: self.watched.len() });
+                    if requests == 1 {
+                        report(RunnerEvent::Stopping { running: self.watched.len() });
+                    }
                 }
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
@@ -183,6 +216,39 @@ impl Runner {
         Ok(())
     }
 
+    /// Writes the missing lines of `queue.log`. What they say is in the database already.
+    fn update_log_file(&mut self, report: &mut impl FnMut(RunnerEvent)) {
+        let written = self.queue.update_log_file();
+        if let Err(error) = &written
+            && !self.is_log_failing
+        {
+            report(RunnerEvent::NotLogged { why: error.with_causes() });
+        }
+        self.is_log_failing = written.is_err();
+    }
+
+    /// Whether a change was recorded; not if the disk is full, which is told once.
+    fn is_recorded(
+        &mut self,
+        entry: i64,
+        result: Result<(), QueueError>,
+        report: &mut impl FnMut(RunnerEvent),
+    ) -> Result<bool, QueueError> {
+        match result {
+            Err(error) if error.is_full_disk() => {
+                if !self.is_full_told {
+                    report(RunnerEvent::DiskFull { entry });
+                }
+                self.is_full_told = true;
+                Ok(false)
+            }
+            other => {
+                self.is_full_told = false;
+                other.map(|()| true)
+            }
+        }
+    }
+
     fn start_entries(&mut self, report: &mut impl FnMut(RunnerEvent)) -> Result<(), QueueError> {
         while let Some(turn) = self.schedule.next(&self.queue)? {
             match turn {
@@ -195,10 +261,14 @@ impl Runner {
                     fault_point::reach("runner spawned");
                 }
                 Turn::Skip { entry, dependency } => {
-                    self.queue.skip(entry, dependency)?;
+                    let skipped = self.queue.skip(entry, dependency);
+                    if !self.is_recorded(entry, skipped, report)? {
+                        // The next look tries it again.
+                        return Ok(());
+                    }
                     fault_point::reach("runner skipped");
                     self.schedule.refresh(&self.queue)?;
-                    self.queue.update_log_file()?;
+                    self.update_log_file(report);
                     report(RunnerEvent::Ended(Box::new(self.queue.entry(entry)?)));
                 }
             }
@@ -270,7 +340,7 @@ impl Runner {
             }
             _ => {}
         }
-        self.queue.update_log_file()?;
+        self.update_log_file(report);
         report(RunnerEvent::Ended(Box::new(now)));
         Ok(())
     }
@@ -283,11 +353,18 @@ impl Runner {
         reason: &str,
         report: &mut impl FnMut(RunnerEvent),
     ) -> Result<(), QueueError> {
-        kill_leftovers(&self.queue, entry, attempt);
-        let end = AttemptEnd::without_status(EntryState::Lost, reason);
-        self.queue.end_attempt(entry, attempt, &end)?;
+        let ended = self.queue.end_lost(entry, attempt, reason);
+        if !self.is_recorded(entry, ended, report)? {
+            self.watch(entry, attempt);
+            let ended = self.ended.0.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(RECORD_RETRY_DELAY).await;
+                let _ = ended.send(entry);
+            });
+            return Ok(());
+        }
         self.schedule.refresh(&self.queue)?;
-        self.queue.update_log_file()?;
+        self.update_log_file(report);
         report(RunnerEvent::Ended(Box::new(self.queue.entry(entry)?)));
         Ok(())
     }

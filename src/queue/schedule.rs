@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use rusqlite::{OptionalExtension, Row};
 
-use super::entry::{Dependency, EntrySettings, EntryState, Resource};
-use super::{Queue, QueueError, state_of};
+use super::entry::{Dependency, EntrySettings, EntryState};
+use super::{Queue, QueueError, Resource, state_of};
 use crate::store::state::sql_error;
 
 /// What the runner has to do next.
@@ -208,12 +208,13 @@ fn active_entry(
 ) -> rusqlite::Result<ActiveEntry> {
     let settings: EntrySettings =
         serde_json::from_str(row.get_ref(at + 3)?.as_str()?).unwrap_or_default();
+    let needs = |at| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_str_or_null()?);
     Ok(ActiveEntry {
         state,
         attempt,
         priority: row.get(at)?,
         after: settings.after,
-        resource: Resource { remote: row.get(at + 1)?, gpu: row.get(at + 2)? },
+        resource: Resource::recorded(needs(at + 1)?, needs(at + 2)?),
         not_before: None,
     })
 }

@@ -4,6 +4,9 @@
 //! `patch` keeps the commit and a patch with all changes since, new files included; git lays both
 //! out for each attempt. `copy` keeps the files themselves, without those that git would ignore.
 //! Both keep the whole repository; outside of one, `copy` keeps the project folder.
+//!
+//! An attempt's tree lies below the user's repository, which is at another commit by then. So the
+//! tree is a repository of its own, at the commit that was kept, and borrows the user's objects.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
@@ -23,10 +26,13 @@ use crate::store::{project_files, quiet_git};
 const PATCH: &str = "changes.patch";
 const FILES: &str = "files";
 
+/// Why git cannot be used.
+const FILTER_NAME: &str = "its settings name a filter with `=`";
+
 /// A snapshot that no entry has yet. Dropping it removes it.
 pub(super) struct TakenSnapshot {
     folder: TempDir,
-    /// The repository and the commit, of a patch.
+    /// The repository and the commit, if there is one.
     pub(super) base: Option<(PathBuf, String)>,
     /// The command's folder inside the snapshot.
     pub(super) inner: PathBuf,
@@ -58,9 +64,11 @@ pub(super) fn take(new: &NewEntry, queue: &Path) -> Result<Option<TakenSnapshot>
             return Err(refused(&new.cwd, "it is not in a git repository, or there is no git"));
         }
         (_, top) => {
-            let root = top.unwrap_or_else(|| new.project.clone());
+            let root = top.clone().unwrap_or_else(|| new.project.clone());
             copy(&root, &project_files::walk(&root), &folder.path().join(FILES))?;
-            (root, None)
+            // A new repository has no commit.
+            let commit = top.as_deref().and_then(|top| head(top, folder.path()).ok());
+            (root, top.zip(commit))
         }
     };
     let inner = new
@@ -87,7 +95,14 @@ pub(super) fn lay_out(
         }
         _ => {
             let files = folder.join(FILES);
-            copy(&files, WalkBuilder::new(&files).standard_filters(false), tree)
+            copy(&files, WalkBuilder::new(&files).standard_filters(false), tree)?;
+            let Some((top, commit)) = base else { return Ok(()) };
+            let made = Git::new(top, folder).and_then(|git| git.make_repository(commit, tree));
+            if made.is_err() {
+                // The files are all there, only their commit is not any more.
+                let _ = fs::remove_dir_all(tree.join(".git"));
+            }
+            Ok(())
         }
     }
 }
@@ -129,8 +144,7 @@ impl<'a> Git<'a> {
     }
 
     fn command(&self, args: &[&str]) -> Result<Command, QueueError> {
-        let mut git = quiet_git(self.top)
-            .ok_or_else(|| refused(self.top, "its settings name a filter with `=`"))?;
+        let mut git = quiet_git(self.top).ok_or_else(|| refused(self.top, FILTER_NAME))?;
         git.args(args).stdin(Stdio::null());
         if !self.objects.as_os_str().is_empty() {
             git.env("GIT_INDEX_FILE", self.scratch.path().join("index"))
@@ -141,25 +155,80 @@ impl<'a> Git<'a> {
     }
 
     fn output(&self, args: &[&str]) -> Result<Vec<u8>, QueueError> {
-        let output = self.command(args)?.output().map_err(io_error("start", Path::new("git")))?;
-        match output.status.success() {
-            true => Ok(output.stdout),
-            false => {
-                let words = String::from_utf8_lossy(&output.stderr);
-                let verb = args.first().copied().unwrap_or_default();
-                Err(refused(self.top, format!("git {verb}: {}", words.trim())))
+        output_of(self.command(args)?, self.top, args)
+    }
+
+    /// The commit that HEAD points to.
+    fn head(&self) -> Result<String, QueueError> {
+        let commit = self.output(&["rev-parse", "--verify", "HEAD^{commit}"])?;
+        Ok(String::from_utf8_lossy(&commit).trim().to_owned())
+    }
+
+    /// Refuses folders with a repository of their own: a patch has only their commit.
+    fn check_no_inner_repository(&self) -> Result<(), QueueError> {
+        let index = self.output(&["ls-files", "--stage", "-z"])?;
+        for entry in index.split(|byte| *byte == 0) {
+            let Some(at) = entry.iter().position(|byte| *byte == b'\t') else { continue };
+            let inner = path_line(&entry[at + 1..]).unwrap_or_default();
+            // A submodule that is not checked out has nothing to lose.
+            let is_empty = || {
+                let mut files = fs::read_dir(self.top.join(&inner)).ok()?;
+                Some(files.next().is_none())
+            };
+            if entry.starts_with(b"160000 ") && is_empty() == Some(false) {
+                let inner = inner.display();
+                let why = format!(
+                    "`{inner}` is a submodule or a repository of its own, whose files are in no \
+                     patch: use `--snapshot copy`"
+                );
+                return Err(refused(self.top, why));
             }
         }
+        Ok(())
     }
+
+    /// Makes `tree` a repository at the commit, so that git and rgpu's records find the commit that
+    /// is run, and not the repository above.
+    fn make_repository(&self, commit: &str, tree: &Path) -> Result<(), QueueError> {
+        let git = |args: &[&str]| {
+            let mut git = quiet_git(tree).ok_or_else(|| refused(tree, FILTER_NAME))?;
+            git.args(args).stdin(Stdio::null());
+            output_of(git, tree, args)
+        };
+        let format = if commit.len() == 64 { "sha256" } else { "sha1" };
+        git(&["init", "--quiet", "--template=", &format!("--object-format={format}")])?;
+        let path = tree.join(".git/objects/info/alternates");
+        let line = [self.objects.as_os_str().as_encoded_bytes(), b"\n"].concat();
+        fs::write(&path, line).map_err(io_error("write", &path))?;
+        git(&["update-ref", "--no-deref", "HEAD", commit])?;
+        git(&["read-tree", "HEAD"]).map(drop)
+    }
+}
+
+/// Runs git in `folder` and returns what it printed.
+fn output_of(mut git: Command, folder: &Path, args: &[&str]) -> Result<Vec<u8>, QueueError> {
+    let output = git.output().map_err(io_error("start", Path::new("git")))?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => {
+            let words = String::from_utf8_lossy(&output.stderr);
+            let verb = args.first().copied().unwrap_or_default();
+            Err(refused(folder, format!("git {verb}: {}", words.trim())))
+        }
+    }
+}
+
+fn head(top: &Path, folder: &Path) -> Result<String, QueueError> {
+    Git::new(top, folder)?.head()
 }
 
 /// Writes the changes since the last commit, new files included, and returns the commit.
 fn write_patch(top: &Path, folder: &Path) -> Result<String, QueueError> {
     let git = Git::new(top, folder)?;
-    let commit = git.output(&["rev-parse", "--verify", "HEAD^{commit}"])?;
-    let commit = String::from_utf8_lossy(&commit).trim().to_owned();
+    let commit = git.head()?;
     git.output(&["read-tree", &commit])?;
     git.output(&["add", "--all", "--", "."])?;
+    git.check_no_inner_repository()?;
     let flags =
         ["--cached", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames"];
     let patch = git.output(&[&["diff"], &flags[..], &[commit.as_str()]].concat())?;
@@ -186,7 +255,7 @@ fn apply_patch(top: &Path, commit: &str, patch: &Path, tree: &Path) -> Result<()
     let mut checkout = git.command(&["checkout-index", "--all"])?;
     let output = checkout.arg(prefix).output().map_err(io_error("start", Path::new("git")))?;
     match output.status.success() {
-        true => Ok(()),
+        true => git.make_repository(commit, tree),
         false => Err(refused(top, String::from_utf8_lossy(&output.stderr).trim())),
     }
 }

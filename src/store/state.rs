@@ -36,6 +36,9 @@ const FOLDER: &str = ".rgpu";
 /// How long a transaction waits for those of other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Less free room in the database is kept for later rows.
+const MIN_FREE_BYTES: i64 = 1 << 20;
+
 /// An error of the state database.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
@@ -112,7 +115,8 @@ impl From<StateError> for Failure {
             StateError::Newer { .. } => failure(Exit::Config, "newer_state")
                 .hint("use the newer rgpu that made it; nothing was changed"),
             StateError::OtherProgram(_) => failure(Exit::Config, "other_database")
-                .hint("move the file away; nothing was changed"),
+                .hint("nothing was changed; move it away, with the file `-wal` beside it")
+                .hint("rgpu then makes a new one; what the old one had is not in it"),
             StateError::MadeElsewhere { id, list, .. } => {
                 let list = shell_word(list.display());
                 failure(Exit::Config, "state_made_elsewhere")
@@ -169,11 +173,15 @@ impl StateDb {
     /// # Errors
     /// [`StateError`].
     pub fn open_existing(project: &Path, own_ids: &Path) -> Result<Option<Self>, StateError> {
-        let folder = project.join(FOLDER);
-        match folder.join("state.db").exists() {
-            true => Self::open_folder(folder, own_ids).map(Some),
+        match Self::exists_in(project) {
+            true => Self::open_folder(project.join(FOLDER), own_ids).map(Some),
             false => Ok(None),
         }
+    }
+
+    /// Whether a project has a database.
+    pub fn exists_in(project: &Path) -> bool {
+        project.join(FOLDER).join("state.db").exists()
     }
 
     fn open_folder(folder: PathBuf, own_ids: &Path) -> Result<Self, StateError> {
@@ -215,6 +223,25 @@ impl StateDb {
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(sql_error("change"))
     }
+
+    /// Moves what the log of changes has into the database, and gives the log's room back. Without
+    /// effect while another process reads, or where the disk is full: the next one does it then.
+    pub fn truncate_log(&self) {
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
+
+    /// Gives the room of removed rows back to the disk, if it is much. Without effect where the disk
+    /// is full, which the next call then does.
+    pub fn give_room_back(&self) {
+        let number = |name| self.connection.pragma_query_value(None, name, |row| row.get(0));
+        let free = || -> rusqlite::Result<(i64, i64)> {
+            Ok((number("freelist_count")?, number("page_size")?))
+        };
+        if free().is_ok_and(|(pages, bytes)| pages.saturating_mul(bytes) >= MIN_FREE_BYTES) {
+            let _ = self.connection.execute_batch("VACUUM");
+        }
+        self.truncate_log();
+    }
 }
 
 /// Commits a transaction: what it wrote survives a power cut.
@@ -245,7 +272,13 @@ fn connect(path: &Path) -> Result<Connection, StateError> {
     let real = path.parent().and_then(|folder| folder.canonicalize().ok());
     let path =
         real.zip(path.file_name()).map_or(path.to_owned(), |(folder, name)| folder.join(name));
-    let connection = Connection::open_with_flags(path, flags).map_err(sql_error("open"))?;
+    let failed = |source| match source {
+        rusqlite::Error::SqliteFailure(e, _) if e.code == rusqlite::ErrorCode::NotADatabase => {
+            StateError::OtherProgram(path.clone())
+        }
+        source => StateError::Sql { doing: "open", source },
+    };
+    let connection = Connection::open_with_flags(&path, flags).map_err(failed)?;
     let set_up = || {
         connection.busy_timeout(BUSY_TIMEOUT)?;
         // The log stays for the next command: emptying it at each end takes longer than the work.
@@ -255,7 +288,7 @@ fn connect(path: &Path) -> Result<Connection, StateError> {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.pragma_update(None, "synchronous", "FULL")
     };
-    set_up().map_err(sql_error("open"))?;
+    set_up().map_err(failed)?;
     Ok(connection)
 }
 

@@ -70,12 +70,12 @@ pub(in crate::cli) struct AddArgs {
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
 
-    /// The GPU that it needs for itself; without one it needs all of the machine
-    #[arg(long, value_name = "GPU")]
+    /// The GPUs that it needs for itself, as indices or UUIDs; without them it needs all
+    #[arg(long, value_name = "GPU[,GPU]")]
     pub gpu: Option<String>,
 
-    /// The remote that it needs for itself, instead of this machine
-    #[arg(long, short, value_name = "REMOTE")]
+    /// The remotes that it needs for itself, instead of this machine
+    #[arg(long, short, value_name = "REMOTE[,REMOTE]")]
     pub remote: Option<String>,
 
     /// Keep the project's files as they are now: patch needs git, copy does not
@@ -126,13 +126,9 @@ pub(super) fn run(app: &App, args: &AddArgs) -> Result<Status> {
     for variable in &args.env {
         let (name, value) =
             variable.split_once('=').map_or((variable.as_str(), None), |(n, v)| (n, Some(v)));
-        if name.is_empty() || variable.contains('\0') {
-            return Err(Failure::new(
-                Exit::Usage,
-                "usage",
-                format!("`--env {variable}` has no name"),
-            )
-            .hint("write --env NAME=VALUE or --env NAME"));
+        if !is_variable(name) || variable.contains('\0') {
+            return Err(refused(format!("`--env {variable}` does not name a variable"))
+                .hint("write --env NAME=VALUE or --env NAME"));
         }
         match value {
             Some(value) => drop(env.insert(name.into(), value.into())),
@@ -142,6 +138,16 @@ pub(super) fn run(app: &App, args: &AddArgs) -> Result<Status> {
             }
         }
     }
+    if args.name.as_ref().is_some_and(|name| name.trim().is_empty()) {
+        return Err(refused("`--name` is empty").hint("without it, the command is the name"));
+    }
+    if let Some(tag) = args.tag.iter().find(|tag| !is_word(tag)) {
+        return Err(refused(format!("`--tag {tag}` is not a word"))
+            .hint("a tag is a word without blanks; commas separate several"));
+    }
+    let resource = Resource::parse(args.remote.as_deref(), args.gpu.as_deref())
+        .map_err(|what| refused(what).hint("write --gpu 1, --gpu 0,1 or --remote h200"))?;
+    let is_new = !super::has_queue(app);
     let new = NewEntry {
         name: args.name.clone().unwrap_or(default_name),
         command,
@@ -150,8 +156,8 @@ pub(super) fn run(app: &App, args: &AddArgs) -> Result<Status> {
         env,
         env_from_runner,
         priority: args.priority,
-        after: args.after.clone(),
-        resource: Resource { remote: args.remote.clone(), gpu: args.gpu.clone() },
+        after: each_once(&args.after),
+        resource,
         timeout: args.timeout,
         retries: args.retries,
         tags: args.tag.clone(),
@@ -159,6 +165,10 @@ pub(super) fn run(app: &App, args: &AddArgs) -> Result<Status> {
     };
     let mut queue = super::open(app)?;
     let id = queue.add(&new)?;
+    if let Some(above) = super::queue_above(app).filter(|_| is_new) {
+        let (own, above) = (super::project(app).display(), above.display());
+        app.print_note(&format!("this is a new queue, in `{own}`; `{above}` has one too"));
+    }
     if app.global.json {
         app.print_json(&QueueDocument::of(&queue, vec![queue.entry(id)?])?)?;
         return Ok(0);
@@ -168,6 +178,32 @@ pub(super) fn run(app: &App, args: &AddArgs) -> Result<Status> {
         app.print_note("nothing runs the queue: `rgpu queue run`, or `rgpu queue run --detach`");
     }
     Ok(0)
+}
+
+fn refused(what: impl Into<String>) -> Failure {
+    Failure::new(Exit::Usage, "usage", what)
+}
+
+/// Whether a shell would take it as the name of a variable.
+fn is_variable(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+}
+
+fn is_word(tag: &str) -> bool {
+    !tag.is_empty() && !tag.contains(|c: char| c.is_whitespace() || c.is_control())
+}
+
+/// Each entry once; of two different wishes, the one for an end that is ok includes the other.
+fn each_once(after: &[Dependency]) -> Vec<Dependency> {
+    let mut once: Vec<Dependency> = Vec::new();
+    for dependency in after {
+        match once.iter_mut().find(|known| known.entry == dependency.entry) {
+            Some(known) => known.any &= dependency.any,
+            None => once.push(*dependency),
+        }
+    }
+    once
 }
 
 /// What is run, and what it is called without `--name`.
@@ -193,6 +229,10 @@ fn command(args: &AddArgs) -> Result<(NewCommand, String)> {
         }
         (None, false) => return argv(args),
     };
+    if bytes.trim_ascii().is_empty() {
+        return Err(refused(format!("the script `{name}` is empty"))
+            .hint("rgpu queue add --file FILE, or give it on standard input with --stdin"));
+    }
     let interpreter = interpreter_of(&bytes, args.lang.as_deref(), extension);
     let Some(interpreter) = interpreter else {
         let what = match &args.lang {

@@ -68,13 +68,20 @@ pub(in crate::cli) struct PruneArgs {
 /// Waits until entries have ended.
 pub(super) fn wait(app: &App, args: &WaitArgs) -> Result<Status> {
     let queue = super::open_existing(app)?;
-    let wanted = match args.entries.is_empty() {
+    // Of a command that an entry runs.
+    let own = queue.own_entry();
+    let wanted: Vec<i64> = match args.entries.is_empty() {
         false => args.entries.clone(),
         true => {
             let entries = queue.entries()?;
-            entries.iter().filter(|entry| entry.state.is_active()).map(|entry| entry.id).collect()
+            let active = entries.iter().filter(|entry| entry.state.is_active());
+            active.map(|entry| entry.id).filter(|id| Some(*id) != own).collect()
         }
     };
+    if let Some(own) = own.filter(|own| wanted.contains(own)) {
+        let what = format!("entry {own} cannot wait for its own end");
+        return Err(Failure::new(Exit::Usage, "usage", what).hint("leave out its number"));
+    }
     let mut is_told = false;
     let ended = wait_for_all(&queue, &wanted, || {
         if !is_told && queue.runner().is_none() {
@@ -124,25 +131,20 @@ pub(super) fn cancel(app: &App, args: &CancelArgs) -> Result<Status> {
     for id in &args.entries {
         queue.cancel(*id)?;
     }
-    // Without a runner, an attempt whose watching process was killed stays as it is.
     let mut entries = Vec::new();
     for id in &args.entries {
-        let is_watched = |entry: &Entry| {
-            let pid = entry.pid.and_then(rustix::process::Pid::from_raw);
-            pid.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
-        };
         let mut entry = queue.entry(*id)?;
-        while entry.state == EntryState::Running && (is_watched(&entry) || queue.runner().is_some())
-        {
+        while entry.state == EntryState::Running {
+            // The process that watches it ends it; where that was killed, this one does.
+            queue.end_unwatched(*id)?;
             std::thread::sleep(POLL_INTERVAL);
             entry = queue.entry(*id)?;
         }
-        if entry.state == EntryState::Running {
-            app.print_note(&format!(
-                "what watched entry {id} is gone; `rgpu queue run` clears it up"
-            ));
-        }
         entries.push(entry);
+    }
+    // They are cancelled all the same, and the next command adds the lines.
+    if let Err(error) = queue.update_log_file() {
+        app.print_error(&format!("`queue.log` misses a line: {}", error.with_causes()));
     }
     show(app, &queue, entries)?;
     Ok(0)
@@ -188,7 +190,7 @@ pub(super) fn prune(app: &App, args: &PruneArgs) -> Result<Status> {
         return Ok(0);
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };
-    removed.iter().for_each(|id| app.print(&format!("{verb} {id}\n")));
+    removed.iter().for_each(|id| app.print(&format!("{verb} entry {id}\n")));
     let noun = if removed.len() == 1 { "entry" } else { "entries" };
     app.print_note(&format!("{verb} {} {noun}", removed.len()));
     Ok(0)

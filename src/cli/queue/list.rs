@@ -7,7 +7,7 @@ use super::document::QueueDocument;
 use crate::cli::support::app::{App, Status};
 use crate::error::Result;
 use crate::queue::{Entry, EntryState, Queue};
-use crate::report::{Align, TextTable};
+use crate::report::{Align, TextTable, one_line};
 
 /// Which entries are listed.
 #[derive(Args, Clone, Debug)]
@@ -78,7 +78,8 @@ pub(super) fn table(app: &App, entries: &[Entry]) -> String {
         ("try", Align::Right),
         ("time", Align::Right),
         ("prio", Align::Right),
-        ("after", Align::Left),
+        // Numbers, which are named where the table is too narrow.
+        ("after", Align::Right),
         ("needs", Align::Left),
         ("tags", Align::Left),
         ("name", Align::Left),
@@ -92,8 +93,8 @@ pub(super) fn table(app: &App, entries: &[Entry]) -> String {
             if entry.priority == 0 { String::new() } else { entry.priority.to_string() },
             after_text(entry),
             needs_text(entry),
-            entry.tags.join(","),
-            entry.name.clone(),
+            one_line(&entry.tags.join(",")),
+            one_line(&entry.name),
         ]);
     }
     grid.without_empty_columns().fitted(app.columns(), 0)
@@ -121,7 +122,8 @@ pub(super) fn line(entry: &Entry) -> String {
         (EntryState::Waiting, _) | (_, None) => String::new(),
         (_, Some(seconds)) => format!(" after {}", seconds_text(seconds)),
     };
-    format!("{} {}: {}{reason}{time}", entry.id, entry.name, entry.state.as_str())
+    let line = format!("{} {}: {}{reason}{time}", entry.id, entry.name, entry.state.as_str());
+    one_line(&line)
 }
 
 /// A time: `0.4 s`, `12 min`, `3.2 h`.
@@ -145,5 +147,5 @@ pub(super) fn after_text(entry: &Entry) -> String {
 /// What an entry needs for itself: `h200 GPU 1`.
 pub(super) fn needs_text(entry: &Entry) -> String {
     let gpu = entry.gpu.as_ref().map(|gpu| format!("GPU {gpu}"));
-    entry.remote.clone().into_iter().chain(gpu).collect::<Vec<_>>().join(" ")
+    one_line(&entry.remote.clone().into_iter().chain(gpu).collect::<Vec<_>>().join(" "))
 }

@@ -31,7 +31,7 @@ pub(in crate::cli) struct LogArgs {
     pub follow: bool,
 
     /// The attempt, from 1 [default: the last one]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub attempt: Option<u32>,
 }
 
@@ -51,6 +51,9 @@ pub(super) fn run(app: &App, args: &LogArgs) -> Result<Status> {
         return Ok(0);
     }
     if args.follow {
+        if attempt > entry.attempt && !entry.state.is_active() {
+            open(&queue, args.entry, attempt)?;
+        }
         return follow(app, &queue, args, attempt);
     }
     if attempt == 0 {

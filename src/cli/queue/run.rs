@@ -9,14 +9,15 @@ use super::list::{line, seconds_text};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::run_args::duration;
 use crate::cli::support::signals;
-use crate::error::Result;
+use crate::error::{Exit, Result};
 use crate::queue::{Runner, RunnerEvent, RunnerOptions, detach};
 use crate::run::channel;
 
 /// Run the entries; one process at a time does
 ///
 /// Ctrl-C starts no more entries and waits for the running ones. A second Ctrl-C leaves them
-/// running: the next `rgpu queue run` finds them.
+/// running: the next `rgpu queue run` finds them. Either exits with 130; entries that failed do not
+/// change the status.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct RunArgs {
     /// End when no entry waits or runs
@@ -67,14 +68,19 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
     signals::listen(canceller)?;
     let options = RunnerOptions { once: args.once, stall_after: args.stall };
     let mut ended = Vec::new();
-    app.block_on(async {
+    let is_stopped = app.block_on(async {
         let result = runner.run(options, stop, |event| {
             if let RunnerEvent::Ended(entry) = &event
                 && !entry.state.is_active()
             {
                 ended.push(entry.id);
             }
-            app.print_note(&text(&event));
+            match &event {
+                RunnerEvent::NotLogged { .. } | RunnerEvent::DiskFull { .. } => {
+                    app.print_error(&text(&event));
+                }
+                _ => app.print_note(&text(&event)),
+            }
         });
         Ok(result.await?)
     })?;
@@ -85,7 +91,7 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
         entries.retain(|entry| ended.contains(&entry.id));
         app.print_json(&QueueDocument::of(&queue, entries)?)?;
     }
-    Ok(0)
+    Ok(if is_stopped { Exit::Cancelled as u8 } else { 0 })
 }
 
 fn text(event: &RunnerEvent) -> String {
@@ -100,6 +106,14 @@ fn text(event: &RunnerEvent) -> String {
         }
         RunnerEvent::NotStarted { entry } => {
             format!("{entry} could not be started; the next try is in 5 s")
+        }
+        RunnerEvent::NotLogged { why } => format!("`queue.log` misses a line: {why}"),
+        RunnerEvent::DiskFull { entry } => {
+            format!("the state of entry {entry} cannot be recorded: the disk is full")
+        }
+        RunnerEvent::Left { entries } => {
+            let ids: Vec<String> = entries.iter().map(i64::to_string).collect();
+            format!("still running: {}; the next `rgpu queue run` finds them", ids.join(", "))
         }
         RunnerEvent::Stopping { running: 0 } => "stopping".to_owned(),
         RunnerEvent::Stopping { running } => {

@@ -8,7 +8,7 @@ use crate::bundle::quoted;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Result, inset};
 use crate::queue::SnapshotMode;
-use crate::report::timestamp;
+use crate::report::{one_line, timestamp};
 use crate::store::Runs;
 
 /// `queue show`.
@@ -28,10 +28,11 @@ pub(super) fn run(app: &App, args: &ShowArgs) -> Result<Status> {
         app.print_json(&QueueEntryDocument::of(&queue, entry, runs, None)?)?;
         return Ok(0);
     }
-    let mut text = format!("{} {}\n", entry.id, inset(&entry.name, 4));
+    let mut text = format!("{} {}\n", entry.id, one_line(&entry.name));
     let mut row = |name: &str, value: String| {
         if !value.is_empty() {
-            text += &format!("  {name:<10}{}\n", inset(&value, 12));
+            let lines: Vec<String> = value.lines().map(one_line).collect();
+            text += &format!("  {name:<10}{}\n", inset(&lines.join("\n"), 12));
         }
     };
     row("state", state_text(&entry));
@@ -55,7 +56,9 @@ pub(super) fn run(app: &App, args: &ShowArgs) -> Result<Status> {
         },
     );
     row("after", after_text(&entry));
-    row("needs", needs_text(&entry));
+    let needs = Some(needs_text(&entry)).filter(|needs| !needs.is_empty());
+    row("needs", needs.unwrap_or_else(|| "all of this machine".to_owned()));
+    row("priority", entry.priority.to_string());
     row("limit", entry.timeout_s.map(seconds_text).unwrap_or_default());
     row(
         "retries",
@@ -65,6 +68,9 @@ pub(super) fn run(app: &App, args: &ShowArgs) -> Result<Status> {
         },
     );
     row("tags", entry.tags.join(", "));
+    let (recorded, from_runner) = queue.variables(entry.id)?;
+    row("variables", recorded.join(" "));
+    row("of runner", from_runner.join(" "));
     row("log", entry.log.clone().unwrap_or_default());
     let shown = runs.iter().map(|run| format!("{} ({})", run.id, run.state.as_str()));
     row("runs", shown.collect::<Vec<_>>().join("\n"));
@@ -75,7 +81,7 @@ pub(super) fn run(app: &App, args: &ShowArgs) -> Result<Status> {
         };
         let reason = event.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let line = format!("{}{attempt}{reason}", event.to);
-        text += &format!("  {}  {}\n", timestamp(&event.at), inset(&line, 24));
+        text += &format!("  {}  {}\n", timestamp(&event.at), one_line(&line));
     }
     app.print(&text);
     Ok(0)

@@ -12,6 +12,7 @@ use super::Place;
 use super::data::{LoopData, QueueData, TopData};
 use crate::loops::{LoopStatus, Outcome, Phase};
 use crate::queue::EntryState;
+use crate::report::one_line;
 
 const PLACES: [Place; 3] = [Place::Hosts, Place::Queue, Place::Loop];
 
@@ -141,8 +142,8 @@ fn draw_queue(frame: &mut Frame<'_>, area: Rect, queue: &QueueData, state: &mut 
             Cell::from(entry.id.to_string()),
             Cell::from(entry.state.as_str()).style(color),
             Cell::from(seconds),
-            Cell::from(entry.name.clone()),
-            Cell::from(entry.reason.clone().unwrap_or_default()),
+            Cell::from(one_line(&entry.name)),
+            Cell::from(one_line(entry.reason.as_deref().unwrap_or_default())),
         ])
     });
     let widths = [

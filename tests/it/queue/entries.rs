@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 use regex::Regex;
+use rgpu::store::{Repository, repository};
 
 use super::TestQueue;
 use crate::laptop::status;
@@ -137,6 +138,15 @@ fn what_is_added_wrongly_adds_nothing() {
         "queue add --snapshot patch -- true",
         "queue add --lang py -- true",
         "queue add --env =x -- true",
+        "queue add --env 1BAD=x -- true",
+        "queue add --name '' -- true",
+        "queue add --tag '' -- true",
+        "queue add --tag 'two words' -- true",
+        "queue add --stdin --lang sh",
+        "queue add --gpu '' -- true",
+        "queue add --gpu 0,x -- true",
+        "queue add --remote '' -- true",
+        "queue add --timeout 3d -- true",
         "queue add --stdin -- true",
     ] {
         story += &laptop.show(line);
@@ -146,15 +156,73 @@ fn what_is_added_wrongly_adds_nothing() {
 }
 
 #[test]
+fn an_entry_that_is_named_twice_is_waited_for_once() {
+    let queue = TestQueue::new();
+    queue.add("-- true");
+    let id = queue.add("--after 1,1:any --after 1 -- true");
+    assert_eq!(queue.entry(id)["after"], serde_json::json!([{"entry": 1, "any": false}]));
+}
+
+#[test]
+fn a_name_is_one_line_without_controls() {
+    let queue = TestQueue::new();
+    let name = "one\ntwo\x1b[8mhidden\x1b]0;title\x07";
+    let args = ["queue", "add", "--name", name, "--env", "TOKEN", "--env", "N=1", "--", "true"];
+    let mut add = queue.laptop.rgpu(args);
+    let id = queue.added(&add.output().unwrap());
+    let shown = String::from_utf8(queue.laptop.run(&format!("queue show {id}")).stdout).unwrap();
+    let listed = String::from_utf8(queue.laptop.run("queue ls").stdout).unwrap();
+    let run = queue.laptop.run("queue run --once");
+    let said = String::from_utf8(run.stderr).unwrap();
+    for text in [&shown, &listed, &said] {
+        assert!(text.contains("one two [8mhidden ]0;title"), "{text}");
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+    }
+    assert!(
+        shown.contains("  priority  0\n") && shown.contains(" all of this machine\n"),
+        "{shown}"
+    );
+    assert!(shown.contains(" N ") && shown.contains("  of runner TOKEN\n"), "{shown}");
+    assert!(!shown.contains("N=1"), "{shown}");
+}
+
+#[test]
+fn a_folder_below_a_queue_gets_its_own_and_says_so() {
+    let queue = TestQueue::new();
+    queue.add("-- true");
+    fs::create_dir(queue.laptop.project("inner")).unwrap();
+    let run = |line: &str| {
+        let mut command = queue.laptop.rgpu(crate::laptop::words(line));
+        let output = command.current_dir(queue.laptop.project("inner")).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (status(&output), said.replace(&queue.laptop.project("").display().to_string(), "[P]"))
+    };
+    let (code, said) = run("queue ls");
+    assert_eq!(code, 2);
+    assert!(said.contains("project` has one"), "{said}");
+    let (code, said) = run("queue add -- true");
+    assert_eq!(code, 0);
+    assert!(said.contains("this is a new queue, in `[P]inner`"), "{said}");
+    let (_, said) = run("queue add -- true");
+    assert!(!said.contains("new queue"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_no_database_is_named_with_a_way_out() {
+    let queue = TestQueue::new();
+    queue.laptop.write(".rgpu/state.db", &"no database ".repeat(1000));
+    let output = queue.laptop.run("queue ls");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(status(&output), 3, "{said}");
+    assert!(said.contains(".rgpu/state.db` is not a state database of rgpu"), "{said}");
+    assert!(said.contains("move it away"), "{said}");
+}
+
+#[test]
 fn a_snapshot_runs_the_files_as_they_were() {
     let queue = TestQueue::new();
     let laptop = &queue.laptop;
-    let git = |line: &str| {
-        let mut git = std::process::Command::new("git");
-        git.args(["-C", &laptop.project("").display().to_string()]);
-        git.args(["-c", "user.name=x", "-c", "user.email=x@x"]).args(line.split(' '));
-        assert!(git.output().unwrap().status.success(), "{line}");
-    };
+    let git = |line: &str| git(&laptop.project(""), line);
     laptop.write("inner/code.sh", "echo committed\n");
     laptop.write("same", "same\n");
     laptop.write(".gitignore", "ignored\n");
@@ -187,6 +255,72 @@ fn a_snapshot_runs_the_files_as_they_were() {
     }
     assert_eq!(queue.output(none), b"later\n");
     assert_eq!(git_objects(laptop.project(".git")), before, "git's own files are not touched");
+}
+
+/// What git says inside the entry, and what the records of runs get.
+#[test]
+fn a_snapshot_is_at_the_commit_that_was_kept() {
+    let queue = TestQueue::new();
+    let laptop = &queue.laptop;
+    let git = |line: &str| git(&laptop.project(""), line);
+    laptop.write("code", "one\n");
+    git("init -q");
+    git("add -A");
+    git("commit -q -m x");
+    let kept = git("rev-parse HEAD");
+    let script = "git rev-parse HEAD; git status --porcelain";
+    let add = |mode: &str| queue.add(&format!("--snapshot {mode} -- sh -c '{script}'"));
+    let clean = [add("patch"), add("copy")];
+    laptop.write("code", "two\n");
+    laptop.write("new", "new\n");
+    let dirty = [add("patch"), add("copy")];
+    git("add -A");
+    git("commit -q -m later");
+    queue.run_once();
+    for (ids, changes) in [(clean, ""), (dirty, " M code\n?? new\n")] {
+        for id in ids {
+            let want = format!("{kept}{changes}");
+            assert_eq!(String::from_utf8_lossy(&queue.output(id)), want, "{:?}", queue.entry(id));
+            let recorded = repository(&laptop.project(format!(".rgpu/queue/{id}/1.tree")));
+            let (commit, dirty) = (kept.trim().to_owned(), !changes.is_empty());
+            assert_eq!(recorded, Some(Repository { commit, dirty }), "{id}");
+        }
+    }
+}
+
+#[test]
+fn a_submodule_is_in_a_copy_and_refused_for_a_patch() {
+    let queue = TestQueue::new();
+    let laptop = &queue.laptop;
+    for (folder, file) in [("lib/inner", "lib/inner/code"), ("", "code")] {
+        laptop.write(file, "echo it\n");
+        git(&laptop.project(folder), "init -q");
+        git(&laptop.project(folder), "add -A");
+        git(&laptop.project(folder), "commit -q -m x");
+    }
+    let output = laptop.run("queue add --snapshot patch -- sh lib/inner/code");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(status(&output), 3, "{said}");
+    assert!(said.contains("`lib/inner` is a submodule"), "{said}");
+    assert!(said.contains("`--snapshot copy`"), "{said}");
+    let id = queue.add("--snapshot copy -- sh lib/inner/code");
+    fs::remove_dir_all(laptop.project("lib/inner")).unwrap();
+    queue.run_once();
+    assert_eq!(queue.output(id), b"it\n", "{:?}", queue.entry(id));
+    // Without its files there is nothing that a patch would miss.
+    fs::create_dir(laptop.project("lib/inner")).unwrap();
+    let id = queue.add("--snapshot patch -- sh code");
+    queue.run_once();
+    assert_eq!(queue.output(id), b"it\n", "{:?}", queue.entry(id));
+}
+
+/// Runs git as its user, and returns what it printed.
+fn git(folder: &std::path::Path, line: &str) -> String {
+    let mut git = std::process::Command::new("git");
+    git.arg("-C").arg(folder).args(["-c", "user.name=x", "-c", "user.email=x@x"]);
+    let output = git.args(line.split(' ')).output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn git_objects(git: std::path::PathBuf) -> Vec<std::path::PathBuf> {
@@ -260,5 +394,7 @@ fn output_is_followed_over_attempts_until_the_end() {
     let first = queue.laptop.run(&format!("queue log {id} --attempt 1"));
     assert_eq!(first.stdout, b"one\ntwo\n");
     assert_eq!(queue.json(&format!("log {id}"))["output"], "one\ntwox\n");
-    assert_eq!(status(&queue.laptop.run(&format!("queue log {id} --attempt 9"))), 2);
+    for line in ["--attempt 9", "--attempt 0", "--attempt 0 --json", "-f --attempt 9"] {
+        assert_eq!(status(&queue.laptop.run(&format!("queue log {id} {line}"))), 2, "{line}");
+    }
 }

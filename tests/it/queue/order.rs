@@ -29,7 +29,7 @@ fn an_entry_runs_after_the_ends_that_it_asks_for() {
         (state(fails), state(skipped), state(chained), state(any)),
         ("failed", "skipped", "skipped", "ok")
     );
-    assert_eq!(queue.entry(chained)["reason"], format!("entry {skipped} is skipped"));
+    assert_eq!(queue.entry(chained)["reason"], format!("entry {skipped} was skipped"));
     assert_eq!(queue.ends_of(skipped), ["attempt=0 status=skipped"]);
     // With the cause go those that were skipped because of it.
     let requeued = queue.json("requeue --failed");
@@ -84,6 +84,36 @@ fn entries_whose_needs_differ_run_side_by_side_and_others_do_not() {
 }
 
 #[test]
+fn the_same_gpu_under_another_name_is_not_used_twice_at_once() {
+    let queue = TestQueue::new();
+    // Each fails if it finds another one running.
+    let command = "sh -c 'mkdir busy && sleep 0.2 && rmdir busy'";
+    for needs in ["--gpu 0", "--gpu 0,1", "--gpu 00", "--remote local --gpu 1,0", "--remote local"]
+    {
+        queue.add(&format!("{needs} -- {command}"));
+    }
+    queue.run_once();
+    assert!(queue.states().values().all(|state| state == "ok"), "{:?}", queue.states());
+    assert_eq!(queue.entry(4)["gpu"], "0,1");
+    assert!(queue.entry(4)["remote"].is_null());
+}
+
+#[test]
+fn a_command_in_an_entry_waits_for_all_other_entries() {
+    let queue = TestQueue::new();
+    let rgpu = env!("CARGO_BIN_EXE_rgpu");
+    let other = queue.add("--gpu 1 -- sh -c 'sleep 0.3; echo other >> order'");
+    let line = format!("{rgpu} queue wait; echo waited >> order");
+    let waits = queue.add(&format!("--gpu 0 -- sh -c '{line}'"));
+    // Its own number is 3.
+    let itself = queue.add(&format!("--remote h200 -- {rgpu} queue wait 3"));
+    queue.run_once();
+    assert_eq!(queue.lines("order"), ["other", "waited"]);
+    assert_eq!((queue.state(other), queue.state(waits)), ("ok".into(), "ok".into()));
+    assert_eq!((queue.state(itself).as_str(), &queue.entry(itself)["rc"]), ("failed", &2.into()));
+}
+
+#[test]
 fn a_paused_queue_starts_nothing_and_what_is_added_to_a_running_one_runs() {
     let queue = TestQueue::new();
     queue.json("pause");
@@ -97,7 +127,7 @@ fn a_paused_queue_starts_nothing_and_what_is_added_to_a_running_one_runs() {
     assert_eq!(status(&queue.laptop.run(&format!("queue wait {second}"))), 1);
     let pid = rustix::process::Pid::from_child(&runner);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert!(runner.wait().unwrap().success());
+    assert_eq!(runner.wait().unwrap().code(), Some(130));
 }
 
 #[test]
@@ -115,4 +145,20 @@ fn ended_entries_are_removed_with_their_files_but_not_those_that_are_needed() {
     assert_eq!(queue.json("prune --keep 0 --all")["removed"], serde_json::json!([two, bad, later]));
     assert_eq!(queue.ends_of(one), ["attempt=1 status=ok"]);
     assert!(queue.add("-- true") > later, "numbers are not used again");
+}
+
+#[test]
+fn the_room_of_removed_entries_is_given_back() {
+    let queue = TestQueue::new();
+    let script = [b"exit 0\n".to_vec(), vec![b'#'; 4 << 20]].concat();
+    queue.add_script("--lang sh", &script);
+    queue.run_once();
+    let bytes = || {
+        let size =
+            |name| std::fs::metadata(queue.laptop.project(name)).map_or(0, |file| file.len());
+        size(".rgpu/state.db") + size(".rgpu/state.db-wal")
+    };
+    assert!(bytes() > 4 << 20);
+    queue.json("prune --keep 0");
+    assert!(bytes() < 1 << 20, "{}", bytes());
 }

@@ -46,6 +46,28 @@ fn cancelling_ends_the_whole_tree_and_waits_for_it() {
 }
 
 #[test]
+fn cancelling_ends_what_is_left_after_the_runner_and_the_watcher_are_gone() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let queue = TestQueue::new();
+    let id = queue.add_script("--lang sh --retries 3", STUBBORN.as_bytes());
+    let mut runner = queue.start_runner(None);
+    wait_for("both children", || {
+        let output = String::from_utf8(queue.output(id)).unwrap_or_default();
+        (output.contains("daemon") && output.contains("child")).then_some(())
+    });
+    let watcher = i32::try_from(queue.entry(id)["pid"].as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_child(&runner), Signal::KILL).unwrap();
+    runner.wait().unwrap();
+    kill_process(Pid::from_raw(watcher).unwrap(), Signal::KILL).unwrap();
+    assert!(queue.laptop.running().len() >= 3, "{:?}", queue.laptop.running());
+    let output = queue.laptop.run(&format!("queue cancel {id}"));
+    assert_eq!(status(&output), 0, "{}", queue.laptop.shown("queue cancel", &output));
+    assert!(queue.laptop.running().is_empty(), "{:?}", queue.laptop.running());
+    assert_eq!(queue.ends_of(id), ["attempt=1 status=cancelled"]);
+    assert_eq!(queue.entry(id)["reason"], "the process that watched it was killed");
+}
+
+#[test]
 fn a_command_that_ends_takes_its_daemons_along() {
     let queue = TestQueue::new();
     let id = queue.add("-- sh -c 'setsid sleep 1000 & exit 0'");
@@ -67,7 +89,10 @@ fn ctrl_c_waits_for_what_runs_and_a_second_one_leaves_it_to_the_next_runner() {
     std::thread::sleep(Duration::from_millis(1500));
     assert!(runner.try_wait().unwrap().is_none(), "it waits for the running entry");
     kill_process(pid, Signal::INT).unwrap();
-    assert!(runner.wait().unwrap().success());
+    let output = runner.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(status(&output), 130, "{said}");
+    assert!(said.contains(&format!("still running: {id}; the next `rgpu queue run`")), "{said}");
     assert_eq!(queue.state(id), "running");
     let second = queue.start_runner(None);
     queue.laptop.write("go", "");
