@@ -1,8 +1,13 @@
 //! `rgpu loop`: improves a kernel, measured change by measured change.
 
 mod check;
+mod prune;
+mod settings;
 mod show;
 mod start;
+
+pub(super) use check::{CheckDocument, ProgressDocument};
+pub(super) use prune::PrunedDocument;
 
 use std::path::PathBuf;
 
@@ -27,7 +32,7 @@ pub(super) enum LoopCommand {
     Tui(TuiArgs),
     /// Ask a loop to stop; a second time without the last comparison
     Stop(LoopArgs),
-    /// Go on with a loop whose process has gone
+    /// Go on with a loop whose process has gone; the interrupted phase begins again
     Resume(LoopArgs),
     /// Show the best state: time, interval, commit, profile and code
     Best(LoopArgs),
@@ -43,6 +48,8 @@ pub(super) enum LoopCommand {
     Validate(check::ValidateArgs),
     /// Report a time on the way, for workers
     ReportTime(check::ReportTimeArgs),
+    /// Remove loops that have stopped: their folders, commits and iterations
+    Prune(prune::PruneArgs),
 }
 
 /// Which loop.
@@ -86,6 +93,7 @@ pub(super) fn run(
         LoopCommand::Schema { kind } => check::schema(app, *kind),
         LoopCommand::Validate(args) => check::validate(app, args),
         LoopCommand::ReportTime(args) => check::report_time(app, args),
+        LoopCommand::Prune(args) => prune::prune(app, args),
     }
 }
 

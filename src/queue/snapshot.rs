@@ -156,7 +156,9 @@ impl<'a> Git<'a> {
 /// Writes the changes since the last commit, new files included, and returns the commit.
 fn write_patch(top: &Path, folder: &Path) -> Result<String, QueueError> {
     let git = Git::new(top, folder)?;
-    let commit = git.output(&["rev-parse", "--verify", "HEAD^{commit}"])?;
+    let commit = git
+        .output(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
+        .map_err(|_| refused(top, "the repository has no commit yet".to_owned()))?;
     let commit = String::from_utf8_lossy(&commit).trim().to_owned();
     git.output(&["read-tree", &commit])?;
     git.output(&["add", "--all", "--", "."])?;
