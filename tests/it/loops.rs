@@ -117,7 +117,7 @@ impl TestLoop {
 }
 
 /// The outcomes of a report's iterations.
-pub(crate) fn outcomes(report: &Value) -> Vec<String> {
+fn outcomes(report: &Value) -> Vec<String> {
     let iterations = report["iterations"].as_array().unwrap();
     iterations.iter().map(|it| it["outcome"].as_str().unwrap().to_owned()).collect()
 }

@@ -93,7 +93,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
                     let paired = other
                         .as_ref()
                         .zip(advantage)
-                        .map(|(other, speedup)| paired(other, speedup, marked.noise));
+                        .map(|(other, speedup)| paired(other, speedup));
                     CaseReport { paired, ..results(&input, case, job, wrong, is("guard-finds")) }
                 }
             })
@@ -280,8 +280,8 @@ impl Marked {
     }
 }
 
-fn paired(other: &RunnerInput, speedup: f64, noise: f64) -> PairedTiming {
-    let half = 0.002_f64.max(1.96 * noise);
+fn paired(other: &RunnerInput, speedup: f64) -> PairedTiming {
+    let half = 0.002_f64.max(1.96 * Marked::read(other).noise);
     PairedTiming {
         other_kernel: other.kernel.clone(),
         rounds: 31,
