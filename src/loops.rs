@@ -38,7 +38,7 @@ use crate::store::state::{
     LockHolder, NewEvent, StateDb, StateLock, commit, now_ms, random_id, sql_error,
 };
 
-pub use config::{Direction, LoopConfig, LoopMode, Metric};
+pub use config::{ConfigOrigin, Direction, LoopConfig, LoopMode, Metric};
 pub use documents::{
     DocumentKind, ProgressReport, ReviewerVerdict, Verdict, WorkerProgress, WorkerResult,
 };
@@ -123,19 +123,33 @@ impl Loops {
     /// A loop by its id or the beginning of it; without one, the newest.
     ///
     /// # Errors
-    /// [`LoopError::NoLoop`], [`LoopError::State`].
+    /// [`LoopError::NoLoop`], [`LoopError::Ambiguous`], [`LoopError::State`].
     pub fn find(&self, id: Option<&str>) -> Result<LoopRow, LoopError> {
+        if let Some(beginning) = id {
+            let ids = self.ids_with(beginning)?;
+            if ids.len() > 1 && !ids.iter().any(|id| id == beginning) {
+                return Err(LoopError::Ambiguous { beginning: beginning.to_owned(), ids });
+            }
+        }
         let beginning = id.unwrap_or_default();
         let mut query = self
             .db
             .connection()
             .prepare(
                 "SELECT id, name, config, started_ms, detail, at_ms FROM loop_now \
-                 WHERE substr(name, 1, length(?1)) = ?1 ORDER BY id DESC LIMIT 1",
+                 WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name = ?1 DESC, id DESC LIMIT 1",
             )
             .map_err(sql_error("read"))?;
         let row = query.query_row([beginning], loop_row).optional().map_err(sql_error("read"))?;
         row.ok_or_else(|| LoopError::NoLoop(id.map(str::to_owned)))
+    }
+
+    /// The ids with this beginning, newest first.
+    fn ids_with(&self, beginning: &str) -> Result<Vec<String>, LoopError> {
+        let query = "SELECT name FROM loop WHERE substr(name, 1, length(?1)) = ?1 ORDER BY id DESC";
+        let mut query = self.db.connection().prepare(query).map_err(sql_error("read"))?;
+        let names = query.query_map([beginning], |row| row.get(0));
+        Ok(names.and_then(Iterator::collect).map_err(sql_error("read"))?)
     }
 
     /// The iterations of a loop that have ended, oldest first.
@@ -177,22 +191,61 @@ impl Loops {
     /// Adds a worker's report to the progress of an iteration.
     ///
     /// # Errors
-    /// [`LoopError::WrongState`] for an iteration that has not begun; [`LoopError::Io`].
+    /// [`LoopError::WrongState`] for another iteration than the current one; [`LoopError::Io`].
     pub fn report_progress(
         &self,
         row: &LoopRow,
         iteration: u32,
         report: &ProgressReport,
     ) -> Result<WorkerProgress, LoopError> {
-        if iteration == 0 || iteration > row.state.iteration {
+        let is_over = row.state.phase == Phase::Stopped;
+        if is_over || iteration == 0 || iteration != row.state.iteration {
             return Err(LoopError::WrongState {
                 id: row.id.clone(),
-                state: format!("is in iteration {}", row.state.iteration),
+                state: match is_over {
+                    true => "has stopped".to_owned(),
+                    false => format!("is in iteration {}", row.state.iteration),
+                },
                 hint: "`--iter` is the iteration of the prompt".to_owned(),
             });
         }
         let path = iteration_folder(&self.folder(&row.id), iteration).join("worker_progress.json");
         documents::add_progress(&path, iteration, report)
+    }
+
+    /// Removes the loops that have stopped, but not the `keep` newest of them: their folders, their
+    /// commits' refs and their rows. Returns their ids, oldest first. Their events stay.
+    ///
+    /// # Errors
+    /// [`LoopError::Io`], [`LoopError::State`].
+    pub fn prune(&mut self, keep: usize) -> Result<Vec<String>, LoopError> {
+        let mut stopped = Vec::new();
+        for id in self.ids_with("")? {
+            let row = self.find(Some(&id))?;
+            if row.state.phase == Phase::Stopped {
+                stopped.push(row);
+            }
+        }
+        let mut removed = Vec::new();
+        for row in stopped.iter().skip(keep).rev() {
+            // The rows go last, so that a killed removal can be repeated.
+            let folder = self.folder(&row.id);
+            match std::fs::remove_dir_all(&folder) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error::io_error("remove", &folder)(e));
+                }
+                _ => commit::remove_ref(&self.project, &row.id),
+            }
+            let transaction = self.db.begin()?;
+            for query in
+                ["DELETE FROM loop_iteration WHERE loop = ?1", "DELETE FROM loop WHERE id = ?1"]
+            {
+                transaction.execute(query, [row.number]).map_err(sql_error("change"))?;
+            }
+            commit(transaction)?;
+            removed.push(row.id.clone());
+        }
+        Ok(removed)
     }
 
     /// Adds a loop, and returns its number and id.

@@ -1,8 +1,13 @@
 //! `rgpu loop`: improves a kernel, measured change by measured change.
 
 mod check;
+mod prune;
+mod settings;
 mod show;
 mod start;
+
+pub(super) use check::{CheckDocument, ProgressDocument};
+pub(super) use prune::PrunedDocument;
 
 use std::path::PathBuf;
 
@@ -34,7 +39,7 @@ pub(super) enum LoopCommand {
     /// Ask a loop to stop; a second time without the last comparison
     #[command(after_long_help = examples!("rgpu loop stop"))]
     Stop(LoopArgs),
-    /// Go on with a loop whose process has gone
+    /// Go on with a loop whose process has gone; the interrupted phase begins again
     #[command(after_long_help = examples!("rgpu loop resume"))]
     Resume(LoopArgs),
     /// Show the best state: time, interval, commit, profile and code
@@ -56,6 +61,9 @@ pub(super) enum LoopCommand {
     /// Report a time on the way, for workers
     #[command(after_long_help = examples!("rgpu loop report-time --iter 3 --time-us 41.5"))]
     ReportTime(check::ReportTimeArgs),
+    /// Remove loops that have stopped: their folders, commits and iterations
+    #[command(after_long_help = examples!("rgpu loop prune"))]
+    Prune(prune::PruneArgs),
 }
 
 /// Which loop.
@@ -99,6 +107,7 @@ pub(super) fn run(
         LoopCommand::Schema { kind } => check::schema(app, *kind),
         LoopCommand::Validate(args) => check::validate(app, args),
         LoopCommand::ReportTime(args) => check::report_time(app, args),
+        LoopCommand::Prune(args) => prune::prune(app, args),
     }
 }
 

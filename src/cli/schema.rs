@@ -116,6 +116,12 @@ pub(super) enum SchemaName {
     LoopWorker,
     /// reviewer_verdict.json of a loop
     LoopReviewer,
+    /// Output of loop report-time --json
+    LoopProgress,
+    /// Output of loop validate --json
+    LoopCheck,
+    /// Output of loop prune --json
+    LoopPruned,
     /// Output of model hw list --json
     ModelGpus,
     /// Output of model hw show --json

@@ -11,10 +11,7 @@ use super::documents::{DocumentKind, Signed, read_signed, reject, write_json, wr
 use super::measure::Halt;
 use super::prompt::{self, PromptInput};
 use super::runner::LoopRunner;
-use crate::{fault_point, regular_file};
-
-/// The largest file with the user's words for the worker.
-const MAX_INSTRUCTIONS_BYTES: u64 = 1 << 20;
+use crate::fault_point;
 
 /// The time between two looks for a file that somebody else writes.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -87,17 +84,11 @@ impl LoopRunner {
         let best = self.state.best.as_ref().and_then(|best| best.profile.clone());
         let profile = self.state.proposal.profile.clone().or(best);
         let brief = self.brief(profile.as_deref(), self.config.prompt_bytes / 3)?;
-        let instructions = match &self.config.instructions {
-            Some(file) => {
-                let path = self.loops.project.join(file);
-                let text = regular_file::read_to_string(&path, MAX_INSTRUCTIONS_BYTES);
-                text.unwrap_or_else(|e| {
-                    self.log(&format!("`{}` cannot be read: {e}", path.display()));
-                    String::new()
-                })
-            }
-            None => String::new(),
-        };
+        let instructions = self.config.instructions_text(&self.loops.project);
+        let instructions = instructions.unwrap_or_else(|why| {
+            self.tell(&format!("the prompt has no instructions: {why}"));
+            String::new()
+        });
         let answer = folder.join(kind.answer_file()).to_string_lossy().into_owned();
         let patch = fs::read_to_string(folder.join("git_diff.patch")).unwrap_or_default();
         let schema = serde_json::to_string(&kind.schema()).unwrap_or_default();

@@ -31,6 +31,16 @@ pub(super) fn commit_files(
     Some(commit)
 }
 
+/// Removes the ref that holds a loop's commits, if there is one.
+pub(super) fn remove_ref(project: &Path, name: &str) {
+    let git = quiet_git(project);
+    // Without git or outside a repository there is none.
+    let _ = git.map(|mut git| {
+        git.args(["update-ref", "-d", &format!("refs/rgpu/loop/{name}")]);
+        git.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()
+    });
+}
+
 /// git in the project with an index of our own.
 struct Git<'a> {
     project: &'a Path,

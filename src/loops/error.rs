@@ -28,12 +28,25 @@ pub enum LoopError {
     Config {
         /// The file.
         file: PathBuf,
+        /// The line of the key; absent on the command line, and for the whole file.
+        line: Option<usize>,
         /// What is wrong.
         why: String,
     },
     /// The project has no such loop.
     #[error("there is no loop{} in this project", .0.as_ref().map(|id| format!(" `{id}`")).unwrap_or_default())]
     NoLoop(Option<String>),
+    /// Several loops have an id that begins so.
+    #[error("`{beginning}` is the beginning of several loops: {}", .ids.join(", "))]
+    Ambiguous {
+        /// What the user typed.
+        beginning: String,
+        /// Their ids, newest first.
+        ids: Vec<String>,
+    },
+    /// A mistake in the settings or a host that can never measure: the loop ended at once.
+    #[error("{}", .0.what)]
+    Permanent(Box<Failure>),
     /// The loop is in a state that the command does not change.
     #[error("loop `{id}` {state}")]
     WrongState {
@@ -61,10 +74,25 @@ impl From<LoopError> for Failure {
     fn from(error: LoopError) -> Self {
         let failure = |exit, code: &str| Failure::new(exit, code, error.to_string());
         match error {
+            LoopError::State(held @ StateError::Held { .. }) => {
+                let mut failure = Self::from(held);
+                failure.hints = vec!["`rgpu loop stop` stops it".to_owned()];
+                failure
+            }
             LoopError::State(error) => error.into(),
             LoopError::Io { ref source, .. } => failure(Exit::Disk, "disk").cause(source),
-            LoopError::Config { .. } => failure(Exit::Config, "loop_config")
-                .hint("docs/loop.md lists the keys; on the command line: KEY=VALUE"),
+            LoopError::Config { ref file, line, .. } => {
+                let failure = failure(Exit::Config, "loop_config")
+                    .hint("docs/loop.md lists the keys; on the command line: KEY=VALUE");
+                match line {
+                    Some(line) => failure.file(format!("{}:{line}", file.display())),
+                    None => failure,
+                }
+            }
+            LoopError::Ambiguous { .. } => {
+                failure(Exit::Usage, "ambiguous_loop").hint("type more of the id")
+            }
+            LoopError::Permanent(failure) => *failure,
             LoopError::NoLoop(_) => {
                 failure(Exit::Usage, "no_loop").hint("`rgpu loop start loop.toml` starts one")
             }

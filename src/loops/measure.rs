@@ -15,13 +15,14 @@ use serde::de::DeserializeOwned;
 
 use super::error::io_error;
 use super::runner::LoopRunner;
-use super::state::{LoopComparison, MeasuredTime, Outcome};
+use super::state::{LoopComparison, MeasuredTime, Outcome, Phase};
 use super::{LoopError, status};
 use crate::child_tree::{Look, Wake};
-use crate::error::{ErrorDocument, Exit};
+use crate::error::{ErrorDocument, Exit, Failure};
 use crate::fault_point;
 use crate::model::comparison::CaseChange;
 use crate::model::profile::CheckVerdict;
+use crate::model::suite::NO_GPU;
 use crate::model::{Comparison, Profile};
 use crate::regular_file;
 
@@ -48,6 +49,8 @@ pub(super) enum Halt {
     WallTime,
     /// Something failed that is not the change's fault.
     Infra(String),
+    /// A mistake in the settings, or a host that can never measure: a further try fails as well.
+    Permanent(Box<Failure>),
 }
 
 impl From<LoopError> for Halt {
@@ -240,11 +243,19 @@ impl LoopRunner {
         args
     }
 
+    fn read_document<T: DeserializeOwned>(
+        &self,
+        code: i32,
+        bytes: &[u8],
+    ) -> Result<Measured<T>, Halt> {
+        read_document(self.state.phase == Phase::Init, code, bytes)
+    }
+
     /// Verifies a kernel on all named sizes. Returns the run folder.
     pub(super) fn verify(&mut self, kernel: &Path) -> Result<Measured<String>, Halt> {
         let args = self.arguments(&["profile", "--mode", "verify"], &[kernel], false);
         let (code, bytes) = self.run_rgpu(&args, "verify.json")?;
-        let profile: Profile = match read_document(code, &bytes)? {
+        let profile: Profile = match self.read_document(code, &bytes)? {
             Ok(profile) => profile,
             Err(fault) => return Ok(Err(fault)),
         };
@@ -270,7 +281,7 @@ impl LoopRunner {
         let words = ["compare", "--mode", "bench", "--threshold", &threshold];
         let args = self.arguments(&words, &[base, new], true);
         let (code, bytes) = self.run_rgpu(&args, &format!("{name}.json"))?;
-        let comparison: Comparison = match read_document(code, &bytes)? {
+        let comparison: Comparison = match self.read_document(code, &bytes)? {
             Ok(comparison) => comparison,
             Err(fault) => return Ok(Err(fault)),
         };
@@ -305,7 +316,7 @@ impl LoopRunner {
     ) -> Result<Measured<LoopProfile>, Halt> {
         let args = self.arguments(&["profile", "--mode", mode], &[kernel], true);
         let (code, bytes) = self.run_rgpu(&args, "profile.json")?;
-        let profile: Profile = match read_document(code, &bytes)? {
+        let profile: Profile = match self.read_document(code, &bytes)? {
             Ok(profile) => profile,
             Err(fault) => return Ok(Err(fault)),
         };
@@ -377,29 +388,38 @@ impl LoopRunner {
     }
 }
 
-/// What a child printed, or in words what is wrong with the kernel. Other failures are those of the
-/// infrastructure.
-fn read_document<T: DeserializeOwned>(code: i32, bytes: &[u8]) -> Result<Measured<T>, Halt> {
+/// What a child printed, or in words what is wrong with the kernel. Other failures are mistakes of the
+/// user or failures of the infrastructure.
+///
+/// `is_start`: what is measured is the start. Its failures with [`Exit::Config`] are mistakes of the
+/// user, and those of a change are the change's, because the start could be measured.
+fn read_document<T: DeserializeOwned>(
+    is_start: bool,
+    code: i32,
+    bytes: &[u8],
+) -> Result<Measured<T>, Halt> {
     if code == 0 {
         let document = serde_json::from_slice(bytes);
         return document.map(Ok).map_err(|e| Halt::Infra(format!("rgpu printed no document: {e}")));
     }
     let failure = serde_json::from_slice::<ErrorDocument>(bytes).map(|document| document.error);
-    let is_kernels = |exit: Exit| code == exit as u8 as i32;
+    let is = |exit: Exit| code == exit as u8 as i32;
     match failure {
         Ok(failure)
-            if is_kernels(Exit::Kernel)
-                || (is_kernels(Exit::Config) && !failure.code.contains("remote")) =>
+            if is(Exit::Usage)
+                || failure.code == NO_GPU
+                || (is(Exit::Config) && (is_start || failure.code.contains("remote"))) =>
         {
+            Err(Halt::Permanent(Box::new(failure)))
+        }
+        Ok(failure) if is(Exit::Kernel) || is(Exit::Config) => {
             let cause = failure.cause.as_deref().and_then(|cause| cause.lines().next());
             let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
             Ok(Err((Outcome::Wrong, format!("{}{cause}", failure.what))))
         }
         Ok(failure) => Err(Halt::Infra(failure.what)),
         // A profile with wrong results, for example.
-        Err(_) if is_kernels(Exit::Kernel) => {
-            Ok(Err((Outcome::Wrong, "its results are wrong".to_owned())))
-        }
+        Err(_) if is(Exit::Kernel) => Ok(Err((Outcome::Wrong, "its results are wrong".to_owned()))),
         Err(_) => Err(Halt::Infra(format!("rgpu ended with exit status {code}"))),
     }
 }
@@ -470,22 +490,30 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_the_kernels_or_the_infrastructures() {
+    fn a_failure_is_the_kernels_the_users_or_the_infrastructures() {
         let document = |exit, code: &str| {
             let failure = crate::error::Failure::new(exit, code, "what").cause("why\nmore");
             serde_json::to_vec(&ErrorDocument::new(failure, exit as u8)).unwrap()
         };
-        let read = |exit: Exit, bytes: &[u8]| read_document::<Profile>(exit as u8 as i32, bytes);
+        let read =
+            |exit: Exit, bytes: &[u8]| read_document::<Profile>(false, exit as u8 as i32, bytes);
         for (exit, code) in [(Exit::Kernel, "does_not_compile"), (Exit::Config, "missing_source")] {
             let (outcome, words) = read(exit, &document(exit, code)).unwrap().unwrap_err();
             assert_eq!((outcome, words.as_str()), (Outcome::Wrong, "what: why"));
         }
-        for (exit, code) in [
-            (Exit::Config, "unknown_remote"),
-            (Exit::Host, "unreachable"),
-            (Exit::Tool, "x"),
-            (Exit::Cancelled, "cancelled"),
-        ] {
+        let start = document(Exit::Config, "missing_source");
+        let halts = [
+            read(Exit::Config, &document(Exit::Config, "unknown_remote")),
+            read(Exit::Usage, &document(Exit::Usage, "bad_problem_sizes")),
+            read(Exit::Host, &document(Exit::Host, "no_gpu")),
+            read_document::<Profile>(true, Exit::Config as i32, &start),
+        ];
+        for halt in halts {
+            assert!(matches!(halt, Err(Halt::Permanent(_))), "{halt:?}");
+        }
+        for (exit, code) in
+            [(Exit::Host, "unreachable"), (Exit::Tool, "x"), (Exit::Cancelled, "cancelled")]
+        {
             let halt = read(exit, &document(exit, code)).unwrap_err();
             assert!(matches!(halt, Halt::Infra(_)), "{halt:?}");
         }

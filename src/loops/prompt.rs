@@ -1,12 +1,11 @@
 //! The prompts of the loop's coding agent (the worker) and of its reviewer, within a byte limit.
 //!
-//! A prompt has a fixed part, which says what to do and (not in a dry run) how to answer, and further
-//! sections, most important first. Each section gets at most its share of the limit, and no more than
+//! A prompt has a fixed part, which says what to do and how to answer, and further sections, most important first. Each section gets at most its share of the limit, and no more than
 //! is left. What does not fit is left out with a line that says so.
 
 use std::fmt::Write as _;
 
-use super::config::{LoopConfig, LoopMode};
+use super::config::LoopConfig;
 use super::state::{IterationRecord, LoopComparison, LoopState, MeasuredTime};
 
 /// A part of a prompt.
@@ -50,15 +49,12 @@ pub(super) fn worker(input: &PromptInput<'_>) -> String {
         config.threshold * 100.0,
     );
     let _ = writeln!(fixed, "{}", progress_text(config, state));
-    if config.mode != LoopMode::DryRun {
-        fixed +=
-            &answer_text(state, answer, "\"decision\": \"KEEP\"", "`decision` is KEEP or REVERT");
-        let _ = writeln!(
-            fixed,
-            "To report an intermediate time: rgpu loop report-time --iter {} --time-us T --note TEXT\n",
-            state.iteration
-        );
-    }
+    fixed += &answer_text(state, answer, "\"decision\": \"KEEP\"", "`decision` is KEEP or REVERT");
+    let _ = writeln!(
+        fixed,
+        "To report an intermediate time: rgpu loop report-time --iter {} --time-us T --note TEXT\n",
+        state.iteration
+    );
     let hint = state.next_change_hint.clone().unwrap_or_default();
     let sections = [
         PromptSection { title: "Instructions", text: input.instructions.to_owned(), share: 0.4 },
@@ -99,15 +95,13 @@ pub(super) fn reviewer(input: &PromptInput<'_>) -> String {
         let _ = writeln!(fixed, "The worker claims, unverified: {value}{note}");
     }
     fixed.push('\n');
-    if config.mode != LoopMode::DryRun {
-        fixed += &answer_text(
-            state,
-            answer,
-            "\"verdict\": \"CONTINUE\", \"confidence\": \"medium\", \"reason\": \"…\"",
-            "`verdict` is CONTINUE, STOP_TARGET_REACHED, STOP_NO_PROGRESS or STOP_BLOCKED; \
-             with `requires_revert` true, rgpu reverts the change even if it is faster",
-        );
-    }
+    fixed += &answer_text(
+        state,
+        answer,
+        "\"verdict\": \"CONTINUE\", \"confidence\": \"medium\", \"reason\": \"…\"",
+        "`verdict` is CONTINUE, STOP_TARGET_REACHED, STOP_NO_PROGRESS or STOP_BLOCKED; \
+         with `requires_revert` true, rgpu reverts the change even if it is faster",
+    );
     let comparisons = [("first", &proposal.comparison), ("second", &proposal.confirmation)];
     let comparison: String = comparisons
         .iter()

@@ -24,6 +24,7 @@ use super::{
     FOLDER, LOOP_LOCK, LoopError, LoopRow, Loops, ROLE, fresh_nonce, iteration_folder, tree,
 };
 use crate::child_tree::TreeWatch;
+use crate::error::Failure;
 use crate::fault_point;
 use crate::model::comparison::TimeVerdict;
 use crate::store::state::StateLock;
@@ -199,6 +200,7 @@ impl LoopRunner {
                     self.stop(StopReason::WallTime, format!("it has run for {limit} s"))?;
                 }
                 Err(Halt::Infra(why)) => self.has_failed(&why)?,
+                Err(Halt::Permanent(failure)) => return Err(self.give_up(failure)?),
             }
         }
         let row = self.loops.find(Some(&self.id))?;
@@ -220,7 +222,8 @@ impl LoopRunner {
         ended: Option<&IterationRecord>,
         change: impl FnOnce(&mut LoopState),
     ) -> Result<(), LoopError> {
-        let mut state = LoopState { phase, active_s: self.active_s(), ..self.state.clone() };
+        let mut state =
+            LoopState { phase, active_s: self.active_s(), failure: None, ..self.state.clone() };
         change(&mut state);
         fault_point::reach(&format!("loop before {}", phase.as_str()));
         self.loops.change(self.number, self.state.phase, &state, ended)?;
@@ -309,6 +312,21 @@ impl LoopRunner {
         self.enter(Phase::Final, |state| state.stop = Some(Stop { reason, text }))
     }
 
+    /// Ends this process after a failure that a further try would repeat. A loop that has measured its
+    /// start can be resumed when the user has mended it.
+    fn give_up(&mut self, mut failure: Box<Failure>) -> Result<LoopError, LoopError> {
+        self.tell(&format!("{} failed: {}", self.state.phase.as_str(), failure.what));
+        if self.state.phase == Phase::Init {
+            let stop = Stop { reason: StopReason::StartRefused, text: failure.what.clone() };
+            self.enter(Phase::Stopped, |state| state.stop = Some(stop))?;
+        } else {
+            let what = failure.what.clone();
+            self.enter(self.state.phase, |state| state.failure = Some(what))?;
+            failure = Box::new(failure.hint("then `rgpu loop resume` goes on with the loop"));
+        }
+        Ok(LoopError::Permanent(failure))
+    }
+
     /// Handles a failure that is not the change's fault: the phase is tried again, or the loop
     /// stops.
     fn has_failed(&mut self, why: &str) -> Result<(), LoopError> {
@@ -321,10 +339,14 @@ impl LoopRunner {
                 self.state.infra_failures = failures;
                 self.decide(Outcome::WorkerFailed, why.to_owned(), Phase::Apply)
             }
-            _ if !is_last => self.retry(failures),
-            Phase::Final => self.enter(Phase::Stopped, |_| {}),
+            _ if !is_last => self.retry(failures, why),
+            Phase::Final => self.enter(Phase::Stopped, |state| state.infra_failures = failures),
             Phase::Init => {
-                self.stop(StopReason::InfraFailures, format!("{failures} failures: {why}"))
+                self.state.infra_failures = failures;
+                self.stop(
+                    StopReason::InfraFailures,
+                    format!("{}: {why}", counted(failures, "failure")),
+                )
             }
             _ => {
                 self.state.infra_failures = failures;
@@ -333,8 +355,11 @@ impl LoopRunner {
         }
     }
 
-    fn retry(&mut self, failures: u32) -> Result<(), LoopError> {
-        self.enter(self.state.phase, |state| state.infra_failures = failures)?;
+    fn retry(&mut self, failures: u32, why: &str) -> Result<(), LoopError> {
+        self.enter(self.state.phase, |state| {
+            state.infra_failures = failures;
+            state.failure = Some(why.to_owned());
+        })?;
         match self.pause(self.config.infra_retry_delay.duration()) {
             Err(Halt::Error(error)) => Err(error),
             // The next phase sees a request to stop.
@@ -472,6 +497,7 @@ impl LoopRunner {
     fn decide(&mut self, outcome: Outcome, reason: String, next: Phase) -> Result<(), LoopError> {
         self.tell(&format!("iteration {}: {}: {reason}", self.state.iteration, outcome.as_str()));
         self.enter(next, |state| {
+            state.failure = (outcome == Outcome::WorkerFailed).then(|| reason.clone());
             state.proposal.outcome = Some(outcome);
             state.proposal.reason = reason;
         })
@@ -704,16 +730,23 @@ impl LoopRunner {
         let verdict = record.verdict.as_ref().filter(|it| it.verdict != Verdict::Continue);
         let (reason, text) = if state.target_hits >= config.target_confirmations {
             let times = state.target_hits;
-            (StopReason::TargetReached, format!("the target is reached in {times} comparisons"))
+            (
+                StopReason::TargetReached,
+                format!("the target is reached in {}", counted(times, "comparison")),
+            )
         } else if let Some(verdict) = verdict {
             (StopReason::Reviewer, format!("the reviewer: {}", verdict.reason))
         } else if state.infra_failures >= config.max_infra_failures {
-            let text = format!("{} failures: {}", state.infra_failures, record.reason);
+            let failures = counted(state.infra_failures, "failure");
+            let text = format!("{failures}: {}", record.reason);
             (StopReason::InfraFailures, text)
         } else if state.iteration >= config.max_iterations {
-            (StopReason::MaxIterations, format!("{} iterations", state.iteration))
+            (StopReason::MaxIterations, counted(state.iteration, "iteration"))
         } else if state.no_progress >= config.max_no_progress {
-            let text = format!("{} iterations in a row improved nothing", state.no_progress);
+            let text = match state.no_progress {
+                1 => "an iteration improved nothing".to_owned(),
+                several => format!("{several} iterations in a row improved nothing"),
+            };
             (StopReason::NoProgress, text)
         } else {
             return None;
@@ -743,4 +776,9 @@ impl LoopRunner {
         };
         Ok(self.enter(Phase::Stopped, |state| state.final_comparison = comparison)?)
     }
+}
+
+/// A number of things: `1 iteration`, `3 iterations`.
+fn counted(n: u32, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

@@ -346,6 +346,9 @@ pub struct LoopState {
     pub nonce: String,
     /// Failures in a row that were not the change's fault.
     pub infra_failures: u32,
+    /// The failure after which this phase is tried again.
+    #[serde(default)]
+    pub failure: Option<String>,
     /// Iterations in a row that improved nothing.
     pub no_progress: u32,
     /// Comparisons in a row that reached the target.
@@ -378,6 +381,7 @@ impl LoopState {
             iteration: 0,
             nonce: String::new(),
             infra_failures: 0,
+            failure: None,
             no_progress: 0,
             target_hits: 0,
             kept: 0,

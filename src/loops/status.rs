@@ -78,6 +78,9 @@ pub struct LoopStatus {
     pub no_progress: u32,
     /// Failures in a row that were not the change's fault.
     pub infra_failures: u32,
+    /// The failure after which the phase is tried again. Absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// The start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<KeptState>,
@@ -132,6 +135,7 @@ impl LoopStatus {
             kept: state.kept,
             no_progress: state.no_progress,
             infra_failures: state.infra_failures,
+            failure: state.failure,
             start: state.start,
             best: state.best,
             stop: state.stop,

@@ -160,7 +160,9 @@ impl<'a> Git<'a> {
 
     /// The commit that HEAD points to.
     fn head(&self) -> Result<String, QueueError> {
-        let commit = self.output(&["rev-parse", "--verify", "HEAD^{commit}"])?;
+        let commit = self
+            .output(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
+            .map_err(|_| refused(self.top, "the repository has no commit yet"))?;
         Ok(String::from_utf8_lossy(&commit).trim().to_owned())
     }
 

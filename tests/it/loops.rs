@@ -2,6 +2,8 @@
 
 mod crashes;
 mod results;
+mod reviewers;
+mod settings;
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
@@ -17,28 +19,32 @@ const WORKER: &str = r#"#!/bin/sh
 nonce=$(sed -n 's/.*"nonce": "\([0-9a-f]*\)".*/\1/p' "$1" | head -1)
 iter=$(sed -n 's/.*"iteration": \([0-9]*\),.*/\1/p' "$1" | head -1)
 proposal=$(sed -n "${iter}p" proposals)
+decision=KEEP
 case $proposal in
     nothing) ;;
     delete) rm kernels/k/k.cu ;;
     reference) echo '// easier' >> kernels/k/reference.c ;;
     hide) echo '*' > .gitignore; echo x > hidden ;;
     fail) exit 3 ;;
+    revert) decision=REVERT; echo '// worse' >> kernels/k/k.cu ;;
+    long) sed -i "s|// rgpu-fake.*|// rgpu-fake: time 0.5|" kernels/k/k.cu
+        seq 3000 | sed 's|^|// line |' >> kernels/k/k.cu ;;
     hang) echo worker; sleep 1000; true ;;
     *) sed -i "s|// rgpu-fake.*|// rgpu-fake: $proposal|" kernels/k/k.cu ;;
 esac
-echo "{\"iteration\": $iter, \"nonce\": \"$nonce\", \"decision\": \"KEEP\", \"metric_name\": \"gmean_us\", \"metric_value\": 0.1, \"note\": \"$proposal\"}" > "$2/new"
+echo "{\"iteration\": $iter, \"nonce\": \"$nonce\", \"decision\": \"$decision\", \"metric_name\": \"gmean_us\", \"metric_value\": 0.1, \"note\": \"$proposal\"}" > "$2/new"
 mv "$2/new" "$2/worker_result.json"
 "#;
 
 /// A project with a kernel, a worker and a played host.
-struct TestLoop {
-    laptop: Laptop,
+pub(crate) struct TestLoop {
+    pub(crate) laptop: Laptop,
     host: FakeHost,
 }
 
 impl TestLoop {
     /// A worker that makes these proposals, one an iteration.
-    fn new(proposals: &[&str]) -> Self {
+    pub(crate) fn new(proposals: &[&str]) -> Self {
         let laptop = Laptop::new();
         let host = FakeHost::new(&laptop);
         let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/transpose-conflicts");
@@ -77,7 +83,7 @@ impl TestLoop {
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    fn report(&self) -> Value {
+    pub(crate) fn report(&self) -> Value {
         self.json("report")
     }
 
@@ -188,6 +194,68 @@ fn a_worker_that_changes_nothing_a_hundred_times_has_nothing_kept() {
 }
 
 #[test]
+fn a_change_of_a_comment_is_not_kept_a_hundred_times_however_the_times_vary() {
+    let proposals: Vec<String> =
+        (0..100).map(|n| format!("time 1 noise 0.01 comment {n}")).collect();
+    let test = TestLoop::new(&proposals.iter().map(String::as_str).collect::<Vec<_>>());
+    let report = test.run("max_iterations=100", 0);
+    assert_eq!(report["kept"], 0, "{report:#}");
+    assert_eq!(test.marker(), "// rgpu-fake: time 1");
+    let speedups: std::collections::BTreeSet<String> = report["iterations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["comparison"]["speedup"].as_f64().unwrap().to_string())
+        .collect();
+    assert!(speedups.len() > 90, "each was compared: {speedups:?}");
+    let odd: Vec<String> = outcomes(&report)
+        .into_iter()
+        .filter(|it| !["same", "ambiguous", "slower", "not_confirmed"].contains(&it.as_str()))
+        .collect();
+    assert!(odd.is_empty(), "{odd:?}");
+}
+
+#[test]
+fn what_is_faster_only_once_and_what_its_worker_withdraws_is_not_kept() {
+    let test = TestLoop::new(&["time 0.5 once", "revert"]);
+    let report = test.run("max_iterations=2", 0);
+    assert_eq!(outcomes(&report), ["not_confirmed", "withdrawn"], "{report:#}");
+    let first = &report["iterations"][0];
+    assert_eq!(first["comparison"]["verdict"], "FASTER");
+    assert_eq!(first["confirmation"]["verdict"], "SAME");
+    let reason = first["reason"].as_str().unwrap();
+    assert!(reason.starts_with("the second comparison does not agree: "), "{reason}");
+    assert_eq!(report["iterations"][1]["changed"], serde_json::json!(["kernels/k/k.cu"]));
+    let source = fs::read_to_string(test.laptop.project("kernels/k/k.cu")).unwrap();
+    assert!(!source.contains("// worse"));
+    assert_eq!(test.marker(), "// rgpu-fake: time 1");
+}
+
+#[test]
+fn a_loop_ends_when_it_has_run_for_its_time() {
+    let test = TestLoop::new(&["nothing"; 1000]);
+    let report = test.run("max_iterations=1000 max_wall_time=3s", 0);
+    assert_eq!(report["stop"]["reason"], "wall_time", "{report:#}");
+    assert!(report["active_s"].as_f64().unwrap() > 3.0);
+    assert_eq!(test.marker(), "// rgpu-fake: time 1");
+}
+
+#[test]
+fn a_target_can_be_a_speedup_over_several_sizes() {
+    let test = TestLoop::new(&["time 0.8", "time 0.5", "time 0.4"]);
+    let report =
+        test.run("target_metric_name=speedup target=1.9 'problem_sizes=[\"tiny\", \"odd\"]'", 0);
+    assert_eq!(outcomes(&report), ["kept", "kept"]);
+    assert_eq!(report["stop"]["reason"], "target_reached");
+    let target = &report["target"];
+    assert_eq!((&target["metric"], &target["reached"]), (&"speedup".into(), &true.into()));
+    assert!((target["best"].as_f64().unwrap() - 2.0).abs() < 0.05, "{target}");
+    let cases = report["best"]["time"]["cases"].as_array().unwrap();
+    let names: Vec<&str> = cases.iter().map(|case| case["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["tiny", "odd"]);
+}
+
+#[test]
 fn edits_outside_the_allowed_paths_and_deleted_kernels_are_taken_back() {
     let test = TestLoop::new(&["reference", "delete", "hide", "time 0.5"]);
     let reference = fs::read(test.laptop.project("kernels/k/reference.c")).unwrap();
@@ -215,6 +283,9 @@ fn a_worker_that_fails_and_a_host_that_is_gone_are_failures_of_the_infrastructur
     test.host.mischief("rgpu-runner no-driver");
     let report = test.run("max_infra_failures=2", 1);
     assert_eq!(report["stop"]["reason"], "infra_failures", "{report:#}");
+    assert_eq!(report["infra_failures"], 2);
+    let text = report["stop"]["text"].as_str().unwrap();
+    assert!(text.starts_with("2 failures: "), "{text}");
     assert_eq!(test.marker(), "// rgpu-fake: time 1");
 }
 
@@ -245,6 +316,7 @@ fn of_two_loops_the_second_says_who_runs_and_stop_ends_the_first() {
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(status(&second), 2, "{said}");
     assert!(said.contains(&format!("process {} ", first.id())), "{said}");
+    assert!(said.contains("`rgpu loop stop`") && !said.contains("kill"), "{said}");
     assert_eq!(test.json("status")["pid"], first.id());
     assert_eq!(status(&test.laptop.run("loop stop")), 0);
     let output = first.wait_with_output().unwrap();
@@ -265,9 +337,18 @@ fn a_dry_run_makes_up_both_files_and_uses_no_host() {
     let report = test.run("--mode dry-run max_iterations=2", 0);
     assert_eq!(outcomes(&report), ["unchanged", "unchanged"]);
     let folder = test.folder().join("iter_0001");
-    for file in ["worker_prompt.txt", "worker_result.json", "reviewer_prompt.txt"] {
-        assert!(folder.join(file).exists(), "{file}");
+    assert!(folder.join("worker_result.json").exists());
+    // How to answer is there, too.
+    for (name, words) in [
+        ("worker_prompt.txt", &["worker_result.json", "report-time --iter 1"][..]),
+        ("reviewer_prompt.txt", &["reviewer_verdict.json"][..]),
+    ] {
+        let prompt = fs::read_to_string(folder.join(name)).unwrap();
+        for words in words.iter().chain(&["\"iteration\": 1, \"nonce\": \""]) {
+            assert!(prompt.contains(words), "{name}: {words}: {prompt}");
+        }
     }
+    assert_eq!(report["stop"]["text"], "2 iterations");
     assert!(!test.laptop.project("artifacts/runs").exists());
 }
 

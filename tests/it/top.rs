@@ -12,6 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::laptop::{Laptop, status, wait_for, words};
+use crate::loops::TestLoop;
 
 /// The view in a terminal of its own.
 struct View {
@@ -92,6 +93,21 @@ fn a_signal_and_ctrl_c_give_the_terminal_back() {
     view.wait_for("loop.toml");
     view.ours.write_all(b"\x03").unwrap();
     assert_eq!(view.end(), 0);
+}
+
+#[test]
+fn a_loop_that_it_starts_goes_on_when_the_view_ends() {
+    let test = TestLoop::new(&[]);
+    let line = "loop tui --run -- loop.toml --mode manual max_iterations=1";
+    let mut view = View::open(&test.laptop, line);
+    view.wait_for("RUN_WORKER");
+    view.ours.write_all(b"q").unwrap();
+    assert_eq!(view.end(), 0);
+    let report = test.report();
+    assert_eq!((&report["phase"], &report["pid"].is_i64()), (&"worker".into(), &true));
+    assert_eq!(status(&test.laptop.run("loop stop")), 0);
+    test.laptop.wait_until_quiet();
+    assert_eq!(test.report()["stop"]["reason"], "stopped");
 }
 
 #[test]

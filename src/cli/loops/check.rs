@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
-use crate::loops::{DocumentKind, ProgressReport};
+use crate::loops::{DocumentKind, ProgressReport, WorkerProgress};
 use crate::regular_file;
 
 /// The largest checked file.
@@ -74,6 +76,27 @@ pub(in crate::cli) struct ReportTimeArgs {
     pub error: Option<String>,
 }
 
+/// The output of `rgpu loop validate --json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(in crate::cli) struct CheckDocument {
+    /// `rgpu.loop-check/1`.
+    pub schema: &'static str,
+    /// The file.
+    pub file: String,
+    /// What it is: `worker` or `reviewer`.
+    pub kind: &'static str,
+}
+
+/// The output of `rgpu loop report-time --json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(in crate::cli) struct ProgressDocument {
+    /// `rgpu.loop-progress/1`.
+    pub schema: &'static str,
+    /// What the worker has reported during the iteration.
+    #[serde(flatten)]
+    pub progress: WorkerProgress,
+}
+
 fn time(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(time) if time > 0.0 && time.is_finite() => Ok(time),
@@ -108,6 +131,14 @@ pub(super) fn validate(app: &App, args: &ValidateArgs) -> Result<Status> {
             .cause(fault)
             .hint(format!("`{command}` prints its schema")));
     }
+    if app.global.json {
+        let kind = match kind {
+            DocumentKind::Worker => "worker",
+            DocumentKind::Reviewer => "reviewer",
+        };
+        app.print_json(&CheckDocument { schema: "rgpu.loop-check/1", file: shown, kind })?;
+        return Ok(0);
+    }
     app.print_note(&format!("`{shown}` is a {name}"));
     Ok(0)
 }
@@ -125,7 +156,7 @@ pub(super) fn report_time(app: &App, args: &ReportTimeArgs) -> Result<Status> {
     };
     let progress = loops.report_progress(&row, args.iter, &report)?;
     if app.global.json {
-        app.print_json(&progress)?;
+        app.print_json(&ProgressDocument { schema: "rgpu.loop-progress/1", progress })?;
         return Ok(0);
     }
     let best = progress.best_time_us.map_or("no time yet".to_owned(), |time| format!("{time} µs"));

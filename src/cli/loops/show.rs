@@ -51,6 +51,12 @@ pub(in crate::cli) fn status_text(status: &LoopStatus) -> String {
             (None, _) => "none; `rgpu loop resume` goes on".to_owned(),
         },
     );
+    let failure = |why: &String| {
+        let count = status.infra_failures.max(1);
+        let ends = if count == 1 { "" } else { "s" };
+        format!("{why} ({count} failure{ends} in a row; it is tried again)")
+    };
+    row("failure", status.failure.as_ref().map(failure).unwrap_or_default());
     row("start", kept_time(status.start.as_ref()));
     row("best", best_text(status));
     let target = status.target.threshold.map(|threshold| {
@@ -60,8 +66,7 @@ pub(in crate::cli) fn status_text(status: &LoopStatus) -> String {
     });
     row("target", target.unwrap_or_default());
     row("kept", format!("{} of {}", status.kept, status.iterations.len()));
-    let minutes = |seconds: f64| format!("{:.0} min", seconds / 60.0);
-    row("time", format!("{} of {}", minutes(status.active_s), minutes(status.max_active_s)));
+    row("time", format!("{} of {}", time_span(status.active_s), time_span(status.max_active_s)));
     row("files", status.folder.clone());
     let last = status.final_comparison.as_ref();
     row("final", last.map(|last| last.summary.clone()).unwrap_or_default());
@@ -70,6 +75,15 @@ pub(in crate::cli) fn status_text(status: &LoopStatus) -> String {
 
 fn stop_text(stop: &crate::loops::Stop) -> String {
     format!("{}: {}", stop.reason.as_str(), stop.text)
+}
+
+/// A time of work: `40 s`, `90 min`, `6 h`.
+fn time_span(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 120.0 => format!("{seconds:.0} s"),
+        _ if seconds < 10_800.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{} h", (seconds / 360.0).round() / 10.0),
+    }
 }
 
 /// A time in a few words: `85.10 µs [84.90, 85.30]`.

@@ -1,14 +1,12 @@
 //! `rgpu loop start`, `resume` and `stop`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{LoopArgs, exit_status, show};
+use super::{LoopArgs, exit_status, settings, show};
 use crate::cli::support::app::{App, Status};
-use crate::cli::support::kernel_folders::kernel_folders;
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::find;
 use crate::loops::{LoopConfig, LoopMode, LoopRunner, LoopSetup, LoopStatus, Phase};
 
 /// `loop start`.
@@ -53,8 +51,8 @@ pub(super) fn start(app: &App, args: &StartArgs) -> Result<Status> {
         };
         format!("mode={}", mode.as_str())
     }));
-    let mut config = LoopConfig::read(&args.file, &overrides)?;
-    if let Err(failure) = resolve_kernel(app, &mut config) {
+    let (mut config, origin) = LoopConfig::read(&args.file, &overrides)?;
+    if let Err(failure) = settings::resolve(app, &mut config, &origin) {
         // A loop that was killed while it restored files has left the kernel incomplete.
         if let (false, Ok(loops)) = (args.fresh, super::open_existing(app)) {
             loops.refuse_unfinished()?;
@@ -111,39 +109,4 @@ fn setup(app: &App) -> LoopSetup {
             }
         }),
     }
-}
-
-/// Makes the kernel's path one from the project folder, and lets a worker change its source if
-/// loop.toml names no files.
-fn resolve_kernel(app: &App, config: &mut LoopConfig) -> Result<()> {
-    let project = canonical(&app.config.project);
-    let is_name = config.kernel_path.components().count() == 1 && !config.kernel_path.exists();
-    let given = match is_name {
-        true => config.kernel_path.to_string_lossy().into_owned(),
-        false => project.join(&config.kernel_path).to_string_lossy().into_owned(),
-    };
-    let spec = find::find(&given, &kernel_folders(app)).map_err(Failure::from)?.spec;
-    let inside = |path: &Path| {
-        let real = canonical(path);
-        real.strip_prefix(&project).map(Path::to_owned).map_err(|_| {
-            Failure::new(
-                Exit::Config,
-                "outside_project",
-                format!("`{}` is not in the project `{}`", path.display(), project.display()),
-            )
-            .hint("a loop changes files of its project only: copy the kernel into it")
-        })
-    };
-    config.kernel_path = match &spec.file {
-        Some(file) => inside(file.parent().unwrap_or(file))?,
-        None => inside(&spec.source)?,
-    };
-    if config.allowed_paths.is_empty() {
-        config.allowed_paths = vec![format!("/{}", inside(&spec.source)?.to_string_lossy())];
-    }
-    Ok(())
-}
-
-fn canonical(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

@@ -11,6 +11,7 @@ use crate::recording::{Recording, fixtures, host_text};
 
 /// Test sources contain a line with this word to say how their kernel behaves:
 /// `// rgpu-fake: time 0.8` has 0.8 times the usual time, `wrong` computes wrong results.
+/// `once`: only in the host's first comparison; `noise 0.01`: speed-ups vary by so much.
 pub(crate) const MARK: &str = "rgpu-fake:";
 
 pub(crate) fn play(_: &Host, words: &[String]) -> Result<u8, ImitationError> {

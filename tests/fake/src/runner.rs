@@ -76,6 +76,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
     let stopped = error.is_some() && !wrong;
     let other =
         options.value(&["--against"]).map(|path| read_input(Path::new(path))).transpose()?;
+    let advantage = other.as_ref().map(|other| advantage(host, &input, other));
     let report = RunnerReport {
         abi: CASE_ABI,
         runner: format!("{} synthetic", env!("CARGO_PKG_VERSION")),
@@ -89,7 +90,10 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
                 if stopped {
                     named(case)
                 } else {
-                    let paired = other.as_ref().map(|other| paired(&input, other));
+                    let paired = other
+                        .as_ref()
+                        .zip(advantage)
+                        .map(|(other, speedup)| paired(other, speedup));
                     CaseReport { paired, ..results(&input, case, job, wrong, is("guard-finds")) }
                 }
             })
@@ -121,12 +125,11 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
     {
         fs::write(format!("{log}.{}", process::id()), collected(&input, gpu)?)?;
     }
-    if let (Some(other), Some(out), false) = (&other, options.value(&["--other"]), stopped) {
+    if let (Some(other), Some(advantage), Some(out), false) =
+        (&other, advantage, options.value(&["--other"]), stopped)
+    {
         let cases = other.cases.iter().map(|case| CaseReport {
-            timing: Some(timing(
-                TimingSource::Events,
-                marked.launch_ns() / advantage(&input, other),
-            )),
+            timing: Some(timing(TimingSource::Events, marked.launch_ns() / advantage)),
             ..named(case)
         });
         let cases = cases.collect();
@@ -213,9 +216,28 @@ fn read_input(path: &Path) -> Result<RunnerInput, ImitationError> {
 
 /// The invented speed-up of the other kernel: 2 for a different kernel and 1 for the same, if their
 /// sources say nothing else.
-fn advantage(input: &RunnerInput, other: &RunnerInput) -> f64 {
+fn advantage(host: &Host, input: &RunnerInput, other: &RunnerInput) -> f64 {
     let by_name = if input.kernel == other.kernel { 1.0 } else { 2.0 };
-    by_name * Marked::read(input).launch_ns() / Marked::read(other).launch_ns()
+    let (first, second) = (Marked::read(input), Marked::read(other));
+    let file = host.folder.join("comparisons");
+    let number: u32 = fs::read_to_string(&file).ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let _ = fs::write(&file, (number + 1).to_string());
+    let factor = match second.is_once && number > 0 {
+        true => 1.0,
+        false => by_name * first.launch_ns() / second.launch_ns(),
+    };
+    factor * (1.0 + second.noise * normal(number))
+}
+
+/// A number that is distributed about as the normal distribution, the same for the same seed.
+fn normal(seed: u32) -> f64 {
+    let mut state = u64::from(seed) + 1;
+    let uniform = (0..12).map(|_| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f64 / f64::from(1 << 24)
+    });
+    uniform.sum::<f64>() - 6.0
 }
 
 /// How a kernel behaves, by the line of its source that the played nvcc put behind the code.
@@ -223,6 +245,10 @@ fn advantage(input: &RunnerInput, other: &RunnerInput) -> f64 {
 struct Marked {
     time: f64,
     is_wrong: bool,
+    /// Faster or slower in the first comparison only.
+    is_once: bool,
+    /// The standard deviation of its speed-ups, as a fraction.
+    noise: f64,
 }
 
 impl Marked {
@@ -237,10 +263,15 @@ impl Marked {
             String::from_utf8_lossy(&code[at + mark.len()..]).into_owned()
         });
         let words: Vec<&str> = line.split_whitespace().collect();
-        let time = words.iter().position(|word| *word == "time").and_then(|at| words.get(at + 1));
+        let after = |name: &str| {
+            let at = words.iter().position(|word| *word == name)?;
+            words.get(at + 1)?.parse::<f64>().ok()
+        };
         Self {
-            time: time.and_then(|time| time.parse().ok()).unwrap_or(1.0),
+            time: after("time").unwrap_or(1.0),
             is_wrong: words.contains(&"wrong"),
+            is_once: words.contains(&"once"),
+            noise: after("noise").unwrap_or(0.0),
         }
     }
 
@@ -249,13 +280,13 @@ impl Marked {
     }
 }
 
-fn paired(input: &RunnerInput, other: &RunnerInput) -> PairedTiming {
-    let speedup = advantage(input, other);
+fn paired(other: &RunnerInput, speedup: f64) -> PairedTiming {
+    let half = 0.002_f64.max(1.96 * Marked::read(other).noise);
     PairedTiming {
         other_kernel: other.kernel.clone(),
         rounds: 31,
         speedup_of_other: speedup,
-        ci95: [speedup * 0.998, speedup * 1.002],
+        ci95: [speedup * (1.0 - half), speedup * (1.0 + half)],
         converged: true,
     }
 }

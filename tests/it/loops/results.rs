@@ -42,6 +42,9 @@ fn forged_and_stale_files_do_not_count_and_a_reviewer_can_take_back_and_stop() {
     assert_eq!(test.json("status")["phase"], "worker");
     let report = test.laptop.run("loop report-time --iter 1 --time-us 312.4 --note half --json");
     assert_eq!(status(&report), 0);
+    let document = serde_json::from_slice(&report.stdout).unwrap();
+    crate::documents::printed_keeps("loop-progress", &document);
+    assert_eq!(document["best_time_us"], 312.4);
     let progress = fs::read_to_string(folder.join("worker_progress.json")).unwrap();
     assert!(progress.contains("312.4") && progress.contains("half"), "{progress}");
     assert_eq!(status(&test.laptop.run("loop report-time --iter 2 --time-us 1")), 2);
@@ -71,6 +74,11 @@ fn forged_and_stale_files_do_not_count_and_a_reviewer_can_take_back_and_stop() {
     assert_eq!(status(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
     let report = test.report();
     assert_eq!(outcomes(&report), ["reverted_by_reviewer"]);
+    assert_eq!(
+        status(&test.laptop.run("loop report-time --iter 1 --time-us 1")),
+        2,
+        "it has stopped"
+    );
     assert_eq!(report["stop"]["reason"], "reviewer");
     assert_eq!(test.marker(), "// rgpu-fake: time 1");
 }
@@ -102,5 +110,11 @@ fn files_are_checked_and_their_schemas_printed() {
     ] {
         let output = test.laptop.run(line);
         assert_eq!(status(&output), expected, "{}", test.laptop.shown(line, &output));
+    }
+    for (file, kind) in [("worker.json", "worker"), ("verdict.json", "reviewer")] {
+        let output = test.laptop.run(&format!("loop validate {file} --json"));
+        let document = serde_json::from_slice(&output.stdout).unwrap();
+        crate::documents::printed_keeps("loop-check", &document);
+        assert_eq!((&document["file"], &document["kind"]), (&file.into(), &kind.into()));
     }
 }

@@ -227,6 +227,8 @@ fn a_snapshot_runs_the_files_as_they_were() {
     laptop.write("same", "same\n");
     laptop.write(".gitignore", "ignored\n");
     git("init -q");
+    let early = laptop.show("queue add --snapshot patch -- true");
+    assert!(early.contains("the repository has no commit yet"), "{early}");
     git("add -A");
     git("commit -q -m x");
     laptop.write("inner/code.sh", "cat same ../same new 2>/dev/null; echo changed; cat ../zero\n");

@@ -100,6 +100,7 @@ fn sample() -> TopData {
         kept: 1,
         no_progress: 1,
         infra_failures: 0,
+        failure: None,
         start: Some(kept(0, 80.0)),
         best: Some(kept(2, 40.0)),
         stop: None,

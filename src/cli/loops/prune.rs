@@ -1,0 +1,39 @@
+//! `rgpu loop prune`: removes old loops.
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::cli::support::app::{App, Status};
+use crate::error::Result;
+
+/// `loop prune`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct PruneArgs {
+    /// So many of the loops that have stopped are left, the newest
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub keep: usize,
+}
+
+/// The output of `rgpu loop prune --json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(in crate::cli) struct PrunedDocument {
+    /// `rgpu.loop-pruned/1`.
+    pub schema: &'static str,
+    /// The ids of the removed loops, oldest first.
+    pub removed: Vec<String>,
+}
+
+/// Removes loops.
+pub(super) fn prune(app: &App, args: &PruneArgs) -> Result<Status> {
+    let mut loops = super::open_existing(app)?;
+    let removed = loops.prune(args.keep)?;
+    if app.global.json {
+        app.print_json(&PrunedDocument { schema: "rgpu.loop-pruned/1", removed })?;
+        return Ok(0);
+    }
+    removed.iter().for_each(|id| app.print(&format!("removed {id}\n")));
+    let noun = if removed.len() == 1 { "loop" } else { "loops" };
+    app.print_note(&format!("removed {} {noun}", removed.len()));
+    Ok(0)
+}

@@ -1,0 +1,71 @@
+//! Checks a loop's settings against the kernel, the project and the user's remotes, before anything is
+//! measured.
+
+use std::path::{Path, PathBuf};
+
+use crate::cli::support::app::App;
+use crate::cli::support::kernel_folders::kernel_folders;
+use crate::cli::support::session;
+use crate::error::{Exit, Failure, Result};
+use crate::kernel::{KernelError, KernelSpec, MODES, ProfileMode, Selection, find};
+use crate::loops::{ConfigOrigin, LoopConfig, LoopMode};
+
+/// Makes the kernel's path one from the project folder, lets a worker change its source if loop.toml
+/// names no files, and refuses settings that mean nothing for this kernel and project.
+pub(super) fn resolve(app: &App, config: &mut LoopConfig, origin: &ConfigOrigin) -> Result<()> {
+    let project = canonical(&app.config.project);
+    let path = &config.kernel_path;
+    let is_name = path.components().count() == 1 && !project.join(path).exists();
+    let given = if is_name { path.to_owned() } else { project.join(path) };
+    let found = find::find(&given.to_string_lossy(), &kernel_folders(app));
+    let spec = found.map_err(Failure::from)?.spec;
+    let inside = |path: &Path| {
+        let real = canonical(path);
+        real.strip_prefix(&project).map(Path::to_owned).map_err(|_| {
+            Failure::new(
+                Exit::Config,
+                "outside_project",
+                format!("`{}` is not in the project `{}`", path.display(), project.display()),
+            )
+            .hint("a loop changes files of its project only: copy the kernel into it")
+        })
+    };
+    config.kernel_path = match &spec.file {
+        Some(file) => inside(file.parent().unwrap_or(file))?,
+        None => inside(&spec.source)?,
+    };
+    check_kernel(config, origin, &spec)?;
+    config.check_in(&project, origin)?;
+    if config.mode != LoopMode::DryRun {
+        session::spec(app, config.remote.as_deref())?;
+    }
+    if config.allowed_paths.is_empty() {
+        config.allowed_paths = vec![format!("/{}", inside(&spec.source)?.to_string_lossy())];
+    }
+    Ok(())
+}
+
+/// Checks what depends on the kernel.
+fn check_kernel(config: &LoopConfig, origin: &ConfigOrigin, spec: &KernelSpec) -> Result<()> {
+    let mode = config.profile_mode.as_str();
+    if mode != "none" && ProfileMode::named(mode).is_none() {
+        let names: Vec<&str> = MODES.iter().map(|info| info.name).chain(["none"]).collect();
+        let why = format!("`{mode}` is no mode; there are `{}`", names.join("`, `"));
+        return Err(origin.error("profile_mode", why).into());
+    }
+    if config.problem_sizes.is_empty() {
+        return Ok(());
+    }
+    let sizes = spec.cases(&Selection::Given(config.problem_sizes.clone()));
+    sizes.map(drop).map_err(|error| match error {
+        KernelError::Sizes { given, problem, hint } => {
+            let why = format!("`{given}`: {problem}; {hint}");
+            origin.error("problem_sizes", why).into()
+        }
+        error => error.into(),
+    })
+}
+
+fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
