@@ -35,7 +35,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "model",
         ],
     ),
-    ("queue", &["store", "run", "child_tree", "fault_point"]),
+    ("queue", &["config", "store", "run", "child_tree", "fault_point"]),
     ("loops", &["store", "model", "child_tree", "duration", "fault_point"]),
     ("suite", &["kernel", "store", "analysis", "duration", "model"]),
     (

@@ -74,8 +74,8 @@ pub(in crate::cli) struct AddArgs {
     #[arg(long, value_name = "GPU[,GPU]")]
     pub gpu: Option<String>,
 
-    /// The remotes that it needs for itself, instead of this machine
-    #[arg(long, short, value_name = "REMOTE[,REMOTE]")]
+    /// The remote that it needs for itself, or several (a,b), instead of this machine
+    #[arg(long, short, value_name = "REMOTE")]
     pub remote: Option<String>,
 
     /// Keep the project's files as they are now: patch needs git, copy does not

@@ -146,7 +146,7 @@ fn what_is_added_wrongly_adds_nothing() {
         "queue add --gpu '' -- true",
         "queue add --gpu 0,x -- true",
         "queue add --remote '' -- true",
-        "queue add --timeout 3d -- true",
+        "queue add --timeout 3x -- true",
         "queue add --stdin -- true",
     ] {
         story += &laptop.show(line);
