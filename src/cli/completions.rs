@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(asks(Shell::Bash, "__names remotes"), 2 * flags + remotes);
         assert_eq!(asks(Shell::Zsh, ":_rgpu_remotes'"), 2 * flags + remotes);
         let runs = asks(Shell::Fish, "__names runs");
-        assert_eq!(runs, 12);
+        assert_eq!(runs, 10);
         assert_eq!(asks(Shell::Bash, "__names runs"), runs);
         assert_eq!(asks(Shell::Zsh, ":_rgpu_runs'") + asks(Shell::Zsh, ":_rgpu_runs_files'"), runs);
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {

@@ -10,8 +10,8 @@ pub(super) const EXEC_COMMANDS: ExecCommands = ExecCommands {
         None => profile::run_resolved(app, args, profile_command, "exec"),
         Some(run) => profile::follow(app, args, profile_command, run),
     },
-    build: |app, file, place, run, resumed| {
-        let args = BuildArgs::of_file(file, place, run);
+    build: |app, file, remote_args, run, resumed| {
+        let args = BuildArgs::of_file(file, remote_args, run);
         match resumed {
             None => build::run(app, &args),
             Some(run) => build::attach(app, &args, run),

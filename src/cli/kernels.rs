@@ -1,4 +1,4 @@
-//! `rgpu kernels`: lists and shows the kernels that `--kernel` finds.
+//! `rgpu kernels`: lists, shows and starts the kernels that `--kernel` finds.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(super) enum KernelsCommand {
         "rgpu kernels show path/to/mine.cu",
     ))]
     Show(ShowArgs),
-    /// Write a kernel.toml beside a .cu file
+    /// Write a kernel.toml beside a .cu or .py file
     #[command(after_long_help = examples!("rgpu kernels new path/to/mine.cu"))]
     New(NewArgs),
 }
@@ -34,7 +34,7 @@ pub(super) enum KernelsCommand {
 /// `kernels show`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ShowArgs {
-    /// A name, a folder, or a .cu file
+    /// A name, a folder, a kernel.toml, or a .cu or .py file
     pub name: String,
 }
 
@@ -75,11 +75,12 @@ pub(super) struct KernelDetails {
 /// A kernel in the JSON output.
 #[derive(Serialize, JsonSchema)]
 struct KernelLine {
-    /// The name that `--kernel` accepts.
+    /// The name in kernel.toml.
     name: String,
     /// The folder of its kernel.toml.
     folder: String,
-    /// Its language. This and all fields below are empty if its `kernel.toml` cannot be read.
+    /// Its language. This and the fields down to `args` are empty or absent if its
+    /// `kernel.toml` cannot be read.
     language: String,
     /// The function to launch.
     entry: String,
@@ -127,8 +128,8 @@ fn list_first_cases(cases: &[String]) -> String {
 }
 
 fn list(app: &App) -> Result<Status> {
-    let places = kernel_folders(app);
-    let listed = find::list(&places);
+    let folders = kernel_folders(app);
+    let listed = find::list(&folders);
     let lines: Vec<KernelLine> = listed
         .into_iter()
         .map(|kernel| match kernel.spec {
@@ -160,7 +161,7 @@ fn list(app: &App) -> Result<Status> {
     for line in lines {
         let cases = line.error.unwrap_or_else(|| list_first_cases(&line.cases));
         let is_shipped =
-            places.shipped.as_ref().is_some_and(|p| Path::new(&line.folder).starts_with(p));
+            folders.shipped.as_ref().is_some_and(|p| Path::new(&line.folder).starts_with(p));
         let folder =
             if is_shipped { "shipped".to_owned() } else { relative_to_cwd(app, &line.folder) };
         grid.add_row([line.name, line.mode, line.entry, cases, folder]);
@@ -188,7 +189,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
         spec.entry_name(),
         relative_to_cwd(app, &spec.source.display().to_string())
     ));
-    let sets = spec.cases(&Selection::All).map_err(Failure::from)?;
+    let cases = spec.cases(&Selection::All).map_err(Failure::from)?;
     let mut grid =
         TextTable::new(&[("argument", Align::Left), ("type", Align::Left), ("role", Align::Left)]);
     for arg in &spec.args {
@@ -223,7 +224,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
     app.print(&grid.without_empty_columns().plain(app.style().width, 2));
     app.print(&format!(
         "\n  {}; reference: {}\n",
-        if sets.len() == 1 { "1 case".to_owned() } else { format!("{} cases", sets.len()) },
+        if cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", cases.len()) },
         match &spec.reference {
             Some(r) => format!(
                 "`{}` in {}",

@@ -188,7 +188,6 @@ fn renumber(numbers: &BTreeMap<u32, u32>, id: &mut u32) -> bool {
 
 /// Adds a region. ncu gives a region's counters and no host times; a trace gives its times. Both
 /// are merged into one region, in either order.
-/// trace says of it are one region, in either order.
 fn add_region(profile: &mut Profile, mut region: Region, first_launch: u32) {
     let results = region.ranges.iter_mut().map(|range| &mut range.launch);
     for launch in region.launches.iter_mut().chain(results) {

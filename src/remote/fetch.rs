@@ -125,7 +125,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits for the next piece of `wanted`; requests ask for `asked` bytes each.
+    /// Waits for the next piece of `wanted`; requests ask for `piece_len` bytes each.
     async fn piece(
         &mut self,
         wanted: &RemoteFile,

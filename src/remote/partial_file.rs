@@ -17,7 +17,7 @@ use super::piece_digests::PieceDigests;
 use super::{FetchOutcome, RemoteError, RemoteFile};
 use crate::regular_file;
 
-/// Pieces that may wait to be written, and to be copied. The copy queue is longer, so that neither
+/// Pieces that may wait to be written, and to be copied into the project (`exec --pull`). The copy queue is longer, so that neither
 /// thread waits for a short pause of the other.
 const MAX_QUEUED_WRITES: usize = 1;
 const MAX_QUEUED_COPIES: usize = 4;
@@ -30,7 +30,7 @@ const WRITE_OUT_BYTES: u64 = 4 << 20;
 const ALWAYS_SYNCED_BYTES: u64 = 16 << 20;
 
 /// Bytes per second that any disk sustains. A file that arrives faster is not synced, because that
-/// would take longer than the download; its host keeps a copy.
+/// would take longer than the download; its host still has the file.
 const SLOWEST_DISK_BYTES_PER_S: u64 = 256 << 20;
 
 /// Whether the bytes arrived no faster than a disk writes.
@@ -45,7 +45,7 @@ pub(super) struct PartialFile {
     pub(super) len: u64,
 }
 
-/// The file after the writer thread has ended.
+/// The writer thread's state, and after its end the file to finish or to discard.
 pub(super) struct WrittenFile {
     file: File,
     path: PathBuf,
@@ -53,6 +53,7 @@ pub(super) struct WrittenFile {
     check: PieceDigests,
     /// Whether the file must be synced.
     sync: bool,
+    /// The copy in the project.
     copy: Option<File>,
 }
 
@@ -97,7 +98,7 @@ impl PartialFile {
     /// Waits until everything is written.
     ///
     /// # Errors
-    /// Our disk fails.
+    /// Our disk or the writer fails.
     pub(super) async fn written(mut self) -> Result<WrittenFile, RemoteError> {
         // Dropping the sender tells the thread that no more pieces come.
         self.to_writer = mpsc::channel(1).0;

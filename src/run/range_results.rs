@@ -1,7 +1,7 @@
 //! Results of range replay: one for each range, measured as a whole.
 //!
-//! The importer makes a launch of each, so that rules and reports can read it. Here its metrics are
-//! also copied to its region.
+//! The importer makes a launch of each, so that rules and reports can read it, and gives its region
+//! the metrics. Here regions that have none yet get them.
 
 use super::regions::is_timed;
 use crate::import::Imported;
@@ -19,7 +19,8 @@ pub(super) fn measured_ranges(rung: &RungId, request: &Request) -> bool {
         )
 }
 
-/// Drops ranges outside the runner's timed phase, which ncu cannot exclude in range replay.
+/// Drops ranges in the runner's phases other than the timed one, which ncu cannot exclude in range
+/// replay.
 pub(super) fn keep_timed(imported: &mut Imported, request: &Request) {
     if !matches!(request.target, Target::Kernel { .. }) {
         return;

@@ -8,8 +8,8 @@
 //!
 //! [`stats`] holds the statistics of timing samples that both sides use.
 //!
-//! The crate depends on serde alone, because it is compiled into the plain CLI and into the runner
-//! for old hosts, and mirrored by the Python templates.
+//! The crate depends on serde alone, because it is compiled into `rgpu` and into the runner for old
+//! hosts, and mirrored by the Python templates.
 //!
 //! Unknown JSON fields are skipped, so that an older runner can read a newer input. A change that
 //! must not be ignored changes [`CASE_ABI`].

@@ -33,7 +33,7 @@ pub(in crate::cli) struct ImportArgs {
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
-    /// The GPU, where files do not tell it
+    /// The GPU, where files do not tell it; for trtllm instead of theirs
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<String>,
 
@@ -41,11 +41,11 @@ pub(in crate::cli) struct ImportArgs {
     #[arg(long)]
     pub tp: Option<u32>,
 
-    /// Tokens of a prompt, where files do not tell it
+    /// Tokens of a prompt, where files do not tell it; for vllm and trtllm instead of theirs
     #[arg(long, value_parser = input::count)]
     pub isl: Option<f64>,
 
-    /// Tokens of an answer, where files do not tell it
+    /// Tokens of an answer, where files do not tell it; for vllm and trtllm instead of theirs
     #[arg(long, value_parser = input::count)]
     pub osl: Option<f64>,
 
@@ -67,7 +67,7 @@ pub(in crate::cli) struct ImportArgs {
 pub(in crate::cli) enum Format {
     /// A model's config.json: shows what rgpu reads from it
     Hf,
-    /// A model card, Markdown with a YAML head: shows the sizes that it states
+    /// A model card, Markdown with YAML front matter: shows the sizes that it states
     Card,
     /// Results of InferenceMAX: aggregated files and single artifacts
     Inferencemax,
@@ -248,7 +248,10 @@ fn cards(app: &App, args: &ImportArgs) -> Result<Status> {
             app.print(&format!("  made from {base}\n"));
         }
         if !card.unknown.is_empty() {
-            app.print_note(&format!("unknown fields of the head: {}", card.unknown.join(", ")));
+            app.print_note(&format!(
+                "unknown fields of the front matter: {}",
+                card.unknown.join(", ")
+            ));
         }
         if !card.missing.is_empty() {
             app.print_note(&format!(

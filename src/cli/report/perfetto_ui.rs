@@ -100,10 +100,10 @@ async fn answer(stream: TcpStream, path: Arc<str>, trace: Bytes) -> bool {
 }
 
 fn response<B>(request: &Request<B>, path: &str, trace: &Bytes) -> Response<Full<Bytes>> {
-    let (status, body) = match request.method() {
+    let (status, body) = match *request.method() {
         _ if request.uri().path() != path => (StatusCode::NOT_FOUND, Bytes::new()),
-        &Method::GET => (StatusCode::OK, trace.clone()),
-        &Method::OPTIONS => (StatusCode::NO_CONTENT, Bytes::new()),
+        Method::GET => (StatusCode::OK, trace.clone()),
+        Method::OPTIONS => (StatusCode::NO_CONTENT, Bytes::new()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, Bytes::new()),
     };
     let mut response = Response::new(Full::new(body));

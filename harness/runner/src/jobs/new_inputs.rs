@@ -1,4 +1,5 @@
-//! Generates new input contents on the GPU for every timed call.
+//! Generates new input contents on the GPU for every timed call of a kernel whose reference runs on
+//! the GPU.
 //!
 //! A pool of values is generated once for each random tensor from its `init` (see `generate.rs`).
 //! Before each call every element is set to a value of the pool, selected by the seed, the call and
@@ -35,7 +36,7 @@ pub(super) struct InputGenerator<'w> {
 }
 
 struct GeneratedTensor<'w> {
-    /// Index among the arguments of all groups.
+    /// Index among the arguments of all groups, the problems of a grouped kernel.
     index: usize,
     dtype: Dtype,
     elements: u64,
