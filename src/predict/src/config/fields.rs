@@ -136,7 +136,7 @@ impl<'a> Fields<'a> {
         ConfigError::Value { field: field.to_owned(), wanted, value: shown }
     }
 
-    /// A whole number from 1 to [`MAX_COUNT`]. `None` if the field is absent.
+    /// A whole number from 1 to 4294967296. `None` if the field is absent.
     ///
     /// # Errors
     /// It is something else.
@@ -148,7 +148,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number from 1 to [`MAX_COUNT`].
+    /// A whole number from 1 to 4294967296.
     ///
     /// # Errors
     /// It is absent or something else.
