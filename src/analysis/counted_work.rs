@@ -19,8 +19,12 @@ pub(super) struct CountedWork {
 /// Formats whose sizes are compared with the counted bytes.
 const FORMATS: [Dtype; 7] =
     [Dtype::Fp32, Dtype::Bf16, Dtype::Fp8, Dtype::Nvfp4, Dtype::Mxfp4, Dtype::Mxfp8, Dtype::Int4];
+
 /// Rates are saved, not counts, so that a count is off by rounding.
 const MAX_ROUNDING: f64 = 1e-6;
+
+/// A case with more products is not listed.
+const MAX_PRODUCTS: f64 = 4096.0;
 
 impl CountedWork {
     /// The work of a case that was timed on a GPU. `None` if nothing was counted.
@@ -65,8 +69,6 @@ impl CountedWork {
             let bytes = shapes.iter().map(|shape| shape.0 * gemm(shape, *dtype).bytes()).sum();
             is(counted, bytes)
         })?;
-        /// A group with more products is not listed.
-        const MAX_PRODUCTS: f64 = 4096.0;
         if shapes.iter().map(|shape| shape.0).sum::<f64>() > MAX_PRODUCTS {
             return None;
         }

@@ -4,6 +4,8 @@
 //! run is beside it under the same stem (`memcheck.log`, `memcheck.xml`) and adds full paths and
 //! names of causes. The stem names the tool.
 
+use std::borrow::Cow;
+
 use rgpu_format::sanitizer::{
     self, AbortKind, Frame, Hazard, InstructionLocation, Kind, Log, Record, Tool, UnknownReason,
     Verdict,
@@ -127,7 +129,7 @@ fn import_unnamed(log: &Log, tool: Option<Tool>, from: &str) -> SanitizerResult 
 /// Imports a log as a run of `tool`; `from` is its path in the run folder.
 pub fn import_log(log: &Log, tool: Tool, from: &str) -> SanitizerResult {
     let (log, probes) = without_library_probes(log);
-    let log = &log;
+    let log = log.as_ref();
     let verdict = sanitizer::verdict(log, tool);
     let mut note = match verdict {
         Verdict::Unknown(UnknownReason::NoSummary) => format!("{tool} ended without its summary"),
@@ -161,10 +163,13 @@ pub fn import_log(log: &Log, tool: Tool, from: &str) -> SanitizerResult {
     }
 }
 
-/// A copy of `log` without the failing calls by which a library of NVIDIA asks what the GPU or the
+/// The log without the failing calls by which a library of NVIDIA asks what the GPU or the
 /// driver has, and their library and number. NCCL, for one, asks for kernels of architectures that it
 /// was not built for. The program never sees these errors.
-fn without_library_probes(log: &Log) -> (Log, Option<(String, u64)>) {
+fn without_library_probes(log: &Log) -> (Cow<'_, Log>, Option<(String, u64)>) {
+    if !log.records.iter().any(|record| probing_library(record).is_some()) {
+        return (Cow::Borrowed(log), None);
+    }
     let mut log = log.clone();
     let mut libraries = Vec::new();
     log.records.retain(|record| {
@@ -182,7 +187,7 @@ fn without_library_probes(log: &Log) -> (Log, Option<(String, u64)>) {
             left -= taken;
         }
     }
-    (log, libraries.into_iter().next().map(|library| (library, calls)))
+    (Cow::Owned(log), libraries.into_iter().next().map(|library| (library, calls)))
 }
 
 /// The library of NVIDIA that made a failing call only to ask what there is.

@@ -17,7 +17,11 @@ pub(super) fn share_text(share: &BoundShare) -> String {
         text += &format!(", {} at the measured {:.0} MHz", percent(measured.percent), measured.mhz);
     }
     if share.percent > 100.0 {
-        text += "; faster than the bound: check the measurement and `[work]`";
+        text += "; faster than the bound: ";
+        if share.limit == SpeedBound::Memory {
+            text += "if the data does not come from the L2, ";
+        }
+        text += "check the measurement and `[work]`";
     }
     text
 }

@@ -83,16 +83,18 @@ fn run_all(cases: Vec<Case>) -> Vec<(Case, Result<End, String>)> {
                     lanes.spawn_local(async move {
                         loop {
                             let Some(case) = queue.lock().unwrap().pop_front() else { return };
-                            let mut end = Err(session::NEVER_TOLD.to_owned());
+                            let mut tries = 0;
                             // A loaded machine may give up before it has reconnected. A lie that
                             // was not told proves nothing, so the case runs again.
-                            for _ in 0..3 {
-                                if end != Err(session::NEVER_TOLD.to_owned()) {
-                                    break;
-                                }
+                            let end = loop {
                                 let run = tokio::task::spawn_local(session::run(case.clone()));
-                                end = run.await.unwrap_or_else(|_| Err("panics".to_owned()));
-                            }
+                                let end = run.await.unwrap_or_else(|_| Err("panics".to_owned()));
+                                tries += 1;
+                                let told = !matches!(&end, Err(why) if why == session::NEVER_TOLD);
+                                if told || tries == 3 {
+                                    break end;
+                                }
+                            };
                             ended.lock().unwrap().push((case, end));
                         }
                     });

@@ -72,9 +72,7 @@ pub(crate) fn test(workspace: &Workspace, arguments: &[String]) -> Result<(), Se
     build(workspace, Cuda::Wanted, &["--lib", "--bins", "--tests", "--examples"])?;
     let mut tests = workspace.cargo();
     if command::answers("cargo-nextest", "--version") {
-        command::run(
-            tests.args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(arguments),
-        )?;
+        command::run(tests.args(["nextest", "run", "--workspace"]).args(arguments))?;
         // nextest does not run the examples in the documentation.
         if !arguments.iter().any(|argument| argument == "--no-run") {
             command::run(workspace.cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::de::DeTable;
 
 use super::{Direction, LoopConfig, LoopMode, Metric, is_allowed, matcher};
+use crate::error::shell_word;
 use crate::loops::LoopError;
 use crate::regular_file;
 use crate::store::project_files;
@@ -175,17 +176,31 @@ impl LoopConfig {
             for (key, command) in self.commands() {
                 let words = shlex::split(command).unwrap_or_default();
                 let program = words.first().map(String::as_str).unwrap_or_default();
-                if !program.contains('{') && !is_program(project, program) {
-                    let place = match program.contains('/') {
-                        true => "in the project",
-                        false => "on PATH; write `./` before a program of the project",
+                if !program.contains('{') && !can_start(project, program) {
+                    let why = if !program.contains('/') {
+                        format!(
+                            "there is no program `{program}` on PATH; write `./` before a program \
+                             of the project"
+                        )
+                    } else if project.join(program).is_file() {
+                        format!(
+                            "`{program}` is not executable; run `chmod +x {}`",
+                            shell_word(program)
+                        )
+                    } else {
+                        format!("there is no program `{program}` in the project")
                     };
-                    return Err(
-                        origin.error(key, format!("there is no program `{program}` {place}"))
-                    );
+                    return Err(origin.error(key, why));
                 }
             }
         }
+        let files: Vec<PathBuf> = match self.allowed_paths.is_empty() {
+            true => Vec::new(),
+            false => {
+                let entries = project_files::walk(project).build().flatten();
+                entries.filter(|entry| !entry.path().is_dir()).map(|e| e.into_path()).collect()
+            }
+        };
         for pattern in &self.allowed_paths {
             let path = Path::new(pattern.trim_start_matches('!'));
             if path.components().any(|part| part == Component::ParentDir) {
@@ -194,11 +209,9 @@ impl LoopConfig {
             }
             let allowed = matcher(project, std::slice::from_ref(pattern))
                 .map_err(|e| origin.error("allowed_paths", e.to_string()))?;
-            let mut files = project_files::walk(project).build().flatten();
-            let is_match = files.any(|entry| {
-                let inner = entry.path().strip_prefix(project).unwrap_or(entry.path());
-                !entry.path().is_dir() && is_allowed(&allowed, inner)
-            });
+            let is_match = files
+                .iter()
+                .any(|file| is_allowed(&allowed, file.strip_prefix(project).unwrap_or(file)));
             if !is_match && !pattern.starts_with('!') {
                 let why = format!(
                     "`{pattern}` matches no file of the project; patterns are those of \
@@ -223,12 +236,8 @@ impl LoopConfig {
 }
 
 /// Whether a command can start: a path is one from the project, as the command runs there.
-fn is_program(project: &Path, program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    match program.contains('/') {
-        true => project.join(program).is_file(),
-        false => std::env::split_paths(&path).any(|folder| folder.join(program).is_file()),
-    }
+fn can_start(project: &Path, program: &str) -> bool {
+    which::which_in(program, std::env::var_os("PATH"), project).is_ok()
 }
 
 /// The first name in braces that is no placeholder. Braces around anything else are a command's own.
@@ -255,6 +264,8 @@ fn line_of(text: &str, at: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
     use super::*;
@@ -359,6 +370,8 @@ mod tests {
         std::fs::create_dir(project.join("k")).unwrap();
         std::fs::write(project.join("k/a.cu"), "").unwrap();
         std::fs::write(project.join("w.sh"), "").unwrap();
+        std::fs::set_permissions(project.join("w.sh"), Permissions::from_mode(0o755)).unwrap();
+        std::fs::write(project.join("text.sh"), "").unwrap();
         let file = project.join("loop.toml");
         let fault = |line: &str| {
             let is_worker = line.starts_with("worker");
@@ -387,6 +400,7 @@ mod tests {
                 "4: `worker_command`: there is no program `no-such-program` on PATH",
             ),
             ("worker_command = \"./none.sh\"", "there is no program `./none.sh` in the project"),
+            ("worker_command = \"./text.sh\"", "`./text.sh` is not executable; run `chmod +x"),
             ("reviewer_command = \"./none.sh\"", "4: `reviewer_command`: "),
             (
                 "allowed_paths = [\"k\", \"../x\"]",
