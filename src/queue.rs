@@ -124,7 +124,7 @@ impl Queue {
         let mut query = self
             .db
             .connection()
-            .prepare("SELECT * FROM queue_now ORDER BY id")
+            .prepare(&format!("SELECT {COLUMNS} FROM queue_now ORDER BY id"))
             .map_err(sql_error("read"))?;
         let columns = Columns::of(&query);
         let rows = query.query_map([], |row| self.entry_of(&columns, row, now));
@@ -140,7 +140,7 @@ impl Queue {
         let mut query = self
             .db
             .connection()
-            .prepare("SELECT * FROM queue_now WHERE id = ?1")
+            .prepare(&format!("SELECT {COLUMNS} FROM queue_now WHERE id = ?1"))
             .map_err(sql_error("read"))?;
         let columns = Columns::of(&query);
         let row = query.query_row([id], |row| self.entry_of(&columns, row, now_ms()));
@@ -206,6 +206,28 @@ impl Queue {
     /// The entry that started this process, if it is one of this queue.
     pub fn own_entry(&self) -> Option<i64> {
         attempt::own_entry_of(self.db.id())
+    }
+
+    /// The entries that cannot start before entry `own` ends: they need what it has, or wait for it.
+    ///
+    /// # Errors
+    /// [`QueueError::State`].
+    pub fn held_up_by(&self, own: i64) -> Result<Vec<i64>, QueueError> {
+        let entries = self.entries()?;
+        let needs =
+            |entry: &Entry| Resource::recorded(entry.remote.as_deref(), entry.gpu.as_deref());
+        let Some(holder) = entries.iter().find(|entry| entry.id == own).map(needs) else {
+            return Ok(Vec::new());
+        };
+        let mut held_up = Vec::new();
+        // An entry waits only for older ones.
+        for entry in entries.iter().filter(|entry| entry.state == EntryState::Waiting) {
+            let waits = |after: &Dependency| after.entry == own || held_up.contains(&after.entry);
+            if needs(entry).conflicts_with(&holder) || entry.after.iter().any(waits) {
+                held_up.push(entry.id);
+            }
+        }
+        Ok(held_up)
     }
 
     /// The log of an attempt.
@@ -274,7 +296,11 @@ impl Queue {
     }
 }
 
-/// Where the columns of `queue_now` are: looking each up by name for each row takes longer than
+/// What an entry shows. The environment is not among it: reading ten thousand of them takes long.
+const COLUMNS: &str = "id, name, argv, script_sha256, script_bytes, cwd, priority, remote, gpu, \
+                       timeout_ms, settings, added_ms, attempt, state, at_ms, pid, detail";
+
+/// Where the [`COLUMNS`] are: looking each up by name for each row takes longer than
 /// reading it.
 struct Columns {
     id: usize,

@@ -2,7 +2,7 @@
 //! that changed meanwhile.
 //!
 //! `patch` keeps the commit and a patch with all changes since, new files included; git lays both
-//! out for each attempt. `copy` keeps the files themselves, without those that git would ignore.
+//! out for each attempt. `copy` keeps the files themselves, without those that git ignores.
 //! Both keep the whole repository; outside of one, `copy` keeps the project folder.
 //!
 //! An attempt's tree lies below the user's repository, which is at another commit by then. So the
@@ -65,7 +65,11 @@ pub(super) fn take(new: &NewEntry, queue: &Path) -> Result<Option<TakenSnapshot>
         }
         (_, top) => {
             let root = top.clone().unwrap_or_else(|| new.project.clone());
-            copy(&root, &project_files::walk(&root), &folder.path().join(FILES))?;
+            let files = folder.path().join(FILES);
+            copy(&root, &project_files::walk(&root), &files)?;
+            if let Some(top) = &top {
+                copy_tracked_but_ignored(top, &files)?;
+            }
             // A new repository has no commit.
             let commit = top.as_deref().and_then(|top| head(top, folder.path()).ok());
             (root, top.zip(commit))
@@ -269,17 +273,42 @@ fn copy(from: &Path, walk: &WalkBuilder, to: &Path) -> Result<(), QueueError> {
         let Ok(inner) = entry.path().strip_prefix(from) else { continue };
         let target = if inner.as_os_str().is_empty() { to.to_owned() } else { to.join(inner) };
         let Some(kind) = entry.file_type() else { continue };
-        let copied = if kind.is_dir() {
-            fs::create_dir_all(&target)
-        } else if kind.is_symlink() {
-            fs::read_link(entry.path()).and_then(|link| std::os::unix::fs::symlink(link, &target))
-        } else if kind.is_file() {
-            fs::copy(entry.path(), &target).map(drop)
-        } else {
-            // Pipes, sockets and devices are no code.
-            Ok(())
-        };
-        copied.map_err(io_error("copy", entry.path()))?;
+        copy_one(entry.path(), kind, &target).map_err(io_error("copy", entry.path()))?;
     }
     Ok(())
+}
+
+/// Copies files that git keeps although a pattern of .gitignore names them. A walk leaves them out.
+fn copy_tracked_but_ignored(top: &Path, to: &Path) -> Result<(), QueueError> {
+    let mut git = quiet_git(top).ok_or_else(|| refused(top, FILTER_NAME))?;
+    let args = ["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"];
+    git.args(args).stdin(Stdio::null());
+    for name in output_of(git, top, &args)?.split(|byte| *byte == 0) {
+        let Some(inner) = path_line(name) else { continue };
+        let (path, target) = (top.join(&inner), to.join(&inner));
+        // Removed since, or a submodule, whose files the walk finds.
+        let Ok(kind) = fs::symlink_metadata(&path).map(|metadata| metadata.file_type()) else {
+            continue;
+        };
+        if kind.is_dir() || fs::symlink_metadata(&target).is_ok() {
+            continue;
+        }
+        let parent = target.parent().unwrap_or(to);
+        let copied = fs::create_dir_all(parent).and_then(|()| copy_one(&path, kind, &target));
+        copied.map_err(io_error("copy", &path))?;
+    }
+    Ok(())
+}
+
+fn copy_one(from: &Path, kind: fs::FileType, to: &Path) -> io::Result<()> {
+    if kind.is_dir() {
+        fs::create_dir_all(to)
+    } else if kind.is_symlink() {
+        std::os::unix::fs::symlink(fs::read_link(from)?, to)
+    } else if kind.is_file() {
+        fs::copy(from, to).map(drop)
+    } else {
+        // Pipes, sockets and devices are no code.
+        Ok(())
+    }
 }

@@ -54,7 +54,7 @@ pub enum StateError {
         source: io::Error,
     },
     /// SQLite failed.
-    #[error("cannot {doing} the state database")]
+    #[error("cannot {doing} the state database, `.rgpu/state.db` of the project")]
     Sql {
         /// The operation that failed.
         doing: &'static str,
@@ -111,7 +111,15 @@ impl From<StateError> for Failure {
         let failure = |exit, code: &str| Failure::new(exit, code, error.to_string());
         match &error {
             StateError::Io { source, .. } => failure(Exit::Disk, "disk").cause(source),
-            StateError::Sql { source, .. } => failure(Exit::Disk, "state_database").cause(source),
+            StateError::Sql { source, .. } => {
+                let failure = failure(Exit::Disk, "state_database").cause(source);
+                match source.sqlite_error_code() {
+                    Some(rusqlite::ErrorCode::DatabaseCorrupt) => failure
+                        .hint("it is damaged: move it away, with the files `-wal` and `-shm` beside it")
+                        .hint("rgpu then makes a new one; the run folders are not in it"),
+                    _ => failure,
+                }
+            }
             StateError::Newer { .. } => failure(Exit::Config, "newer_state")
                 .hint("use the newer rgpu that made it; nothing was changed"),
             StateError::OtherProgram(_) => failure(Exit::Config, "other_database")

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::documents;
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, wait_for, words};
+use crate::preload::OtherClock;
 
 /// A worker that gives the kernel the next line of `proposals`, and claims a fine time.
 const WORKER: &str = r#"#!/bin/sh
@@ -248,6 +249,27 @@ fn a_loop_ends_when_it_has_run_for_its_time() {
     assert_eq!(report["stop"]["reason"], "wall_time", "{report:#}");
     assert!(report["active_s"].as_f64().unwrap() > 3.0);
     assert_eq!(test.marker(), "// rgpu-fake: time 1");
+}
+
+#[test]
+fn a_clock_that_steps_by_hours_neither_stops_a_loop_nor_changes_what_is_kept() {
+    let test = TestLoop::new(&["time 0.5", "time 2", "time 0.2"]);
+    let clock = OtherClock::new(&test.laptop.path("tmp"), 0);
+    let file = clock.file.display();
+    let step = format!(
+        "#!/bin/sh\ntest $(cat {file}) = -7200 && echo 9000 > {file} || echo -7200 > {file}\n"
+    );
+    test.laptop.write("worker.sh", &WORKER.replacen("#!/bin/sh\n", &step, 1));
+    let mut start =
+        test.laptop.rgpu(words("loop start loop.toml max_iterations=3 max_wall_time=1h"));
+    let output = start.env("LD_PRELOAD", &clock.library).output().unwrap();
+    assert_eq!(status(&output), 0, "{}", test.laptop.shown("loop start", &output));
+    let report = test.report();
+    assert_eq!(outcomes(&report), ["kept", "slower", "kept"], "{report:#}");
+    assert_eq!(report["stop"]["text"], "3 iterations");
+    let active = report["active_s"].as_f64().unwrap();
+    assert!(active > 0.0 && active < 3600.0, "{active}");
+    assert_eq!(fs::read_to_string(&clock.file).unwrap().trim(), "-7200", "stepped three times");
 }
 
 #[test]

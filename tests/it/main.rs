@@ -42,6 +42,7 @@ mod over_http;
 mod over_ssh;
 mod over_wafer;
 mod page;
+mod preload;
 mod profile;
 mod program_errors;
 mod project_trust;

@@ -82,6 +82,15 @@ pub(super) fn wait(app: &App, args: &WaitArgs) -> Result<Status> {
         let what = format!("entry {own} cannot wait for its own end");
         return Err(Failure::new(Exit::Usage, "usage", what).hint("leave out its number"));
     }
+    if let Some(own) = own {
+        let held_up = queue.held_up_by(own)?;
+        if let Some(id) = wanted.iter().find(|id| held_up.contains(id)) {
+            let what =
+                format!("entry {id} cannot start before entry {own} ends, which would wait for it");
+            return Err(Failure::new(Exit::Usage, "usage", what)
+                .hint(format!("wait for it outside of the queue, or in an entry that is added with `--after {id}:any`")));
+        }
+    }
     let mut is_told = false;
     let ended = wait_for_all(&queue, &wanted, || {
         if !is_told && queue.runner().is_none() {

@@ -2,8 +2,7 @@
 //! the same GPU, a clock that is days off. Nothing is lost and nothing runs twice.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use super::{NCU, artifact, spec};
 use crate::fake_host::FakeHost;
 use crate::host::{User, connect, follow, submission};
 use crate::laptop::{Laptop, status, wait_for};
+use crate::preload::OtherClock;
 use crate::sshd::Cutter;
 
 /// A server that can be killed at any moment and comes back at the same address.
@@ -368,28 +368,12 @@ fn two_clients_on_one_gpu_take_turns() {
     }
 }
 
-/// A library that sets the clock of whatever loads it `seconds` off.
-fn other_clock(laptop: &Laptop, seconds: i64) -> PathBuf {
-    let (source, library) = (laptop.path("clock.c"), laptop.path("clock.so"));
-    let text = format!(
-        "#define _GNU_SOURCE\n#include <sys/syscall.h>\n#include <time.h>\n#include <unistd.h>\n\
-         int clock_gettime(clockid_t id, struct timespec *t) {{\n\
-         int r = syscall(SYS_clock_gettime, id, t);\n\
-         if (id == CLOCK_REALTIME) t->tv_sec += {seconds};\nreturn r; }}\n"
-    );
-    fs::write(&source, text).unwrap();
-    let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-    assert!(cc.status().unwrap().success());
-    library
-}
-
 #[test]
 fn a_worker_whose_clock_is_days_off_serves_as_any_other() {
     for seconds in [-3 * 86_400, 3 * 86_400] {
         let laptop = Laptop::new();
         FakeHost::new(&laptop);
-        let clock = other_clock(&laptop, seconds);
+        let clock = OtherClock::new(&laptop.path(""), seconds).library;
         let _worker = Worker::start_with(&laptop, &[("LD_PRELOAD", clock.as_os_str())]);
         // Files are kept from one run to the next, and jobs live as long as with a right clock.
         for _ in 0..2 {

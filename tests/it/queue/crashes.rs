@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::TestQueue;
 use crate::faults::Disk;
 use crate::laptop::{status, wait_for, words};
+use crate::preload::{OtherClock, locks_that_do_not_hold};
 
 /// The points at which the runner is killed.
 const RUNNER_POINTS: [&str; 5] =
@@ -256,6 +257,76 @@ fn on_a_full_disk_nothing_is_added_by_half_and_an_end_is_recorded_once_there_is_
     let next = queue.add("-- true");
     queue.run_once();
     assert_eq!(queue.ends_of(next), ["attempt=1 status=ok"]);
+}
+
+#[test]
+fn on_a_full_disk_a_lost_or_skipped_entry_is_recorded_once_there_is_room() {
+    let queue = TestQueue::new();
+    let Some(disk) = Disk::mount(&queue.laptop.project(""), "size=4m") else {
+        assert!(!rustix::process::geteuid().is_root(), "root cannot mount a small disk");
+        eprintln!("skipped: mounting needs root");
+        return;
+    };
+    let lost = queue.add("-- sleep 1000");
+    let skipped = queue.add(&format!("--after {lost} -- true"));
+    let mut runner = queue.start_runner(None);
+    queue.wait_for_state(lost, "running");
+    let mut filler = std::fs::File::create(queue.laptop.project("filler")).unwrap();
+    while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+    let watcher = queue.entry(lost)["pid"].as_i64().unwrap();
+    let watcher = Pid::from_raw(i32::try_from(watcher).unwrap()).unwrap();
+    kill_process(watcher, Signal::KILL).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(queue.state(lost), "running");
+    disk.grow("20m");
+    wait_for("the runner", || runner.try_wait().unwrap());
+    assert_eq!(queue.ends_of(lost), ["attempt=1 status=lost"]);
+    assert_eq!(queue.ends_of(skipped), ["attempt=0 status=skipped"]);
+}
+
+#[test]
+fn a_clock_that_steps_changes_no_time_limit_no_order_and_no_duration() {
+    let queue = TestQueue::new();
+    let clock = OtherClock::new(&queue.laptop.path("tmp"), 0);
+    let set = |seconds: &str| format!("echo {seconds} > {}; sleep 0.4", clock.file.display());
+    let steps = [set("-7200"), set("9000"), set("-86400")].join("; ");
+    let first = queue.add(&format!("--timeout 60 -- sh -c '{steps}; echo first >> order'"));
+    let limited = queue.add("--timeout 1.5 -- sleep 1000");
+    let last = queue.add(&format!("--after {first} -- sh -c '{}; echo last >> order'", set("50")));
+    let mut runner = queue.laptop.rgpu(["queue", "run", "--once"]);
+    runner.env("LD_PRELOAD", &clock.library).stderr(Stdio::null());
+    assert!(runner.status().unwrap().success());
+    assert_eq!(queue.lines("order"), ["first", "last"]);
+    for (id, state, least, most) in
+        [(first, "ok", 1.2, 30.0), (limited, "timeout", 1.5, 30.0), (last, "ok", 0.4, 30.0)]
+    {
+        let entry = queue.entry(id);
+        assert_eq!(entry["state"], state, "{entry:#}");
+        let seconds = entry["seconds"].as_f64().unwrap();
+        assert!(seconds >= least && seconds < most, "{entry:#}");
+        assert_eq!(queue.ends_of(id), [format!("attempt=1 status={state}")]);
+    }
+    // The runner had another clock, so the library was loaded.
+    let ended = queue.entry(last)["ended"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let added = queue.entry(last)["added"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert!(ended.duration_since(added).as_secs() >= 50, "{ended} {added}");
+}
+
+#[test]
+fn where_locks_do_not_hold_there_is_no_queue() {
+    let queue = TestQueue::new();
+    let library = locks_that_do_not_hold(&queue.laptop.path("tmp"));
+    let mut add = queue.laptop.rgpu(["queue", "add", "--", "true"]);
+    let output = add.env("LD_PRELOAD", library).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(status(&output), 3, "{said}");
+    assert!(
+        said.contains("on a file system where locks do not hold (two got the same lock)"),
+        "{said}"
+    );
+    assert!(said.contains("put the project on a local disk"), "{said}");
+    // On a file system where they hold there is one.
+    queue.add("-- true");
 }
 
 #[test]

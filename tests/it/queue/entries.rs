@@ -291,6 +291,29 @@ fn a_snapshot_is_at_the_commit_that_was_kept() {
 }
 
 #[test]
+fn files_that_git_keeps_although_it_ignores_their_names_are_in_every_snapshot() {
+    let queue = TestQueue::new();
+    let laptop = &queue.laptop;
+    let git = |line: &str| git(&laptop.project(""), line);
+    laptop.write(".gitignore", "*.dat\nout/\n");
+    laptop.write("kept.dat", "kept\n");
+    laptop.write("out/deep/kept", "deep\n");
+    git("init -q");
+    git("add -A -f");
+    git("commit -q -m x");
+    laptop.write("made.dat", "made\n");
+    laptop.write("out/made", "made\n");
+    for mode in ["patch", "copy"] {
+        let command = "sh -c 'cat kept.dat out/deep/kept; ls *.dat out'";
+        let id = queue.add(&format!("--snapshot {mode} -- {command}"));
+        queue.run_once();
+        let printed = queue.output(id);
+        let printed = String::from_utf8_lossy(&printed);
+        assert_eq!(printed, "kept\ndeep\nkept.dat\n\nout:\ndeep\n", "{mode}");
+    }
+}
+
+#[test]
 fn a_submodule_is_in_a_copy_and_refused_for_a_patch() {
     let queue = TestQueue::new();
     let laptop = &queue.laptop;

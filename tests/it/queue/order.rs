@@ -162,3 +162,25 @@ fn the_room_of_removed_entries_is_given_back() {
     queue.json("prune --keep 0");
     assert!(bytes() < 1 << 20, "{}", bytes());
 }
+
+#[test]
+fn an_entry_does_not_wait_for_one_that_cannot_start_before_its_end() {
+    let queue = TestQueue::new();
+    let rgpu = env!("CARGO_BIN_EXE_rgpu");
+    let script = |wait: &str| format!("sh -c '{rgpu} queue wait {wait}'");
+    let waiter = queue.add(&format!("--gpu 0 -- {}", script("2")));
+    queue.add("--gpu 0,1 -- true");
+    let indirect = queue.add(&format!("--gpu 2 -- {}", script("4")));
+    queue.add(&format!("--gpu 3 --after {indirect}:any -- true"));
+    let free = queue.add(&format!("--gpu 4 -- {}", script("6")));
+    queue.add("--gpu 5 -- true");
+    queue.run_once();
+    for (id, wanted) in [(waiter, 2), (indirect, 4)] {
+        let said = String::from_utf8_lossy(&queue.output(id)).into_owned();
+        let why = format!("entry {wanted} cannot start before entry {id} ends");
+        assert!(said.contains(&why) && said.contains("`--after"), "{said}");
+    }
+    let states: Vec<String> = queue.states().into_values().collect();
+    assert_eq!(states, ["failed", "ok", "failed", "ok", "ok", "ok"]);
+    assert_eq!(free, 5);
+}
