@@ -310,7 +310,7 @@ async fn try_mode(
 fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
     let text = host_text(&diagnosis.chosen.remote, &diagnosis.host, seconds, app.columns());
     app.print(&text);
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("mode", Align::Left),
         ("reaches", Align::Left),
         ("time", Align::Right),
@@ -319,7 +319,7 @@ fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
     for line in &diagnosis.modes {
         let rung = if line.rung.is_empty() { "nothing".to_owned() } else { line.rung.to_string() };
         let why = escape_controls(line.why.join("; ").as_bytes());
-        grid.add_row([line.mode.to_owned(), rung, format!("{:.1} s", line.seconds), why]);
+        table.add_row([line.mode.to_owned(), rung, format!("{:.1} s", line.seconds), why]);
     }
     app.print("\n");
     if let Some(why) = &diagnosis.untried {
@@ -328,7 +328,7 @@ fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
             app.print(&format!("  {line}\n"));
         }
     }
-    app.print(&grid.without_empty_columns().plain(app.style().width, 2));
+    app.print(&table.without_empty_columns().plain(app.style().width, 2));
     let c = &diagnosis.chosen;
     app.print(&format!(
         "\n  settings   {}\n  agent      {}\n  runner     {}\n  collector  {}\n  runs       {}\n",

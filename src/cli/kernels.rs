@@ -151,7 +151,7 @@ fn list(app: &App) -> Result<Status> {
         app.print_json(&KernelList { schema: "rgpu.kernels/1", kernels: lines })?;
         return Ok(0);
     }
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("kernel", Align::Left),
         ("mode", Align::Left),
         ("entry", Align::Left),
@@ -164,9 +164,9 @@ fn list(app: &App) -> Result<Status> {
             folders.shipped.as_ref().is_some_and(|p| Path::new(&line.folder).starts_with(p));
         let folder =
             if is_shipped { "shipped".to_owned() } else { relative_to_cwd(app, &line.folder) };
-        grid.add_row([line.name, line.mode, line.entry, cases, folder]);
+        table.add_row([line.name, line.mode, line.entry, cases, folder]);
     }
-    app.print(&grid.fitted(app.columns(), 0));
+    app.print(&table.fitted(app.columns(), 0));
     Ok(0)
 }
 
@@ -190,17 +190,17 @@ fn show(app: &App, name: &str) -> Result<Status> {
         relative_to_cwd(app, &spec.source.display().to_string())
     ));
     let cases = spec.cases(&Selection::All).map_err(Failure::from)?;
-    let mut grid =
+    let mut table =
         TextTable::new(&[("argument", Align::Left), ("type", Align::Left), ("role", Align::Left)]);
     for arg in &spec.args {
-        grid.add_row([
+        table.add_row([
             arg.name.clone(),
             arg.dtype.to_string(),
             format!("{:?}", arg.role).to_lowercase(),
         ]);
     }
-    app.print(&grid.plain(app.style().width, 2));
-    let mut grid =
+    app.print(&table.plain(app.style().width, 2));
+    let mut table =
         TextTable::new(&[("case", Align::Left), ("sizes", Align::Left), ("", Align::Left)]);
     for case in &spec.sizes.cases {
         let sizes: Vec<String> = case
@@ -218,10 +218,10 @@ fn show(app: &App, name: &str) -> Result<Status> {
             .collect();
         let default =
             if spec.sizes.default.as_deref() == Some(case.name.as_str()) { "default" } else { "" };
-        grid.add_row([case.name.clone(), sizes.join("; "), default.to_owned()]);
+        table.add_row([case.name.clone(), sizes.join("; "), default.to_owned()]);
     }
     app.print("\n");
-    app.print(&grid.without_empty_columns().plain(app.style().width, 2));
+    app.print(&table.without_empty_columns().plain(app.style().width, 2));
     app.print(&format!(
         "\n  {}; reference: {}\n",
         if cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", cases.len()) },

@@ -16,14 +16,14 @@ const MAX_STORED_BYTES: u64 = BLOB_BYTES + (64 << 10);
 /// The bytes that follow `message` in blob or output frames.
 ///
 /// # Errors
-/// [`RemoteError::Nonsense`]: more than an agent sends at once, or an offset that overflows.
+/// [`RemoteError::ProtocolViolation`]: more than an agent sends at once, or an offset that overflows.
 pub(super) fn announced_bytes(message: &FromAgent) -> Result<u64, RemoteError> {
-    let nonsense = |what: String| Err(RemoteError::Nonsense { what });
+    let violation = |what: String| Err(RemoteError::ProtocolViolation { what });
     match message {
         FromAgent::Output { step, offset, len, .. }
             if *len > MAX_OUTPUT_BYTES || offset.checked_add(*len).is_none() =>
         {
-            nonsense(format!("{len} bytes of output at {offset} of step `{step}`"))
+            violation(format!("{len} bytes of output at {offset} of step `{step}`"))
         }
         FromAgent::Output { len, .. } => Ok(*len),
         FromAgent::Data { path, offset, len, stored, .. }
@@ -31,7 +31,7 @@ pub(super) fn announced_bytes(message: &FromAgent) -> Result<u64, RemoteError> {
                 || *stored > MAX_STORED_BYTES
                 || offset.checked_add(*len).is_none() =>
         {
-            nonsense(format!("a piece of {len} bytes at {offset} of `{path}`"))
+            violation(format!("a piece of {len} bytes at {offset} of `{path}`"))
         }
         FromAgent::Data { stored, .. } => Ok(*stored),
         _ => Ok(0),
@@ -54,7 +54,7 @@ mod tests {
         assert_eq!(announced_bytes(&output(7, MAX_OUTPUT_BYTES)).unwrap(), MAX_OUTPUT_BYTES);
         for (offset, len) in [(0, u64::MAX), (0, MAX_OUTPUT_BYTES + 1), (u64::MAX, 1)] {
             let error = announced_bytes(&output(offset, len)).unwrap_err();
-            assert!(matches!(error, RemoteError::Nonsense { .. }), "{error:?}");
+            assert!(matches!(error, RemoteError::ProtocolViolation { .. }), "{error:?}");
         }
         for (offset, len, stored) in
             [(0, BLOB_BYTES + 1, 1), (0, 1, u64::MAX), (u64::MAX, 1, 1), (0, u64::MAX, 0)]

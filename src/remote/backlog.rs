@@ -70,7 +70,7 @@ impl Backlog {
     /// Keeps a message for later.
     ///
     /// # Errors
-    /// [`RemoteError::Nonsense`]: more than an agent sends without a request.
+    /// [`RemoteError::ProtocolViolation`]: more than an agent sends without a request.
     pub(super) fn put(&mut self, incoming: Incoming) -> Result<(), RemoteError> {
         if !self.concerns(&incoming) {
             return Ok(());
@@ -84,7 +84,7 @@ impl Backlog {
                 "more than {MAX_WAITING_BYTES} bytes or {MAX_WAITING_MESSAGES} unrequested \
                  messages instead of an answer"
             );
-            return Err(RemoteError::Nonsense { what });
+            return Err(RemoteError::ProtocolViolation { what });
         }
         self.waiting.push_back(incoming);
         Ok(())
@@ -104,14 +104,14 @@ impl Backlog {
     /// Records that the first `len` bytes of an artifact come without a request.
     ///
     /// # Errors
-    /// [`RemoteError::Nonsense`]: more artifacts than an agent announces.
+    /// [`RemoteError::ProtocolViolation`]: more artifacts than an agent announces.
     pub(super) fn announce(&mut self, path: String, len: u64) -> Result<(), RemoteError> {
         if self.ahead.len() >= MAX_AHEAD_FILES || path.len() > MAX_AHEAD_PATH_BYTES {
             let what = format!(
                 "more than {MAX_AHEAD_FILES} artifacts, or a path of more than \
                  {MAX_AHEAD_PATH_BYTES} bytes, announced to come unasked"
             );
-            return Err(RemoteError::Nonsense { what });
+            return Err(RemoteError::ProtocolViolation { what });
         }
         self.ahead.insert(path, len);
         Ok(())
@@ -203,7 +203,7 @@ mod tests {
     fn flood(backlog: &mut Backlog, message: impl Fn() -> Incoming) -> (usize, usize) {
         for messages in 0..=MAX_WAITING_MESSAGES {
             if let Err(error) = backlog.put(message()) {
-                assert!(matches!(error, RemoteError::Nonsense { .. }), "{error:?}");
+                assert!(matches!(error, RemoteError::ProtocolViolation { .. }), "{error:?}");
                 return (messages, messages * memory_bytes(&message()));
             }
         }

@@ -224,7 +224,7 @@ impl Conversation {
 
     fn unexpected_body(&self, body: &[u8]) -> RemoteError {
         let head = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
-        RemoteError::Nonsense { what: format!("`{head}`") }
+        RemoteError::ProtocolViolation { what: format!("`{head}`") }
     }
 
     /// The next complete message. Cancel-safe.
@@ -284,7 +284,9 @@ impl Conversation {
 
     fn message(&mut self, body: &[u8]) -> Result<Option<Incoming>, RemoteError> {
         if self.expect.is_some() {
-            return Err(RemoteError::Nonsense { what: "a message among announced bytes".into() });
+            return Err(RemoteError::ProtocolViolation {
+                what: "a message among announced bytes".into(),
+            });
         }
         let message = serde_json::from_slice(body).map_err(|_| self.unexpected_body(body))?;
         announced_bytes(&message)?;
@@ -324,10 +326,12 @@ impl Conversation {
                 self.expect = Some(ExpectedBytes::Piece(piece));
                 Ok(None)
             }
-            _ if kind == Kind::Message => {
-                Err(RemoteError::Nonsense { what: "a message among announced bytes".into() })
+            _ if kind == Kind::Message => Err(RemoteError::ProtocolViolation {
+                what: "a message among announced bytes".into(),
+            }),
+            _ => {
+                Err(RemoteError::ProtocolViolation { what: "bytes that were not announced".into() })
             }
-            _ => Err(RemoteError::Nonsense { what: "bytes that were not announced".into() }),
         }
     }
 
@@ -346,7 +350,9 @@ impl Conversation {
                 let message = JobMessage::Output { step, stream, offset, bytes: body };
                 Ok(Some(Incoming::Job { job, message }))
             }
-            _ => Err(RemoteError::Nonsense { what: "bytes that were not announced".into() }),
+            _ => {
+                Err(RemoteError::ProtocolViolation { what: "bytes that were not announced".into() })
+            }
         }
     }
 }
@@ -369,7 +375,7 @@ impl Piece {
         let Self { job, path, offset, len, zstd, bytes, .. } = self;
         let bytes = if zstd { unpack(&bytes, len, &path)? } else { bytes };
         if bytes.len() as u64 != len {
-            return Err(RemoteError::Nonsense {
+            return Err(RemoteError::ProtocolViolation {
                 what: format!("{} bytes of `{path}` instead of {len}", bytes.len()),
             });
         }
@@ -379,7 +385,7 @@ impl Piece {
 
 /// Decompresses one zstd frame to `len` bytes, and never allocates more.
 fn unpack(bytes: &[u8], len: u64, path: &str) -> Result<Vec<u8>, RemoteError> {
-    zstd::bulk::decompress(bytes, len as usize).map_err(|error| RemoteError::Nonsense {
+    zstd::bulk::decompress(bytes, len as usize).map_err(|error| RemoteError::ProtocolViolation {
         what: format!("a compressed piece of `{path}`: {error}"),
     })
 }
@@ -596,7 +602,7 @@ impl Session {
     /// Makes `job` the followed job and starts to renew its lease.
     ///
     /// # Errors
-    /// [`RemoteError::Nonsense`]: it is not the `requested` job.
+    /// [`RemoteError::ProtocolViolation`]: it is not the `requested` job.
     pub(super) fn start_following(
         &mut self,
         job: String,
@@ -747,5 +753,5 @@ impl JobStdin {
 pub(super) fn unexpected_answer(answer: &FromAgent) -> RemoteError {
     let mut what = format!("{answer:?}");
     what.truncate(what.char_indices().nth(200).map_or(what.len(), |(at, _)| at));
-    RemoteError::Nonsense { what: format!("an answer without a request: {what}") }
+    RemoteError::ProtocolViolation { what: format!("an answer without a request: {what}") }
 }

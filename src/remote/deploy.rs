@@ -234,7 +234,9 @@ pub async fn await_magic(
     let AgentStream { reader, ending, .. } = &mut wire;
     match next_reply(reader, ending, user_prompt, limits::AGENT_START_TIMEOUT).await? {
         StartReply::Magic => Ok(wire),
-        _ => Err(RemoteError::Nonsense { what: "an agent that says it is absent".to_owned() }),
+        _ => Err(RemoteError::ProtocolViolation {
+            what: "an agent that says it is absent".to_owned(),
+        }),
     }
 }
 
@@ -279,9 +281,9 @@ impl StartReply {
         match self {
             Self::Magic => Ok(()),
             Self::NoFolder(tried) => Err(RemoteError::NoFolder { tried }),
-            Self::Absent(_) | Self::Send(_) => {
-                Err(RemoteError::Nonsense { what: "the start command started again".to_owned() })
-            }
+            Self::Absent(_) | Self::Send(_) => Err(RemoteError::ProtocolViolation {
+                what: "the start command started again".to_owned(),
+            }),
         }
     }
 }

@@ -124,7 +124,7 @@ pub enum RemoteError {
     Frames(#[from] FrameError),
     /// A well-formed frame whose content is invalid here.
     #[error("the agent's stream violates the protocol: {what}")]
-    Nonsense {
+    ProtocolViolation {
         /// The content, with its first bytes.
         what: String,
     },
@@ -269,7 +269,7 @@ impl RemoteError {
             Self::Refused { .. } if self.refuses_input() => DAMAGED_BLOB,
             Self::Refused { .. } => "refused",
             Self::Mismatch(_) => "version_mismatch",
-            Self::Frames(_) | Self::Nonsense { .. } => "bad_stream",
+            Self::Frames(_) | Self::ProtocolViolation { .. } => "bad_stream",
             Self::Gap { .. } => "gap",
             Self::Unconfirmed { .. } => "unconfirmed",
             Self::Damaged { .. } | Self::Shorter { .. } => "damaged",

@@ -161,7 +161,7 @@ impl Session {
                     }
                     bytes.drain(..known as usize);
                     if end > wanted.size {
-                        return Err(RemoteError::Nonsense {
+                        return Err(RemoteError::ProtocolViolation {
                             what: format!("{} bytes of `{path}` at {offset}", bytes.len()),
                         });
                     }

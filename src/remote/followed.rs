@@ -93,7 +93,7 @@ impl FollowedJob {
     /// Returns the message without its repeated part; `None`: all of it is a repetition.
     ///
     /// # Errors
-    /// [`RemoteError::Gap`]: data is missing before it. [`RemoteError::Nonsense`]: it exceeds a
+    /// [`RemoteError::Gap`]: data is missing before it. [`RemoteError::ProtocolViolation`]: it exceeds a
     /// limit.
     pub(super) fn accept(
         &mut self,
@@ -120,14 +120,14 @@ impl FollowedJob {
         {
             let step_name = step.chars().take(200).collect::<String>();
             let what = format!("output of a step `{step_name}`, which is not in the plan");
-            return Err(RemoteError::Nonsense { what });
+            return Err(RemoteError::ProtocolViolation { what });
         }
         let end = self.streams.entry(key).or_default();
         let (had, name) = (end.had, stream.as_str());
         // The agent cuts the output there too, and only counts the rest.
         let room = self.log_bytes.saturating_sub(had);
         if room == 0 && offset.saturating_add(bytes.len() as u64) > had {
-            return Err(RemoteError::Nonsense {
+            return Err(RemoteError::ProtocolViolation {
                 what: format!(
                     "{name} of step `{step}` continues after the {} bytes that `--log-limit` \
                      allows",
@@ -167,7 +167,7 @@ impl FollowedJob {
             if self.event_bytes > MAX_EVENT_MEMORY_BYTES {
                 let what =
                     format!("events of one job that take more than {MAX_EVENT_MEMORY_BYTES} bytes");
-                return Err(RemoteError::Nonsense { what });
+                return Err(RemoteError::ProtocolViolation { what });
             }
         }
         self.seq = event.seq;
@@ -202,9 +202,9 @@ mod tests {
         JobMessage::Output { step, stream, offset, bytes: vec![b'x'; len] }
     }
 
-    fn nonsense(result: Result<Option<JobMessage>, RemoteError>) -> String {
+    fn violation(result: Result<Option<JobMessage>, RemoteError>) -> String {
         match result {
-            Err(RemoteError::Nonsense { what }) => what,
+            Err(RemoteError::ProtocolViolation { what }) => what,
             other => panic!("{other:?}"),
         }
     }
@@ -216,8 +216,8 @@ mod tests {
         assert_eq!(job.accept(output("run", 900, 300)).unwrap(), Some(output("run", 900, 100)));
         // Repeated output is not an error.
         assert_eq!(job.accept(output("run", 0, 1000)).unwrap(), None);
-        nonsense(job.accept(output("run", 1200, 1)));
-        let what = nonsense(job.accept(output("run", 1000, 1)));
+        violation(job.accept(output("run", 1200, 1)));
+        let what = violation(job.accept(output("run", 1000, 1)));
         assert!(what.contains("stdout of step `run`") && what.contains("1000 bytes"), "{what}");
         assert!(what.contains("--log-limit"), "{what}");
         // Each stream has its own limit.
@@ -226,18 +226,18 @@ mod tests {
         assert!(job.received_output().contains(&had));
         let limits = Limits { log_bytes: 1000, ..Limits::default() };
         let mut resumed = FollowedJob::new("run.1", &limits).from(1, &[had]);
-        nonsense(resumed.accept(output("run", 1000, 1)));
+        violation(resumed.accept(output("run", 1000, 1)));
     }
 
     #[test]
     fn streams_are_bounded_in_number_and_by_their_names() {
         let mut job = job(10);
-        nonsense(job.accept(output(&"x".repeat(1000), 0, 1)));
-        nonsense(job.accept(output("../x", 0, 1)));
+        violation(job.accept(output(&"x".repeat(1000), 0, 1)));
+        violation(job.accept(output("../x", 0, 1)));
         for step in 0..MAX_STREAMS {
             job.accept(output(&format!("s{step}"), 0, 1)).unwrap();
         }
-        nonsense(job.accept(output("more", 0, 1)));
+        violation(job.accept(output("more", 0, 1)));
     }
 
     #[test]
@@ -267,7 +267,7 @@ mod tests {
         let accepted = (1..).map_while(|seq| known.accept(event(seq, warning())).ok()).count();
         let expected = MAX_EVENT_MEMORY_BYTES / EVENT_COPIES / text.len();
         assert!((expected - 1..=expected).contains(&accepted), "{accepted}");
-        nonsense(known.accept(event(accepted as u64 + 1, warning())));
+        violation(known.accept(event(accepted as u64 + 1, warning())));
         // As many artifacts as an agent announces for a rung fit, with paths and both digests.
         let mut known = job(10);
         let digest = rgpu_protocol::Digest::of(b"");

@@ -673,7 +673,7 @@ mod tests {
         follow_to_end(&mut link).await.unwrap();
         host.flood(output("run.1"), bytes);
         let error = link.facts(&[]).await.unwrap_err();
-        assert!(matches!(error, RemoteError::Nonsense { .. }), "{error:?}");
+        assert!(matches!(error, RemoteError::ProtocolViolation { .. }), "{error:?}");
         // Messages of a job that is not followed are not stored, so no queue overflows.
         let host = InProcessAgent::new(script());
         let mut link = connect(&host).await;
@@ -701,7 +701,9 @@ mod tests {
             }
         };
         assert_eq!(out, b"one two");
-        assert!(matches!(&error, RemoteError::Nonsense { what } if what.contains("7 bytes")));
+        assert!(
+            matches!(&error, RemoteError::ProtocolViolation { what } if what.contains("7 bytes"))
+        );
     }
 
     #[tokio::test]

@@ -106,7 +106,8 @@ impl PartialFile {
     }
 
     async fn join_writer(&mut self) -> Result<WrittenFile, RemoteError> {
-        let failed = |why: String| RemoteError::Nonsense { what: format!("the writer: {why}") };
+        let failed =
+            |why: String| RemoteError::ProtocolViolation { what: format!("the writer: {why}") };
         match self.writer.take() {
             Some(writer) => writer.await.map_err(|error| failed(error.to_string()))?,
             None => Err(failed("it has failed".to_owned())),

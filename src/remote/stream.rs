@@ -398,7 +398,7 @@ impl FrameWriter {
 /// Encodes a message and the bytes it announces as frames.
 fn group<M: Serialize>(message: &M, kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, RemoteError> {
     let body = serde_json::to_vec(message)
-        .map_err(|error| RemoteError::Nonsense { what: error.to_string() })?;
+        .map_err(|error| RemoteError::ProtocolViolation { what: error.to_string() })?;
     if body.len() > frame::MAX_BODY {
         return Err(FrameError::TooLong(body.len()).into());
     }

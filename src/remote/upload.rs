@@ -164,7 +164,7 @@ impl Session {
                     }
                 }
                 FromAgent::Missing { digests, .. } => {
-                    return Err(RemoteError::Nonsense {
+                    return Err(RemoteError::ProtocolViolation {
                         what: format!(
                             "{} blobs are missing that the agent had confirmed",
                             digests.len()
@@ -222,13 +222,13 @@ impl Session {
         digests.sort();
         digests.dedup();
         if let Some(foreign) = digests.iter().find(|digest| !sizes.contains_key(digest)) {
-            return Err(RemoteError::Nonsense {
+            return Err(RemoteError::ProtocolViolation {
                 what: format!("it asks for {foreign:?}, which is not part of the plan"),
             });
         }
         if digests.is_empty() {
             let what = "it lists no missing blob, and does not start the plan".to_owned();
-            return Err(RemoteError::Nonsense { what });
+            return Err(RemoteError::ProtocolViolation { what });
         }
         let total: u64 = digests.iter().map(|digest| sizes[digest]).sum();
         let blobs = digests.len();
@@ -477,7 +477,7 @@ async fn send_blobs(
                 let source = work.clone();
                 let packed = tokio::task::spawn_blocking(move || pack(&*source.blobs, digest))
                     .await
-                    .map_err(|error| RemoteError::Nonsense { what: error.to_string() })??;
+                    .map_err(|error| RemoteError::ProtocolViolation { what: error.to_string() })??;
                 writer.announced(&packed.message, Kind::Blob, &packed.bytes).await?;
                 unconfirmed += 1;
             }
@@ -487,7 +487,7 @@ async fn send_blobs(
                     Incoming::Answer(FromAgent::Stored { digest }) => {
                         unconfirmed = unconfirmed.checked_sub(1).ok_or_else(|| {
                             let what = format!("{digest:?} is confirmed, and was not sent");
-                            RemoteError::Nonsense { what }
+                            RemoteError::ProtocolViolation { what }
                         })?;
                         // The receiver outlives every lane.
                         let _ = stored.send(digest);
@@ -544,7 +544,9 @@ mod tests {
         let bytes = noise(10_000);
         let submission = fake::submission(&[("in", &bytes)]);
         let error = connect(&host).await.submit(&submission, &|_| ()).await.unwrap_err();
-        assert!(matches!(&error, RemoteError::Nonsense { what } if what.contains("confirmed")));
+        assert!(
+            matches!(&error, RemoteError::ProtocolViolation { what } if what.contains("confirmed"))
+        );
         assert_eq!(host.blob_bytes(), u64::from(MAX_UPLOAD_ROUNDS) * bytes.len() as u64);
     }
 

@@ -87,7 +87,8 @@ impl Worker {
     async fn requests(&self) -> Result<WorkerClient, RemoteError> {
         let (find, spec) = (self.find, self.spec.clone());
         let found = tokio::task::spawn_blocking(move || find(&spec)).await;
-        let credentials = found.map_err(|e| RemoteError::Nonsense { what: e.to_string() })??;
+        let credentials =
+            found.map_err(|e| RemoteError::ProtocolViolation { what: e.to_string() })??;
         Ok(WorkerClient::new(&self.address, credentials, self.site)?)
     }
 

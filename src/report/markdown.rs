@@ -21,12 +21,12 @@ pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> 
 }
 
 /// Writes a table, or `empty` if it has no rows.
-fn section(out: &mut String, grid: TextTable, empty: &str) {
-    if grid.is_empty() {
+fn section(out: &mut String, table: TextTable, empty: &str) {
+    if table.is_empty() {
         out.push_str(empty);
         out.push_str("\n\n");
     } else {
-        out.push_str(&grid.without_empty_columns().markdown());
+        out.push_str(&table.without_empty_columns().markdown());
         out.push('\n');
     }
 }

@@ -82,7 +82,7 @@ fn failure(row: &FanOutRow) -> String {
 
 /// One row per remote. The rung is the tool and options that produced the result.
 fn rows(fan_out: &FanOut) -> TextTable {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("remote", Align::Left),
         ("GPU", Align::Left),
         ("time", Align::Right),
@@ -101,7 +101,7 @@ fn rows(fan_out: &FanOut) -> TextTable {
         let rung = row.rung.as_ref().map_or_else(|| row.state.to_string(), RungId::to_string);
         let is_base = fan_out.base.as_ref() == Some(&row.remote);
         let times = row.against_base.as_ref().map(|t| format!("{:.3}", t.speedup));
-        grid.add_row([
+        table.add_row([
             row.remote.clone(),
             row.device.clone().unwrap_or_default(),
             row.median_ns.map(duration).unwrap_or_default(),
@@ -115,7 +115,7 @@ fn rows(fan_out: &FanOut) -> TextTable {
             row.bound_by.as_ref().map(|b| b.replace('_', " ")).unwrap_or_default(),
         ]);
     }
-    grid
+    table
 }
 
 /// Times by case and remote; empty unless there are several cases.
@@ -132,18 +132,18 @@ fn cases(fan_out: &FanOut) -> TextTable {
         .into_iter()
         .chain(timed.iter().map(|row| (row.remote.as_str(), Align::Right)))
         .collect();
-    let mut grid = TextTable::new(&head);
+    let mut table = TextTable::new(&head);
     if names.len() < 2 {
-        return grid;
+        return table;
     }
     for name in names {
         let cell = |row: &&FanOutRow| {
             let case = row.cases.iter().find(|case| case.name == name);
             case.map(|case| duration(case.median_ns)).unwrap_or_default()
         };
-        grid.add_row([name.to_owned()].into_iter().chain(timed.iter().map(cell)));
+        table.add_row([name.to_owned()].into_iter().chain(timed.iter().map(cell)));
     }
-    grid
+    table
 }
 
 #[cfg(test)]

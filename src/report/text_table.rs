@@ -220,23 +220,23 @@ mod tests {
 
     #[test]
     fn a_foreign_text_does_not_begin_a_line() {
-        let mut grid = TextTable::new(&[("run", Align::Left), ("what", Align::Left)]);
-        grid.add_row(["a\nhelp: a lie".to_owned(), "x\r\u{2028}error: b".to_owned()]);
-        let tables = [grid.plain(80, 0), grid.fitted(40, 0), grid.stacked(40), grid.markdown()];
+        let mut table = TextTable::new(&[("run", Align::Left), ("what", Align::Left)]);
+        table.add_row(["a\nhelp: a lie".to_owned(), "x\r\u{2028}error: b".to_owned()]);
+        let tables = [table.plain(80, 0), table.fitted(40, 0), table.stacked(40), table.markdown()];
         for table in tables {
             assert!(!table.contains("\nhelp") && !table.contains("\nerror"), "{table}");
         }
     }
 
     fn sample() -> TextTable {
-        let mut grid = TextTable::new(&[
+        let mut table = TextTable::new(&[
             ("kernel", Align::Left),
             ("time", Align::Right),
             ("note", Align::Left),
         ]);
-        grid.add_row(["vecadd".into(), "59.7 µs".into()]);
-        grid.add_row(["a|b".into(), "1.20 ms".into()]);
-        grid
+        table.add_row(["vecadd".into(), "59.7 µs".into()]);
+        table.add_row(["a|b".into(), "1.20 ms".into()]);
+        table
     }
 
     #[test]
@@ -279,20 +279,20 @@ mod tests {
 
     #[test]
     fn a_long_sentence_widens_no_other_row() {
-        let mut grid = TextTable::new(&[("remote", Align::Left), ("state", Align::Left)]);
-        grid.add_row(["h200".into(), "running".into()]);
-        grid.add_row([
+        let mut table = TextTable::new(&[("remote", Align::Left), ("state", Align::Left)]);
+        table.add_row(["h200".into(), "running".into()]);
+        table.add_row([
             "w200".into(),
             "there is no login for that service: the file is not there".into(),
         ]);
-        insta::assert_snapshot!(grid.fitted_with_words(34, 0, "state", 24), @r"
+        insta::assert_snapshot!(table.fitted_with_words(34, 0, "state", 24), @r"
         remote  state
         h200    running
         w200    there is no login for that
                 service: the file is not
                 there
         ");
-        insta::assert_snapshot!(grid.fitted_with_words(30, 0, "state", 24), @r"
+        insta::assert_snapshot!(table.fitted_with_words(30, 0, "state", 24), @r"
         h200
             running
         w200

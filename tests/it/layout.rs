@@ -190,6 +190,42 @@ fn what_a_user_sees() {
     insta::assert_snapshot!(shown);
 }
 
+/// What ncu 2025.3.1 counted on an H200 (driver 580.159.04) for one warp and one load each, by the
+/// part `layout` of `tests/gpu/run`: sectors of a request, or shared wavefronts and their ideal.
+#[test]
+fn what_the_hardware_counts_is_predicted() {
+    let laptop = Laptop::new();
+    for (layout, elem_bytes, vector, sectors) in [
+        ("32:1", 4, 1, 4.0),
+        ("32:2", 4, 1, 8.0),
+        ("32:8", 4, 1, 32.0),
+        ("32:1024", 2, 1, 32.0),
+        ("32:1024", 2, 8, 32.0),
+        ("(8,4):(8,1024)", 2, 8, 16.0),
+    ] {
+        let line =
+            format!("check {layout} --elem-bytes {elem_bytes} --vector {vector} --access gmem");
+        let said = document(&laptop, &line).0;
+        assert_eq!(said["sectors_per_request"], sectors, "{line}");
+    }
+    for (layout, elem_bytes, vector, swizzle, wavefronts, ideal) in [
+        ("32:1", 4, 1, "", 1, 1),
+        ("32:2", 4, 1, "", 2, 1),
+        ("32:32", 4, 1, "", 32, 1),
+        ("32:33", 4, 1, "", 1, 1),
+        ("(8,4):(64,8)", 2, 8, "", 32, 4),
+        ("(8,4):(64,8)", 2, 8, "--swizzle 3,4,3", 4, 4),
+    ] {
+        let line = format!(
+            "check {layout} --elem-bytes {elem_bytes} --vector {vector} --access smem {swizzle}"
+        );
+        let said = document(&laptop, &line).0;
+        let counts = (&said["wavefronts"]["total"], &said["wavefronts"]["ideal"]);
+        assert_eq!(counts, (&json!(wavefronts), &json!(ideal)), "{line}");
+        assert_eq!(said["conflict_ways"], f64::from(wavefronts) / f64::from(ideal), "{line}");
+    }
+}
+
 #[test]
 fn bad_input_names_the_place() {
     let laptop = Laptop::new();

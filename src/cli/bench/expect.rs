@@ -149,7 +149,7 @@ pub(super) fn status(app: &App, fail_on: &[FailOn], verdicts: &[SuiteVerdict]) -
 }
 
 fn show_update(app: &App, path: &str, entries: &[UpdatedEntry]) {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("case", Align::Left),
         ("side", Align::Left),
         ("sizes", Align::Left),
@@ -160,7 +160,7 @@ fn show_update(app: &App, path: &str, entries: &[UpdatedEntry]) {
     ]);
     for entry in entries {
         let change = entry.before_ns.zip(entry.after_ns);
-        grid.add_row([
+        table.add_row([
             entry.key.case.clone(),
             entry.key.side.clone(),
             entry.key.sizes.clone(),
@@ -173,7 +173,7 @@ fn show_update(app: &App, path: &str, entries: &[UpdatedEntry]) {
     let changed = entries.iter().filter(|entry| entry.after_ns.is_some()).count();
     app.print_note(&format!("{path}: {changed} of {} expected times written", entries.len()));
     if !app.global.quiet {
-        let table = grid.without_empty_columns().plain(app.columns(), 2);
+        let table = table.without_empty_columns().plain(app.columns(), 2);
         crate::cli::support::terminal::write_stderr(&table);
     }
     let mut refused: Vec<&str> =

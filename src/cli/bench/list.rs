@@ -74,7 +74,7 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
         app.print_json(&TargetList { schema: "rgpu.targets/1", file: shown, cases })?;
         return Ok(0);
     }
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("case", Align::Left),
         ("baseline", Align::Left),
         ("remote", Align::Left),
@@ -85,7 +85,7 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     for case in cases {
         let line = line(case);
         let also = line.suites.get(1..).unwrap_or_default().join(" ");
-        grid.add_row([
+        table.add_row([
             line.case,
             line.baseline.unwrap_or_default(),
             line.remote.unwrap_or_default(),
@@ -93,7 +93,7 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
             line.runs,
         ]);
     }
-    app.print(&grid.without_empty_columns().plain(app.columns(), 0));
+    app.print(&table.without_empty_columns().plain(app.columns(), 0));
     let left_out = file.targets.iter().filter(|target| target.generated).count();
     let from = shown.unwrap_or_else(|| "every kernel.toml of this project".to_owned());
     let s = if count == 1 { "" } else { "s" };

@@ -70,7 +70,7 @@ const MAX_NAME_CHARS: usize = 34;
 
 /// Registers, memory and instructions of every kernel.
 fn resources(build: &Build) -> TextTable {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("kernel", Align::Left),
         ("regs", Align::Right),
         ("stack", Align::Right),
@@ -83,9 +83,9 @@ fn resources(build: &Build) -> TextTable {
     for kernel in images.flat_map(|image| &image.kernels) {
         let [_, regs, stack, spills, shared, _, _, instructions, tensor, name] =
             kernel_cells(&build.arch, kernel);
-        grid.add_row([short_name(&name), regs, stack, spills, shared, instructions, tensor]);
+        table.add_row([short_name(&name), regs, stack, spills, shared, instructions, tensor]);
     }
-    grid.without_empty_columns()
+    table.without_empty_columns()
 }
 
 /// A name without namespaces, cut to the column's width.

@@ -97,7 +97,7 @@ fn listing(launch: &LaunchSpots) -> String {
         .unwrap_or(0)
         .max(1);
     let file = only_file(launch);
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("", Align::Left),
         ("offset", Align::Right),
         ("samples", Align::Right),
@@ -112,7 +112,7 @@ fn listing(launch: &LaunchSpots) -> String {
         let n = samples(spot);
         let share = 100.0 * n as f64 / total.max(1) as f64;
         let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
-        grid.add_row([
+        table.add_row([
             if n >= min_marked { ">" } else { "" }.to_owned(),
             format!("{:04x}", spot.offset),
             number(spot.counts.samples),
@@ -132,7 +132,7 @@ fn listing(launch: &LaunchSpots) -> String {
         launch.instructions.len()
     );
     // Instructions are the longest and last column, and are never broken.
-    head + &grid.without_empty_columns().plain(usize::from(u16::MAX), 2)
+    head + &table.without_empty_columns().plain(usize::from(u16::MAX), 2)
 }
 
 /// The stall reason with the most samples. `selected` is not a stall.

@@ -57,7 +57,7 @@ fn count(n: usize, noun: &str) -> String {
 }
 
 fn images(images: &[Image]) -> TextTable {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("kind", Align::Left),
         ("arch", Align::Left),
         ("bytes", Align::Right),
@@ -67,7 +67,7 @@ fn images(images: &[Image]) -> TextTable {
         ("place", Align::Left),
     ]);
     for image in images {
-        grid.add_row([
+        table.add_row([
             image.kind.to_string(),
             image.arch.clone(),
             image.bytes.to_string(),
@@ -77,11 +77,11 @@ fn images(images: &[Image]) -> TextTable {
             image.place.clone(),
         ]);
     }
-    grid.without_empty_columns()
+    table.without_empty_columns()
 }
 
 fn facts(images: &[Image]) -> TextTable {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("arch", Align::Left),
         ("regs", Align::Right),
         ("stack", Align::Right),
@@ -95,10 +95,10 @@ fn facts(images: &[Image]) -> TextTable {
     ]);
     for image in images {
         for kernel in &image.kernels {
-            grid.add_row(kernel_cells(&image.arch, kernel));
+            table.add_row(kernel_cells(&image.arch, kernel));
         }
     }
-    grid.without_empty_columns()
+    table.without_empty_columns()
 }
 
 /// Why nvdisasm gave no operands for an architecture, with a hint if there is one.

@@ -157,7 +157,7 @@ pub(super) fn report(app: &App, args: &LoopArgs) -> Result<Status> {
 
 /// The iterations as a table, with the reason of each.
 fn table(app: &App, iterations: &[IterationRecord]) -> String {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("iter", Align::Right),
         ("outcome", Align::Left),
         ("speedup", Align::Right),
@@ -170,7 +170,7 @@ fn table(app: &App, iterations: &[IterationRecord]) -> String {
             comparison.as_ref().map(|it| format!("{:.3}", it.speedup)).unwrap_or_default()
         };
         let claimed = record.claim.as_ref().and_then(|claim| claim.metric_value);
-        grid.add_row([
+        table.add_row([
             record.iteration.to_string(),
             record.outcome.as_str().to_owned(),
             factor(&record.comparison),
@@ -179,7 +179,7 @@ fn table(app: &App, iterations: &[IterationRecord]) -> String {
             record.reason.lines().next().unwrap_or_default().to_owned(),
         ]);
     }
-    grid.without_empty_columns().fitted(app.columns(), 5)
+    table.without_empty_columns().fitted(app.columns(), 5)
 }
 
 /// The best against the start.

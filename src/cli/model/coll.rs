@@ -126,7 +126,7 @@ fn print(app: &App, document: &CollectiveDocument) {
         app.print(&format!("  likely {range}  holds 80 % of the times that the fit did not see\n"));
     }
     app.print("\n");
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("size", Align::Right),
         ("time", Align::Right),
         ("bound", Align::Right),
@@ -138,7 +138,7 @@ fn print(app: &App, document: &CollectiveDocument) {
     let most = document.sizes.iter().map(|line| line.bus_bandwidth).fold(0.0, f64::max);
     for line in &document.sizes {
         let bar = "#".repeat((BAR_COLUMNS * line.bus_bandwidth / most).round() as usize);
-        grid.add_row([
+        table.add_row([
             bytes(line.bytes),
             duration(line.time_ns),
             duration(line.bound_ns),
@@ -148,5 +148,5 @@ fn print(app: &App, document: &CollectiveDocument) {
             bar,
         ]);
     }
-    app.print(&grid.plain(app.style().width, 2));
+    app.print(&table.plain(app.style().width, 2));
 }

@@ -111,7 +111,7 @@ pub(super) fn other(args: &LlmArgs, path: &Path) -> Result<LlmArgs> {
 pub(super) fn print(app: &App, a: (&str, &LlmDocument), b: (&str, &LlmDocument)) {
     app.print(&format!("{} against {}; above 1 means that the second is better\n\n", a.0, b.0));
     let gain = |x: f64, y: f64| format!("{:.2} x", x / y);
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("requests", Align::Right),
         ("TTFT", Align::Right),
         ("gain", Align::Right),
@@ -128,11 +128,11 @@ pub(super) fn print(app: &App, a: (&str, &LlmDocument), b: (&str, &LlmDocument))
         let (Some(s), Some(t)) = (&point.serving, &other.serving) else {
             let reason = [point, other].into_iter().find_map(|side| side.impossible.clone());
             let reason = reason.unwrap_or_default();
-            grid.add_row([requests, reason]);
+            table.add_row([requests, reason]);
             continue;
         };
         let (rate, other_rate) = (s.output_tokens_per_s_gpu, t.output_tokens_per_s_gpu);
-        grid.add_row([
+        table.add_row([
             requests,
             both(|s| s.ttft_ns, s, t),
             gain(s.ttft_ns, t.ttft_ns),
@@ -142,5 +142,5 @@ pub(super) fn print(app: &App, a: (&str, &LlmDocument), b: (&str, &LlmDocument))
             gain(other_rate, rate),
         ]);
     }
-    app.print(&grid.fitted(app.columns(), 2));
+    app.print(&table.fitted(app.columns(), 2));
 }

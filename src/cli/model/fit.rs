@@ -168,7 +168,7 @@ fn quantization(efficiency: &Efficiency) -> String {
 }
 
 fn text(app: &App, calibration: &Calibration) -> String {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("fit", Align::Left),
         ("compute", Align::Right),
         ("memory or link", Align::Right),
@@ -197,7 +197,7 @@ fn text(app: &App, calibration: &Calibration) -> String {
             quantization(&fit.efficiency),
         ];
         let row = head.into_iter().chain(errors(&fit.train, &fit.test));
-        grid.add_row(row.chain([fit.active_bounds.join(", ")]));
+        table.add_row(row.chain([fit.active_bounds.join(", ")]));
     }
     for fit in &calibration.collective {
         let of_all = |value: fn(&Regime) -> String| {
@@ -211,7 +211,7 @@ fn text(app: &App, calibration: &Calibration) -> String {
             String::new(),
         ];
         let row = head.into_iter().chain(errors(&fit.train, &fit.test));
-        grid.add_row(row.chain([fit.active_bounds.join(", ")]));
+        table.add_row(row.chain([fit.active_bounds.join(", ")]));
     }
-    grid.fitted(app.columns(), 0)
+    table.fitted(app.columns(), 0)
 }

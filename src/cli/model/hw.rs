@@ -87,7 +87,7 @@ fn list(app: &App) -> Result<Status> {
         app.print_json(&GpuList { schema: "rgpu.model-gpus/1", gpus: lines })?;
         return Ok(0);
     }
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("name", Align::Left),
         ("HBM", Align::Right),
         ("", Align::Right),
@@ -100,7 +100,7 @@ fn list(app: &App) -> Result<Status> {
     ]);
     let rate = |flops: f64| if flops > 0.0 { per_second(flops, "FLOP") } else { "none".into() };
     for line in lines {
-        grid.add_row([
+        table.add_row([
             line.id,
             bytes(line.hbm_bytes),
             per_second(line.hbm_bandwidth, "B"),
@@ -112,7 +112,7 @@ fn list(app: &App) -> Result<Status> {
             line.from,
         ]);
     }
-    app.print(&grid.fitted(app.columns(), 0));
+    app.print(&table.fitted(app.columns(), 0));
     Ok(0)
 }
 
@@ -133,13 +133,13 @@ fn show(app: &App, args: &ShowArgs) -> Result<Status> {
     let ridges = document.ridge_flop_per_byte.iter();
     let ridges: Vec<String> = ridges.map(|(dtype, x)| format!("{dtype} {x:.0}")).collect();
     app.print(&format!("{} FLOP a byte of HBM\n\n", ridges.join(", ")));
-    let mut grid =
+    let mut table =
         TextTable::new(&[("source", Align::Left), ("read", Align::Left), ("", Align::Left)]);
     for (name, source) in &hardware.sources {
         let url = source.url.as_deref().unwrap_or_default();
-        grid.add_row([name.clone(), source.date.clone(), format!("{} {url}", source.title)]);
+        table.add_row([name.clone(), source.date.clone(), format!("{} {url}", source.title)]);
     }
-    app.print(&grid.fitted(app.columns(), 2));
+    app.print(&table.fitted(app.columns(), 2));
     Ok(0)
 }
 
@@ -168,7 +168,7 @@ fn completed(
 
 /// Every number with its unit, kind and source.
 fn figures(hardware: &Hardware) -> TextTable {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("number", Align::Left),
         ("value", Align::Right),
         ("unit", Align::Left),
@@ -183,7 +183,7 @@ fn figures(hardware: &Hardware) -> TextTable {
     };
     let mut row = |name: String, value: f64, of, words: String, source: &str| {
         let unit = unit(of).unwrap_or_default();
-        grid.add_row([name, value.to_string(), unit, words, source.to_owned()]);
+        table.add_row([name, value.to_string(), unit, words, source.to_owned()]);
     };
     let mut figure = |name: String, figure: &rgpu_predict::hw::Figure| {
         row(name, figure.value, figure.unit, kind(figure.kind).to_owned(), &figure.source);
@@ -215,7 +215,7 @@ fn figures(hardware: &Hardware) -> TextTable {
         };
         row(name, link.value, link.unit, words.to_owned(), &link.source);
     }
-    grid
+    table
 }
 
 fn add(app: &App, args: &AddArgs) -> Result<Status> {

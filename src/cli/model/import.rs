@@ -228,11 +228,11 @@ fn cards(app: &App, args: &ImportArgs) -> Result<Status> {
             app.print_json(&card)?;
             continue;
         }
-        let mut grid = TextTable::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+        let mut table = TextTable::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
         let mut row = |name: &str, value: Option<String>| {
             let line = card.lines.get(name).map(|line| format!("line {line}")).unwrap_or_default();
             let value = value.unwrap_or_else(|| "not stated".to_owned());
-            grid.add_row([name.replace('_', " "), value, line]);
+            table.add_row([name.replace('_', " "), value, line]);
         };
         let count = |n: Option<f64>| n.map(|n| format!("{:.2} B", n / 1e9));
         row("parameters", count(card.parameters));
@@ -243,7 +243,7 @@ fn cards(app: &App, args: &ImportArgs) -> Result<Status> {
         row("context", card.context.map(|n| format!("{n} tokens")));
         row("dtype", card.dtype.map(|dtype| dtype.to_string()));
         app.print(&format!("{}\n", card.name.as_deref().unwrap_or(&card.file)));
-        app.print(&grid.plain(app.style().width, 2));
+        app.print(&table.plain(app.style().width, 2));
         if let Some(base) = &card.base_model {
             app.print(&format!("  made from {base}\n"));
         }

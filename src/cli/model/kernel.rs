@@ -360,9 +360,9 @@ fn shares(args: &KernelArgs, target: &Target, us: f64) -> Result<Shares> {
 
 fn print(app: &App, document: &KernelDocument) {
     app.print(&format!("{} on {}\n", document.subject, document.gpu));
-    let mut grid = TextTable::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+    let mut table = TextTable::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
     let mut row = |name: &str, value: String, words: String| {
-        grid.add_row([name.to_owned(), value, words]);
+        table.add_row([name.to_owned(), value, words]);
     };
     let limited = format!("{:?}", document.limited_by).to_lowercase();
     row("bound", duration(document.bound_ns), "speed of light".into());
@@ -405,16 +405,16 @@ fn print(app: &App, document: &KernelDocument) {
             );
         }
     }
-    app.print(&grid.plain(app.style().width, 2));
+    app.print(&table.plain(app.style().width, 2));
     for note in &document.notes {
         app.print(&format!("  note: {note}\n"));
     }
-    let mut grid =
+    let mut table =
         TextTable::new(&[("term", Align::Left), ("time", Align::Right), ("formula", Align::Left)]);
     for term in &document.terms {
         let mark = if term.counts { "" } else { "  (not in the sum)" };
-        grid.add_row([term.name.to_owned(), duration(term.ns), format!("{}{mark}", term.formula)]);
+        table.add_row([term.name.to_owned(), duration(term.ns), format!("{}{mark}", term.formula)]);
     }
     app.print("\n");
-    app.print(&grid.plain(app.style().width, 2));
+    app.print(&table.plain(app.style().width, 2));
 }

@@ -65,9 +65,9 @@ fn layers(app: &App, phase: &PhaseDocument, detail: Detail) -> String {
         ("MFU", Align::Right),
         ("weights", Align::Right),
     ];
-    let mut grid = TextTable::new(&head);
+    let mut table = TextTable::new(&head);
     for layer in &phase.layers {
-        grid.add_row([
+        table.add_row([
             layer.count.to_string(),
             layer.name.clone(),
             duration(layer.total.time_ns),
@@ -78,33 +78,33 @@ fn layers(app: &App, phase: &PhaseDocument, detail: Detail) -> String {
             if layer.weight_bytes > 0.0 { bytes(layer.weight_bytes) } else { String::new() },
         ]);
     }
-    text += &grid.fitted(app.columns(), 2);
+    text += &table.fitted(app.columns(), 2);
     if detail == Detail::Server {
         return text;
     }
     for layer in &phase.layers {
         text += &format!("\n  {}\n", layer.name);
-        let mut grid = TextTable::new(&[
+        let mut table = TextTable::new(&[
             ("part", Align::Left),
             ("time", Align::Right),
             ("bound", Align::Right),
             ("limited by", Align::Left),
         ]);
         for part in &layer.parts {
-            grid.add_row([
+            table.add_row([
                 part.name.to_owned(),
                 duration(part.time_ns),
                 duration(part.bound_ns),
                 format!("{:?}", part.limited_by).to_lowercase(),
             ]);
         }
-        text += &grid.fitted(app.columns(), 4);
+        text += &table.fitted(app.columns(), 4);
     }
     text
 }
 
 fn stages(app: &App, document: &LlmDocument) -> String {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("stage", Align::Right),
         ("layers", Align::Left),
         ("weights", Align::Right),
@@ -114,7 +114,7 @@ fn stages(app: &App, document: &LlmDocument) -> String {
         ("of", Align::Right),
     ]);
     for (at, stage) in document.stages.iter().enumerate() {
-        grid.add_row([
+        table.add_row([
             at.to_string(),
             format!("{} to {}", stage.first_layer, stage.first_layer + stage.layers - 1),
             bytes(stage.weights_bytes),
@@ -124,7 +124,7 @@ fn stages(app: &App, document: &LlmDocument) -> String {
             bytes(stage.hbm_capacity_bytes),
         ]);
     }
-    grid.fitted(app.columns(), 2)
+    table.fitted(app.columns(), 2)
 }
 
 /// The columns of a server.
@@ -150,22 +150,22 @@ const SERVING: [(&str, Align); 6] = [
 
 fn points(app: &App, document: &LlmDocument) -> String {
     let head = [&[("requests", Align::Right)][..], &SERVING, &[("", Align::Left)]].concat();
-    let mut grid = TextTable::new(&head);
+    let mut table = TextTable::new(&head);
     for point in &document.points {
         let requests = point.concurrency.to_string();
         match &point.serving {
             Some(serving) => {
                 let row = std::iter::once(requests).chain(cells(serving));
-                grid.add_row(row.chain([String::new()]));
+                table.add_row(row.chain([String::new()]));
             }
             None => {
                 let row = std::iter::once(requests)
                     .chain(std::array::from_fn::<_, 6, _>(|_| String::new()));
-                grid.add_row(row.chain([point.impossible.clone().unwrap_or_default()]));
+                table.add_row(row.chain([point.impossible.clone().unwrap_or_default()]));
             }
         }
     }
-    grid.fitted(app.columns(), 2)
+    table.fitted(app.columns(), 2)
 }
 
 fn suggestions(app: &App, document: &LlmDocument) -> String {
@@ -173,12 +173,12 @@ fn suggestions(app: &App, document: &LlmDocument) -> String {
         return String::new();
     }
     let head = [&[("way", Align::Left)][..], &SERVING].concat();
-    let mut grid = TextTable::new(&head);
+    let mut table = TextTable::new(&head);
     let mut ruled_out = String::new();
     for suggestion in &document.suggestions {
         let way = spread(&suggestion.parallelism);
         match (&suggestion.serving, &suggestion.impossible) {
-            (Some(serving), _) => grid.add_row(std::iter::once(way).chain(cells(serving))),
+            (Some(serving), _) => table.add_row(std::iter::once(way).chain(cells(serving))),
             (None, reason) => {
                 let reason = reason.as_deref().unwrap_or_default();
                 ruled_out += &format!("  {way}: {reason}\n");
@@ -186,8 +186,8 @@ fn suggestions(app: &App, document: &LlmDocument) -> String {
         }
     }
     let mut text = "\nways to spread it over as many GPUs\n".to_owned();
-    if !grid.is_empty() {
-        text += &grid.fitted(app.columns(), 2);
+    if !table.is_empty() {
+        text += &table.fitted(app.columns(), 2);
     }
     if !ruled_out.is_empty() {
         text += &format!("\nruled out\n{ruled_out}");

@@ -220,29 +220,29 @@ fn print(app: &App, summary: &ReconcileSummary, pairs: &[Pair]) {
         ("90 %", Align::Right),
         ("bias", Align::Right),
     ];
-    let mut grid = TextTable::new(
+    let mut table = TextTable::new(
         &[&[("error", Align::Left)][..], &ERRORS, &[("share of bound", Align::Right)]].concat(),
     );
     for (quantity, errors) in &summary.by_quantity {
         let share = summary.share_of_bound.get(quantity).copied().unwrap_or_default();
         let row = std::iter::once((*quantity).to_owned()).chain(error_cells(errors));
-        grid.add_row(row.chain([percent(100.0 * share)]));
+        table.add_row(row.chain([percent(100.0 * share)]));
     }
-    app.print(&grid.fitted(app.columns(), 0));
-    let mut grid = TextTable::new(&[&[("where", Align::Left)][..], &ERRORS].concat());
+    app.print(&table.fitted(app.columns(), 0));
+    let mut table = TextTable::new(&[&[("where", Align::Left)][..], &ERRORS].concat());
     for pattern in summary.patterns.iter().take(SHOWN_PATTERNS) {
         let place = format!("{} {}", pattern.axis, pattern.value);
-        grid.add_row(std::iter::once(place).chain(error_cells(&pattern.errors)));
+        table.add_row(std::iter::once(place).chain(error_cells(&pattern.errors)));
     }
-    if !grid.is_empty() {
-        app.print(&format!("\nworst first\n{}", grid.fitted(app.columns(), 0)));
+    if !table.is_empty() {
+        app.print(&format!("\nworst first\n{}", table.fitted(app.columns(), 0)));
     }
-    let mut grid = TextTable::new(&[&[("month", Align::Left)][..], &ERRORS].concat());
+    let mut table = TextTable::new(&[&[("month", Align::Left)][..], &ERRORS].concat());
     for month in &summary.trend {
-        grid.add_row(std::iter::once(month.value.clone()).chain(error_cells(&month.errors)));
+        table.add_row(std::iter::once(month.value.clone()).chain(error_cells(&month.errors)));
     }
-    if !grid.is_empty() {
-        app.print(&format!("\nover time\n{}", grid.fitted(app.columns(), 0)));
+    if !table.is_empty() {
+        app.print(&format!("\nover time\n{}", table.fitted(app.columns(), 0)));
     }
     if summary.too_fast > 0 {
         let n = summary.too_fast;

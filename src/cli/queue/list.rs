@@ -72,7 +72,7 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
 
 /// The entries as a table.
 pub(super) fn table(app: &App, entries: &[Entry]) -> String {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("id", Align::Right),
         ("state", Align::Left),
         ("try", Align::Right),
@@ -85,7 +85,7 @@ pub(super) fn table(app: &App, entries: &[Entry]) -> String {
         ("name", Align::Left),
     ]);
     for entry in entries {
-        grid.add_row([
+        table.add_row([
             entry.id.to_string(),
             state_text(entry),
             if entry.attempt > 1 { entry.attempt.to_string() } else { String::new() },
@@ -97,7 +97,7 @@ pub(super) fn table(app: &App, entries: &[Entry]) -> String {
             one_line(&entry.name),
         ]);
     }
-    grid.without_empty_columns().fitted(app.columns(), 0)
+    table.without_empty_columns().fitted(app.columns(), 0)
 }
 
 /// The state in a few words.

@@ -57,7 +57,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
         return Ok(0);
     }
     // A platform's state may be long, so it gives way to the other columns.
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("  remote", Align::Left),
         ("address", Align::Left),
         ("last seen with", Align::Left),
@@ -70,14 +70,14 @@ pub(super) fn list(app: &App) -> Result<Status> {
         ));
     }
     for line in document.remotes {
-        grid.add_row([
+        table.add_row([
             format!("{} {}", if line.default { "*" } else { " " }, line.name),
             line.url,
             line.host.as_ref().map(gpus).unwrap_or_default(),
             line.rental.as_ref().map(rental::RentalState::words).unwrap_or_default(),
         ]);
     }
-    app.print(&grid.without_empty_columns().fitted_with_words(
+    app.print(&table.without_empty_columns().fitted_with_words(
         app.columns(),
         0,
         "state",

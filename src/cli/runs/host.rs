@@ -90,7 +90,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
         return Ok(0);
     }
     let home = fetched_jobs(runs)?;
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("job", Align::Left),
         ("what", Align::Left),
         ("state", Align::Left),
@@ -100,7 +100,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
     ]);
     for job in &jobs {
         let since = job.ended_ms.unwrap_or(job.started_ms);
-        grid.add_row([
+        table.add_row([
             escape_controls(job.job.as_bytes()),
             escape_controls(job.title.as_bytes()),
             state(job),
@@ -113,7 +113,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
     if jobs.is_empty() {
         app.print_note("no jobs of yours are there");
     }
-    app.print(&grid.fitted(app.style().width, 0));
+    app.print(&table.fitted(app.style().width, 0));
     if quota_bytes > 0 && !jobs.is_empty() {
         app.print_note(&format!(
             "jobs and their inputs use {} of {} there; `home`: whether all results were fetched",

@@ -50,7 +50,7 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
         app.print_note(&format!("no runs in {}", runs.root().display()));
         return Ok(0);
     }
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("run", Align::Left),
         ("reason", Align::Left),
         ("what", Align::Left),
@@ -76,7 +76,7 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
             true => reason(&line.folder).unwrap_or_default(),
             false => String::new(),
         };
-        grid.add_row([
+        table.add_row([
             r.id,
             reason,
             r.title,
@@ -89,7 +89,7 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
             super::super::support::terminal::escape_controls(r.note.as_bytes()),
         ]);
     }
-    app.print(&grid.without_empty_columns().fitted_with_words(
+    app.print(&table.without_empty_columns().fitted_with_words(
         app.style().width,
         0,
         "note",

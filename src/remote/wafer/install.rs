@@ -41,7 +41,7 @@ pub(super) async fn install(
     let folder = match CommandReply::find(&lines) {
         Some(CommandReply::Into(folder)) => folder,
         Some(CommandReply::NoFolder(tried)) => return Err(RemoteError::NoFolder { tried }),
-        _ => return Err(RemoteError::Nonsense { what: format!("{lines:?}") }),
+        _ => return Err(RemoteError::ProtocolViolation { what: format!("{lines:?}") }),
     };
     let pieces = start.pieces()?;
     let (count, upload) = (pieces.len(), nonce());

@@ -133,7 +133,7 @@ impl MailboxClient {
             MailOutcome::Mail(head, bytes) => Ok((head, bytes)),
             MailOutcome::Absent(_) => {
                 let what = "the agent was installed there and has disappeared".to_owned();
-                Err(RemoteError::Nonsense { what })
+                Err(RemoteError::ProtocolViolation { what })
             }
         }
     }

@@ -245,7 +245,7 @@ impl Bridge {
                 continue;
             }
             let message = serde_json::from_slice(&frame.body)
-                .map_err(|e| RemoteError::Nonsense { what: e.to_string() })?;
+                .map_err(|e| RemoteError::ProtocolViolation { what: e.to_string() })?;
             self.handle_message(message, reader).await?;
         }
         Ok(())
@@ -397,7 +397,7 @@ pub(super) fn in_path(text: &str) -> String {
 }
 
 fn json(value: &impl Serialize) -> Result<Vec<u8>, RemoteError> {
-    serde_json::to_vec(value).map_err(|e| RemoteError::Nonsense { what: e.to_string() })
+    serde_json::to_vec(value).map_err(|e| RemoteError::ProtocolViolation { what: e.to_string() })
 }
 
 /// Reads the `len` bytes that a message announced.
@@ -405,7 +405,9 @@ async fn announced(reader: &mut FrameReader, kind: Kind, len: u64) -> Result<Vec
     let mut bytes = Vec::with_capacity(len.min(2 * BLOB_BYTES) as usize);
     while (bytes.len() as u64) < len {
         if reader.next_into(&mut bytes).await? != Some(kind) {
-            return Err(RemoteError::Nonsense { what: "announced bytes did not come".into() });
+            return Err(RemoteError::ProtocolViolation {
+                what: "announced bytes did not come".into(),
+            });
         }
     }
     Ok(bytes)

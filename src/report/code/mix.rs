@@ -13,13 +13,13 @@ pub fn mix(image: &CodeImage, width: usize, class_of: &dyn Fn(&str) -> String) -
     for kernel in &image.kernels {
         let all: u64 = kernel.classes.values().sum();
         let _ = writeln!(text, "{} ({}): {all} instructions", kernel.shown(), image.arch);
-        text.push_str(&grid(kernel, all, class_of).plain(width, 2));
+        text.push_str(&table(kernel, all, class_of).plain(width, 2));
     }
     text
 }
 
-fn grid(kernel: &CodeKernel, all: u64, class_of: &dyn Fn(&str) -> String) -> TextTable {
-    let mut grid = TextTable::new(&[
+fn table(kernel: &CodeKernel, all: u64, class_of: &dyn Fn(&str) -> String) -> TextTable {
+    let mut table = TextTable::new(&[
         ("class", Align::Left),
         ("count", Align::Right),
         ("share", Align::Right),
@@ -35,12 +35,12 @@ fn grid(kernel: &CodeKernel, all: u64, class_of: &dyn Fn(&str) -> String) -> Tex
         let mut names = names.remove(class).unwrap_or_default();
         names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let names: Vec<String> = names.iter().map(|(name, n)| format!("{name} {n}")).collect();
-        grid.add_row([
+        table.add_row([
             class.clone(),
             count.to_string(),
             format!("{:.1} %", *count as f64 / all.max(1) as f64 * 100.0),
             names.join(", "),
         ]);
     }
-    grid
+    table
 }

@@ -38,16 +38,16 @@ pub fn markdown(c: &Comparison, names: KernelNames) -> String {
     out
 }
 
-fn put(out: &mut String, grid: TextTable, empty: &str) {
-    match grid.is_empty() {
+fn put(out: &mut String, table: TextTable, empty: &str) {
+    match table.is_empty() {
         true => *out += &format!("{empty}\n\n"),
-        false => *out += &format!("{}\n", grid.without_empty_columns().markdown()),
+        false => *out += &format!("{}\n", table.without_empty_columns().markdown()),
     }
 }
 
 fn sides(out: &mut String, c: &Comparison) {
     *out += "## Sides\n\n";
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("side", Align::Left),
         ("name", Align::Left),
         ("kernel", Align::Left),
@@ -57,7 +57,7 @@ fn sides(out: &mut String, c: &Comparison) {
         ("results", Align::Left),
     ]);
     for (label, side) in [("a", &c.a), ("b", &c.b)] {
-        grid.add_row([
+        table.add_row([
             label.to_owned(),
             plain(&side.name),
             plain(&side.kernel),
@@ -67,7 +67,7 @@ fn sides(out: &mut String, c: &Comparison) {
             side.correctness.as_deref().unwrap_or_default().to_owned(),
         ]);
     }
-    put(out, grid, "");
+    put(out, table, "");
     for d in &c.differences {
         let (a, b) = (plain(&d.a), plain(&d.b));
         *out += &format!("- different {}: {a} against {b} (compared with `--force`)\n", d.what);
@@ -79,7 +79,7 @@ fn sides(out: &mut String, c: &Comparison) {
 
 fn times(out: &mut String, c: &Comparison) {
     *out += "## Times\n\n";
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("case", Align::Left),
         ("a", Align::Right),
         ("b", Align::Right),
@@ -90,7 +90,7 @@ fn times(out: &mut String, c: &Comparison) {
     ]);
     for case in &c.cases {
         let t = &case.time;
-        grid.add_row([
+        table.add_row([
             plain(&case.name),
             side(&t.a),
             side(&t.b),
@@ -100,7 +100,7 @@ fn times(out: &mut String, c: &Comparison) {
             t.verdict.as_str().to_owned(),
         ]);
     }
-    put(out, grid, "No case was timed on both sides; see the kernels' own durations.");
+    put(out, table, "No case was timed on both sides; see the kernels' own durations.");
 }
 
 fn one_kernel(out: &mut String, k: &KernelChange, names: KernelNames) {
@@ -121,7 +121,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, names: KernelNames) {
         *out += &format!("- {}: {} → {}\n", r.label, value(r.a, &r.unit), value(r.b, &r.unit));
     }
     out.push('\n');
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("metric", Align::Left),
         ("a", Align::Right),
         ("b", Align::Right),
@@ -131,9 +131,9 @@ fn one_kernel(out: &mut String, k: &KernelChange, names: KernelNames) {
     ]);
     for m in k.metrics.iter().take(MOST_METRICS) {
         let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
-        grid.add_row([plain(&m.label), a, b, change(m), judged(m), plain(&m.metric)]);
+        table.add_row([plain(&m.label), a, b, change(m), judged(m), plain(&m.metric)]);
     }
-    put(out, grid, "No metric was recorded on both sides, or none changed.");
+    put(out, table, "No metric was recorded on both sides, or none changed.");
 }
 
 fn unmatched(out: &mut String, c: &Comparison) {
@@ -141,7 +141,7 @@ fn unmatched(out: &mut String, c: &Comparison) {
         return;
     }
     *out += "## Kernels of one side alone\n\n";
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("side", Align::Left),
         ("kernel", Align::Left),
         ("launches", Align::Right),
@@ -151,17 +151,17 @@ fn unmatched(out: &mut String, c: &Comparison) {
         for kernel in list {
             let total = kernel.total_ns.map(duration).unwrap_or_default();
             let launches = kernel.launches.to_string();
-            grid.add_row([label.to_owned(), plain(&kernel.kernel), launches, total]);
+            table.add_row([label.to_owned(), plain(&kernel.kernel), launches, total]);
         }
     };
     rows("a", &c.only_a);
     rows("b", &c.only_b);
-    put(out, grid, "");
+    put(out, table, "");
 }
 
 fn regions(out: &mut String, c: &Comparison) {
     *out += "## Regions\n\n";
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("region", Align::Left),
         ("GPU time a", Align::Right),
         ("GPU time b", Align::Right),
@@ -175,7 +175,7 @@ fn regions(out: &mut String, c: &Comparison) {
         };
         let ([ga, gb], [ha, hb]) = (cells(r.gpu_ns), cells(r.host_ns));
         let launched = r.launches.map(launches).unwrap_or_default();
-        grid.add_row([plain(&r.region), ga, gb, launched, ha, hb]);
+        table.add_row([plain(&r.region), ga, gb, launched, ha, hb]);
     }
-    put(out, grid, "The sides have no region in common.");
+    put(out, table, "The sides have no region in common.");
 }

@@ -65,7 +65,7 @@ fn hang(out: &mut String, lead: &str, text: &str, style: &Style) {
 }
 
 fn sides(out: &mut String, c: &Comparison, style: &Style) {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("", Align::Left),
         ("kernel", Align::Left),
         ("mode", Align::Left),
@@ -74,7 +74,7 @@ fn sides(out: &mut String, c: &Comparison, style: &Style) {
         ("name", Align::Left),
     ]);
     for (label, side) in [("a", &c.a), ("b", &c.b)] {
-        grid.add_row([
+        table.add_row([
             label.to_owned(),
             style.names.name(&side.kernel),
             side.mode.clone(),
@@ -83,14 +83,14 @@ fn sides(out: &mut String, c: &Comparison, style: &Style) {
             if side.name == side.kernel { String::new() } else { side.name.clone() },
         ]);
     }
-    *out += &grid.without_empty_columns().plain(style.width, 2);
+    *out += &table.without_empty_columns().plain(style.width, 2);
 }
 
 fn times(out: &mut String, c: &Comparison, style: &Style) {
     if c.cases.is_empty() {
         return;
     }
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("case", Align::Left),
         ("a", Align::Right),
         ("b", Align::Right),
@@ -99,9 +99,9 @@ fn times(out: &mut String, c: &Comparison, style: &Style) {
         ("verdict", Align::Left),
     ]);
     for case in &c.cases {
-        grid.add_row(time_cells(case.name.clone(), &case.time));
+        table.add_row(time_cells(case.name.clone(), &case.time));
     }
-    *out += &format!("\n{}", grid.plain(style.width, 2));
+    *out += &format!("\n{}", table.plain(style.width, 2));
     if let Some(time) = &c.time {
         let how = match (&time.source, time.rounds) {
             (TimeSource::Abba, Some(n)) => format!("timed calls interleaved a b b a, {n} rounds"),
@@ -155,7 +155,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
     if !resources.is_empty() {
         hang(out, "    resources   ", &resources.join(", "), style);
     }
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("metric", Align::Left),
         ("a", Align::Right),
         ("b", Align::Right),
@@ -164,9 +164,9 @@ fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
     ]);
     for m in k.metrics.iter().take(MOST_METRICS) {
         let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
-        grid.add_row([m.label.clone(), a, b, change(m), judged(m)]);
+        table.add_row([m.label.clone(), a, b, change(m), judged(m)]);
     }
-    *out += &grid.without_empty_columns().plain(style.width, 4);
+    *out += &table.without_empty_columns().plain(style.width, 4);
     if k.metrics.len() > MOST_METRICS {
         *out += &format!("    and {} more in the JSON\n", k.metrics.len() - MOST_METRICS);
     }
@@ -176,24 +176,24 @@ fn unmatched(out: &mut String, title: &str, list: &[Unmatched], style: &Style) {
     if list.is_empty() {
         return;
     }
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         (title, Align::Left),
         ("launches", Align::Right),
         ("total", Align::Right),
     ]);
     let names = style.names.distinct(list.iter().map(|kernel| kernel.kernel.as_str()));
     for (kernel, name) in list.iter().zip(names) {
-        grid.add_row([
+        table.add_row([
             name,
             kernel.launches.to_string(),
             kernel.total_ns.map(duration).unwrap_or_default(),
         ]);
     }
-    *out += &format!("\n{}", grid.without_empty_columns().plain(style.width, 2));
+    *out += &format!("\n{}", table.without_empty_columns().plain(style.width, 2));
 }
 
 fn regions(out: &mut String, c: &Comparison, style: &Style) {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("region", Align::Left),
         ("GPU time a", Align::Right),
         ("GPU time b", Align::Right),
@@ -207,9 +207,9 @@ fn regions(out: &mut String, c: &Comparison, style: &Style) {
             _ => String::new(),
         };
         let name = short_region(&region.region).into_owned();
-        grid.add_row([name, duration(a), duration(b), speedup]);
+        table.add_row([name, duration(a), duration(b), speedup]);
     }
-    if !grid.is_empty() {
-        *out += &format!("\n{}", grid.without_empty_columns().plain(style.width, 2));
+    if !table.is_empty() {
+        *out += &format!("\n{}", table.without_empty_columns().plain(style.width, 2));
     }
 }

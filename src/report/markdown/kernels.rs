@@ -15,7 +15,7 @@ pub(super) const WHY_NONE: &str = "This rung records no kernels.";
 
 /// A table of the first `max` kernels.
 pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("kernel", Align::Left),
         ("device", Align::Left),
         ("total ms", Align::Right),
@@ -25,7 +25,7 @@ pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
     let device = plain(profile.device.as_deref().unwrap_or("unknown"));
     let ms = |ns: f64| format!("{:.6}", ns / 1e6);
     for k in profile.kernels.iter().take(max) {
-        grid.add_row([
+        table.add_row([
             plain(&k.kernel),
             device.clone(),
             ms(k.total_ns as f64),
@@ -33,5 +33,5 @@ pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
             ms(k.total_ns as f64 / k.launches.max(1) as f64),
         ]);
     }
-    grid
+    table
 }

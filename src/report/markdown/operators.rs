@@ -33,7 +33,7 @@ pub(super) const WHY_NONE: &str = "This run has no torch trace, the only source 
 
 /// A table of the first `max` operators.
 pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("operator", Align::Left),
         ("calls", Align::Right),
         ("GPU ms", Align::Right),
@@ -45,7 +45,7 @@ pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
     ]);
     let ms = |ns: u64| format!("{:.6}", ns as f64 / 1e6);
     for o in profile.operators.iter().take(max) {
-        grid.add_row([
+        table.add_row([
             plain(&o.name),
             o.calls.to_string(),
             o.gpu_ns.map(ms).unwrap_or_default(),
@@ -56,5 +56,5 @@ pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
             o.places.iter().map(|p| plain(&p.function)).collect::<Vec<_>>().join("; "),
         ]);
     }
-    grid.without_empty_columns()
+    table.without_empty_columns()
 }

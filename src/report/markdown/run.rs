@@ -28,7 +28,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
         out += "No GPU was measured: the times are those of the reference on the CPU, not the kernel's.\n\n";
     }
     out += "## Cases\n\n";
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("case", Align::Left),
         ("median", Align::Right),
         ("95 % interval", Align::Right),
@@ -41,7 +41,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     for case in &profile.cases {
         let t = case.timing.as_ref();
         let cell = |text: Option<String>| text.unwrap_or_default();
-        grid.add_row([
+        table.add_row([
             plain(&case.name),
             cell(t.map(|t| duration(t.median_ns))),
             cell(t.map(|t| format!("{} – {}", duration(t.ci95_ns[0]), duration(t.ci95_ns[1])))),
@@ -55,16 +55,16 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     if let Some(mean) = &profile.geometric_mean {
         let interval =
             mean.ci95_ns.map(|[low, high]| format!("{} – {}", duration(low), duration(high)));
-        grid.add_row([
+        table.add_row([
             "geometric mean".to_owned(),
             duration(mean.median_ns),
             interval.unwrap_or_default(),
         ]);
     }
-    section(&mut out, grid, "No case was timed on this rung.");
+    section(&mut out, table, "No case was timed on this rung.");
 
     out += "## Kernels\n\n";
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("kernel", Align::Left),
         ("launches", Align::Right),
         ("total", Align::Right),
@@ -72,14 +72,14 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     ]);
     for k in &profile.kernels {
         let mean = k.total_ns as f64 / k.launches.max(1) as f64;
-        grid.add_row([
+        table.add_row([
             plain(&k.kernel),
             k.launches.to_string(),
             duration(k.total_ns as f64),
             duration(mean),
         ]);
     }
-    section(&mut out, grid, "This rung records no kernels.");
+    section(&mut out, table, "This rung records no kernels.");
 
     if !profile.kernel_verdicts.is_empty() {
         out += "## What limits the kernels\n\n";
@@ -93,7 +93,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     launches(&mut out, profile, names);
 
     out += "## Regions\n\n";
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("region", Align::Left),
         ("count", Align::Right),
         ("host", Align::Right),
@@ -104,10 +104,10 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
         let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
         let count = row.instances.map(|n| n.to_string()).unwrap_or_default();
         let (host, span) = (time(row.host_ns), time(row.gpu_span_ns));
-        grid.add_row([plain(&row.label), count, host, row.gpu_text(), span]);
+        table.add_row([plain(&row.label), count, host, row.gpu_text(), span]);
     }
-    let grid = grid.without_empty_columns();
-    section(&mut out, grid, "No NVTX region was seen.");
+    let table = table.without_empty_columns();
+    section(&mut out, table, "No NVTX region was seen.");
 
     out += "## What to try\n\n";
     if profile.findings.is_empty() {
@@ -146,7 +146,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     }
 
     out += "## Ladder\n\n";
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("step", Align::Left),
         ("rung", Align::Left),
         ("ok", Align::Left),
@@ -156,7 +156,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     ]);
     for r in &profile.ladder {
         let ok = if r.ok { "yes" } else { "no" };
-        grid.add_row([
+        table.add_row([
             r.step.clone(),
             r.rung.clone(),
             ok.into(),
@@ -165,7 +165,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
             format!("{:.2}", r.seconds),
         ]);
     }
-    section(&mut out, grid, "No rung was tried.");
+    section(&mut out, table, "No rung was tried.");
 
     out += "## Missing\n\n";
     if profile.gaps.is_empty() {
@@ -185,7 +185,7 @@ fn launches(out: &mut String, profile: &Profile, names: KernelNames) {
         return;
     }
     *out += "## Launches\n\n";
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("launch", Align::Right),
         ("kernel", Align::Left),
         ("duration", Align::Right),
@@ -200,7 +200,7 @@ fn launches(out: &mut String, profile: &Profile, names: KernelNames) {
     for launch in counted.by_ref().take(MAX_LAUNCHES) {
         let metric = |id| launch.number(id).map(|x| format!("{x:.1}")).unwrap_or_default();
         let verdict = launch.classification.as_ref().map(|class| class.primary.clone());
-        grid.add_row([
+        table.add_row([
             launch.id.to_string(),
             plain(&names.name(&launch.kernel)),
             launch.duration_ns.map(duration).unwrap_or_default(),
@@ -213,7 +213,7 @@ fn launches(out: &mut String, profile: &Profile, names: KernelNames) {
             plain(&roofline_text(launch).unwrap_or_default()),
         ]);
     }
-    section(out, grid.without_empty_columns(), "");
+    section(out, table.without_empty_columns(), "");
     match counted.count() {
         0 => {}
         more => *out += &format!("… and {more} more in `profile.json`.\n\n"),

@@ -70,7 +70,7 @@ fn executive(out: &mut String, subject: &ReportInput<'_>, names: KernelNames) {
 }
 
 fn environment(profile: &Profile) -> TextTable {
-    let mut grid = TextTable::new(&[("what", Align::Left), ("value", Align::Left)]);
+    let mut table = TextTable::new(&[("what", Align::Left), ("value", Align::Left)]);
     let gpu = profile
         .host
         .as_ref()
@@ -87,16 +87,16 @@ fn environment(profile: &Profile) -> TextTable {
     ];
     for (what, value) in facts {
         if let Some(value) = value.filter(|v| !v.is_empty()) {
-            grid.add_row([what.to_owned(), plain(&value)]);
+            table.add_row([what.to_owned(), plain(&value)]);
         }
     }
-    grid
+    table
 }
 
 fn aggregates(subject: &ReportInput<'_>) -> TextTable {
     let profile = subject.profile;
-    let mut grid = TextTable::new(&[("what", Align::Left), ("value", Align::Right)]);
-    let mut row = |what: &str, value: String| grid.add_row([what.to_owned(), value]);
+    let mut table = TextTable::new(&[("what", Align::Left), ("value", Align::Right)]);
+    let mut row = |what: &str, value: String| table.add_row([what.to_owned(), value]);
     if let Some(t) = &profile.timing {
         row("median time without a tool", duration(t.median_ns));
         row("samples", t.samples.to_string());
@@ -121,11 +121,11 @@ fn aggregates(subject: &ReportInput<'_>) -> TextTable {
         row("time from first to last kernel", duration(busy.span_ns as f64));
         row("share of it with the GPU busy", percent(busy.percent()));
     }
-    grid
+    table
 }
 
 fn regions(profile: &Profile) -> TextTable {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("region", Align::Left),
         ("count", Align::Right),
         ("host", Align::Right),
@@ -134,7 +134,7 @@ fn regions(profile: &Profile) -> TextTable {
     ]);
     let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
     for row in region_rows::rows(profile, usize::MAX) {
-        grid.add_row([
+        table.add_row([
             plain(&row.label),
             row.instances.map(|n| n.to_string()).unwrap_or_default(),
             time(row.host_ns),
@@ -142,12 +142,12 @@ fn regions(profile: &Profile) -> TextTable {
             row.launches.to_string(),
         ]);
     }
-    grid
+    table
 }
 
 /// The steps of the run from the ladder.
 fn stages(profile: &Profile) -> TextTable {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("stage", Align::Left),
         ("rung", Align::Left),
         ("held", Align::Left),
@@ -155,22 +155,22 @@ fn stages(profile: &Profile) -> TextTable {
     ]);
     for r in &profile.ladder {
         let succeeded = if r.ok { "yes".to_owned() } else { format!("no: {}", r.code) };
-        grid.add_row([r.step.clone(), r.rung.clone(), succeeded, format!("{:.2}", r.seconds)]);
+        table.add_row([r.step.clone(), r.rung.clone(), succeeded, format!("{:.2}", r.seconds)]);
     }
     if profile.run.seconds > 0.0 {
         let seconds = format!("{:.2}", profile.run.seconds);
-        grid.add_row([
+        table.add_row([
             "the whole run".to_owned(),
             profile.rung.to_string(),
             String::new(),
             seconds,
         ]);
     }
-    grid
+    table
 }
 
 fn utilisation(profile: &Profile) -> TextTable {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("case", Align::Left),
         ("reached", Align::Right),
         ("peak", Align::Right),
@@ -182,7 +182,7 @@ fn utilisation(profile: &Profile) -> TextTable {
         for (name, part) in [("MFU", &sol.flops), ("DRAM", &sol.bytes)] {
             let Some(u) = part else { continue };
             let unit = u.unit.trim_end_matches("/s").replace("byte", "B");
-            grid.add_row([
+            table.add_row([
                 plain(&format!("{} ({name})", sol.case)),
                 per_second(u.achieved, &unit),
                 per_second(u.peak, &unit),
@@ -192,7 +192,7 @@ fn utilisation(profile: &Profile) -> TextTable {
             ]);
         }
     }
-    grid
+    table
 }
 
 fn recommendations(out: &mut String, profile: &Profile, names: KernelNames) {

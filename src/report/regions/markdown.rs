@@ -29,7 +29,7 @@ pub(super) fn consolidated(document: &RegionsDocument) -> String {
     out += "## Selection\n\n";
     out += &selection(document);
     out += "## Regions\n\n";
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("region", Align::Left),
         ("kind", Align::Left),
         ("count", Align::Right),
@@ -44,7 +44,7 @@ pub(super) fn consolidated(document: &RegionsDocument) -> String {
     for entry in &document.regions {
         let region = &entry.region;
         let launches: u64 = region.kernels.iter().map(|kernel| kernel.launches).sum();
-        grid.add_row([
+        table.add_row([
             plain(&entry.name),
             region.kind.replace('_', "/"),
             region.instances.map(|n| n.to_string()).unwrap_or_default(),
@@ -56,7 +56,7 @@ pub(super) fn consolidated(document: &RegionsDocument) -> String {
             format!("[{0}]({0}/region.md)", entry.folder),
         ]);
     }
-    section(&mut out, grid, "No region was selected.");
+    section(&mut out, table, "No region was selected.");
     out += "## Totals\n\n";
     out += &format!(
         "{} regions; {} launches in the whole run, {} of kernel time by the tool.\n\n",
@@ -139,7 +139,7 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
     ];
     facts.into_iter().flatten().for_each(|fact| out += &format!(", {fact}"));
     out += ".\n\n## Kernels\n\n";
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("kernel", Align::Left),
         ("launches", Align::Right),
         ("total", Align::Right),
@@ -148,22 +148,23 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
     for kernel in region.kernels.iter().take(MAX_ROWS) {
         let mean = kernel.total_ns as f64 / kernel.launches.max(1) as f64;
         let total = duration(kernel.total_ns as f64);
-        grid.add_row([plain(&kernel.kernel), kernel.launches.to_string(), total, duration(mean)]);
+        table.add_row([plain(&kernel.kernel), kernel.launches.to_string(), total, duration(mean)]);
     }
     for kernel in region.ranges.iter().flat_map(|range| &range.kernels).take(MAX_ROWS) {
-        grid.add_row([plain(kernel), "1".to_owned(), String::new(), String::new()]);
+        table.add_row([plain(kernel), "1".to_owned(), String::new(), String::new()]);
     }
-    section(&mut out, grid, "No kernel was launched in this region.");
+    section(&mut out, table, "No kernel was launched in this region.");
     if let Some(result) = whole(entry) {
         out += "## The range as a whole\n\n";
-        let mut grid = TextTable::new(&[("metric", Align::Left), ("value", Align::Right)]);
-        grid.add_row(["duration".to_owned(), result.duration_ns.map(duration).unwrap_or_default()]);
+        let mut table = TextTable::new(&[("metric", Align::Left), ("value", Align::Right)]);
+        table
+            .add_row(["duration".to_owned(), result.duration_ns.map(duration).unwrap_or_default()]);
         for (id, name) in METRICS {
             if let Some(x) = number(result, id) {
-                grid.add_row([(*name).to_owned(), digits(x)]);
+                table.add_row([(*name).to_owned(), digits(x)]);
             }
         }
-        section(&mut out, grid, "");
+        section(&mut out, table, "");
         out += &format!("{} metrics stand in `region.json`.\n\n", result.metrics.len());
     }
     let measured = entry.launches.iter().filter(|launch| !launch.metrics.is_empty());
@@ -174,7 +175,7 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
             vec![("launch", Align::Right), ("kernel", Align::Left), ("duration", Align::Right)];
         head.extend(METRICS.iter().map(|(_, name)| (*name, Align::Right)));
         head.push(("bound by", Align::Left));
-        let mut grid = TextTable::new(&head);
+        let mut table = TextTable::new(&head);
         for launch in inside.iter().take(MAX_ROWS) {
             let mut cells = vec![
                 launch.launch.to_string(),
@@ -184,20 +185,20 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
             let numbers = METRICS.iter().map(|(id, _)| number(launch, id));
             cells.extend(numbers.map(|x| x.map(digits).unwrap_or_default()));
             cells.push(launch.bound_by.clone().unwrap_or_default().replace('_', " "));
-            grid.add_row(cells);
+            table.add_row(cells);
         }
-        section(&mut out, grid, "");
+        section(&mut out, table, "");
         if inside.len() > MAX_ROWS {
             out += &format!("… and {} more in `kernels.csv`.\n\n", inside.len() - MAX_ROWS);
         }
     }
     if !entry.waiting.is_empty() {
         out += "## Waiting\n\nTime without any kernel before a kernel of this region:\n\n";
-        let mut grid = TextTable::new(&[("cause", Align::Left), ("time", Align::Right)]);
+        let mut table = TextTable::new(&[("cause", Align::Left), ("time", Align::Right)]);
         for wait in &entry.waiting {
-            grid.add_row([wait.cause.replace('_', " "), duration(wait.total_ns as f64)]);
+            table.add_row([wait.cause.replace('_', " "), duration(wait.total_ns as f64)]);
         }
-        section(&mut out, grid, "");
+        section(&mut out, table, "");
     }
     out.truncate(out.trim_end().len());
     out + "\n"
@@ -216,10 +217,10 @@ fn number(launch: &RegionLaunch, id: &str) -> Option<f64> {
     launch.metrics.get(id).and_then(|metric| metric.value.as_f64())
 }
 
-fn section(out: &mut String, grid: TextTable, empty: &str) {
-    if grid.is_empty() {
+fn section(out: &mut String, table: TextTable, empty: &str) {
+    if table.is_empty() {
         *out += &format!("{empty}\n\n");
     } else {
-        *out += &format!("{}\n", grid.without_empty_columns().markdown());
+        *out += &format!("{}\n", table.without_empty_columns().markdown());
     }
 }

@@ -34,7 +34,7 @@ pub fn history_table(history: &History, style: &Style) -> String {
     let mut out = String::new();
     for series in &history.series {
         out += &format!("{}\n", title(series));
-        let mut grid = TextTable::new(&[
+        let mut table = TextTable::new(&[
             ("started", Align::Left),
             ("time", Align::Right),
             ("interval", Align::Left),
@@ -47,7 +47,7 @@ pub fn history_table(history: &History, style: &Style) -> String {
         for (at, point) in series.points.iter().enumerate().skip(skipped) {
             let changed = series.changes.iter().find(|change| change.at == at);
             let [low, high] = point.ci95_ns;
-            grid.add_row([
+            table.add_row([
                 timestamp(&point.started),
                 duration(point.median_ns),
                 format!("{} – {}", duration(low), duration(high)),
@@ -58,7 +58,7 @@ pub fn history_table(history: &History, style: &Style) -> String {
                 point.run.clone(),
             ]);
         }
-        out += &grid.without_empty_columns().plain(style.width, 2);
+        out += &table.without_empty_columns().plain(style.width, 2);
         if skipped > 0 {
             out += &format!("  {skipped} older ones are in `--format json` and `html`\n");
         }

@@ -39,7 +39,7 @@ pub(super) fn counts(run: &SuiteRun) -> String {
 
 /// The cases, with a row for each time.
 pub(super) fn cases(run: &SuiteRun) -> TextTable {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("case", Align::Left),
         ("remote", Align::Left),
         ("size", Align::Left),
@@ -62,7 +62,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
             let [case, remote] = head();
             let blank = String::new;
             let state = state_text(row);
-            grid.add_row([
+            table.add_row([
                 case,
                 remote,
                 blank(),
@@ -86,7 +86,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
                 Some(speedup) => format!("{} {speedup:.3}×", judged.verdict.as_str()),
                 None => judged.verdict.as_str().to_owned(),
             });
-            grid.add_row([
+            table.add_row([
                 case,
                 remote,
                 time.size.clone(),
@@ -100,7 +100,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
             ]);
         }
     }
-    grid.without_empty_columns()
+    table.without_empty_columns()
 }
 
 /// The state of a row; empty if it is ok in the first attempt.
@@ -152,7 +152,7 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
 
 /// Renders a comparison of suites.
 pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("case", Align::Left),
         ("sizes", Align::Left),
         ("side", Align::Left),
@@ -163,7 +163,7 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
         ("why", Align::Left),
     ]);
     for row in &comparison.rows {
-        grid.add_row([
+        table.add_row([
             row.case.clone(),
             row.sizes.clone(),
             if row.side == "kernel" { String::new() } else { row.side.clone() },
@@ -190,7 +190,7 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
         })
         .collect();
     let mut out = format!("{} against {}: {}\n\n", comparison.b, comparison.a, counted.join(", "));
-    out += &grid.without_empty_columns().plain(style.width, 2);
+    out += &table.without_empty_columns().plain(style.width, 2);
     for line in &comparison.newly_failed {
         out += &format!("  fails now: {line}\n");
     }

@@ -47,7 +47,7 @@ pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
 }
 
 pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("code", Align::Left),
         ("arch", Align::Left),
         ("regs", Align::Right),
@@ -57,7 +57,7 @@ pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
         ("size", Align::Right),
     ]);
     for k in profile.code.iter().take(MAX_ROWS) {
-        grid.add_row([
+        table.add_row([
             page.style.names.name(k.name.as_deref().unwrap_or(&k.symbol)),
             k.arch.clone(),
             k.registers.to_string(),
@@ -76,5 +76,5 @@ pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
             bytes(k.code_bytes as f64),
         ]);
     }
-    page.table("compiled", grid);
+    page.table("compiled", table);
 }

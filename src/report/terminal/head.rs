@@ -226,7 +226,7 @@ fn correctness_text(c: &Correctness) -> String {
 }
 
 fn cases(page: &mut Page<'_>, profile: &Profile) {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("case", Align::Left),
         (if profile.has_cpu_reference_time() { "reference" } else { "time" }, Align::Right),
         ("±", Align::Right),
@@ -246,7 +246,7 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
         let t = case.timing.as_ref();
         let speed = profile.speed_of_light.iter().find(|s| s.case == case.name);
         let half = |t: &Timing| 50.0 * (t.ci95_ns[1] - t.ci95_ns[0]) / t.median_ns;
-        grid.add_row([
+        table.add_row([
             case.name.clone(),
             t.map_or_else(|| untimed.to_owned(), |t| duration(t.median_ns)),
             t.filter(|t| t.samples > 1 && t.median_ns > 0.0)
@@ -262,7 +262,7 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
     if let Some(mean) = &profile.geometric_mean {
         let half = mean.ci95_ns.map(|ci| 50.0 * (ci[1] - ci[0]) / mean.median_ns);
         let cell = |x: Option<f64>| x.map(percent).unwrap_or_default();
-        grid.add_row([
+        table.add_row([
             "geometric mean".to_owned(),
             duration(mean.median_ns),
             cell(half),
@@ -272,7 +272,7 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
             cell(mean.flops_percent),
         ]);
     }
-    page.table("cases", grid);
+    page.table("cases", table);
     if profile.bound.len() > 1 {
         for (at, share) in profile.bound.iter().enumerate() {
             let label = if at == 0 { "bounds" } else { "" };

@@ -15,7 +15,7 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
     if profile.launches.iter().all(|l| l.metrics.is_empty()) {
         return;
     }
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("kernel", Align::Left),
         ("duration", Align::Right),
         ("SM %", Align::Right),
@@ -25,7 +25,7 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
     ]);
     let rows = || profile.launches.iter().take(MAX_ROWS);
     for (launch, name) in rows().zip(page.style.names.distinct(rows().map(|l| l.kernel.as_str()))) {
-        grid.add_row([
+        table.add_row([
             name,
             launch.duration_ns.map(duration).unwrap_or_default(),
             metric(launch, &["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
@@ -34,7 +34,7 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
             launch.registers.map(|r| r.to_string()).unwrap_or_default(),
         ]);
     }
-    page.table("launches", grid);
+    page.table("launches", table);
     if profile.launches.len() > MAX_ROWS {
         let more = profile.launches.len() - MAX_ROWS;
         // An imported file has no run folder, so there is no profile.json.

@@ -55,8 +55,8 @@ impl Page<'_> {
     }
 
     /// Adds a titled table; nothing if it has no rows.
-    pub(super) fn table(&mut self, title: &str, grid: TextTable) {
-        let text = grid.without_empty_columns().plain(self.style.width, 4);
+    pub(super) fn table(&mut self, title: &str, table: TextTable) {
+        let text = table.without_empty_columns().plain(self.style.width, 4);
         if !text.is_empty() {
             self.line("");
             let title = self.bold(title);

@@ -8,7 +8,7 @@ use crate::report::{Align, TextTable};
 /// Writes the selected regions and kernels, their share of the time, and what was left out.
 pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
     let Some(selection) = &profile.selection else { return };
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("kernel", Align::Left),
         ("total", Align::Right),
         ("share", Align::Right),
@@ -17,7 +17,7 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
     ]);
     let rows = || selection.kernels.iter().take(MAX_ROWS);
     for (kernel, name) in rows().zip(page.style.names.distinct(rows().map(|k| k.kernel.as_str()))) {
-        grid.add_row([
+        table.add_row([
             name,
             duration(kernel.total_ns as f64),
             format!("{:.1} %", kernel.percent),
@@ -25,7 +25,7 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
             kernel.profiled.to_string(),
         ]);
     }
-    page.table("kernels that hold the time", grid);
+    page.table("kernels that hold the time", table);
     if let Some(percent) = selection.covered_percent {
         let cost = selection.price.as_ref().map_or(String::new(), |price| {
             format!("; {} passes a launch, {:.0} s expected", price.passes, price.seconds)

@@ -16,7 +16,7 @@ pub(super) fn stages(page: &mut Page<'_>, profile: &Profile) {
 /// One row per stage; `text` escapes foreign names for the output format.
 pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String) -> TextTable {
     let several = profile.stages.iter().any(|stage| stage.case != profile.stages[0].case);
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("case", Align::Left),
         ("stage", Align::Left),
         ("count", Align::Right),
@@ -26,7 +26,7 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
         ("MFU", Align::Right),
     ]);
     for stage in &profile.stages {
-        grid.add_row([
+        table.add_row([
             if several { text(&stage.case) } else { String::new() },
             text(&stage.region),
             stage.instances.to_string(),
@@ -36,7 +36,7 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
             stage.utilization.as_ref().map(|u| percent(u.percent)).unwrap_or_default(),
         ]);
     }
-    grid.without_empty_columns()
+    table.without_empty_columns()
 }
 
 /// `net.py(9): forward` without the folders of its file.
@@ -48,7 +48,7 @@ pub(in crate::report) fn short_place(function: &str) -> String {
 
 /// Writes the operators with the most self time.
 pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("operator", Align::Left),
         ("calls", Align::Right),
         ("own GPU", Align::Right),
@@ -57,7 +57,7 @@ pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
         ("called in", Align::Left),
     ]);
     for o in profile.operators.iter().take(MAX_OPERATORS) {
-        grid.add_row([
+        table.add_row([
             page.style.names.name(&o.name),
             o.calls.to_string(),
             o.gpu_self_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
@@ -66,5 +66,5 @@ pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
             o.places.first().map(|place| short_place(&place.function)).unwrap_or_default(),
         ]);
     }
-    page.table("operators", grid.without_empty_columns());
+    page.table("operators", table.without_empty_columns());
 }

@@ -12,7 +12,7 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
     if profile.launches.iter().any(|l| !l.metrics.is_empty()) {
         return;
     }
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("kernel", Align::Left),
         ("launches", Align::Right),
         ("total", Align::Right),
@@ -22,7 +22,7 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
     ]);
     let rows = || profile.kernels.iter().take(MAX_ROWS);
     for (k, name) in rows().zip(page.style.names.distinct(rows().map(|k| k.kernel.as_str()))) {
-        grid.add_row([
+        table.add_row([
             name,
             k.launches.to_string(),
             duration(k.total_ns as f64),
@@ -31,22 +31,22 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
             duration(k.max_ns as f64),
         ]);
     }
-    page.table("kernels", grid);
-    let mut grid = TextTable::new(&[
+    page.table("kernels", table);
+    let mut table = TextTable::new(&[
         ("copies", Align::Left),
         ("count", Align::Right),
         ("bytes", Align::Right),
         ("time", Align::Right),
     ]);
     for c in &profile.copies {
-        grid.add_row([
+        table.add_row([
             c.kind.clone(),
             c.count.to_string(),
             bytes(c.bytes as f64),
             duration(c.total_ns as f64),
         ]);
     }
-    page.table("copies", grid);
+    page.table("copies", table);
 }
 
 /// Writes how busy each GPU was and why it was idle.
@@ -73,7 +73,7 @@ pub(super) fn busy(page: &mut Page<'_>, profile: &Profile) {
 }
 
 pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
-    let mut grid = TextTable::new(&[
+    let mut table = TextTable::new(&[
         ("region", Align::Left),
         ("count", Align::Right),
         ("host", Align::Right),
@@ -83,7 +83,7 @@ pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
     ]);
     for row in region_rows::rows(profile, 2 * MAX_ROWS) {
         let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
-        grid.add_row([
+        table.add_row([
             row.label.clone(),
             row.instances.map(|n| n.to_string()).unwrap_or_default(),
             time(row.host_ns),
@@ -92,5 +92,5 @@ pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
             if row.launches > 0 { row.launches.to_string() } else { String::new() },
         ]);
     }
-    page.table("regions", grid.without_empty_columns());
+    page.table("regions", table.without_empty_columns());
 }
