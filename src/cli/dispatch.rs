@@ -118,9 +118,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Report(args) => report::run(&app, &args),
         Command::Compare(args) => prune_runs(&app, compare::run(&app, &args)),
         Command::Bench(args) => prune_runs(&app, bench::run(&app, &args)),
-        Command::Queue(command) => {
-            queue::run(&app, &command, |app| top::run(app, top::Place::Queue))
-        }
+        Command::Queue(command) => queue::run(&app, &command, |app| top::run(app, top::Tab::Queue)),
         Command::Loop(command) => loops::run(&app, &command, top::run_loop),
         Command::Top(args) => top::run(&app, args.first),
         Command::Model(command) => model::run(&app, &command),

@@ -21,12 +21,12 @@ use crate::error::{Exit, Failure, Result};
 pub(super) struct TopArgs {
     /// What to show first
     #[arg(value_enum, default_value = "hosts")]
-    pub first: Place,
+    pub first: Tab,
 }
 
 /// A part of the view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Place {
+pub(super) enum Tab {
     /// The remotes, and what runs there
     #[default]
     Hosts,
@@ -37,7 +37,7 @@ pub(super) enum Place {
 }
 
 /// Opens the view.
-pub(super) fn run(app: &App, first: Place) -> Result<Status> {
+pub(super) fn run(app: &App, first: Tab) -> Result<Status> {
     if app.global.json {
         let failure = Failure::new(Exit::Usage, "usage", "the view of the terminal has no JSON");
         return Err(failure.hint("`rgpu queue ls --json` and `rgpu loop status --json` have it"));
@@ -59,7 +59,7 @@ pub(super) fn run_loop(app: &App, arguments: &[String]) -> Result<Status> {
     use std::process::{Command, Stdio};
     if !arguments.is_empty() {
         if !app.terminal.stdout_tty || !app.is_attended() {
-            return run(app, Place::Loop);
+            return run(app, Tab::Loop);
         }
         let failed = |e: std::io::Error| {
             Failure::new(Exit::Disk, "spawn", "the loop cannot be started").cause(e)
@@ -81,5 +81,5 @@ pub(super) fn run_loop(app: &App, arguments: &[String]) -> Result<Status> {
             return Err(failure.cause(words.trim()));
         }
     }
-    run(app, Place::Loop)
+    run(app, Tab::Loop)
 }

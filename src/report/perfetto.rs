@@ -1,5 +1,6 @@
 //! The timeline as a Perfetto trace: threads with their ranges and calls, GPU streams with kernels
-//! and copies, and flows from each call to the work that it launched.
+//! and copies, flows from each call to the work that it launched, and counters of the memory of a
+//! framework's allocator.
 //!
 //! A trace is a sequence of `TracePacket`s. A `TrackDescriptor` names a track; a slice is a
 //! `TrackEvent` that begins it and one that ends it. Field numbers: `protos/perfetto/trace/` in
@@ -31,18 +32,18 @@ const PID: u64 = 1;
 
 /// Returns why there is nothing to render; a trace without events would show as empty.
 pub(super) fn lacks(subject: &ReportInput<'_>) -> Option<&'static str> {
-    let events = |t: &Trace| t.work.len() + t.ranges.len() + t.calls.len();
+    let events = |t: &Trace| t.work.len() + t.ranges.len() + t.calls.len() + t.memory.len();
     match subject.trace {
         Some(trace) if events(trace) > 0 => None,
-        _ => Some(
-            "there is no timeline in it: nsys, the CUPTI collector and torch.profiler record one",
-        ),
+        _ => {
+            Some("the run has no timeline: nsys, the CUPTI collector and torch.profiler record one")
+        }
     }
 }
 
 /// Renders the trace; it has no tracks if there is no timeline.
 pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
-    let mut file = File::default();
+    let mut file = TraceWriter::default();
     if let Some(trace) = subject.trace {
         file.host(trace, &subject.profile.kernel.name);
         file.gpus(trace);
@@ -51,13 +52,13 @@ pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
 }
 
 #[derive(Default)]
-struct File {
+struct TraceWriter {
     bytes: Vec<u8>,
     /// The number of tracks so far; a track's number is its `uuid`.
     tracks: u64,
 }
 
-impl File {
+impl TraceWriter {
     /// Adds a packet with `body` as its field `field`.
     fn packet(&mut self, field: u32, body: &Message, at_ns: Option<u64>) {
         let mut packet = Message::default();
@@ -71,13 +72,13 @@ impl File {
         self.bytes.extend(file.into_bytes());
     }
 
-    /// Adds a track under `parent` and returns its number; `more` is the descriptor of its kind.
-    fn track(&mut self, name: &str, parent: Option<u64>, more: Option<(u32, Message)>) -> u64 {
+    /// Adds a track under `parent` and returns its number; `kind` is the descriptor of its kind.
+    fn track(&mut self, name: &str, parent: Option<u64>, kind: Option<(u32, Message)>) -> u64 {
         self.tracks += 1;
         let mut track = Message::default();
         track.number(1, self.tracks);
         track.text(2, name);
-        if let Some((field, body)) = more {
+        if let Some((field, body)) = kind {
             track.message(field, &body);
         }
         if let Some(parent) = parent {
@@ -188,15 +189,15 @@ impl File {
         }
     }
 
-    /// Adds the memory of a GPU as two counters.
+    /// Adds the allocator's memory on a GPU as two counters, with PyTorch's words.
     fn memory(&mut self, trace: &Trace, gpu: u32, parent: u64) {
         let points = || trace.memory.iter().filter(|point| point.device == gpu);
         if points().next().is_none() {
             return;
         }
         let counters: [(&str, fn(&MemoryPoint) -> u64); 2] = [
-            ("memory in tensors", |point| point.allocated_bytes),
-            ("memory of the allocator", |point| point.reserved_bytes),
+            ("allocated memory", |point| point.allocated_bytes),
+            ("reserved memory", |point| point.reserved_bytes),
         ];
         for (name, bytes_of) in counters {
             let mut unit = Message::default();

@@ -30,7 +30,7 @@ use crate::tool::{
     self, Draft, DraftInfo, DslBuild, HostBinaries, JobName, PlanError, Request, Target,
 };
 use dsl_record::DslRecord;
-use names::HostPathNames;
+use names::PathLocalizer;
 
 /// The code to compile.
 #[derive(Clone, Debug)]
@@ -187,7 +187,7 @@ impl BuildRun<'_> {
         build: &mut Build,
     ) -> Result<Failure> {
         build.status = Status::Failed;
-        let names = HostPathNames::new(info, end);
+        let names = PathLocalizer::new(info, end);
         let log = build_log(folder, &names);
         let mut failure = outcome::failure(remote, end);
         let mut error = BuildError { code: failure.code.clone(), ..BuildError::default() };
@@ -343,7 +343,7 @@ async fn facts_to_list_by(
 }
 
 /// The compiler's whole output, without colours and with paths of this machine.
-fn build_log(folder: &RunFolder, names: &HostPathNames<'_>) -> String {
+fn build_log(folder: &RunFolder, names: &PathLocalizer<'_>) -> String {
     let read = |stream: &str| {
         let bytes = folder.read(&format!("log/build.{stream}")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

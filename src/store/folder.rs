@@ -36,7 +36,7 @@ pub enum StoreError {
     #[error("there is already a run `{0}`")]
     Taken(String),
     /// Another process follows the run and writes into its folder.
-    #[error("{} is already attached to `{run}`", by(*pid))]
+    #[error("{} is already attached to `{run}`", follower_text(*pid))]
     Followed {
         /// The run's name on a command line.
         run: String,
@@ -124,7 +124,7 @@ impl From<StoreError> for Failure {
 }
 
 /// A follower as text for messages.
-fn by(pid: Option<u32>) -> String {
+fn follower_text(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
@@ -133,8 +133,9 @@ const FAILURE_FILE: &str = "error.json";
 
 /// The folder of one run.
 ///
-/// A folder from [`RunFolder::create`] is followed by this process until its last clone is dropped.
-/// An opened folder is for reading, until [`RunFolder::follow`].
+/// One process at a time follows a run: it holds the folder's lock and writes there. A folder from
+/// [`RunFolder::create`] is followed by this process until its last clone is dropped. An opened
+/// folder is for reading, until [`RunFolder::follow`].
 #[derive(Clone, Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -203,7 +204,7 @@ impl RunFolder {
     /// The other process that follows the run, as text; `None` if there is none.
     pub fn followed_by(&self) -> Option<String> {
         let other = follower::current(&self.path).filter(|_| self.follower.is_none());
-        other.map(|OtherFollower { pid }| by(pid))
+        other.map(|OtherFollower { pid }| follower_text(pid))
     }
 
     /// The name of the run on a command line: its id if that names the folder, else the path.
@@ -276,7 +277,7 @@ impl RunFolder {
         record.map_err(|source| StoreError::BadRecord { path, source })
     }
 
-    /// Reads the record and corrects its state: a command that was killed could not record that it
+    /// Reads the record and returns it with the state corrected; writes nothing. A command that was killed could not record that it
     /// never submitted a job.
     ///
     /// # Errors
@@ -390,7 +391,8 @@ impl RunFolder {
     }
 
     /// The path in the run folder for an artifact of a job, by its kind: below `raw/`, `cubin/`,
-    /// `ptx/`, `sass/`, `ir/` or `compiled_attrs/`.
+    /// `ptx/`, `sass/`, `ir/`, `compiled_attrs/` or `pulled/`, and for a comparison's sides in `a/` or
+    /// `b/`.
     ///
     /// # Errors
     /// [`StoreError::HostileName`] for a path that would leave the folder, and for a pulled file
@@ -424,7 +426,7 @@ impl RunFolder {
         format!("log/{step}.{}", stream.as_str())
     }
 
-    /// Opens the event log and the output logs for appending.
+    /// Opens the event log for appending. Output logs are opened with their first bytes.
     ///
     /// # Errors
     /// I/O errors.
@@ -549,7 +551,7 @@ fn refuse_linked_folders(folder: &Path) -> Result<(), StoreError> {
     links.next().map_or(Ok(()), |link| Err(StoreError::LinkedFolder(link.into_path())))
 }
 
-/// The newest run folder directly below `path`; ids begin with the time.
+/// The last run folder by name directly below `path`; ids that rgpu makes begin with the time.
 fn newest_run_in(path: &Path) -> Option<PathBuf> {
     let inner = fs::read_dir(path).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     inner.filter(|inner| inner.join("run.json").is_file()).max()

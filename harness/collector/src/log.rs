@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// Version of the format, in the `opened` line.
 pub(crate) const FORMAT: u32 = 1;
 
-/// A line that is written at once, before any event that needs it.
+/// A line that is neither an event nor an activity.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Notice<'a> {
@@ -103,8 +103,8 @@ pub(crate) struct Activity {
     pub(crate) result: Option<u32>,
 }
 
-/// A push, pop, start, end or mark. Flat, because flattened attributes alone would double the time
-/// of an event.
+/// A push, pop, start, end or mark. Without `#[serde(flatten)]`, which would double the time to write
+/// a line.
 #[derive(Serialize)]
 pub(crate) struct Event<'a> {
     pub(crate) event: &'static str,

@@ -1,5 +1,5 @@
-//! Checks a loop's settings against the kernel, the project and the user's remotes, before anything is
-//! measured.
+//! Completes a loop's settings and checks them against the kernel, the project and the user's remotes,
+//! before anything is measured.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelError, KernelSpec, MODES, ProfileMode, Selection, find};
 use crate::loops::{ConfigOrigin, LoopConfig, LoopMode};
 
-/// Makes the kernel's path one from the project folder, lets a worker change its source if loop.toml
-/// names no files, and refuses settings that mean nothing for this kernel and project.
+/// Makes `kernel_path` relative to the project folder, lets the loop's worker change the kernel's
+/// source if loop.toml names no files, and refuses settings that are wrong for this kernel and project.
 pub(super) fn resolve(app: &App, config: &mut LoopConfig, origin: &ConfigOrigin) -> Result<()> {
     let project = canonical(&app.config.project);
     let path = &config.kernel_path;
@@ -35,11 +35,13 @@ pub(super) fn resolve(app: &App, config: &mut LoopConfig, origin: &ConfigOrigin)
         None => inside(&spec.source)?,
     };
     check_kernel(config, origin, &spec)?;
-    config.check_in(&project, origin)?;
+    config.check_against_project(&project, origin)?;
     if config.mode != LoopMode::DryRun {
+        // The remote must exist.
         session::spec(app, config.remote.as_deref())?;
     }
     if config.allowed_paths.is_empty() {
+        // With the slash the pattern is this one file, and not every file of that name.
         config.allowed_paths = vec![format!("/{}", inside(&spec.source)?.to_string_lossy())];
     }
     Ok(())

@@ -60,7 +60,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
     let mut table = TextTable::new(&[
         ("  remote", Align::Left),
         ("address", Align::Left),
-        ("last seen with", Align::Left),
+        ("GPUs (last seen)", Align::Left),
         ("state", Align::Left),
     ]);
     if !document.remotes.iter().any(|line| line.default) {

@@ -24,7 +24,7 @@ pub(super) struct TopData {
     /// `None` without a queue.
     pub(super) queue: Option<QueueData>,
     /// `None` without a loop.
-    pub(super) looped: Option<LoopData>,
+    pub(super) loop_data: Option<LoopData>,
     /// Why something could not be read.
     pub(super) problem: Option<String>,
 }
@@ -69,8 +69,8 @@ impl TopData {
             Ok(queue) => data.queue = queue,
             Err(problem) => data.problem = Some(problem),
         }
-        match looped(app) {
-            Ok(looped) => data.looped = looped,
+        match loop_data(app) {
+            Ok(loop_data) => data.loop_data = loop_data,
             Err(problem) => data.problem = Some(problem),
         }
         data
@@ -115,7 +115,7 @@ fn queue(app: &App) -> Result<Option<QueueData>, String> {
     }))
 }
 
-fn looped(app: &App) -> Result<Option<LoopData>, String> {
+fn loop_data(app: &App) -> Result<Option<LoopData>, String> {
     let own_ids = app.data.join("state-ids");
     let found = Loops::open_existing(&app.config.project, &own_ids)
         .and_then(|loops| loops.find(None).map(|row| (loops, row)));

@@ -6,7 +6,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 
 use super::data::TopData;
 use super::view::{ViewState, draw};
-use super::{App, Place};
+use super::{App, Tab};
 use crate::cli::support::signals;
 use crate::error::{Exit, Failure, Result};
 use crate::run::channel;
@@ -18,7 +18,7 @@ const READ_INTERVAL: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Shows the view until the user or a signal ends it.
-pub(super) fn show(app: &App, first: Place) -> Result<()> {
+pub(super) fn show(app: &App, first: Tab) -> Result<()> {
     let (canceller, stop) = channel();
     signals::listen(canceller)?;
     ratatui::crossterm::style::force_color_output(app.terminal.stdout_color);
@@ -35,11 +35,11 @@ fn failed(e: std::io::Error) -> Failure {
 
 fn follow(
     app: &App,
-    first: Place,
+    first: Tab,
     terminal: &mut ratatui::DefaultTerminal,
     is_stopped: impl Fn() -> bool,
 ) -> std::io::Result<()> {
-    let mut state = ViewState { place: first, scroll: 0 };
+    let mut state = ViewState { tab: first, scroll: 0 };
     let mut data = TopData::read(app);
     let mut read = Instant::now();
     while !is_stopped() {
@@ -59,8 +59,8 @@ fn follow(
             match key.code {
                 KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
                 _ if is_ctrl_c => return Ok(()),
-                KeyCode::Right | KeyCode::Tab => state.go(1),
-                KeyCode::Left | KeyCode::BackTab => state.go(-1),
+                KeyCode::Right | KeyCode::Tab => state.select_tab(1),
+                KeyCode::Left | KeyCode::BackTab => state.select_tab(-1),
                 KeyCode::Down => state.scroll = state.scroll.saturating_add(1),
                 KeyCode::Up => state.scroll = state.scroll.saturating_sub(1),
                 KeyCode::PageDown => state.scroll = state.scroll.saturating_add(10),

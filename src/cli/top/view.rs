@@ -1,5 +1,5 @@
-//! Draws the view. What is shown may come from hosts and workers, so no control character of it
-//! reaches the terminal.
+//! Draws the view. Text of hosts and of a loop's workers is untrusted, so [`draw`] replaces its control
+//! characters.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -8,32 +8,32 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Cell, Chart, Dataset, GraphType, Paragraph, Row, Table, Tabs};
 
-use super::Place;
+use super::Tab;
 use super::data::{LoopData, QueueData, TopData};
 use crate::loops::{LoopStatus, Outcome, Phase};
 use crate::queue::EntryState;
 use crate::report::one_line;
 
-const PLACES: [Place; 3] = [Place::Hosts, Place::Queue, Place::Loop];
+const TABS: [Tab; 3] = [Tab::Hosts, Tab::Queue, Tab::Loop];
 
 /// What the user chose to see.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ViewState {
-    pub(super) place: Place,
-    /// The number of rows above the first shown one.
+    pub(super) tab: Tab,
+    /// The number of rows above the first shown one; drawing lowers it to what the table allows.
     pub(super) scroll: usize,
 }
 
 impl ViewState {
     fn index(&self) -> usize {
-        PLACES.iter().position(|place| *place == self.place).unwrap_or(0)
+        TABS.iter().position(|tab| *tab == self.tab).unwrap_or(0)
     }
 
-    /// Goes to the next place, or with -1 to the one before.
-    pub(super) fn go(&mut self, step: isize) {
-        let count = PLACES.len() as isize;
+    /// Goes to the next tab, or with -1 to the one before.
+    pub(super) fn select_tab(&mut self, step: isize) {
+        let count = TABS.len() as isize;
         let next = (self.index() as isize + step).rem_euclid(count);
-        self.place = PLACES[next.unsigned_abs()];
+        self.tab = TABS[next.unsigned_abs()];
         self.scroll = 0;
     }
 }
@@ -44,23 +44,26 @@ pub(super) fn draw(frame: &mut Frame<'_>, data: &TopData, state: &mut ViewState)
     let [top, middle, bottom] = Layout::vertical(rows).areas(frame.area());
     let tabs = Tabs::new(["hosts", "queue", "loop"]).select(state.index());
     frame.render_widget(tabs.highlight_style(Style::new().reversed()), top);
-    match state.place {
-        Place::Hosts => draw_hosts(frame, middle, data, state),
-        Place::Queue => match &data.queue {
+    match state.tab {
+        Tab::Hosts => draw_hosts(frame, middle, data, state),
+        Tab::Queue => match &data.queue {
             Some(queue) => draw_queue(frame, middle, queue, state),
-            None => say(frame, middle, "no queue in this project: rgpu queue add -- COMMAND"),
+            None => {
+                draw_message(frame, middle, "no queue in this project: rgpu queue add -- COMMAND")
+            }
         },
-        Place::Loop => match &data.looped {
-            Some(looped) => draw_loop(frame, middle, looped, state),
-            None => say(frame, middle, "no loop in this project: rgpu loop start loop.toml"),
+        Tab::Loop => match &data.loop_data {
+            Some(loop_data) => draw_loop(frame, middle, loop_data, state),
+            None => {
+                draw_message(frame, middle, "no loop in this project: rgpu loop start loop.toml")
+            }
         },
     }
     let help = match &data.problem {
         Some(problem) => Line::from(problem.as_str()).red(),
-        None => Line::from(format!("← → view  ↑ ↓ scroll  q end  {}", data.project)).dim(),
+        None => Line::from(format!("← → tab  ↑ ↓ scroll  q end  {}", data.project)).dim(),
     };
     frame.render_widget(help, bottom);
-    // Words of hosts and workers may hold control characters.
     for cell in &mut frame.buffer_mut().content {
         if cell.symbol().contains(char::is_control) {
             cell.set_symbol("·");
@@ -68,7 +71,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, data: &TopData, state: &mut ViewState)
     }
 }
 
-fn say(frame: &mut Frame<'_>, area: Rect, text: &str) {
+fn draw_message(frame: &mut Frame<'_>, area: Rect, text: &str) {
     frame.render_widget(Paragraph::new(text).block(Block::bordered()), area);
 }
 
@@ -102,7 +105,7 @@ fn draw_hosts(frame: &mut Frame<'_>, area: Rect, data: &TopData, state: &mut Vie
     });
     let widths =
         [Constraint::Length(12), Constraint::Length(24), Constraint::Fill(1), Constraint::Fill(1)];
-    let header = ["remote", "address", "last seen with", "running"];
+    let header = ["remote", "address", "GPUs (last seen)", "running"];
     let title = match data.hosts.len() {
         1 => "1 host".to_owned(),
         n => format!("{n} hosts"),
@@ -123,7 +126,7 @@ fn draw_queue(frame: &mut Frame<'_>, area: Rect, queue: &QueueData, state: &mut 
         count(EntryState::Running),
         queue.entries.len()
     );
-    // What runs and waits comes first, then the newest ends.
+    // What runs and waits comes first, then what has ended, last added first.
     let mut entries: Vec<_> = queue.entries.iter().collect();
     entries.sort_by_key(|entry| match entry.state {
         EntryState::Running => (0, entry.id),
@@ -157,31 +160,31 @@ fn draw_queue(frame: &mut Frame<'_>, area: Rect, queue: &QueueData, state: &mut 
     draw_table(frame, area, state, title, (&header, &widths), rows.collect());
 }
 
-fn draw_loop(frame: &mut Frame<'_>, area: Rect, looped: &LoopData, state: &mut ViewState) {
+fn draw_loop(frame: &mut Frame<'_>, area: Rect, loop_data: &LoopData, state: &mut ViewState) {
     let parts = [Constraint::Length(7), Constraint::Percentage(40), Constraint::Min(0)];
     let [head, middle, bottom] = Layout::vertical(parts).areas(area);
-    let status = &looped.status;
+    let status = &loop_data.status;
     let block = Block::bordered().title(status.id.as_str());
-    frame.render_widget(Paragraph::new(head_lines(looped)).block(block), head);
+    frame.render_widget(Paragraph::new(head_lines(loop_data)).block(block), head);
     let [left, right] =
         Layout::horizontal([Constraint::Fill(2), Constraint::Fill(3)]).areas(middle);
     draw_best(frame, left, status);
     draw_iterations(frame, right, status, state);
     let room = usize::from(bottom.height.saturating_sub(2));
-    let from = looped.lines.len().saturating_sub(room);
+    let from = loop_data.lines.len().saturating_sub(room);
     let lines: Vec<Line<'_>> =
-        looped.lines[from..].iter().map(|line| Line::from(line.as_str())).collect();
+        loop_data.lines[from..].iter().map(|line| Line::from(line.as_str())).collect();
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title("run.log")), bottom);
 }
 
 /// Phase, heartbeat, best, target and time left.
-fn head_lines(looped: &LoopData) -> Vec<Line<'static>> {
-    let status = &looped.status;
+fn head_lines(loop_data: &LoopData) -> Vec<Line<'static>> {
+    let status = &loop_data.status;
     let phase = match status.phase {
         Phase::Stopped => "stopped".to_owned(),
         phase => format!("{} ({})", status.state, phase.as_str()),
     };
-    let alive = match (status.phase, status.pid, &looped.heartbeat) {
+    let alive = match (status.phase, status.pid, &loop_data.heartbeat) {
         (Phase::Stopped, ..) => {
             status.stop.as_ref().map(|stop| stop.text.clone()).unwrap_or_default()
         }
@@ -195,7 +198,10 @@ fn head_lines(looped: &LoopData) -> Vec<Line<'static>> {
         (Some(best), Some(speedup)) => {
             let time = best.time.as_ref().map(|time| format!("{:.2} µs", time.gmean_us));
             let time = time.unwrap_or_default();
-            format!("best {time}, {speedup:.3} times the start (iteration {})", best.iteration)
+            format!(
+                "best {time}, {speedup:.3} times as fast as the start (iteration {})",
+                best.iteration
+            )
         }
         _ => "best not measured".to_owned(),
     };
@@ -232,7 +238,7 @@ fn draw_best(frame: &mut Frame<'_>, area: Rect, status: &LoopStatus) {
         }
     }
     if points.is_empty() {
-        return say(frame, area, "no time is known yet");
+        return draw_message(frame, area, "no time is known yet");
     }
     let last = points.last().map_or(1.0, |(at, _)| at.max(1.0));
     let high = points.iter().map(|(_, time)| *time).fold(0.0, f64::max) * 1.05;

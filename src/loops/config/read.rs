@@ -168,7 +168,11 @@ impl LoopConfig {
     ///
     /// # Errors
     /// [`LoopError::Config`].
-    pub fn check_in(&self, project: &Path, origin: &ConfigOrigin) -> Result<(), LoopError> {
+    pub fn check_against_project(
+        &self,
+        project: &Path,
+        origin: &ConfigOrigin,
+    ) -> Result<(), LoopError> {
         if let Err(why) = self.instructions_text(project) {
             return Err(origin.error("instructions", why));
         }
@@ -379,7 +383,7 @@ mod tests {
             let text = format!("kernel_path = \"k\"\nmode = \"command\"\n{worker}\n{line}\n");
             std::fs::write(&file, text).unwrap();
             let (config, origin) = LoopConfig::read(&file, &[]).unwrap();
-            match config.check_in(project, &origin) {
+            match config.check_against_project(project, &origin) {
                 Ok(()) => String::new(),
                 Err(LoopError::Config { line, why, .. }) => format!("{}: {why}", line.unwrap()),
                 Err(other) => panic!("{other}"),

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::names::HostPathNames;
+use super::names::PathLocalizer;
 use crate::model::build::ErrorLink;
 use crate::store::RunFolder;
 
@@ -43,10 +43,10 @@ impl DslRecord {
 impl PythonException {
     /// The exception as shown to the user: the frames in the user's files, MLIR's errors (from
     /// `log`), then the first cause's message.
-    pub(super) fn shown(&self, names: &HostPathNames<'_>, log: &str) -> String {
+    pub(super) fn shown(&self, names: &PathLocalizer<'_>, log: &str) -> String {
         let traceback = names.localize(&self.traceback);
         let is_user_frame = |line: &str| {
-            names.here().any(|file| line.contains(&format!("File \"{}\"", file.display())))
+            names.local_paths().any(|file| line.contains(&format!("File \"{}\"", file.display())))
         };
         let mut lines: Vec<&str> = Vec::new();
         let mut traceback_lines = traceback.lines().peekable();

@@ -1,41 +1,42 @@
-//! Translates paths of a job on the host to paths on this machine.
+//! Replaces paths of the host's job folder in compiler output with paths on this machine.
 
 use std::path::Path;
 
 use super::JobResult;
 use crate::tool::DraftInfo;
 
-/// The path of the job's script below its folder, as commands name it.
+/// The script of a build of a Python DSL. Its path in a command shows where the job's folder is.
 const SCRIPT: &str = "/harness/build_dsl.py";
 
-pub(super) struct HostPathNames<'a> {
+pub(super) struct PathLocalizer<'a> {
     info: &'a DraftInfo,
     /// The job's folder on the host, if a command shows it.
     job_folder: Option<String>,
 }
 
-impl<'a> HostPathNames<'a> {
-    pub(super) fn new(info: &'a DraftInfo, end: &JobResult) -> Self {
-        let words = end.rungs.iter().flat_map(|rung| &rung.argv);
+impl<'a> PathLocalizer<'a> {
+    pub(super) fn new(info: &'a DraftInfo, result: &JobResult) -> Self {
+        let words = result.rungs.iter().flat_map(|rung| &rung.argv);
         let job_folder =
             words.filter_map(|word| word.strip_suffix(SCRIPT)).next().map(str::to_owned);
         Self { info, job_folder }
     }
 
     /// Paths of the sources on this machine.
-    pub(super) fn here(&self) -> impl Iterator<Item = &Path> {
+    pub(super) fn local_paths(&self) -> impl Iterator<Item = &Path> {
         self.info.sources.iter().map(|source| source.here.as_path())
     }
 
-    /// Replaces the sources' paths with this machine's; other paths become relative to the job's
-    /// folder.
+    /// Replaces the sources' paths with this machine's. Other paths below the job's folder, if it is
+    /// known, become relative to it.
     pub(super) fn localize(&self, text: &str) -> String {
         let mut text = text.to_owned();
         if let Some(job_folder) = &self.job_folder {
             for source in &self.info.sources {
+                // `there` is relative to the compiler's working folder, which is one level below.
                 let inner = source.there.trim_start_matches("../");
-                let here = source.here.display().to_string();
-                text = text.replace(&format!("{job_folder}/{inner}"), &here);
+                let local = source.here.display().to_string();
+                text = text.replace(&format!("{job_folder}/{inner}"), &local);
             }
             text = text.replace(&format!("{job_folder}/"), "");
         }
@@ -57,7 +58,7 @@ mod tests {
         let argv = vec!["python".into(), "/host/job/work/harness/build_dsl.py".into()];
         let rung = RungRecord { argv, ..RungRecord::default() };
         let end = JobResult { rungs: vec![rung], ..JobResult::default() };
-        let names = HostPathNames::new(&info, &end);
+        let names = PathLocalizer::new(&info, &end);
         let text = "\"/host/job/work/src/k.py\":6 /host/job/work/env/lib/x.py ../src/k.py";
         assert_eq!(names.localize(text), "\"mine/k.py\":6 env/lib/x.py mine/k.py");
     }

@@ -1,4 +1,5 @@
-//! The shared state of GPU jobs: the device, the entry, and a case in device memory.
+//! The shared state of GPU jobs: the device, the kernel or host library to run, and a case in device
+//! memory.
 
 use crate::abi::AbiCase;
 use crate::cuda::{Buffer, Driver, ExpectedFailures, Function, Gpu, KernelArgs, Module};
@@ -33,6 +34,7 @@ impl<'a> Session<'a> {
         if let Some(nvml) = &nvml {
             found.facts.driver = nvml.driver_version();
             if nvml.mig {
+                // CUDA gives a MIG instance a UUID that begins with `GPU-`.
                 found.facts.uuid = found.facts.uuid.replacen("GPU-", "MIG-", 1);
             }
             let others = nvml.other_processes();
@@ -53,7 +55,7 @@ impl<'a> Session<'a> {
         Ok(Session { input, report, gpu: found.open()?, nvml })
     }
 
-    /// Under `--strict`: fails if there has been a warning about the host.
+    /// Fails if there has been a warning about the host. For `--strict`.
     pub(crate) fn refuse_if_unfit(&self) -> Result<()> {
         let warnings = self.report.warnings();
         if warnings.is_empty() {
@@ -68,7 +70,7 @@ impl<'a> Session<'a> {
         self.load_target(self.input)
     }
 
-    /// Loads the entry of an input into this device's context.
+    /// Loads the kernel or host library of an input into this device's context.
     pub(crate) fn load_target(&self, input: &Input) -> Result<Target<'_>> {
         let _ranges = self.report.enter_phase(Phase::Setup, None)?;
         let folder = &input.folder;
@@ -89,7 +91,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The loaded code of an entry.
+/// The kernel or host library to run, loaded.
 pub(crate) enum Target<'g> {
     Device(Function<'g>),
     Host(EntryLibrary),
@@ -102,7 +104,7 @@ pub(crate) enum PreparedTarget<'t> {
 }
 
 impl<'t> Target<'t> {
-    /// Binds the target; also returns the time of `rgpu_prepare`.
+    /// Binds the target. Also returns the nanoseconds of `rgpu_prepare`; `None` for a kernel.
     pub(crate) fn prepare(
         &'t self,
         gpu: &'t Gpu,
@@ -134,7 +136,7 @@ pub(crate) fn bind_kernel<'t>(
     device: &DeviceCase<'_>,
     expected_failures: ExpectedFailures,
 ) -> Result<PreparedTarget<'t>> {
-    let launch = launch.ok_or_else(|| bad_case("a kernel needs a launch shape"))?.clone();
+    let launch = launch.ok_or_else(|| bad_case("a kernel needs grid and block sizes"))?.clone();
     let args = device.kernel_args();
     function.prepare(&launch, &args, expected_failures)?;
     Ok(PreparedTarget::Device { function, launch, args })

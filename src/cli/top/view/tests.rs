@@ -7,9 +7,9 @@ use crate::cli::top::data::HostRow;
 use crate::loops::{Heartbeat, IterationRecord, LoopMode, LoopTarget, Metric};
 use crate::queue::Entry;
 
-fn shown(data: &TopData, place: Place, scroll: usize) -> String {
+fn shown(data: &TopData, tab: Tab, scroll: usize) -> String {
     let mut terminal = Terminal::new(TestBackend::new(90, 24)).unwrap();
-    let mut state = ViewState { place, scroll };
+    let mut state = ViewState { tab, scroll };
     terminal.draw(|frame| draw(frame, data, &mut state)).unwrap();
     let text = terminal.backend().to_string();
     // The backend quotes its lines; blanks at their ends say nothing.
@@ -136,7 +136,7 @@ fn sample() -> TopData {
             runner: Some(99),
             is_paused: false,
         }),
-        looped: Some(LoopData { status, heartbeat: Some(heartbeat), lines }),
+        loop_data: Some(LoopData { status, heartbeat: Some(heartbeat), lines }),
         problem: None,
     }
 }
@@ -144,27 +144,27 @@ fn sample() -> TopData {
 #[test]
 fn hosts_queue_and_loop_are_drawn() {
     let data = sample();
-    insta::assert_snapshot!("hosts", shown(&data, Place::Hosts, 0));
-    insta::assert_snapshot!("queue", shown(&data, Place::Queue, 0));
-    insta::assert_snapshot!("loop", shown(&data, Place::Loop, 0));
+    insta::assert_snapshot!("hosts", shown(&data, Tab::Hosts, 0));
+    insta::assert_snapshot!("queue", shown(&data, Tab::Queue, 0));
+    insta::assert_snapshot!("loop", shown(&data, Tab::Loop, 0));
 }
 
 #[test]
 fn without_a_queue_or_a_loop_it_says_how_to_get_one() {
     let data = TopData { problem: Some("the disk failed".to_owned()), ..TopData::default() };
-    assert!(shown(&data, Place::Queue, 0).contains("rgpu queue add"));
-    let text = shown(&data, Place::Loop, 0);
+    assert!(shown(&data, Tab::Queue, 0).contains("rgpu queue add"));
+    let text = shown(&data, Tab::Loop, 0);
     assert!(text.contains("rgpu loop start") && text.contains("the disk failed"), "{text}");
 }
 
 #[test]
 fn no_control_character_reaches_the_terminal_and_no_size_is_too_small() {
     let data = sample();
-    assert!(!shown(&data, Place::Hosts, 0).contains(|c: char| c.is_control() && c != '\n'));
+    assert!(!shown(&data, Tab::Hosts, 0).contains(|c: char| c.is_control() && c != '\n'));
     for (width, height) in [(0, 0), (1, 1), (5, 3), (200, 2), (3, 60)] {
-        for place in PLACES {
+        for tab in TABS {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-            let mut state = ViewState { place, scroll: usize::MAX };
+            let mut state = ViewState { tab, scroll: usize::MAX };
             terminal.draw(|frame| draw(frame, &data, &mut state)).unwrap();
         }
     }
@@ -173,18 +173,17 @@ fn no_control_character_reaches_the_terminal_and_no_size_is_too_small() {
 #[test]
 fn the_places_go_round_and_a_long_list_scrolls_to_its_end() {
     let mut state = ViewState::default();
-    for place in [Place::Queue, Place::Loop, Place::Hosts] {
-        state.go(1);
-        assert_eq!(state.place, place);
+    for tab in [Tab::Queue, Tab::Loop, Tab::Hosts] {
+        state.select_tab(1);
+        assert_eq!(state.tab, tab);
     }
-    state.go(-1);
-    assert_eq!(state.place, Place::Loop);
+    state.select_tab(-1);
+    assert_eq!(state.tab, Tab::Loop);
     let mut data = sample();
     let entries = (1..=100).map(|id| entry(id, EntryState::Waiting, None)).collect();
     data.queue = Some(QueueData { entries, ..QueueData::default() });
-    assert!(shown(&data, Place::Queue, 10_000).contains("k100"));
+    assert!(shown(&data, Tab::Queue, 10_000).contains("k100"));
     assert!(
-        shown(&data, Place::Queue, 5).contains("k6 ")
-            && !shown(&data, Place::Queue, 5).contains("k5 ")
+        shown(&data, Tab::Queue, 5).contains("k6 ") && !shown(&data, Tab::Queue, 5).contains("k5 ")
     );
 }

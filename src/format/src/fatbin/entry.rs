@@ -135,7 +135,7 @@ pub(super) fn read(rest: &[u8], offset: usize) -> Result<(Entry<'_>, usize), Fat
         stored,
     };
     if compression == Compression::None {
-        entry.stored = entry.whole(stored);
+        entry.stored = entry.without_padding(stored);
         entry.unpacked_bytes = entry.stored.len() as u64;
     }
     Ok((entry, header.len() + stored_bytes))

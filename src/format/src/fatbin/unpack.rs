@@ -7,29 +7,28 @@ use std::borrow::Cow;
 use zstd::bulk::Decompressor;
 use zstd::zstd_safe::find_frame_compressed_size;
 
-/// A reusable decompressor and buffer. Unpacking many images with one of these allocates their
-/// memory only once.
+/// A decompressor and a buffer for many images. The buffer grows to the largest one.
 #[derive(Default)]
 pub struct Unpacker {
     zstd: Option<Decompressor<'static>>,
-    room: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl<'a> Entry<'a> {
-    /// Returns the image without the padding to 8 bytes that follows an uncompressed image.
+    /// Returns the image, without the NULs behind PTX and the padding behind an uncompressed cubin.
     ///
     /// # Errors
-    /// The image claims more than `limit` bytes or more than the limit for compressed bytes
+    /// The image claims more than `limit` bytes, or more than its compressed bytes can hold
     /// ([`TooLarge`]), or it is damaged.
     pub fn unpack(&self, limit: u64) -> Result<Cow<'a, [u8]>, FatbinError> {
         if self.compression == Compression::None {
-            self.check(limit)?;
+            self.check_size(limit)?;
             return Ok(Cow::Borrowed(self.stored));
         }
         let mut unpacker = Unpacker::default();
         let end = self.unpack_into(limit, &mut unpacker)?.len();
-        unpacker.room.truncate(end);
-        Ok(Cow::Owned(unpacker.room))
+        unpacker.buffer.truncate(end);
+        Ok(Cow::Owned(unpacker.buffer))
     }
 
     /// Like [`Entry::unpack`], with the unpacker's buffer for compressed images.
@@ -44,21 +43,22 @@ impl<'a> Entry<'a> {
     where
         'a: 'r,
     {
-        self.check(limit)?;
+        self.check_size(limit)?;
         let offset = self.offset;
         let packed = |cause: String| FatbinError::Packed { offset, cause };
         let bytes = self.unpacked_bytes as usize;
-        let Unpacker { zstd, room } = unpacker;
-        if self.compression != Compression::None && room.capacity() < bytes {
-            // Unwritten pages take no memory, so a false size costs nothing.
-            *room = Vec::new();
-            room.try_reserve_exact(bytes).map_err(|e| packed(e.to_string()))?;
+        let Unpacker { zstd, buffer } = unpacker;
+        if self.compression != Compression::None && buffer.capacity() < bytes {
+            // Unwritten pages take no memory, so a false size costs nothing with zstd. `check_size`
+            // bounds it for LZ4, whose whole buffer is written.
+            *buffer = Vec::new();
+            buffer.try_reserve_exact(bytes).map_err(|e| packed(e.to_string()))?;
         }
         let got = match self.compression {
             Compression::None => return Ok(self.stored),
             Compression::Lz4 => {
-                room.resize(bytes, 0);
-                lz4_flex::block::decompress_into(self.stored, room)
+                buffer.resize(bytes, 0);
+                lz4_flex::block::decompress_into(self.stored, buffer)
                     .map_err(|e| packed(e.to_string()))?
             }
             Compression::Zstd => {
@@ -70,18 +70,18 @@ impl<'a> Entry<'a> {
                     Some(zstd) => zstd,
                     None => zstd.insert(Decompressor::new().map_err(|e| packed(e.to_string()))?),
                 };
-                room.clear();
-                zstd.decompress_to_buffer(frame, room).map_err(|e| packed(e.to_string()))?
+                buffer.clear();
+                zstd.decompress_to_buffer(frame, buffer).map_err(|e| packed(e.to_string()))?
             }
         };
         if got != bytes {
             return Err(packed(format!("{got} bytes came out instead of {bytes}")));
         }
-        Ok(self.whole(room))
+        Ok(self.without_padding(buffer))
     }
 
     /// Refuses an image that claims to be too large.
-    fn check(&self, limit: u64) -> Result<(), FatbinError> {
+    fn check_size(&self, limit: u64) -> Result<(), FatbinError> {
         let stored = self.stored.len();
         let max_bytes = match self.compression {
             // An LZ4 block grows at most 255 times. A larger claim is false, and its buffer would
@@ -95,7 +95,7 @@ impl<'a> Entry<'a> {
     }
 
     /// The image without padding.
-    pub(super) fn whole<'i>(&self, image: &'i [u8]) -> &'i [u8] {
+    pub(super) fn without_padding<'i>(&self, image: &'i [u8]) -> &'i [u8] {
         let end = match (self.kind, self.compression) {
             (EntryKind::Ptx, _) => image.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1),
             (EntryKind::Cubin, Compression::None) => elf_end(image),

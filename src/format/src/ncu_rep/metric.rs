@@ -139,8 +139,8 @@ impl<'a> Instance<'a> {
         if usize::from(*length) != value.len() {
             return None;
         }
-        let correlation = MetricValue::lone_number(correlation)?;
-        Some(Instance { correlation, value: MetricValue::lone_number(value)? })
+        let correlation = MetricValue::read_single_number(correlation)?;
+        Some(Instance { correlation, value: MetricValue::read_single_number(value)? })
     }
 
     fn read_any(message: Message<'a>) -> Self {

@@ -7,11 +7,10 @@ use super::wire::{Field, Message, lone_varint};
 
 /// A value as stored in the file.
 ///
-/// `Missing` is ncu's "no data": the metric was requested and has no value. It is not zero; neither
-/// is a `Double` that is NaN.
+/// `Missing` is not zero; neither is a `Double` that is NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MetricValue<'a> {
-    /// There is no value.
+    /// ncu's "no data": no value, or one of a field that is unknown here.
     Missing,
     /// Text, such as a kernel name or an enumeration's label.
     Text(Cow<'a, str>),
@@ -28,9 +27,9 @@ pub enum MetricValue<'a> {
 impl<'a> MetricValue<'a> {
     /// Reads `ProfileMetricValue`: one of fields 1 to 5.
     pub(super) fn read(message: Message<'a>, notes: &mut Notes) -> Self {
-        MetricValue::lone_number(message.bytes()).unwrap_or_else(|| {
+        MetricValue::read_single_number(message.bytes()).unwrap_or_else(|| {
             let mut value = MetricValue::Missing;
-            notes.walk(message, "metric value", |_, field| value.take(&field));
+            notes.walk(message, "metric value", |_, field| value.set(&field));
             value
         })
     }
@@ -38,10 +37,10 @@ impl<'a> MetricValue<'a> {
     /// Reads the value without noting problems, since the whole file was checked before.
     #[inline]
     pub(super) fn read_checked(message: Message<'a>) -> Self {
-        MetricValue::lone_number(message.bytes()).unwrap_or_else(|| {
+        MetricValue::read_single_number(message.bytes()).unwrap_or_else(|| {
             let mut value = MetricValue::Missing;
             for field in message.fields().flatten() {
-                value.take(&field);
+                value.set(&field);
             }
             value
         })
@@ -50,7 +49,7 @@ impl<'a> MetricValue<'a> {
     /// Reads a double (tag 3 << 3 | 1) or a 64-bit integer (5 << 3) with nothing else around it, of
     /// at most ten bytes: nearly all values of a full report.
     #[inline]
-    pub(super) fn lone_number(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn read_single_number(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [0x19, number @ ..] => {
                 let number = <[u8; 8]>::try_from(number).ok()?;
@@ -62,7 +61,7 @@ impl<'a> MetricValue<'a> {
     }
 
     #[inline]
-    fn take(&mut self, field: &Field<'a>) -> Option<()> {
+    fn set(&mut self, field: &Field<'a>) -> Option<()> {
         *self = match field.number {
             1 => MetricValue::Text(field.text()?),
             2 => MetricValue::Float(field.float()?),

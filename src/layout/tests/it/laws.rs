@@ -323,6 +323,11 @@ fn an_inverse_that_does_not_exist_is_rejected() {
     let rejection = left_inverse(&layout("(2,3):(3,2)"), Limits::default()).unwrap_err();
     assert_eq!(rejection.condition, Condition::StrideOrder);
     assert_eq!((rejection.modes[0].index, rejection.modes[0].mode), (0, Mode::new(2, 3)));
+    // Also where modes before it are merged: (2,2):(3,6) is one mode for the algorithm.
+    let rejection = left_inverse(&layout("(2,2,3):(3,6,2)"), Limits::default()).unwrap_err();
+    assert_eq!((rejection.modes[0].index, rejection.modes[0].mode), (0, Mode::new(2, 3)));
+    let rejection = left_inverse(&layout("(1,2,2,3):(9,1,2,-4)"), Limits::default()).unwrap_err();
+    assert_eq!((rejection.modes[0].index, rejection.modes[0].mode), (3, Mode::new(3, -4)));
     let rejection = left_inverse(&layout("4:-1"), Limits::default()).unwrap_err();
     assert_eq!(rejection.condition, Condition::NegativeStride);
 }
