@@ -29,7 +29,7 @@ use crate::remote::RemoteSpec;
 use crate::report::{Align, TextTable, wrap};
 use crate::run::{ProfileOutcome, ProfileRun, Reporter, RunEvent, RunStart};
 use crate::store::{RunFolder, RunRecord};
-use crate::tool::{Request, SanitizerTool, Target};
+use crate::tool::{HOST_TOOLS, HostTool, Request, SanitizerTool, Target};
 
 /// Run every tool on a host with a tiny kernel, and show what works and why the rest does not
 #[derive(Args, Clone, Debug)]
@@ -307,6 +307,23 @@ async fn try_mode(
     Ok(line)
 }
 
+/// The commands that install the profilers that a host with a GPU lacks.
+fn proposals(host: &HostFacts) -> Vec<String> {
+    let missing = HOST_TOOLS
+        .iter()
+        .filter(|tool| !host.gpus.is_empty() && host.tool(tool.name).is_none())
+        .filter_map(|tool| Some((tool, tool.megabytes(&host.agent.arch)?)));
+    let remote = escape_controls(host.remote.as_bytes());
+    let line = |(tool, megabytes): (&HostTool, u64)| {
+        let HostTool { name, command, .. } = tool;
+        format!(
+            "  {name} is missing: `rgpu setup {command} --remote {remote}` installs it there \
+             ({megabytes} MB, without root)"
+        )
+    };
+    missing.map(line).collect()
+}
+
 fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
     let text = host_text(&diagnosis.chosen.remote, &diagnosis.host, seconds, app.columns());
     app.print(&text);
@@ -329,6 +346,9 @@ fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
         }
     }
     app.print(&grid.without_empty_columns().plain(app.style().width, 2));
+    for line in proposals(&diagnosis.host) {
+        app.print(&format!("{line}\n"));
+    }
     let c = &diagnosis.chosen;
     app.print(&format!(
         "\n  settings   {}\n  agent      {}\n  runner     {}\n  collector  {}\n  runs       {}\n",

@@ -27,6 +27,7 @@ pub(crate) mod dsl_layouts;
 pub(crate) mod facts;
 pub(crate) mod filter;
 pub(crate) mod harness;
+pub(crate) mod host_tool;
 pub(crate) mod ladder;
 pub(crate) mod message_rows;
 pub(crate) mod pair;
