@@ -355,3 +355,24 @@ fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
         c.settings, c.agent, c.runner, c.collector, c.runs
     ));
 }
+
+#[cfg(test)]
+mod tests {
+    use rgpu_protocol::probe::{GpuFacts, ToolFacts};
+
+    use super::*;
+
+    #[test]
+    fn a_host_with_a_gpu_is_offered_the_profilers_that_it_lacks() {
+        let mut host = HostFacts { remote: "h200".to_owned(), ..HostFacts::default() };
+        host.agent.arch = "x86_64".to_owned();
+        assert!(proposals(&host).is_empty());
+        host.gpus.push(GpuFacts::default());
+        let tool = |name: &str| ToolFacts { name: name.to_owned(), ..ToolFacts::default() };
+        host.tools = vec![tool("ncu"), tool("nsys")];
+        let command = "`rgpu setup sanitizer --remote h200` installs it there (12 MB, without root)";
+        assert_eq!(proposals(&host), [format!("  compute-sanitizer is missing: {command}")]);
+        host.agent.arch = "riscv64".to_owned();
+        assert!(proposals(&host).is_empty());
+    }
+}
