@@ -33,6 +33,8 @@ const HOST_FILES: &[(&str, &str)] = &[
 ];
 /// The binary that stays on the user's machine.
 const CLI: (&str, &str) = ("rgpu", "rgpu");
+/// The systems besides Linux that the CLI compiles for.
+const MACOS: &[&str] = &["aarch64-apple-darwin", "x86_64-apple-darwin"];
 /// The checksums of all tarballs and wheels.
 const SUMS: &str = concat!("rgpu-", env!("CARGO_PKG_VERSION"), ".sha256");
 
@@ -120,6 +122,11 @@ pub(crate) fn wheels(workspace: &Workspace) -> Result<(), DistError> {
     archive::write_sums(&artifacts, &sums)?;
     println!("{}", sums.display());
     Ok(())
+}
+
+/// Checks that the CLI compiles for macOS. Linking needs parts of Apple's SDK.
+pub(crate) fn check_macos(workspace: &Workspace) -> Result<(), DistError> {
+    MACOS.iter().try_for_each(|triple| zig::check(workspace, triple, CLI.0))
 }
 
 fn announce(artifact: &Artifact) {

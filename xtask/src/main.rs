@@ -28,6 +28,7 @@ usage: cargo xtask COMMAND
                         (x86_64, or aarch64), as a tree to install and as a tarball
   wheel                 tarballs and Python wheels for both, each with the programs for hosts of both,
                         and one list of their checksums
+  macos                 only checks that the CLI compiles for macOS
                         (setup, run, test, dist and wheel ask before they install system packages,
                         or are told `--yes` right after their name)
   schemas [--check]     schemas/*.json from the types (--check: only compare)
@@ -110,6 +111,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
             packages::for_build()?;
             dist::wheels(&workspace)?;
         }
+        "macos" if rest.is_empty() => dist::check_macos(&workspace)?,
         "schemas" if rest.is_empty() => schemas::all(&workspace, schemas::Mode::Write)?,
         "schemas" if rest_is("--check") => schemas::all(&workspace, schemas::Mode::Compare)?,
         "sass-table" if rest.is_empty() => sass_table::write(&workspace)?,
