@@ -33,78 +33,126 @@
           cuda_sanitizer_api
         ];
 
-      package =
-        pkgs:
-        pkgs.rustPlatform.buildRustPackage {
-          pname = "rgpu";
-          version = (lib.importTOML ./Cargo.toml).workspace.package.version;
-          src = self;
-          cargoLock.lockFile = ./Cargo.lock;
-          # bindgenHook: nvtx's bindings need libclang. patchelf: see postFixup.
-          nativeBuildInputs = [
-            pkgs.rustPlatform.bindgenHook
-            pkgs.patchelf
+      # What the build reads: a change of a document does not rebuild.
+      source = lib.fileset.toSource {
+        root = ./.;
+        fileset = lib.fileset.unions [
+          ./Cargo.lock
+          ./Cargo.toml
+          ./benches/link.rs # an example of the manifest
+          ./build.rs
+          ./fuzz/corpus # the tests of rgpu-format read it
+          ./harness
+          ./kernels
+          ./remote
+          ./src
+          ./tests/fake
+          ./tests/fixtures
+          ./wheels
+          ./xtask
+        ];
+      };
+      crate = {
+        version = (lib.importTOML ./Cargo.toml).workspace.package.version;
+        src = source;
+        cargoLock.lockFile = ./Cargo.lock;
+        buildType = "dist";
+        meta = {
+          license = with lib.licenses; [
+            mit
+            asl20
           ];
-
-          # One derivation for everything, so that CLI and agent always have the same version.
-          buildType = "dist";
-          cargoBuildFlags = lib.concatMap (package: [ "--package=${package}" ]) [
-            "rgpu"
-            "rgpu-agent"
-            "rgpu-agent-http"
-            "rgpu-runner"
-            "rgpu-collector"
-          ];
-
-          # Only crates of plain computation. The other tests need sshd, loopback and a user's home.
-          checkType = "debug";
-          cargoTestFlags = lib.concatMap (package: [ "--package=${package}" ]) [
-            "rgpu-protocol"
-            "rgpu-case"
-            "rgpu-format"
-            "rgpu-layout"
-          ];
-
-          postInstall = ''
-            travels=$out/libexec/rgpu/${pkgs.stdenv.hostPlatform.rust.rustcTarget}
-            mkdir -p $travels $out/share/rgpu
-            mv $out/bin/rgpu-agent $out/bin/rgpu-agent-http $out/bin/rgpu-runner $travels/
-            mv $out/lib/librgpu_collector.so $travels/
-            rmdir $out/lib 2>/dev/null || true
-            cp -r kernels $out/share/rgpu/
-          '';
-
-          # The files in libexec are sent to GPU hosts, which have no /nix/store. They must use the usual
-          # interpreter and the host's own libraries. (On NixOS they run through nix-ld.)
-          postFixup = ''
-            for file in rgpu-agent rgpu-agent-http rgpu-runner; do
-              patchelf --set-interpreter ${interpreter pkgs} --remove-rpath $travels/$file
-            done
-            patchelf --remove-rpath $travels/librgpu_collector.so
-          '';
-
-          meta = {
-            description = "Profile, check and run GPU kernels on a remote NVIDIA GPU";
-            license = with lib.licenses; [
-              mit
-              asl20
-            ];
-            mainProgram = "rgpu";
-            platforms = systems;
-          };
+          platforms = systems;
         };
-      interpreter =
+      };
+      packages = map (package: "--package=${package}");
+
+      # The programs that are sent to GPU hosts, which have no /nix/store: built with zig against glibc 2.17,
+      # as `cargo xtask dist` does. (On NixOS they run through nix-ld.)
+      hostFiles =
         pkgs:
-        if pkgs.stdenv.hostPlatform.isAarch64 then
-          "/lib/ld-linux-aarch64.so.1"
-        else
-          "/lib64/ld-linux-x86-64.so.2";
+        let
+          target = pkgs.stdenv.hostPlatform.rust.rustcTarget;
+        in
+        pkgs.rustPlatform.buildRustPackage (
+          crate
+          // {
+            pname = "rgpu-host-files";
+            # bindgenHook: nvtx's bindings need libclang.
+            nativeBuildInputs = [
+              pkgs.rustPlatform.bindgenHook
+              pkgs.cargo-zigbuild
+            ];
+            cargoBuildFlags = packages [
+              "rgpu-agent"
+              "rgpu-agent-http"
+              "rgpu-runner"
+              "rgpu-collector"
+            ];
+            buildPhase = ''
+              runHook preBuild
+              export ZIG_GLOBAL_CACHE_DIR=$TMPDIR/zig
+              cargo zigbuild --offline --locked --profile dist --target ${target}.2.17 $cargoBuildFlags
+              runHook postBuild
+            '';
+            doCheck = false;
+            installPhase = ''
+              runHook preInstall
+              cd ''${CARGO_TARGET_DIR:-target}/${target}/dist
+              install -Dm755 -t $out rgpu-agent rgpu-agent-http rgpu-runner librgpu_collector.so
+              runHook postInstall
+            '';
+            # They are fit for their hosts as zig links them.
+            dontFixup = true;
+            meta = crate.meta // {
+              description = "The programs that rgpu sends to GPU hosts";
+            };
+          }
+        );
+
+      package =
+        pkgs: hostFiles:
+        pkgs.rustPlatform.buildRustPackage (
+          crate
+          // {
+            pname = "rgpu";
+            nativeBuildInputs = [ pkgs.installShellFiles ];
+            cargoBuildFlags = packages [ "rgpu" ];
+
+            # Only crates of plain computation. The other tests need sshd, loopback and a user's home.
+            checkType = "debug";
+            cargoTestFlags = packages [
+              "rgpu-protocol"
+              "rgpu-case"
+              "rgpu-format"
+              "rgpu-layout"
+            ];
+
+            postInstall = ''
+              mkdir -p $out/libexec/rgpu $out/share/rgpu
+              ln -s ${hostFiles} $out/libexec/rgpu/${pkgs.stdenv.hostPlatform.rust.rustcTarget}
+              cp -r kernels $out/share/rgpu/
+              export HOME=$TMPDIR
+              for shell in bash fish zsh; do $out/bin/rgpu completions $shell >rgpu.$shell; done
+              mkdir man
+              $out/bin/rgpu man man
+              installShellCompletion rgpu.bash rgpu.fish rgpu.zsh
+              installManPage man/*
+            '';
+
+            meta = crate.meta // {
+              description = "Profile, check and run GPU kernels on a remote NVIDIA GPU";
+              mainProgram = "rgpu";
+            };
+          }
+        );
     in
     {
       packages = each (
         pkgs: cuda: rec {
-          default = package pkgs;
+          default = package pkgs host-files;
           rgpu = default;
+          host-files = hostFiles pkgs;
           # rgpu with NVIDIA's tools in its PATH, for a machine with a GPU. About 2 GB, and unfree.
           rgpu-full = cuda.symlinkJoin {
             name = "rgpu-full-${default.version}";
@@ -115,6 +163,9 @@
           };
         }
       );
+
+      # For a configuration of NixOS or home-manager: `pkgs.rgpu`.
+      overlays.default = final: _: { rgpu = package final (hostFiles final); };
 
       apps = each (
         pkgs: _: rec {
@@ -159,8 +210,21 @@
             export HOME=$PWD
             ${lib.getExe rgpu} --version
             ${lib.getExe rgpu} kernels list
+            test -s ${rgpu}/share/bash-completion/completions/rgpu.bash
+            ls ${rgpu}/share/man/man1/rgpu-profile.1*
             cd ${rgpu}/libexec/rgpu/*
             test -x rgpu-agent && test -x rgpu-agent-http && test -x rgpu-runner && test -f librgpu_collector.so
+            touch $out
+          '';
+          # Checks that what travels starts on hosts with glibc 2.17 or newer.
+          fits-hosts = pkgs.runCommand "rgpu-fits-hosts" { nativeBuildInputs = [ pkgs.binutils ]; } ''
+            cd ${self.packages.${pkgs.stdenv.hostPlatform.system}.host-files}
+            for file in *; do
+              newest=$(readelf --version-info --wide $file | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+              echo "$file: $newest"
+              test "$(printf '%s\n' GLIBC_2.17 "$newest" | sort -V | tail -n 1)" = GLIBC_2.17
+              if readelf --program-headers --dynamic --wide $file | grep /nix/store; then false; fi
+            done
             touch $out
           '';
         }

@@ -9,10 +9,11 @@ use std::convert::Infallible;
 use std::io;
 use std::time::{Duration, Instant};
 
-use rgpu_agent::process::{self, Children};
 use rustix::process::{Signal, WaitStatus};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
+
+use crate::process_tree::{self, Children};
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl TreeWatch {
     /// # Errors
     /// Signals cannot be handled.
     pub(crate) fn listen(is_foreground: bool) -> io::Result<Self> {
-        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        process_tree::become_subreaper();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (child, terminate) = {
             let _entered = runtime.enter();
@@ -108,7 +109,7 @@ impl TreeWatch {
         let start = Instant::now();
         let mut status: Option<WaitStatus> = None;
         let mut reap = || {
-            let children = process::reap(|(ended, how)| {
+            let children = process_tree::reap(|(ended, how)| {
                 if ended == pid {
                     status = Some(how);
                 }
@@ -129,7 +130,7 @@ impl TreeWatch {
         let duration = start.elapsed();
         let mut left = BTreeSet::new();
         if children == Children::Some {
-            let ended = process::end_descendants(None, signals, |limit| {
+            let ended = process_tree::end_descendants(None, signals, |limit| {
                 if let Some(limit) = limit {
                     std::thread::sleep(limit);
                 }

@@ -22,6 +22,7 @@ pub mod model;
 mod child_tree;
 mod duration;
 mod fault_point;
+mod process_tree;
 mod regular_file;
 
 pub mod config;

@@ -1,12 +1,13 @@
 # buildRustPackage with the host's cargo, offline: the crates must be in CARGO_HOME already.
-{ lib, drv }:
+{ lib, drv, rustcTarget }:
 { pname, version, src, cargoLock, nativeBuildInputs ? [ ]
 , buildType ? "release", cargoBuildFlags ? [ ]
 , doCheck ? true, checkType ? buildType, cargoTestFlags ? [ ]
-, postInstall ? "", postFixup ? "", meta ? { } }:
+, buildPhase ? "", installPhase ? "", postInstall ? "", dontFixup ? false, meta ? { } }:
 (drv {
   name = "${pname}-${version}";
-  inherit src nativeBuildInputs buildType cargoBuildFlags cargoTestFlags postInstall postFixup;
+  inherit src nativeBuildInputs buildType cargoBuildFlags cargoTestFlags buildPhase installPhase postInstall;
+  inherit rustcTarget;
   lock = cargoLock.lockFile;
   checkProfile = if checkType == "debug" then "dev" else checkType;
   doCheck = if doCheck then "1" else "";

@@ -19,6 +19,7 @@ use super::{
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
 use crate::loops::own_loop;
+use crate::process_tree;
 use crate::queue::own_entry;
 use crate::store::RunParent;
 
@@ -62,6 +63,9 @@ fn start(argv: &[OsString]) -> Result<Status> {
     choose_color(cli.global.color);
     if cli.global.json && cli.command.events() == Some("-") {
         return Err(stdout_is_taken());
+    }
+    if !process_tree::IS_SUPPORTED && matches!(cli.command, Command::Queue(_) | Command::Loop(_)) {
+        return Err(no_process_trees());
     }
     if let Command::Queue(command) = &cli.command
         && let Some(ended) = queue::run_without_settings(command)
@@ -137,6 +141,14 @@ fn start(argv: &[OsString]) -> Result<Status> {
         }
     }?;
     written().map(|()| status)
+}
+
+/// Refuses `queue` and `loop` where they could not end what they start.
+fn no_process_trees() -> Failure {
+    let what = "`rgpu queue` and `rgpu loop` run on Linux only";
+    Failure::new(Exit::Config, "needs_linux", what)
+        .cause("they end whole trees of processes, which only Linux lets them find")
+        .hint("run them on a Linux machine; all other commands work here")
 }
 
 /// The queue entry and the loop that started this process.

@@ -29,7 +29,7 @@ use crate::remote::RemoteSpec;
 use crate::report::{Align, TextTable, wrap};
 use crate::run::{ProfileOutcome, ProfileRun, Reporter, RunEvent, RunStart};
 use crate::store::{RunFolder, RunRecord};
-use crate::tool::{Request, SanitizerTool, Target};
+use crate::tool::{HOST_TOOLS, HostTool, Request, SanitizerTool, Target};
 
 /// Run every tool on a host with a tiny kernel, and show what works and why the rest does not
 #[derive(Args, Clone, Debug)]
@@ -307,6 +307,23 @@ async fn try_mode(
     Ok(line)
 }
 
+/// The commands that install the profilers that a host with a GPU lacks.
+fn proposals(host: &HostFacts) -> Vec<String> {
+    let missing = HOST_TOOLS
+        .iter()
+        .filter(|tool| !host.gpus.is_empty() && host.tool(tool.name).is_none())
+        .filter_map(|tool| Some((tool, tool.megabytes(&host.agent.arch)?)));
+    let remote = escape_controls(host.remote.as_bytes());
+    let line = |(tool, megabytes): (&HostTool, u64)| {
+        let HostTool { name, command, .. } = tool;
+        format!(
+            "  {name} is missing: `rgpu setup {command} --remote {remote}` installs it there \
+             ({megabytes} MB, without root)"
+        )
+    };
+    missing.map(line).collect()
+}
+
 fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
     let text = host_text(&diagnosis.chosen.remote, &diagnosis.host, seconds, app.columns());
     app.print(&text);
@@ -329,9 +346,34 @@ fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
         }
     }
     app.print(&table.without_empty_columns().plain(app.style().width, 2));
+    for line in proposals(&diagnosis.host) {
+        app.print(&format!("{line}\n"));
+    }
     let c = &diagnosis.chosen;
     app.print(&format!(
         "\n  settings   {}\n  agent      {}\n  runner     {}\n  collector  {}\n  runs       {}\n",
         c.settings, c.agent, c.runner, c.collector, c.runs
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use rgpu_protocol::probe::{GpuFacts, ToolFacts};
+
+    use super::*;
+
+    #[test]
+    fn a_host_with_a_gpu_is_offered_the_profilers_that_it_lacks() {
+        let mut host = HostFacts { remote: "h200".to_owned(), ..HostFacts::default() };
+        host.agent.arch = "x86_64".to_owned();
+        assert!(proposals(&host).is_empty());
+        host.gpus.push(GpuFacts::default());
+        let tool = |name: &str| ToolFacts { name: name.to_owned(), ..ToolFacts::default() };
+        host.tools = vec![tool("ncu"), tool("nsys")];
+        let command =
+            "`rgpu setup sanitizer --remote h200` installs it there (12 MB, without root)";
+        assert_eq!(proposals(&host), [format!("  compute-sanitizer is missing: {command}")]);
+        host.agent.arch = "riscv64".to_owned();
+        assert!(proposals(&host).is_empty());
+    }
 }

@@ -1,5 +1,8 @@
-//! `rgpu setup`: fetches optional tools of NVIDIA after the user agrees. They are under NVIDIA's
-//! licence, so nothing is fetched without consent and none of it is shipped.
+//! `rgpu setup`: fetches optional tools of NVIDIA after the user agrees: nvdisasm to this machine,
+//! profilers to a host (`host_tool`). They are under NVIDIA's licence, so nothing is fetched without
+//! consent and none of it is shipped.
+
+mod host_tool;
 
 use std::io::BufRead;
 
@@ -11,14 +14,27 @@ use super::support::nvdisasm;
 use super::support::terminal::{escape_controls, write_stderr};
 use crate::disasm::{FetchError, PipOutput, WHEEL, fetch, fetched, find, pinned};
 use crate::error::{Exit, Failure, Result};
+use host_tool::HostToolArgs;
 
 /// The licence terms of nvdisasm.
 const LICENCE: &str = "https://docs.nvidia.com/cuda/eula";
 
-/// Install optional tools
+/// Install optional tools of NVIDIA
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum SetupCommand {
     Nvdisasm(NvdisasmArgs),
+    /// Install Nsight Compute on a host, which profiles single launches: 322 MB
+    #[command(after_long_help = examples!(
+        "rgpu setup ncu --remote h200",
+        "rgpu setup ncu --remote h200 --yes",
+    ))]
+    Ncu(HostToolArgs),
+    /// Install Nsight Systems on a host, which records timelines: 322 MB, those of ncu
+    #[command(after_long_help = examples!("rgpu setup nsys --remote h200"))]
+    Nsys(HostToolArgs),
+    /// Install Compute Sanitizer on a host, which finds faults: 12 MB
+    #[command(after_long_help = examples!("rgpu setup sanitizer --remote h200"))]
+    Sanitizer(HostToolArgs),
 }
 
 /// Install NVIDIA's disassembler, which prints operands of instructions: 5 MB, no GPU needed
@@ -35,8 +51,15 @@ pub(super) struct NvdisasmArgs {
 
 /// The document of `--json`.
 #[derive(Serialize)]
-struct SetupResult<'a> {
+struct SetupDocument<'a> {
     schema: &'static str,
+    #[serde(flatten)]
+    result: SetupResult<'a>,
+}
+
+/// A tool that is there.
+#[derive(Serialize)]
+struct SetupResult<'a> {
     tool: &'static str,
     version: &'a str,
     path: String,
@@ -47,6 +70,9 @@ struct SetupResult<'a> {
 pub(super) fn run(app: &App, command: &SetupCommand) -> Result<Status> {
     match command {
         SetupCommand::Nvdisasm(args) => nvdisasm(app, args),
+        SetupCommand::Ncu(args) => host_tool::run(app, args, "ncu"),
+        SetupCommand::Nsys(args) => host_tool::run(app, args, "nsys"),
+        SetupCommand::Sanitizer(args) => host_tool::run(app, args, "compute-sanitizer"),
     }
 }
 
@@ -61,32 +87,36 @@ fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
                 let path = other.path().map(|p| p.display().to_string()).unwrap_or_default();
                 app.print_note(&format!("there is already nvdisasm {}: {path}", other.version()));
             }
-            consent(app, args, &version)?;
+            let about = format!(
+                "nvdisasm {version} is NVIDIA's, under its licence: {LICENCE}\n\
+                 pip or uv fetches it as `{WHEEL}` (5 MB) from the index that it is set up with"
+            );
+            consent(app, args.yes, about, "rgpu setup nvdisasm --yes")?;
             let quiet = app.global.quiet || app.global.json;
             let pip_output = if quiet { PipOutput::Quiet } else { PipOutput::Progress };
             (fetch(&folder, pip_output).map_err(failure)?, true)
         }
     };
     let path = tool.path().map(|path| path.display().to_string()).unwrap_or_default();
+    show(app, SetupResult { tool: "nvdisasm", version: tool.version(), path, fetched: now })
+}
+
+/// Prints what is there now.
+fn show(app: &App, result: SetupResult<'_>) -> Result<Status> {
     if app.global.json {
-        let (schema, version) = ("rgpu.setup/1", tool.version());
-        app.print_json(&SetupResult { schema, tool: "nvdisasm", version, path, fetched: now })?;
+        app.print_json(&SetupDocument { schema: "rgpu.setup/1", result })?;
     } else {
-        let how = if now { "fetched" } else { "is there" };
-        app.print(&escape_controls(
-            format!("nvdisasm {} {how}: {path}\n", tool.version()).as_bytes(),
-        ));
+        let SetupResult { tool, version, path, fetched } = result;
+        let how = if fetched { "fetched" } else { "is there" };
+        app.print(&escape_controls(format!("{tool} {version} {how}: {path}\n").as_bytes()));
     }
     Ok(0)
 }
 
-/// Asks for consent; `--yes` gives it.
-fn consent(app: &App, args: &NvdisasmArgs, version: &str) -> Result<()> {
-    let about = format!(
-        "nvdisasm {version} is NVIDIA's, under its licence: {LICENCE}\n\
-         pip or uv fetches it as `{WHEEL}` (5 MB) from the index that it is set up with"
-    );
-    if args.yes {
+/// Asks for consent after saying what it is about; `--yes` gives it. `command` is the one to type
+/// where nobody can be asked.
+fn consent(app: &App, yes: bool, about: String, command: &str) -> Result<()> {
+    if yes {
         app.print_note(&about);
         return Ok(());
     }
@@ -97,7 +127,7 @@ fn consent(app: &App, args: &NvdisasmArgs, version: &str) -> Result<()> {
             "nothing is fetched without your consent",
         )
         .cause(about)
-        .hint("`rgpu setup nvdisasm --yes` gives your consent"));
+        .hint(format!("`{command}` gives your consent")));
     }
     let mut answer = String::new();
     write_stderr(&format!("{about}\nFetch it? [y/N] "));

@@ -58,10 +58,9 @@ pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
         )
         .cause(format!("looked beside `{}`", programs.agent.display()))
         .hint(
-            "it is part of the full package: `bin/rgpu` with `libexec/rgpu` beside `bin`, as \
-               `cargo xtask dist` builds it",
-        )
-        .hint("or set RGPU_LIBEXEC to the folder that it lies in"));
+            "wheel and tarball have it, in `libexec/rgpu` beside `bin`: install one of these, or \
+             set RGPU_LIBEXEC to the folder that it lies in",
+        ));
     };
     let file = match &args.token_file {
         Some(file) => app.cwd.join(file),

@@ -49,7 +49,7 @@ pub struct KernelSpec {
 pub enum Entry {
     /// A `__global__` function of this name.
     Device(String),
-    /// The functions of the host-entry ABI (`harness/runner/include/rgpu.h`).
+    /// The functions of the host-entry ABI (`harness/include/rgpu.h`).
     Host,
     /// A Python function.
     Python(PythonFunction),

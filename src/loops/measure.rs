@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rgpu_agent::process;
 use rustix::process::{Signal, WaitStatus};
 use serde::de::DeserializeOwned;
 
@@ -24,6 +23,7 @@ use crate::model::comparison::CaseChange;
 use crate::model::profile::CheckVerdict;
 use crate::model::suite::NO_GPU;
 use crate::model::{Comparison, Profile};
+use crate::process_tree;
 use crate::regular_file;
 
 /// The variable by which the processes of a loop are found after it was killed.
@@ -99,7 +99,7 @@ pub(super) struct LoopProfile {
 impl LoopRunner {
     /// Kills what is left of a killed loop's children.
     pub(super) fn kill_leftovers(&self) {
-        process::kill_marked(&format!("{MARKER}={}", self.marker()));
+        process_tree::kill_marked(&format!("{MARKER}={}", self.marker()));
     }
 
     fn marker(&self) -> String {

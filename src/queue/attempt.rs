@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rgpu_agent::process;
 use rgpu_protocol::Digest;
 use rustix::process::{Signal, WaitStatus};
 
@@ -24,6 +23,7 @@ use super::error::io_error;
 use super::{Queue, QueueError, environment, snapshot};
 use crate::child_tree::{Look, TreeWatch, Wake};
 use crate::fault_point;
+use crate::process_tree;
 use crate::store::atomic;
 use crate::store::state::{StateError, sql_error};
 
@@ -69,7 +69,7 @@ impl AttemptCall {
 /// # Errors
 /// The database cannot be read or written. What fails in the attempt itself is its recorded end.
 pub fn watch_attempt(call: &AttemptCall) -> Result<(), QueueError> {
-    let _ = rustix::thread::set_name(c"rgpu-queue");
+    process_tree::set_name(c"rgpu-queue");
     // A session of its own: Ctrl-C at the runner's terminal is not for the command.
     let _ = rustix::process::setsid();
     // Before the entry is running, because from then on it can be cancelled.
@@ -100,7 +100,7 @@ fn record(queue: &mut Queue, call: &AttemptCall, end: &AttemptEnd) -> Result<(),
 
 /// Kills what is left of an attempt whose watching process was killed.
 pub(super) fn kill_leftovers(queue: &Queue, entry: i64, attempt: u32) -> BTreeSet<i32> {
-    process::kill_marked(&format!("{MARKER}={}", marker(queue, entry, attempt)))
+    process_tree::kill_marked(&format!("{MARKER}={}", marker(queue, entry, attempt)))
 }
 
 fn marker(queue: &Queue, entry: i64, attempt: u32) -> String {

@@ -9,6 +9,7 @@ use super::attempt::kill_leftovers;
 use super::entry::{AttemptEnd, Detail, EntryState};
 use super::{Queue, QueueError, ROLE, RUNNER_LOCK, detail_of, state_of};
 use crate::fault_point;
+use crate::process_tree;
 use crate::store::state::{NewEvent, ProcessId, StateError, StateLock, commit, sql_error};
 
 /// Which entries `requeue` puts back, besides those named.
@@ -423,13 +424,12 @@ impl Queue {
 
 /// Sends SIGTERM to a process, if it is still that one.
 fn terminate(process: &ProcessId) {
-    use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+    use rustix::process::{Pid, Signal, kill_process};
     let Some(pid) = Pid::from_raw(process.pid) else { return };
     // A pidfd keeps meaning this process, so that a look at it after opening is enough.
-    match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(pidfd) if process.is_alive() => drop(pidfd_send_signal(&pidfd, Signal::TERM)),
-        Ok(_) => {}
-        Err(_) if process.is_alive() => drop(kill_process(pid, Signal::TERM)),
-        Err(_) => {}
+    match process_tree::open_pidfd(pid) {
+        Some(pidfd) if process.is_alive() => process_tree::terminate(&pidfd),
+        None if process.is_alive() => drop(kill_process(pid, Signal::TERM)),
+        _ => {}
     }
 }

@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 use tokio::process::Command;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -24,7 +24,7 @@ use super::schedule::{Schedule, Turn};
 use super::{Queue, QueueError, ROLE};
 use crate::run::CancelSignal;
 use crate::store::state::{ProcessId, StateError, StateLock};
-use crate::{fault_point, regular_file};
+use crate::{fault_point, process_tree, regular_file};
 
 /// The file with the messages of a detached runner.
 const RUNNER_LOG: &str = "runner.log";
@@ -195,8 +195,7 @@ impl Runner {
     fn find_running(&mut self, report: &mut impl FnMut(RunnerEvent)) -> Result<(), QueueError> {
         for running in self.queue.running_attempts()? {
             let (entry, attempt) = (running.entry, running.attempt);
-            let pidfd = Pid::from_raw(running.process.pid)
-                .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+            let pidfd = Pid::from_raw(running.process.pid).and_then(process_tree::open_pidfd);
             if !running.process.is_alive() {
                 let reason = match running.process.is_of_earlier_boot() {
                     true => "the machine was started anew",

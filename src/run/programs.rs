@@ -134,9 +134,12 @@ pub fn find(triple: &str, libexec: Option<&Path>, exe: &Path) -> Result<Programs
             format!("there is no `rgpu-agent` for {triple} on this machine"),
         )
         .cause(format!("looked in {searched}"))
-        .hint("it is part of the full package: `bin/rgpu` with `libexec/rgpu` beside `bin`, as \
-               `cargo xtask dist` builds it")
-        .hint("in the source tree `cargo xtask setup` builds it; or set RGPU_LIBEXEC to the folder that it lies in"));
+        .hint(
+            "wheel and tarball have it, `cargo install` and `cargo binstall` bring the command \
+               alone: install one of these, or unpack a tarball of the same version and set \
+               RGPU_LIBEXEC to its `libexec/rgpu`",
+        )
+        .hint("in the source tree `cargo xtask setup` builds it"));
     };
     Ok(Programs {
         triple: triple.to_owned(),

@@ -25,6 +25,8 @@ impl Tool for Ncu {
 
     fn probes(&self) -> Vec<Probe> {
         let find = [
+            // `rgpu setup ncu` was asked for, so this one comes before the host's own.
+            "~/.local/share/rgpu/tools/nsight_compute-*/nsight-compute/*/ncu",
             "ncu",
             "/usr/local/cuda/bin/ncu",
             "/opt/nvidia/nsight-compute/*/ncu",

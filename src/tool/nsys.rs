@@ -28,6 +28,8 @@ impl Tool for Nsys {
 
     fn probes(&self) -> Vec<Probe> {
         let find = [
+            // `rgpu setup nsys` was asked for, so this one comes before the host's own.
+            "~/.local/share/rgpu/tools/nsight_compute-*/nsight-compute/*/host/target-linux-*/nsys",
             "nsys",
             "/usr/local/cuda/bin/nsys",
             "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
@@ -45,7 +47,10 @@ impl Tool for Nsys {
             ),
             importer(
                 "nsys.importer.compute",
-                &["/opt/nvidia/nsight-compute/*/host/linux-*/QdstrmImporter"],
+                &[
+                    "~/.local/share/rgpu/tools/nsight_compute-*/nsight-compute/*/host/linux-*/QdstrmImporter",
+                    "/opt/nvidia/nsight-compute/*/host/linux-*/QdstrmImporter",
+                ],
             ),
         ]
     }

@@ -27,6 +27,7 @@ pub(crate) mod dsl_layouts;
 pub(crate) mod facts;
 pub(crate) mod filter;
 pub(crate) mod harness;
+pub(crate) mod host_tool;
 pub(crate) mod ladder;
 pub(crate) mod message_rows;
 pub(crate) mod pair;
@@ -52,7 +53,7 @@ use request::{HostBinaries, JobName, Request, Target};
 use super::{ncu, nsys, sanitizer, slurm};
 
 /// The header that host entries include.
-const HEADER: &[u8] = include_bytes!("../../harness/runner/include/rgpu.h");
+const HEADER: &[u8] = include_bytes!("../../harness/include/rgpu.h");
 
 const RUNNER: &str = "bin/rgpu-runner";
 const COLLECTOR: &str = "bin/librgpu_collector.so";

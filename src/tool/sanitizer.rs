@@ -23,6 +23,8 @@ impl Tool for Sanitizer {
 
     fn probes(&self) -> Vec<Probe> {
         let find = [
+            // `rgpu setup sanitizer` was asked for, so this one comes before the host's own.
+            "~/.local/share/rgpu/tools/cuda_sanitizer_api-*/compute-sanitizer/compute-sanitizer",
             "compute-sanitizer",
             "/usr/local/cuda/bin/compute-sanitizer",
             "/usr/local/cuda-*/bin/compute-sanitizer",

@@ -1,9 +1,12 @@
-//! `rgpu setup`: what is fetched, with pip played.
+//! `rgpu setup`: what is fetched, with pip and a host's curl played. The hash check of what curl
+//! brings is tested beside the script's plan.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::laptop::{Laptop, status, words};
+use crate::over_ssh::add_remote_to_config;
+use crate::sshd::Sshd;
 
 /// A pip that brings an nvdisasm of this version, or fails.
 fn pip(laptop: &Laptop, version: &str) {
@@ -98,4 +101,66 @@ fn what_pip_cannot_fetch_leaves_the_folder_as_it_was() {
     assert_eq!(status(&output), 5, "{}", laptop.shown(line, &output));
     let folder = laptop.path("home/.local/share/rgpu");
     assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
+}
+
+/// A host with a curl that brings an archive of NVIDIA in small, or refuses, and a sha256sum that
+/// knows its hash. Both log what they are asked.
+fn host_without_tools(laptop: &Laptop, sshd: &Sshd) {
+    let bin = laptop.path("h200/bin");
+    fs::create_dir_all(&bin).unwrap();
+    let log = laptop.path("calls");
+    let play = |name: &str, script: String| {
+        let path = bin.join(name);
+        fs::write(&path, format!("#!/bin/sh\necho {name} \"$@\" >> '{}'\n{script}", log.display()))
+            .unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let curl = r#"for url; do :; done
+while [ $# -gt 1 ]; do [ "$1" = -o ] && out=$2; shift; done
+case $url in */nsight_compute/*) ;; *) echo 'curl: (6) Could not resolve host' >&2; exit 6 ;; esac
+cd "$(dirname "$out")" && mkdir -p a/nsight-compute/2025.3.1
+printf '#!/bin/sh\necho Version 2025.3.1.0\n' > a/nsight-compute/2025.3.1/ncu
+chmod +x a/nsight-compute/2025.3.1/ncu && tar -cJf archive a && rm -r a
+"#;
+    play("curl", curl.to_owned());
+    play("sha256sum", "grep -qE '^[0-9a-f]{64}  /.*/archive$'\n".to_owned());
+    add_remote_to_config(laptop, sshd, sshd.port);
+}
+
+#[test]
+fn a_profiler_is_installed_on_a_host_over_ssh_on_the_users_word_and_found_from_then_on() {
+    let (laptop, sshd) = (Laptop::new(), Sshd::start());
+    host_without_tools(&laptop, &sshd);
+    let line = "setup ncu --remote box --accept-new";
+    let output = laptop.run(line);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(status(&output), 2, "{}", laptop.shown(line, &output));
+    assert!(said.contains("`rgpu setup ncu --remote box --yes` gives your consent"), "{said}");
+    assert!(said.contains("nsight_compute/LICENSE.txt") && said.contains("(323 MB)"), "{said}");
+    assert!(!laptop.path("calls").exists());
+
+    let line = "setup ncu --remote box --yes --json";
+    for fetched in [true, false] {
+        let output = laptop.run(line);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+        let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let inner = ".local/share/rgpu/tools/nsight_compute-2025.3.1.4/nsight-compute/2025.3.1/ncu";
+        let path = sshd.path("home").join(inner);
+        assert_eq!(done["schema"], "rgpu.setup/1");
+        assert_eq!(done["version"], "2025.3.1.0");
+        assert_eq!((&done["tool"], &done["fetched"]), (&"ncu".into(), &fetched.into()));
+        assert_eq!(done["path"].as_str(), path.to_str());
+    }
+    let calls = fs::read_to_string(laptop.path("calls")).unwrap();
+    assert_eq!(calls.matches("curl ").count(), 1, "{calls}");
+    assert!(calls.contains("-linux-x86_64-2025.3.1.4-archive.tar.xz"), "{calls}");
+
+    // An archive that the host cannot fetch.
+    let line = "setup sanitizer --remote box --yes -q";
+    let output = laptop.run(line);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(status(&output), 5, "{}", laptop.shown(line, &output));
+    assert!(said.contains("Could not resolve host"), "{said}");
+    let tools = fs::read_dir(sshd.path("home/.local/share/rgpu/tools")).unwrap();
+    assert_eq!(tools.count(), 1);
 }

@@ -50,7 +50,7 @@ def kernels():
 def nvcc(home, source, flags, arch, cubin):
     """A cubin and its PTX."""
     os.environ["CUDA_HOME"] = str(home)
-    include = ["-I", ROOT / "harness/runner/include"]
+    include = ["-I", ROOT / "harness/include"]
     whole = [home / "bin/nvcc", "-std=c++17", "-lineinfo", "-arch", arch, *include, *flags, source]
     run([*whole, "-ptx", "-o", cubin.with_suffix(".ptx")])
     return run([*whole, "-cubin", "-Xptxas", "-v", "-o", cubin])
@@ -130,7 +130,7 @@ def containers(home, out, name, source, flags, archs):
              f"--create={out / '13' / f'{name}.{mode}.fatbin'}"])
     if name in HOST:
         codes = [f"-gencode=arch=compute_{a[3:]},code=[sm_{a[3:]},compute_{a[3:]}]" for a in archs]
-        whole = [home / "bin/nvcc", "-std=c++17", *codes, "-I", ROOT / "harness/runner/include",
+        whole = [home / "bin/nvcc", "-std=c++17", *codes, "-I", ROOT / "harness/include",
                  *flags, "-Xcompiler", "-fPIC", source]
         run([*whole, "-c", "-o", out / "13" / f"{name}.o"])
         run([*whole, "-shared", f"-L{home / 'lib'}", "-o", out / "13" / f"{name}.so"])

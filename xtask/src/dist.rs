@@ -4,17 +4,20 @@
 //! glibc is at least ours: it shares every dependency with the tests, so a clone is ready sooner.
 //! `cargo xtask dist` builds small, optimised files against glibc 2.17 with zig as the linker,
 //! checks the requirements of each file, and lays out the user's installation as a tree and as a
-//! tarball.
+//! tarball. `cargo xtask wheel` does so for both architectures, with the files for hosts of both in
+//! each tree, and packs the trees as Python wheels too.
 
 mod archive;
 mod target;
 mod tree;
+mod wheel;
 mod zig;
 
 use crate::command::{self, CommandError};
 use crate::elf::{ElfError, Misfit};
 use crate::environment::EnvironmentError;
 use crate::workspace::Workspace;
+use archive::Artifact;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,6 +33,10 @@ const HOST_FILES: &[(&str, &str)] = &[
 ];
 /// The binary that stays on the user's machine.
 const CLI: (&str, &str) = ("rgpu", "rgpu");
+/// The systems besides Linux that the CLI compiles for.
+const MACOS: &[&str] = &["aarch64-apple-darwin", "x86_64-apple-darwin"];
+/// The checksums of all tarballs and wheels.
+const SUMS: &str = concat!("rgpu-", env!("CARGO_PKG_VERSION"), ".sha256");
 
 /// A binary could not be built or is not fit for distribution.
 #[derive(Debug, thiserror::Error)]
@@ -69,21 +76,61 @@ pub(crate) fn copy_debug_builds(workspace: &Workspace) -> Result<(), DistError> 
     place(HOST_FILES, &workspace.target.join("debug"), &to)
 }
 
-/// Builds everything for any host of `target`'s architecture, checks it and packs it.
-pub(crate) fn everything(workspace: &Workspace, target: &Target) -> Result<(), DistError> {
-    let files = [HOST_FILES, &[CLI]].concat();
-    let built = zig::build(workspace, target, &files)?;
-    println!("{}", built.display());
-    for (_, file) in &files {
-        println!("  {file}: {}", target.check(&built.join(file), file)?);
+/// The files built for an architecture.
+struct Build {
+    target: &'static Target,
+    folder: PathBuf,
+}
+
+impl Build {
+    /// Builds everything for any host of `target`'s architecture, and checks it.
+    fn make(workspace: &Workspace, target: &'static Target) -> Result<Self, DistError> {
+        let files = [HOST_FILES, &[CLI]].concat();
+        let folder = zig::build(workspace, target, &files)?;
+        println!("{}", folder.display());
+        for (_, file) in &files {
+            println!("  {file}: {}", target.check(&folder.join(file), file)?);
+        }
+        // From now on, `rgpu` uses these in the workspace too.
+        place(HOST_FILES, &folder, &workspace.dist_folder(target.triple))?;
+        Ok(Self { target, folder })
     }
-    // From now on, `rgpu` uses these in the workspace too.
-    place(HOST_FILES, &built, &workspace.dist_folder(target.triple))?;
-    let tree = tree::lay_out(workspace, target, &built)?;
+}
+
+/// Builds everything for any host of `target`'s architecture, checks it and packs it.
+pub(crate) fn everything(workspace: &Workspace, target: &'static Target) -> Result<(), DistError> {
+    let build = Build::make(workspace, target)?;
+    let tree = tree::lay_out(workspace, &build, std::slice::from_ref(&build))?;
     println!("{}", tree.display());
-    let packed = archive::pack(&tree)?;
-    println!("{}\n  sha256 {}", packed.file.display(), packed.sha256);
+    announce(&archive::pack(&tree)?);
     Ok(())
+}
+
+/// Builds everything for all architectures, and packs for each a tarball and a wheel, with the files
+/// for hosts of all. One list has the checksums of all.
+pub(crate) fn wheels(workspace: &Workspace) -> Result<(), DistError> {
+    let builds = target::TARGETS.iter().map(|target| Build::make(workspace, target));
+    let builds = builds.collect::<Result<Vec<_>, _>>()?;
+    let mut artifacts = Vec::new();
+    for build in &builds {
+        let tree = tree::lay_out(workspace, build, &builds)?;
+        artifacts.push(archive::pack(&tree)?);
+        artifacts.push(wheel::pack(workspace, build.target, &tree)?);
+    }
+    artifacts.iter().for_each(announce);
+    let sums = workspace.target.join("dist").join(SUMS);
+    archive::write_sums(&artifacts, &sums)?;
+    println!("{}", sums.display());
+    Ok(())
+}
+
+/// Checks that the CLI compiles for macOS. Linking needs parts of Apple's SDK.
+pub(crate) fn check_macos(workspace: &Workspace) -> Result<(), DistError> {
+    MACOS.iter().try_for_each(|triple| zig::check(workspace, triple, CLI.0))
+}
+
+fn announce(artifact: &Artifact) {
+    println!("{}\n  sha256 {}", artifact.file.display(), artifact.sha256);
 }
 
 /// Copies `files`. A debug build is stripped, since symbols make it ten times as large and these

@@ -26,8 +26,11 @@ usage: cargo xtask COMMAND
                         (before the ARGS of run and test one `--` may stand)
   dist [aarch64]        agent, runner, collector and CLI for any host with glibc 2.17 or newer
                         (x86_64, or aarch64), as a tree to install and as a tarball
-                        (setup, run, test and dist ask before they install system packages, or are
-                        told `--yes` right after their name)
+  wheel                 tarballs and Python wheels for both, each with the programs for hosts of both,
+                        and one list of their checksums
+  macos                 only checks that the CLI compiles for macOS
+                        (setup, run, test, dist and wheel ask before they install system packages,
+                        or are told `--yes` right after their name)
   schemas [--check]     schemas/*.json from the types (--check: only compare)
   sass-table            the table of opcode names, from nvcc and nvdisasm on PATH
   bench [PART...]       benches/run: every benchmark this machine can run, as ratios to other tools
@@ -81,7 +84,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
     }
     let workspace = Workspace::find()?;
     let rest = match (task.as_str(), rest) {
-        ("setup" | "run" | "test" | "dist", [yes, rest @ ..]) if yes == "--yes" => {
+        ("setup" | "run" | "test" | "dist" | "wheel", [yes, rest @ ..]) if yes == "--yes" => {
             packages::give_consent();
             rest
         }
@@ -104,6 +107,11 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
                 return Err(format!("`{}` is not an architecture\n{USAGE}", rest.join(" ")).into());
             }
         },
+        "wheel" if rest.is_empty() => {
+            packages::for_build()?;
+            dist::wheels(&workspace)?;
+        }
+        "macos" if rest.is_empty() => dist::check_macos(&workspace)?,
         "schemas" if rest.is_empty() => schemas::all(&workspace, schemas::Mode::Write)?,
         "schemas" if rest_is("--check") => schemas::all(&workspace, schemas::Mode::Compare)?,
         "sass-table" if rest.is_empty() => sass_table::write(&workspace)?,

@@ -60,7 +60,7 @@ pub(crate) fn write(workspace: &Workspace) -> Result<(), TableError> {
                 if !cubin.is_file() {
                     let mut nvcc = Command::new("nvcc");
                     nvcc.args(["-std=c++17", "-cubin", "-arch", arch, "-o"]).arg(&cubin);
-                    nvcc.arg("-I").arg(workspace.root.join("harness/runner/include"));
+                    nvcc.arg("-I").arg(workspace.root.join("harness/include"));
                     command::run(nvcc.args(*flags).arg(&source))?;
                 }
                 let listing =

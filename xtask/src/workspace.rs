@@ -13,6 +13,29 @@ pub(crate) struct Workspace {
     pub(crate) target: PathBuf,
     /// The host's target triple.
     pub(crate) triple: String,
+    /// What the package `rgpu` says about itself.
+    pub(crate) rgpu: About,
+}
+
+/// What a package says about itself in its manifest.
+pub(crate) struct About {
+    description: String,
+    license: String,
+    repository: String,
+}
+
+impl About {
+    /// The head of a wheel's METADATA (packaging.python.org, "Core metadata specifications"). The
+    /// description in Markdown follows.
+    pub(crate) fn metadata(&self, version: &str) -> String {
+        let Self { description, license, repository } = self;
+        format!(
+            "Metadata-Version: 2.4\nName: rgpu\nVersion: {version}\nSummary: {description}\n\
+             License-Expression: {license}\nLicense-File: LICENSE-APACHE\n\
+             License-File: LICENSE-MIT\nProject-URL: Repository, {repository}\n\
+             Description-Content-Type: text/markdown\n\n"
+        )
+    }
 }
 
 impl Workspace {
@@ -27,15 +50,31 @@ impl Workspace {
             path.ok_or_else(|| unexpected(&metadata, &answer))
         };
 
+        let packages = parsed.get("packages").and_then(serde_json::Value::as_array);
+        let is_rgpu =
+            |package: &&serde_json::Value| package.get("name").is_some_and(|n| n == "rgpu");
+        let rgpu = packages.and_then(|packages| packages.iter().find(is_rgpu));
+        let about = |key: &str| {
+            let text = rgpu.and_then(|package| package.get(key)?.as_str());
+            text.map(str::to_owned).ok_or_else(|| unexpected(&metadata, &answer))
+        };
+        let rgpu = About {
+            description: about("description")?,
+            license: about("license")?,
+            repository: about("repository")?,
+        };
+        let (root, target) = (path("workspace_root")?, path("target_directory")?);
+
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
         let mut version = Command::new(rustc);
         version.arg("-vV");
         let answer = command::output(&mut version)?;
         let triple = answer.lines().find_map(|line| line.strip_prefix("host: "));
         Ok(Self {
-            root: path("workspace_root")?,
-            target: path("target_directory")?,
+            root,
+            target,
             triple: triple.ok_or_else(|| unexpected(&version, &answer))?.to_owned(),
+            rgpu,
         })
     }
 

@@ -46,7 +46,7 @@ fn folder(reference: &str) -> tempfile::TempDir {
     std::fs::write(folder.path().join("reference.c"), reference).unwrap();
     let built = Command::new("cc")
         .args(["-O2", "-shared", "-fPIC", "-Wall", "-Werror", "-std=c99", "-I"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../include"))
         .args(["-o", "reference.so", "reference.c"])
         .current_dir(folder.path())
         .output()

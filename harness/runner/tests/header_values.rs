@@ -23,7 +23,7 @@ type Set = unsafe extern "C" fn(u32, *mut u8, u64, f64);
 
 fn library(folder: &std::path::Path) -> Library {
     std::fs::write(folder.join("wrappers.c"), WRAPPERS).unwrap();
-    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../include");
     let flags =
         ["-O2", "-shared", "-fPIC", "-std=c99", "-Wall", "-Wextra", "-Werror", "-I", include];
     let built = Command::new("cc")

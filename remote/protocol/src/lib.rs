@@ -20,7 +20,7 @@ pub mod plan;
 pub mod probe;
 pub mod program_needs;
 
-pub use digest::Digest;
+pub use digest::{Digest, sha256};
 pub use event::{Event, EventBody, Outcome, RungRecord, Stream};
 pub use message::{FromAgent, Hello, ToAgent};
 pub use pattern::{Diagnosis, Pattern, Source};

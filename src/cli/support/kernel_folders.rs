@@ -1,11 +1,12 @@
 //! Where kernels are searched.
 
 use super::app::App;
+use super::session::own_program;
 use crate::kernel::KernelFolders;
 
 /// The folders that are searched for kernels.
 pub(in crate::cli) fn kernel_folders(app: &App) -> KernelFolders {
-    let shipped = std::env::current_exe().ok().and_then(|exe| {
+    let shipped = own_program().ok().and_then(|exe| {
         let here = exe.parent()?.to_owned();
         // Installed: ../share/rgpu/kernels. In a workspace: target/<profile>/rgpu.
         [here.join("../share/rgpu/kernels"), here.join("../../kernels")]

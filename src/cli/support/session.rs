@@ -112,9 +112,15 @@ pub(in crate::cli) fn record(
     record
 }
 
+/// The file of this program. Installers of Python's tools start it by a link, and macOS reports the
+/// link.
+pub(in crate::cli) fn own_program() -> std::io::Result<PathBuf> {
+    std::env::current_exe().map(|exe| exe.canonicalize().unwrap_or(exe))
+}
+
 /// rgpu's own programs for this machine, and their paths for other architectures.
 pub(in crate::cli) fn programs(app: &App) -> Result<Programs> {
-    let exe = std::env::current_exe().map_err(|e| {
+    let exe = own_program().map_err(|e| {
         Failure::new(Exit::Config, "no_exe", "this program's own path is not known").cause(e)
     })?;
     let mut programs =
@@ -125,7 +131,7 @@ pub(in crate::cli) fn programs(app: &App) -> Result<Programs> {
 
 /// The workspace that this program was built in, if the program is `target/<profile>/rgpu`.
 pub(in crate::cli) fn workspace() -> Option<PathBuf> {
-    let exe = std::env::current_exe().ok()?;
+    let exe = own_program().ok()?;
     let target = exe.ancestors().nth(2).filter(|target| target.ends_with("target"))?;
     target.parent().map(Path::to_owned)
 }

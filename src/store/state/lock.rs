@@ -18,6 +18,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(2);
 
 /// Network file systems, by the numbers that the kernel gives them (`statfs`). SQLite's log needs
 /// memory shared by all its processes, which other hosts do not have.
+#[cfg(target_os = "linux")]
 const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
     (0x6969, "NFS"),
     (0xff53_4d42, "CIFS"),
@@ -132,8 +133,7 @@ fn read_holder(file: &mut File) -> LockHolder {
 /// process gets the same lock twice.
 pub(super) fn check_file_system(folder: &Path) -> Result<(), StateError> {
     let refuse = |why: &str| StateError::NoLocks { path: folder.to_owned(), why: why.to_owned() };
-    let kind = rustix::fs::statfs(folder).map_err(|e| io_error("read", folder)(e.into()))?;
-    if let Some(name) = network_file_system(kind.f_type) {
+    if let Some(name) = network_file_system(folder)? {
         return Err(refuse(name));
     }
     let path: PathBuf = folder.join("probe.lock");
@@ -156,8 +156,22 @@ pub(super) fn check_file_system(folder: &Path) -> Result<(), StateError> {
     }
 }
 
+/// The name of the folder's file system, if it is a network file system.
+#[cfg(target_os = "linux")]
+fn network_file_system(folder: &Path) -> Result<Option<&'static str>, StateError> {
+    let kind = rustix::fs::statfs(folder).map_err(|e| io_error("read", folder)(e.into()))?;
+    Ok(network_file_system_of(kind.f_type))
+}
+
+/// Other kernels have other numbers. There only the second check is made.
+#[cfg(not(target_os = "linux"))]
+fn network_file_system(_folder: &Path) -> Result<Option<&'static str>, StateError> {
+    Ok(None)
+}
+
 /// The name of a network file system; `None` for any other.
-fn network_file_system(kind: i64) -> Option<&'static str> {
+#[cfg(target_os = "linux")]
+fn network_file_system_of(kind: i64) -> Option<&'static str> {
     // Some numbers have the highest of 32 bits, which is a sign on some machines.
     let kind = kind & 0xffff_ffff;
     NETWORK_FILE_SYSTEMS.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
@@ -185,9 +199,9 @@ mod tests {
 
     #[test]
     fn network_file_systems_are_refused_and_local_ones_are_not() {
-        assert_eq!(network_file_system(0x6969), Some("NFS"));
-        assert_eq!(network_file_system(i64::from(0xff53_4d42_u32.cast_signed())), Some("CIFS"));
-        assert_eq!(network_file_system(0xef53), None);
+        assert_eq!(network_file_system_of(0x6969), Some("NFS"));
+        assert_eq!(network_file_system_of(i64::from(0xff53_4d42_u32.cast_signed())), Some("CIFS"));
+        assert_eq!(network_file_system_of(0xef53), None);
         let dir = tempfile::tempdir().unwrap();
         check_file_system(dir.path()).unwrap();
         check_file_system(dir.path()).unwrap();

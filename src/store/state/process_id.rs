@@ -41,7 +41,7 @@ fn boot_id() -> String {
 }
 
 fn start_time(pid: i32) -> Option<i64> {
-    rgpu_agent::process::start_time(pid).and_then(|ticks| i64::try_from(ticks).ok())
+    crate::process_tree::start_time(pid).and_then(|ticks| i64::try_from(ticks).ok())
 }
 
 #[cfg(test)]

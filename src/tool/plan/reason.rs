@@ -128,7 +128,8 @@ pub static REASONS: &[Reason] = &[
         "tool_missing",
         Side::Host,
         "the tool is not on the host",
-        "install it there, or name its folder under the remote's `path`",
+        "`rgpu setup` installs ncu, nsys and compute-sanitizer there; or name a tool's folder \
+         under the remote's `path`",
     ),
     row(
         "collector_missing",

@@ -1,5 +1,5 @@
-//! Packs the tree into one file. The same tree gives the same bytes. Its checksum is stored beside
-//! it in the form that `sha256sum --check` reads.
+//! Packs the tree into a tarball. The same tree gives the same bytes. The checksum of an artifact is
+//! stored beside it in the form that `sha256sum --check` reads.
 
 use super::{DistError, at};
 use crate::command;
@@ -8,14 +8,34 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A tarball and its hash.
-pub(super) struct Packed {
+/// A file to distribute, and its hash.
+pub(super) struct Artifact {
     pub(super) file: PathBuf,
     pub(super) sha256: Digest,
 }
 
+impl Artifact {
+    /// The finished `file`.
+    pub(super) fn of(file: PathBuf) -> Result<Self, DistError> {
+        let bytes = fs::read(&file).map_err(at(&file))?;
+        Ok(Self { sha256: Digest::of(&bytes), file })
+    }
+
+    /// Its line in a list of checksums.
+    fn sum(&self) -> String {
+        let name = self.file.file_name().unwrap_or_default().to_string_lossy();
+        format!("{}  {name}\n", self.sha256)
+    }
+}
+
+/// Writes the checksums of `artifacts`, which lie beside `list`.
+pub(super) fn write_sums(artifacts: &[Artifact], list: &Path) -> Result<(), DistError> {
+    let sums: String = artifacts.iter().map(Artifact::sum).collect();
+    fs::write(list, sums).map_err(at(list))
+}
+
 /// Packs `tree` into a file beside it.
-pub(super) fn pack(tree: &Path) -> Result<Packed, DistError> {
+pub(super) fn pack(tree: &Path) -> Result<Artifact, DistError> {
     let name = tree.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let folder = tree.parent().unwrap_or(Path::new("."));
     let file = folder.join(format!("{name}.tar.gz"));
@@ -24,11 +44,10 @@ pub(super) fn pack(tree: &Path) -> Result<Packed, DistError> {
     tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
     tar.args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip -9n", "-cf"]);
     command::run(tar.arg(&file).arg(&name))?;
-    let bytes = fs::read(&file).map_err(at(&file))?;
-    let sha256 = Digest::of(&bytes);
+    let artifact = Artifact::of(file)?;
     let sums = folder.join(format!("{name}.tar.gz.sha256"));
-    fs::write(&sums, format!("{sha256}  {name}.tar.gz\n")).map_err(at(&sums))?;
-    Ok(Packed { file, sha256 })
+    fs::write(&sums, artifact.sum()).map_err(at(&sums))?;
+    Ok(artifact)
 }
 
 #[cfg(test)]

@@ -20,15 +20,18 @@ pub(crate) struct Target {
     pub(super) triple: &'static str,
     /// The name of zig's header folders.
     pub(super) zig: &'static str,
+    /// Platform tags of a wheel for hosts with [`GLIBC`] (PEP 600, and PEP 599 for older installers).
+    pub(super) wheel_tags: &'static [&'static str],
     limits: Limits,
 }
 
 /// All architectures; the default is first.
-static TARGETS: [Target; 2] = [
+pub(super) static TARGETS: [Target; 2] = [
     Target {
         arch: "x86_64",
         triple: "x86_64-unknown-linux-gnu",
         zig: "x86",
+        wheel_tags: &["manylinux_2_17_x86_64", "manylinux2014_x86_64"],
         limits: Limits {
             machine: goblin::elf::header::EM_X86_64,
             interpreter: "/lib64/ld-linux-x86-64.so.2",
@@ -40,6 +43,7 @@ static TARGETS: [Target; 2] = [
         arch: "aarch64",
         triple: "aarch64-unknown-linux-gnu",
         zig: "aarch64",
+        wheel_tags: &["manylinux_2_17_aarch64", "manylinux2014_aarch64"],
         limits: Limits {
             machine: goblin::elf::header::EM_AARCH64,
             interpreter: "/lib/ld-linux-aarch64.so.1",

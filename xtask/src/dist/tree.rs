@@ -2,7 +2,7 @@
 //! kernels, shell completions and man pages, each where `rgpu` or the system looks for it. The tree
 //! may be copied over any prefix, and the `libexec` of two architectures over each other.
 
-use super::{CLI, DistError, HOST_FILES, Target, at, place};
+use super::{Build, CLI, DistError, HOST_FILES, Target, at, place};
 use crate::command;
 use crate::workspace::Workspace;
 use std::fs;
@@ -18,19 +18,22 @@ const COMPLETIONS: &[(&str, &str)] = &[
 ];
 const DOCUMENTS: &[&str] = &["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Lays out the files built in `built`; returns the tree's folder.
+/// Lays out the CLI of a build with the files for hosts of all `hosts`; returns the tree's folder.
 pub(super) fn lay_out(
     workspace: &Workspace,
-    target: &Target,
-    built: &Path,
+    build: &Build,
+    hosts: &[Build],
 ) -> Result<PathBuf, DistError> {
+    let Build { target, folder: built } = build;
     let name = format!("rgpu-{}-{}", env!("CARGO_PKG_VERSION"), target.triple);
     let tree = workspace.target.join("dist").join(name);
     if tree.exists() {
         fs::remove_dir_all(&tree).map_err(at(&tree))?;
     }
     place(&[CLI], built, &tree.join("bin"))?;
-    place(HOST_FILES, built, &tree.join("libexec/rgpu").join(target.triple))?;
+    for host in hosts {
+        place(HOST_FILES, &host.folder, &tree.join("libexec/rgpu").join(host.target.triple))?;
+    }
     let kernels = workspace.root.join("kernels");
     copy(&kernels, &tree.join("share/rgpu/kernels")).map_err(at(&kernels))?;
     let documents = tree.join("share/doc/rgpu");

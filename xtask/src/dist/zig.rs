@@ -17,9 +17,8 @@ pub(super) fn build(
     target: &Target,
     files: &[(&str, &str)],
 ) -> Result<PathBuf, DistError> {
-    let tools = workspace.target.join("zig/env");
-    environment::provide(&tools, &workspace.root.join("xtask/zig-wheels.txt"))?;
-    standard_library(target)?;
+    let tools = tools(workspace)?;
+    standard_library(target.triple)?;
     let mut build = workspace.cargo();
     build.env("PATH", path_with(&tools.join("bin")));
     // The variable with dashes takes precedence over the one that cargo-zigbuild sets.
@@ -31,6 +30,29 @@ pub(super) fn build(
     }
     command::run(&mut build)?;
     Ok(workspace.target.join(target.triple).join("dist"))
+}
+
+/// Checks that `package` compiles for `triple`, with zig as the compiler of its parts in C.
+pub(super) fn check(
+    workspace: &Workspace,
+    triple: &'static str,
+    package: &str,
+) -> Result<(), DistError> {
+    let tools = tools(workspace)?;
+    standard_library(triple)?;
+    let bin = tools.join("bin");
+    // Not a subcommand of cargo, as `cargo zigbuild` is.
+    let mut check = Command::new(bin.join("cargo-zigbuild"));
+    check.env("PATH", path_with(&bin)).current_dir(&workspace.root);
+    command::run(check.args(["check", "--locked", "--target", triple, "--package", package]))?;
+    Ok(())
+}
+
+/// The environment with zig and cargo-zigbuild.
+fn tools(workspace: &Workspace) -> Result<PathBuf, DistError> {
+    let tools = workspace.target.join("zig/env");
+    environment::provide(&tools, &workspace.root.join("xtask/zig-wheels.txt"))?;
+    Ok(tools)
 }
 
 /// The folder of zig's headers.
@@ -74,15 +96,15 @@ fn path_with(folder: &Path) -> OsString {
 }
 
 /// Installs Rust's own libraries for the target, if rustup is available.
-fn standard_library(target: &Target) -> Result<(), DistError> {
+fn standard_library(triple: &'static str) -> Result<(), DistError> {
     let is_there = || {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
         let mut ask = Command::new(rustc);
-        ask.args(["--print", "target-libdir", "--target", target.triple]);
+        ask.args(["--print", "target-libdir", "--target", triple]);
         command::output(&mut ask).is_ok_and(|folder| Path::new(folder.trim()).is_dir())
     };
     if !is_there() && command::answers("rustup", "--version") {
-        command::run(Command::new("rustup").args(["target", "add", target.triple]))?;
+        command::run(Command::new("rustup").args(["target", "add", triple]))?;
     }
-    if is_there() { Ok(()) } else { Err(DistError::NoStd { triple: target.triple }) }
+    if is_there() { Ok(()) } else { Err(DistError::NoStd { triple }) }
 }

@@ -1,0 +1,91 @@
+//! What `rgpu queue` and `rgpu loop` need of Linux to end whole trees of processes: the agent's own
+//! code, subreapers and pidfds. Other systems have none of these. There both commands are refused
+//! (`src/cli/dispatch.rs`), and the functions here find nothing.
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::*;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use other::*;
+
+/// Whether process trees can be ended here.
+pub(crate) const IS_SUPPORTED: bool = cfg!(target_os = "linux");
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::ffi::CStr;
+    use std::os::fd::OwnedFd;
+
+    pub(crate) use rgpu_agent::process::{
+        Children, end_descendants, kill_marked, reap, start_time,
+    };
+    use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+
+    /// Makes this process the parent of all orphans among its descendants.
+    pub(crate) fn become_subreaper() {
+        let _ = rustix::process::set_child_subreaper(Some(getpid()));
+    }
+
+    /// Sets the name that `ps` and `top` show.
+    pub(crate) fn set_name(name: &CStr) {
+        let _ = rustix::thread::set_name(name);
+    }
+
+    /// A handle that keeps meaning this process; `None` on old kernels.
+    pub(crate) fn open_pidfd(pid: Pid) -> Option<OwnedFd> {
+        pidfd_open(pid, PidfdFlags::empty()).ok()
+    }
+
+    /// Sends SIGTERM to the process of a handle, if it has not ended.
+    pub(crate) fn terminate(pidfd: &OwnedFd) {
+        let _ = pidfd_send_signal(pidfd, Signal::TERM);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod other {
+    use std::collections::BTreeSet;
+    use std::ffi::CStr;
+    use std::os::fd::OwnedFd;
+    use std::time::Duration;
+
+    use rustix::process::{Pid, Signal, WaitStatus};
+
+    /// Whether any child is left.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Children {
+        /// Some children have not exited.
+        Some,
+        /// There are no children.
+        None,
+    }
+
+    pub(crate) fn become_subreaper() {}
+
+    pub(crate) fn set_name(_name: &CStr) {}
+
+    pub(crate) fn open_pidfd(_pid: Pid) -> Option<OwnedFd> {
+        None
+    }
+
+    pub(crate) fn terminate(_pidfd: &OwnedFd) {}
+
+    pub(crate) fn start_time(_pid: i32) -> Option<u64> {
+        None
+    }
+
+    pub(crate) fn kill_marked(_marker: &str) -> BTreeSet<i32> {
+        BTreeSet::new()
+    }
+
+    pub(crate) fn reap(_each: impl FnMut((i32, WaitStatus))) -> Children {
+        Children::None
+    }
+
+    pub(crate) fn end_descendants<E>(
+        _guard: Option<i32>,
+        _signals: &[Signal],
+        _wait: impl FnMut(Option<Duration>) -> Result<Children, E>,
+    ) -> Result<BTreeSet<i32>, E> {
+        Ok(BTreeSet::new())
+    }
+}
