@@ -370,7 +370,8 @@ mod tests {
         host.gpus.push(GpuFacts::default());
         let tool = |name: &str| ToolFacts { name: name.to_owned(), ..ToolFacts::default() };
         host.tools = vec![tool("ncu"), tool("nsys")];
-        let command = "`rgpu setup sanitizer --remote h200` installs it there (12 MB, without root)";
+        let command =
+            "`rgpu setup sanitizer --remote h200` installs it there (12 MB, without root)";
         assert_eq!(proposals(&host), [format!("  compute-sanitizer is missing: {command}")]);
         host.agent.arch = "riscv64".to_owned();
         assert!(proposals(&host).is_empty());

@@ -134,9 +134,11 @@ pub fn find(triple: &str, libexec: Option<&Path>, exe: &Path) -> Result<Programs
             format!("there is no `rgpu-agent` for {triple} on this machine"),
         )
         .cause(format!("looked in {searched}"))
-        .hint("wheel and tarball have it, `cargo install` and `cargo binstall` bring the command \
+        .hint(
+            "wheel and tarball have it, `cargo install` and `cargo binstall` bring the command \
                alone: install one of these, or unpack a tarball of the same version and set \
-               RGPU_LIBEXEC to its `libexec/rgpu`")
+               RGPU_LIBEXEC to its `libexec/rgpu`",
+        )
         .hint("in the source tree `cargo xtask setup` builds it"));
     };
     Ok(Programs {
