@@ -1,19 +1,22 @@
 //! `rgpu remote up`, `down` and `login`: handles rented remotes.
 
 use std::io::IsTerminal;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::support::app::{App, Status};
+use super::super::support::app::{App, GlobalArgs, Status};
 use super::super::support::session;
 use super::super::support::terminal::{escape_controls, write_stderr};
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
-use crate::remote::{HostKeyQuestion, OnRemote, Remote, RemoteSpec, Rental, UserPrompt, wafer};
+use crate::remote::{
+    ConnectOptions, HostKeyQuestion, HostRequest, OnRemote, Remote, RemoteSpec, Rental,
+    UnknownHostPolicy, UserPrompt, wafer,
+};
 use crate::report::usd;
 
 /// How long a platform may take to report a remote's state for a list.
@@ -113,40 +116,59 @@ pub(in crate::cli) struct Login {
 }
 
 /// Prints each status message once.
-struct StatusPrinter<'a> {
-    app: &'a App,
+struct StatusPrinter {
+    quiet: bool,
+    verbose: bool,
     last: Mutex<String>,
 }
 
-impl UserPrompt for StatusPrinter<'_> {
+impl StatusPrinter {
+    fn new(app: &App) -> Self {
+        let GlobalArgs { quiet, verbose, .. } = app.global;
+        Self { quiet, verbose: verbose > 0 && !quiet, last: Mutex::default() }
+    }
+}
+
+impl UserPrompt for StatusPrinter {
     fn ask_host_key(&self, _: &HostKeyQuestion) -> bool {
         false
     }
 
     fn verbose(&self, line: &str) {
-        if self.app.global.verbose > 0 {
-            self.app.print_note(&escape_controls(line.as_bytes()));
+        if self.verbose {
+            write_stderr(&format!("{}\n", escape_controls(line.as_bytes())));
         }
     }
 
     fn starting(&self, what: &str) {
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if *last != what {
-            self.app.print_note(&escape_controls(what.as_bytes()));
+        if *last != what && !self.quiet {
+            write_stderr(&format!("{}\n", escape_controls(what.as_bytes())));
             what.clone_into(&mut last);
         }
+    }
+}
+
+/// Options of a connection to a platform or a cluster's login node. Without our agent's program, only
+/// a cluster cannot be asked, and says so.
+fn connect_options(app: &App) -> ConnectOptions {
+    ConnectOptions {
+        agent: session::programs(app).map(|programs| programs.agent).unwrap_or_default(),
+        unknown_host_policy: UnknownHostPolicy::Refuse,
+        user_prompt: Arc::new(StatusPrinter::new(app)),
+        host_request: HostRequest::default(),
     }
 }
 
 /// `remote up`: creates the remote if needed, and waits until it runs.
 pub(super) fn up(app: &App, name: &str) -> Result<Status> {
     let (spec, remote) = open(app, name)?;
-    let printer = StatusPrinter { app, last: Mutex::default() };
+    let options = connect_options(app);
     let rental = app.block_on(async {
         match remote.rented() {
-            Some(rented) => rented.up(&printer).await.on(&*remote),
+            Some(rented) => rented.up(&options).await.on(&*remote),
             // A deployed app is not created again, only woken and checked.
-            None => match remote.deployed(&printer).await.on(&*remote)? {
+            None => match remote.deployed(&*options.user_prompt).await.on(&*remote)? {
                 Some(version) => Ok(Rental {
                     state: "running".to_owned(),
                     version: Some(version),
@@ -186,7 +208,7 @@ pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
     }
     let was_destroyed = app.block_on(async {
         match remote.rented() {
-            Some(rented) => rented.down().await.on(&*remote),
+            Some(rented) => rented.down(&connect_options(app)).await.on(&*remote),
             None => Err(not_rented(&spec, RentalRequest::Down)),
         }
     })?;
@@ -248,10 +270,11 @@ pub(super) fn states(app: &App, specs: &[RemoteSpec]) -> Result<Vec<Option<Renta
                 all.push(None);
                 continue;
             };
-            all.push(Some(match tokio::time::timeout(STATE_TIMEOUT, rented.state()).await {
+            let options = connect_options(app);
+            all.push(Some(match tokio::time::timeout(STATE_TIMEOUT, rented.state(&options)).await {
                 Ok(Ok(rental)) => RentalState::Known(rental),
                 Ok(Err(error)) => {
-                    RentalState::Unknown { error: error.failure(&spec.name, "wafer") }
+                    RentalState::Unknown { error: error.failure(&spec.name, remote.transport()) }
                 }
                 Err(_) => RentalState::Unknown {
                     error: Failure::new(
