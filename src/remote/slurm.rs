@@ -43,11 +43,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::client::Streams;
 use super::deploy::AgentStart;
 use super::stream::AgentStream;
+use super::wafer::nonce;
 use super::{
     ConnectOptions, HostUse, ReconnectPolicy, Remote, RemoteError, RemoteKind, RemoteSpec, Rental,
     RentedRemote, Session, ssh,
 };
-use super::wafer::nonce;
 use allocation::{Allocation, Reached};
 pub use error::SlurmError;
 use login::LoginNode;
@@ -93,8 +93,8 @@ struct State {
     login: Option<LoginNode>,
     /// The allocation of this command.
     allocation: Option<Allocation>,
-    /// The name under which this command may have submitted one.
-    submitted_name: Option<String>,
+    /// The name of the one that ends with this command, if it may exist.
+    own_name: Option<String>,
     queued_since: Option<Instant>,
     /// Whether an agent on the node has answered.
     has_connected: bool,
@@ -122,12 +122,12 @@ impl Slurm {
     }
 
     /// The node of an allocation, through `srun`.
-    fn node_spec(&self, allocation: &Allocation) -> RemoteSpec {
+    fn node_spec(&self, allocation: &Allocation, srun: &str) -> RemoteSpec {
         let Settings { folder, login, .. } = &self.settings;
         let job = format!("--jobid={}", allocation.id);
         let holder = script::folder(folder, &allocation.name);
         let reach = format!("RGPU_AGENT_REACH={holder}");
-        let srun = ["srun", &job, "--overlap", "--unbuffered", "--nodes=1", "--ntasks=1"];
+        let srun = [srun, &job, "--overlap", "--unbuffered", "--nodes=1", "--ntasks=1"];
         let words = srun.into_iter().chain(["--mpi=none", "--quiet", "env", &reach]);
         RemoteSpec {
             via: words.map(str::to_owned).collect(),
@@ -144,8 +144,7 @@ impl Slurm {
     ) -> Result<&'a mut LoginNode, RemoteError> {
         if !state.login.as_ref().is_some_and(LoginNode::is_usable) {
             state.login = None;
-            let mut session =
-                (ssh::KIND.open)(&self.results_spec(""))?.connect(options).await?;
+            let mut session = (ssh::KIND.open)(&self.results_spec(""))?.connect(options).await?;
             session.greeted().await?;
             let login = LoginNode::over(session, options.user_prompt.clone()).await?;
             state.login = Some(login);
@@ -164,26 +163,29 @@ impl Slurm {
         options: &ConnectOptions,
     ) -> Result<Session, RemoteError> {
         let request = &options.host_request;
-        let own_name = job_name("rgpu-", &request.run);
+        let run_name = job_name("rgpu-", &request.run);
         if state.allocation.is_none() {
             let warm_name = self.warm_name();
             let login = self.login(state, options).await?;
-            let names = [own_name.as_str(), &warm_name];
+            let names = [run_name.as_str(), &warm_name];
             let names = if request.run.is_empty() { &names[1..] } else { &names[..] };
             let found = Allocation::find(login, names).await?;
             state.allocation = match (found, request.host_use) {
                 // Nobody has put a job there yet.
                 (Some((_, found_state)), HostUse::Existing) if found_state != "RUNNING" => None,
-                (Some((found, _)), _) => Some(found),
+                (Some((found, _)), _) => {
+                    state.own_name = (found.name == run_name).then(|| run_name.clone());
+                    Some(found)
+                }
                 (None, HostUse::Existing) => None,
                 (None, HostUse::Start) => {
                     let program = AgentStart::new(&self.results_spec(""), &options.agent)?;
                     let (settings, idle) = (&self.settings, self.settings.idle);
                     let name = match request.run.as_str() {
                         "" => job_name("rgpu-check-", &nonce()[..12]),
-                        _ => own_name.clone(),
+                        _ => run_name.clone(),
                     };
-                    let name = state.submitted_name.get_or_insert(name).clone();
+                    let name = state.own_name.get_or_insert(name).clone();
                     let login = self.login(state, options).await?;
                     let program = program.file_name();
                     Some(Allocation::submit(login, settings, &name, &program, idle).await?)
@@ -249,7 +251,8 @@ impl Slurm {
         options: &ConnectOptions,
         allocation: &Allocation,
     ) -> Result<Session, RemoteError> {
-        let start = AgentStart::new(&self.node_spec(allocation), &options.agent)?;
+        let srun = self.login(state, options).await?.srun().to_owned();
+        let start = AgentStart::new(&self.node_spec(allocation, &srun), &options.agent)?;
         self.session_through(state, options, start).await
     }
 
@@ -280,7 +283,7 @@ impl Slurm {
     /// Ends the allocation that this command has submitted.
     async fn end_own(&self, options: &ConnectOptions) -> Result<(), RemoteError> {
         let mut state = self.state.lock().await;
-        let Some(name) = state.submitted_name.take() else { return Ok(()) };
+        let Some(name) = state.own_name.take() else { return Ok(()) };
         let (allocation, was_used) = (state.allocation.take(), state.has_connected);
         let login = self.login(&mut state, options).await?;
         // A request that was cut may still have submitted it.
@@ -414,7 +417,12 @@ impl RentedRemote for Slurm {
 
 impl Slurm {
     fn rental(&self, state: String) -> Rental {
-        Rental { state, gpu: self.settings.gpus.clone(), ..Rental::default() }
+        let count = |gpus: &String| match gpus.parse::<u16>() {
+            Ok(1) => "1 GPU".to_owned(),
+            Ok(n) => format!("{n} GPUs"),
+            Err(_) => gpus.clone(),
+        };
+        Rental { state, gpu: self.settings.gpus.as_ref().map(count), ..Rental::default() }
     }
 }
 

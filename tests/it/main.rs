@@ -55,6 +55,7 @@ mod round_trips;
 mod runs;
 mod setup;
 mod several_remotes;
+mod slurm;
 mod snippet_faults;
 mod snippets;
 mod ssh;

@@ -48,7 +48,9 @@ pub fn hold(folder: &Path, idle_s: &OsStr) -> Result<(), HostFault> {
     let idle_s = seconds.ok_or(io::ErrorKind::InvalidInput).context("read the limit of", folder)?;
     let idle = Duration::from_secs(idle_s);
     // Makes supervisors whose agent has ended our children.
-    set_child_subreaper(Some(getpid())).map_err(io::Error::from).context("adopt jobs in", folder)?;
+    set_child_subreaper(Some(getpid()))
+        .map_err(io::Error::from)
+        .context("adopt jobs in", folder)?;
     let listener = control::listen(folder, SOCKET).context("listen in", folder)?;
     listener.set_nonblocking(true).context("listen in", folder)?;
     let mut last_use = Instant::now();
@@ -58,7 +60,8 @@ pub fn hold(folder: &Path, idle_s: &OsStr) -> Result<(), HostFault> {
         // Interrupted: look again.
         let _ = poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&timeout));
         while let Ok((client, _)) = listener.accept() {
-            start_agent(client.into())?;
+            // If no process can be started now, the client sees the end of its stream and comes again.
+            let _ = start_agent(client.into());
         }
         if reap(|_| {}) != Children::None {
             last_use = Instant::now();
@@ -68,18 +71,20 @@ pub fn hold(folder: &Path, idle_s: &OsStr) -> Result<(), HostFault> {
 }
 
 /// Starts an agent for the client at the other end of `client`.
-fn start_agent(client: OwnedFd) -> Result<(), HostFault> {
-    let program = Path::new("/proc/self/exe");
-    let output = client.try_clone().context("talk to a client of", program)?;
-    let mut command = Command::new(program);
+fn start_agent(client: OwnedFd) -> io::Result<()> {
+    let output = client.try_clone()?;
+    // Works even if the agent's file has been removed.
+    let mut command = Command::new("/proc/self/exe");
     command.arg0("rgpu-agent").arg("stdio").env_remove(REACH_VARIABLE).process_group(0);
     command.stdin(Stdio::from(client)).stdout(Stdio::from(output)).stderr(Stdio::null());
-    command.spawn().map(drop).context("start", program)
+    command.spawn().map(drop)
 }
 
 /// The holder's folder that this process's client asks for; `None`: the client wants this process.
 pub fn requested() -> Option<PathBuf> {
-    std::env::var_os(REACH_VARIABLE).filter(|folder| !folder.is_empty()).map(|folder| under_home(folder.into()))
+    std::env::var_os(REACH_VARIABLE)
+        .filter(|folder| !folder.is_empty())
+        .map(|folder| under_home(folder.into()))
 }
 
 /// Passes the bytes of standard input and output to and from the holder's agent.

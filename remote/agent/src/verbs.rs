@@ -26,7 +26,9 @@ pub fn run(args: &[OsString]) -> Option<Result<(), String>> {
             Some(folder) => hold::reach(&folder).map_err(|e| e.to_string()),
             None => connection::serve(&folders()).map_err(|e| e.to_string()),
         },
-        ("hold", [folder, idle_s]) => hold::hold(folder.as_ref(), idle_s).map_err(|e| e.to_string()),
+        ("hold", [folder, idle_s]) => {
+            hold::hold(folder.as_ref(), idle_s).map_err(|e| e.to_string())
+        }
         ("job", [folder]) => supervisor::run(folder.as_ref()).map_err(|e| e.to_string()),
         ("mail", args) => mail::post(&folders(), args),
         ("keep", [folder]) => mail::keep(folder.into()).map_err(|e| e.to_string()),

@@ -217,9 +217,11 @@ pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
         app.print_json(&RentalStatus::new(&spec.name, Rental { state, ..Rental::default() }))?;
         return Ok(0);
     }
-    app.print_note(&match was_destroyed {
-        true => format!("`{}` is destroyed", spec.name),
-        false => format!("`{}` was not there", spec.name),
+    app.print_note(&match (was_destroyed, spec.scheme()) {
+        (true, "slurm") => format!("the node of `{}` is given back", spec.name),
+        (false, "slurm") => format!("no node of `{}` was kept", spec.name),
+        (true, _) => format!("`{}` is destroyed", spec.name),
+        (false, _) => format!("`{}` was not there", spec.name),
     });
     Ok(0)
 }
@@ -271,19 +273,21 @@ pub(super) fn states(app: &App, specs: &[RemoteSpec]) -> Result<Vec<Option<Renta
                 continue;
             };
             let options = connect_options(app);
-            all.push(Some(match tokio::time::timeout(STATE_TIMEOUT, rented.state(&options)).await {
-                Ok(Ok(rental)) => RentalState::Known(rental),
-                Ok(Err(error)) => {
-                    RentalState::Unknown { error: error.failure(&spec.name, remote.transport()) }
-                }
-                Err(_) => RentalState::Unknown {
-                    error: Failure::new(
-                        Exit::Host,
-                        "no_answer",
-                        format!("no answer in {} s", STATE_TIMEOUT.as_secs()),
-                    ),
+            all.push(Some(
+                match tokio::time::timeout(STATE_TIMEOUT, rented.state(&options)).await {
+                    Ok(Ok(rental)) => RentalState::Known(rental),
+                    Ok(Err(error)) => RentalState::Unknown {
+                        error: error.failure(&spec.name, remote.transport()),
+                    },
+                    Err(_) => RentalState::Unknown {
+                        error: Failure::new(
+                            Exit::Host,
+                            "no_answer",
+                            format!("no answer in {} s", STATE_TIMEOUT.as_secs()),
+                        ),
+                    },
                 },
-            }));
+            ));
         }
         Ok(all)
     })
@@ -372,11 +376,18 @@ fn not_rented(spec: &RemoteSpec, request: RentalRequest) -> Failure {
 /// Asks at the terminal. Without a terminal nothing is destroyed.
 fn confirm(spec: &RemoteSpec) -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let message = format!("`{}` and all its data would be destroyed", spec.name);
+        let message = match spec.scheme() {
+            "slurm" => format!("jobs on the kept node of `{}` would be ended", spec.name),
+            _ => format!("`{}` and all its data would be destroyed", spec.name),
+        };
         return Err(Failure::new(Exit::Usage, "not_agreed", message)
             .hint(format!("to confirm: `rgpu remote down {} --yes`", spec.name)));
     }
-    write_stderr(&format!("Destroy `{}` ({}) and all its data? [y/N] ", spec.name, spec.url));
+    let question = match spec.scheme() {
+        "slurm" => "Give back the node that is kept at",
+        _ => "Destroy, with all its data,",
+    };
+    write_stderr(&format!("{question} `{}` ({})? [y/N] ", spec.name, spec.url));
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);
     Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -18,8 +18,8 @@ use super::{release, signals, started_here};
 use crate::config::{Config, LOCAL, Origin};
 use crate::error::{Exit, Failure, Result, inset, shell_word};
 use crate::remote::{
-    ConnectOptions, HostKeyQuestion, HostLink, HostRequest, HostUse, OnRemote, Remote, RemoteError, RemoteSpec,
-    SentRecord, UnknownHostPolicy, UserPrompt,
+    ConnectOptions, HostKeyQuestion, HostLink, HostRequest, HostUse, OnRemote, Remote, RemoteError,
+    RemoteSpec, SentRecord, UnknownHostPolicy, UserPrompt,
 };
 use crate::report::one_line;
 use crate::run::{

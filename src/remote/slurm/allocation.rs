@@ -16,6 +16,9 @@ use crate::remote::{RemoteError, UserPrompt};
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// A shorter wait is not shown.
+const SHOW_AFTER: Duration = Duration::from_secs(2);
+
 /// How long a job that somebody else submits just now may take to appear.
 const APPEAR_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -105,6 +108,7 @@ impl Allocation {
         user_prompt: &dyn UserPrompt,
     ) -> Result<Reached, RemoteError> {
         let (mut pause, mut shown, mut ending_since) = (FIRST_PAUSE, String::new(), None);
+        let started = Instant::now();
         loop {
             let info = login.info(&self.id).await?;
             let Some(info) = info else { return Ok(Reached::Ended(self.end(login, None).await)) };
@@ -116,7 +120,11 @@ impl Allocation {
             }
             let text = match info.phase() {
                 Phase::Running if info.state == "RUNNING" => {
-                    user_prompt.starting(&self.running_text(&info));
+                    let text = self.running_text(&info);
+                    match shown.is_empty() {
+                        true => user_prompt.verbose(&text),
+                        false => user_prompt.starting(&text),
+                    }
                     return Ok(Reached::Running(info));
                 }
                 Phase::Ended => return Ok(Reached::Ended(self.end(login, Some(&info)).await)),
@@ -143,7 +151,7 @@ impl Allocation {
                 let job = self.id.clone();
                 return Err(SlurmError::QueueTimeout { job, limit, reason }.into());
             }
-            if text != shown {
+            if text != shown && started.elapsed() > SHOW_AFTER {
                 user_prompt.starting(&text);
                 shown = text;
             }
@@ -172,7 +180,9 @@ impl Allocation {
         }
         match info.reason.as_str() {
             "" => {}
-            reason if info.is_held_by_limit() => text += &format!(", held back by a limit: {reason}"),
+            reason if info.is_held_by_limit() => {
+                text += &format!(", held back by a limit: {reason}")
+            }
             reason => text += &format!(": {reason}"),
         }
         if let Some(partition) = &settings.partition
@@ -220,10 +230,7 @@ fn lacks_gpu_option(words: &str) -> bool {
 }
 
 /// Whether a job without a time limit gets one from its partition.
-async fn has_default_time(
-    login: &mut LoginNode,
-    settings: &Settings,
-) -> Result<bool, RemoteError> {
+async fn has_default_time(login: &mut LoginNode, settings: &Settings) -> Result<bool, RemoteError> {
     let mut args = words!["--oneliner", "show", "partition"];
     args.extend(settings.partition.clone());
     let answer = login.ask("scontrol", args).await?;

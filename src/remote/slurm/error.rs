@@ -228,9 +228,10 @@ impl SlurmError {
             Self::NoAnswer { words } | Self::Unclear { words, .. } => (words.as_str(), ""),
             Self::Refused { words, hint, .. } => (words.as_str(), *hint),
             Self::NoTime => ("", "name one: `rgpu remote add REMOTE … --time 30:00`"),
-            Self::NeverRuns { .. } => {
-                ("", "the job was removed from the queue; change the remote's settings and try again")
-            }
+            Self::NeverRuns { .. } => (
+                "",
+                "the job was removed from the queue; change the remote's settings and try again",
+            ),
             Self::QueueTimeout { .. } => {
                 ("", "wait longer with `--queue-timeout 2h`; the job was removed from the queue")
             }
@@ -257,8 +258,14 @@ mod tests {
                 "slurm_account",
             ),
             ("sbatch: error: Batch job submission failed: Invalid qos specification", "slurm_qos"),
-            ("Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)", "slurm_time"),
-            ("sbatch: error: Unable to contact slurm controller (connect failure)", "slurm_no_answer"),
+            (
+                "Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)",
+                "slurm_time",
+            ),
+            (
+                "sbatch: error: Unable to contact slurm controller (connect failure)",
+                "slurm_no_answer",
+            ),
             ("sbatch: error: the moon is full", "slurm_refused"),
         ] {
             assert_eq!(SlurmError::of_program("sbatch", words).code(), code, "{words}");

@@ -45,6 +45,8 @@ pub(super) struct LoginNode {
     user_prompt: Arc<dyn UserPrompt>,
     /// The absolute path of the remote's folder there.
     root: String,
+    /// The path of `srun`, which a shell starts without the remote's `path`.
+    srun: String,
 }
 
 impl LoginNode {
@@ -53,8 +55,15 @@ impl LoginNode {
         mut session: Session,
         user_prompt: Arc<dyn UserPrompt>,
     ) -> Result<Self, RemoteError> {
-        let root = session.facts(Vec::new()).await?.folder;
-        Ok(Self { session, user_prompt, root })
+        let find_srun = Probe { find: words!["srun"], ..probe(None) };
+        let facts = session.facts(vec![find_srun]).await?;
+        let srun = facts.answers.into_iter().next().and_then(|answer| answer.path);
+        let srun = srun.ok_or(SlurmError::NoProgram { program: "srun" })?;
+        Ok(Self { session, user_prompt, root: facts.folder, srun })
+    }
+
+    pub(super) fn srun(&self) -> &str {
+        &self.srun
     }
 
     pub(super) fn root(&self) -> &str {
@@ -84,15 +93,8 @@ impl LoginNode {
                 words.iter().map(|word| word.lines().next().unwrap_or_default()).collect();
             self.user_prompt.verbose(&format!("on the login node: {}", shown.join(" ")));
         }
-        let probe = |words: Words| Probe {
-            name: "slurm".to_owned(),
-            find: Vec::new(),
-            run: Some(words),
-            read: false,
-            keep: Vec::new(),
-            timeout_s: PROGRAM_TIMEOUT_S,
-        };
-        let facts = self.session.facts(commands.into_iter().map(probe).collect()).await?;
+        let probes = commands.into_iter().map(|words| probe(Some(words)));
+        let facts = self.session.facts(probes.collect()).await?;
         if facts.answers.len() != programs.len() {
             let what = format!("{} answers to {}", facts.answers.len(), programs.len());
             return Err(RemoteError::Nonsense { what });
@@ -222,6 +224,17 @@ impl LoginNode {
             true => Ok(()),
             false => Err(SlurmError::of_program("scancel", &answer.text).into()),
         }
+    }
+}
+
+fn probe(run: Option<Words>) -> Probe {
+    Probe {
+        name: "slurm".to_owned(),
+        find: Vec::new(),
+        run,
+        read: false,
+        keep: Vec::new(),
+        timeout_s: PROGRAM_TIMEOUT_S,
     }
 }
 

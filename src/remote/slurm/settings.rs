@@ -36,19 +36,8 @@ pub const FOLDER: &str = "folder";
 /// After how many seconds without a client and without a job an allocation ends.
 pub const IDLE: &str = "idle";
 
-const KNOWN: [&str; 11] = [
-    PARTITION,
-    GPUS,
-    TIME,
-    CPUS,
-    MEMORY,
-    ACCOUNT,
-    QOS,
-    CONSTRAINT,
-    RESERVATION,
-    FOLDER,
-    IDLE,
-];
+const KNOWN: [&str; 11] =
+    [PARTITION, GPUS, TIME, CPUS, MEMORY, ACCOUNT, QOS, CONSTRAINT, RESERVATION, FOLDER, IDLE];
 
 const DEFAULT_FOLDER: &str = "~/.rgpu/slurm";
 
@@ -76,7 +65,8 @@ pub(super) struct Settings {
 impl Settings {
     pub(super) fn read(spec: &RemoteSpec) -> Result<Self, RemoteError> {
         refuse_unknown_options(spec, &KNOWN)?;
-        let bad = |setting: &str, why: String| RemoteError::Setting { setting: setting.into(), why };
+        let bad =
+            |setting: &str, why: String| RemoteError::Setting { setting: setting.into(), why };
         if !spec.via.is_empty() {
             let why = "a job of Slurm runs on the node itself".to_owned();
             return Err(bad("via", why));
@@ -112,7 +102,8 @@ impl Settings {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"_./@+,:=-".contains(&b);
         let rest = folder.strip_prefix("~/").or(folder.strip_prefix('/'));
         // The start command holds it, and csh limits that command's length.
-        if !rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(plain)) || folder.len() > 100
+        if !rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(plain))
+            || folder.len() > 100
         {
             let why = format!(
                 "`{folder}` is not `/…` or `~/…` of at most 100 letters, digits and `_./@+,:=-`"
@@ -177,7 +168,8 @@ mod tests {
 
     #[test]
     fn settings_become_options_of_sbatch() {
-        let settings = read(&[("gpus", "h100:2"), ("account", "lab"), ("constraint", "perf&nvperf")]);
+        let settings =
+            read(&[("gpus", "h100:2"), ("account", "lab"), ("constraint", "perf&nvperf")]);
         let settings = settings.unwrap();
         assert_eq!(settings.login, "ssh://me@login:2222");
         assert_eq!(settings.gpus.as_deref(), Some("h100:2"));
@@ -191,7 +183,9 @@ mod tests {
         for good in ["30", "30:00", "1:30:00", "2-0", "2-12:30", "1-00:00:01"] {
             assert!(is_time(good), "{good}");
         }
-        for bad in ["", "0", "00:00:00", "UNLIMITED", "-1", "2h", "1:2:3:4", "1-2:3:4:5", "1-", "1:"] {
+        for bad in
+            ["", "0", "00:00:00", "UNLIMITED", "-1", "2h", "1:2:3:4", "1-2:3:4:5", "1-", "1:"]
+        {
             assert!(!is_time(bad), "{bad}");
         }
     }

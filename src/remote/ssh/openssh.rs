@@ -65,8 +65,7 @@ impl Streams for SshProcesses {
         } else {
             Interaction::No
         };
-        let words =
-            arguments(&self.route, self.unknown_host_policy, interaction, start.command());
+        let words = arguments(&self.route, self.unknown_host_policy, interaction, start.command());
         // Leaves out the last word, the start command.
         let shown: Vec<_> =
             words.iter().take(words.len() - 1).map(|word| word.to_string_lossy()).collect();
