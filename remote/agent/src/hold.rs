@@ -10,7 +10,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -35,6 +35,9 @@ const REACH_VARIABLE: &str = "RGPU_AGENT_REACH";
 
 /// How long a client waits for a holder that is still starting.
 const START_TIMEOUT: Duration = Duration::from_secs(45);
+
+/// Most bytes that are passed on at once.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// How often the holder looks whether anything runs.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -107,12 +110,26 @@ pub fn reach(folder: &Path) -> Result<(), HostFault> {
     let to_holder = holder.try_clone().context("talk to the holder in", folder)?;
     std::thread::spawn(move || pass_input(File::from(input), &to_holder));
     // The agent ends the stream: it has read the end of its input, or it has died.
-    io::copy(&mut from_holder, &mut output).map(drop).context("pass on what comes from", folder)
+    pass(&mut from_holder, &mut output).context("pass on what comes from", folder)
 }
 
 /// Passes the client's bytes on, and their end.
 fn pass_input(mut input: File, mut to_holder: &UnixStream) {
     // The other direction notices a lost connection.
-    let _ = io::copy(&mut input, &mut to_holder);
+    let _ = pass(&mut input, &mut to_holder);
     let _ = to_holder.shutdown(Shutdown::Write);
+}
+
+/// Passes bytes on as soon as they come. (`io::copy` has the kernel splice a pipe into a socket, and
+/// then waits for more bytes before it passes on the first ones.)
+fn pass(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; PIECE_BYTES];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(n) => to.write_all(&buffer[..n])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }

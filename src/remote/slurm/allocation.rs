@@ -199,10 +199,9 @@ impl Allocation {
     /// The end of the job, with the last lines of its batch script.
     async fn end(&self, login: &mut LoginNode, info: Option<&JobInfo>) -> SlurmError {
         let log = format!("{}/log", folder(login.root(), &self.name));
-        let answer = login.ask("tail", words!["-n", "3", log]).await;
+        let answer = login.ask("tail", words!["-n", "5", log]).await;
         let log = answer.ok().filter(super::login::Answer::is_good).map(|answer| answer.text);
-        let log = crate::remote::foreign_text::shown(&log.unwrap_or_default());
-        SlurmError::ended(&self.id, info, log)
+        SlurmError::ended(&self.id, info, &log.unwrap_or_default())
     }
 
     /// Asks the batch script of a running job to end. Slurm then counts the job as completed.

@@ -144,6 +144,9 @@ const AWAY: [&str; 5] = [
     "Slurm controller not responding",
 ];
 
+/// Messages in a batch script's log when its processes used too much memory.
+const MEMORY: [&str; 2] = ["exceeded memory limit", "oom_kill event"];
+
 impl SlurmError {
     /// The error that `program` reports with `words`.
     pub(super) fn of_program(program: &'static str, words: &str) -> Self {
@@ -167,16 +170,20 @@ impl SlurmError {
         }
     }
 
-    /// The end of a job in this state.
-    pub(super) fn ended(job: &str, info: Option<&JobInfo>, log: String) -> Self {
-        let state = info.map(|info| info.state.clone()).unwrap_or_default();
+    /// The end of a job in this state; `log` is the end of its batch script's log.
+    pub(super) fn ended(job: &str, info: Option<&JobInfo>, log: &str) -> Self {
+        let mut state = info.map(|info| info.state.clone()).unwrap_or_default();
+        // Without cgroups Slurm says so only there.
+        if state == "FAILED" && MEMORY.iter().any(|message| log.contains(message)) {
+            state = "OUT_OF_MEMORY".to_owned();
+        }
         let what = match (find_end(&state), state.as_str()) {
             (Some(kind), _) => kind.what.to_owned(),
             (None, "") => "Slurm no longer knows it".to_owned(),
             (None, "COMPLETED") => "nothing used it any more".to_owned(),
             (None, word) => word.to_owned(),
         };
-        Self::Ended { job: job.to_owned(), what, state, log }
+        Self::Ended { job: job.to_owned(), what, state, log: shown(log) }
     }
 
     /// Whether the node may be gone with all that ran there.
@@ -278,12 +285,15 @@ mod tests {
     fn ends_that_the_user_asked_for_are_the_users() {
         let end = |state: &str| {
             let info = JobInfo { state: state.into(), ..JobInfo::default() };
-            SlurmError::ended("7", Some(&info), String::new())
+            SlurmError::ended("7", Some(&info), "")
         };
         assert_eq!(end("TIMEOUT").failed_side(), (Side::Kernel, Exit::Kernel));
         assert_eq!(end("PREEMPTED").failed_side(), (Side::Host, Exit::Host));
         assert_eq!(end("SOMETHING_NEW").code(), "slurm_ended");
         assert!(end("SOMETHING_NEW").to_string().ends_with("has ended: SOMETHING_NEW"));
+        let info = JobInfo { state: "FAILED".into(), ..JobInfo::default() };
+        let log = "slurmstepd: error: StepId=1.batch exceeded memory limit (2 > 1), being killed";
+        assert_eq!(SlurmError::ended("7", Some(&info), log).code(), "slurm_out_of_memory");
         assert!(end("NODE_FAIL").is_lost_node() && !end("CANCELLED").is_lost_node());
     }
 }

@@ -139,7 +139,10 @@ impl Cluster {
 
     /// Fills the node, so that further jobs wait; the job's number.
     pub(crate) fn fill_node(&self) -> String {
-        self.ask("sbatch --parsable --exclusive --output=/dev/null --wrap=sleep\u{a0}1000")
+        let mut command = Command::new("sbatch");
+        command.args(["--parsable", "--exclusive", "--output=/dev/null", "--wrap=sleep 1000"]);
+        let output = command.env("SLURM_CONF", self.path("slurm.conf")).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
     /// Kills a daemon, as a power cut would.

@@ -186,7 +186,7 @@ fn a_job_pending_for_ever_tells_its_reason_and_leaves_the_queue() {
         assert_eq!(status(&output), 125, "{text}");
         assert!(text.contains(told), "{text}");
         assert!(text.contains("expected to start at 2030-01-02T03:04:05"), "{text}");
-        assert!(text.contains("did not start within 3 s"), "{text}");
+        assert!(text.contains("did not start within"), "{text}");
     }
     assert_eq!(cluster.read("cancelled"), "1\n2\n");
     cluster.write("first", "PENDING JobHeldAdmin\n");
@@ -261,22 +261,14 @@ fn a_job_that_slurm_has_forgotten_is_asked_of_the_accounts_if_there_are_any() {
             let log = runs.join(id.trim()).join("log/exec.stdout");
             fs::read_to_string(log).ok()?.contains("begun").then_some(())
         });
-        let pid = cluster.read("jobs/1/pid");
         cluster.write("jobs/1/state", "");
-        let killed = std::process::Command::new("sh")
-            .args([
-                "-c",
-                "for p in $(ps -o pid= --ppid \"$1\") $1; do kill -9 $p; done",
-                "sh",
-                pid.trim(),
-            ])
-            .status();
+        // As Slurm ends them; the batch script comes first, so that it removes nothing.
+        let node = format!("-{}", cluster.read("jobs/1/pid").trim());
+        let killed = std::process::Command::new("kill").args(["-9", "--", &node]).status();
         assert!(killed.unwrap().success());
-        for process in laptop.running().iter().chain(&processes_of(&cluster)) {
+        for process in processes_of(&cluster) {
             let pid = process.split(' ').next().unwrap_or_default();
-            if process.contains("agent") && !process.contains("rgpu exec") {
-                let _ = std::process::Command::new("kill").args(["-9", pid]).status();
-            }
+            let _ = std::process::Command::new("kill").args(["-9", pid]).status();
         }
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -285,12 +277,18 @@ fn a_job_that_slurm_has_forgotten_is_asked_of_the_accounts_if_there_are_any() {
     }
 }
 
-/// Processes that name the login node's home.
+/// Agents of the cluster, supervisors first.
 fn processes_of(cluster: &PlayedCluster) -> Vec<String> {
     let listed = std::process::Command::new("ps").args(["-eo", "pid=,args="]).output().unwrap();
     let home = cluster.sshd.path("home").display().to_string();
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-    text.lines().filter(|line| line.contains(&home)).map(|line| line.trim().to_owned()).collect()
+    let mut found: Vec<String> = text
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .filter(|line| line.contains(&home))
+        .collect();
+    found.sort_by_key(|line| !line.contains(" job "));
+    found
 }
 
 #[test]

@@ -8,17 +8,24 @@ if [ -e "$d/away" ] && [ "$me" != srun ]; then
   exit 1
 fi
 
-# The batch script of job $1, once the job runs.
+# Starts the node of job $1. What asked for it may be ended at any time.
 start() {
-  j=$d/jobs/$1
-  (
-    cd / || exit 1
-    sleep "$(cat "$d/delay" 2>/dev/null || echo 0)"
-    SLURM_JOB_ID=$1 SLURM_STEP_ID=4 SLURM_EXPORT_ENV=NONE setsid sh -c 'echo $$ >"$1/pid"; exec sh "$1/script"' start "$j" \
-      >"$(cat "$j/output")" 2>&1 </dev/null
-    [ "$(cat "$j/state")" != "RUNNING None" ] || echo "COMPLETED None" >"$j/state"
-  ) >/dev/null 2>&1 </dev/null &
+  setsid sh "$d/played.sh" node "$d/jobs/$1" >/dev/null 2>&1 </dev/null &
 }
+
+if [ "$1" = node ]; then
+  j=$2
+  echo $$ >"$j/pid"
+  cd / || exit 1
+  sleep "$(cat "$j/../../delay" 2>/dev/null || echo 0)"
+  export SLURM_JOB_ID="${j##*/}" SLURM_STEP_ID=4 SLURM_EXPORT_ENV=NONE
+  sh "$j/script" >"$(cat "$j/output")" 2>&1 &
+  script=$!
+  echo $script >"$j/script-pid"
+  wait $script
+  [ "$(cat "$j/state")" != "RUNNING None" ] || echo "COMPLETED None" >"$j/state"
+  exit 0
+fi
 
 case $me in
 sbatch)
@@ -86,7 +93,7 @@ scancel)
   j=$d/jobs/$n
   [ -d "$j" ] || { echo "scancel: error: Invalid job id $n" >&2; exit 1; }
   case "$*" in
-  *--signal=USR1*) kill -USR1 "$(cat "$j/pid")" ;;
+  *--signal=USR1*) kill -USR1 "$(cat "$j/script-pid")" ;;
   *)
     echo "CANCELLED None" >"$j/state"
     [ ! -s "$j/pid" ] || kill -9 -- "-$(cat "$j/pid")" ;;
