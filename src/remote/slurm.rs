@@ -324,7 +324,6 @@ impl Remote for Slurm {
         let mut state = self.state.lock().await;
         let (policy, mut outage) = (ReconnectPolicy::default(), None);
         loop {
-            let had_login = state.login.is_some();
             let error = match self.attempt(&mut state, options).await {
                 Err(error) if error.is_link() => error,
                 answer => {
@@ -334,9 +333,9 @@ impl Remote for Slurm {
                     return answer;
                 }
             };
-            // The first connection is not retried; while a job waits in the queue, it is. A job that
+            // The first connection is not retried; once a job may be in the queue, it is. A job that
             // is followed has its own retries.
-            let waits = had_login || outage.is_some();
+            let waits = state.own_name.is_some() || state.allocation.is_some();
             let (since, pause) = outage.unwrap_or((Instant::now(), policy.first));
             if !waits || state.has_connected || since.elapsed() > policy.total {
                 return Err(error);

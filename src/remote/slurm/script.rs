@@ -28,8 +28,9 @@ const BATCH: &str = r#"#!/bin/sh
 umask 077
 if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then echo "queued again: nothing runs twice"; exit 0; fi
 [ -n "$HOME" ] || { HOME=$(getent passwd "$(id -u)" | cut -d: -f6); export HOME; }
-# It would take the environment away from an `srun` of the user's program.
-unset SLURM_EXPORT_ENV SBATCH_EXPORT
+# The first two would take the environment away from an `srun` of the user's program. The last one is
+# for the agent on the login node, whose environment some clusters pass on.
+unset SLURM_EXPORT_ENV SBATCH_EXPORT RGPU_AGENT_RESULTS
 r=ROOT
 d=$r/alloc/NAME
 f=

@@ -180,7 +180,7 @@ fn a_job_pending_for_ever_tells_its_reason_and_leaves_the_queue() {
         ("MoonIsFull", "waits: MoonIsFull"),
     ] {
         cluster.write("first", &format!("PENDING {reason}\n"));
-        let line = "exec --remote cluster --accept-new --queue-timeout 3s -- true";
+        let line = "exec --remote cluster --accept-new --queue-timeout 6s -- true";
         let output = laptop.run(line);
         let text = laptop.shown(line, &output);
         assert_eq!(status(&output), 125, "{text}");

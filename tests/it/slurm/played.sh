@@ -11,6 +11,8 @@ fi
 # Starts the node of job $1. What asked for it may be ended at any time.
 start() {
   setsid sh "$d/played.sh" node "$d/jobs/$1" >/dev/null 2>&1 </dev/null &
+  # From then on it has a session of its own.
+  until [ -s "$d/jobs/$1/pid" ]; do sleep 0.02; done
 }
 
 if [ "$1" = node ]; then

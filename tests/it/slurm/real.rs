@@ -123,7 +123,7 @@ fn a_job_that_waits_says_why_and_leaves_the_queue_at_its_limit() {
     let (status, code, text) = error(&laptop, line);
     assert_eq!((status, code.as_str()), (125, "queue_timeout"), "{text}");
     assert!(text.contains("Resources"), "{text}");
-    let line = "exec --remote cluster --queue-timeout 3s -- true";
+    let line = "exec --remote cluster --queue-timeout 6s -- true";
     let text = laptop.show(line);
     assert!(text.contains("place 1 of 1 in `gpu`"), "{text}");
     assert_eq!(cluster.jobs(), format!("{other}:RUNNING"));
@@ -193,6 +193,7 @@ fn a_laptop_killed_while_its_job_waits_leaves_nothing() {
     let cluster = Cluster::start(&laptop);
     cluster.add_remote(&laptop, cluster.sshd.port, "idle = \"2\"");
     let other = cluster.fill_node();
+    cluster.wait_for_jobs(&format!("{other}:RUNNING"));
     let mark = laptop.path("mark");
     let mut child =
         laptop.start(&format!("exec --remote cluster --accept-new -- touch {}", mark.display()));
@@ -202,7 +203,8 @@ fn a_laptop_killed_while_its_job_waits_leaves_nothing() {
     cluster.run(&format!("scancel {other}"));
     cluster.wait_for_jobs("");
     assert!(!mark.exists(), "nobody was there to send the program");
-    wait_for("the end", || (cluster.state(2) == "COMPLETED").then_some(()));
+    let end = wait_for("the end", || Some(cluster.state(2)).filter(|end| end != "COMPLETING"));
+    assert_eq!(end, "COMPLETED");
 }
 
 #[test]
