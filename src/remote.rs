@@ -7,7 +7,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`spec`], [`price`], [`bill`], [`options`] | settings from the user's configuration and the front end |
-//! | [`local`], [`ssh`], [`worker`], [`modal`], [`wafer`] | the transports |
+//! | [`local`], [`ssh`], [`slurm`], [`worker`], [`modal`], [`wafer`] | the transports |
 //! | [`rented`], [`provider_ncu`] | rented remotes; the provider's own ncu |
 //! | [`deploy`] | starts the cached agent on a host and uploads it if it is missing |
 //! | [`stream`], [`client`], [`upload`], [`fetch`] | frames, messages, uploads, downloads |
@@ -46,6 +46,7 @@ mod refusal;
 pub mod rented;
 mod secret_file;
 pub mod sent_record;
+pub mod slurm;
 pub mod spec;
 pub mod ssh;
 pub mod stream;
@@ -60,7 +61,9 @@ pub use fetch::{FetchOutcome, RemoteFile};
 pub use host_link::{HostLink, ReconnectPolicy};
 pub use host_needs::{arch_of, unfit};
 pub use http::HttpError;
-pub use options::{ConnectOptions, HostKeyQuestion, UnknownHostPolicy, UserPrompt};
+pub use options::{
+    ConnectOptions, HostKeyQuestion, HostRequest, HostUse, UnknownHostPolicy, UserPrompt,
+};
 pub use price::Price;
 pub use provider_ncu::{ProviderJob, ProviderNcu, ProviderResult};
 pub use rented::{Credits, Rental, RentedRemote};
@@ -103,6 +106,18 @@ pub trait Remote: Send + Sync {
         None
     }
 
+    /// Why the host that this command used is gone, once that is known.
+    fn host_end(&self) -> Option<RemoteError> {
+        None
+    }
+
+    /// From now on [`Self::release`] leaves the host alone: a job goes on there.
+    fn keep_host(&self) {}
+
+    /// Gives back a host that was requested for this command, at its end. Reports a failure only to
+    /// the front end.
+    async fn release(&self, _: &ConnectOptions) {}
+
     /// Operations on the rented machine; `None`: the remote is not rented.
     fn rented(&self) -> Option<&dyn RentedRemote> {
         None
@@ -120,5 +135,13 @@ pub struct RemoteKind {
 }
 
 /// All kinds of remote.
-pub static REMOTES: &[RemoteKind] =
-    &[local::KIND, ssh::KIND, worker::HTTPS, worker::HTTP, modal::KIND, modal::PLAIN, wafer::KIND];
+pub static REMOTES: &[RemoteKind] = &[
+    local::KIND,
+    ssh::KIND,
+    slurm::KIND,
+    worker::HTTPS,
+    worker::HTTP,
+    modal::KIND,
+    modal::PLAIN,
+    wafer::KIND,
+];

@@ -94,6 +94,7 @@ async fn converse(lines: &[u8]) -> Result<(), RemoteError> {
         agent: "unused".into(),
         unknown_host_policy: UnknownHostPolicy::Refuse,
         user_prompt: Arc::new(NoPrompt),
+        host_request: Default::default(),
     };
     let at_once =
         ReconnectPolicy { first: Duration::ZERO, longest: Duration::ZERO, total: Duration::ZERO };

@@ -142,8 +142,10 @@ pub(super) fn summary(app: &App, spec: RemoteSpec) -> Result<String> {
 fn diagnose(app: &App, spec: RemoteSpec, fresh: bool, accept_new: bool) -> Result<Diagnosis> {
     let scratch = tempfile::tempdir()
         .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e))?;
-    let output_options =
-        OutputOptions { live: LiveOutput::Hidden, events: None, accept_new, run: "", row: None };
+    let output_options = OutputOptions {
+        live: LiveOutput::Hidden,
+        ..OutputOptions::with_progress_bar(app, None, accept_new)
+    };
     app.block_on(async {
         let mut session = session::open(app, spec, output_options).await?;
         let cache = session::facts_cache(app, &session.spec);

@@ -14,7 +14,7 @@ use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::profile_result::{FinishedRun, write_result};
 use super::support::progress::{LiveOutput, ProgressRow};
-use super::support::session::{self, OutputOptions};
+use super::support::session::{self, HostWish, OutputOptions};
 use crate::error::Result;
 use crate::remote::RemoteSpec;
 use crate::run::{ProfileOutcome, ProfileRun};
@@ -106,7 +106,10 @@ fn carry_out(
     request.build.fetch |= wants_nvcc(app, &spec);
     request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     let events = args.run.events.as_deref();
-    let mut output_options = OutputOptions::with_progress_bar(app, events, args.place.accept_new);
+    let mut output_options = OutputOptions {
+        host: HostWish::within(args.run.queue_timeout),
+        ..OutputOptions::with_progress_bar(app, events, args.place.accept_new)
+    };
     if row.is_some() {
         // With several runs, each shows only its line; the output is in its log.
         output_options = OutputOptions { live: LiveOutput::Hidden, row, ..output_options };

@@ -4,6 +4,7 @@ mod add;
 mod check;
 mod list;
 mod rental;
+mod slurm;
 
 use clap::Subcommand;
 
@@ -25,6 +26,7 @@ pub(super) enum RemoteCommand {
         "rgpu remote add lab gpu-box --identity ~/.ssh/lab --price-per-hour 2.5",
         "rgpu remote add team https://gpu.example.org --token-file team.token",
         "rgpu remote add cloud modal --url https://me--rgpu.modal.run",
+        "rgpu remote add cluster slurm --login ssh://me@login --partition gpu --gpus 1",
     ))]
     Add(Box<add::AddArgs>),
     /// List the remotes, with the state of rented ones
@@ -36,13 +38,14 @@ pub(super) enum RemoteCommand {
         /// The platform, or a remote of it
         platform: String,
     },
-    /// Create a rented remote if it does not exist, and wait until it runs
-    #[command(after_long_help = examples!("rgpu remote up cloud"))]
+    /// Create a rented remote if it does not exist, and wait until it runs; on a Slurm cluster, keep
+    /// one node for several commands
+    #[command(after_long_help = examples!("rgpu remote up cloud", "rgpu remote up cluster"))]
     Up {
         /// Its name
         remote: String,
     },
-    /// Destroy a rented remote and all its data
+    /// Destroy a rented remote and all its data; on a Slurm cluster, give back the node that is kept
     #[command(after_long_help = examples!("rgpu remote down cloud --yes"))]
     Down {
         /// Its name

@@ -24,6 +24,7 @@ pub(super) mod profile_result;
 pub(super) mod program_output;
 pub(super) mod progress;
 pub(super) mod reading_bar;
+pub(super) mod release;
 pub(super) mod run_args;
 pub(super) mod saved_comparison;
 pub(super) mod saved_fan_out;

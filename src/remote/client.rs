@@ -30,6 +30,15 @@ pub trait Streams: Send + Sync {
     /// The host refuses, or the link is gone.
     async fn open(&self) -> Result<AgentStream, RemoteError>;
 
+    /// Starts an agent with another command from the same host. Only connections over ssh can.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    async fn open_with(&self, _: &AgentStart) -> Result<AgentStream, RemoteError> {
+        let what = "this connection starts no other command".to_owned();
+        Err(RemoteError::Nonsense { what })
+    }
+
     /// The round-trip time to the host.
     fn round_trip(&self) -> Duration {
         Duration::ZERO

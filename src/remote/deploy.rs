@@ -114,6 +114,11 @@ impl AgentStart {
         Ok(Self { command, install, program, needs, digest, folders, via })
     }
 
+    /// The name of the program in the folder `bin` on the host.
+    pub(super) fn file_name(&self) -> String {
+        format!("agent-{}", self.digest)
+    }
+
     /// The command line for the host's login shell.
     pub fn command(&self) -> &str {
         &self.command

@@ -9,6 +9,7 @@ use rgpu_protocol::{Digest, Outcome};
 
 use super::Remote;
 use super::http::HttpError;
+use super::slurm::SlurmError;
 use super::ssh::SshError;
 use super::wafer::WaferError;
 use crate::error::{Exit, Failure, Side};
@@ -68,6 +69,9 @@ pub enum RemoteError {
     /// An error of Wafer's service.
     #[error(transparent)]
     Wafer(#[from] WaferError),
+    /// An error of Slurm.
+    #[error(transparent)]
+    Slurm(#[from] SlurmError),
     /// Our agent cannot run on that host.
     #[error("the agent cannot run on the host: {why}")]
     Unfit {
@@ -197,6 +201,7 @@ impl RemoteError {
             Self::Ssh(error) => error.is_link(),
             Self::Http(error) => error.is_link(),
             Self::Wafer(error) => error.is_link(),
+            Self::Slurm(error) => error.is_link(),
             _ => false,
         }
     }
@@ -257,6 +262,7 @@ impl RemoteError {
             Self::Ssh(error) => error.code(),
             Self::Http(error) => error.code(),
             Self::Wafer(error) => error.code(),
+            Self::Slurm(error) => error.code(),
             Self::Unfit { .. } => "agent_unfit",
             Self::AgentStart { .. } => "agent_start",
             Self::NoFolder { .. } => "no_folder",
@@ -289,6 +295,7 @@ impl RemoteError {
             Self::Ssh(error) => error.failed_side(),
             Self::Http(error) => error.failed_side(),
             Self::Wafer(error) => error.failed_side(),
+            Self::Slurm(error) => error.failed_side(),
             Self::LinkCut { .. }
             | Self::Silent { .. }
             | Self::Damaged { .. }
@@ -307,6 +314,7 @@ impl RemoteError {
             Self::Ssh(error) => error.explain(failure, remote),
             Self::Http(error) => error.explain(failure, remote),
             Self::Wafer(error) => error.explain(failure, remote),
+            Self::Slurm(error) => error.explain(failure, remote),
             Self::AgentStart { last, .. } => failure
                 .cause(last)
                 .hint(format!("run `rgpu remote check {remote} -v` to see all that the host prints")),

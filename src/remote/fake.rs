@@ -334,6 +334,7 @@ pub(crate) fn options() -> ConnectOptions {
         agent: "unused".into(),
         unknown_host_policy: UnknownHostPolicy::Refuse,
         user_prompt: Arc::new(NoPrompt),
+        host_request: Default::default(),
     }
 }
 

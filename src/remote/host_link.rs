@@ -392,6 +392,7 @@ impl HostLink {
                 Err(error) if error.is_link() => self.link_lost(error),
                 answer => {
                     self.job = None;
+                    self.remote.keep_host();
                     return answer;
                 }
             }
@@ -452,6 +453,7 @@ impl HostLink {
                 {
                     let (after, last) = (self.reconnect_policy.total, Box::new(last));
                     self.outage = None;
+                    self.remote.keep_host();
                     return Err(RemoteError::GaveUp { after, last });
                 }
                 tokio::time::sleep_until(outage.next_try).await;

@@ -15,6 +15,29 @@ pub struct ConnectOptions {
     pub unknown_host_policy: UnknownHostPolicy,
     /// The front end that the connection talks to.
     pub user_prompt: Arc<dyn UserPrompt>,
+    /// What the command wants of a host that has to be granted first.
+    pub host_request: HostRequest,
+}
+
+/// What a command wants of a host that has to be granted first, as by a batch system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostRequest {
+    /// The id of the command's run; empty if there is none.
+    pub run: String,
+    /// Whether a host may be requested.
+    pub host_use: HostUse,
+    /// The longest wait for the host; `None`: no limit.
+    pub queue_timeout: Option<Duration>,
+}
+
+/// Whether a command may request a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostUse {
+    /// It runs something there.
+    #[default]
+    Start,
+    /// It only looks at what ran or runs there.
+    Existing,
 }
 
 /// How to treat a host that no known_hosts file names. A key that differs from a known one is

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{RemoteError, UserPrompt};
+use super::{ConnectOptions, RemoteError};
 
 /// The state of a rented remote.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -50,17 +50,17 @@ pub trait RentedRemote: Send + Sync {
     ///
     /// # Errors
     /// [`RemoteError`] says which side failed.
-    async fn up(&self, user_prompt: &dyn UserPrompt) -> Result<Rental, RemoteError>;
+    async fn up(&self, options: &ConnectOptions) -> Result<Rental, RemoteError>;
 
     /// The machine's current state.
     ///
     /// # Errors
     /// As for [`Self::up`].
-    async fn state(&self) -> Result<Rental, RemoteError>;
+    async fn state(&self, options: &ConnectOptions) -> Result<Rental, RemoteError>;
 
     /// Deletes the machine and all data on it; returns whether it existed.
     ///
     /// # Errors
     /// As for [`Self::up`].
-    async fn down(&self) -> Result<bool, RemoteError>;
+    async fn down(&self, options: &ConnectOptions) -> Result<bool, RemoteError>;
 }

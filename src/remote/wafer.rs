@@ -47,6 +47,7 @@ use service::WaferService;
 use workspace::{NewWorkspace, Workspace};
 
 pub use error::WaferError;
+pub(super) use exec::nonce;
 pub use login::{LoggedIn, login};
 
 /// Remotes of kind `wafer`: a workspace at Wafer.
@@ -203,7 +204,7 @@ impl Remote for Wafer {
 
 #[async_trait::async_trait]
 impl RentedRemote for Wafer {
-    async fn up(&self, user_prompt: &dyn UserPrompt) -> Result<Rental, RemoteError> {
+    async fn up(&self, options: &ConnectOptions) -> Result<Rental, RemoteError> {
         let option_or = |name, default: &str| self.option(name).unwrap_or(default).to_owned();
         let new_workspace = NewWorkspace {
             name: self.workspace.clone(),
@@ -212,10 +213,10 @@ impl RentedRemote for Wafer {
             image: self.option(IMAGE).map(str::to_owned),
         };
         let api = self.api().await?;
-        Ok(self.rental(workspace::bring_up(&api, &new_workspace, user_prompt).await?))
+        Ok(self.rental(workspace::bring_up(&api, &new_workspace, &*options.user_prompt).await?))
     }
 
-    async fn state(&self) -> Result<Rental, RemoteError> {
+    async fn state(&self, _: &ConnectOptions) -> Result<Rental, RemoteError> {
         let api = self.api().await?;
         let found = workspace::find(&api, &self.workspace).await?;
         let mut rental = match found {
@@ -227,7 +228,7 @@ impl RentedRemote for Wafer {
         Ok(rental)
     }
 
-    async fn down(&self) -> Result<bool, RemoteError> {
+    async fn down(&self, _: &ConnectOptions) -> Result<bool, RemoteError> {
         let api = self.api().await?;
         Ok(workspace::destroy(&api, &self.workspace).await?)
     }

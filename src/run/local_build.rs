@@ -73,6 +73,7 @@ async fn build(
         agent: programs.agent.clone(),
         unknown_host_policy: UnknownHostPolicy::Refuse,
         user_prompt: Arc::new(NoPrompt),
+        host_request: Default::default(),
     };
     let mut link = HostLink::connect(Arc::clone(&remote), options).await.on(&*remote)?;
     let answers = link.facts(&tool::probes(&programs.compilers)).await.on(&*remote)?;

@@ -23,7 +23,10 @@ pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
         }
         Some(Outcome::NoGpu { text }) => Failure::new(Exit::Host, "no_gpu", text.clone())
             .hint("`rgpu doctor` lists the host's GPUs; `--share-gpu` runs beside other processes"),
-        Some(Outcome::HostError { code, text }) => Failure::new(Exit::Host, code, text.clone()),
+        Some(Outcome::HostError { code, text }) => match remote.host_end() {
+            Some(end) => return end.failure(remote.name(), remote.transport()),
+            None => Failure::new(Exit::Host, code, text.clone()),
+        },
         Some(Outcome::Done | Outcome::Unknown) | None => {
             Failure::new(Exit::Host, "no_end", "the job ended without saying how")
         }

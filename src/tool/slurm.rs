@@ -24,14 +24,19 @@ impl Tool for Slurm {
     /// Must come after the tools that find GPUs.
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
         let Some(mut found) = tool(agent, NAME, |text| dotted_after(text, "slurm")) else { return };
-        if facts.gpus.is_empty() {
+        if facts.gpus.is_empty() && !is_granted_node(facts) {
             found.problems.push("no GPU here; on a login node use `srun --gres=gpu:1`".to_owned());
         }
         facts.tools.push(found);
     }
 }
 
-/// Whether the host has Slurm and no GPU of its own.
+/// Whether the host has Slurm and no GPU of its own, and is not a node that Slurm has granted.
 pub(super) fn is_login_node(facts: &HostFacts) -> bool {
-    facts.gpus.is_empty() && facts.tool(NAME).is_some()
+    facts.gpus.is_empty() && facts.tool(NAME).is_some() && !is_granted_node(facts)
+}
+
+/// Whether Slurm has granted the host to this run.
+fn is_granted_node(facts: &HostFacts) -> bool {
+    facts.transport == "slurm"
 }

@@ -65,7 +65,12 @@ pub(crate) async fn connect(
     unknown_host_policy: UnknownHostPolicy,
     user: &Arc<User>,
 ) -> Result<HostLink, RemoteError> {
-    let options = ConnectOptions { agent: agent(), unknown_host_policy, user_prompt: user.clone() };
+    let options = ConnectOptions {
+        agent: agent(),
+        unknown_host_policy,
+        user_prompt: user.clone(),
+        host_request: Default::default(),
+    };
     HostLink::connect(Arc::from(spec.open()?), options).await
 }
 

@@ -200,7 +200,7 @@ fn a_slurm_login_node_is_refused_with_what_to_do() {
     let shown = laptop.shown(line, &output);
     assert_eq!(status(&output), 4, "{shown}");
     assert!(shown.contains("`h200` is a login node of a Slurm cluster"), "{shown}");
-    assert!(shown.contains("srun") && shown.contains("salloc"), "{shown}");
+    assert!(shown.contains("slurm --login") && shown.contains("salloc"), "{shown}");
     let check = laptop.show("remote check h200");
     assert!(check.contains("slurm") && check.contains("22.05.8"), "{check}");
     // What needs no GPU runs there all the same.

@@ -56,6 +56,7 @@ mod round_trips;
 mod runs;
 mod setup;
 mod several_remotes;
+mod slurm;
 mod snippet_faults;
 mod snippets;
 mod ssh;

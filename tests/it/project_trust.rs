@@ -79,6 +79,7 @@ fn default_remote_is_no_address_and_no_alias() {
     for (named, typed) in [
         (server.address("http"), server.address("http")),
         (server.address("ssh"), server.address("ssh")),
+        (server.address("slurm"), server.address("slurm")),
         ("prod".to_owned(), "ssh://prod".to_owned()),
     ] {
         laptop.write("rgpu.toml", &format!("default_remote = {named:?}\n"));

@@ -102,6 +102,7 @@ async fn half_round_trips(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Subm
             agent: agent(),
             unknown_host_policy: UnknownHostPolicy::AcceptNew,
             user_prompt: user(),
+            host_request: Default::default(),
         };
         let work = work(attempt);
         let remote = Arc::from(sshd.remote_at(link.port).open().unwrap());
@@ -169,6 +170,7 @@ async fn begin(sshd: &Sshd, port: u16) -> Result<(HostLink, Arc<User>), RemoteEr
         agent: agent(),
         unknown_host_policy: UnknownHostPolicy::AcceptNew,
         user_prompt: user.clone(),
+        host_request: Default::default(),
     };
     let follow = HostLink::begin(Arc::from(sshd.remote_at(port).open()?), options).await?;
     let quick = ReconnectPolicy { first: Duration::from_millis(5), ..ReconnectPolicy::default() };

@@ -25,7 +25,7 @@ use crate::root::{RootCandidate, RootError, Roots};
 use crate::setup::Setup;
 use crate::supervisor::facts as relayed_facts;
 use crate::wire::{write_frame, write_message};
-use crate::{host, plan_check, quota};
+use crate::{host, job_state, plan_check, quota};
 
 /// This host's folders and the requests they serve.
 #[derive(Debug)]
@@ -220,6 +220,10 @@ impl Service {
         draft: Option<FolderDraft>,
     ) -> Result<SubmitResult, Refusal> {
         let refuse = |code, text: String| Err(Refusal::new("submit", code, text));
+        if job_state::has_results_only() {
+            let text = "this host only hands out the results of jobs: no job may run here";
+            return refuse("results_only", text.into());
+        }
         if let Err(e) = plan_check::check(plan) {
             return refuse(e.code(), e.to_string());
         }

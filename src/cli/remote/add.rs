@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::{check, list, rental};
+use super::{check, list, rental, slurm};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::session;
 use crate::config::LOCAL;
@@ -20,13 +20,16 @@ pub(in crate::cli) struct AddArgs {
     pub name: String,
 
     /// Its address: ssh://user@host:port, an alias of ~/.ssh/config, https://host of a worker, or
-    /// `modal` with --url, or `wafer` with --workspace
+    /// `slurm` with --login, `modal` with --url, or `wafer` with --workspace
     #[arg(value_name = "URL")]
     pub at: String,
 
     /// The address of your app, as `modal deploy` printed it
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub url: Option<String>,
+
+    #[command(flatten)]
+    pub slurm: slurm::SlurmArgs,
 
     #[command(flatten)]
     pub wafer: rental::WaferArgs,
@@ -188,6 +191,7 @@ pub(super) fn add(
     }
     worker_options(app, args, &mut spec)?;
     args.wafer.settings(&mut spec);
+    args.slurm.settings(&mut spec);
     // Report a wrong address before saving it.
     spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?;
     check_credentials(app, args, &spec)?;
@@ -209,9 +213,11 @@ pub(super) fn add(
     }
     // Remotes that are created or deployed first are woken and checked before anything runs there.
     let needs_up = |remote: &dyn Remote| remote.rented().is_some() || remote.transport() == "modal";
-    let needs_up = spec.open().is_ok_and(|remote| needs_up(&*remote));
+    // A cluster starts nodes by itself, which may take hours.
+    let is_cluster = spec.scheme() == "slurm";
+    let needs_up = !is_cluster && spec.open().is_ok_and(|remote| needs_up(&*remote));
     let can_wait = app.is_attended() && !app.global.json && !app.global.quiet;
-    let tries_tools = can_wait && !args.no_doctor && !needs_up;
+    let tries_tools = can_wait && !args.no_doctor && !needs_up && !is_cluster;
     if args.accept_new {
         check::check(app, spec.clone(), true)?;
     }
@@ -284,13 +290,23 @@ fn check_credentials(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()>
 }
 
 /// Platforms that can be given instead of an address.
-const PLATFORMS: [&str; 2] = ["modal", "wafer"];
+const PLATFORMS: [&str; 3] = ["modal", "wafer", "slurm"];
 
 /// The address as saved in the settings.
 fn address(args: &AddArgs) -> Result<String> {
     let AddArgs { name, at, url, .. } = args;
-    [Some(at), url.as_ref()].into_iter().flatten().try_for_each(|a| without_secret(a))?;
+    let typed = [Some(at), url.as_ref(), args.slurm.login.as_ref()];
+    typed.into_iter().flatten().try_for_each(|a| without_secret(a))?;
     let usage = |what: String| Failure::new(Exit::Usage, "usage", what);
+    let is_cluster = at == "slurm" || at.starts_with("slurm://");
+    if at == "slurm" && url.is_none() && args.wafer.first().is_none() {
+        return args.slurm.address(name);
+    }
+    if let Some(flag) = args.slurm.first().filter(|flag| !is_cluster || *flag == "--login") {
+        let what = format!("`{flag}` belongs to a cluster of Slurm, and `{at}` is none");
+        return Err(usage(what)
+            .hint(format!("a cluster: rgpu remote add {name} slurm --login ssh://user@login")));
+    }
     let modal = |url: &str| {
         format!("an app on Modal: rgpu remote add {name} modal --url {}", shell_word(url))
     };
@@ -331,6 +347,7 @@ fn address(args: &AddArgs) -> Result<String> {
                 return Err(failure
                     .hint(match platform {
                         "modal" => modal(url.as_deref().unwrap_or("URL")),
+                        "slurm" => format!("a cluster: rgpu remote add {name} slurm --login URL"),
                         _ => wafer(workspace.unwrap_or("WORKSPACE"), ""),
                     })
                     .hint(format!("a host of that name: rgpu remote add {name} ssh://{at}")));

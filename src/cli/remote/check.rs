@@ -59,8 +59,10 @@ pub(super) fn gpus(host: &HostFacts) -> String {
 /// Connects, asks for the facts and prints them.
 pub(super) fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Status> {
     let name = spec.name.clone();
-    let output_options =
-        OutputOptions { live: LiveOutput::Hidden, events: None, accept_new, run: "", row: None };
+    let output_options = OutputOptions {
+        live: LiveOutput::Hidden,
+        ..OutputOptions::with_progress_bar(app, None, accept_new)
+    };
     let started_at = Instant::now();
     let facts = app.block_on(async {
         let mut session = session::open(app, spec, output_options).await?;

@@ -1,19 +1,22 @@
 //! `rgpu remote up`, `down` and `login`: handles rented remotes.
 
 use std::io::IsTerminal;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::support::app::{App, Status};
+use super::super::support::app::{App, GlobalArgs, Status};
 use super::super::support::session;
 use super::super::support::terminal::{escape_controls, write_stderr};
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
-use crate::remote::{HostKeyQuestion, OnRemote, Remote, RemoteSpec, Rental, UserPrompt, wafer};
+use crate::remote::{
+    ConnectOptions, HostKeyQuestion, HostRequest, OnRemote, Remote, RemoteSpec, Rental,
+    UnknownHostPolicy, UserPrompt, wafer,
+};
 use crate::report::usd;
 
 /// How long a platform may take to report a remote's state for a list.
@@ -113,40 +116,59 @@ pub(in crate::cli) struct Login {
 }
 
 /// Prints each status message once.
-struct StatusPrinter<'a> {
-    app: &'a App,
+struct StatusPrinter {
+    quiet: bool,
+    verbose: bool,
     last: Mutex<String>,
 }
 
-impl UserPrompt for StatusPrinter<'_> {
+impl StatusPrinter {
+    fn new(app: &App) -> Self {
+        let GlobalArgs { quiet, verbose, .. } = app.global;
+        Self { quiet, verbose: verbose > 0 && !quiet, last: Mutex::default() }
+    }
+}
+
+impl UserPrompt for StatusPrinter {
     fn ask_host_key(&self, _: &HostKeyQuestion) -> bool {
         false
     }
 
     fn verbose(&self, line: &str) {
-        if self.app.global.verbose > 0 {
-            self.app.print_note(&escape_controls(line.as_bytes()));
+        if self.verbose {
+            write_stderr(&format!("{}\n", escape_controls(line.as_bytes())));
         }
     }
 
     fn starting(&self, what: &str) {
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if *last != what {
-            self.app.print_note(&escape_controls(what.as_bytes()));
+        if *last != what && !self.quiet {
+            write_stderr(&format!("{}\n", escape_controls(what.as_bytes())));
             what.clone_into(&mut last);
         }
+    }
+}
+
+/// Options of a connection to a platform or a cluster's login node. Without our agent's program, only
+/// a cluster cannot be asked, and says so.
+fn connect_options(app: &App) -> ConnectOptions {
+    ConnectOptions {
+        agent: session::programs(app).map(|programs| programs.agent).unwrap_or_default(),
+        unknown_host_policy: UnknownHostPolicy::Refuse,
+        user_prompt: Arc::new(StatusPrinter::new(app)),
+        host_request: HostRequest::default(),
     }
 }
 
 /// `remote up`: creates the remote if needed, and waits until it runs.
 pub(super) fn up(app: &App, name: &str) -> Result<Status> {
     let (spec, remote) = open(app, name)?;
-    let printer = StatusPrinter { app, last: Mutex::default() };
+    let options = connect_options(app);
     let rental = app.block_on(async {
         match remote.rented() {
-            Some(rented) => rented.up(&printer).await.on(&*remote),
+            Some(rented) => rented.up(&options).await.on(&*remote),
             // A deployed app is not created again, only woken and checked.
-            None => match remote.deployed(&printer).await.on(&*remote)? {
+            None => match remote.deployed(&*options.user_prompt).await.on(&*remote)? {
                 Some(version) => Ok(Rental {
                     state: "running".to_owned(),
                     version: Some(version),
@@ -186,7 +208,7 @@ pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
     }
     let was_destroyed = app.block_on(async {
         match remote.rented() {
-            Some(rented) => rented.down().await.on(&*remote),
+            Some(rented) => rented.down(&connect_options(app)).await.on(&*remote),
             None => Err(not_rented(&spec, RentalRequest::Down)),
         }
     })?;
@@ -195,9 +217,11 @@ pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
         app.print_json(&RentalStatus::new(&spec.name, Rental { state, ..Rental::default() }))?;
         return Ok(0);
     }
-    app.print_note(&match was_destroyed {
-        true => format!("`{}` is destroyed", spec.name),
-        false => format!("`{}` was not there", spec.name),
+    app.print_note(&match (was_destroyed, spec.scheme()) {
+        (true, "slurm") => format!("the node of `{}` is given back", spec.name),
+        (false, "slurm") => format!("no node of `{}` was kept", spec.name),
+        (true, _) => format!("`{}` is destroyed", spec.name),
+        (false, _) => format!("`{}` was not there", spec.name),
     });
     Ok(0)
 }
@@ -248,19 +272,22 @@ pub(super) fn states(app: &App, specs: &[RemoteSpec]) -> Result<Vec<Option<Renta
                 all.push(None);
                 continue;
             };
-            all.push(Some(match tokio::time::timeout(STATE_TIMEOUT, rented.state()).await {
-                Ok(Ok(rental)) => RentalState::Known(rental),
-                Ok(Err(error)) => {
-                    RentalState::Unknown { error: error.failure(&spec.name, "wafer") }
-                }
-                Err(_) => RentalState::Unknown {
-                    error: Failure::new(
-                        Exit::Host,
-                        "no_answer",
-                        format!("no answer in {} s", STATE_TIMEOUT.as_secs()),
-                    ),
+            let options = connect_options(app);
+            all.push(Some(
+                match tokio::time::timeout(STATE_TIMEOUT, rented.state(&options)).await {
+                    Ok(Ok(rental)) => RentalState::Known(rental),
+                    Ok(Err(error)) => RentalState::Unknown {
+                        error: error.failure(&spec.name, remote.transport()),
+                    },
+                    Err(_) => RentalState::Unknown {
+                        error: Failure::new(
+                            Exit::Host,
+                            "no_answer",
+                            format!("no answer in {} s", STATE_TIMEOUT.as_secs()),
+                        ),
+                    },
                 },
-            }));
+            ));
         }
         Ok(all)
     })
@@ -349,11 +376,18 @@ fn not_rented(spec: &RemoteSpec, request: RentalRequest) -> Failure {
 /// Asks at the terminal. Without a terminal nothing is destroyed.
 fn confirm(spec: &RemoteSpec) -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let message = format!("`{}` and all its data would be destroyed", spec.name);
+        let message = match spec.scheme() {
+            "slurm" => format!("jobs on the kept node of `{}` would be ended", spec.name),
+            _ => format!("`{}` and all its data would be destroyed", spec.name),
+        };
         return Err(Failure::new(Exit::Usage, "not_agreed", message)
             .hint(format!("to confirm: `rgpu remote down {} --yes`", spec.name)));
     }
-    write_stderr(&format!("Destroy `{}` ({}) and all its data? [y/N] ", spec.name, spec.url));
+    let question = match spec.scheme() {
+        "slurm" => "Give back the node that is kept at",
+        _ => "Destroy, with all its data,",
+    };
+    write_stderr(&format!("{question} `{}` ({})? [y/N] ", spec.name, spec.url));
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);
     Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))

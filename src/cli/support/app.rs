@@ -8,7 +8,7 @@ use clap::{Args, ColorChoice};
 use serde::Serialize;
 
 use super::terminal::{Terminal, escape_controls, write_out, write_stderr};
-use super::{json, open_files};
+use super::{json, open_files, release};
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result, inset};
 use crate::report::{KernelNames, Style};
@@ -156,7 +156,11 @@ impl App {
         let runtime = runtime.worker_threads(WORKER_THREADS).enable_all().build();
         let runtime = runtime
             .map_err(|e| open_files::cannot_start("runtime", "the event loop cannot start", &e))?;
-        let result = runtime.block_on(future);
+        let result = runtime.block_on(async {
+            let result = future.await;
+            release::hosts_of_this_command().await;
+            result
+        });
         // Do not wait for threads that are blocked on stdin.
         runtime.shutdown_background();
         result

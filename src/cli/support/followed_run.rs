@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::app::{App, Status};
-use super::session::{self, OutputOptions, RemoteSession};
+use super::session::{self, HostWish, OutputOptions, RemoteSession};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::run::{Reporter, RunContext, RunEvent, RunSession, RunStart, close};
@@ -68,7 +68,11 @@ impl FollowedRun {
     ) -> Result<T> {
         let started_at = Instant::now();
         let id = self.record.id.clone();
-        let output_options = OutputOptions { run: &id, ..output_options };
+        let host = match self.start {
+            RunStart::New | RunStart::Detached => output_options.host,
+            RunStart::Resumed => HostWish::existing(),
+        };
+        let output_options = OutputOptions { run: &id, host, ..output_options };
         let outcome = app.block_on(async {
             let session = session::open(app, spec.clone(), output_options).await?;
             let work = async |session: &mut RemoteSession, run: &mut Self| {

@@ -419,7 +419,14 @@ impl Reporter for Progress {
                 }
             }
             RunEvent::Connecting {} => self.bar.set_message("connecting"),
-            RunEvent::Starting { what } => self.set_phase(what),
+            RunEvent::Starting { what } => {
+                // No program has printed anything yet.
+                let is_exec = matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw);
+                if is_exec && !self.terminal.stderr_tty {
+                    self.print_line(&escape_controls(what.as_bytes()));
+                }
+                self.set_phase(what);
+            }
             RunEvent::Asking {} => self.set_phase("asking the host for its GPUs and tools"),
             RunEvent::Compiling { what } => self.set_phase(&format!("compiling {what}")),
             // The step was already printed as a line; the count is only for the bar.

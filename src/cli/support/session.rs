@@ -14,12 +14,12 @@ use super::app::App;
 use super::program_output::ProgramOutput;
 use super::progress::{LiveOutput, Progress, ProgressRow};
 use super::terminal::{Stdout, write_stderr};
-use super::{signals, started_here};
+use super::{release, signals, started_here};
 use crate::config::{Config, LOCAL, Origin};
 use crate::error::{Exit, Failure, Result, inset, shell_word};
 use crate::remote::{
-    ConnectOptions, HostKeyQuestion, HostLink, OnRemote, Remote, RemoteError, RemoteSpec,
-    SentRecord, UnknownHostPolicy, UserPrompt,
+    ConnectOptions, HostKeyQuestion, HostLink, HostRequest, HostUse, OnRemote, Remote, RemoteError,
+    RemoteSpec, SentRecord, UnknownHostPolicy, UserPrompt,
 };
 use crate::report::one_line;
 use crate::run::{
@@ -232,6 +232,28 @@ pub(in crate::cli) struct OutputOptions<'a> {
     pub(in crate::cli) run: &'a str,
     /// Its progress line, if several runs go on at once.
     pub(in crate::cli) row: Option<&'a ProgressRow>,
+    /// What the command wants of a host that has to be granted first.
+    pub(in crate::cli) host: HostWish,
+}
+
+/// What a command wants of a host that has to be granted first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::cli) struct HostWish {
+    pub(in crate::cli) host_use: HostUse,
+    /// The longest wait for the host; `None`: no limit.
+    pub(in crate::cli) queue_timeout: Option<Duration>,
+}
+
+impl HostWish {
+    /// Waits for a host at most this long.
+    pub(in crate::cli) fn within(queue_timeout: Option<Duration>) -> Self {
+        Self { host_use: HostUse::Start, queue_timeout }
+    }
+
+    /// Only looks at what ran or runs there.
+    pub(in crate::cli) fn existing() -> Self {
+        Self { host_use: HostUse::Existing, queue_timeout: None }
+    }
 }
 
 impl<'a> OutputOptions<'a> {
@@ -245,7 +267,7 @@ impl<'a> OutputOptions<'a> {
             true => LiveOutput::Hidden,
             false => LiveOutput::Stderr,
         };
-        Self { live, events, accept_new, run: "", row: None }
+        Self { live, events, accept_new, run: "", row: None, host: HostWish::default() }
     }
 }
 
@@ -316,7 +338,13 @@ async fn connect<T, F: Future<Output = Result<T>>>(
             reporter: Mutex::new((reporter.clone(), false)),
             bar,
         }),
+        host_request: HostRequest {
+            run: output_options.run.to_owned(),
+            host_use: output_options.host.host_use,
+            queue_timeout: output_options.host.queue_timeout,
+        },
     };
+    release::at_end(&remote, &options, &cancel);
     let started_at = Instant::now();
     let mut stop = cancel.clone();
     let sent = SentRecord::new(&app.cache, &spec);

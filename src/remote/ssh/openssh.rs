@@ -56,13 +56,16 @@ struct SshProcesses {
 #[async_trait::async_trait]
 impl Streams for SshProcesses {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
+        self.open_with(&self.start).await
+    }
+
+    async fn open_with(&self, start: &AgentStart) -> Result<AgentStream, RemoteError> {
         let interaction = if self.user_prompt.is_attended() || can_ask_elsewhere() {
             Interaction::Yes
         } else {
             Interaction::No
         };
-        let words =
-            arguments(&self.route, self.unknown_host_policy, interaction, self.start.command());
+        let words = arguments(&self.route, self.unknown_host_policy, interaction, start.command());
         // Leaves out the last word, the start command.
         let shown: Vec<_> =
             words.iter().take(words.len() - 1).map(|word| word.to_string_lossy()).collect();
@@ -72,7 +75,7 @@ impl Streams for SshProcesses {
         let terminal = self.user_prompt.own_ssh(&self.why);
         let wire = child(command)?;
         let ending = wire.ending.clone();
-        let started = self.start.run(wire, &*self.user_prompt, limits::USER_SSH_TIMEOUT).await;
+        let started = start.run(wire, &*self.user_prompt, limits::USER_SSH_TIMEOUT).await;
         drop(terminal);
         match started {
             Err(RemoteError::AgentStart { .. }) if ending.exit() == Some(OWN_FAILURE) => {

@@ -14,6 +14,7 @@ use crate::remote::deploy::{self, AgentStart};
 use crate::remote::stream::AgentStream;
 use crate::remote::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Transport, UserPrompt,
+    limits,
 };
 
 /// Remotes of kind `ssh`.
@@ -131,6 +132,11 @@ impl Streams for SshStreams {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         let wire = self.connection.run(self.start.command()).await?;
         self.start.wait_for_agent(wire, &*self.user_prompt).await
+    }
+
+    async fn open_with(&self, start: &AgentStart) -> Result<AgentStream, RemoteError> {
+        let wire = self.connection.run(start.command()).await?;
+        start.run(wire, &*self.user_prompt, limits::AGENT_START_TIMEOUT).await
     }
 
     fn round_trip(&self) -> Duration {

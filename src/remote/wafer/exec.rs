@@ -61,7 +61,7 @@ struct Requirements<'a> {
 }
 
 /// A random word that nobody can predict.
-pub(super) fn nonce() -> String {
+pub(in crate::remote) fn nonce() -> String {
     // Each hasher has its own random keys.
     let word = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", word(), word())

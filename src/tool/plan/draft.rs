@@ -291,7 +291,7 @@ impl From<PlanError> for Failure {
                 match remote.as_str() {
                     "local" => failure.hint("start rgpu on a node with one: `srun --gres=gpu:1 --pty bash`, then rgpu there"),
                     _ => failure
-                        .hint(format!("have Slurm start the agent on a node with one: `via = [\"srun\", \"--quiet\", \"--gres=gpu:1\"]` in [remote.{remote}]"))
+                        .hint(format!("let each run get a node from Slurm: `rgpu remote add CLUSTER slurm --login {remote}'s address`"))
                         .hint(format!("or hold a node with `salloc --gres=gpu:1`, and add it: `rgpu remote add NODE ssh://NODE --jump {remote}'s address`")),
                 }
             }

@@ -215,9 +215,25 @@ impl Supervisor {
     }
 }
 
+/// Returns the GPUs that Slurm has granted to the job of Slurm that this process is in, as indices and
+/// UUIDs. A process may see more GPUs than that, and others have been granted those.
+fn granted_by_slurm() -> Option<String> {
+    std::env::var_os("SLURM_JOB_ID")?;
+    std::env::var("CUDA_VISIBLE_DEVICES").ok()
+}
+
+fn is_granted(gpu: &KnownGpu, granted: Option<&str>) -> bool {
+    let named = |word: &str| match word.trim().parse::<u32>() {
+        Ok(index) => gpu.index == index,
+        Err(_) => word.len() > 4 && gpu.uuid.starts_with(word.trim()),
+    };
+    granted.is_none_or(|granted| granted.split(',').any(named))
+}
+
 /// Returns the UUIDs of the GPUs that the request allows, in the driver's order.
 fn choose(request: &GpuRequest) -> Result<Vec<String>, EarlyEnd> {
-    let known = || request.known.iter();
+    let granted = granted_by_slurm();
+    let known = || request.known.iter().filter(|gpu| is_granted(gpu, granted.as_deref()));
     let matching: Vec<&KnownGpu> = match &request.choice {
         GpuChoice::Any => known().collect(),
         GpuChoice::Index(index) => known().filter(|g| g.index == *index).collect(),
@@ -312,6 +328,24 @@ mod tests {
         assert_eq!(pick(GpuChoice::Name("h200".into())), ["GPU-aa1"]);
         assert!(choose(&request(GpuChoice::Uuid("GPU-a".into()))).is_err());
         assert!(choose(&request(GpuChoice::Index(7))).is_err());
+    }
+
+    #[test]
+    fn only_gpus_that_slurm_has_granted_are_taken() {
+        let granted = |list: Option<&str>| {
+            let known = request(GpuChoice::Any).known;
+            known.iter().filter(|gpu| is_granted(gpu, list)).count()
+        };
+        for (list, count) in [
+            (None, 2),
+            (Some("1"), 1),
+            (Some("0,1"), 2),
+            (Some("GPU-ab2"), 1),
+            (Some("NoDevFiles"), 0),
+            (Some(""), 0),
+        ] {
+            assert_eq!(granted(list), count, "{list:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,299 @@
+//! Errors between a login node and a job of Slurm, each with its remedy.
+
+use std::time::Duration;
+
+use super::job::{EndKind, JobInfo, find_end};
+use crate::error::{Exit, Failure, Side};
+use crate::remote::foreign_text::shown;
+
+/// An error of Slurm.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SlurmError {
+    /// The login node lacks a program of Slurm.
+    #[error("the login node has no `{program}`")]
+    NoProgram {
+        /// The missing program.
+        program: &'static str,
+    },
+    /// Slurm's controller does not answer now.
+    #[error("Slurm does not answer on the login node")]
+    NoAnswer {
+        /// The words of the program that asked.
+        words: String,
+    },
+    /// An answer could not be read.
+    #[error("`{program}` gave no answer that rgpu understands")]
+    Unclear {
+        /// The program that answered.
+        program: &'static str,
+        /// Its words.
+        words: String,
+    },
+    /// `sbatch` refused the job.
+    #[error("Slurm refuses the job: {what}")]
+    Refused {
+        /// The error's code in `--json`.
+        code: &'static str,
+        /// The reason, in words.
+        what: String,
+        /// The words of `sbatch`.
+        words: String,
+        /// What to do next.
+        hint: &'static str,
+    },
+    /// The user named no time limit, and neither does the partition.
+    #[error("the job has no time limit: neither the remote nor the partition names one")]
+    NoTime,
+    /// The job waits for something that never happens.
+    #[error("Slurm will never start the job {job}: {reason}")]
+    NeverRuns {
+        /// Slurm's number of the job.
+        job: String,
+        /// Slurm's reason.
+        reason: String,
+    },
+    /// The job waited too long.
+    #[error("the job {job} did not start within {} s: {reason}", limit.as_secs())]
+    QueueTimeout {
+        /// Slurm's number of the job.
+        job: String,
+        /// The user's limit.
+        limit: Duration,
+        /// Slurm's reason for waiting.
+        reason: String,
+    },
+    /// The job has ended.
+    #[error("the job {job} of Slurm has ended: {what}")]
+    Ended {
+        /// Slurm's number of the job.
+        job: String,
+        /// The end, in words.
+        what: String,
+        /// Slurm's word for it; empty if Slurm has forgotten the job.
+        state: String,
+        /// The end of the batch script's log.
+        log: String,
+    },
+}
+
+/// Messages of `sbatch`: the words, the error's code, what they mean, and what to do.
+const REFUSALS: &[(&str, &str, &str, &str)] = &[
+    (
+        "nvalid account or account/partition",
+        "slurm_account",
+        "the account is wrong, or may not use this partition",
+        "`sacctmgr show associations user=$USER` there lists yours; then `rgpu remote add REMOTE … --account NAME`",
+    ),
+    (
+        "nvalid partition",
+        "slurm_partition",
+        "there is no such partition",
+        "`sinfo` there lists the partitions; then `rgpu remote add REMOTE … --partition NAME`",
+    ),
+    (
+        "No partition specified",
+        "slurm_partition",
+        "the cluster has no default partition",
+        "`sinfo` there lists the partitions; then `rgpu remote add REMOTE … --partition NAME`",
+    ),
+    ("nvalid qos", "slurm_qos", "the service class is wrong", "name another with `--qos`"),
+    (
+        "reservation",
+        "slurm_reservation",
+        "the reservation is wrong",
+        "`scontrol show reservation` there lists them",
+    ),
+    (
+        "nvalid feature",
+        "slurm_constraint",
+        "no node has the constraint",
+        "`sinfo -o '%f'` there lists the features of nodes",
+    ),
+    (
+        "nvalid generic resource",
+        "slurm_gpus",
+        "no node has such GPUs",
+        "`sinfo -o '%G'` there lists them; then `rgpu remote add REMOTE … --gpus TYPE:NUMBER`",
+    ),
+    (
+        "node configuration is not available",
+        "slurm_nodes",
+        "no node of the partition has what was asked for",
+        "`sinfo -Nel` there lists the nodes",
+    ),
+    (
+        "time limit",
+        "slurm_time",
+        "the time limit is wrong, or longer than the partition allows",
+        "`sinfo -o '%P %l'` there lists the limits; then `rgpu remote add REMOTE … --time TIME`",
+    ),
+    (
+        "accounting/QOS policy",
+        "slurm_policy",
+        "it exceeds a limit of the account or service class",
+        "ask for less, or another `--qos`",
+    ),
+];
+
+/// Messages of Slurm's programs while its controller is away or busy.
+const AWAY: [&str; 5] = [
+    "Unable to contact slurm controller",
+    "Socket timed out on send/recv",
+    "Zero Bytes were transmitted or received",
+    "Slurm temporarily unable to accept job",
+    "Slurm controller not responding",
+];
+
+/// Messages in a batch script's log when its processes used too much memory.
+const MEMORY: [&str; 2] = ["exceeded memory limit", "oom_kill event"];
+
+impl SlurmError {
+    /// The error that `program` reports with `words`.
+    pub(super) fn of_program(program: &'static str, words: &str) -> Self {
+        let words_shown = shown(words);
+        if AWAY.iter().any(|message| words.contains(message)) {
+            return Self::NoAnswer { words: words_shown };
+        }
+        if program != "sbatch" {
+            return Self::Unclear { program, words: words_shown };
+        }
+        match REFUSALS.iter().find(|(message, ..)| words.contains(message)) {
+            Some((_, code, what, hint)) => {
+                Self::Refused { code, what: (*what).to_owned(), words: words_shown, hint }
+            }
+            None => Self::Refused {
+                code: "slurm_refused",
+                what: words_shown.clone(),
+                words: String::new(),
+                hint: "",
+            },
+        }
+    }
+
+    /// The end of a job in this state; `log` is the end of its batch script's log.
+    pub(super) fn ended(job: &str, info: Option<&JobInfo>, log: &str) -> Self {
+        let mut state = info.map(|info| info.state.clone()).unwrap_or_default();
+        // Without cgroups Slurm says so only there.
+        if state == "FAILED" && MEMORY.iter().any(|message| log.contains(message)) {
+            state = "OUT_OF_MEMORY".to_owned();
+        }
+        let what = match (find_end(&state), state.as_str()) {
+            (Some(kind), _) => kind.what.to_owned(),
+            (None, "") => "Slurm no longer knows it".to_owned(),
+            (None, "COMPLETED") => "nothing used it any more".to_owned(),
+            (None, word) => word.to_owned(),
+        };
+        Self::Ended { job: job.to_owned(), what, state, log: shown(log) }
+    }
+
+    /// Whether the node may be gone with all that ran there.
+    pub(super) fn is_lost_node(&self) -> bool {
+        self.end_kind().is_some_and(|kind| kind.lost_node)
+    }
+
+    fn end_kind(&self) -> Option<&'static EndKind> {
+        match self {
+            Self::Ended { state, .. } => find_end(state),
+            _ => None,
+        }
+    }
+
+    /// Whether a retry may help.
+    pub fn is_link(&self) -> bool {
+        matches!(self, Self::NoAnswer { .. })
+    }
+
+    /// The error's code in `--json`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoProgram { .. } => "no_slurm",
+            Self::NoAnswer { .. } => "slurm_no_answer",
+            Self::Unclear { .. } => "slurm_unclear",
+            Self::Refused { code, .. } => code,
+            Self::NoTime => "slurm_time",
+            Self::NeverRuns { .. } => "slurm_never_runs",
+            Self::QueueTimeout { .. } => "queue_timeout",
+            Self::Ended { .. } => self.end_kind().map_or("slurm_ended", |kind| kind.code),
+        }
+    }
+
+    /// The side that failed, and the matching exit status.
+    pub(in crate::remote) fn failed_side(&self) -> (Side, Exit) {
+        match self {
+            Self::NoTime => (Side::Local, Exit::Config),
+            _ => self.end_kind().map_or((Side::Host, Exit::Host), |kind| (kind.side, kind.exit)),
+        }
+    }
+
+    /// Adds the cause and the next steps.
+    pub(in crate::remote) fn explain(&self, failure: Failure, remote: &str) -> Failure {
+        let (cause, hint) = match self {
+            Self::NoProgram { .. } => (
+                "",
+                "is it the login node? `rgpu remote add REMOTE … --path DIR` names the folder of Slurm's programs",
+            ),
+            Self::NoAnswer { words } | Self::Unclear { words, .. } => (words.as_str(), ""),
+            Self::Refused { words, hint, .. } => (words.as_str(), *hint),
+            Self::NoTime => ("", "name one: `rgpu remote add REMOTE … --time 30:00`"),
+            Self::NeverRuns { .. } => (
+                "",
+                "the job was removed from the queue; change the remote's settings and try again",
+            ),
+            Self::QueueTimeout { .. } => {
+                ("", "wait longer with `--queue-timeout 2h`; the job was removed from the queue")
+            }
+            Self::Ended { log, .. } => {
+                (log.as_str(), self.end_kind().map_or("run it again", |kind| kind.hint))
+            }
+        };
+        let failure = if cause.is_empty() { failure } else { failure.cause(cause) };
+        let hint = hint.replace("REMOTE", remote);
+        if hint.is_empty() { failure } else { failure.hint(hint) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_sbatch_are_told_apart() {
+        for (words, code) in [
+            ("sbatch: error: invalid partition specified: x", "slurm_partition"),
+            (
+                "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
+                "slurm_account",
+            ),
+            ("sbatch: error: Batch job submission failed: Invalid qos specification", "slurm_qos"),
+            (
+                "Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)",
+                "slurm_time",
+            ),
+            (
+                "sbatch: error: Unable to contact slurm controller (connect failure)",
+                "slurm_no_answer",
+            ),
+            ("sbatch: error: the moon is full", "slurm_refused"),
+        ] {
+            assert_eq!(SlurmError::of_program("sbatch", words).code(), code, "{words}");
+        }
+        let unknown = SlurmError::of_program("sbatch", "the moon\u{1b}[2J is full").to_string();
+        assert_eq!(unknown, "Slurm refuses the job: the moon[2J is full");
+    }
+
+    #[test]
+    fn ends_that_the_user_asked_for_are_the_users() {
+        let end = |state: &str| {
+            let info = JobInfo { state: state.into(), ..JobInfo::default() };
+            SlurmError::ended("7", Some(&info), "")
+        };
+        assert_eq!(end("TIMEOUT").failed_side(), (Side::Kernel, Exit::Kernel));
+        assert_eq!(end("PREEMPTED").failed_side(), (Side::Host, Exit::Host));
+        assert_eq!(end("SOMETHING_NEW").code(), "slurm_ended");
+        assert!(end("SOMETHING_NEW").to_string().ends_with("has ended: SOMETHING_NEW"));
+        let info = JobInfo { state: "FAILED".into(), ..JobInfo::default() };
+        let log = "slurmstepd: error: StepId=1.batch exceeded memory limit (2 > 1), being killed";
+        assert_eq!(SlurmError::ended("7", Some(&info), log).code(), "slurm_out_of_memory");
+        assert!(end("NODE_FAIL").is_lost_node() && !end("CANCELLED").is_lost_node());
+    }
+}

@@ -1,0 +1,178 @@
+//! What is submitted: the batch script, the options of `sbatch`, and the command on the login node
+//! that submits a job once only.
+
+use super::login::{Words, words};
+use super::settings::Settings;
+
+/// Submits a job: `$1` is the job's folder, `$2` the batch script, the rest `sbatch` and its options.
+///
+/// The folder is made first. Whoever comes second, after a cut link, finds it and submits nothing: it
+/// prints the job's number, if the first one came so far.
+const SUBMIT: &str = r#"umask 077; d=$1; s=$2; shift 2
+mkdir -p "${d%/*}" || exit 18
+find "${d%/*}" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + 2>/dev/null
+if ! mkdir "$d" 2>/dev/null; then cat "$d/job" 2>/dev/null; exit 17; fi
+printf '%s' "$s" >"$d/batch" || exit 18
+if j=$("$@" "$d/batch"); then printf '%s\n' "$j" >"$d/job"; printf '%s\n' "$j"
+else e=$?; rm -rf "$d"; exit $e; fi
+"#;
+
+/// The exit status of [`SUBMIT`] if the job's folder is there.
+pub(super) const SUBMITTED_BEFORE: i32 = 17;
+
+/// The batch script. A compute node may see new files of a shared folder late. A job that was queued
+/// again must not run: its run has ended for the client.
+const BATCH: &str = r#"#!/bin/sh
+# Holds this node for rgpu, which runs on the user's own machine. It ends by itself once nothing
+# uses it. `scancel` ends it too.
+umask 077
+if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then echo "queued again: nothing runs twice"; exit 0; fi
+[ -n "$HOME" ] || { HOME=$(getent passwd "$(id -u)" | cut -d: -f6); export HOME; }
+# The first two would take the environment away from an `srun` of the user's program. The last one is
+# for the agent on the login node, whose environment some clusters pass on.
+unset SLURM_EXPORT_ENV SBATCH_EXPORT RGPU_AGENT_RESULTS
+r=ROOT
+d=$r/alloc/NAME
+f=
+i=0
+while [ -z "$f" ]; do
+  for p in "$r/bin/PROGRAM" "$HOME/.cache/rgpu/bin/PROGRAM"; do
+    [ -x "$p" ] && [ -d "$d" ] && f=$p && break
+  done
+  [ -n "$f" ] && break
+  if [ $i -ge WAIT ]; then
+    echo "this node does not see $r/bin/PROGRAM: the remote's folder must be shared with it"
+    exit 3
+  fi
+  ls "$r" "$r/bin" >/dev/null 2>&1
+  i=$((i + 1))
+  sleep 1
+done
+RGPU_AGENT_HOME=$r "$f" hold "$d" IDLE &
+h=$!
+done=
+# The user's machine sends this when it no longer needs the node.
+trap 'done=1; kill "$h" 2>/dev/null' USR1
+wait "$h"
+s=$?
+[ -z "$done" ] || s=0
+[ $s -ne 0 ] || rm -rf "$d"
+exit $s
+"#;
+
+/// How many seconds files of a shared folder may take to appear on a node.
+const MAX_FILE_DELAY_S: u32 = 300;
+
+/// A job of Slurm to submit.
+pub(super) struct NewJob<'a> {
+    pub(super) settings: &'a Settings,
+    /// The job's name, which is also that of its folder.
+    pub(super) name: &'a str,
+    /// The absolute path of the remote's folder on the login node.
+    pub(super) root: &'a str,
+    /// The agent's program in the folder `bin`.
+    pub(super) program: &'a str,
+    /// The time limit, unless the partition's default serves.
+    pub(super) time: Option<&'a str>,
+    /// After how many seconds without use it ends.
+    pub(super) idle_s: u64,
+}
+
+/// How GPUs are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GpuOption {
+    /// `--gpus-per-node`, which not every cluster has.
+    PerNode,
+    /// `--gres`.
+    Gres,
+}
+
+impl NewJob<'_> {
+    /// The arguments of `sh` that submit it.
+    pub(super) fn submission(&self, gpu_option: GpuOption) -> Words {
+        let folder = self.folder();
+        let start = words!["-c", SUBMIT, "rgpu", folder, self.script()];
+        [start, self.sbatch(gpu_option)].concat()
+    }
+
+    /// The absolute path of the job's folder on the login node.
+    pub(super) fn folder(&self) -> String {
+        folder(self.root, self.name)
+    }
+
+    fn sbatch(&self, gpu_option: GpuOption) -> Words {
+        let Settings { partition, gpus, options, .. } = self.settings;
+        let mut words = words![
+            "sbatch",
+            "--parsable",
+            "--no-requeue",
+            "--export=NONE",
+            format!("--job-name={}", self.name),
+            "--nodes=1",
+            "--ntasks=1",
+            "--chdir=/",
+            // Slurm replaces `%` in the name of the log.
+            format!("--output={}/log", self.folder().replace('%', "%%")),
+        ];
+        words.extend(partition.as_ref().map(|partition| format!("--partition={partition}")));
+        words.extend(gpus.as_ref().map(|gpus| match gpu_option {
+            GpuOption::PerNode => format!("--gpus-per-node={gpus}"),
+            GpuOption::Gres => format!("--gres=gpu:{gpus}"),
+        }));
+        words.extend(self.time.map(|time| format!("--time={time}")));
+        words.extend(options.iter().cloned());
+        words
+    }
+
+    fn script(&self) -> String {
+        // Checked: it has no character that a shell reads otherwise.
+        let root = match self.settings.folder.strip_prefix("~/") {
+            Some(rest) => format!("$HOME/{rest}"),
+            None => self.settings.folder.clone(),
+        };
+        BATCH
+            .replace("ROOT", &root)
+            .replace("NAME", self.name)
+            .replace("PROGRAM", self.program)
+            .replace("WAIT", &MAX_FILE_DELAY_S.to_string())
+            .replace("IDLE", &self.idle_s.to_string())
+    }
+}
+
+/// The folder of the job with this name, below the remote's folder.
+pub(super) fn folder(root: &str, name: &str) -> String {
+    format!("{root}/alloc/{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::RemoteSpec;
+
+    #[test]
+    fn a_job_names_its_run_and_has_an_end() {
+        let mut spec = RemoteSpec::new("cluster", "slurm://login");
+        spec.options.insert("partition".into(), "gpu".into());
+        let settings = Settings::read(&spec).unwrap();
+        let job = NewJob {
+            settings: &settings,
+            name: "rgpu-r1",
+            root: "/home/me/50%/slurm",
+            program: "agent-abc",
+            time: Some("30"),
+            idle_s: 120,
+        };
+        let words = job.sbatch(GpuOption::PerNode).join(" ");
+        assert_eq!(
+            words,
+            "sbatch --parsable --no-requeue --export=NONE --job-name=rgpu-r1 --nodes=1 --ntasks=1 \
+             --chdir=/ --output=/home/me/50%%/slurm/alloc/rgpu-r1/log --partition=gpu \
+             --gpus-per-node=1 --time=30"
+        );
+        assert!(job.sbatch(GpuOption::Gres).contains(&"--gres=gpu:1".to_owned()));
+        let script = job.script();
+        assert!(script.contains("r=$HOME/.rgpu/slurm\n"), "{script}");
+        assert!(script.contains("\"$f\" hold \"$d\" 120 &\n"), "{script}");
+        assert!(script.contains("\"$HOME/.cache/rgpu/bin/agent-abc\""), "{script}");
+    }
+}

@@ -1,0 +1,5 @@
+//! A cluster of Slurm: played in every run of the tests, and real in `.ci/long`.
+
+mod cluster;
+mod played;
+mod real;

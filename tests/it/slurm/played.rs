@@ -1,0 +1,373 @@
+//! Against a played cluster: its words, its delays, and what a real one seldom does.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rgpu::model::Profile;
+
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status, wait_for};
+use crate::sshd::Sshd;
+
+/// A cluster whose login node is a real OpenSSH server and whose Slurm is a script.
+struct PlayedCluster {
+    folder: PathBuf,
+    sshd: Sshd,
+}
+
+impl PlayedCluster {
+    /// A cluster that starts each job at once, known to the laptop as `cluster`.
+    fn new(laptop: &Laptop) -> Self {
+        let cluster = Self { folder: laptop.path("slurm"), sshd: Sshd::start() };
+        fs::create_dir_all(cluster.path("bin")).unwrap();
+        fs::create_dir(cluster.path("jobs")).unwrap();
+        let script = cluster.path("played.sh");
+        fs::write(&script, include_str!("played.sh")).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        for program in ["sbatch", "scontrol", "squeue", "scancel", "srun"] {
+            symlink(&script, cluster.path("bin").join(program)).unwrap();
+        }
+        cluster.write("first", "RUNNING None\n");
+        cluster.write("default-time", "00:10:00\n");
+        cluster.add_remote(laptop, "");
+        cluster
+    }
+
+    fn add_remote(&self, laptop: &Laptop, options: &str) {
+        let settings = format!(
+            "[remote.cluster]\nurl = \"slurm://{}@127.0.0.1:{}\"\nssh_config = {:?}\n\
+             path = [{:?}, {:?}]\nenv = {{ RGPU_FAKE_HOST = {:?}, RGPU_LOCK_DIR = {:?} }}\n\
+             [remote.cluster.options]\npartition = \"gpu\"\n{options}\n",
+            self.sshd.user,
+            self.sshd.port,
+            self.sshd.path("ssh_config"),
+            self.path("bin"),
+            laptop.path("h200/bin"),
+            laptop.path("h200"),
+            laptop.path("lock"),
+        );
+        fs::write(laptop.path("config/config.toml"), settings).unwrap();
+    }
+
+    fn path(&self, inner: &str) -> PathBuf {
+        self.folder.join(inner)
+    }
+
+    fn write(&self, inner: &str, text: &str) {
+        fs::write(self.path(inner), text).unwrap();
+    }
+
+    fn read(&self, inner: &str) -> String {
+        fs::read_to_string(self.path(inner)).unwrap_or_default()
+    }
+
+    /// How often `sbatch` was called.
+    fn submissions(&self) -> usize {
+        self.read("submitted").lines().count()
+    }
+}
+
+/// The error's code and what a user reads.
+fn error(laptop: &Laptop, line: &str) -> (i32, String, String) {
+    let output = laptop.run(line);
+    let text = laptop.shown(line, &output);
+    let document: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
+    (status(&output), document["error"]["code"].as_str().unwrap_or_default().to_owned(), text)
+}
+
+const CHECK: &str = "remote check cluster --accept-new --json";
+
+#[test]
+fn a_run_gets_a_node_and_gives_it_back() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let cluster = PlayedCluster::new(&laptop);
+    let line = "profile --kernel vecadd --mode ncu --remote cluster --accept-new --json";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (profile.rung.as_str(), profile.host.unwrap().transport.as_str()),
+        ("ncu.asked", "slurm")
+    );
+    let submitted = cluster.read("submitted");
+    for word in
+        ["--parsable", "--no-requeue", "--export=NONE", "--gpus-per-node=1", "--job-name=rgpu-"]
+    {
+        assert!(submitted.contains(word), "{word} in {submitted}");
+    }
+    assert_eq!(cluster.submissions(), 1, "{submitted}");
+    assert_eq!(cluster.read("cancelled"), "--batch --signal=USR1 1\n");
+    wait_for("the end", || cluster.read("jobs/1/state").starts_with("COMPLETED").then_some(()));
+    let shared = cluster.sshd.path("home/.rgpu/slurm/alloc");
+    assert_eq!(fs::read_dir(shared).unwrap().count(), 0, "nothing is left of the job");
+}
+
+#[test]
+fn secrets_and_the_variables_of_a_step_stay_out() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    laptop.write("secrets", "TOKEN=hunter2-hunter2\n");
+    let line =
+        "exec --remote cluster --accept-new --env-file secrets -- sh -c 'echo ${#TOKEN}; env'";
+    let output = laptop.run(line);
+    let env = String::from_utf8_lossy(&output.stdout);
+    assert!(env.starts_with("15\n"), "{}", laptop.shown(line, &output));
+    assert!(env.contains("SLURM_JOB_ID=1\n"), "{env}");
+    assert!(!env.contains("SLURM_STEP_ID") && !env.contains("SLURM_EXPORT_ENV"), "{env}");
+    for file in crate::host::files_in(&cluster.folder) {
+        let bytes = fs::read(&file).unwrap();
+        assert!(!String::from_utf8_lossy(&bytes).contains("hunter2"), "{}", file.display());
+    }
+}
+
+#[test]
+fn words_of_refusal_are_told_with_what_to_do_and_unknown_ones_pass_on() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    for (words, code, hint) in [
+        (
+            "sbatch: error: Batch job submission failed: Invalid account or account/partition \
+             combination specified\n",
+            "slurm_account",
+            "--account",
+        ),
+        ("sbatch: error: invalid partition specified: gpu\n", "slurm_partition", "--partition"),
+        ("Batch job submission failed: Invalid qos specification\n", "slurm_qos", "--qos"),
+        (
+            "Batch job submission failed: Job violates accounting/QOS policy (job submit limit)\n",
+            "slurm_policy",
+            "ask for less",
+        ),
+        (
+            "sbatch: error: the moon\u{1b}]0;x\u{7} is full\n",
+            "slurm_refused",
+            "the moon]0;x is full",
+        ),
+    ] {
+        cluster.write("refusal", words);
+        let told = error(&laptop, CHECK);
+        assert_eq!((told.0, told.1.as_str()), (4, code), "{}", told.2);
+        assert!(told.2.contains(hint), "{hint} in {}", told.2);
+        assert!(!told.2.contains('\u{1b}'), "{}", told.2);
+    }
+    let alloc = cluster.sshd.path("home/.rgpu/slurm/alloc");
+    assert_eq!(fs::read_dir(alloc).unwrap().count(), 0, "no folder of a refused job stays");
+}
+
+#[test]
+fn a_job_without_an_end_is_refused_before_it_is_submitted() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    cluster.write("default-time", "NONE\n");
+    let told = error(&laptop, CHECK);
+    assert_eq!((told.0, told.1.as_str()), (3, "slurm_time"), "{}", told.2);
+    assert_eq!(cluster.submissions(), 0);
+    cluster.add_remote(&laptop, "time = \"30\"");
+    assert_eq!(status(&laptop.run(CHECK)), 0);
+    assert!(cluster.read("submitted").contains("--time=30"), "{}", cluster.read("submitted"));
+}
+
+#[test]
+fn a_job_pending_for_ever_tells_its_reason_and_leaves_the_queue() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    for (reason, told) in [
+        ("QOSMaxGRESPerUser", "held back by a limit: QOSMaxGRESPerUser"),
+        ("MoonIsFull", "waits: MoonIsFull"),
+    ] {
+        cluster.write("first", &format!("PENDING {reason}\n"));
+        let line = "exec --remote cluster --accept-new --queue-timeout 6s -- true";
+        let output = laptop.run(line);
+        let text = laptop.shown(line, &output);
+        assert_eq!(status(&output), 125, "{text}");
+        assert!(text.contains(told), "{text}");
+        assert!(text.contains("expected to start at 2030-01-02T03:04:05"), "{text}");
+        assert!(text.contains("did not start within"), "{text}");
+    }
+    assert_eq!(cluster.read("cancelled"), "1\n2\n");
+    cluster.write("first", "PENDING JobHeldAdmin\n");
+    let told = error(&laptop, CHECK);
+    assert_eq!((told.0, told.1.as_str()), (4, "slurm_never_runs"), "{}", told.2);
+    assert_eq!(cluster.read("cancelled"), "1\n2\n3\n");
+}
+
+#[test]
+fn a_node_that_is_ready_late_is_waited_for() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    cluster.write("delay", "3");
+    cluster
+        .write("step-refusal", "srun: error: Unable to create step: Job/step already completing\n");
+    let child = laptop.start("exec --remote cluster --accept-new -- echo ran");
+    wait_for("a job", || (cluster.submissions() == 1).then_some(()));
+    std::thread::sleep(Duration::from_secs(1));
+    fs::remove_file(cluster.path("step-refusal")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n", "{output:?}");
+}
+
+#[test]
+fn a_submission_that_was_cut_is_found_and_not_repeated() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    cluster.write("first", "PENDING Priority\n");
+    cluster.write("cut", "");
+    let child = laptop.start("exec --remote cluster --accept-new -- echo ran");
+    wait_for("the cut", || {
+        (cluster.submissions() == 1 && !cluster.path("cut").exists()).then_some(())
+    });
+    cluster.write("jobs/1/start", "");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n", "{output:?}");
+    assert_eq!(cluster.submissions(), 1);
+}
+
+#[test]
+fn a_controller_that_is_away_is_waited_for_while_a_job_is_queued() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    cluster.write("first", "PENDING Priority\n");
+    let child = laptop.start("exec --remote cluster --accept-new -- echo ran");
+    wait_for("a job", || (cluster.submissions() == 1).then_some(()));
+    cluster.write("away", "");
+    std::thread::sleep(Duration::from_secs(2));
+    cluster.write("jobs/1/start", "");
+    fs::remove_file(cluster.path("away")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n", "{output:?}");
+    assert_eq!(cluster.submissions(), 1);
+}
+
+#[test]
+fn a_job_that_slurm_has_forgotten_is_asked_of_the_accounts_if_there_are_any() {
+    for (accounts, told) in
+        [(None, "Slurm no longer knows it"), (Some("PREEMPTED\n"), "another job took its place")]
+    {
+        let laptop = Laptop::new();
+        let cluster = PlayedCluster::new(&laptop);
+        if let Some(accounts) = accounts {
+            symlink(cluster.path("played.sh"), cluster.path("bin/sacct")).unwrap();
+            cluster.write("accounts", accounts);
+        }
+        let line = "exec --remote cluster --accept-new -- sh -c 'echo begun; sleep 1000'";
+        let child = laptop.start(line);
+        let runs = laptop.project("artifacts/runs");
+        wait_for("the program", || {
+            let id = fs::read_to_string(runs.join("latest")).ok()?;
+            let log = runs.join(id.trim()).join("log/exec.stdout");
+            fs::read_to_string(log).ok()?.contains("begun").then_some(())
+        });
+        cluster.write("jobs/1/state", "");
+        // As Slurm ends them; the batch script comes first, so that it removes nothing.
+        let node = format!("-{}", cluster.read("jobs/1/pid").trim());
+        let killed = std::process::Command::new("kill").args(["-9", "--", &node]).status();
+        assert!(killed.unwrap().success());
+        for process in processes_of(&cluster) {
+            let pid = process.split(' ').next().unwrap_or_default();
+            let _ = std::process::Command::new("kill").args(["-9", pid]).status();
+        }
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(status(&output), 125, "{text}");
+        assert!(text.contains(told), "{text}");
+    }
+}
+
+/// Agents of the cluster, supervisors first.
+fn processes_of(cluster: &PlayedCluster) -> Vec<String> {
+    let listed = std::process::Command::new("ps").args(["-eo", "pid=,args="]).output().unwrap();
+    let home = cluster.sshd.path("home").display().to_string();
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let mut found: Vec<String> = text
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .filter(|line| line.contains(&home))
+        .collect();
+    found.sort_by_key(|line| !line.contains(" job "));
+    found
+}
+
+#[test]
+fn a_job_that_fails_at_once_shows_its_log() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    cluster.write("first", "FAILED NonZeroExitCode\n");
+    let told = error(&laptop, CHECK);
+    assert_eq!((told.0, told.1.as_str()), (4, "slurm_failed"), "{}", told.2);
+    assert!(told.2.contains("this node does not see the program"), "{}", told.2);
+    assert_eq!(cluster.submissions(), 1);
+}
+
+#[test]
+fn a_cluster_that_cannot_count_gpus_by_node_is_asked_for_them_otherwise() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    cluster.write("old", "");
+    assert_eq!(status(&laptop.run(CHECK)), 0);
+    let submitted = cluster.read("submitted");
+    assert!(submitted.lines().nth(1).unwrap().contains("--gres=gpu:1"), "{submitted}");
+}
+
+#[test]
+fn a_host_without_slurm_is_none_of_its_login_nodes() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    fs::remove_file(cluster.path("bin/srun")).unwrap();
+    fs::remove_file(cluster.path("bin/sbatch")).unwrap();
+    // Where Slurm is installed for the other tests, there is one after all.
+    if !std::path::Path::new("/usr/bin/srun").exists() {
+        let told = error(&laptop, CHECK);
+        assert_eq!((told.0, told.1.as_str()), (4, "no_slurm"), "{}", told.2);
+    }
+}
+
+#[test]
+fn looking_at_a_cluster_submits_nothing() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    for line in ["runs list --remote cluster --json", "remote list --json"] {
+        // The first one learns the host's key.
+        let accept = fs::read_to_string(cluster.sshd.path("ssh_config")).unwrap();
+        if !accept.contains("accept-new") {
+            cluster.sshd.client_config("Host 127.0.0.1\n  StrictHostKeyChecking accept-new");
+        }
+        let output = laptop.run(line);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    }
+    assert_eq!(cluster.submissions(), 0);
+}
+
+#[test]
+fn a_cluster_is_added_by_its_login_node() {
+    let laptop = Laptop::new();
+    let line = "remote add cluster slurm --login ssh://me@login:2222 --partition gpu --gpus h100:2 \
+                --account lab --qos high --constraint perf,nvperf --reservation r --time 2:00:00 \
+                --cpus 8 --memory 32G --folder /work/me --idle 5m";
+    assert_eq!(status(&laptop.run(line)), 0, "{}", laptop.show(line));
+    let settings = fs::read_to_string(laptop.path("config/config.toml")).unwrap();
+    for part in [
+        "url = \"slurm://me@login:2222\"",
+        "partition = \"gpu\"",
+        "gpus = \"h100:2\"",
+        "time = \"2:00:00\"",
+        "idle = \"300\"",
+        "memory = \"32G\"",
+    ] {
+        assert!(settings.contains(part), "{part} in {settings}");
+    }
+    for (line, word) in [
+        ("remote add c slurm", "needs `--login`"),
+        ("remote add c slurm --login https://x", "no address of ssh"),
+        ("remote add c ssh://h --partition gpu", "`--partition` belongs to a cluster"),
+        ("remote add c slurm --login h --time UNLIMITED", "no time of Slurm"),
+        ("remote add c slurm --login h --gpus many", "is not like"),
+        ("remote add c slurm --login ssh://u:pw@h", "a password"),
+    ] {
+        let text = laptop.show(line);
+        assert!(text.contains(word), "{word} in {text}");
+    }
+}
