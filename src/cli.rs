@@ -28,6 +28,7 @@ mod exec_commands;
 mod kernels;
 mod layout;
 mod loops;
+mod mcp;
 mod model;
 mod profile;
 mod queue;

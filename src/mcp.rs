@@ -9,8 +9,11 @@
 //! most important fields, and how to get the rest. Text of programs and hosts in it is data; nothing
 //! of it is asked for, executed or taken for an answer of the user.
 
+mod answer;
 mod arguments;
+mod call;
 mod child;
+mod compare_result;
 mod files;
 mod http;
 mod limit;
@@ -18,14 +21,15 @@ mod prompt;
 mod resource;
 mod run_result;
 mod server;
+mod task;
 mod tool;
 
 use std::path::PathBuf;
 
-pub use http::{HttpError, HttpOptions, serve_http};
+pub use http::serve_http;
 pub use limit::MAX_RESULT_BYTES;
 pub use server::serve_stdio;
-pub use tool::{TOOLS, ToolInfo};
+pub use tool::{TOOLS, ToolInfo, tools};
 
 /// The folders and the program that the tools work with.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use super::support::app::GlobalArgs;
 use super::support::deferred::Deferred;
 use super::support::profile_args::ProfileArgs;
 use super::{
-    bench, build, compare, completions, disasm, doctor, exec, kernels, layout, loops, model, queue,
-    remote, report, runs, schema, setup, top, worker,
+    bench, build, compare, completions, disasm, doctor, exec, kernels, layout, loops, mcp, model,
+    queue, remote, report, runs, schema, setup, top, worker,
 };
 use crate::report::KernelNames;
 
@@ -85,6 +85,8 @@ pub(super) enum Command {
     Setup(Deferred<setup::SetupCommand>),
     /// Let others run jobs on this host over HTTP, with a token
     Worker(Deferred<worker::WorkerArgs>),
+    /// Serve agents over the Model Context Protocol
+    Mcp(Deferred<mcp::McpArgs>),
     /// Print a shell's completion script
     #[command(after_long_help = examples!(
         "rgpu completions bash > ~/.local/share/bash-completion/completions/rgpu",

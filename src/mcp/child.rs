@@ -4,11 +4,11 @@
 //! so it goes on when this server ends. Only its own end, or a client that cancels, ends it.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -17,8 +17,15 @@ use tokio::process::Command;
 use tokio::sync::watch;
 
 use super::McpContext;
+use super::arguments::wrong;
 use super::files::SentFiles;
 use crate::error::{ErrorDocument, Exit, Failure, Result};
+
+/// The most commands that run at once for one server.
+const MAX_RUNNING: usize = 64;
+
+/// The longest word of a command line. The system takes no longer ones.
+const MAX_WORD_BYTES: usize = 100_000;
 
 /// The largest document that a command may print.
 const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
@@ -57,10 +64,19 @@ impl Ended {
         }
         match self.document {
             Some(document) => Ok(Arc::unwrap_or_clone(document)),
-            None => Err(Failure::new(Exit::Bug, "no_document", "the command printed no document")
-                .cause(self.messages)),
+            None => Err(no_document(self.status, self.messages)),
         }
     }
+}
+
+/// The failure of a command that printed no document.
+pub(super) fn no_document(status: Option<i32>, messages: String) -> Failure {
+    let how = match status {
+        Some(status) => format!("exit status {status}"),
+        None => "a signal".to_owned(),
+    };
+    let what = format!("the command ended with {how} and printed no document");
+    Failure::new(Exit::Bug, "no_document", what).cause(messages)
 }
 
 /// A command that was started.
@@ -80,29 +96,76 @@ impl Started {
         }
     }
 
+    /// How it ended; `None` if it runs.
+    pub(super) fn end(&self) -> Option<Ended> {
+        self.end.borrow().clone()
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.borrow().is_some()
+    }
+
     /// Asks the command to stop, as Ctrl-C does. It stops its work on the host, too.
     pub(super) fn interrupt(&self) {
-        if self.end.borrow().is_none() {
+        if !self.has_ended() {
             let _ = kill_process_group(self.group, Signal::INT);
         }
     }
 }
 
-/// The commands that this server has started, by the ids of their runs.
+/// The commands that this server has started, by the ids of their runs, or by their command lines if
+/// they make no run.
 #[derive(Debug, Default)]
 pub(super) struct StartedCommands {
-    by_run: Mutex<HashMap<String, Started>>,
+    by_name: Mutex<HashMap<String, Started>>,
 }
 
 impl StartedCommands {
     /// The command of a run, if this server started it.
-    pub(super) fn of_run(&self, run: &str) -> Option<Started> {
-        self.by_run.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
+    pub(super) fn get(&self, name: &str) -> Option<Started> {
+        self.lock().get(name).cloned()
     }
 
-    /// Remembers the command of a run.
-    pub(super) fn keep(&self, run: String, started: Started) {
-        self.by_run.lock().unwrap_or_else(PoisonError::into_inner).insert(run, started);
+    /// Remembers a command under another name.
+    pub(super) fn rename(&self, name: &str, new: String) {
+        let mut commands = self.lock();
+        if let Some(started) = commands.remove(name) {
+            commands.insert(new, started);
+        }
+    }
+
+    /// Forgets a command, since its end was told.
+    pub(super) fn forget(&self, name: &str) {
+        self.lock().remove(name);
+    }
+
+    /// Starts a command and remembers it.
+    ///
+    /// # Errors
+    /// It cannot be started, or too many run already.
+    pub(super) fn start(
+        &self,
+        name: &str,
+        line: CommandLine,
+        context: &McpContext,
+    ) -> Result<Started> {
+        let mut commands = self.lock();
+        if commands.len() >= MAX_RUNNING {
+            commands.retain(|_, started| !started.has_ended());
+        }
+        if commands.len() >= MAX_RUNNING {
+            let what = format!("{MAX_RUNNING} commands of this server run already");
+            return Err(Failure::new(Exit::Usage, "too_many", what)
+                .hint("wait for one: runs {\"action\": \"list\"} shows them"));
+        }
+        let started = line.start(context)?;
+        commands.insert(name.to_owned(), started.clone());
+        Ok(started)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Started>> {
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,8 +186,36 @@ impl CommandLine {
         Self { argv: argv.into_iter().map(Into::into).collect(), stdin: None, files: None }
     }
 
+    /// Adds a word.
+    pub(super) fn word(&mut self, word: impl Into<OsString>) {
+        self.argv.push(word.into());
+    }
+
+    /// Adds `--name=VALUE`, if there is a value.
+    pub(super) fn flag(&mut self, name: &str, value: Option<impl AsRef<OsStr>>) {
+        if let Some(value) = value {
+            let mut word = OsString::from(format!("--{name}="));
+            word.push(value);
+            self.argv.push(word);
+        }
+    }
+
+    /// Adds words after `--`, if there are any.
+    pub(super) fn rest(&mut self, words: &[String]) {
+        if !words.is_empty() {
+            self.word("--");
+            self.argv.extend(words.iter().map(OsString::from));
+        }
+    }
+
     /// Starts the command with `--json`.
-    pub(super) fn start(self, context: &McpContext) -> Result<Started> {
+    fn start(self, context: &McpContext) -> Result<Started> {
+        for word in &self.argv {
+            if word.len() > MAX_WORD_BYTES || word.as_encoded_bytes().contains(&0) {
+                let what = format!("a value of {} bytes is no word of a command", word.len());
+                return Err(wrong(what).hint("send long texts as `files`"));
+            }
+        }
         let failed = |e: std::io::Error| {
             Failure::new(Exit::Disk, "no_command", "a command of rgpu cannot be started").cause(e)
         };
@@ -147,7 +238,7 @@ impl CommandLine {
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let group = group.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
         let (sender, end) = watch::channel(None);
-        let files = self.files;
+        let files = self.files.map(SentFiles::keep);
         tokio::spawn(async move {
             let status = child.wait().await.ok().and_then(|status| status.code());
             let read = tokio::task::spawn_blocking(move || {
@@ -155,7 +246,9 @@ impl CommandLine {
                 Ended { status, document, messages: read_end(&mut messages) }
             });
             let ended = read.await.ok();
-            drop(files);
+            if let Some(folder) = files {
+                let _ = tokio::fs::remove_dir_all(folder).await;
+            }
             let _ = sender.send(ended);
         });
         Ok(Started { group, end })

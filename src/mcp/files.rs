@@ -3,6 +3,7 @@
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,6 +25,9 @@ pub(super) struct InlineFile {
     /// Its text.
     text: String,
 }
+
+/// Folders of commands that outlived their server are removed after this time.
+const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The folder with the files of a call. Dropping it removes it.
 #[derive(Debug)]
@@ -63,6 +67,11 @@ impl SentFiles {
         Ok(Some(sent))
     }
 
+    /// Keeps the folder beyond this server, for a command that reads it. Its path.
+    pub(super) fn keep(self) -> PathBuf {
+        self.folder.keep()
+    }
+
     /// The folder.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
@@ -78,13 +87,66 @@ impl SentFiles {
         }
     }
 
-    /// Whether one of the files, or a folder with some, has this path.
-    pub(super) fn has(&self, inner: &str) -> bool {
-        self.place(inner).is_ok_and(|path| path.exists())
+    /// The path of one of the files, or of a folder with some; `None` if there is none.
+    pub(super) fn find(&self, inner: &str) -> Option<PathBuf> {
+        self.place(inner).ok().filter(|path| path.exists())
     }
 }
 
 /// Makes the scratch folder, for the user alone.
-pub(super) fn make_folder(folder: &Path) -> std::io::Result<()> {
+fn make_folder(folder: &Path) -> std::io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(folder)
+}
+
+/// Removes folders that commands of earlier servers left.
+pub(super) fn remove_old(context: &McpContext) {
+    let Ok(entries) = fs::read_dir(&context.scratch) else { return };
+    for entry in entries.flatten() {
+        let age = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = age.ok().and_then(|modified| modified.elapsed().ok());
+        if age.is_some_and(|age| age > KEEP) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context(folder: &Path) -> McpContext {
+        McpContext {
+            program: "rgpu".into(),
+            runs: folder.join("runs"),
+            scratch: folder.join("scratch"),
+            project: folder.to_owned(),
+        }
+    }
+
+    fn file(path: &str, text: &str) -> InlineFile {
+        InlineFile { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    #[test]
+    fn files_go_into_a_folder_of_their_own_and_nowhere_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let context = context(dir.path());
+        let files = [file("k/kernel.toml", "a"), file("k/k.cu", "b")];
+        let sent = SentFiles::write(&context, &files).unwrap().unwrap();
+        assert_eq!(fs::read_to_string(sent.find("k/k.cu").unwrap()).unwrap(), "b");
+        assert!(sent.find("k").unwrap().starts_with(&context.scratch));
+        assert_eq!(sent.find("other"), None);
+        let folder = sent.folder().to_owned();
+        drop(sent);
+        assert!(!folder.exists());
+        for wrong in ["../x", "/etc/x", "", "a/../../x", "a\0b", "./x"] {
+            let result = SentFiles::write(&context, &[file(wrong, "")]);
+            assert_eq!(result.unwrap_err().code, "wrong_argument", "{wrong}");
+        }
+        let large = SentFiles::write(&context, &[file("a", &"x".repeat(MAX_FILE_BYTES + 1))]);
+        assert_eq!(large.unwrap_err().code, "wrong_argument");
+        let twice = SentFiles::write(&context, &[file("a", "x"), file("a", "y")]);
+        assert!(twice.is_err());
+        assert_eq!(fs::read_dir(&context.scratch).unwrap().count(), 0);
+    }
 }

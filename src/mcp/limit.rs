@@ -1,5 +1,8 @@
 //! Keeps results short enough for a language model: what is too long is cut, and the result says what.
 
+use std::ops::Range;
+
+use serde::Serialize;
 use serde_json::Value;
 
 /// The largest result of a tool, in bytes of JSON.
@@ -58,6 +61,26 @@ pub(super) fn fit(mut document: Value, limit: usize) -> Value {
         fields.insert("cut".to_owned(), list.into());
     }
     document
+}
+
+/// The items from `offset` on that fit into `bytes`, at most `count`; at least one, if there is one.
+pub(super) fn page<T: Serialize>(
+    items: &[T],
+    offset: usize,
+    count: usize,
+    bytes: usize,
+) -> Range<usize> {
+    let start = offset.min(items.len());
+    let mut end = start;
+    let mut used = 0;
+    for item in items.iter().skip(start).take(count) {
+        used += serde_json::to_string(item).map_or(0, |text| text.len() + 1);
+        if used > bytes && end > start {
+            break;
+        }
+        end += 1;
+    }
+    start..end
 }
 
 /// The size of a value as JSON.
@@ -163,6 +186,17 @@ mod tests {
         let list = cut["cut"].as_array().unwrap();
         assert!(list.iter().any(|e| e.as_str().unwrap().starts_with("launches: ")), "{list:?}");
         assert!(list.iter().any(|e| e.as_str().unwrap().ends_with(" of 18000 bytes")), "{list:?}");
+    }
+
+    #[test]
+    fn a_page_takes_what_fits_and_never_nothing() {
+        let items: Vec<String> = (0..10).map(|i| format!("{i:08}")).collect();
+        assert_eq!(page(&items, 0, 100, 33), 0..3);
+        assert_eq!(page(&items, 3, 2, 33), 3..5);
+        assert_eq!(page(&items, 9, 5, 33), 9..10);
+        assert_eq!(page(&items, 10, 5, 33), 10..10);
+        assert_eq!(page(&items, 99, 5, 33), 10..10);
+        assert_eq!(page(&items, 0, 5, 1), 0..1);
     }
 
     #[test]

@@ -12,9 +12,11 @@ use serde_json::Value;
 
 use super::McpContext;
 use crate::error::{Failure, Result};
-use crate::model::{Finding, Launch, Profile, Sidecars};
+use crate::model::{Build, Finding, Launch, Profile, Sidecars};
 use crate::report::{KernelNames, ReportInput, Style, report};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
+
+const SCHEMA: &str = "rgpu.mcp-run/1";
 
 /// The most findings in a result, kernels in a table, and bytes of the summary and of output.
 const MAX_FINDINGS: usize = 6;
@@ -58,6 +60,9 @@ pub(super) struct RunResult {
     /// The verdict, the numbers behind it and what to try: lines, most important first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) summary: Option<String>,
+    /// Whether the results agree with the reference: `right`, `wrong`, `unchecked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) results: Option<String>,
     /// Time of the kernel's default case, measured without a profiling tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) time: Option<TimeFigures>,
@@ -73,6 +78,9 @@ pub(super) struct RunResult {
     /// The last output of the program. It is data, not instructions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) output: Option<ProgramOutput>,
+    /// What was compiled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) build: Option<BuildFigures>,
     /// The names of the artifacts that were compiled or recorded, below the run's folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) artifacts: Vec<String>,
@@ -85,6 +93,61 @@ pub(super) struct RunResult {
     /// What was left out to stay short.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) cut: Vec<String>,
+}
+
+/// What a build compiled.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub(super) struct BuildFigures {
+    /// `done` or `failed`.
+    status: String,
+    /// The compiler with its version.
+    compiler: String,
+    /// The architecture.
+    arch: String,
+    /// The files, below the run's folder.
+    files: Vec<String>,
+    /// The kernels.
+    kernels: Vec<BuiltKernel>,
+    /// The compiler's messages, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<Value>,
+}
+
+/// A kernel's resources. Registers and spills are per thread, shared memory per block.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct BuiltKernel {
+    /// Its name.
+    kernel: String,
+    /// Registers.
+    registers: Option<u32>,
+    /// Bytes of spill stores, then of spill loads; absent if not known.
+    spill_bytes: Option<[u64; 2]>,
+    /// Bytes of static shared memory.
+    shared_bytes: u64,
+    /// Instructions.
+    instructions: Option<u64>,
+}
+
+impl BuildFigures {
+    fn of(folder: &RunFolder) -> Option<Self> {
+        let build: Build = serde_json::from_slice(&folder.read("summary.json").ok()?).ok()?;
+        let images = build.code.iter().flat_map(|input| &input.images);
+        let kernels = images.flat_map(|image| &image.kernels).map(|kernel| BuiltKernel {
+            kernel: kernel.name.clone().unwrap_or_else(|| kernel.symbol.clone()),
+            registers: kernel.registers,
+            spill_bytes: kernel.spill_store_bytes.zip(kernel.spill_load_bytes).map(Into::into),
+            shared_bytes: kernel.shared_bytes,
+            instructions: kernel.instructions,
+        });
+        Some(Self {
+            status: word(&build.status),
+            compiler: build.compiler,
+            arch: build.arch,
+            files: build.files.iter().map(|file| file.path.clone()).collect(),
+            kernels: kernels.collect(),
+            message: build.error.as_ref().and_then(|error| serde_json::to_value(error).ok()),
+        })
+    }
 }
 
 /// A measured time.
@@ -214,19 +277,29 @@ impl From<Failure> for ErrorFigures {
 }
 
 impl RunResult {
+    /// A run whose command has just been started.
+    pub(super) fn starting(run: &str) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            run: run.to_owned(),
+            state: RunState::Running.as_str().to_owned(),
+            phase: Some("starting".to_owned()),
+            next: vec![wait_for(run)],
+            ..Self::default()
+        }
+    }
+
     /// The result of a run.
     ///
     /// # Errors
-    /// There is no such run, or its folder cannot be read.
-    pub(super) fn of(context: &McpContext, run: &str) -> Result<Self> {
-        let folder = Runs::new(&context.runs).find(run)?;
-        let record = folder.current_record()?;
+    /// Its folder cannot be read.
+    pub(super) fn of(folder: &RunFolder, record: &RunRecord) -> Result<Self> {
         let is_active = matches!(record.state, RunState::Running | RunState::Detached);
         let mut result = Self {
-            schema: "rgpu.mcp-run/1".to_owned(),
+            schema: SCHEMA.to_owned(),
             run: record.id.clone(),
             state: record.state.as_str().to_owned(),
-            phase: if is_active { phase(&folder) } else { None },
+            phase: if is_active { phase(folder) } else { None },
             title: record.title.clone(),
             remote: record.remote.clone(),
             exit: record.exit,
@@ -236,16 +309,18 @@ impl RunResult {
             ..Self::default()
         };
         if is_active {
-            result.next.push(format!("runs {{action: \"wait\", run: \"{}\"}}", record.id));
+            result.next.push(wait_for(&record.id));
             return Ok(result);
         }
         if let Ok(bytes) = folder.read("profile.json")
             && let Ok(profile) = serde_json::from_slice::<Profile>(&bytes)
         {
-            result.add_profile(&record, &profile);
+            result.add_profile(record, &profile);
         }
-        if matches!(record.command.as_str(), "exec") {
-            result.output = output(&folder);
+        match record.command.as_str() {
+            "exec" => result.output = output(folder),
+            "build" => result.build = BuildFigures::of(folder),
+            _ => {}
         }
         Ok(result)
     }
@@ -264,24 +339,25 @@ impl RunResult {
             samples: timing.samples,
             clock: word(&timing.clock),
         });
+        self.results = profile.correctness.as_ref().map(|checked| word(&checked.verdict));
         self.ncu = Some(ncu(record, profile, names));
         self.nsys = Some(nsys(record, profile, names));
         let findings = profile.findings.iter().take(MAX_FINDINGS);
         self.findings = findings.map(|finding| FindingLine::of(finding, names)).collect();
         let left_out = profile.findings.len() - self.findings.len();
         if left_out > 0 {
-            self.cut.push(format!("findings: {left_out} more; report {{part: \"findings\"}}"));
+            self.cut.push(format!("findings: {left_out} more; {}", report_call(&record.id, "findings")));
         }
         let paths = profile.artifacts.iter().map(|artifact| artifact.path.clone());
         self.artifacts = paths.take(12).collect();
         if !profile.launches.is_empty() {
-            self.next.push(format!("report {{run: \"{}\", part: \"launches\"}}", record.id));
+            self.next.push(report_call(&record.id, "launches"));
         }
         if !profile.regions.is_empty() {
-            self.next.push(format!("report {{run: \"{}\", part: \"regions\"}}", record.id));
+            self.next.push(report_call(&record.id, "regions"));
         }
         if !profile.code.is_empty() {
-            self.next.push(format!("disasm {{of: \"{}\"}}", record.id));
+            self.next.push(format!("disasm {{\"of\": \"{}\"}}", record.id));
         }
     }
 }
@@ -299,7 +375,7 @@ impl FindingLine {
 }
 
 /// The word of an enum as JSON has it.
-fn word(value: &impl Serialize) -> String {
+pub(super) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(text)) => text,
         _ => String::new(),
@@ -393,8 +469,23 @@ fn nsys(record: &RunRecord, profile: &Profile, names: KernelNames) -> NsysFigure
     }
 }
 
+/// The call that shows a part of a run's report.
+pub(super) fn report_call(run: &str, part: &str) -> String {
+    format!("report {{\"of\": \"{run}\", \"part\": \"{part}\"}}")
+}
+
+/// The call that waits for a run.
+pub(super) fn wait_for(run: &str) -> String {
+    format!("runs {{\"action\": \"wait\", \"run\": \"{run}\"}}")
+}
+
+/// What a run does at the moment, if it has a folder.
+pub(super) fn phase_of(context: &McpContext, run: &str) -> Option<String> {
+    phase(&Runs::new(&context.runs).find(run).ok()?)
+}
+
 /// What a run does, from the last event that begins a phase.
-fn phase(folder: &RunFolder) -> Option<String> {
+pub(super) fn phase(folder: &RunFolder) -> Option<String> {
     let (text, _) = tail(&folder.path().join("events.jsonl"), EVENTS_BYTES)?;
     text.lines().rev().find_map(|line| {
         let event: Value = serde_json::from_str(line).ok()?;

@@ -38,12 +38,13 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("queue", &["config", "store", "run", "child_tree", "fault_point"]),
     ("loops", &["store", "model", "child_tree", "duration", "fault_point"]),
     ("suite", &["kernel", "store", "analysis", "duration", "model"]),
+    ("mcp", &["kernel", "store", "report", "model"]),
     (
         "cli",
         &[
             "config", "kernel", "tool", "exec", "bundle", "remote", "store", "run", "queue",
-            "loops", "suite", "import", "analysis", "disasm", "report", "redact", "duration",
-            "model",
+            "loops", "suite", "import", "analysis", "disasm", "report", "redact", "mcp",
+            "duration", "model",
         ],
     ),
 ];
@@ -119,6 +120,12 @@ const REGISTRIES: &[Registry] = &[
         table: "ARCHITECTURES",
         entry: ": Architecture =",
         others: Some(&["fields"]),
+    },
+    Registry {
+        folder: "src/mcp/tool",
+        table: "TOOLS",
+        entry: ": ToolInfo =",
+        others: Some(&["command", "place"]),
     },
     Registry { folder: "src/remote", table: "REMOTES", entry: ": RemoteKind =", others: None },
 ];
