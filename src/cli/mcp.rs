@@ -79,7 +79,10 @@ fn token(app: &App) -> Result<String> {
         Ok(token) => {
             let what = format!("the token of {TOKEN_VARIABLE} can be guessed");
             Err(Failure::new(Exit::Config, "unfit_token", what)
-                .cause(format!("it has {} bytes; at least {MIN_TOKEN_BYTES} are needed", token.len()))
+                .cause(format!(
+                    "it has {} bytes; at least {MIN_TOKEN_BYTES} are needed",
+                    token.len()
+                ))
                 .hint("unset it: a new token is made and shown"))
         }
         Err(_) => {

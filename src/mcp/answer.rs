@@ -65,7 +65,8 @@ const CONSENT: &[&str] = &["--yes", "--accept-new"];
 impl From<Failure> for Answer {
     fn from(mut failure: Failure) -> Self {
         if failure.hints.iter().any(|hint| CONSENT.iter().any(|flag| hint.contains(flag))) {
-            failure = failure.hint("this needs your user: show them the command, and why it is needed");
+            failure =
+                failure.hint("this needs your user: show them the command, and why it is needed");
         }
         let error = ErrorFigures::from(failure);
         let result = ErrorResult { schema: "rgpu.mcp-error/1".to_owned(), error };

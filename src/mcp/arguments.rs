@@ -39,7 +39,8 @@ pub(super) fn check_place(context: &McpContext, name: &str, text: &str) -> Resul
     let path = context.project.join(text);
     let Ok(real) = path.canonicalize() else {
         // No file: the id of a run, the name of a kernel, or a mistake that the command tells.
-        let is_outside = |part: Component| !matches!(part, Component::Normal(_) | Component::CurDir);
+        let is_outside =
+            |part: Component| !matches!(part, Component::Normal(_) | Component::CurDir);
         return match Path::new(text).components().any(is_outside) {
             true => Err(outside(name, text)),
             false => Ok(()),
@@ -113,12 +114,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let context = project(dir.path());
         let check = |word: &str| check_words(&context, &[word.to_owned()]);
-        for fine in ["run", "--target=suite:*", "(4,8):(8,1)", "--concurrency=1..256:x2", "-n", "--"] {
+        for fine in
+            ["run", "--target=suite:*", "(4,8):(8,1)", "--concurrency=1..256:x2", "-n", "--"]
+        {
             check(fine).unwrap();
         }
         for wrong in [
-            "--yes", "-y", "-qy", "--accept-new", "--force", "--force=true", "/etc/passwd",
-            "--file=/etc/passwd", "--file=linked", "key=../../x", "a\0b",
+            "--yes",
+            "-y",
+            "-qy",
+            "--accept-new",
+            "--force",
+            "--force=true",
+            "/etc/passwd",
+            "--file=/etc/passwd",
+            "--file=linked",
+            "key=../../x",
+            "a\0b",
         ] {
             assert!(check(wrong).is_err(), "{wrong}");
         }

@@ -261,7 +261,8 @@ impl CommandLine {
             Some(ended) => Ok(ended),
             None => {
                 started.interrupt();
-                let what = format!("the command did not end in {} s and was stopped", limit.as_secs());
+                let what =
+                    format!("the command did not end in {} s and was stopped", limit.as_secs());
                 Err(Failure::new(Exit::Tool, "too_slow", what))
             }
         }

@@ -156,7 +156,8 @@ impl CompareResult {
 
 const SCHEMA: &str = "rgpu.mcp-compare/1";
 
-const AMBIGUOUS: &str = "measure both kernels side by side: compare {\"kernels\": [\"BASE\", \"NEW\"]}";
+const AMBIGUOUS: &str =
+    "measure both kernels side by side: compare {\"kernels\": [\"BASE\", \"NEW\"]}";
 
 impl KernelFigures {
     fn of(kernel: &KernelChange, names: KernelNames) -> Self {

@@ -205,6 +205,8 @@ mod tests {
             (0..400).map(|i| (format!("field{i}"), json!("x".repeat(200)))).collect();
         let cut = fit(Value::Object(many), MAX_RESULT_BYTES * 4);
         assert!(cut.to_string().len() <= MAX_RESULT_BYTES * 4);
-        assert!(cut["cut"].as_array().unwrap().last().unwrap().as_str().unwrap().starts_with("and "));
+        assert!(
+            cut["cut"].as_array().unwrap().last().unwrap().as_str().unwrap().starts_with("and ")
+        );
     }
 }

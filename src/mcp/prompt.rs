@@ -4,7 +4,7 @@ use rmcp::ErrorData;
 use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
 
 /// A chain of calls.
-struct Chain {
+struct PromptInfo {
     name: &'static str,
     title: &'static str,
     description: &'static str,
@@ -12,8 +12,8 @@ struct Chain {
     text: &'static str,
 }
 
-static CHAINS: &[Chain] = &[
-    Chain {
+static PROMPTS: &[PromptInfo] = &[
+    PromptInfo {
         name: "find-the-bottleneck",
         title: "Find the bottleneck of a kernel",
         description: "Profile a kernel and say what limits it, with numbers",
@@ -26,7 +26,7 @@ static CHAINS: &[Chain] = &[
                4. Say in a few sentences what limits the kernel, with the numbers that show it, \
                and what to try first. Do not guess numbers that were not measured.",
     },
-    Chain {
+    PromptInfo {
         name: "optimise-a-kernel",
         title: "Make a kernel faster",
         description: "Measure, find the cause, change one thing, verify, compare; and repeat",
@@ -41,7 +41,7 @@ static CHAINS: &[Chain] = &[
                5. Go on with 1 until no finding has time at stake, or three changes in a row were \
                dropped. Report each change with its verdict and numbers.",
     },
-    Chain {
+    PromptInfo {
         name: "check-correctness",
         title: "Check that a kernel is right",
         description: "Check results against the reference, and look for races and bad accesses",
@@ -55,7 +55,7 @@ static CHAINS: &[Chain] = &[
 
 /// The prompts.
 pub(super) fn list() -> Vec<Prompt> {
-    CHAINS.iter().map(Chain::definition).collect()
+    PROMPTS.iter().map(PromptInfo::definition).collect()
 }
 
 /// The messages of a prompt.
@@ -63,7 +63,7 @@ pub(super) fn list() -> Vec<Prompt> {
 /// # Errors
 /// There is no such prompt, or an argument is missing.
 pub(super) fn get(name: &str, arguments: &JsonObject) -> Result<GetPromptResult, ErrorData> {
-    let Some(chain) = CHAINS.iter().find(|chain| chain.name == name) else {
+    let Some(chain) = PROMPTS.iter().find(|chain| chain.name == name) else {
         return Err(ErrorData::invalid_params(format!("there is no prompt `{name}`"), None));
     };
     let argument = |name: &str| arguments.get(name).and_then(|value| value.as_str());
@@ -76,11 +76,13 @@ pub(super) fn get(name: &str, arguments: &JsonObject) -> Result<GetPromptResult,
     Ok(GetPromptResult::new(messages).with_description(chain.description))
 }
 
-impl Chain {
+impl PromptInfo {
     fn definition(&self) -> Prompt {
         let arguments = vec![
             PromptArgument::new("kernel")
-                .with_description("A name of `rgpu kernels list`, a folder with kernel.toml, or a file")
+                .with_description(
+                    "A name of `rgpu kernels list`, a folder with kernel.toml, or a file",
+                )
                 .with_required(true),
             PromptArgument::new("remote")
                 .with_description("The GPU host; without it the default remote")
@@ -98,12 +100,13 @@ mod tests {
     #[test]
     fn prompts_name_only_tools_modes_and_parts_that_exist() {
         let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
-        for chain in CHAINS {
+        for chain in PROMPTS {
             let quoted = chain.text.split('`').skip(1).step_by(2);
             let known = ["KERNEL", "ncu", "verify", "sanitizer", "list", "wait", "running"];
             let fields = ["findings", "hot_spots"];
             for word in quoted {
-                let is_known = names.contains(&word) || known.contains(&word) || fields.contains(&word);
+                let is_known =
+                    names.contains(&word) || known.contains(&word) || fields.contains(&word);
                 assert!(is_known, "{}: {word}", chain.name);
             }
         }

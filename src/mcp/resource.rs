@@ -138,8 +138,17 @@ mod tests {
         assert!(first.as_str().unwrap().ends_with("?page=2]"), "{first}");
         assert_eq!(text("log/long.stdout?page=2").unwrap(), "é".repeat(1000));
         for wrong in [
-            "log/long.stdout?page=3", "log/long.stdout?page=0", "log/long.stdout?page=x", "raw/report",
-            "out/secret", "../../secret", "%2e%2e/%2e%2e/secret", "/etc/passwd", "", "log", "none",
+            "log/long.stdout?page=3",
+            "log/long.stdout?page=0",
+            "log/long.stdout?page=x",
+            "raw/report",
+            "out/secret",
+            "../../secret",
+            "%2e%2e/%2e%2e/secret",
+            "/etc/passwd",
+            "",
+            "log",
+            "none",
         ] {
             assert!(text(wrong).is_err(), "{wrong}");
         }

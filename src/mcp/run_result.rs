@@ -346,7 +346,10 @@ impl RunResult {
         self.findings = findings.map(|finding| FindingLine::of(finding, names)).collect();
         let left_out = profile.findings.len() - self.findings.len();
         if left_out > 0 {
-            self.cut.push(format!("findings: {left_out} more; {}", report_call(&record.id, "findings")));
+            self.cut.push(format!(
+                "findings: {left_out} more; {}",
+                report_call(&record.id, "findings")
+            ));
         }
         let paths = profile.artifacts.iter().map(|artifact| artifact.path.clone());
         self.artifacts = paths.take(12).collect();
@@ -463,9 +466,7 @@ fn nsys(record: &RunRecord, profile: &Profile, names: KernelNames) -> NsysFigure
             .flat_map(|device| &device.waiting)
             .map(|wait| (word(&wait.cause), wait.total_ns))
             .collect(),
-        kernels: kernels
-            .map(|sum| (names.name(&sum.kernel), sum.launches, sum.total_ns))
-            .collect(),
+        kernels: kernels.map(|sum| (names.name(&sum.kernel), sum.launches, sum.total_ns)).collect(),
     }
 }
 

@@ -103,8 +103,9 @@ impl ServerHandler for Server {
         let bytes: usize = fields.values().map(size).sum();
         if bytes > MAX_ARGUMENT_BYTES {
             let limit = MAX_ARGUMENT_BYTES >> 10;
-            let failure = wrong(format!("the arguments have {bytes} bytes, at most {limit} kB are taken"))
-                .hint("put large files into the project and name them");
+            let failure =
+                wrong(format!("the arguments have {bytes} bytes, at most {limit} kB are taken"))
+                    .hint("put large files into the project and name them");
             return Ok(Answer::from(failure).into_result().into());
         }
         let takes_tasks = context.client_capabilities().is_some_and(|c| c.supports_tasks());
@@ -118,7 +119,8 @@ impl ServerHandler for Server {
         };
         let answer = (tool.call)(call).await.unwrap_or_else(Answer::from);
         self.in_flight.end(&context.id);
-        if takes_tasks && tool.starts_runs
+        if takes_tasks
+            && tool.starts_runs
             && let Some(run) = answer.running()
         {
             return Ok(CallToolResponse::Task(CreateTaskResult::new(task::working(run))));

@@ -14,7 +14,7 @@ mod report;
 mod runs;
 
 mod command;
-mod place;
+mod inputs;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::call::Call;
 use crate::error::Result;
 
 /// A call that is being answered.
-type Answering = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
+type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
 
 /// A tool.
 pub struct ToolInfo {
@@ -51,7 +51,7 @@ pub struct ToolInfo {
     /// The schema of its result.
     pub(super) output: fn() -> Arc<JsonObject>,
     /// Answers a call.
-    pub(super) call: fn(Call) -> Answering,
+    pub(super) call: fn(Call) -> AnswerFuture,
 }
 
 /// All tools.

@@ -125,7 +125,7 @@ const REGISTRIES: &[Registry] = &[
         folder: "src/mcp/tool",
         table: "TOOLS",
         entry: ": ToolInfo =",
-        others: Some(&["command", "place"]),
+        others: Some(&["command", "inputs"]),
     },
     Registry { folder: "src/remote", table: "REMOTES", entry: ": RemoteKind =", others: None },
 ];

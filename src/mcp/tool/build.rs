@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::ToolInfo;
-use super::place::{Places, remote};
+use super::inputs::{InputFiles, remote};
 use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::wrong;
@@ -62,11 +62,11 @@ async fn run(mut call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     let id = Runs::fresh_id("mcp-build", jiff::Timestamp::now());
     let context = call.context();
-    let places = Places::new(context, arguments.files.as_deref().unwrap_or_default())?;
+    let inputs = InputFiles::new(context, arguments.files.as_deref().unwrap_or_default())?;
     let mut line = CommandLine::new(["build"]);
     match (&arguments.kernel, &arguments.file) {
-        (Some(kernel), None) => line.flag("kernel", Some(places.word(context, "kernel", kernel)?)),
-        (None, Some(file)) => line.word(places.word(context, "file", file)?),
+        (Some(kernel), None) => line.flag("kernel", Some(inputs.word(context, "kernel", kernel)?)),
+        (None, Some(file)) => line.word(inputs.word(context, "file", file)?),
         _ => return Err(wrong("give `kernel` or `file`, one of the two")),
     }
     line.flag("dsl", arguments.dsl);
@@ -76,6 +76,6 @@ async fn run(mut call: Call) -> Result<Answer> {
     line.flag("compile-options", arguments.compile_options);
     remote(&mut line, arguments.remote.as_deref())?;
     line.flag("run-id", Some(&id));
-    line.files = places.files;
+    line.files = inputs.files;
     call.run(id, line, arguments.wait_s).await
 }

@@ -35,7 +35,10 @@ const FILES: &[&str] = &["--out", "--html", "--format", "--update-expectations",
 
 static BENCH: &[Action] = &[
     action("list", "targets and cases; --target=suite:case (globs)"),
-    action("run", "measure; --target=suite:case (globs), --remote=NAME, --level=sol, --fail-on=slower"),
+    action(
+        "run",
+        "measure; --target=suite:case (globs), --remote=NAME, --level=sol, --fail-on=slower",
+    ),
     action("resume", "go on with a suite; RUN"),
     action("show", "a suite's result; RUN"),
     action("compare", "two suites; RUN RUN"),

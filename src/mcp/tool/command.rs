@@ -87,7 +87,8 @@ pub(super) async fn run(
     }
     let argv = group.iter().copied().chain(action.name.split(' ')).map(ToOwned::to_owned);
     let argv: Vec<String> = argv.chain(words.iter().cloned()).collect();
-    let command = format!("rgpu {}", shlex::try_join(argv.iter().map(|w| &**w)).unwrap_or_default());
+    let command =
+        format!("rgpu {}", shlex::try_join(argv.iter().map(|w| &**w)).unwrap_or_default());
     let ended = call.command(CommandLine::new(argv), wait_s).await?;
     let mut result = CommandResult {
         schema: "rgpu.mcp-command/1".to_owned(),

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::ToolInfo;
-use super::place::{Places, remote};
+use super::inputs::{InputFiles, remote};
 use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{check_place, wrong};
@@ -72,15 +72,15 @@ async fn run(mut call: Call) -> Result<Answer> {
             let id = Runs::fresh_id("mcp-compare", jiff::Timestamp::now());
             let context = call.context();
             let files = arguments.files.as_deref().unwrap_or_default();
-            let places = Places::new(context, files)?;
+            let inputs = InputFiles::new(context, files)?;
             for kernel in kernels {
-                line.flag("kernel", Some(places.word(context, "kernels", kernel)?));
+                line.flag("kernel", Some(inputs.word(context, "kernels", kernel)?));
             }
             line.flag("mode", arguments.mode);
             line.flag("problem-sizes", arguments.sizes);
             remote(&mut line, arguments.remote.as_deref())?;
             line.flag("run-id", Some(&id));
-            line.files = places.files;
+            line.files = inputs.files;
             call.run(id, line, arguments.wait_s).await
         }
         _ => Err(wrong("give `runs` or `kernels`, one of the two")),

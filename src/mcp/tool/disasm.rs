@@ -21,10 +21,7 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
     does: "Shows the code in a cubin, library, wheel or run: SASS or PTX of a range of lines, its \
            source, the mix of instructions, registers and spills; or what differs between two.",
     use_when: "you want to see the instructions that a compiler made, or how they changed",
-    not_for: &[
-        ("measured counters and hot lines of a run", "report"),
-        ("compiling", "build"),
-    ],
+    not_for: &[("measured counters and hot lines of a run", "report"), ("compiling", "build")],
     read_only: true,
     destructive: false,
     starts_runs: false,
@@ -147,8 +144,7 @@ async fn run(mut call: Call) -> Result<Answer> {
     check_place(call.context(), "of", &arguments.of)?;
     let mut line = CommandLine::new(["disasm", &arguments.of]);
     line.flag("kernel-name", arguments.kernel.as_deref());
-    let mut result =
-        CodeResult { schema: "rgpu.mcp-code/1".to_owned(), ..CodeResult::default() };
+    let mut result = CodeResult { schema: "rgpu.mcp-code/1".to_owned(), ..CodeResult::default() };
     if let Some(other) = &arguments.diff_with {
         check_place(call.context(), "diff_with", other)?;
         line.word(other);
@@ -173,7 +169,10 @@ async fn run(mut call: Call) -> Result<Answer> {
         View::Source => {
             let sources = code.images.iter().flat_map(|image| &image.sources);
             let lines = sources.flat_map(|source| {
-                source.lines.iter().map(|(number, text)| format!("{}:{number}  {text}", source.file))
+                source
+                    .lines
+                    .iter()
+                    .map(|(number, text)| format!("{}:{number}  {text}", source.file))
             });
             lines.collect()
         }

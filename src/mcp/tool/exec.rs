@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::ToolInfo;
-use super::place::{Places, remote};
+use super::inputs::{InputFiles, remote};
 use super::profile::modes;
 use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
@@ -62,21 +62,21 @@ async fn run(mut call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     let id = Runs::fresh_id("mcp-exec", jiff::Timestamp::now());
     let context = call.context();
-    let places = Places::new(context, arguments.files.as_deref().unwrap_or_default())?;
+    let inputs = InputFiles::new(context, arguments.files.as_deref().unwrap_or_default())?;
     let mut line = CommandLine::new(["exec"]);
     line.flag("mode", arguments.mode);
     remote(&mut line, arguments.remote.as_deref())?;
     line.flag("timeout", arguments.timeout);
     line.flag("lang", arguments.lang);
     line.flag("run-id", Some(&id));
-    line.flag("mount", places.files.as_ref().map(|files| files.folder()));
+    line.flag("mount", inputs.files.as_ref().map(|files| files.folder()));
     let program = [arguments.file.is_some(), arguments.code.is_some(), arguments.argv.is_some()];
     if program.iter().filter(|given| **given).count() != 1 {
         return Err(wrong("give one of `file`, `code` and `argv`"));
     }
     line.flag("code", arguments.code);
     if let Some(file) = &arguments.file {
-        line.word(places.word(context, "file", file)?);
+        line.word(inputs.word(context, "file", file)?);
     }
     match (&arguments.argv, &arguments.args) {
         (Some(_), Some(_)) => return Err(wrong("`args`: write them into `argv`")),
@@ -85,6 +85,6 @@ async fn run(mut call: Call) -> Result<Answer> {
         (None, None) => {}
     }
     line.stdin = arguments.stdin.map(String::into_bytes);
-    line.files = places.files;
+    line.files = inputs.files;
     call.run(id, line, arguments.wait_s).await
 }

@@ -17,10 +17,7 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
            collective, a language model's server; shows a GPU's numbers; compares predictions with \
            measured rows.",
     use_when: "you want a bound or an estimate: how fast could this be on a GPU",
-    not_for: &[
-        ("how fast it really is", "profile"),
-        ("where elements lie in memory", "layout"),
-    ],
+    not_for: &[("how fast it really is", "profile"), ("where elements lie in memory", "layout")],
     read_only: true,
     destructive: false,
     starts_runs: false,
@@ -35,7 +32,7 @@ static ACTIONS: &[Action] = &[
     action("hw list", "the GPUs"),
     action("hw show", "all numbers of a GPU; NAME"),
     action("hw check", "check hardware files; FILE"),
-    action("kernel", "OP (gemm, attention, moe, norm, elementwise) --gpu=h200-sxm --mnk=M,N,K …"),
+    action("kernel", "OP (gemm, attention, moe, norm, elementwise) --gpu=h200 --mnk=M,N,K …"),
     action("layer", "the layers of a model; CONFIG.json --gpu=NAME"),
     action("llm", "a model's server; CONFIG.json --gpu=NAME --tp=8 --concurrency=1..256:x2"),
     action("coll", "OP (allreduce …) --gpu=NAME --bytes=1GiB --gpus=8"),

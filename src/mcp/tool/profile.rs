@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::ToolInfo;
-use super::place::{Places, remote};
+use super::inputs::{InputFiles, remote};
 use crate::error::Result;
 use crate::kernel::MODES;
 use crate::mcp::answer::{self, Answer};
@@ -94,10 +94,10 @@ async fn run(mut call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     let id = Runs::fresh_id("mcp-profile", jiff::Timestamp::now());
     let context = call.context();
-    let places = Places::new(context, arguments.files.as_deref().unwrap_or_default())?;
+    let inputs = InputFiles::new(context, arguments.files.as_deref().unwrap_or_default())?;
     let mut line = CommandLine::new(["profile"]);
     match (&arguments.kernel, &arguments.program) {
-        (Some(kernel), None) => line.flag("kernel", Some(places.word(context, "kernel", kernel)?)),
+        (Some(kernel), None) => line.flag("kernel", Some(inputs.word(context, "kernel", kernel)?)),
         (None, Some(program)) if !program.is_empty() => {}
         _ => return Err(wrong("give `kernel` or `program`, one of the two")),
     }
@@ -117,6 +117,6 @@ async fn run(mut call: Call) -> Result<Answer> {
     line.flag("at-least", arguments.at_least);
     line.flag("run-id", Some(&id));
     line.rest(arguments.program.as_deref().unwrap_or_default());
-    line.files = places.files;
+    line.files = inputs.files;
     call.run(id, line, arguments.wait_s).await
 }

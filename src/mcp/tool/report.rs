@@ -113,7 +113,7 @@ struct ReportResult {
 }
 
 /// A profile, and the numbers of its source lines if they are there.
-struct Opened {
+struct OpenedResult {
     of: String,
     profile: Profile,
     hot_spots: Option<HotSpots>,
@@ -134,7 +134,7 @@ async fn run(mut call: Call) -> Result<Answer> {
         };
         let hot_spots = hot_spots.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let of = folder.record().map_or(of, |record| record.id);
-        Ok(Some(Opened { of, profile, hot_spots }))
+        Ok(Some(OpenedResult { of, profile, hot_spots }))
     });
     let opened = match opened.await? {
         Some(opened) => opened,
@@ -156,7 +156,7 @@ async fn run(mut call: Call) -> Result<Answer> {
                 }
                 false => None,
             };
-            Opened { of: arguments.of.clone(), profile, hot_spots }
+            OpenedResult { of: arguments.of.clone(), profile, hot_spots }
         }
     };
     Answer::of(&result(&arguments, &opened)?)
@@ -166,8 +166,8 @@ fn unreadable(error: &serde_json::Error) -> Failure {
     Failure::new(Exit::Artifact, "unreadable", "the result cannot be read").cause(error)
 }
 
-fn result(arguments: &Arguments, opened: &Opened) -> Result<ReportResult> {
-    let Opened { profile, .. } = opened;
+fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> {
+    let OpenedResult { profile, .. } = opened;
     let names = KernelNames::default();
     let part = arguments.part.unwrap_or_default();
     let fits = |kernel: &str| arguments.kernel.as_deref().is_none_or(|part| kernel.contains(part));

@@ -14,7 +14,9 @@ pub(super) fn remote(line: &mut CommandLine, remote: Option<&str>) -> Result<()>
     if let Some(remote) = remote {
         check_word("remote", remote)?;
         if remote.contains(',') {
-            return Err(wrong("`remote`: one remote a call").hint("call once for each, and compare"));
+            return Err(
+                wrong("`remote`: one remote a call").hint("call once for each, and compare")
+            );
         }
         line.flag("remote", Some(remote));
     }
@@ -22,11 +24,11 @@ pub(super) fn remote(line: &mut CommandLine, remote: Option<&str>) -> Result<()>
 }
 
 /// The files of a call, written, and where each name leads: to one of them, else into the project.
-pub(super) struct Places {
+pub(super) struct InputFiles {
     pub(super) files: Option<SentFiles>,
 }
 
-impl Places {
+impl InputFiles {
     /// Writes the files.
     pub(super) fn new(context: &McpContext, files: &[InlineFile]) -> Result<Self> {
         Ok(Self { files: SentFiles::write(context, files)? })
