@@ -37,6 +37,7 @@ mod report;
 mod runs;
 mod schema;
 mod setup;
+mod skill;
 mod support;
 mod top;
 mod worker;

@@ -31,6 +31,9 @@ pub use limit::MAX_RESULT_BYTES;
 pub use server::serve_stdio;
 pub use tool::{TOOLS, ToolInfo, tools};
 
+/// The skill that tells agents how to work with rgpu.
+pub const SKILL: &str = include_str!("mcp/SKILL.md");
+
 /// The folders and the program that the tools work with.
 #[derive(Clone, Debug)]
 pub struct McpContext {

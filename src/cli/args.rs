@@ -8,7 +8,7 @@ use super::support::deferred::Deferred;
 use super::support::profile_args::ProfileArgs;
 use super::{
     bench, build, compare, completions, disasm, doctor, exec, kernels, layout, loops, mcp, model,
-    queue, remote, report, runs, schema, setup, top, worker,
+    queue, remote, report, runs, schema, setup, skill, top, worker,
 };
 use crate::report::KernelNames;
 
@@ -88,6 +88,9 @@ pub(super) enum Command {
     Worker(Deferred<worker::WorkerArgs>),
     /// Serve agents over the Model Context Protocol
     Mcp(Deferred<mcp::McpArgs>),
+    /// Tell coding agents how to work with rgpu
+    #[command(subcommand)]
+    Skill(Deferred<skill::SkillCommand>),
     /// Print a shell's completion script
     #[command(after_long_help = examples!(
         "rgpu completions bash > ~/.local/share/bash-completion/completions/rgpu",

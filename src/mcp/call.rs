@@ -122,15 +122,15 @@ impl Call {
         done.unwrap_or_else(|e| Err(Failure::new(Exit::Bug, "bug", "a call failed").cause(e)))
     }
 
-    /// Starts the command of a run, or finds it if it was started, and waits a little. The state of
-    /// the run.
+    /// Starts the command of a run, and waits a little. The state of the run.
     pub(super) async fn run(
         &self,
         run: String,
-        line: CommandLine,
+        mut line: CommandLine,
         wait_s: Option<u64>,
     ) -> Result<Answer> {
         let limit = wait(wait_s)?;
+        line.makes_run = true;
         let started = self.shared.started.start(&run, line, self.context())?;
         self.follow(run, started, limit).await
     }

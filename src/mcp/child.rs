@@ -21,6 +21,8 @@ use super::arguments::wrong;
 use super::files::SentFiles;
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 
+const ERROR_SCHEMA: &str = "rgpu.error/1";
+
 /// The most commands that run at once for one server.
 const MAX_RUNNING: usize = 64;
 
@@ -48,7 +50,7 @@ impl Ended {
     /// The failure that the command printed.
     pub(super) fn failure(&self) -> Option<Failure> {
         let document = self.document.as_deref()?;
-        if document["schema"] != "rgpu.error/1" {
+        if document["schema"] != ERROR_SCHEMA {
             return None;
         }
         serde_json::from_value(document.clone()).ok().map(|error: ErrorDocument| error.error)
@@ -71,11 +73,11 @@ impl Ended {
 
 /// The failure of a command that printed no document.
 pub(super) fn no_document(status: Option<i32>, messages: String) -> Failure {
-    let how = match status {
-        Some(status) => format!("exit status {status}"),
-        None => "a signal".to_owned(),
+    let Some(status) = status else {
+        let what = "the command was stopped before it told anything";
+        return Failure::new(Exit::Cancelled, "cancelled", what).cause(messages);
     };
-    let what = format!("the command ended with {how} and printed no document");
+    let what = format!("the command ended with exit status {status} and printed no document");
     Failure::new(Exit::Bug, "no_document", what).cause(messages)
 }
 
@@ -178,12 +180,19 @@ pub(super) struct CommandLine {
     pub(super) stdin: Option<Vec<u8>>,
     /// Files of the client that the command reads; removed when it has ended.
     pub(super) files: Option<SentFiles>,
+    /// Whether its result is in a run folder, so that only a failure is read from its output.
+    pub(super) makes_run: bool,
 }
 
 impl CommandLine {
     /// The words `argv`, without input and files.
     pub(super) fn new(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        Self { argv: argv.into_iter().map(Into::into).collect(), stdin: None, files: None }
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            stdin: None,
+            files: None,
+            makes_run: false,
+        }
     }
 
     /// Adds a word.
@@ -239,10 +248,12 @@ impl CommandLine {
         let group = group.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
         let (sender, end) = watch::channel(None);
         let files = self.files.map(SentFiles::keep);
+        let makes_run = self.makes_run;
         tokio::spawn(async move {
             let status = child.wait().await.ok().and_then(|status| status.code());
             let read = tokio::task::spawn_blocking(move || {
-                let document = read_document(&mut out);
+                let document = read_document(&mut out)
+                    .filter(|document| !makes_run || document["schema"] == ERROR_SCHEMA);
                 Ended { status, document, messages: read_end(&mut messages) }
             });
             let ended = read.await.ok();

@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 
-use super::McpContext;
+use super::{McpContext, SKILL};
 use crate::regular_file;
 use crate::store::Runs;
 
@@ -21,21 +21,27 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// How many runs are listed.
 const MAX_LISTED: usize = 20;
 
-/// The results of the newest runs.
+/// The skill, which agents read to learn how to work with rgpu.
+const SKILL_URI: &str = "rgpu://skill/SKILL.md";
+
+/// The skill and the results of the newest runs.
 pub(super) fn list(context: &McpContext) -> Vec<Resource> {
     let runs = Runs::new(&context.runs);
     let records = runs.records().unwrap_or_default();
     let has_profile =
         |id: &str| context.runs.join(id).join("profile.json").symlink_metadata().is_ok();
     let newest = records.into_iter().filter(|record| has_profile(&record.id)).take(MAX_LISTED);
-    newest
-        .map(|record| {
-            Resource::new(format!("{PREFIX}{}/profile.json", record.id), record.id.clone())
-                .with_title(record.title)
-                .with_description(format!("The result of the run on {}", record.remote))
-                .with_mime_type("application/json")
-        })
-        .collect()
+    let skill = Resource::new(SKILL_URI, "skill")
+        .with_title("How to work with rgpu")
+        .with_description("Measure, find the cause, change, verify, compare")
+        .with_mime_type("text/markdown");
+    let results = newest.map(|record| {
+        Resource::new(format!("{PREFIX}{}/profile.json", record.id), record.id.clone())
+            .with_title(record.title)
+            .with_description(format!("The result of the run on {}", record.remote))
+            .with_mime_type("application/json")
+    });
+    [skill].into_iter().chain(results).collect()
 }
 
 /// The form of all addresses.
@@ -54,6 +60,10 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 pub(super) fn read(context: &McpContext, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let missing = |why: String| ErrorData::resource_not_found(format!("`{uri}`: {why}"), None);
     let form = || missing(format!("resources are {PREFIX}ID/FILE?page=N"));
+    if uri == SKILL_URI {
+        let skill = ResourceContents::text(SKILL, uri).with_mime_type("text/markdown");
+        return Ok(ReadResourceResult::new(vec![skill]));
+    }
     let inner = uri.strip_prefix(PREFIX).ok_or_else(form)?;
     let (inner, page) = match inner.split_once("?page=") {
         Some((inner, page)) => (inner, page.parse().map_err(|_| form())?),
@@ -128,7 +138,7 @@ mod tests {
         std::fs::write(dir.path().join("secret"), "secret").unwrap();
         std::os::unix::fs::symlink(dir.path(), folder.path().join("out")).unwrap();
 
-        assert_eq!(list(&context)[0].uri, format!("{PREFIX}{id}/profile.json"));
+        assert_eq!(list(&context)[1].uri, format!("{PREFIX}{id}/profile.json"));
         let text = |inner: &str| {
             let read = read(&context, &format!("{PREFIX}{id}/{inner}"))?;
             Ok::<_, ErrorData>(serde_json::to_value(&read.contents[0]).unwrap()["text"].clone())

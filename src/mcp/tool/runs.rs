@@ -1,10 +1,13 @@
 //! `runs`: what ran and runs.
 
+use std::time::{Duration, Instant};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ToolInfo;
 use crate::error::Result;
+use crate::mcp::McpContext;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{check_place, wrong};
 use crate::mcp::call::{Call, answer, wait};
@@ -40,7 +43,10 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
 const LIST_BYTES: usize = 6500;
 
 /// How long a cancel may take.
-const CANCEL_WAIT_S: u64 = 45;
+const CANCEL_LIMIT: Duration = Duration::from_secs(45);
+
+/// How often the folder of a run is looked at.
+const WATCH_EVERY: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -128,42 +134,27 @@ async fn run(mut call: Call) -> Result<Answer> {
     let name = arguments.run.ok_or_else(|| wrong("`run` is missing"))?;
     check_place(call.context(), "run", &name)?;
     // A run whose command has just begun has no folder yet.
-    let started = call.shared.started.get(&name);
-    let record = match started {
-        Some(_) => None,
+    let id = match call.shared.started.get(&name) {
+        Some(_) => name,
         None => {
-            let name = name.clone();
-            let find = move |context: &crate::mcp::McpContext| {
-                let folder = Runs::new(&context.runs).find(&name)?;
-                let is_followed = folder.followed_by().is_some();
-                Ok((folder.current_record()?, is_followed))
-            };
-            Some(call.reads(find).await?)
+            let find =
+                move |context: &McpContext| Ok(Runs::new(&context.runs).find(&name)?.record()?.id);
+            call.reads(find).await?
         }
     };
-    let id = record.as_ref().map_or(name, |(record, _)| record.id.clone());
-    let started = started.or_else(|| call.shared.started.get(&id));
+    let started = call.shared.started.get(&id);
     match arguments.action {
         Action::Wait => {
             let limit = wait(Some(arguments.wait_s.unwrap_or(45)))?;
-            if let Some(started) = started {
-                return call.follow(id, started, limit).await;
+            match started {
+                Some(started) => call.follow(id, started, limit).await,
+                None => watch(&call, id, limit).await,
             }
-            let active = record.is_some_and(|(record, _)| {
-                matches!(record.state, RunState::Running | RunState::Detached)
-            });
-            if active {
-                // Another command follows it, or none does: this one waits in both cases.
-                let line = CommandLine::new(["runs", "attach", &id]);
-                return call.run(id, line, Some(limit.as_secs())).await;
-            }
-            call.reads(move |context| answer(context, &id, None)).await
         }
         Action::Cancel => {
             if let Some(started) = started.filter(|started| !started.has_ended()) {
                 started.interrupt();
-                let limit = std::time::Duration::from_secs(CANCEL_WAIT_S);
-                return call.follow(id, started, limit).await;
+                return call.follow(id, started, CANCEL_LIMIT).await;
             }
             call.document(CommandLine::new(["runs", "cancel", &id])).await?;
             call.reads(move |context| answer(context, &id, None)).await
@@ -172,6 +163,32 @@ async fn run(mut call: Call) -> Result<Answer> {
             let ended = started.and_then(|started| started.end());
             call.reads(move |context| answer(context, &id, ended)).await
         }
+    }
+}
+
+/// Waits for the end of a run that this server did not start. If no process follows it, one is
+/// started that does.
+async fn watch(call: &Call, id: String, limit: Duration) -> Result<Answer> {
+    let begun = Instant::now();
+    loop {
+        let name = id.clone();
+        let (is_active, is_followed) = call
+            .reads(move |context| {
+                let folder = Runs::new(&context.runs).find(&name)?;
+                let state = folder.current_record()?.state;
+                let is_active = matches!(state, RunState::Running | RunState::Detached);
+                Ok((is_active, folder.followed_by().is_some()))
+            })
+            .await?;
+        let left = limit.saturating_sub(begun.elapsed());
+        if !is_active || left.is_zero() {
+            return call.reads(move |context| answer(context, &id, None)).await;
+        }
+        if !is_followed {
+            let line = CommandLine::new(["runs", "attach", &id]);
+            return call.run(id, line, Some(left.as_secs())).await;
+        }
+        tokio::time::sleep(left.min(WATCH_EVERY)).await;
     }
 }
 
