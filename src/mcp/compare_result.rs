@@ -7,7 +7,9 @@ use super::answer::Answer;
 use super::run_result::{ErrorFigures, phase, wait_for};
 use crate::error::{Failure, Result};
 use crate::model::Comparison;
-use crate::model::comparison::{Difference, KernelChange, PartName, TimeChange, TimeVerdict};
+use crate::model::comparison::{
+    ComparedSide, Difference, KernelChange, PartName, TimeChange, TimeVerdict,
+};
 use crate::report::KernelNames;
 use crate::store::{RunFolder, RunRecord, RunState};
 
@@ -99,23 +101,29 @@ impl CompareResult {
     /// The figures of a comparison that is done.
     pub(super) fn of(comparison: Comparison) -> Self {
         let names = KernelNames::default();
-        let absent = |tool: PartName| {
-            let part = comparison.parts.iter().find(|part| part.part == tool);
-            match part {
-                Some(part) if part.there => None,
-                Some(part) => Some(part.note.clone()),
-                None => Some("neither side has its results".to_owned()),
-            }
+        let has_counters = comparison.kernels.iter().any(|kernel| !kernel.metrics.is_empty());
+        let is_traced = [&comparison.a, &comparison.b]
+            .into_iter()
+            .all(|side| side.mode == "deep" || side.rung.as_str().starts_with("nsys"));
+        let absent = |tool: PartName, is_there: bool| match comparison
+            .parts
+            .iter()
+            .find(|part| part.part == tool)
+        {
+            Some(part) if part.there => None,
+            Some(part) => Some(part.note.clone()),
+            None if is_there => None,
+            None => Some(without_results(&comparison)),
         };
         let shown = || comparison.kernels.iter().take(MAX_KERNELS);
-        let ncu = match absent(PartName::Ncu) {
+        let ncu = match absent(PartName::Ncu, has_counters) {
             None => NcuChange {
                 kernels: shown().map(|kernel| KernelFigures::of(kernel, names)).collect(),
                 absent: None,
             },
             absent => NcuChange { absent, ..NcuChange::default() },
         };
-        let nsys = match absent(PartName::Nsys) {
+        let nsys = match absent(PartName::Nsys, is_traced) {
             None => NsysChange {
                 absent: None,
                 kernels: shown()
@@ -152,6 +160,13 @@ impl CompareResult {
             ..Self::default()
         }
     }
+}
+
+/// Why two results that are there have nothing of a tool on both sides.
+fn without_results(comparison: &Comparison) -> String {
+    let side = |side: &ComparedSide| format!("{} on rung {}", side.mode, side.rung);
+    let (a, b) = (side(&comparison.a), side(&comparison.b));
+    format!("not in both results: the base is of mode {a}, the other of {b}")
 }
 
 const SCHEMA: &str = "rgpu.mcp-compare/1";

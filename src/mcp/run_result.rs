@@ -448,7 +448,9 @@ impl LaunchFigures {
 
 fn nsys(record: &RunRecord, profile: &Profile, names: KernelNames) -> NsysFigures {
     let device = profile.timeline.iter().flat_map(|timeline| &timeline.devices).next();
-    if device.is_none() && profile.kernels.is_empty() {
+    // ncu's launches have sums of kernels, too.
+    let is_traced = profile.ladder.iter().any(|rung| rung.ok && rung.rung.starts_with("nsys"));
+    if device.is_none() && !is_traced {
         return NsysFigures {
             absent: Some(absence(record, &profile.ladder, "nsys")),
             ..NsysFigures::default()

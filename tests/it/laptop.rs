@@ -248,7 +248,7 @@ impl Laptop {
     /// Waits until nothing runs in this folder but `rgpu mcp`.
     pub(crate) fn wait_until_only_server(&self) {
         wait_for("nothing left but the server", || {
-            self.running().iter().all(|line| line.ends_with(" mcp")).then_some(())
+            self.running().iter().all(|line| line.trim_end().ends_with(" mcp")).then_some(())
         });
     }
 

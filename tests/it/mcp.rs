@@ -102,6 +102,7 @@ fn a_profile_has_figures_of_one_tool_and_says_why_the_other_has_none() {
     let named = json!({"of": of, "part": "metrics", "names": ["gpu__time_duration"]});
     let named = client.call("report", named);
     assert_eq!(named["items"][0]["name"], "gpu__time_duration.sum", "{named}");
+    drop(client);
     laptop.wait_until_quiet();
 }
 
@@ -123,6 +124,7 @@ fn two_results_and_two_kernels_are_compared() {
     assert!(live["ncu"].is_object() && live["nsys"].is_object(), "{live:#}");
     let again = client.call("runs", json!({"action": "show", "run": live["run"]}));
     assert_eq!(again["verdict"], live["verdict"]);
+    drop(client);
     laptop.wait_until_quiet();
 }
 
@@ -166,6 +168,7 @@ fn code_and_files_of_the_client_run_on_the_host() {
     wait_for("an empty scratch folder", || {
         fs::read_dir(&scratch).unwrap().next().is_none().then_some(())
     });
+    drop(client);
     laptop.wait_until_quiet();
 }
 
