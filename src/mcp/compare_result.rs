@@ -67,7 +67,7 @@ struct NcuChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     absent: Option<String>,
     /// The kernels with the longest times.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     kernels: Vec<KernelFigures>,
 }
 
@@ -101,29 +101,25 @@ impl CompareResult {
     /// The figures of a comparison that is done.
     pub(super) fn of(comparison: Comparison) -> Self {
         let names = KernelNames::default();
-        let has_counters = comparison.kernels.iter().any(|kernel| !kernel.metrics.is_empty());
-        let is_traced = [&comparison.a, &comparison.b]
-            .into_iter()
-            .all(|side| side.mode == "deep" || side.rung.as_str().starts_with("nsys"));
-        let absent = |tool: PartName, is_there: bool| match comparison
-            .parts
-            .iter()
-            .find(|part| part.part == tool)
-        {
-            Some(part) if part.there => None,
-            Some(part) => Some(part.note.clone()),
-            None if is_there => None,
-            None => Some(without_results(&comparison)),
+        let absent = |tool: PartName, word: &str| {
+            let has_it =
+                |side: &ComparedSide| side.mode == "deep" || side.rung.as_str().starts_with(word);
+            match comparison.parts.iter().find(|part| part.part == tool) {
+                Some(part) if part.there => None,
+                Some(part) => Some(part.note.clone()),
+                None if has_it(&comparison.a) && has_it(&comparison.b) => None,
+                None => Some(without_results(&comparison)),
+            }
         };
         let shown = || comparison.kernels.iter().take(MAX_KERNELS);
-        let ncu = match absent(PartName::Ncu, has_counters) {
+        let ncu = match absent(PartName::Ncu, "ncu") {
             None => NcuChange {
                 kernels: shown().map(|kernel| KernelFigures::of(kernel, names)).collect(),
                 absent: None,
             },
             absent => NcuChange { absent, ..NcuChange::default() },
         };
-        let nsys = match absent(PartName::Nsys, is_traced) {
+        let nsys = match absent(PartName::Nsys, "nsys") {
             None => NsysChange {
                 absent: None,
                 kernels: shown()

@@ -18,7 +18,7 @@ CALLS = [
     ("disasm", {"of": REPORT, "last_line": 5}),
     ("compare", {"runs": [REPORT, REPORT]}),
     ("runs", {"action": "list"}),
-    ("campaign", {"of": "queue", "action": "ls"}),
+    ("campaign", {"of": "queue", "action": "add", "arguments": ["--", "rgpu", "report", REPORT]}),
     ("layout", {"action": "eval", "arguments": ["(4,8):(8,1)"]}),
     ("model", {"action": "hw list"}),
 ]
