@@ -157,8 +157,9 @@ fn shorten(value: &mut Value) {
     match value {
         Value::Array(values) => values.truncate(values.len() / 2),
         Value::String(text) => {
-            let end = text.floor_char_boundary(text.len() / 2);
-            text.truncate(end);
+            let half = text.len() / 2;
+            let end = (0..=half).rev().find(|end| text.is_char_boundary(*end));
+            text.truncate(end.unwrap_or_default());
             text.push('…');
         }
         _ => {}
