@@ -13,8 +13,8 @@
 //!
 //! Beside them, `config` reads settings, `exec` makes snippets into programs, `disasm` reads compiled
 //! code, and `redact` removes names from an export. All of them use `model` and `error`; only `run`
-//! joins tools, remotes, store and importers. `suite` and `queue` stand above a run. `cli` is on
-//! top and no module imports it.
+//! joins tools, remotes, store and importers. `suite` and `queue` stand above a run. `mcp` serves
+//! agents, and starts rgpu itself for what they ask. `cli` is on top and no module imports it.
 
 pub mod error;
 pub mod model;
@@ -52,5 +52,7 @@ pub mod disasm;
 pub mod report;
 
 pub mod redact;
+
+pub mod mcp;
 
 pub mod cli;

@@ -7,8 +7,8 @@ use super::support::app::GlobalArgs;
 use super::support::deferred::Deferred;
 use super::support::profile_args::ProfileArgs;
 use super::{
-    bench, build, compare, completions, disasm, doctor, exec, kernels, layout, loops, model, queue,
-    remote, report, runs, schema, setup, top, worker,
+    bench, build, compare, completions, disasm, doctor, exec, kernels, layout, loops, mcp, model,
+    queue, remote, report, runs, schema, setup, skill, top, worker,
 };
 use crate::report::KernelNames;
 
@@ -19,6 +19,7 @@ Environment:
   RGPU_RUNS_DIR                       the folder of runs
   RGPU_CONFIG                         your settings file
   RGPU_LIBEXEC                        the folder of agent, runner and collector
+  RGPU_MCP_TOKEN                      the token of `rgpu mcp --http`
   NO_COLOR, CLICOLOR, CLICOLOR_FORCE  colours, if --color is not given
 
 `rgpu COMMAND --help` has examples.";
@@ -85,6 +86,11 @@ pub(super) enum Command {
     Setup(Deferred<setup::SetupCommand>),
     /// Let others run jobs on this host over HTTP, with a token
     Worker(Deferred<worker::WorkerArgs>),
+    /// Serve agents over the Model Context Protocol
+    Mcp(Deferred<mcp::McpArgs>),
+    /// Tell coding agents how to work with rgpu
+    #[command(subcommand)]
+    Skill(Deferred<skill::SkillCommand>),
     /// Print a shell's completion script
     #[command(after_long_help = examples!(
         "rgpu completions bash > ~/.local/share/bash-completion/completions/rgpu",

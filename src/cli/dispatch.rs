@@ -13,8 +13,8 @@ use super::support::exec_status::show_own_failure;
 use super::support::terminal::{Terminal, choose_color, write_out, write_stderr, written};
 use super::{
     attach, bench, build, compare, completions, disasm, doctor, documents, exec, exec_commands,
-    kernels, layout, loops, model, profile, queue, remote, report, runs, schema, setup, top,
-    worker,
+    kernels, layout, loops, mcp, model, profile, queue, remote, report, runs, schema, setup, skill,
+    top, worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
@@ -129,6 +129,8 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Schema(args) => schema::run(&app, &args, documents::schema_of),
         Command::Setup(command) => setup::run(&app, &command),
         Command::Worker(args) => worker::run(&app, &args),
+        Command::Mcp(args) => mcp::run(&app, &args),
+        Command::Skill(command) => skill::run(&app, &command),
         Command::Completions { shell } => completions::run(&app, shell),
         Command::Names { what } => completions::names(&app, what),
         Command::Man { folder } => {

@@ -67,6 +67,7 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::ModelReconcile => schemars::schema_for!(super::model::ReconcileResult),
         SchemaName::ModelTerms => schemars::schema_for!(rgpu_predict::document::TermsDocument),
         SchemaName::ModelCard => schemars::schema_for!(rgpu_predict::import::card::ModelCard),
+        SchemaName::Skill => schemars::schema_for!(super::skill::InstalledSkill),
         SchemaName::Error => schemars::schema_for!(crate::error::ErrorDocument),
         SchemaName::Openapi => {
             rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()

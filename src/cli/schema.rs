@@ -148,6 +148,8 @@ pub(super) enum SchemaName {
     ModelTerms,
     /// Output of model import card --json
     ModelCard,
+    /// Output of skill install --json
+    Skill,
     /// A failure with --json
     Error,
     /// The OpenAPI description of `rgpu worker`

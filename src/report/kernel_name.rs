@@ -74,7 +74,7 @@ pub enum KernelNames {
 
 impl KernelNames {
     /// The name of one kernel.
-    pub(super) fn name(self, name: &str) -> String {
+    pub fn name(self, name: &str) -> String {
         match self {
             Self::Short => short_name(name),
             Self::Full => name.to_owned(),

@@ -39,6 +39,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("queue", &["config", "store", "run", "child_tree", "process_tree", "fault_point"]),
     ("loops", &["store", "model", "child_tree", "process_tree", "duration", "fault_point"]),
     ("suite", &["kernel", "store", "analysis", "duration", "model"]),
+    ("mcp", &["kernel", "store", "report", "model"]),
     (
         "cli",
         &[
@@ -58,6 +59,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "disasm",
             "report",
             "redact",
+            "mcp",
             "duration",
             "model",
             "process_tree",
@@ -136,6 +138,12 @@ const REGISTRIES: &[Registry] = &[
         table: "ARCHITECTURES",
         entry: ": Architecture =",
         others: Some(&["fields"]),
+    },
+    Registry {
+        folder: "src/mcp/tool",
+        table: "TOOLS",
+        entry: ": ToolInfo =",
+        others: Some(&["command", "inputs"]),
     },
     Registry { folder: "src/remote", table: "REMOTES", entry: ": RemoteKind =", others: None },
 ];

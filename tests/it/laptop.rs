@@ -245,6 +245,13 @@ impl Laptop {
             .collect()
     }
 
+    /// Waits until nothing runs in this folder but `rgpu mcp`.
+    pub(crate) fn wait_until_only_server(&self) {
+        wait_for("nothing left but the server", || {
+            self.running().iter().all(|line| line.trim_end().ends_with(" mcp")).then_some(())
+        });
+    }
+
     /// Waits until nothing runs in this folder.
     pub(crate) fn wait_until_quiet(&self) {
         wait_for("nothing left running", || self.running().is_empty().then_some(()));

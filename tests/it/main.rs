@@ -35,6 +35,7 @@ mod laptop;
 mod layout;
 mod local;
 mod loops;
+mod mcp;
 mod model;
 mod model_page;
 mod no_gpu;

@@ -1,0 +1,106 @@
+//! `rgpu mcp`: serves agents over the Model Context Protocol, on standard input and output or over HTTP.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+
+use super::support::app::{App, Status};
+use crate::error::{Exit, Failure, Result};
+use crate::mcp::{McpContext, TOOLS, serve_http, serve_stdio, tools};
+use crate::report::wrap;
+use crate::store::state::random_id;
+
+/// The variable with the token of `--http`.
+const TOKEN_VARIABLE: &str = "RGPU_MCP_TOKEN";
+
+/// The server refuses shorter tokens.
+const MIN_TOKEN_BYTES: usize = 16;
+
+/// Serve agents over the Model Context Protocol
+///
+/// A client starts it and speaks with it over standard input and output. Its tools run rgpu's own
+/// commands in the current project, with this user's settings.
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = examples!(
+    "rgpu mcp --list",
+    "rgpu mcp --http 127.0.0.1:8787",
+    "rgpu mcp",
+))]
+pub(super) struct McpArgs {
+    /// Serve several clients at this loopback address, with the token of RGPU_MCP_TOKEN or a new one
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "list")]
+    pub http: Option<SocketAddr>,
+
+    /// Print the tools as a client sees them
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// Runs `mcp`.
+pub(super) fn run(app: &App, args: &McpArgs) -> Result<Status> {
+    if args.list {
+        list(app)?;
+        return Ok(0);
+    }
+    if app.global.json {
+        let what = "stdout belongs to the protocol";
+        return Err(Failure::new(Exit::Usage, "usage", what)
+            .hint("`rgpu mcp --list --json` prints the tools"));
+    }
+    let context = context(app)?;
+    match args.http {
+        None => app.block_on(serve_stdio(context))?,
+        Some(address) => {
+            let token = token(app)?;
+            app.block_on(serve_http(context, address, token, |address| {
+                app.print_note(&format!("serves http://{address}/mcp"));
+            }))?;
+        }
+    }
+    Ok(0)
+}
+
+fn context(app: &App) -> Result<McpContext> {
+    let program = std::env::current_exe().map_err(|e| {
+        Failure::new(Exit::Config, "no_program", "the path of rgpu itself is unknown").cause(e)
+    })?;
+    Ok(McpContext {
+        program,
+        project: app.config.project.clone(),
+        runs: app.cwd.join(&app.config.runs_dir.value),
+        scratch: app.cache.join("mcp"),
+    })
+}
+
+/// The token of the environment, else a new one, which is shown.
+fn token(app: &App) -> Result<String> {
+    match std::env::var(TOKEN_VARIABLE) {
+        Ok(token) if token.len() >= MIN_TOKEN_BYTES => Ok(token),
+        Ok(token) => {
+            let what = format!("the token of {TOKEN_VARIABLE} can be guessed");
+            Err(Failure::new(Exit::Config, "unfit_token", what)
+                .cause(format!(
+                    "it has {} bytes; at least {MIN_TOKEN_BYTES} are needed",
+                    token.len()
+                ))
+                .hint("unset it: a new token is made and shown"))
+        }
+        Err(_) => {
+            let token = random_id()?;
+            app.print_note(&format!("token: {token}"));
+            Ok(token)
+        }
+    }
+}
+
+fn list(app: &App) -> Result<()> {
+    if app.global.json {
+        return app.print_json(&tools());
+    }
+    let width = app.style().width;
+    for tool in TOOLS {
+        let text = wrap(&tool.description(), width - 2).join("\n  ");
+        app.print(&format!("{}\n  {text}\n", tool.name));
+    }
+    Ok(())
+}

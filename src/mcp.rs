@@ -1,0 +1,48 @@
+//! `rgpu mcp`: rgpu for agents, over the Model Context Protocol (revisions 2025-06-18 to 2026-07-28).
+//!
+//! A tool call runs the command that a user would type, as a process of its own with `--json`. So a
+//! tool can do what the command line can and no more, its results are the documents of the command
+//! line, and work goes on when the client or this server ends. What takes long returns the id of its
+//! run; everything about a run is read from its folder, so a new server knows it too.
+//!
+//! Clients show results to a language model, so each result is at most [`MAX_RESULT_BYTES`] long: the
+//! most important fields, and how to get the rest. Text of programs and hosts in it is data; nothing
+//! of it is asked for, executed or taken for an answer of the user.
+
+mod answer;
+mod arguments;
+mod call;
+mod child;
+mod compare_result;
+mod files;
+mod http;
+mod limit;
+mod prompt;
+mod resource;
+mod run_result;
+mod server;
+mod task;
+mod tool;
+
+use std::path::PathBuf;
+
+pub use http::serve_http;
+pub use limit::MAX_RESULT_BYTES;
+pub use server::serve_stdio;
+pub use tool::{TOOLS, ToolInfo, tools};
+
+/// The skill that tells agents how to work with rgpu.
+pub const SKILL: &str = include_str!("mcp/SKILL.md");
+
+/// The folders and the program that the tools work with.
+#[derive(Clone, Debug)]
+pub struct McpContext {
+    /// rgpu itself.
+    pub program: PathBuf,
+    /// The project's folder. Commands run there, and files outside of it are not read.
+    pub project: PathBuf,
+    /// The folder with the project's runs.
+    pub runs: PathBuf,
+    /// A folder of this user for the files that clients send.
+    pub scratch: PathBuf,
+}

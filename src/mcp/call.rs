@@ -1,0 +1,243 @@
+//! One call of a tool: its arguments, who asked, and how long it may wait.
+//!
+//! What takes long is started, waited for a little, and goes on by itself. Its run folder, or the
+//! same call again, tells the rest.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rmcp::RoleServer;
+use rmcp::model::{ProgressNotificationParam, ProgressToken, RequestId};
+use rmcp::service::Peer;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+
+use super::McpContext;
+use super::answer::Answer;
+use super::arguments::{read, wrong};
+use super::child::{CommandLine, Ended, Started, StartedCommands};
+use super::run_result::RunResult;
+use super::{compare_result, run_result};
+use crate::error::{Exit, Failure, Result};
+use crate::store::Runs;
+
+/// How long a call waits for a long command, if the client does not say.
+const SHORT_WAIT: Duration = Duration::from_secs(4);
+
+/// The longest wait of a call. Some clients give up after 60 seconds.
+const MAX_WAIT_S: u64 = 45;
+
+/// The limit of a command that is expected to be short.
+const SHORT_LIMIT: Duration = Duration::from_secs(50);
+
+/// How many short commands run at once.
+const SHORT_AT_ONCE: usize = 8;
+
+/// Between two messages about progress.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+/// What all calls of a server share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) context: McpContext,
+    pub(super) started: StartedCommands,
+    turns: Semaphore,
+    /// Counts calls, to tell their commands apart.
+    calls: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(context: McpContext) -> Self {
+        let turns = Semaphore::new(SHORT_AT_ONCE);
+        Self { context, started: StartedCommands::default(), turns, calls: AtomicU64::new(0) }
+    }
+}
+
+/// The commands of the calls that a connection waits for, to interrupt those that its client cancels.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InFlight(Arc<Mutex<HashMap<RequestId, Started>>>);
+
+impl InFlight {
+    /// Interrupts the command of a request.
+    pub(super) fn cancel(&self, request: &RequestId) {
+        if let Some(started) = self.lock().get(request) {
+            started.interrupt();
+        }
+    }
+
+    /// Forgets a request that was answered.
+    pub(super) fn end(&self, request: &RequestId) {
+        self.lock().remove(request);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, Started>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where messages about a call's progress go.
+pub(super) struct ProgressSink {
+    pub(super) token: ProgressToken,
+    pub(super) peer: Peer<RoleServer>,
+}
+
+/// A call.
+pub(super) struct Call {
+    pub(super) shared: Arc<Shared>,
+    /// The arguments, unread.
+    pub(super) fields: Map<String, Value>,
+    pub(super) request: RequestId,
+    pub(super) in_flight: InFlight,
+    pub(super) progress: Option<ProgressSink>,
+}
+
+impl Call {
+    /// Reads the arguments.
+    pub(super) fn arguments<T: DeserializeOwned>(&mut self) -> Result<T> {
+        read(std::mem::take(&mut self.fields))
+    }
+
+    pub(super) fn context(&self) -> &McpContext {
+        &self.shared.context
+    }
+
+    /// Runs a short command. Its document; the exit status of what it found is no failure.
+    pub(super) async fn document(&self, line: CommandLine) -> Result<Value> {
+        let turn = self.shared.turns.acquire().await;
+        let ended = line.run(self.context(), SHORT_LIMIT).await?;
+        drop(turn);
+        ended.into_document()
+    }
+
+    /// Does work that reads files.
+    pub(super) async fn reads<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&McpContext) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let context = self.context().clone();
+        let done = tokio::task::spawn_blocking(move || work(&context)).await;
+        done.unwrap_or_else(|e| Err(Failure::new(Exit::Bug, "bug", "a call failed").cause(e)))
+    }
+
+    /// Starts the command of a run, and waits a little. The state of the run.
+    pub(super) async fn run(
+        &self,
+        run: String,
+        mut line: CommandLine,
+        wait_s: Option<u64>,
+    ) -> Result<Answer> {
+        let limit = wait(wait_s)?;
+        line.makes_run = true;
+        let started = self.shared.started.start(&run, line, self.context())?;
+        self.follow(run, started, limit).await
+    }
+
+    /// Waits for the command of a run. The state of the run.
+    pub(super) async fn follow(
+        &self,
+        run: String,
+        mut started: Started,
+        limit: Duration,
+    ) -> Result<Answer> {
+        let ended = self.wait(&mut started, limit, Some(&run)).await;
+        self.reads(move |context| answer(context, &run, ended)).await
+    }
+
+    /// Starts a command that makes no run, or finds it if it runs, and waits a little. Its end;
+    /// `None` if it still runs.
+    pub(super) async fn command(
+        &self,
+        line: CommandLine,
+        wait_s: Option<u64>,
+    ) -> Result<Option<Ended>> {
+        let limit = wait(wait_s)?;
+        let commands = &self.shared.started;
+        let name = format!("{:?}", line.argv);
+        // Only what an earlier call left running is found again: two calls at once are two commands.
+        let (key, mut started) = match commands.get(&name) {
+            Some(started) => (name.clone(), started),
+            None => {
+                let key = format!("{name} {}", self.shared.calls.fetch_add(1, Ordering::Relaxed));
+                let started = commands.start(&key, line, self.context())?;
+                (key, started)
+            }
+        };
+        let ended = self.wait(&mut started, limit, None).await;
+        match ended {
+            Some(_) => commands.forget(&key),
+            None => commands.rename(&key, name),
+        }
+        Ok(ended)
+    }
+
+    /// Waits for a command, tells of its progress, and lets the client cancel it.
+    async fn wait(
+        &self,
+        started: &mut Started,
+        limit: Duration,
+        run: Option<&str>,
+    ) -> Option<Ended> {
+        self.in_flight.lock().insert(self.request.clone(), started.clone());
+        let begun = Instant::now();
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            if let Some(ended) = started.wait(left.min(PROGRESS_EVERY)).await {
+                return Some(ended);
+            }
+            if begun.elapsed() >= limit {
+                return None;
+            }
+            self.tell(begun.elapsed(), run).await;
+        }
+    }
+
+    async fn tell(&self, elapsed: Duration, run: Option<&str>) {
+        let Some(ProgressSink { token, peer }) = &self.progress else { return };
+        let mut progress = ProgressNotificationParam::new(token.clone(), elapsed.as_secs_f64());
+        if let Some(run) = run {
+            let run = run.to_owned();
+            let phase = self.reads(move |context| Ok(run_result::phase_of(context, &run))).await;
+            progress.message = phase.ok().flatten();
+        }
+        let _ = peer.notify_progress(progress).await;
+    }
+}
+
+/// How long a call waits.
+pub(super) fn wait(seconds: Option<u64>) -> Result<Duration> {
+    match seconds {
+        None => Ok(SHORT_WAIT),
+        Some(seconds) if seconds <= MAX_WAIT_S => Ok(Duration::from_secs(seconds)),
+        Some(_) => Err(wrong(format!("`wait_s`: at most {MAX_WAIT_S}"))),
+    }
+}
+
+/// The state of a run from its folder. `ended` is the end of its command, if that is known.
+///
+/// # Errors
+/// The command failed before it made a folder.
+pub(super) fn answer(context: &McpContext, run: &str, ended: Option<Ended>) -> Result<Answer> {
+    let folder = Runs::new(&context.runs).find(run);
+    match (folder, ended) {
+        (Ok(folder), ended) => {
+            let record = folder.current_record()?;
+            if record.command == "compare" {
+                return compare_result::of_run(&folder, &record);
+            }
+            let mut result = RunResult::of(&folder, &record)?;
+            if result.error.is_none() {
+                result.error = ended.and_then(|ended| ended.failure()).map(Into::into);
+            }
+            let is_error = result.error.is_some();
+            Answer::with(&result, is_error)
+        }
+        (Err(_), Some(ended)) => Err(match ended.failure() {
+            Some(failure) => failure,
+            None => super::child::no_document(ended.status, ended.messages),
+        }),
+        (Err(_), None) => Answer::of(&RunResult::starting(run)),
+    }
+}

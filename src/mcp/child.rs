@@ -1,0 +1,300 @@
+//! Runs commands of rgpu as processes of their own.
+//!
+//! A command belongs to a process group of its own and writes its document and its messages to files,
+//! so it goes on when this server ends. Only its own end, or a client that cancels, ends it.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+use tokio::process::Command;
+use tokio::sync::watch;
+
+use super::McpContext;
+use super::arguments::wrong;
+use super::files::SentFiles;
+use crate::error::{ErrorDocument, Exit, Failure, Result};
+
+const ERROR_SCHEMA: &str = "rgpu.error/1";
+
+/// The most commands that run at once for one server.
+const MAX_RUNNING: usize = 64;
+
+/// The longest word of a command line. The system takes no longer ones.
+const MAX_WORD_BYTES: usize = 100_000;
+
+/// The largest document that a command may print.
+const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
+
+/// The largest part of the messages that is kept, from their end.
+const MAX_MESSAGE_BYTES: u64 = 4000;
+
+/// How a command ended.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    /// The exit status; `None` if a signal ended it.
+    pub(super) status: Option<i32>,
+    /// The document on stdout; `None` if there is none.
+    pub(super) document: Option<Arc<Value>>,
+    /// The last messages on stderr.
+    pub(super) messages: String,
+}
+
+impl Ended {
+    /// The failure that the command printed.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        let document = self.document.as_deref()?;
+        if document["schema"] != ERROR_SCHEMA {
+            return None;
+        }
+        serde_json::from_value(document.clone()).ok().map(|error: ErrorDocument| error.error)
+    }
+
+    /// The document of a command that did its work.
+    ///
+    /// # Errors
+    /// The command's own failure, or that it printed nothing.
+    pub(super) fn into_document(self) -> Result<Value> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        match self.document {
+            Some(document) => Ok(Arc::unwrap_or_clone(document)),
+            None => Err(no_document(self.status, self.messages)),
+        }
+    }
+}
+
+/// The failure of a command that printed no document.
+pub(super) fn no_document(status: Option<i32>, messages: String) -> Failure {
+    let Some(status) = status else {
+        let what = "the command was stopped before it told anything";
+        return Failure::new(Exit::Cancelled, "cancelled", what).cause(messages);
+    };
+    let what = format!("the command ended with exit status {status} and printed no document");
+    Failure::new(Exit::Bug, "no_document", what).cause(messages)
+}
+
+/// A command that was started.
+#[derive(Clone, Debug)]
+pub(super) struct Started {
+    group: Pid,
+    end: watch::Receiver<Option<Ended>>,
+}
+
+impl Started {
+    /// Waits until the command has ended, at most for `limit`.
+    pub(super) async fn wait(&mut self, limit: Duration) -> Option<Ended> {
+        let ended = self.end.wait_for(Option::is_some);
+        match tokio::time::timeout(limit, ended).await {
+            Ok(Ok(ended)) => ended.clone(),
+            _ => None,
+        }
+    }
+
+    /// How it ended; `None` if it runs.
+    pub(super) fn end(&self) -> Option<Ended> {
+        self.end.borrow().clone()
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.borrow().is_some()
+    }
+
+    /// Asks the command to stop, as Ctrl-C does. It stops its work on the host, too.
+    pub(super) fn interrupt(&self) {
+        if !self.has_ended() {
+            let _ = kill_process_group(self.group, Signal::INT);
+        }
+    }
+}
+
+/// The commands that this server has started, by the ids of their runs, or by their command lines if
+/// they make no run.
+#[derive(Debug, Default)]
+pub(super) struct StartedCommands {
+    by_name: Mutex<HashMap<String, Started>>,
+}
+
+impl StartedCommands {
+    /// The command of a run, if this server started it.
+    pub(super) fn get(&self, name: &str) -> Option<Started> {
+        self.lock().get(name).cloned()
+    }
+
+    /// Remembers a command under another name.
+    pub(super) fn rename(&self, name: &str, new: String) {
+        let mut commands = self.lock();
+        if let Some(started) = commands.remove(name) {
+            commands.insert(new, started);
+        }
+    }
+
+    /// Forgets a command, since its end was told.
+    pub(super) fn forget(&self, name: &str) {
+        self.lock().remove(name);
+    }
+
+    /// Starts a command and remembers it.
+    ///
+    /// # Errors
+    /// It cannot be started, or too many run already.
+    pub(super) fn start(
+        &self,
+        name: &str,
+        line: CommandLine,
+        context: &McpContext,
+    ) -> Result<Started> {
+        let mut commands = self.lock();
+        if commands.len() >= MAX_RUNNING {
+            commands.retain(|_, started| !started.has_ended());
+        }
+        if commands.len() >= MAX_RUNNING {
+            let what = format!("{MAX_RUNNING} commands of this server run already");
+            return Err(Failure::new(Exit::Usage, "too_many", what)
+                .hint("wait for one: runs {\"action\": \"list\"} shows them"));
+        }
+        let started = line.start(context)?;
+        commands.insert(name.to_owned(), started.clone());
+        Ok(started)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Started>> {
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A command line of rgpu, without the program.
+#[derive(Debug)]
+pub(super) struct CommandLine {
+    /// The words.
+    pub(super) argv: Vec<OsString>,
+    /// The standard input; `None`: nothing.
+    pub(super) stdin: Option<Vec<u8>>,
+    /// Files of the client that the command reads; removed when it has ended.
+    pub(super) files: Option<SentFiles>,
+    /// Whether its result is in a run folder, so that only a failure is read from its output.
+    pub(super) makes_run: bool,
+}
+
+impl CommandLine {
+    /// The words `argv`, without input and files.
+    pub(super) fn new(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            stdin: None,
+            files: None,
+            makes_run: false,
+        }
+    }
+
+    /// Adds a word.
+    pub(super) fn word(&mut self, word: impl Into<OsString>) {
+        self.argv.push(word.into());
+    }
+
+    /// Adds `--name=VALUE`, if there is a value.
+    pub(super) fn flag(&mut self, name: &str, value: Option<impl AsRef<OsStr>>) {
+        if let Some(value) = value {
+            let mut word = OsString::from(format!("--{name}="));
+            word.push(value);
+            self.argv.push(word);
+        }
+    }
+
+    /// Adds words after `--`, if there are any.
+    pub(super) fn rest(&mut self, words: &[String]) {
+        if !words.is_empty() {
+            self.word("--");
+            self.argv.extend(words.iter().map(OsString::from));
+        }
+    }
+
+    /// Starts the command with `--json`.
+    fn start(self, context: &McpContext) -> Result<Started> {
+        for word in &self.argv {
+            if word.len() > MAX_WORD_BYTES || word.as_encoded_bytes().contains(&0) {
+                let what = format!("a value of {} bytes is no word of a command", word.len());
+                return Err(wrong(what).hint("send long texts as `files`"));
+            }
+        }
+        let failed = |e: std::io::Error| {
+            Failure::new(Exit::Disk, "no_command", "a command of rgpu cannot be started").cause(e)
+        };
+        let mut out = tempfile::tempfile().map_err(failed)?;
+        let mut messages = tempfile::tempfile().map_err(failed)?;
+        let mut command = Command::new(&context.program);
+        command.arg0("rgpu").arg("--json").args(&self.argv);
+        command.current_dir(&context.project).process_group(0);
+        command.stdin(match &self.stdin {
+            None => Stdio::null(),
+            Some(bytes) => {
+                let mut file = tempfile::tempfile().map_err(failed)?;
+                file.write_all(bytes).and_then(|()| file.rewind()).map_err(failed)?;
+                file.into()
+            }
+        });
+        command.stdout(out.try_clone().map_err(failed)?);
+        command.stderr(messages.try_clone().map_err(failed)?);
+        let mut child = command.spawn().map_err(failed)?;
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let group = group.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
+        let (sender, end) = watch::channel(None);
+        let files = self.files.map(SentFiles::keep);
+        let makes_run = self.makes_run;
+        tokio::spawn(async move {
+            let status = child.wait().await.ok().and_then(|status| status.code());
+            let read = tokio::task::spawn_blocking(move || {
+                let document = read_document(&mut out)
+                    .filter(|document| !makes_run || document["schema"] == ERROR_SCHEMA);
+                Ended { status, document, messages: read_end(&mut messages) }
+            });
+            let ended = read.await.ok();
+            if let Some(folder) = files {
+                let _ = tokio::fs::remove_dir_all(folder).await;
+            }
+            let _ = sender.send(ended);
+        });
+        Ok(Started { group, end })
+    }
+
+    /// Runs the command to its end, at most for `limit`; it is stopped after that.
+    pub(super) async fn run(self, context: &McpContext, limit: Duration) -> Result<Ended> {
+        let mut started = self.start(context)?;
+        match started.wait(limit).await {
+            Some(ended) => Ok(ended),
+            None => {
+                started.interrupt();
+                let what =
+                    format!("the command did not end in {} s and was stopped", limit.as_secs());
+                Err(Failure::new(Exit::Tool, "too_slow", what))
+            }
+        }
+    }
+}
+
+fn read_document(file: &mut File) -> Option<Arc<Value>> {
+    file.rewind().ok()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_DOCUMENT_BYTES).read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok().map(Arc::new)
+}
+
+/// The end of a text file.
+fn read_end(file: &mut File) -> String {
+    let length = file.metadata().map_or(0, |metadata| metadata.len());
+    let mut bytes = Vec::new();
+    let start = std::io::SeekFrom::Start(length.saturating_sub(MAX_MESSAGE_BYTES));
+    let read = file.seek(start).and_then(|_| file.read_to_end(&mut bytes));
+    match read {
+        Ok(_) => String::from_utf8_lossy(&bytes).trim().to_owned(),
+        Err(_) => String::new(),
+    }
+}

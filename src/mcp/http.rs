@@ -1,0 +1,112 @@
+//! The server over HTTP, for several clients on this machine.
+//!
+//! It listens on loopback addresses only. Each request needs the token, and one from a page of a
+//! browser is refused, as is one with a foreign `Host`.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use subtle::ConstantTimeEq;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::call::Shared;
+use super::server::Server;
+use super::{McpContext, files};
+use crate::error::{Exit, Failure, Result};
+
+/// Where clients find the server.
+const PATH: &str = "/mcp";
+
+/// The most bytes of a request.
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+type Service = StreamableHttpService<Server, LocalSessionManager>;
+
+/// Serves clients until the process ends. `told` gets the address, whose port the system may have
+/// chosen.
+///
+/// # Errors
+/// The address is not of this machine's loopback, or nothing can listen there.
+pub async fn serve_http(
+    context: McpContext,
+    address: SocketAddr,
+    token: String,
+    told: impl FnOnce(SocketAddr),
+) -> Result<()> {
+    if !address.ip().is_loopback() {
+        let what = format!("`{address}` is not a loopback address");
+        return Err(Failure::new(Exit::Usage, "not_loopback", what)
+            .cause("a client with the token runs programs as you, and there is no TLS")
+            .hint("listen on 127.0.0.1, and reach it from elsewhere through `ssh -L`"));
+    }
+    let failed = |e: std::io::Error| {
+        Failure::new(Exit::Host, "cannot_listen", format!("nothing can listen at `{address}`"))
+            .cause(e)
+            .hint("take another port: `--http 127.0.0.1:0` lets the system choose one")
+    };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    told(listener.local_addr().map_err(failed)?);
+    files::remove_old(&context);
+    let shared = Arc::new(Shared::new(context));
+    let config = StreamableHttpServerConfig::default()
+        .with_max_request_body_bytes(MAX_BODY_BYTES)
+        .enforce_origin_validation();
+    let make = move || Ok(Server::new(Arc::clone(&shared)));
+    let service = StreamableHttpService::new(make, Arc::default(), config);
+    let token: Arc<str> = token.into();
+    loop {
+        let (stream, _) = listener.accept().await.map_err(failed)?;
+        tokio::spawn(answer(stream, service.clone(), Arc::clone(&token)));
+    }
+}
+
+/// Answers the requests of a connection.
+async fn answer(stream: TcpStream, service: Service, token: Arc<str>) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let (service, token) = (service.clone(), Arc::clone(&token));
+        async move {
+            let refused = match () {
+                () if request.uri().path() != PATH => Some(StatusCode::NOT_FOUND),
+                () if !has_token(&request, &token) => Some(StatusCode::UNAUTHORIZED),
+                () => None,
+            };
+            Ok::<_, Infallible>(match refused {
+                Some(status) => refusal(status),
+                None => service.handle(request).await,
+            })
+        }
+    });
+    // A client that closes its connection is no failure.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+fn has_token<B>(request: &Request<B>, token: &str) -> bool {
+    let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+    bool::from(given.as_bytes().ct_eq(token.as_bytes()))
+}
+
+fn refusal(status: StatusCode) -> Response<BoxBody<Bytes, Infallible>> {
+    let text = match status {
+        StatusCode::UNAUTHORIZED => "the token is missing or wrong: Authorization: Bearer TOKEN\n",
+        _ => "the server is at /mcp\n",
+    };
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
+    *response.status_mut() = status;
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}

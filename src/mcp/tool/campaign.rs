@@ -1,0 +1,131 @@
+//! `campaign`: suites, the queue and loops.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+
+use super::ToolInfo;
+use super::command::{Action, actions, output, run as run_command};
+use crate::error::Result;
+use crate::mcp::answer::{self, Answer};
+use crate::mcp::arguments::wrong;
+use crate::mcp::call::Call;
+
+pub(super) const TOOL: ToolInfo = ToolInfo {
+    name: "campaign",
+    title: "Suites, queue and loops",
+    does: "Runs commands that make many runs: `bench` (suites of bench.toml: run, compare, history, \
+           audit), `queue` (commands that wait for their turn) and `loop` (a kernel that a worker \
+           improves step by step).",
+    use_when: "many kernels or cases are measured, work shall wait for its turn, or a loop is \
+               started or watched",
+    not_for: &[
+        ("one kernel", "profile"),
+        ("two kernels or two single results", "compare"),
+        ("waiting for one run", "runs"),
+    ],
+    read_only: false,
+    destructive: true,
+    starts_runs: false,
+    input: answer::input::<Arguments>,
+    output,
+    call: |call| Box::pin(run(call)),
+};
+
+const FILES: &[&str] = &["--out", "--html", "--format", "--update-expectations", "--accept"];
+
+static BENCH: &[Action] = &[
+    action("list", "targets and cases; --target=suite:case (globs)"),
+    action(
+        "run",
+        "measure; --target=suite:case (globs), --remote=NAME, --level=sol, --fail-on=slower",
+    ),
+    action("resume", "go on with a suite; RUN"),
+    action("show", "a suite's result; RUN"),
+    action("compare", "two suites; RUN RUN"),
+    action("history", "times over all suites; CASE"),
+    action("audit", "look for what makes results less than they seem"),
+];
+
+static QUEUE: &[Action] = &[
+    action("add", "a command: --name=WORD -- rgpu profile --kernel=K"),
+    action("run", "start the entries one after the other"),
+    action("ls", "entries"),
+    action("show", "one entry; ID"),
+    action("log", "an entry's output; ID"),
+    action("wait", "until entries have ended; ID …"),
+    action("cancel", "end entries; ID …"),
+    action("requeue", "put ended entries back; ID …"),
+    action("pause", "start no more"),
+    action("resume", "start again"),
+];
+
+static LOOP: &[Action] = &[
+    action("start", "run a loop; LOOP.TOML"),
+    action("status", "its state; ID"),
+    action("stop", "ask it to stop; ID"),
+    action("resume", "go on with it; ID"),
+    action("best", "the best state; ID"),
+    action("report", "all iterations; ID"),
+];
+
+const fn action(name: &'static str, about: &'static str) -> Action {
+    Action { name, about, refused: FILES }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    /// Suites of kernels and programs.
+    Bench,
+    /// Commands that wait for their turn.
+    Queue,
+    /// A kernel that is improved.
+    Loop,
+}
+
+impl Kind {
+    fn group(self) -> (&'static str, &'static [Action]) {
+        match self {
+            Self::Bench => ("bench", BENCH),
+            Self::Queue => ("queue", QUEUE),
+            Self::Loop => ("loop", LOOP),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// Which kind of campaign.
+    of: Kind,
+    #[schemars(schema_with = "action_schema")]
+    action: String,
+    /// The words after the command: ids, and flags as --flag=VALUE.
+    arguments: Option<Vec<String>>,
+    /// Seconds to wait for the end: 4, at most 45. The command goes on; the same call again waits on.
+    wait_s: Option<u64>,
+}
+
+fn action_schema(_: &mut SchemaGenerator) -> Schema {
+    let groups = [Kind::Bench, Kind::Queue, Kind::Loop].map(Kind::group);
+    actions(groups).try_into().unwrap_or_default()
+}
+
+async fn run(mut call: Call) -> Result<Answer> {
+    let arguments: Arguments = call.arguments()?;
+    let (group, known) = arguments.of.group();
+    let Some(action) = known.iter().find(|action| action.name == arguments.action) else {
+        let names: Vec<&str> = known.iter().map(|action| action.name).collect();
+        let what = format!("`action`: `{}` is none of {group}'s", arguments.action);
+        return Err(wrong(what).hint(names.join(", ")));
+    };
+    let words = arguments.arguments.unwrap_or_default();
+    if (group, action.name) == ("queue", "add") {
+        let command = words.iter().position(|word| word == "--").map(|at| &words[at + 1..]);
+        if command.and_then(<[String]>::first).is_none_or(|program| program != "rgpu") {
+            return Err(wrong("`arguments`: the queue takes commands of rgpu here")
+                .hint("[\"--\", \"rgpu\", \"profile\", \"--kernel=vecadd\"]"));
+        }
+    }
+    run_command(&call, &[group], action, &words, arguments.wait_s).await
+}

@@ -1,0 +1,88 @@
+//! `compare`: which of two is faster, and why.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::ToolInfo;
+use super::inputs::{InputFiles, remote};
+use crate::error::Result;
+use crate::mcp::answer::{self, Answer};
+use crate::mcp::arguments::{check_place, wrong};
+use crate::mcp::call::Call;
+use crate::mcp::child::CommandLine;
+use crate::mcp::compare_result::{self, CompareResult};
+use crate::mcp::files::InlineFile;
+use crate::store::Runs;
+
+pub(super) const TOOL: ToolInfo = ToolInfo {
+    name: "compare",
+    title: "Compare two kernels or results",
+    does: "Says which of two is faster, by how much, how sure that is, and which counters explain \
+           it: two kernels, measured in turns on one GPU, or two runs or report files that are there.",
+    use_when: "a kernel was changed and you want to know whether that helped",
+    not_for: &[
+        ("measuring one kernel", "profile"),
+        ("the numbers of one result", "report"),
+        ("two runs of a suite of many cases", "campaign"),
+    ],
+    read_only: false,
+    destructive: false,
+    starts_runs: true,
+    input: answer::input::<Arguments>,
+    output: || answer::output(&[answer::schema::<CompareResult>]),
+    call: |call| Box::pin(run(call)),
+};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// Two runs (ids, `latest`, `latest~1`) or report files: the base, then the new one. Nothing is
+    /// measured.
+    runs: Option<[String; 2]>,
+    /// Instead of `runs`: two kernels, the base, then the new one. Both are measured now.
+    kernels: Option<[String; 2]>,
+    /// Files of the kernels that are not in the project, 256 kB in all.
+    files: Option<Vec<InlineFile>>,
+    /// For kernels: what to use besides timing: ncu, nsys, deep, or bench for times alone.
+    mode: Option<String>,
+    /// For kernels: the GPU host, a name of `hosts`. Without it: the default remote.
+    remote: Option<String>,
+    /// For kernels: sizes, as for profile.
+    sizes: Option<String>,
+    /// The smallest effect that counts, e.g. `1%`.
+    threshold: Option<String>,
+    /// For kernels: seconds to wait for the end before the call returns with state `running`: 4,
+    /// at most 45.
+    wait_s: Option<u64>,
+}
+
+async fn run(mut call: Call) -> Result<Answer> {
+    let arguments: Arguments = call.arguments()?;
+    let mut line = CommandLine::new(["compare"]);
+    line.flag("threshold", arguments.threshold);
+    match (&arguments.runs, &arguments.kernels) {
+        (Some(runs), None) => {
+            for run in runs {
+                check_place(call.context(), "runs", run)?;
+                line.word(run);
+            }
+            compare_result::of_document(call.document(line).await?)
+        }
+        (None, Some(kernels)) => {
+            let id = Runs::fresh_id("mcp-compare", jiff::Timestamp::now());
+            let context = call.context();
+            let files = arguments.files.as_deref().unwrap_or_default();
+            let inputs = InputFiles::new(context, files)?;
+            for kernel in kernels {
+                line.flag("kernel", Some(inputs.word(context, "kernels", kernel)?));
+            }
+            line.flag("mode", arguments.mode);
+            line.flag("problem-sizes", arguments.sizes);
+            remote(&mut line, arguments.remote.as_deref())?;
+            line.flag("run-id", Some(&id));
+            line.files = inputs.files;
+            call.run(id, line, arguments.wait_s).await
+        }
+        _ => Err(wrong("give `runs` or `kernels`, one of the two")),
+    }
+}

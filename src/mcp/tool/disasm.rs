@@ -1,0 +1,214 @@
+//! `disasm`: the code of kernels that are compiled.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ToolInfo;
+use crate::error::{Exit, Failure, Result};
+use crate::mcp::answer::{self, Answer};
+use crate::mcp::arguments::{check_place, wrong};
+use crate::mcp::call::Call;
+use crate::mcp::child::CommandLine;
+use crate::mcp::limit::page;
+use crate::model::code::{Code, CodeImage, CodeKernel};
+
+pub(super) const TOOL: ToolInfo = ToolInfo {
+    name: "disasm",
+    title: "Read compiled GPU code",
+    does: "Shows the code in a cubin, library, wheel or run: SASS or PTX of a range of lines, its \
+           source, the mix of instructions, registers and spills; or what differs between two.",
+    use_when: "you want to see the instructions that a compiler made, or how they changed",
+    not_for: &[("measured counters and hot lines of a run", "report"), ("compiling", "build")],
+    read_only: true,
+    destructive: false,
+    starts_runs: false,
+    input: answer::input::<Arguments>,
+    output: || answer::output(&[answer::schema::<CodeResult>]),
+    call: |call| Box::pin(run(call)),
+};
+
+/// The lines of a listing in a result, in bytes.
+const LINES_BYTES: usize = 5500;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// A run (id, unique beginning, `latest`), or a file of the project: .cubin, .so, .ncu-rep …
+    of: String,
+    /// Only kernels with this name, or `regex:RE`. Without it the first one is listed.
+    kernel: Option<String>,
+    /// What to show. Without it: sass.
+    view: Option<View>,
+    /// The first line of the listing, from 1. A result says where the next one begins.
+    first_line: Option<usize>,
+    /// The last line. Without it: as many as fit.
+    last_line: Option<usize>,
+    /// Another run or file: show what changed from `of` to it instead.
+    diff_with: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum View {
+    /// Machine instructions with their control codes.
+    #[default]
+    Sass,
+    /// The PTX text.
+    Ptx,
+    /// Source lines that instructions come from.
+    Source,
+    /// How many instructions of each kind.
+    Mix,
+}
+
+impl View {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Sass => "sass",
+            Self::Ptx => "ptx",
+            Self::Source => "source",
+            Self::Mix => "mix",
+        }
+    }
+}
+
+/// A part of the code.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+struct CodeResult {
+    /// `rgpu.mcp-code/1`.
+    schema: String,
+    /// The kernels that were found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    kernels: Vec<KernelLine>,
+    /// The kernel whose code is listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kernel: Option<String>,
+    /// The lines of the listing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lines: Vec<String>,
+    /// The number of the first line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_line: Option<usize>,
+    /// How many lines there are in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    all_lines: Option<usize>,
+    /// Where to go on, as `first_line`; absent at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next_line: Option<usize>,
+    /// Instructions by class, for the view mix.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    classes: BTreeMap<String, u64>,
+    /// What changed, for `diff_with`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    diff: Option<Value>,
+    /// Parts that could not be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<String>,
+    /// What was left out to stay short.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cut: Vec<String>,
+}
+
+/// A kernel's resources.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct KernelLine {
+    /// Its name.
+    kernel: String,
+    /// The architecture of its code.
+    arch: String,
+    /// Registers of a thread.
+    registers: Option<u32>,
+    /// Bytes of spill stores, then of spill loads.
+    spill_bytes: Option<[u64; 2]>,
+    /// Bytes of static shared memory of a block.
+    shared_bytes: Option<u64>,
+}
+
+impl KernelLine {
+    fn of(image: &CodeImage, kernel: &CodeKernel) -> Self {
+        Self {
+            kernel: kernel.name.clone().unwrap_or_else(|| kernel.symbol.clone()),
+            arch: image.arch.clone(),
+            registers: kernel.registers,
+            spill_bytes: kernel.spill_bytes,
+            shared_bytes: kernel.shared_bytes,
+        }
+    }
+}
+
+async fn run(mut call: Call) -> Result<Answer> {
+    let arguments: Arguments = call.arguments()?;
+    check_place(call.context(), "of", &arguments.of)?;
+    let mut line = CommandLine::new(["disasm", &arguments.of]);
+    line.flag("kernel-name", arguments.kernel.as_deref());
+    let mut result = CodeResult { schema: "rgpu.mcp-code/1".to_owned(), ..CodeResult::default() };
+    if let Some(other) = &arguments.diff_with {
+        check_place(call.context(), "diff_with", other)?;
+        line.word(other);
+        line.word("--diff");
+        result.diff = Some(call.document(line).await?);
+        return Answer::of(&result);
+    }
+    let view = arguments.view.unwrap_or_default();
+    line.flag("view", Some(view.word()));
+    let code: Code = serde_json::from_value(call.document(line).await?)
+        .map_err(|e| Failure::new(Exit::Bug, "bug", "the code cannot be read").cause(e))?;
+    let kernels = || code.images.iter().flat_map(|i| i.kernels.iter().map(move |k| (i, k)));
+    result.kernels = kernels().map(|(image, kernel)| KernelLine::of(image, kernel)).collect();
+    result.errors.clone_from(&code.errors);
+    let first = kernels().next().map(|(_, kernel)| kernel);
+    let lines: Vec<String> = match view {
+        View::Sass => first.map(sass).unwrap_or_default(),
+        View::Ptx => {
+            let ptx = code.images.iter().find_map(|image| image.ptx.as_deref());
+            ptx.unwrap_or_default().lines().map(ToOwned::to_owned).collect()
+        }
+        View::Source => {
+            let sources = code.images.iter().flat_map(|image| &image.sources);
+            let lines = sources.flat_map(|source| {
+                source
+                    .lines
+                    .iter()
+                    .map(|(number, text)| format!("{}:{number}  {text}", source.file))
+            });
+            lines.collect()
+        }
+        View::Mix => Vec::new(),
+    };
+    if matches!(view, View::Sass | View::Mix) {
+        result.kernel = result.kernels.first().map(|kernel| kernel.kernel.clone());
+    }
+    if let (View::Mix, Some(kernel)) = (view, first) {
+        result.classes.clone_from(&kernel.classes);
+        return Answer::of(&result);
+    }
+    let start = arguments.first_line.unwrap_or(1);
+    if start == 0 || start > lines.len().max(1) {
+        return Err(wrong(format!("`first_line`: the listing has {} lines", lines.len())));
+    }
+    let end = arguments.last_line.unwrap_or(usize::MAX);
+    let count = end.saturating_add(1).saturating_sub(start);
+    let listed = page(&lines, start - 1, count, LINES_BYTES);
+    result.first_line = (!lines.is_empty()).then_some(start);
+    result.next_line = (listed.end < lines.len()).then_some(listed.end + 1);
+    result.all_lines = Some(lines.len());
+    result.lines = lines[listed].to_vec();
+    // The kernels may be many; the lines are what was asked for.
+    if result.kernels.len() > 12 {
+        result.cut.push(format!("kernels: 12 of {}; `kernel` chooses", result.kernels.len()));
+        result.kernels.truncate(12);
+    }
+    Answer::of(&result)
+}
+
+/// The instructions of a kernel, one a line.
+fn sass(kernel: &CodeKernel) -> Vec<String> {
+    let line = |line: &crate::model::code::CodeLine| {
+        let at = line.at.last().map(|at| format!("  // line {}", at.line)).unwrap_or_default();
+        format!("{:04x} {} {}{at}", line.offset, line.control, line.text)
+    };
+    kernel.instructions.iter().map(line).collect()
+}

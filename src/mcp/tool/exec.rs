@@ -1,0 +1,90 @@
+//! `exec`: runs code or a command on a GPU host.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::ToolInfo;
+use super::inputs::{InputFiles, remote};
+use super::profile::modes;
+use crate::error::Result;
+use crate::mcp::answer::{self, Answer};
+use crate::mcp::arguments::wrong;
+use crate::mcp::call::Call;
+use crate::mcp::child::CommandLine;
+use crate::mcp::files::InlineFile;
+use crate::mcp::run_result::RunResult;
+use crate::store::Runs;
+
+pub(super) const TOOL: ToolInfo = ToolInfo {
+    name: "exec",
+    title: "Run code on the GPU host",
+    does: "Runs a file, a piece of code (Rust, Python, CUDA, shell) or a command on a GPU host and \
+           returns its output and exit status.",
+    use_when: "you need what a program prints: nvidia-smi, a test, a small experiment on the GPU",
+    not_for: &[("measuring how fast a kernel is or why", "profile")],
+    read_only: false,
+    destructive: true,
+    starts_runs: true,
+    input: answer::input::<Arguments>,
+    output: || answer::output(&[answer::schema::<RunResult>]),
+    call: |call| Box::pin(run(call)),
+};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// A file of the project or of `files`: .rs, .py, .cu or .sh. Give one of file, code, argv.
+    file: Option<String>,
+    /// The code to run, with `lang`.
+    code: Option<String>,
+    /// The language of `code`, or of a file whose name does not tell: rs, py, cu, sh.
+    lang: Option<String>,
+    /// A command of the host with its arguments, e.g. ["nvidia-smi", "-L"].
+    argv: Option<Vec<String>>,
+    /// Arguments for the file or code.
+    args: Option<Vec<String>>,
+    /// Files that are not in the project, 256 kB in all. They lie in the program's working folder.
+    files: Option<Vec<InlineFile>>,
+    /// The program's standard input.
+    stdin: Option<String>,
+    /// Profile the program in this mode too.
+    #[schemars(schema_with = "modes")]
+    mode: Option<String>,
+    /// The GPU host, a name of `hosts`. Without it: the default remote.
+    remote: Option<String>,
+    /// Time limit, e.g. 90s, 10m.
+    timeout: Option<String>,
+    /// Seconds to wait for the end before the call returns with state `running`: 4, at most 45.
+    wait_s: Option<u64>,
+}
+
+async fn run(mut call: Call) -> Result<Answer> {
+    let arguments: Arguments = call.arguments()?;
+    let id = Runs::fresh_id("mcp-exec", jiff::Timestamp::now());
+    let context = call.context();
+    let inputs = InputFiles::new(context, arguments.files.as_deref().unwrap_or_default())?;
+    let mut line = CommandLine::new(["exec"]);
+    line.flag("mode", arguments.mode);
+    remote(&mut line, arguments.remote.as_deref())?;
+    line.flag("timeout", arguments.timeout);
+    line.flag("lang", arguments.lang);
+    line.flag("run-id", Some(&id));
+    line.flag("mount", inputs.files.as_ref().map(|files| files.folder()));
+    let program = [arguments.file.is_some(), arguments.code.is_some(), arguments.argv.is_some()];
+    if program.iter().filter(|given| **given).count() != 1 {
+        return Err(wrong("give one of `file`, `code` and `argv`"));
+    }
+    line.flag("code", arguments.code);
+    if let Some(file) = &arguments.file {
+        line.word(inputs.word(context, "file", file)?);
+    }
+    match (&arguments.argv, &arguments.args) {
+        (Some(_), Some(_)) => return Err(wrong("`args`: write them into `argv`")),
+        (Some(argv), None) if argv.is_empty() => return Err(wrong("`argv` is empty")),
+        (Some(words), None) | (None, Some(words)) => line.rest(words),
+        (None, None) => {}
+    }
+    line.stdin = arguments.stdin.map(String::into_bytes);
+    line.files = inputs.files;
+    call.run(id, line, arguments.wait_s).await
+}

@@ -1,0 +1,59 @@
+//! `hosts`: the GPU hosts, and what works there.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+
+use super::ToolInfo;
+use super::command::{Action, actions, output, run as run_command};
+use crate::error::Result;
+use crate::mcp::answer::{self, Answer};
+use crate::mcp::arguments::{check_word, wrong};
+use crate::mcp::call::Call;
+
+pub(super) const TOOL: ToolInfo = ToolInfo {
+    name: "hosts",
+    title: "GPU hosts",
+    does: "Lists the user's GPU hosts (remotes), or runs every tool on one with a tiny kernel and \
+           says which modes work there and why others do not.",
+    use_when: "you need the name of a remote, or something fails on a host",
+    not_for: &[("what ran or runs there", "runs")],
+    read_only: false,
+    destructive: false,
+    starts_runs: false,
+    input: answer::input::<Arguments>,
+    output,
+    call: |call| Box::pin(run(call)),
+};
+
+static LIST: Action = Action { name: "list", about: "the remotes", refused: &[] };
+static DOCTOR: Action = Action { name: "doctor", about: "what works on `remote`", refused: &[] };
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    #[schemars(schema_with = "action_schema")]
+    action: String,
+    /// For doctor: the remote. Without it: the default one.
+    remote: Option<String>,
+    /// For doctor: seconds to wait before the call returns with state `running`: 4, at most 45. The
+    /// same call again waits on.
+    wait_s: Option<u64>,
+}
+
+fn action_schema(_: &mut SchemaGenerator) -> Schema {
+    let both = [("", std::slice::from_ref(&LIST)), ("", std::slice::from_ref(&DOCTOR))];
+    actions(both).try_into().unwrap_or_default()
+}
+
+async fn run(mut call: Call) -> Result<Answer> {
+    let arguments: Arguments = call.arguments()?;
+    match &*arguments.action {
+        "list" => run_command(&call, &["remote"], &LIST, &[], Some(45)).await,
+        "doctor" => {
+            let remote = arguments.remote.into_iter().collect::<Vec<String>>();
+            remote.iter().try_for_each(|remote| check_word("remote", remote))?;
+            run_command(&call, &[], &DOCTOR, &remote, arguments.wait_s).await
+        }
+        other => Err(wrong(format!("`action`: `{other}` is none of list, doctor"))),
+    }
+}

@@ -1,0 +1,50 @@
+//! What several tools take: where to run, files of the client, and names of kernels and runs.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::error::Result;
+use crate::mcp::McpContext;
+use crate::mcp::arguments::{check_place, check_word, wrong};
+use crate::mcp::child::CommandLine;
+use crate::mcp::files::{InlineFile, SentFiles};
+
+/// Adds `--remote`. One remote a call, so that a call is one run.
+pub(super) fn remote(line: &mut CommandLine, remote: Option<&str>) -> Result<()> {
+    if let Some(remote) = remote {
+        check_word("remote", remote)?;
+        if remote.contains(',') {
+            return Err(
+                wrong("`remote`: one remote a call").hint("call once for each, and compare")
+            );
+        }
+        line.flag("remote", Some(remote));
+    }
+    Ok(())
+}
+
+/// The files of a call, written, and where each name leads: to one of them, else into the project.
+pub(super) struct InputFiles {
+    pub(super) files: Option<SentFiles>,
+}
+
+impl InputFiles {
+    /// Writes the files.
+    pub(super) fn new(context: &McpContext, files: &[InlineFile]) -> Result<Self> {
+        Ok(Self { files: SentFiles::write(context, files)? })
+    }
+
+    /// The word for a kernel or file.
+    pub(super) fn word(&self, context: &McpContext, name: &str, text: &str) -> Result<OsString> {
+        if let Some(path) = self.sent(text) {
+            return Ok(path.into());
+        }
+        check_place(context, name, text)?;
+        Ok(text.into())
+    }
+
+    /// The path of a sent file.
+    pub(super) fn sent(&self, text: &str) -> Option<PathBuf> {
+        self.files.as_ref().and_then(|files| files.find(text))
+    }
+}

@@ -1,0 +1,68 @@
+//! `model`: predictions without a GPU.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+
+use super::ToolInfo;
+use super::command::{Action, actions, output, run as run_command};
+use crate::error::Result;
+use crate::mcp::answer::{self, Answer};
+use crate::mcp::arguments::wrong;
+use crate::mcp::call::Call;
+
+pub(super) const TOOL: ToolInfo = ToolInfo {
+    name: "model",
+    title: "Predictions",
+    does: "Predicts times from datasheets and formulas: one kernel (gemm, attention, moe …), a \
+           collective, a language model's server; shows a GPU's numbers; compares predictions with \
+           measured rows.",
+    use_when: "you want a bound or an estimate: how fast could this be on a GPU",
+    not_for: &[("how fast it really is", "profile"), ("where elements lie in memory", "layout")],
+    read_only: true,
+    destructive: false,
+    starts_runs: false,
+    input: answer::input::<Arguments>,
+    output,
+    call: |call| Box::pin(run(call)),
+};
+
+const FILES: &[&str] = &["--html", "--out"];
+
+static ACTIONS: &[Action] = &[
+    action("hw list", "the GPUs"),
+    action("hw show", "all numbers of a GPU; NAME"),
+    action("hw check", "check hardware files; FILE"),
+    action("kernel", "OP (gemm, attention, moe, norm, elementwise) --gpu=h200 --mnk=M,N,K …"),
+    action("layer", "the layers of a model; CONFIG.json --gpu=NAME"),
+    action("llm", "a model's server; CONFIG.json --gpu=NAME --tp=8 --concurrency=1..256:x2"),
+    action("coll", "OP (allreduce …) --gpu=NAME --bytes=1GiB --gpus=8"),
+    action("reconcile", "predictions and measured rows; CSV or RUN, --gpu=NAME"),
+    action("explain", "every term of a prediction saved with --json; FILE"),
+    action("check", "hold the predictions against known results"),
+];
+
+const fn action(name: &'static str, about: &'static str) -> Action {
+    Action { name, about, refused: FILES }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    #[schemars(schema_with = "action_schema")]
+    action: String,
+    /// The words after the action: names, files of the project, and flags as --flag=VALUE.
+    arguments: Option<Vec<String>>,
+}
+
+fn action_schema(_: &mut SchemaGenerator) -> Schema {
+    actions([("", ACTIONS)]).try_into().unwrap_or_default()
+}
+
+async fn run(mut call: Call) -> Result<Answer> {
+    let arguments: Arguments = call.arguments()?;
+    let Some(action) = ACTIONS.iter().find(|action| action.name == arguments.action) else {
+        return Err(wrong(format!("`action`: there is no `{}`", arguments.action)));
+    };
+    let words = arguments.arguments.unwrap_or_default();
+    run_command(&call, &["model"], action, &words, Some(45)).await
+}

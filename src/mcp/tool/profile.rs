@@ -1,0 +1,122 @@
+//! `profile`: measures a kernel or a program.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+
+use super::ToolInfo;
+use super::inputs::{InputFiles, remote};
+use crate::error::Result;
+use crate::kernel::MODES;
+use crate::mcp::answer::{self, Answer};
+use crate::mcp::arguments::wrong;
+use crate::mcp::call::Call;
+use crate::mcp::child::CommandLine;
+use crate::mcp::files::InlineFile;
+use crate::mcp::run_result::RunResult;
+use crate::store::Runs;
+
+pub(super) const TOOL: ToolInfo = ToolInfo {
+    name: "profile",
+    title: "Profile a kernel",
+    does: "Measures a GPU kernel or a program on a GPU host: builds it, checks its results, times \
+           it, and says what limits it and what to try, from Nsight Compute (mode ncu), Nsight \
+           Systems (nsys), compute-sanitizer, plain timing (bench) or the reference (verify).",
+    use_when: "you want to know how fast a kernel is, why it is not faster, whether its results \
+               are right, or whether it has races",
+    not_for: &[
+        ("running code for its output", "exec"),
+        ("looking again at a run that is done", "report"),
+        ("telling which of two kernels is faster", "compare"),
+        ("compiling without a GPU", "build"),
+        ("many kernels or sizes as a suite", "campaign"),
+        ("a prediction without measuring", "model"),
+    ],
+    read_only: false,
+    destructive: false,
+    starts_runs: true,
+    input: answer::input::<Arguments>,
+    output: || answer::output(&[answer::schema::<RunResult>]),
+    call: |call| Box::pin(run(call)),
+};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The kernel: a name of the project or of rgpu (`vecadd`), a folder with kernel.toml, a .cu or
+    /// .py file, or the path of one of `files`.
+    kernel: Option<String>,
+    /// Instead of `kernel`: a program of the host with its arguments, e.g. ["python3", "train.py"].
+    program: Option<Vec<String>>,
+    /// Files that are not in the project, 256 kB in all.
+    files: Option<Vec<InlineFile>>,
+    /// What to measure with. Without it: the kernel's own mode, else ncu.
+    #[schemars(schema_with = "modes")]
+    mode: Option<String>,
+    /// The GPU host, a name of `hosts`. Without it: the default remote.
+    remote: Option<String>,
+    /// Which GPU: any, an index, a UUID, or part of a name.
+    gpu: Option<String>,
+    /// Sizes: `n=16777216`, or values in the kernel's order; `;` between cases.
+    sizes: Option<String>,
+    /// ncu: the section set: basic, detailed, full, roofline, minimal …
+    set: Option<String>,
+    /// ncu: names of metrics.
+    metrics: Option<Vec<String>>,
+    /// ncu and nsys: only these NVTX regions: A, A::A1, decode*.
+    regions: Option<String>,
+    /// Only kernels with this name, or `regex:RE`.
+    kernel_name: Option<String>,
+    /// deep: how many kernels to profile with ncu, by GPU time.
+    top: Option<u32>,
+    /// sanitizer: memcheck, racecheck, initcheck, synccheck or all.
+    tool: Option<String>,
+    /// Compile for this architecture, e.g. sm_90a.
+    arch: Option<String>,
+    /// Timed launches. Without it: until the median is known to 0.5 %.
+    iters: Option<u32>,
+    /// Time limit of each step, e.g. 90s, 10m.
+    timeout: Option<String>,
+    /// The lowest rung that counts as success, e.g. ncu.basic: without counters it is an error then.
+    at_least: Option<String>,
+    /// Seconds to wait for the end before the call returns with state `running`: 4, at most 45.
+    wait_s: Option<u64>,
+}
+
+/// The modes, as the command line has them.
+pub(super) fn modes(_: &mut SchemaGenerator) -> Schema {
+    let names: Vec<&str> = MODES.iter().map(|mode| mode.name).collect();
+    let gives = MODES.iter().map(|mode| format!("{}: {}", mode.name, mode.gives));
+    let gives: Vec<String> = gives.collect();
+    json_schema!({"type": "string", "enum": names, "description": gives.join("; ")})
+}
+
+async fn run(mut call: Call) -> Result<Answer> {
+    let arguments: Arguments = call.arguments()?;
+    let id = Runs::fresh_id("mcp-profile", jiff::Timestamp::now());
+    let context = call.context();
+    let inputs = InputFiles::new(context, arguments.files.as_deref().unwrap_or_default())?;
+    let mut line = CommandLine::new(["profile"]);
+    match (&arguments.kernel, &arguments.program) {
+        (Some(kernel), None) => line.flag("kernel", Some(inputs.word(context, "kernel", kernel)?)),
+        (None, Some(program)) if !program.is_empty() => {}
+        _ => return Err(wrong("give `kernel` or `program`, one of the two")),
+    }
+    line.flag("mode", arguments.mode);
+    remote(&mut line, arguments.remote.as_deref())?;
+    line.flag("gpu", arguments.gpu);
+    line.flag("problem-sizes", arguments.sizes);
+    line.flag("set", arguments.set);
+    line.flag("metrics", arguments.metrics.map(|names| names.join(",")));
+    line.flag("regions", arguments.regions);
+    line.flag("kernel-name", arguments.kernel_name);
+    line.flag("top", arguments.top.map(|n| n.to_string()));
+    line.flag("tool", arguments.tool);
+    line.flag("arch", arguments.arch);
+    line.flag("iters", arguments.iters.map(|n| n.to_string()));
+    line.flag("timeout", arguments.timeout);
+    line.flag("at-least", arguments.at_least);
+    line.flag("run-id", Some(&id));
+    line.rest(arguments.program.as_deref().unwrap_or_default());
+    line.files = inputs.files;
+    call.run(id, line, arguments.wait_s).await
+}

@@ -1,0 +1,265 @@
+//! `report`: parts of a result that is there.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::ToolInfo;
+use crate::error::{Exit, Failure, Result};
+use crate::mcp::answer::{self, Answer};
+use crate::mcp::arguments::{check_place, wrong};
+use crate::mcp::call::Call;
+use crate::mcp::child::CommandLine;
+use crate::mcp::limit::{page, size};
+use crate::mcp::run_result::{FindingLine, LaunchFigures};
+use crate::model::{HotSpots, Launch, Profile, Sidecars};
+use crate::report::{KernelNames, ReportInput, Style, report};
+use crate::store::Runs;
+
+pub(super) const TOOL: ToolInfo = ToolInfo {
+    name: "report",
+    title: "Read a result",
+    does: "Shows parts of a run that is done, or of a report file (.ncu-rep, .nsys-rep, .sqlite): \
+           summary, findings, launches, metrics by name, hot source lines, NVTX regions, kernels, \
+           gaps. Nothing is measured.",
+    use_when: "you have a run or a report file and want its numbers",
+    not_for: &[
+        ("measuring anew", "profile"),
+        ("what changed between two results", "compare"),
+        ("the instructions of the code", "disasm"),
+        ("finding runs, or waiting for one", "runs"),
+    ],
+    read_only: true,
+    destructive: false,
+    starts_runs: false,
+    input: answer::input::<Arguments>,
+    output: || answer::output(&[answer::schema::<ReportResult>]),
+    call: |call| Box::pin(run(call)),
+};
+
+/// The items of a result, in bytes.
+const ITEMS_BYTES: usize = 6000;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// A run (id, unique beginning, `latest`, `latest~1`), or a report file of the project.
+    of: String,
+    /// Which part. Without it: summary.
+    part: Option<Part>,
+    /// Only launches of kernels whose name contains this (parts launches, metrics and hot_spots).
+    kernel: Option<String>,
+    /// The number of a launch (part metrics). Without it: the first that fits.
+    launch: Option<u32>,
+    /// Beginnings of names of metrics, e.g. ["dram__", "sm__throughput"] (part metrics).
+    names: Option<Vec<String>>,
+    /// How many items to skip.
+    offset: Option<usize>,
+    /// At most so many items: 20.
+    count: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Part {
+    /// The verdict, the main numbers and what to try.
+    #[default]
+    Summary,
+    /// What to act on, most time at stake first.
+    Findings,
+    /// Each launch with its main counters.
+    Launches,
+    /// Counters of one launch by name.
+    Metrics,
+    /// Source lines with the most samples.
+    HotSpots,
+    /// NVTX regions with GPU and host time.
+    Regions,
+    /// Kernels with the sum of their launches.
+    Kernels,
+    /// What was not measured, and why.
+    Gaps,
+}
+
+/// A part of a result.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct ReportResult {
+    /// `rgpu.mcp-report/1`.
+    schema: String,
+    /// The run, or the file.
+    of: String,
+    /// The part.
+    part: Part,
+    /// The rung that was reached: what the tools could see.
+    rung: String,
+    /// The GPU.
+    device: Option<String>,
+    /// The summary, as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    summary: Option<String>,
+    /// The launch whose metrics are shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    launch: Option<String>,
+    /// The items of the part; each is an object.
+    items: Vec<Value>,
+    /// How many there are in all.
+    all: usize,
+    /// Where to go on, as `offset`; absent at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next_offset: Option<usize>,
+    /// What was left out to stay short.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cut: Vec<String>,
+}
+
+/// A profile, and the numbers of its source lines if they are there.
+struct OpenedResult {
+    of: String,
+    profile: Profile,
+    hot_spots: Option<HotSpots>,
+}
+
+async fn run(mut call: Call) -> Result<Answer> {
+    let arguments: Arguments = call.arguments()?;
+    check_place(call.context(), "of", &arguments.of)?;
+    let of = arguments.of.clone();
+    let wants_spots = matches!(arguments.part, Some(Part::HotSpots));
+    let opened = call.reads(move |context| {
+        let Ok(folder) = Runs::new(&context.runs).find_result(&of) else { return Ok(None) };
+        let Ok(bytes) = folder.read("profile.json") else { return Ok(None) };
+        let profile = serde_json::from_slice(&bytes).map_err(|e| unreadable(&e))?;
+        let hot_spots = match wants_spots {
+            true => folder.read("hotspots.json").ok(),
+            false => None,
+        };
+        let hot_spots = hot_spots.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let of = folder.record().map_or(of, |record| record.id);
+        Ok(Some(OpenedResult { of, profile, hot_spots }))
+    });
+    let opened = match opened.await? {
+        Some(opened) => opened,
+        // A file, a comparison, or a mistake that the command tells.
+        None => {
+            let line = CommandLine::new(["report", &arguments.of]);
+            let document = call.document(line).await?;
+            if document["schema"] != crate::model::profile::SCHEMA {
+                let what = format!("`{}` is no single run", arguments.of);
+                return Err(wrong(what).hint("name one of its runs: runs {\"action\": \"list\"}"));
+            }
+            let profile = serde_json::from_value(document).map_err(|e| unreadable(&e))?;
+            let hot_spots = match wants_spots {
+                true => {
+                    let mut line = CommandLine::new(["disasm", &arguments.of]);
+                    line.word("--hot");
+                    let document = call.document(line).await?;
+                    Some(serde_json::from_value(document).map_err(|e| unreadable(&e))?)
+                }
+                false => None,
+            };
+            OpenedResult { of: arguments.of.clone(), profile, hot_spots }
+        }
+    };
+    Answer::of(&result(&arguments, &opened)?)
+}
+
+fn unreadable(error: &serde_json::Error) -> Failure {
+    Failure::new(Exit::Artifact, "unreadable", "the result cannot be read").cause(error)
+}
+
+fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> {
+    let OpenedResult { profile, .. } = opened;
+    let names = KernelNames::default();
+    let part = arguments.part.unwrap_or_default();
+    let fits = |kernel: &str| arguments.kernel.as_deref().is_none_or(|part| kernel.contains(part));
+    let launches = || profile.launches.iter().filter(|launch| fits(&launch.kernel));
+    let mut summary = None;
+    let mut launch_name = None;
+    let items: Vec<Value> = match part {
+        Part::Summary => {
+            let sidecars = Sidecars::default();
+            let input = ReportInput::new(profile, &sidecars);
+            summary = report("brief").map(|brief| brief.text(&input, &Style::default()));
+            Vec::new()
+        }
+        Part::Findings => values(profile.findings.iter().map(|f| FindingLine::of(f, names))),
+        Part::Launches => values(launches().map(|launch| LaunchFigures::of(launch, names))),
+        Part::Metrics => {
+            let is_asked = |launch: &&Launch| arguments.launch.is_none_or(|id| id == launch.id);
+            let launch = launches().find(is_asked);
+            let launch = launch.ok_or_else(|| wrong("there is no such launch"))?;
+            launch_name = Some(format!("{} {}", launch.id, names.name(&launch.kernel)));
+            metrics(launch, arguments.names.as_deref().unwrap_or_default())
+        }
+        Part::HotSpots => hot_spots(opened.hot_spots.as_ref(), fits),
+        Part::Regions => values(&profile.regions),
+        Part::Kernels => values(&profile.kernels),
+        Part::Gaps => values(profile.gaps.iter().chain(&profile.warnings)),
+    };
+    let offset = arguments.offset.unwrap_or(0);
+    let listed = page(&items, offset, arguments.count.unwrap_or(20), ITEMS_BYTES);
+    let mut result = ReportResult {
+        schema: "rgpu.mcp-report/1".to_owned(),
+        of: opened.of.clone(),
+        part,
+        rung: profile.rung.to_string(),
+        device: profile.device.clone(),
+        summary,
+        launch: launch_name,
+        all: items.len(),
+        next_offset: (listed.end < items.len()).then_some(listed.end),
+        items: items[listed].to_vec(),
+        cut: Vec::new(),
+    };
+    // One item alone may be too long; `fit` shortens its lists then.
+    if result.items.iter().map(size).sum::<usize>() > ITEMS_BYTES {
+        result.items.truncate(1);
+    }
+    Ok(result)
+}
+
+fn values<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<Value> {
+    items.into_iter().filter_map(|item| serde_json::to_value(item).ok()).collect()
+}
+
+fn metrics(launch: &Launch, names: &[String]) -> Vec<Value> {
+    let is_asked = |name: &str| names.is_empty() || names.iter().any(|n| name.starts_with(&**n));
+    let metrics = launch.metrics.iter().filter(|(name, _)| is_asked(name));
+    let value = |(name, metric): (&String, &crate::model::Metric)| {
+        let mut value = json!({"name": name, "value": metric.value});
+        if !metric.unit.is_empty() {
+            value["unit"] = metric.unit.clone().into();
+        }
+        value
+    };
+    metrics.map(value).collect()
+}
+
+fn hot_spots(spots: Option<&HotSpots>, fits: impl Fn(&str) -> bool) -> Vec<Value> {
+    let launches = spots.iter().flat_map(|spots| &spots.launches);
+    let launches = launches.filter(|launch| fits(&launch.kernel));
+    let mut lines: Vec<(u64, Value)> = Vec::new();
+    for launch in launches {
+        for line in &launch.lines {
+            let samples = line.counts.samples.unwrap_or_default();
+            let mut stalls: Vec<(&str, u64)> =
+                line.counts.stalls.iter().map(|(name, count)| (name, *count)).collect();
+            stalls.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+            stalls.truncate(3);
+            let share = launch.samples.filter(|all| *all > 0);
+            lines.push((
+                samples,
+                json!({
+                    "kernel": KernelNames::default().name(&launch.kernel),
+                    "launch": launch.launch,
+                    "line": format!("{}:{}", line.at.file, line.at.line),
+                    "text": line.text,
+                    "samples": samples,
+                    "percent": share.map(|all| 100.0 * samples as f64 / all as f64),
+                    "stalls": stalls,
+                }),
+            ));
+        }
+    }
+    lines.sort_by_key(|(samples, _)| std::cmp::Reverse(*samples));
+    lines.into_iter().map(|(_, line)| line).collect()
+}

@@ -1,0 +1,118 @@
+//! The server over HTTP: who gets in, and who does not.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::laptop::{Laptop, PATIENCE};
+
+struct Server {
+    process: Child,
+    port: u16,
+    token: String,
+}
+
+impl Server {
+    fn start(laptop: &Laptop) -> Server {
+        let mut command = laptop.rgpu(["mcp", "--http", "127.0.0.1:0"]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let token = lines.next().unwrap().unwrap();
+        let token = token.strip_prefix("token: ").unwrap().to_owned();
+        let address = lines.next().unwrap().unwrap();
+        let port = address.rsplit_once(':').unwrap().1.trim_end_matches("/mcp").parse().unwrap();
+        Server { process, port, token }
+    }
+
+    /// Posts a message with these headers: the status, the headers and the body.
+    fn post(&self, path: &str, headers: &[String], message: &Value) -> (u16, String, String) {
+        let body = message.to_string();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut request = format!(
+            "POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+        for header in headers {
+            request.push_str(&format!("{header}\r\n"));
+        }
+        if !headers.iter().any(|header| header.starts_with("Host:")) {
+            request.push_str(&format!("Host: 127.0.0.1:{}\r\n", self.port));
+        }
+        stream.write_all(format!("{request}\r\n{body}").as_bytes()).unwrap();
+        let mut answer = String::new();
+        // An event stream may stay open; what came is enough.
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let _ = stream.read_to_string(&mut answer);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_lowercase(), body.to_owned())
+    }
+
+    fn token(&self) -> String {
+        format!("Authorization: Bearer {}", self.token)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn greeting() -> Value {
+    json!({
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    })
+}
+
+#[test]
+fn only_clients_with_the_token_and_of_this_machine_get_in() {
+    let laptop = Laptop::new();
+    let server = Server::start(&laptop);
+    let own = server.token();
+    for (headers, status) in [
+        (vec![], 401),
+        (vec!["Authorization: Bearer wrong".to_owned()], 401),
+        (vec![format!("Authorization: Basic {}", server.token)], 401),
+        (vec![own.clone(), "Origin: https://evil.example".to_owned()], 403),
+        (vec![own.clone(), "Origin: null".to_owned()], 403),
+        (vec![own.clone(), "Host: evil.example".to_owned()], 403),
+        (vec![own.clone()], 200),
+    ] {
+        let (got, head, body) = server.post("/mcp", &headers, &greeting());
+        assert_eq!(got, status, "{headers:?}: {head}\n{body}");
+    }
+    assert_eq!(server.post("/other", &[own.clone()], &greeting()).0, 404);
+    let huge = json!({"jsonrpc": "2.0", "id": 1, "method": "x".repeat(2 << 20)});
+    assert_eq!(server.post("/mcp", &[own], &huge).0, 413);
+}
+
+#[test]
+fn a_session_lists_and_calls_tools() {
+    let laptop = Laptop::new();
+    let server = Server::start(&laptop);
+    let (status, head, body) = server.post("/mcp", &[server.token()], &greeting());
+    assert_eq!(status, 200, "{body}");
+    let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+    let headers = [server.token(), format!("Mcp-Session-Id: {session}")];
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    assert_eq!(server.post("/mcp", &headers, &ready).0, 202);
+    let call = json!({
+        "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": {"name": "runs", "arguments": {"action": "list"}},
+    });
+    let (status, _, body) = server.post("/mcp", &headers, &call);
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("rgpu.mcp-runs/1"), "{body}");
+}
