@@ -36,7 +36,7 @@ pub trait Streams: Send + Sync {
     /// As for [`Self::open`].
     async fn open_with(&self, _: &AgentStart) -> Result<AgentStream, RemoteError> {
         let what = "this connection starts no other command".to_owned();
-        Err(RemoteError::Nonsense { what })
+        Err(RemoteError::ProtocolViolation { what })
     }
 
     /// The round-trip time to the host.

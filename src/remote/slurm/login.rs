@@ -97,7 +97,7 @@ impl LoginNode {
         let facts = self.session.facts(probes.collect()).await?;
         if facts.answers.len() != programs.len() {
             let what = format!("{} answers to {}", facts.answers.len(), programs.len());
-            return Err(RemoteError::Nonsense { what });
+            return Err(RemoteError::ProtocolViolation { what });
         }
         let answers = facts.answers.into_iter().map(|answer| match answer {
             ProbeAnswer { path: None, .. } => Ok(None),
