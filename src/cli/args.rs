@@ -81,7 +81,7 @@ pub(super) enum Command {
     Top(Deferred<top::TopArgs>),
     /// Print the JSON Schema of a document that rgpu writes, or check a file against it
     Schema(Deferred<schema::SchemaArgs>),
-    /// Install optional tools
+    /// Install optional tools of NVIDIA
     #[command(subcommand)]
     Setup(Deferred<setup::SetupCommand>),
     /// Let others run jobs on this host over HTTP, with a token

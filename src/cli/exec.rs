@@ -25,7 +25,7 @@ use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::progress::LiveOutput;
 use super::support::run_args::{PlaceArgs, RunArgs};
-use super::support::session::{self, HostWish, OutputOptions, RemoteSession};
+use super::support::session::{self, HostNeed, OutputOptions, RemoteSession};
 use super::support::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result, shell_word};
@@ -130,7 +130,7 @@ fn execute(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status
     let events = args.run.events.as_deref();
     let live = live_output(app, events, args.tty);
     let accept_new = args.place.accept_new;
-    let host = HostWish::within(args.run.queue_timeout);
+    let host = HostNeed::within(args.run.queue_timeout);
     let output_options = OutputOptions { live, events, accept_new, run: &id, row: None, host };
     let initial_write = std::thread::spawn(move || initial_files.write());
     let outcome = app.block_on(async {
@@ -338,7 +338,7 @@ fn profile_program(
         accept_new: args.place.accept_new,
         run: "",
         row: None,
-        host: HostWish::within(args.run.queue_timeout),
+        host: HostNeed::within(args.run.queue_timeout),
     };
     let (facts, built) = app.block_on(async {
         let now_s = jiff::Timestamp::now().as_second();
@@ -408,7 +408,7 @@ pub(super) fn attach(
     let id = run.record.id.clone();
     let events = args.run.events.as_deref();
     let live = live_output(app, events, false);
-    let host = HostWish::existing();
+    let host = HostNeed::existing();
     let output_options =
         OutputOptions { live, events, accept_new: false, run: &id, row: None, host };
     let copies = pull::copies(app, args);

@@ -14,7 +14,7 @@ use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::profile_result::{FinishedRun, write_result};
 use super::support::progress::{LiveOutput, ProgressRow};
-use super::support::session::{self, HostWish, OutputOptions};
+use super::support::session::{self, HostNeed, OutputOptions};
 use crate::error::Result;
 use crate::remote::RemoteSpec;
 use crate::run::{ProfileOutcome, ProfileRun};
@@ -107,7 +107,7 @@ fn carry_out(
     request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     let events = args.run.events.as_deref();
     let mut output_options = OutputOptions {
-        host: HostWish::within(args.run.queue_timeout),
+        host: HostNeed::within(args.run.queue_timeout),
         ..OutputOptions::with_progress_bar(app, events, args.place.accept_new)
     };
     if row.is_some() {

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand, ValueHint};
 
 use super::support::app::{App, Status};
 use super::support::progress::LiveOutput;
-use super::support::session::{self, HostWish, OutputOptions};
+use super::support::session::{self, HostNeed, OutputOptions};
 use super::support::{open_profile, saved_comparison, saved_fan_out, started_here, suite_index};
 use crate::error::{Exit, Result, inset};
 use crate::remote::{HostLink, JobMessage, OnRemote, RemoteError};
@@ -423,7 +423,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         accept_new: false,
         run: &id,
         row: None,
-        host: HostWish::existing(),
+        host: HostNeed::existing(),
     };
     let StoppedJob { outcome, has_pulled_files, is_missing } = app.block_on(async {
         let session = session::open(app, spec, output_options).await?;

@@ -31,9 +31,11 @@ impl Tool for Slurm {
     }
 }
 
-/// Whether the host has Slurm and no GPU of its own, and is not a node that Slurm has granted.
+/// Whether the host has Slurm and no GPU of its own, and is not a node that Slurm has granted. The
+/// user's own machine is none: it may have Slurm's programs for a cluster elsewhere.
 pub(super) fn is_login_node(facts: &HostFacts) -> bool {
-    facts.gpus.is_empty() && facts.tool(NAME).is_some() && !is_granted_node(facts)
+    let is_own = facts.remote == "local";
+    facts.gpus.is_empty() && facts.tool(NAME).is_some() && !is_own && !is_granted_node(facts)
 }
 
 /// Whether Slurm has granted the host to this run.

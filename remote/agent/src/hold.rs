@@ -120,8 +120,7 @@ fn pass_input(mut input: File, mut to_holder: &UnixStream) {
     let _ = to_holder.shutdown(Shutdown::Write);
 }
 
-/// Passes bytes on as soon as they come. (`io::copy` has the kernel splice a pipe into a socket, and
-/// then waits for more bytes before it passes on the first ones.)
+/// Passes bytes on as soon as they come.
 fn pass(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; PIECE_BYTES];
     loop {

@@ -10,7 +10,7 @@ use super::carry::{CaseRunner, open_run};
 use crate::cli::support::app::App;
 use crate::cli::support::profile_args::ProfileArgs;
 use crate::cli::support::progress::{LiveOutput, ProgressRow};
-use crate::cli::support::session::{self, HostWish, OutputOptions};
+use crate::cli::support::session::{self, HostNeed, OutputOptions};
 use crate::error::{Exit, Failure, Result};
 use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
 use crate::remote::RemoteSpec;
@@ -92,7 +92,7 @@ impl SuiteWork<'_> {
             accept_new: self.accept_new,
             run: &id,
             row: Some(bar),
-            host: HostWish::default(),
+            host: HostNeed::default(),
         };
         self.app.block_on(async {
             let mut reconnects = 0;

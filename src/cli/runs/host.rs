@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::super::support::app::{App, Status};
 use super::super::support::progress::LiveOutput;
-use super::super::support::session::{self, HostWish, OutputOptions};
+use super::super::support::session::{self, HostNeed, OutputOptions};
 use super::super::support::started_here;
 use super::super::support::terminal::{escape_controls, write_stderr};
 use super::clean::{CleanArgs, CleanResult, counted};
@@ -40,7 +40,7 @@ fn with_link<T>(
         accept_new: false,
         run: "",
         row: None,
-        host: HostWish::existing(),
+        host: HostNeed::existing(),
     };
     app.block_on(async {
         session::open(app, spec, output_options).await?.run_and_close(work).await

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::app::{App, Status};
-use super::session::{self, HostWish, OutputOptions, RemoteSession};
+use super::session::{self, HostNeed, OutputOptions, RemoteSession};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::run::{Reporter, RunContext, RunEvent, RunSession, RunStart, close};
@@ -70,7 +70,7 @@ impl FollowedRun {
         let id = self.record.id.clone();
         let host = match self.start {
             RunStart::New | RunStart::Detached => output_options.host,
-            RunStart::Resumed => HostWish::existing(),
+            RunStart::Resumed => HostNeed::existing(),
         };
         let output_options = OutputOptions { run: &id, host, ..output_options };
         let outcome = app.block_on(async {

@@ -233,18 +233,18 @@ pub(in crate::cli) struct OutputOptions<'a> {
     /// Its progress line, if several runs go on at once.
     pub(in crate::cli) row: Option<&'a ProgressRow>,
     /// What the command wants of a host that has to be granted first.
-    pub(in crate::cli) host: HostWish,
+    pub(in crate::cli) host: HostNeed,
 }
 
 /// What a command wants of a host that has to be granted first.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::cli) struct HostWish {
+pub(in crate::cli) struct HostNeed {
     pub(in crate::cli) host_use: HostUse,
     /// The longest wait for the host; `None`: no limit.
     pub(in crate::cli) queue_timeout: Option<Duration>,
 }
 
-impl HostWish {
+impl HostNeed {
     /// Waits for a host at most this long.
     pub(in crate::cli) fn within(queue_timeout: Option<Duration>) -> Self {
         Self { host_use: HostUse::Start, queue_timeout }
@@ -267,7 +267,7 @@ impl<'a> OutputOptions<'a> {
             true => LiveOutput::Hidden,
             false => LiveOutput::Stderr,
         };
-        Self { live, events, accept_new, run: "", row: None, host: HostWish::default() }
+        Self { live, events, accept_new, run: "", row: None, host: HostNeed::default() }
     }
 }
 

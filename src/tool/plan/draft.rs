@@ -287,13 +287,9 @@ impl From<PlanError> for Failure {
                 }
             }
             PlanError::LoginNode { remote } => {
-                let failure = Failure::new(Exit::Host, "login_node", what);
-                match remote.as_str() {
-                    "local" => failure.hint("start rgpu on a node with one: `srun --gres=gpu:1 --pty bash`, then rgpu there"),
-                    _ => failure
-                        .hint(format!("let each run get a node from Slurm: `rgpu remote add CLUSTER slurm --login {remote}'s address`"))
-                        .hint(format!("or hold a node with `salloc --gres=gpu:1`, and add it: `rgpu remote add NODE ssh://NODE --jump {remote}'s address`")),
-                }
+                Failure::new(Exit::Host, "login_node", what)
+                    .hint(format!("let each run get a node from Slurm: `rgpu remote add CLUSTER slurm --login {remote}'s address`"))
+                    .hint(format!("or hold a node with `salloc --gres=gpu:1`, and add it: `rgpu remote add NODE ssh://NODE --jump {remote}'s address`"))
             }
             PlanError::Arch { gpu, .. } => Failure::new(Exit::Config, "arch_mismatch", what)
                 .hint(format!("`--arch {gpu}` compiles for this GPU, if the source allows")),
