@@ -93,7 +93,7 @@ fn only_clients_with_the_token_and_of_this_machine_get_in() {
         let (got, head, body) = server.post("/mcp", &headers, &greeting());
         assert_eq!(got, status, "{headers:?}: {head}\n{body}");
     }
-    assert_eq!(server.post("/other", &[own.clone()], &greeting()).0, 404);
+    assert_eq!(server.post("/other", std::slice::from_ref(&own), &greeting()).0, 404);
     let huge = json!({"jsonrpc": "2.0", "id": 1, "method": "x".repeat(2 << 20)});
     assert_eq!(server.post("/mcp", &[own], &huge).0, 413);
 }
