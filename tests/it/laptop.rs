@@ -341,7 +341,8 @@ pub(crate) fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) 
     }
 }
 
-fn running_in(folder: &Path) -> Vec<(i32, String)> {
+/// The processes that run in a folder or name it in their command line or environment.
+pub(crate) fn running_in(folder: &Path) -> Vec<(i32, String)> {
     let name = folder.as_os_str().as_encoded_bytes();
     let mentions = |bytes: &[u8]| bytes.windows(name.len()).any(|window| window == name);
     let mut found = Vec::new();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::laptop::{running_in, wait_for};
 use crate::sshd::{Cutter, Sshd};
 
 /// A user whose only remote is a server on loopback.
@@ -134,12 +135,15 @@ fn a_command_that_was_killed_is_taken_up_where_it_left_off() {
 #[test]
 fn ctrl_c_stops_what_runs_on_the_host() {
     let host = SshUser::direct();
-    let script = format!("touch {}; sleep 3; touch {}", host.path("started"), host.path("late"));
+    let script = format!("touch {}; sleep 40; touch {}", host.path("started"), host.path("late"));
     let child = host.start(&script, "started");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
-    std::thread::sleep(Duration::from_secs(4));
+    wait_for("the end of the script", || {
+        let running = running_in(&host.sshd.path(""));
+        (!running.iter().any(|(_, line)| line.contains("sleep 40; touch"))).then_some(())
+    });
     assert!(!host.sshd.path("late").exists());
 }
 

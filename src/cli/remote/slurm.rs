@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use crate::cli::support::run_args::duration;
 use crate::error::{Exit, Failure, Result, shell_word};
@@ -13,7 +13,7 @@ use crate::remote::slurm::settings;
 #[derive(Args, Clone, Debug, Default)]
 pub(in crate::cli) struct SlurmArgs {
     /// The login node of a Slurm cluster: ssh://user@host:port or an alias of ~/.ssh/config
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub login: Option<String>,
 
     /// The partition of jobs [default: the cluster's]
@@ -53,7 +53,7 @@ pub(in crate::cli) struct SlurmArgs {
     pub reservation: Option<String>,
 
     /// The folder for jobs and results, which all nodes must share [default: ~/.rgpu/slurm]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::Other)]
     pub folder: Option<String>,
 
     /// When a job that nothing uses ends [default: 2m]
