@@ -275,8 +275,8 @@ fn a_failed_node_is_told() {
         laptop.start("exec --remote cluster --accept-new -- sh -c 'echo begun; sleep 1000'");
     wait_for_output(&laptop, "begun");
     cluster.kill_daemon("slurmd");
-    // The node's processes die with it.
-    for name in ["agent", "slurmstepd", "sleep 1000"] {
+    // The node's processes die with it. Slurm's own go first, or they tell the controller an end.
+    for name in ["slurmstepd", "agent", "sleep 1000"] {
         for process in laptop.running().iter().filter(|process| process.contains(name)) {
             let pid = process.split(' ').next().and_then(|pid| pid.parse().ok()).unwrap();
             if !process.contains("rgpu exec") {
