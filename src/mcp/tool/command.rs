@@ -69,6 +69,23 @@ pub(super) fn actions<'a>(groups: impl IntoIterator<Item = (&'a str, &'a [Action
     json!({"type": "string", "enum": names, "description": about})
 }
 
+/// How long a call waits for a command that only computes.
+const COMPUTE_WAIT_S: u64 = 45;
+
+/// Runs the one of `actions` that the client named, of a command that only computes.
+pub(super) async fn run_one_of(
+    call: &Call,
+    group: &str,
+    actions: &[Action],
+    name: &str,
+    words: &[String],
+) -> Result<Answer> {
+    let Some(action) = actions.iter().find(|action| action.name == name) else {
+        return Err(wrong(format!("`action`: there is no `{name}`")));
+    };
+    run(call, &[group], action, words, Some(COMPUTE_WAIT_S)).await
+}
+
 /// Runs an action of the command `group`, and waits for its end for a while.
 pub(super) async fn run(
     call: &Call,

@@ -4,10 +4,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use super::ToolInfo;
-use super::command::{Action, actions, output, run as run_command};
+use super::command::{Action, actions, output, run_one_of};
 use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::wrong;
 use crate::mcp::call::Call;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
@@ -59,10 +58,6 @@ fn action_schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 async fn run(mut call: Call) -> Result<Answer> {
-    let arguments: Arguments = call.arguments()?;
-    let Some(action) = ACTIONS.iter().find(|action| action.name == arguments.action) else {
-        return Err(wrong(format!("`action`: there is no `{}`", arguments.action)));
-    };
-    let words = arguments.arguments.unwrap_or_default();
-    run_command(&call, &["model"], action, &words, Some(45)).await
+    let Arguments { action, arguments } = call.arguments()?;
+    run_one_of(&call, "model", ACTIONS, &action, &arguments.unwrap_or_default()).await
 }
