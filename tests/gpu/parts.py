@@ -8,11 +8,12 @@ import subprocess
 import time
 from pathlib import Path
 
+from agent import mcp
 from cupti import cupti
 from deep_program import deep_program
 from layouts import layout
 from loop import loop
-from programs import programs
+from programs import endings, programs
 from proxy import Proxy
 from pykernels import python
 from rungs import rungs
@@ -442,4 +443,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, suite, verdicts)}
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, endings, suite, verdicts, mcp)}

@@ -87,5 +87,17 @@ def programs(s):
     with ThreadPoolExecutor(gpus) as pool:
         rows += pool.map(one, [(mode, name) for mode in MODES for name in PROGRAMS])
     (s.out / "programs.md").write_text("\n".join(rows) + "\n")
+
+
+def endings(s):
+    """How programs end: stopped by us, with nothing to measure, and by their own failure."""
+    folder = HERE / "programs"
+    endless = s.finish(s.start("profile", "--mode", "ncu", "--set", "basic", "-k", "regex:gemm|nvjet|cutlass|xmma", "--launch-count", "5",
+                               "--for", "15s", "--remote", "h200", "--json", "--", "python3", folder / "serve.py"), 90)
+    counted = [launch for launch in endless.json.get("launches", []) if launch.get("metrics")]
+    s.check("a server that never ends is stopped under ncu, with its report", endless.status == 0 and counted,
+            f"status {endless.status}, {len(counted)} launches: {endless.stderr[-400:]}", note=f"{len(counted)} launches, {endless.seconds:.1f} s")
+    nothing = s.finish(s.start("exec", "--mode", "ncu", "-k", "no_kernel_has_this_name", "--remote", "h200", folder / "gemm.py"), 90)
+    s.check("a filter without a kernel is rgpu's failure under exec", nothing.status == 125, f"status {nothing.status}: {nothing.stderr[-400:]}")
     failing = s.finish(s.start("profile", "--mode", "nsys", "--remote", "h200", "--", "python3", folder / "fails.py"), 60)
     s.check("a program that fails is said to fail", failing.status == 6, f"status {failing.status}")
