@@ -67,7 +67,8 @@ pub struct RegionEntry {
     /// Name as users write it, without the ranges of rgpu's own runner. If the run has several
     /// cases, it begins with the case.
     pub name: String,
-    /// Name of its folder under `regions/`.
+    /// Name of its folder under `regions/`. Empty: only the 500 regions with the most GPU time have
+    /// one.
     pub folder: String,
     /// The region's entry in the profile.
     pub region: Region,

@@ -52,7 +52,7 @@ pub(super) fn rows(profile: &Profile, max: usize) -> Vec<RegionRow> {
     let mut folded = Folds::default();
     let mut shown = Vec::new();
     for region in &profile.regions {
-        if region.path.iter().any(|part| library(part).is_some()) {
+        if is_of_library(region) {
             folded.libraries.push(region);
         } else if any_gpu_work && !has_gpu_work(region) {
             folded.idle.push(region);
@@ -135,6 +135,11 @@ fn sum(label: String, regions: &[&Region]) -> RegionRow {
         inferred_gpu_ns: total(|region| region.inferred_gpu_ns),
         launches: total(|r| Some(r.kernels.iter().map(|k| k.launches).sum())).unwrap_or(0),
     }
+}
+
+/// Whether a library opened this region, or one around it.
+pub(super) fn is_of_library(region: &Region) -> bool {
+    region.path.iter().any(|part| library(part).is_some())
 }
 
 /// The library that opened a range, from its path component.

@@ -33,9 +33,10 @@ pub fn files(profile: &Profile) -> Vec<RegionFile> {
         file("report.json", json(&document)),
         file("report.md", markdown::consolidated(&document)),
     ];
-    for entry in &document.regions {
+    let header = RegionsDocument { regions: Vec::new(), ..document.clone() };
+    for entry in document.regions.iter().filter(|entry| !entry.folder.is_empty()) {
         let launches = document::launches(profile, &entry.region);
-        let alone = RegionsDocument { regions: vec![entry.clone()], ..document.clone() };
+        let alone = RegionsDocument { regions: vec![entry.clone()], ..header.clone() };
         let inside = |name: &str, text| file(&format!("{}/{name}", entry.folder), text);
         files.extend([
             inside("region.json", json(&alone)),

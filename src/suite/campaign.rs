@@ -99,28 +99,26 @@ impl Campaign {
         reasons
     }
 
-    /// Orders rows by the time that they are expected to take, shortest first, and marks those that
-    /// the budget does not reach. Returns the rest.
-    pub fn fit_budget(
-        &mut self,
-        mut rows: Vec<usize>,
-        budget_s: f64,
-        seconds: impl Fn(&SuiteRow) -> Option<f64>,
-    ) -> Vec<usize> {
-        let expected =
-            |row: &SuiteRow| seconds(row).filter(|s| *s > 0.0).unwrap_or(UNKNOWN_CASE_SECONDS);
-        rows.sort_by(|a, b| expected(&self.run.rows[*a]).total_cmp(&expected(&self.run.rows[*b])));
-        let mut used = 0.0;
-        rows.retain(|at| {
-            let row = &mut self.run.rows[*at];
-            used += expected(row);
-            let fits = used <= budget_s;
-            if !fits {
-                row.state = RowState::NoBudget;
-            }
-            fits
-        });
-        rows
+    /// Orders rows by the time that they are expected to take, shortest first.
+    pub fn order_by_price(&self, rows: &mut [usize], known: impl Fn(&SuiteRow) -> Option<f64>) {
+        let price = |at: &usize| self.price(*at, &known);
+        rows.sort_by(|a, b| price(a).total_cmp(&price(b)));
+    }
+
+    /// The seconds that a row is expected to take: `known` from earlier suites, else as the rows of
+    /// its target that have ended, else as all rows that have ended.
+    pub fn price(&self, at: usize, known: impl Fn(&SuiteRow) -> Option<f64>) -> f64 {
+        let row = &self.run.rows[at];
+        let mean = |is_like: &dyn Fn(&SuiteRow) -> bool| {
+            let like = self.run.rows.iter().filter(|r| r.seconds > 0.0 && is_like(r));
+            let seconds: Vec<f64> = like.map(|row| row.seconds).collect();
+            (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64)
+        };
+        known(row)
+            .filter(|seconds| *seconds > 0.0)
+            .or_else(|| mean(&|other| other.target == row.target))
+            .or_else(|| mean(&|_| true))
+            .unwrap_or(UNKNOWN_CASE_SECONDS)
     }
 
     /// Begins an attempt and returns the id of its run.
@@ -318,17 +316,22 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_takes_the_shortest_cases_first_and_the_rest_can_be_resumed() {
-        let mut campaign = campaign(&["s:slow", "s:quick", "s:unknown"]);
+    fn rows_are_ordered_by_price_which_becomes_known_as_rows_end() {
+        let mut campaign = campaign(&["s:slow", "s:quick", "s:unknown", "s:new"]);
+        campaign.run.rows[3].target = "s:unknown".into();
         let known = |row: &SuiteRow| match row.case.as_str() {
             "s:slow" => Some(100.0),
             "s:quick" => Some(5.0),
             _ => None,
         };
-        let rows = campaign.rows_to_run(&RunKind::Open);
-        assert_eq!(campaign.fit_budget(rows, 60.0, known), [1, 2]);
-        assert_eq!(campaign.run.rows[0].state, RowState::NoBudget);
-        assert_eq!(campaign.rows_to_run(&RunKind::Open), [0, 1, 2]);
+        let mut rows = campaign.rows_to_run(&RunKind::Open);
+        campaign.order_by_price(&mut rows, known);
+        assert_eq!(rows, [1, 2, 3, 0]);
+        assert_eq!(campaign.price(2, known), UNKNOWN_CASE_SECONDS);
+        campaign.end(1, CaseEnd { seconds: 6.0, ..CaseEnd::default() }, None);
+        assert_eq!(campaign.price(2, known), 6.0);
+        campaign.end(2, CaseEnd { seconds: 2.0, ..CaseEnd::default() }, None);
+        assert_eq!((campaign.price(3, known), campaign.price(0, known)), (2.0, 100.0));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Compares two runs of a suite, time by time.
 
-use super::expectations::{UNKNOWN_SPREAD, differences};
-use crate::analysis::compare::compare_times;
+use super::expectations::{UNKNOWN_SPREAD, differences, judge_sessions};
 use crate::model::comparison::SideTime;
 use crate::model::profile::CheckVerdict;
 use crate::model::suite::{
@@ -9,9 +8,9 @@ use crate::model::suite::{
     TimeJudgement,
 };
 
-/// Compares `b` with `a`. `spread` gives what is known of the spread between sessions of a time, as
-/// a fraction: it is added to the threshold. Times under other conditions are compared only if
-/// `force`.
+/// Compares `b` with `a`. `spread` gives what is known of the spread between sessions of a time of
+/// `a`, as a fraction: it is added to the threshold. Times under other conditions are compared only
+/// if `force`.
 pub fn compare(
     a: &SuiteRun,
     b: &SuiteRun,
@@ -30,7 +29,7 @@ pub fn compare(
         let base = a.times().map(|(_, base)| base).find(|base| same(base, time));
         let judgement = match base {
             None => none(SuiteVerdict::New, String::new()),
-            Some(base) => judge(base, time, threshold + spread(time).unwrap_or(0.0), force),
+            Some(base) => judge(base, time, threshold, spread(base), force),
         };
         ComparedRow {
             case: time.key.case.clone(),
@@ -57,7 +56,13 @@ pub fn compare(
     }
 }
 
-fn judge(a: &SuiteTime, b: &SuiteTime, threshold: f64, force: bool) -> TimeJudgement {
+fn judge(
+    a: &SuiteTime,
+    b: &SuiteTime,
+    threshold: f64,
+    spread: Option<f64>,
+    force: bool,
+) -> TimeJudgement {
     if [a, b].iter().any(|time| time.correctness == Some(CheckVerdict::Wrong)) {
         return none(SuiteVerdict::Incomparable, "the results are wrong".to_owned());
     }
@@ -65,28 +70,24 @@ fn judge(a: &SuiteTime, b: &SuiteTime, threshold: f64, force: bool) -> TimeJudge
     if !differing.is_empty() && !force {
         return none(SuiteVerdict::Incomparable, format!("another {differing}"));
     }
-    let other_device = if a.device == b.device { 0.0 } else { UNKNOWN_SPREAD };
-    let threshold = threshold + other_device;
+    let spread = match a.device == b.device {
+        true => spread,
+        false => Some(spread.unwrap_or_default() + UNKNOWN_SPREAD),
+    };
     let side = |time: &SuiteTime| SideTime {
         median_ns: time.median_ns,
         ci95_ns: Some(time.ci95_ns),
         samples: time.samples,
     };
-    let Some(change) = compare_times(side(a), side(b), threshold) else {
+    let Some(judgement) = judge_sessions(side(a), side(b), threshold, spread) else {
         return none(SuiteVerdict::Incomparable, "there is no time".to_owned());
     };
     let why = match (a.device == b.device, differing.is_empty()) {
         (_, false) => format!("another {differing}"),
         (false, true) => "another device of this GPU".to_owned(),
-        (true, true) => String::new(),
+        (true, true) => judgement.why,
     };
-    TimeJudgement {
-        verdict: change.verdict.into(),
-        speedup: Some(change.speedup),
-        ci95: change.ci95,
-        threshold: Some(threshold),
-        why,
-    }
+    TimeJudgement { why, ..judgement }
 }
 
 fn none(verdict: SuiteVerdict, why: String) -> TimeJudgement {
@@ -127,13 +128,16 @@ mod tests {
         b.rows[3].state = RowState::Failed;
         b.rows[3].failure = Some("it broke".into());
         b.rows[3].times.clear();
-        let c = compare(&a, &b, 0.01, false, |_| None);
+        let c = compare(&a, &b, 0.01, false, |_| Some(0.0));
         let verdicts: Vec<_> = c.rows.iter().map(|row| row.judgement.verdict).collect();
         assert_eq!(verdicts, [SuiteVerdict::Same, SuiteVerdict::Slower, SuiteVerdict::New]);
         assert_eq!(c.only_a, ["s:gone", "s:bad"]);
         assert_eq!(c.newly_failed, ["s:bad: it broke"]);
         let noisy = compare(&a, &b, 0.01, false, |_| Some(0.03));
         assert_eq!(noisy.count(SuiteVerdict::Slower), 0);
+        let unknown = compare(&a, &b, 0.01, false, |_| None);
+        assert_eq!(unknown.rows[1].judgement.verdict, SuiteVerdict::Ambiguous);
+        assert!(unknown.rows[1].judgement.why.contains("sessions"), "{unknown:?}");
         b.rows[0].times[0].key.driver = "590".into();
         let other = compare(&a, &b, 0.01, false, |_| None);
         assert_eq!(other.rows[0].judgement.verdict, SuiteVerdict::Incomparable);

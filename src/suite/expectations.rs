@@ -3,8 +3,9 @@
 //!
 //! A time is judged by the same function as every comparison, with a threshold that is the least
 //! effect plus the spread between sessions. A session is an earlier run of the suite with the same
-//! key and code. A GPU that the expectation was not measured on adds the spread between devices, and
-//! [`UNKNOWN_SPREAD`] until that is known.
+//! key and code. With fewer than [`MIN_SESSIONS`] the spread is not known, and a difference below
+//! [`UNKNOWN_SESSION_SPREAD`] is ambiguous. A GPU that the expectation was not measured on adds the
+//! spread between devices, and [`UNKNOWN_SPREAD`] until that is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,6 +30,10 @@ pub const FOLDER: &str = "expectations";
 
 /// What an unknown device, driver, compiler or clock policy adds to the threshold, as a fraction.
 pub const UNKNOWN_SPREAD: f64 = 0.10;
+
+/// How far two sessions of the same code may be apart, as a fraction, where their spread is not
+/// known. Equal kernels of 5 µs were 4.7 % apart on one H200 within minutes.
+pub const UNKNOWN_SESSION_SPREAD: f64 = 0.05;
 
 /// The smallest number of sessions that make an expectation.
 pub const MIN_SESSIONS: usize = 3;
@@ -298,7 +303,7 @@ impl Expectations {
 
 impl Expectation {
     /// The expectation of a time from its sessions, and from itself if there are none.
-    fn from_sessions(time: &SuiteTime, sessions: &[HistoryPoint], commit: &str) -> Self {
+    pub fn from_sessions(time: &SuiteTime, sessions: &[HistoryPoint], commit: &str) -> Self {
         let own = || HistoryPoint {
             device: time.device.clone(),
             median_ns: time.median_ns,
@@ -345,14 +350,50 @@ impl Expectation {
         }
     }
 
-    /// The threshold for a time of this device: the least effect, and the spread that is known.
-    fn threshold(&self, device: &str, least_effect: f64) -> f64 {
-        let between_devices = match self.devices.iter().any(|known| known == device) {
-            true => 0.0,
-            false => self.device_spread.unwrap_or(UNKNOWN_SPREAD),
-        };
-        least_effect + self.session_spread + between_devices
+    /// How far a session on this device may be from the expected time, as a fraction; `None` if that
+    /// is not known.
+    pub fn spread(&self, device: &str) -> Option<f64> {
+        if !self.devices.iter().any(|known| known == device) {
+            return Some(self.session_spread + self.device_spread.unwrap_or(UNKNOWN_SPREAD));
+        }
+        if self.sessions < MIN_SESSIONS as u64 {
+            return None;
+        }
+        match self.sessions > self.devices.len() as u64 {
+            true => Some(self.session_spread),
+            // One session on each device: the distance between devices contains that of sessions.
+            false => self.device_spread,
+        }
     }
+}
+
+/// Judges two times of different sessions. `threshold` is the least effect, and `spread` how far
+/// sessions are apart, if known: both are fractions. `None` if a median is not positive.
+pub(super) fn judge_sessions(
+    a: SideTime,
+    b: SideTime,
+    threshold: f64,
+    spread: Option<f64>,
+) -> Option<TimeJudgement> {
+    let threshold = threshold + spread.unwrap_or_default();
+    let change = compare_times(a.clone(), b.clone(), threshold)?;
+    let mut judgement = TimeJudgement {
+        verdict: change.verdict.into(),
+        speedup: Some(change.speedup),
+        ci95: change.ci95,
+        threshold: Some(threshold),
+        why: String::new(),
+    };
+    let differs = matches!(change.verdict, TimeVerdict::Faster | TimeVerdict::Slower);
+    let still = compare_times(a, b, threshold + UNKNOWN_SESSION_SPREAD)?;
+    if spread.is_none() && differs && still.verdict != change.verdict {
+        judgement.verdict = SuiteVerdict::Ambiguous;
+        judgement.why = format!(
+            "below {:.0} %, and fewer than {MIN_SESSIONS} sessions show how far they are apart",
+            100.0 * (threshold + UNKNOWN_SESSION_SPREAD)
+        );
+    }
+    Some(judgement)
 }
 
 /// Rounds to 0.1 ns, which is below what any clock resolves.
@@ -372,26 +413,19 @@ fn judge(
             "the results are wrong".to_owned(),
         );
     }
-    let threshold = entry.threshold(&time.device, least_effect) + extra_spread;
     let side =
         |median_ns, ci95_ns, samples| SideTime { median_ns, ci95_ns: Some(ci95_ns), samples };
-    let change = compare_times(
+    let judgement = judge_sessions(
         side(entry.median_ns, entry.ci95_ns, entry.samples),
         side(time.median_ns, time.ci95_ns, time.samples),
-        threshold,
+        least_effect + extra_spread,
+        entry.spread(&time.device),
     );
-    let Some(change) = change else {
+    let Some(mut judgement) = judgement else {
         return verdict_without_numbers(
             SuiteVerdict::Incomparable,
             "a median is not positive".to_owned(),
         );
-    };
-    let mut judgement = TimeJudgement {
-        verdict: change.verdict.into(),
-        speedup: Some(change.speedup),
-        ci95: change.ci95,
-        threshold: Some(threshold),
-        why: String::new(),
     };
     if let (Some(least), Some(percent)) = (entry.min_sol_percent, time.sol_percent)
         && percent < least

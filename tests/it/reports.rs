@@ -379,6 +379,17 @@ fn ncus_source_page_as_csv_shows_the_hot_spots_of_its_report() {
     assert!(status(&output) == 7 && shown.contains("--print-source sass"), "{shown}");
 }
 
+/// Programs of other people's libraries, recorded on an H200: the cause comes first, then kernels.
+#[test]
+fn what_is_said_first_of_real_programs() {
+    let mut all = String::new();
+    for program in ["gemm", "cupy_heat", "triton_norm"] {
+        let laptop = with(&format!("programs/{program}/report.sqlite"), "report.sqlite");
+        all += &format!("{program}\n{}\n", laptop.show("report report.sqlite --format brief"));
+    }
+    insta::assert_snapshot!(all);
+}
+
 #[test]
 fn kernels_have_their_full_names_where_that_is_asked() {
     let laptop = with("torch/public/simple-add/trace.json", "trace.json");

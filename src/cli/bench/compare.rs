@@ -3,12 +3,13 @@
 use super::args::{CompareArgs, FailOn};
 use super::{expect, saved};
 use crate::cli::support::app::{App, Status};
+use crate::cli::support::suite_index;
 use crate::cli::support::terminal::escape_controls;
 use crate::error::{Exit, Result};
 use crate::model::suite::{SuiteTime, SuiteVerdict};
 use crate::report::suite::comparison_table;
 use crate::suite::compare;
-use crate::suite::expectations::Expectations;
+use crate::suite::expectations::{Expectation, Expectations};
 
 /// Compares two suites.
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
@@ -20,10 +21,15 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
             known.push(Expectations::load(&app.config.project, &time.key.gpu)?);
         }
     }
-    // The expectations know how far sessions are apart.
+    let index = suite_index::open_existing(app)?;
+    // Earlier sessions show how far sessions are apart; where there are none, the expectations do.
     let spread = |time: &SuiteTime| {
+        let sessions = index.as_ref().and_then(|i| i.sessions(&time.key, &time.inputs).ok());
+        let mut sessions = sessions.unwrap_or_default();
+        sessions.retain(|session| session.run != b.id);
+        let own = Expectation::from_sessions(time, &sessions, "").spread(&time.device);
         let mut entries = known.iter().flat_map(|expected| &expected.entries);
-        entries.find(|entry| entry.key == time.key).map(|entry| entry.session_spread)
+        own.or_else(|| entries.find(|entry| entry.key == time.key)?.spread(&time.device))
     };
     let comparison = compare(&a, &b, args.threshold, args.force, spread);
     if app.global.json {

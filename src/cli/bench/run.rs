@@ -262,26 +262,20 @@ pub(super) fn carry_out(
     app: &App,
     work: &SuiteWork<'_>,
     record: &mut RunRecord,
-    rows: Vec<usize>,
+    mut rows: Vec<usize>,
     until_clean: Option<u32>,
     budget: Option<Duration>,
     expect: &ExpectArgs,
 ) -> Result<Status> {
     let started_at = Instant::now();
-    let rows = match budget {
-        None => rows,
-        Some(budget) => {
-            let index = work.index.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let seconds = |row: &crate::model::suite::SuiteRow| {
-                index.as_ref().and_then(|index| index.seconds_of(&row.case))
-            };
-            work.with_campaign(|campaign| campaign.fit_budget(rows, budget.as_secs_f64(), seconds))
-        }
-    };
+    if budget.is_some() {
+        work.with_prices(|campaign, known| campaign.order_by_price(&mut rows, known));
+    }
+    let end = budget.map(|budget| started_at + budget);
     work.with_campaign(|campaign| {
         campaign.run.state = crate::model::suite::SuiteState::Running;
     });
-    let mut ended = work.run_rows(&rows);
+    let mut ended = work.run_rows(&rows, end);
     let mut repeats = until_clean.unwrap_or(0);
     while ended.is_ok() && repeats > 0 {
         let failed = work.with_campaign(|campaign| campaign.rows_to_run(&RunKind::Failed(None)));
@@ -290,7 +284,7 @@ pub(super) fn carry_out(
         }
         app.print_note(&format!("failed cases that run again: {}", failed.len()));
         repeats -= 1;
-        ended = work.run_rows(&failed);
+        ended = work.run_rows(&failed, end);
     }
     let judged = expect::judge(app, work, expect);
     work.with_campaign(|campaign| campaign.finish(seconds_since(started_at)));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::carry::{CaseRunner, open_run};
 use crate::cli::support::app::App;
@@ -40,11 +40,12 @@ pub(super) struct SuiteWork<'a> {
 }
 
 impl SuiteWork<'_> {
-    /// Runs these rows. Failed cases are no error.
+    /// Runs these rows, except those that are not expected to be done at `end`, when the budget is
+    /// used up. Failed cases are no error.
     ///
     /// # Errors
     /// A host cannot be reached, the user cancels, or the disk fails. What ended before is kept.
-    pub(super) fn run_rows(&self, rows: &[usize]) -> Result<()> {
+    pub(super) fn run_rows(&self, rows: &[usize], end: Option<Instant>) -> Result<()> {
         let mut by_remote: BTreeMap<&str, (&RemoteSpec, Vec<usize>)> = BTreeMap::new();
         for at in rows {
             let Some((_, spec)) = self.cases.get(at) else { continue };
@@ -55,13 +56,14 @@ impl SuiteWork<'_> {
         let bars = ProgressRow::each(self.app.terminal, quiet, names);
         let suite_bar = bars.last();
         let left = Mutex::new(rows.to_vec());
+        let fits = |at: usize| self.fits(at, end);
         let ended: Vec<Result<()>> = std::thread::scope(|scope| {
             let threads: Vec<_> = by_remote
                 .into_values()
                 .zip(&bars)
                 .map(|((spec, rows), bar)| {
-                    let left = &left;
-                    scope.spawn(move || self.run_remote(spec, &rows, bar, suite_bar, left))
+                    let (left, fits) = (&left, &fits);
+                    scope.spawn(move || self.run_remote(spec, &rows, bar, suite_bar, left, fits))
                 })
                 .collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
@@ -84,6 +86,7 @@ impl SuiteWork<'_> {
         bar: &ProgressRow,
         suite_bar: Option<&ProgressRow>,
         left: &Mutex<Vec<usize>>,
+        fits: &dyn Fn(usize) -> bool,
     ) -> Result<()> {
         let id = self.with_campaign(|campaign| campaign.run.id.clone());
         let output_options = OutputOptions {
@@ -112,7 +115,12 @@ impl SuiteWork<'_> {
                     if let Some(bar) = suite_bar {
                         bar.show(&self.progress(left));
                     }
-                    self.run_row(&mut runner, at).await?;
+                    match fits(at) {
+                        true => self.run_row(&mut runner, at).await?,
+                        false => self.with_campaign(|campaign| {
+                            campaign.run.rows[at].state = RowState::NoBudget;
+                        }),
+                    }
                     left.lock().unwrap_or_else(PoisonError::into_inner).retain(|row| *row != at);
                     if runner.session.cancel.request_count() > 0 {
                         // Tells the signal's thread that the request was heard.
@@ -194,20 +202,30 @@ impl SuiteWork<'_> {
         }
     }
 
+    /// Works on the campaign with the seconds that a case took in an earlier suite.
+    pub(super) fn with_prices<T>(
+        &self,
+        work: impl FnOnce(&mut Campaign, &dyn Fn(&SuiteRow) -> Option<f64>) -> T,
+    ) -> T {
+        let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = |row: &SuiteRow| index.as_ref().and_then(|index| index.seconds_of(&row.case));
+        self.with_campaign(|campaign| work(campaign, &known))
+    }
+
+    /// Whether a row is expected to be done at `end`.
+    fn fits(&self, at: usize, end: Option<Instant>) -> bool {
+        let price = || self.with_prices(|campaign, known| campaign.price(at, known));
+        end.is_none_or(|end| Instant::now() + Duration::from_secs_f64(price()) <= end)
+    }
+
     /// How far the suite is, and how long it may still take.
     fn progress(&self, left: &Mutex<Vec<usize>>) -> String {
         let left = left.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        self.with_campaign(|campaign| {
+        self.with_prices(|campaign, known| {
             let rows = &campaign.run.rows;
-            let ended: Vec<f64> =
-                rows.iter().filter(|row| row.seconds > 0.0).map(|row| row.seconds).collect();
-            let mean = ended.iter().sum::<f64>() / ended.len().max(1) as f64;
-            let expected = |at: &usize| {
-                let known = index.as_ref().and_then(|index| index.seconds_of(&rows[*at].case));
-                known.unwrap_or(mean)
-            };
-            let seconds: f64 = left.iter().map(expected).sum();
+            let price = |at: &usize| campaign.price(*at, known);
+            let has_price = rows.iter().any(|row| row.seconds > 0.0);
+            let seconds: f64 = if has_price { left.iter().map(price).sum() } else { 0.0 };
             let failed = campaign.run.count(RowState::Failed);
             let mut text = format!("{} of {} cases left", left.len(), rows.len());
             if failed > 0 {

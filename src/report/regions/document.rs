@@ -6,6 +6,10 @@ use super::name::folder_names;
 use crate::model::regions::{RegionEntry, RegionLaunch, RegionTotals, RegionsDocument, SCHEMA};
 use crate::model::timeline::{RegionKind, display_path};
 use crate::model::{Launch, Profile, Region};
+use crate::report::region_rows::is_of_library;
+
+/// The maximum number of regions with a folder. Programs that number their ranges have thousands.
+const MAX_FOLDERS: usize = 500;
 
 /// The maximum number of launches listed per region.
 const MAX_LISTED_LAUNCHES: usize = 1_000;
@@ -34,8 +38,9 @@ pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
         requested.iter().flat_map(|choice| &choice.matched).map(String::as_str).collect();
     let chosen: Vec<UserRegion<'_>> = user_regions
         .into_iter()
-        .filter(|user_region| {
-            requested.is_empty() || matched.contains(display_path(user_region.path).as_str())
+        .filter(|user_region| match requested.is_empty() {
+            true => !is_of_library(user_region.region),
+            false => matched.contains(display_path(user_region.path).as_str()),
         })
         .collect();
     if chosen.is_empty() && requested.is_empty() {
@@ -48,7 +53,8 @@ pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
     };
     let mut names: Vec<String> = chosen.iter().map(named).collect();
     make_names_unique(&mut names, &chosen);
-    let folders = folder_names(&names);
+    let mut folders = folder_names(&names);
+    remove_folders(&mut folders, &chosen);
     let entries = chosen.iter().zip(names).zip(folders);
     let regions: Vec<RegionEntry> = entries
         .map(|((user_region, name), folder)| entry(profile, user_region.region, name, folder))
@@ -90,6 +96,15 @@ fn user_region(region: &Region) -> Option<UserRegion<'_>> {
     let case = region.path.get(1)?;
     let path = region.path.get(2..).filter(|path| !path.is_empty())?;
     Some(UserRegion { region, case: Some(case.strip_prefix("rgpu@").unwrap_or(case)), path })
+}
+
+/// Leaves a folder to the regions with the most GPU time.
+fn remove_folders(folders: &mut [String], chosen: &[UserRegion<'_>]) {
+    let mut by_time: Vec<usize> = (0..chosen.len()).collect();
+    by_time.sort_by_key(|at| std::cmp::Reverse(chosen[*at].region.gpu_ns));
+    for at in by_time.into_iter().skip(MAX_FOLDERS) {
+        folders[at].clear();
+    }
 }
 
 /// Makes names unique: a push/pop and a start/end region may have the same name.

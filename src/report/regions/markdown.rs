@@ -53,7 +53,10 @@ pub(super) fn consolidated(document: &RegionsDocument) -> String {
             entry.share_percent.map(percent).unwrap_or_default(),
             if launches > 0 { launches.to_string() } else { String::new() },
             whole(entry).and_then(|l| l.duration_ns).map(duration).unwrap_or_default(),
-            format!("[{0}]({0}/region.md)", entry.folder),
+            match entry.folder.as_str() {
+                "" => String::new(),
+                folder => format!("[{folder}]({folder}/region.md)"),
+            },
         ]);
     }
     section(&mut out, table, "No region was selected.");

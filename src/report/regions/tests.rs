@@ -123,3 +123,36 @@ fn ranges_of_the_runner_are_not_the_users_and_cases_are_told_apart() {
     profile.regions.push(region(&["rgpu@timed", "rgpu@n=2", "A"]));
     assert_eq!(names(&profile), ["n=1::A", "n=2::A"]);
 }
+
+#[test]
+fn ranges_of_libraries_and_the_last_of_thousands_have_no_folder() {
+    let mut profile = of_nsys("regions");
+    let mut library = profile.regions[0].clone();
+    library.path = vec!["TSL@XlaPass:#name=cse#".to_owned()];
+    let step = |number: u64| {
+        let mut step = profile.regions[0].clone();
+        step.path = vec![format!("step_{number}")];
+        step.gpu_ns = Some(1_000_000_000 + number);
+        step
+    };
+    let steps: Vec<_> = (0..600).map(step).collect();
+    profile.regions.extend(steps);
+    profile.regions.push(library.clone());
+    let files = files(&profile);
+    let folders = files.iter().filter(|file| file.path.ends_with("/region.json")).count();
+    assert_eq!(folders, 500);
+    let all = text(&files, "regions/report.md");
+    assert!(all.contains("step\\_0 ") && !all.contains("XlaPass"), "{all}");
+    let has = |folder: &str| files.iter().any(|file| file.path.contains(&format!("/{folder}/")));
+    assert!(has("step_599") && !has("step_0"));
+
+    profile.selection = Some(Selection {
+        regions: vec![RegionChoice {
+            asked: "TSL*".into(),
+            matched: vec![library.display()],
+            ..RegionChoice::default()
+        }],
+        ..Selection::default()
+    });
+    assert!(super::files(&profile).iter().any(|file| file.path.contains("XlaPass")));
+}
