@@ -15,6 +15,9 @@ use crate::model::{Finding, Launch, Profile};
 
 const LAUNCH_BOUND: &str = "launch_bound";
 
+/// A finding about a smaller share of the time is left out: nobody would act on it.
+const MIN_SHARE: f64 = 0.001;
+
 /// A launch with the verdict of one rule.
 struct Member<'a> {
     launch: &'a Launch,
@@ -71,7 +74,8 @@ pub(super) fn findings(
     }
     let findings = causes.into_iter().map(|cause| cause.into_finding(profile, &sums));
     // A bound that a deciding cause explains has nothing of its own to give back.
-    findings.filter(|finding| finding.stake.as_ref().is_none_or(|stake| stake.ns > 0)).collect()
+    let counts = |stake: &Stake| stake.ns > 0 && stake.share >= MIN_SHARE;
+    findings.filter(|finding| finding.stake.as_ref().is_none_or(counts)).collect()
 }
 
 /// The next step for whoever can take it: hints about a kernel's code help only its author.

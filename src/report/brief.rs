@@ -167,7 +167,8 @@ fn sums(profile: &Profile, names: KernelNames, say: &mut impl FnMut(String)) {
     let kernels = || profile.kernels.iter().take(20);
     for (k, name) in kernels().zip(names.distinct(kernels().map(|k| k.kernel.as_str()))) {
         let total = duration(k.total_ns as f64);
-        say(format!("kernel: {name}, {total} in {} launches", k.launches));
+        let launches = if k.launches == 1 { "launch" } else { "launches" };
+        say(format!("kernel: {name}, {total} in {} {launches}", k.launches));
     }
     for row in region_rows::rows(profile, 40) {
         if row.gpu_ns.is_some() {
