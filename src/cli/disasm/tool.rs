@@ -6,12 +6,11 @@ use super::args::{DisasmArgs, Tool};
 use crate::cli::support::app::App;
 use crate::cli::support::followed_run::FollowedRun;
 use crate::cli::support::nvdisasm::search;
-use crate::cli::support::session::{self, OutputOptions, RemoteSession};
+use crate::cli::support::session;
 use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, cubin_listing_requests};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
-use crate::run::{RunStart, fetch_host_listings};
-use crate::store::{RunFolder, RunRecord, Runs};
+use crate::run::fetch_host_listings;
 
 /// The tool for these files: on the host of `--remote`, else on this machine, else on the default
 /// remote.
@@ -87,28 +86,12 @@ fn ask(
     spec: &RemoteSpec,
     requests: &[ListingRequest],
 ) -> Result<Option<Nvdisasm>> {
-    let now = jiff::Timestamp::now();
-    let id = Runs::fresh_id("disasm", now);
-    // The job's events and log are not needed once the listings are here.
-    let scratch = tempfile::Builder::new().prefix("rgpu-disasm-").tempdir().map_err(|e| {
-        Failure::new(Exit::Disk, "disk", "a temporary folder cannot be made").cause(e)
-    })?;
-    let folder = RunFolder::create(scratch.path(), &id, Some(&scratch.path().join("run")))?;
-    let record = RunRecord {
-        title: "disasm".to_owned(),
-        ..session::record(app, spec, id.clone(), "disasm", now)
-    };
-    let mut run = FollowedRun { folder, record, start: RunStart::New };
-    let output_options = OutputOptions::with_progress_bar(app, None, args.accept_new);
-    let status = |answer: &Result<_>| {
-        answer.as_ref().err().map_or(0, |failure: &Failure| failure.exit as u8)
-    };
-    app.block_on(async {
-        let session = session::open(app, spec.clone(), output_options).await?;
-        let ask = async |session: &mut RemoteSession, run: &mut FollowedRun| {
-            let (mut run_session, mut context) = run.session_and_context(app, session);
-            fetch_host_listings(&mut run_session, requests, &mut context).await
-        };
-        run.run_connected(session, status, ask).await
-    })
+    FollowedRun::run_in_scratch_folder(
+        app,
+        spec,
+        "disasm",
+        "disasm".to_owned(),
+        args.accept_new,
+        async |session, context| fetch_host_listings(session, requests, context).await,
+    )
 }

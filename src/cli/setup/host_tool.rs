@@ -5,12 +5,11 @@ use rgpu_protocol::HostFacts;
 
 use super::super::support::app::{App, Status};
 use super::super::support::followed_run::FollowedRun;
-use super::super::support::session::{self, OutputOptions, RemoteSession};
+use super::super::support::session::{self, OutputOptions};
 use super::{SetupResult, consent, show};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
-use crate::run::{RunStart, install_host_tool};
-use crate::store::{RunFolder, RunRecord, Runs};
+use crate::run::install_host_tool;
 use crate::tool::HostTool;
 
 /// The flags of all three.
@@ -63,7 +62,14 @@ pub(super) fn run(app: &App, args: &HostToolArgs, name: &'static str) -> Result<
     );
     let command = format!("rgpu setup {} --remote {} --yes", tool.command, spec.name);
     consent(app, args.yes, about, &command)?;
-    let installed = install(app, &spec, tool, args)?;
+    let installed = FollowedRun::run_in_scratch_folder(
+        app,
+        &spec,
+        "setup",
+        format!("setup {name}"),
+        args.accept_new,
+        async |session, context| install_host_tool(session, tool, context).await,
+    )?;
     let (version, path) = (installed.version.as_str(), installed.path.clone());
     show(app, SetupResult { tool: name, version, path, fetched: true })
 }
@@ -76,38 +82,5 @@ fn ask_facts(app: &App, spec: &RemoteSpec, accept_new: bool) -> Result<HostFacts
         let cache = session::facts_cache(app, &session.spec);
         let facts = session.ask_facts(&cache, jiff::Timestamp::now().as_second()).await?;
         session.run_and_close(async |_| Ok(facts)).await
-    })
-}
-
-/// Runs the job that installs the tool.
-fn install(
-    app: &App,
-    spec: &RemoteSpec,
-    tool: &HostTool,
-    args: &HostToolArgs,
-) -> Result<rgpu_protocol::probe::ToolFacts> {
-    let now = jiff::Timestamp::now();
-    let id = Runs::fresh_id("setup", now);
-    // The job's events and log are not needed once the tool is there.
-    let scratch = tempfile::Builder::new().prefix("rgpu-setup-").tempdir().map_err(|e| {
-        Failure::new(Exit::Disk, "disk", "a temporary folder cannot be made").cause(e)
-    })?;
-    let folder = RunFolder::create(scratch.path(), &id, Some(&scratch.path().join("run")))?;
-    let record = RunRecord {
-        title: format!("setup {}", tool.name),
-        ..session::record(app, spec, id, "setup", now)
-    };
-    let mut run = FollowedRun { folder, record, start: RunStart::New };
-    let output_options = OutputOptions::with_progress_bar(app, None, args.accept_new);
-    let status = |answer: &Result<_>| {
-        answer.as_ref().err().map_or(0, |failure: &Failure| failure.exit as u8)
-    };
-    app.block_on(async {
-        let session = session::open(app, spec.clone(), output_options).await?;
-        let install = async |session: &mut RemoteSession, run: &mut FollowedRun| {
-            let (mut run_session, mut context) = run.session_and_context(app, session);
-            install_host_tool(&mut run_session, tool, &mut context).await
-        };
-        run.run_connected(session, status, install).await
     })
 }

@@ -56,6 +56,35 @@ impl FollowedRun {
         Self { folder, record, start: RunStart::Resumed }
     }
 
+    /// Runs `work` as a run whose folder goes when it has ended: only its result is wanted.
+    pub(in crate::cli) fn run_in_scratch_folder<T>(
+        app: &App,
+        spec: &RemoteSpec,
+        command: &str,
+        title: String,
+        accept_new: bool,
+        work: impl AsyncFnOnce(&mut RunSession<'_>, &mut RunContext<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let now = jiff::Timestamp::now();
+        let id = Runs::fresh_id(command, now);
+        let prefix = format!("rgpu-{command}-");
+        let scratch = tempfile::Builder::new().prefix(&prefix).tempdir().map_err(|e| {
+            Failure::new(Exit::Disk, "disk", "a temporary folder cannot be made").cause(e)
+        })?;
+        let folder = RunFolder::create(scratch.path(), &id, Some(&scratch.path().join("run")))?;
+        let record = RunRecord { title, ..session::record(app, spec, id, command, now) };
+        let output_options = OutputOptions::with_progress_bar(app, None, accept_new);
+        let status =
+            |answer: &Result<T>| answer.as_ref().err().map_or(0, |failure| failure.exit as u8);
+        Self { folder, record, start: RunStart::New }.connect_and_run(
+            app,
+            spec,
+            output_options,
+            status,
+            work,
+        )
+    }
+
     /// Connects, runs `work` and closes the connection. `status` gives the exit status for the
     /// final event. Adds the time to the record.
     pub(in crate::cli) fn connect_and_run<T>(
