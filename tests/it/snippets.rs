@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -245,7 +246,14 @@ fn secret_variables_reach_the_program_and_nothing_else() {
     let laptop = Laptop::new();
     laptop.write(".env.gpu", "TOKEN='s3cret-value'\nN=3\n");
     let line = "exec --env-file .env.gpu -- sh -c 'echo $TOKEN $N; cat /proc/$$/cmdline | tr \"\\0\" \" \"'";
+    let mode = |mode| fs::Permissions::from_mode(mode);
+    fs::set_permissions(laptop.project(".env.gpu"), mode(0o644)).unwrap();
+    let warned = laptop.run(line);
+    let warning = "warning: `.env.gpu` can be read by others (mode 644)";
+    assert!(text(&warned.stderr).contains(warning), "{}", text(&warned.stderr));
+    fs::set_permissions(laptop.project(".env.gpu"), mode(0o600)).unwrap();
     let output = laptop.run(line);
+    assert!(!text(&output.stderr).contains("warning"), "{}", text(&output.stderr));
     let said = said(&output);
     assert!(said.starts_with("*** 3\n") && !said.contains("s3cret"), "{said}");
     for entry in walkdir::WalkDir::new(laptop.latest()).into_iter().flatten() {

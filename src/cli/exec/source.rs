@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use super::{ExecArgs, pull};
 use crate::cli::support::app::App;
 use crate::cli::support::missing;
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, shell_word};
 use crate::exec::{
     ExecError, MAX_MOUNT_BYTES, Mount, Package, Snapshot, Snippet, SnippetInput, WORK_FOLDER,
     read_env_file, snapshot,
@@ -68,7 +70,9 @@ impl ExecSource {
         };
         let mut secrets = BTreeMap::new();
         for file in &args.env_file {
-            secrets.extend(read_env_file(&app.cwd.join(file))?);
+            let path = app.cwd.join(file);
+            secrets.extend(read_env_file(&path)?);
+            warn_if_others_can_read(app, &path);
         }
         Ok(Self { snippet, package, mounts: mounts(app, args)?, secrets, stdin })
     }
@@ -235,4 +239,17 @@ fn is_null(file: impl AsFd) -> bool {
         FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
             && stat.st_rdev == rustix::fs::makedev(1, 3)
     })
+}
+
+/// A file of variables may hold no secret, so it is not refused.
+fn warn_if_others_can_read(app: &App, path: &Path) {
+    let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o077 != 0 {
+        let shown = app.short(path);
+        app.print_note(&format!(
+            "warning: `{shown}` can be read by others (mode {:o}); if it holds secrets: chmod 600 {}",
+            mode & 0o7777,
+            shell_word(&shown)
+        ));
+    }
 }
