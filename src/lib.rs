@@ -22,6 +22,8 @@ pub mod model;
 mod child_tree;
 mod duration;
 mod fault_point;
+mod loopback;
+mod own_command;
 mod process_tree;
 mod regular_file;
 

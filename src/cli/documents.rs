@@ -44,8 +44,8 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
             schemars::schema_for!(crate::suite::expectations::Expectations)
         }
         SchemaName::Reindexed => schemars::schema_for!(super::support::suite_index::Reindexed),
-        SchemaName::Queue => schemars::schema_for!(super::queue::QueueDocument),
-        SchemaName::QueueEntry => schemars::schema_for!(super::queue::QueueEntryDocument),
+        SchemaName::Queue => schemars::schema_for!(crate::queue::QueueDocument),
+        SchemaName::QueueEntry => schemars::schema_for!(crate::queue::QueueEntryDocument),
         SchemaName::Loop => schemars::schema_for!(crate::loops::LoopStatus),
         SchemaName::LoopWorker => schemars::schema_for!(crate::loops::WorkerResult),
         SchemaName::LoopReviewer => schemars::schema_for!(crate::loops::ReviewerVerdict),

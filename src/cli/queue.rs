@@ -2,7 +2,6 @@
 
 mod add;
 mod change;
-mod document;
 mod list;
 mod log;
 mod run;
@@ -17,7 +16,6 @@ use super::support::app::{App, Status};
 use crate::error::{Failure, Result};
 use crate::queue::{AttemptCall, Queue, watch_attempt};
 
-pub(super) use document::{QueueDocument, QueueEntryDocument};
 
 /// Let commands wait for their turn, and run one after the other
 ///

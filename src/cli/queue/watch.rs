@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::document::QueueDocument;
 use super::list::{ListArgs, table};
 use crate::cli::support::app::{App, Status};
+use crate::queue::{QueueDocument};
 use crate::error::Result;
 
 /// How often to look for changes.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::error::Result;
 use crate::mcp::McpContext;
 use crate::mcp::arguments::{check_place, check_word, wrong};
-use crate::mcp::child::CommandLine;
+use crate::own_command::CommandLine;
 use crate::mcp::files::{InlineFile, SentFiles};
 
 /// Adds `--remote`. One remote a call, so that a call is one run.
