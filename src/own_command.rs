@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::sync::watch;
 
-use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 
 const ERROR_SCHEMA: &str = "rgpu.error/1";
 
@@ -191,6 +191,8 @@ pub(crate) struct CommandLine {
     pub(crate) files: Option<TempDir>,
     /// Whether its result is in a run folder, so that only a failure is read from its output.
     pub(crate) makes_run: bool,
+    /// Whether it prints its document: `--json`.
+    pub(crate) json: bool,
 }
 
 impl CommandLine {
@@ -201,7 +203,14 @@ impl CommandLine {
             stdin: None,
             files: None,
             makes_run: false,
+            json: true,
         }
+    }
+
+    /// The command line as a user would type it.
+    pub(crate) fn shown(&self) -> String {
+        let words = self.argv.iter().map(|word| shell_word(word.to_string_lossy()));
+        std::iter::once("rgpu".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
     }
 
     /// Adds a word.
@@ -226,7 +235,7 @@ impl CommandLine {
         }
     }
 
-    /// Starts the command with `--json`.
+    /// Starts the command.
     fn start(self, own: &OwnProgram) -> Result<Started> {
         for word in &self.argv {
             if word.len() > MAX_WORD_BYTES || word.as_encoded_bytes().contains(&0) {
@@ -241,7 +250,7 @@ impl CommandLine {
         let mut out = tempfile::tempfile().map_err(failed)?;
         let mut messages = tempfile::tempfile().map_err(failed)?;
         let mut command = Command::new(&own.path);
-        command.arg0("rgpu").arg("--json").args(&self.argv);
+        command.arg0("rgpu").args(self.json.then_some("--json")).args(&self.argv);
         command.current_dir(&own.folder).process_group(0);
         command.stdin(match &self.stdin {
             None => Stdio::null(),

@@ -19,6 +19,7 @@ mod json;
 mod kernel_name;
 mod markdown;
 mod perfetto;
+pub mod page_parts;
 pub mod prediction;
 mod quantity;
 mod region_rows;

@@ -67,8 +67,12 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::ModelReconcile => schemars::schema_for!(super::model::ReconcileResult),
         SchemaName::ModelTerms => schemars::schema_for!(rgpu_predict::document::TermsDocument),
         SchemaName::ModelCard => schemars::schema_for!(rgpu_predict::import::card::ModelCard),
+        SchemaName::DashboardExport => schemars::schema_for!(crate::dashboard::Exported),
         SchemaName::Skill => schemars::schema_for!(super::skill::InstalledSkill),
         SchemaName::Error => schemars::schema_for!(crate::error::ErrorDocument),
+        SchemaName::DashboardOpenapi => {
+            crate::dashboard::openapi().try_into().unwrap_or_default()
+        }
         SchemaName::Openapi => {
             rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()
         }
