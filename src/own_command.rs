@@ -155,12 +155,7 @@ impl StartedCommands {
     ///
     /// # Errors
     /// It cannot be started, or too many run already.
-    pub(crate) fn start(
-        &self,
-        name: &str,
-        line: CommandLine,
-        own: &OwnProgram,
-    ) -> Result<Started> {
+    pub(crate) fn start(&self, name: &str, line: CommandLine, own: &OwnProgram) -> Result<Started> {
         let mut commands = self.lock();
         if commands.len() >= MAX_RUNNING {
             commands.retain(|_, started| !started.has_ended());

@@ -7,8 +7,8 @@ use super::support::app::GlobalArgs;
 use super::support::deferred::Deferred;
 use super::support::profile_args::ProfileArgs;
 use super::{
-    bench, build, compare, completions, dashboard, disasm, doctor, exec, kernels, layout, loops, mcp, model,
-    queue, remote, report, runs, schema, setup, skill, top, worker,
+    bench, build, compare, completions, dashboard, disasm, doctor, exec, kernels, layout, loops,
+    mcp, model, queue, remote, report, runs, schema, setup, skill, top, worker,
 };
 use crate::report::KernelNames;
 

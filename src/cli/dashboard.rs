@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::support::app::{App, Status};
 use super::support::desktop::open_on_desktop;
-use super::support::session;
+use super::support::{overwrite, session};
 use crate::dashboard::{
     DashboardContext, DashboardHost, ExportOptions, ServeOptions, export, serve,
 };
@@ -62,13 +62,23 @@ pub(super) struct ExportArgs {
     /// Include the details and the report of this many of the newest runs
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub reports: usize,
+
+    /// Overwrite an index.html that is not an earlier export
+    #[arg(long)]
+    pub force: bool,
 }
+
+/// What the beginning of a page of rgpu has.
+const PAGE_HEAD: &[u8] = b"<!doctype html><meta name=\"generator\" content=\"rgpu ";
 
 /// Serves or exports the page.
 pub(super) fn run(app: &App, args: &DashboardArgs) -> Result<Status> {
     match &args.command {
         Some(DashboardCommand::Export(own)) => {
             let folder = app.cwd.join(&own.folder);
+            if !own.force {
+                overwrite::check(&folder.join("index.html"), PAGE_HEAD)?;
+            }
             let options = ExportOptions { folder, reports: own.reports };
             let exported = app.block_on(export(context(app)?, &options))?;
             match app.global.json {
@@ -111,8 +121,11 @@ fn open(link: &str) -> Result<NamedTempFile> {
     let failed = |e: std::io::Error| {
         Failure::new(Exit::Disk, "disk", "a file for the browser cannot be written").cause(e)
     };
-    let mut file =
-        tempfile::Builder::new().prefix("rgpu-dashboard-").suffix(".html").tempfile().map_err(failed)?;
+    let mut file = tempfile::Builder::new()
+        .prefix("rgpu-dashboard-")
+        .suffix(".html")
+        .tempfile()
+        .map_err(failed)?;
     let page = format!(
         "<!doctype html><meta charset=\"utf-8\"><title>rgpu dashboard</title>\
          <meta http-equiv=\"refresh\" content=\"0;url={link}\">\n"

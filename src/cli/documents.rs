@@ -70,9 +70,7 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::DashboardExport => schemars::schema_for!(crate::dashboard::Exported),
         SchemaName::Skill => schemars::schema_for!(super::skill::InstalledSkill),
         SchemaName::Error => schemars::schema_for!(crate::error::ErrorDocument),
-        SchemaName::DashboardOpenapi => {
-            crate::dashboard::openapi().try_into().unwrap_or_default()
-        }
+        SchemaName::DashboardOpenapi => crate::dashboard::openapi().try_into().unwrap_or_default(),
         SchemaName::Openapi => {
             rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()
         }

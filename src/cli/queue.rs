@@ -16,7 +16,6 @@ use super::support::app::{App, Status};
 use crate::error::{Failure, Result};
 use crate::queue::{AttemptCall, Queue, watch_attempt};
 
-
 /// Let commands wait for their turn, and run one after the other
 ///
 /// The queue belongs to the project and to this machine. Entries whose needs differ (`--gpu`,

@@ -14,9 +14,7 @@ use crate::loops::{LoopError, LoopStatus, Loops};
 use crate::model::bound::BoundShare;
 use crate::model::suite::SuiteRun;
 use crate::model::suite_history::History;
-use crate::queue::{
-    EntryRun, EntryState, Queue, QueueDocument, QueueEntryDocument, QueueError,
-};
+use crate::queue::{EntryRun, EntryState, Queue, QueueDocument, QueueEntryDocument, QueueError};
 use crate::regular_file;
 use crate::store::live;
 use crate::suite::{RunIndex, TimeQuery};

@@ -10,8 +10,7 @@ use crate::queue::{Entry, EntryState};
 use crate::store::{EnvRecord, RunState};
 
 /// The tools without which some mode does not work.
-const WANTED_TOOLS: [&str; 6] =
-    ["ncu", "nsys", "compute-sanitizer", "nvcc", "nvdisasm", "python3"];
+const WANTED_TOOLS: [&str; 6] = ["ncu", "nsys", "compute-sanitizer", "nvcc", "nvdisasm", "python3"];
 
 /// The packages that Python kernels need.
 const PACKAGES: [&str; 3] = ["torch", "triton", "cutlass-dsl"];
@@ -114,8 +113,7 @@ impl HostHealth {
         if let (Some(driver), Some(nvcc)) = (&facts.cuda, facts.tool("nvcc"))
             && major(driver) < major(&nvcc.version)
         {
-            let what =
-                format!("driver: it supports CUDA {driver}, and nvcc is {}", nvcc.version);
+            let what = format!("driver: it supports CUDA {driver}, and nvcc is {}", nvcc.version);
             health.outdated.push(what);
         }
         let has_warning = [&health.warnings, &health.missing, &health.outdated];
@@ -215,6 +213,9 @@ mod tests {
         assert_eq!(HostHealth::of(&whole).level, HealthLevel::Ok, "{:?}", HostHealth::of(&whole));
         whole.tools.retain(|tool| tool.name != "triton");
         let health = HostHealth::of(&whole);
-        assert_eq!((health.level, health.missing), (HealthLevel::Warning, vec!["triton".to_owned()]));
+        assert_eq!(
+            (health.level, health.missing),
+            (HealthLevel::Warning, vec!["triton".to_owned()])
+        );
     }
 }

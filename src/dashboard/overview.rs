@@ -87,10 +87,8 @@ pub(super) fn overview(
     });
     let ended = snapshot.rows.iter().enumerate();
     let ended = ended.filter(|(_, row)| row.summary.state != RunState::Running).take(RECENT);
-    let recent = ended.map(|(at, row)| RunLine {
-        run: row.summary.clone(),
-        trend: trend(&snapshot.rows[at..]),
-    });
+    let recent = ended
+        .map(|(at, row)| RunLine { run: row.summary.clone(), trend: trend(&snapshot.rows[at..]) });
     Overview {
         schema: "rgpu.dashboard/1",
         project: context.project.display().to_string(),

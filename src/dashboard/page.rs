@@ -77,9 +77,11 @@ impl Asset {
         let (css, script) = ([CSS, OWN_CSS].concat(), SCRIPT.concat());
         let policy = format!(
             "default-src 'none'; script-src '{}'; style-src '{}'; connect-src 'self'; \
-             frame-src 'self'; base-uri 'none'; form-action 'none'",
+             frame-src 'self'{files}; base-uri 'none'; form-action 'none'",
             hash(&script),
-            hash(&css)
+            hash(&css),
+            // To a page that is a file, the reports beside it are of another origin.
+            files = if settings.value.get("answers").is_some() { " file:" } else { "" },
         );
         let data = settings.value.to_string().replace('<', "\\u003c");
         let html = format!(

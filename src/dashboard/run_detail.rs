@@ -162,4 +162,3 @@ pub(super) fn has_page(run: &RunSummary) -> bool {
     use ResultKind::{Comparison, Profile, Suite};
     run.problem.is_none() && matches!(run.result, Some(Profile | Comparison | Suite))
 }
-

@@ -93,10 +93,7 @@ impl RunQuery {
         let mut runs = Vec::new();
         for (at, row) in fitting {
             if found >= self.offset && runs.len() < limit {
-                runs.push(RunLine {
-                    run: row.summary.clone(),
-                    trend: trend(&snapshot.rows[at..]),
-                });
+                runs.push(RunLine { run: row.summary.clone(), trend: trend(&snapshot.rows[at..]) });
             }
             found += 1;
         }

@@ -145,9 +145,8 @@ impl RunTable {
         for id in ids {
             let path = self.runs.root().join(&id);
             let Some(stamp) = stamp(&path) else { continue };
-            let is_active = |known: &Known| {
-                known.row.as_ref().is_some_and(|row| row.summary.is_active())
-            };
+            let is_active =
+                |known: &Known| known.row.as_ref().is_some_and(|row| row.summary.is_active());
             if known.get(&id).is_some_and(|known| known.stamp == stamp && !is_active(known)) {
                 continue;
             }
@@ -181,7 +180,8 @@ impl RunTable {
     }
 
     fn publish(&self, known: &HashMap<String, Known>, reading: bool) {
-        let mut rows: Vec<Arc<Row>> = known.values().filter_map(|known| known.row.clone()).collect();
+        let mut rows: Vec<Arc<Row>> =
+            known.values().filter_map(|known| known.row.clone()).collect();
         rows.sort_unstable_by(|a, b| {
             let (a, b) = (&a.summary, &b.summary);
             b.started.cmp(&a.started).then_with(|| b.id.cmp(&a.id))
@@ -202,9 +202,8 @@ impl RunTable {
             .connection()
             .prepare("SELECT run, stamp, summary FROM run_summary")
             .map_err(sql_error("read"))?;
-        let rows = query.query_map([], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
-        });
+        let rows =
+            query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?)));
         let rows: Vec<(String, String, String)> =
             rows.and_then(Iterator::collect).map_err(sql_error("read"))?;
         let known = rows.into_iter().filter_map(|(id, stamp, summary)| {
@@ -260,7 +259,9 @@ impl Row {
         let mut parts: Vec<String> = labels.collect();
         let own = [&summary.id, &summary.title, &summary.kernel, &summary.remote, &summary.note];
         parts.extend(own.map(ToOwned::to_owned));
-        parts.extend([&summary.gpu, &summary.verdict, &summary.reason].into_iter().flatten().cloned());
+        parts.extend(
+            [&summary.gpu, &summary.verdict, &summary.reason].into_iter().flatten().cloned(),
+        );
         Self { text: parts.join("\n").to_lowercase(), summary }
     }
 }

@@ -17,6 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::action::{self, ActionRequest};
 use super::run_query::RunQuery;
@@ -47,7 +48,7 @@ pub struct ServeOptions {
     pub read_only: bool,
 }
 
-/// Serves the page until the process ends. `told` gets the link, and `warned` what the user should
+/// Serves the page until SIGINT or SIGTERM. `told` gets the link, and `warned` what the user should
 /// know later.
 ///
 /// # Errors
@@ -68,8 +69,15 @@ pub async fn serve(
     live::watch(&server);
     let router = router(&server, warned);
     told(&link);
+    let mut terminate = signal(SignalKind::terminate()).map_err(loopback::failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(loopback::failed)?;
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+        };
+        let Ok((stream, _)) = accepted else {
             // Too many open files, or the client has gone already.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
@@ -159,9 +167,7 @@ async fn guard(State(server): Shared, request: Request, next: Next) -> Response 
         headers.insert(name, HeaderValue::from_static(value));
     }
     let strictest = "default-src 'none'; frame-ancestors 'none'";
-    headers
-        .entry(header::CONTENT_SECURITY_POLICY)
-        .or_insert(HeaderValue::from_static(strictest));
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(strictest));
     response
 }
 
@@ -318,10 +324,7 @@ async fn get_run(State(server): Shared, Path(id): Path<String>) -> Response {
     answer(server.blocking(move || run_detail::detail(&context, &id)).await)
 }
 
-async fn get_log(
-    State(server): Shared,
-    Path((id, name)): Path<(String, String)>,
-) -> Response {
+async fn get_log(State(server): Shared, Path((id, name)): Path<(String, String)>) -> Response {
     let context = server.context.clone();
     answer(server.blocking(move || run_detail::log(&context, &id, &name)).await)
 }

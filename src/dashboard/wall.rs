@@ -112,9 +112,9 @@ impl Wall {
         let name = self.cookie_name();
         let mut pairs = cookies.flat_map(|text| text.split(';'));
         let has_session = pairs.any(|pair| {
-            pair.trim()
-                .split_once('=')
-                .is_some_and(|(key, value)| key == name && loopback::is_secret(value, &self.session))
+            pair.trim().split_once('=').is_some_and(|(key, value)| {
+                key == name && loopback::is_secret(value, &self.session)
+            })
         });
         match has_session {
             true => Ok(()),

@@ -18,10 +18,10 @@ use tokio::sync::Semaphore;
 use super::McpContext;
 use super::answer::Answer;
 use super::arguments::{read, wrong};
-use crate::own_command::{CommandLine, Ended, Started, StartedCommands};
 use super::run_result::RunResult;
 use super::{compare_result, run_result};
 use crate::error::{Exit, Failure, Result};
+use crate::own_command::{CommandLine, Ended, Started, StartedCommands};
 use crate::store::Runs;
 
 /// How long a call waits for a long command, if the client does not say.

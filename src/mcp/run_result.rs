@@ -483,7 +483,8 @@ pub(super) fn phase_of(context: &McpContext, run: &str) -> Option<String> {
 /// The output of an `exec`.
 fn output(folder: &RunFolder) -> Option<ProgramOutput> {
     let log = |stream: &str| {
-        live::tail(&folder.path().join(format!("log/exec.{stream}")), OUTPUT_BYTES).unwrap_or_default()
+        live::tail(&folder.path().join(format!("log/exec.{stream}")), OUTPUT_BYTES)
+            .unwrap_or_default()
     };
     let (stdout, stderr) = (log("stdout"), log("stderr"));
     let bytes = [stdout.1, stderr.1];

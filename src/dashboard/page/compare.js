@@ -27,7 +27,7 @@ async function compareView(params) {
   try {
     data = await get("/compare", params);
   } catch (error) {
-    const force = !params.force && link(view("/compare", { ...params, force: true }), "compare all the same");
+    const force = error.code === "unlike_runs" && link(view("/compare", { ...params, force: true }), "compare all the same");
     return { title: "Compare", nodes: [head, failureBox(error), force && el("p", null, force)] };
   }
   return {

@@ -1,17 +1,16 @@
 // The overview, and lists of runs.
 
 const runColumns = {
-  what: { label: "run", always: true, cell: run => [runLink(run.id, run.title || run.id), el("span", { class: "sub" }, run.id, run.note && " · " + run.note)] },
+  what: { label: "run", cls: "wide", always: true, cell: run => [runLink(run.id, run.title || run.id), el("span", { class: "sub" }, run.id, run.note && " · " + run.note)] },
   state: { label: "state", cls: "nowrap", cell: run => [stateBadge(run.state), run.reason && el("span", { class: "sub" }, words(run.reason))] },
   time: { label: "time", num: true, cell: run => run.median_ns !== undefined ? [duration(run.median_ns), run.ci95_ns && el("span", { class: "sub" }, range(run.ci95_ns))] : null },
   trend: { label: "trend", cell: run => spark(run.trend) },
   verdict: { label: "verdict", cls: "text", cell: run => run.problem ? badge(run.problem, "warn")
     : run.suite ? suiteCounts(run.suite)
-    : run.verdict || run.text ? [run.verdict && badge(words(run.verdict), verdictClass(run.verdict)), run.text && el("span", { class: "sub" }, run.text)] : null },
-  check: { label: "results", cell: run => checkBadge(run.checked) },
-  where: { label: "where", cell: run => [link(view("/hosts", { host: run.remote }), run.remote || "local"), run.gpu && el("span", { class: "sub" }, run.gpu)] },
-  started: { label: "started", cls: "nowrap", cell: run => moment(run.started) },
-  took: { label: "took", num: true, cell: run => run.seconds ? seconds(run.seconds) : null },
+    : run.verdict || run.text || run.checked ? [run.verdict && badge(words(run.verdict), verdictClass(run.verdict)), " ", checkBadge(run.checked),
+      run.text && el("span", { class: "sub" }, run.text)] : null },
+  where: { label: "where", cls: "place", cell: run => [link(view("/hosts", { host: run.remote }), run.remote || "local"), run.gpu && el("span", { class: "sub" }, run.gpu)] },
+  started: { label: "started", cls: "nowrap", cell: run => [moment(run.started), run.seconds > 0 && el("span", { class: "sub" }, "took " + seconds(run.seconds))] },
 };
 
 const suiteCounts = counts => el("span", null, badge(`${counts.ok} of ${counts.cases} ok`, counts.failed ? "" : "good"), " ",
@@ -21,7 +20,7 @@ const suiteCounts = counts => el("span", null, badge(`${counts.ok} of ${counts.c
 
 async function overviewView() {
   const data = await get("/overview");
-  const columns = ["what", "state", "time", "trend", "verdict", "check", "where", "started"].map(name => runColumns[name]);
+  const columns = ["what", "state", "time", "trend", "verdict", "where", "started"].map(name => runColumns[name]);
   const queue = data.queue;
   return {
     title: "Overview",

@@ -23,7 +23,7 @@ function moment(text) {
   const day = `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
   return el("time", { datetime: text, title: text }, `${day} ${pad(date.getHours())}:${pad(date.getMinutes())}`);
 }
-const seconds = s => s < 60 ? digits(s) + " s" : s < 3600 ? Math.floor(s / 60) + " min " + Math.round(s % 60) + " s" : (s / 3600).toFixed(1) + " h";
+const seconds = s => s < 60 ? duration(s * 1e9) : s < 3600 ? Math.floor(s / 60) + " min " + Math.round(s % 60) + " s" : (s / 3600).toFixed(1) + " h";
 const range = ci => ci ? duration(ci[0]) + " – " + duration(ci[1]) : null;
 
 /** The last times as a line; the newest is the dot. */
@@ -66,9 +66,14 @@ function grid(label, columns, rows) {
   const cells = rows.map(row => columns.map(column => column.cell(row)));
   const shown = columns.map((column, at) => ({ column, at })).filter(({ column, at }) => column.always || cells.some(row => !empty(row[at])));
   const cls = column => [column.num && "num", column.cls].filter(Boolean).join(" ") || null;
-  return el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: 0 }, el("table", null,
-    el("thead", null, el("tr", null, shown.map(({ column }) => el("th", { scope: "col", class: cls(column) }, column.label)))),
-    el("tbody", null, cells.map(row => el("tr", null, shown.map(({ column, at }) => fill(el("td", { class: cls(column) }), null, [row[at]])))))));
+  // On a phone rows are blocks; the roles keep it a table for screen readers.
+  return el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: 0 }, el("table", { role: "table" },
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, shown.map(({ column }) => el("th", { scope: "col", role: "columnheader", class: cls(column) }, column.label)))),
+    el("tbody", { role: "rowgroup" }, cells.map(row => el("tr", { role: "row" }, shown.map(({ column, at }) => {
+      const cell = el("td", { role: "cell", class: cls(column), "data-label": column.label });
+      if (!empty(row[at])) cell.append(el("div", null, row[at]));
+      return cell;
+    }))))));
 }
 
 /** A card; without an id it is no landmark. */

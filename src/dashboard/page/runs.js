@@ -15,7 +15,7 @@ async function runsView(params) {
   const select = name => {
     const options = Object.entries(data.facets[name]);
     if (options.length === 0 && !params[name]) return null;
-    return el("label", null, words(name), el("select", { "data-focus": "filter-" + name, on: { change: event => go({ [name]: event.target.value }) } },
+    return el("label", null, name === "gpu" ? "GPU" : words(name), el("select", { "data-focus": "filter-" + name, on: { change: event => go({ [name]: event.target.value }) } },
       el("option", { value: "" }, "all"),
       options.map(([value, n]) => el("option", { value, selected: params[name] === value }, `${words(value)} (${count(n)})`))));
   };
@@ -23,8 +23,8 @@ async function runsView(params) {
     type: "search", "data-focus": "filter-" + name, value: params[name] || "", placeholder, on: { input: typed(name) } }));
   const chosen = compareChoice(params);
   const columns = [
-    { label: "compare", always: true, cell: run => run.result === "profile" && !exported ? chosen.box(run) : null },
-    ...["what", "state", "time", "trend", "verdict", "check", "where", "started", "took"].map(name => runColumns[name]),
+    { label: "compare", cell: run => run.result === "profile" && !exported ? chosen.box(run) : null },
+    ...["what", "state", "time", "trend", "verdict", "where", "started"].map(name => runColumns[name]),
     { label: "labels", cell: run => run.labels && Object.entries(run.labels).map(([name, value]) => [link(view("/runs", { label: name + "=" + value }), name + "=" + value), " "]) },
   ];
   const kernelTimes = params.kernel ? data.runs.filter(run => run.median_ns !== undefined).reverse() : [];

@@ -9,9 +9,9 @@ use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{check_place, wrong};
 use crate::mcp::call::Call;
-use crate::own_command::CommandLine;
 use crate::mcp::compare_result::{self, CompareResult};
 use crate::mcp::files::InlineFile;
+use crate::own_command::CommandLine;
 use crate::store::Runs;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {

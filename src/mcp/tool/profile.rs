@@ -10,9 +10,9 @@ use crate::kernel::MODES;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::wrong;
 use crate::mcp::call::Call;
-use crate::own_command::CommandLine;
 use crate::mcp::files::InlineFile;
 use crate::mcp::run_result::RunResult;
+use crate::own_command::CommandLine;
 use crate::store::Runs;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
