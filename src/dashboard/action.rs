@@ -119,10 +119,13 @@ impl Action {
         let words = |words: &[&str]| CommandLine::new(words.iter().copied());
         Ok(match self {
             Self::Profile { kernel, mode, remote } => {
-                let mut line = words(&["profile", word("kernel", kernel)?]);
-                let given = |value: &'_ str| Some(value.to_owned()).filter(|v| !v.is_empty());
-                line.flag("mode", given(mode));
-                line.flag("remote", given(remote));
+                let mut line = words(&["profile", "--kernel", word("kernel", kernel)?]);
+                for (name, value) in [("mode", mode), ("remote", remote)] {
+                    if !value.is_empty() {
+                        line.word(format!("--{name}"));
+                        line.word(word(name, value)?);
+                    }
+                }
                 line
             }
             Self::Attach { run } => words(&["runs", "attach", word("run", run)?]),
@@ -202,7 +205,7 @@ mod tests {
         for (text, command) in [
             (
                 r#"{"action": {"do": "profile", "kernel": "vecadd", "mode": "ncu"}}"#,
-                "rgpu profile vecadd --mode=ncu",
+                "rgpu profile --kernel vecadd --mode ncu",
             ),
             (r#"{"action": {"do": "cancel_run", "run": "a"}}"#, "rgpu runs cancel a"),
             (r#"{"action": {"do": "attach", "run": "a"}}"#, "rgpu runs attach a"),

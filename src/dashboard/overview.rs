@@ -1,22 +1,29 @@
 //! The overview: hosts, running and last runs, suites, queue and loops at one glance.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::DashboardContext;
 use super::campaign::{LoopLine, QueueCounts, SuiteLine};
 use super::host::{HostState, hosts};
+use super::run_detail::logs;
 use super::run_query::{RunLine, trend};
 use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
 use crate::queue::Entry;
-use crate::store::{RunState, Runs, live};
+use crate::store::{RunFolder, RunState, live};
 
 /// How many of the last runs are shown.
 const RECENT: usize = 12;
 
 /// How many running runs are shown.
 const RUNNING: usize = 20;
+
+/// How many lines of a running run's output are shown, and so much of the log is read for them.
+const OUTPUT_LINES: usize = 3;
+const OUTPUT_BYTES: u64 = 2 << 10;
 
 /// How many suites are shown.
 const SUITES: usize = 6;
@@ -60,6 +67,9 @@ pub(super) struct RunningRun {
     /// What it does at the moment, if it says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) phase: Option<String>,
+    /// The last lines of the output that changed last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) output: Option<String>,
 }
 
 /// What the state database has for the overview.
@@ -78,12 +88,15 @@ pub(super) fn overview(
     campaigns: Campaigns,
     problem: Option<String>,
 ) -> Overview {
-    let runs = Runs::new(&context.runs);
     let rows = || snapshot.rows.iter().map(|row| &row.summary);
     let running = rows().filter(|run| run.state == RunState::Running).take(RUNNING);
-    let running = running.map(|run| RunningRun {
-        phase: runs.find(&run.id).ok().and_then(|folder| live::phase(&folder)),
-        run: run.clone(),
+    let running = running.map(|run| {
+        let folder = RunFolder::open(&context.runs.join(&run.id)).ok();
+        RunningRun {
+            phase: folder.as_ref().and_then(live::phase),
+            output: folder.and_then(|folder| last_output(folder.path())),
+            run: run.clone(),
+        }
     });
     let ended = snapshot.rows.iter().enumerate();
     let ended = ended.filter(|(_, row)| row.summary.state != RunState::Running).take(RECENT);
@@ -103,4 +116,17 @@ pub(super) fn overview(
         loops: campaigns.loops,
         problems: problem.into_iter().chain(campaigns.problems).collect(),
     }
+}
+
+/// The last lines of the log that changed last.
+fn last_output(folder: &Path) -> Option<String> {
+    let changed = |name: &str| {
+        let path = folder.join("log").join(name);
+        Some((path.metadata().ok()?.modified().ok()?, path))
+    };
+    let logs = logs(folder).into_iter().filter(|log| log.bytes > 0);
+    let (_, newest) = logs.filter_map(|log| changed(&log.name)).max()?;
+    let (text, _) = live::tail(&newest, OUTPUT_BYTES)?;
+    let lines: Vec<&str> = text.lines().collect();
+    Some(lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n"))
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::DashboardContext;
 use super::openapi::field_names;
 use super::wall::Wall;
+use crate::kernel::MODES;
 use crate::report::page_parts::{CORE, CSS, THEME, hash};
 
 /// The style sheet of the report, which gives colours and tables, and what only this page has.
@@ -59,7 +60,7 @@ impl Settings {
         let value = json!({
             "project": project.to_string_lossy(),
             "fields": field_names(),
-            "modes": crate::kernel::MODES.iter().map(|mode| mode.name).collect::<Vec<_>>(),
+            "modes": MODES.iter().map(|mode| mode.name).collect::<Vec<_>>(),
         });
         Self { value }
     }
@@ -76,8 +77,8 @@ impl Asset {
     pub(super) fn new(settings: &Settings) -> Self {
         let (css, script) = ([CSS, OWN_CSS].concat(), SCRIPT.concat());
         let policy = format!(
-            "default-src 'none'; script-src '{}'; style-src '{}'; connect-src 'self'; \
-             frame-src 'self'{files}; base-uri 'none'; form-action 'none'",
+            "default-src 'none'; script-src '{}'; style-src '{}'; img-src data:; \
+             connect-src 'self'; frame-src 'self'{files}; base-uri 'none'; form-action 'none'",
             hash(&script),
             hash(&css),
             // To a page that is a file, the reports beside it are of another origin.

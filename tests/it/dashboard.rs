@@ -36,13 +36,16 @@ struct Project {
 impl Project {
     fn new() -> Self {
         let test = TestLoop::new(&["time 0.8", "time 1.5"]);
-        test.run("max_iterations=2", 1);
+        test.run("max_iterations=2", 0);
         let laptop = &test.laptop;
         laptop.write("bench.toml", BENCH);
         for (line, expected) in [
             ("bench run --run-id night", 0),
-            ("profile vecadd --remote h200 --mode ncu --run-id first --label who=me", 0),
-            ("profile vecadd --remote h200 --mode ncu --run-id second --note 'a second look'", 0),
+            ("profile --kernel vecadd --remote h200 --mode ncu --run-id first --label who=me", 0),
+            (
+                "profile --kernel vecadd --remote h200 --mode ncu --run-id second --note 'a second look'",
+                0,
+            ),
             ("queue add --name ok -- echo printed", 0),
             ("queue add --name bad -- false", 0),
             ("queue run --once", 0),
@@ -229,7 +232,7 @@ fn the_list_of_runs_is_paged_searched_and_filtered() {
         ("kernel=mat", 65),
         ("q=MATMUL+run-00", 5),
         ("gpu=NVIDIA+B200", 65),
-        ("state=failed", 18),
+        ("state=failed", 19),
         ("state=failed&remote=h200", 9),
         ("remote=nobody", 0),
         ("label=who", 0),

@@ -11,8 +11,11 @@ async function ask(title, action, note) {
   const body = el("div", { role: "status" });
   const run = el("button", { type: "button", class: "primary", disabled: true }, "Run it");
   const close = el("button", { type: "button", on: { click: () => dialog.close() } }, "Close");
-  dialog.append(el("h2", null, title), note && el("p", { class: "note" }, said(note)), body, el("div", { class: "row" }, run, close));
-  dialog.addEventListener("close", () => dialog.remove());
+  fill(dialog, null, [el("h2", null, title), note && el("p", { class: "note" }, said(note)), body, el("div", { class: "row" }, run, close)]);
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    refreshSoon();
+  });
   document.body.append(dialog);
   dialog.showModal();
   try {

@@ -26,7 +26,7 @@ async function queueView() {
         { label: "after", cell: entry => entry.after && entry.after.map(dependency => dependency.entry).join(", ") },
         { label: "priority", num: true, cell: entry => entry.priority || null },
         { label: "time", num: true, cell: entry => entry.seconds !== undefined ? seconds(entry.seconds) : null },
-        { label: "", cell: entry => entryAction(entry) },
+        { label: "action", cell: entry => entryAction(entry) },
       ], entries) : empty("the queue is empty")),
     ],
   };

@@ -34,7 +34,7 @@ async function compareView(params) {
     title: "Compare",
     nodes: [
       head,
-      card("Verdict", el("p", null, verdictBadge(data.verdict)), el("p", { class: "lead" }, data.summary),
+      card("Verdict", el("p", null, verdictBadge(data.verdict)), el("p", { class: "lead" }, said(data.summary)),
         data.time && facts([["time", times(data.time)], ["speedup", speedup(data.time)], ["smallest effect that counts", percent(data.threshold * 100)]]),
         data.differences.length > 0 && [el("h3", null, "Conditions that differ"), grid("Differences", [
           { label: "what", always: true, cell: d => words(d.what) }, { label: "base", cell: d => d.a }, { label: "compared", cell: d => d.b }], data.differences)]),

@@ -8,7 +8,7 @@ const runColumns = {
   verdict: { label: "verdict", cls: "text", cell: run => run.problem ? badge(run.problem, "warn")
     : run.suite ? suiteCounts(run.suite)
     : run.verdict || run.text || run.checked ? [run.verdict && badge(words(run.verdict), verdictClass(run.verdict)), " ", checkBadge(run.checked),
-      run.text && el("span", { class: "sub" }, run.text)] : null },
+      run.text && el("span", { class: "sub" }, said(run.text))] : null },
   where: { label: "where", cls: "place", cell: run => [link(view("/hosts", { host: run.remote }), run.remote || "local"), run.gpu && el("span", { class: "sub" }, run.gpu)] },
   started: { label: "started", cls: "nowrap", cell: run => [moment(run.started), run.seconds > 0 && el("span", { class: "sub" }, "took " + seconds(run.seconds))] },
 };
@@ -24,6 +24,12 @@ async function overviewView() {
   const queue = data.queue;
   return {
     title: "Overview",
+    // What a run does is no change of its folder, so it is asked for.
+    mounted: () => {
+      if (exported || data.running.length === 0) return null;
+      const again = setTimeout(refreshSoon, 2000);
+      return () => clearTimeout(again);
+    },
     nodes: [
       data.problems.map(text => problem(text)),
       data.reading && problem("The runs are being read for the first time; more appear here."),
@@ -35,8 +41,8 @@ async function overviewView() {
       el("h2", { class: "gap" }, "Hosts"),
       el("div", { class: "cards" }, data.hosts.map(hostCard)),
       data.running.length > 0 && card("Running", grid("Running runs", [runColumns.what,
-        { label: "does", cell: run => run.phase || "" }, runColumns.where, runColumns.started,
-        { label: "", cell: run => actionButton("Cancel", { do: "cancel_run", run: run.id }) }], data.running)),
+        { label: "does", cls: "text", cell: run => [run.phase, run.output && el("pre", { class: "log" }, run.output)] }, runColumns.where, runColumns.started,
+        { label: "action", cell: run => actionButton("Cancel", { do: "cancel_run", run: run.id }) }], data.running)),
       card("Last runs", data.recent.length ? grid("Last runs", columns, data.recent) : empty("no runs yet: `rgpu profile KERNEL` makes one")),
       data.suites.length > 0 && card("Suites", suiteTable(data.suites)),
       data.loops.length > 0 && card("Loops", loopTable(data.loops.slice(0, 6))),

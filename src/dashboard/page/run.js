@@ -17,7 +17,7 @@ async function runView(params, id) {
           active && actionButton("Attach", { do: "attach", run: run.id }, "It follows the run and fetches its results."),
           active && actionButton("Cancel", { do: "cancel_run", run: run.id }, "It stops the run on its host."),
           run.kernel && link(view("/runs", { kernel: run.kernel }), "its kernel"))),
-      run.text && el("p", { class: "lead" }, run.text),
+      run.text && el("p", { class: "lead" }, said(run.text)),
       run.problem && problem(run.problem, true),
       facts([
         ["run", el("code", null, run.id)],
@@ -65,7 +65,7 @@ function logDetails(id, log) {
     if (!event.target.open || body.childNodes.length) return;
     try {
       const text = await get(`/runs/${encodeURIComponent(id)}/log/${encodeURIComponent(log.name)}`);
-      body.append(text.cut && el("p", { class: "note" }, "Only the end is shown."), el("pre", { class: "log", tabindex: 0, "aria-label": log.name }, text.text));
+      fill(body, null, [text.cut && el("p", { class: "note" }, "Only the end is shown."), el("pre", { class: "log", tabindex: 0, "aria-label": log.name }, text.text)]);
     } catch (error) {
       body.append(failureBox(error));
     }

@@ -99,8 +99,10 @@ fn every_view_is_drawn_in_both_themes_and_widths_and_keeps_to_axe_cores_rules() 
                 browser.wish(scheme);
                 browser.resize(width);
                 show(&mut browser, &address);
-                if name == "run" {
-                    // The report is a page of its own.
+                // Logs and patches are asked for when they are opened; a report is a page of its own.
+                if matches!(name, "run" | "loop") {
+                    browser
+                        .value("document.querySelectorAll('details').forEach(d => d.open = true)");
                     std::thread::sleep(Duration::from_millis(1500));
                 }
                 let text = browser.value("document.body.innerText");
@@ -208,6 +210,8 @@ fn an_action_shows_its_command_before_it_is_run() {
         let shown = browser.value("document.querySelector('dialog code')?.textContent ?? ''");
         (shown == "rgpu queue cancel 1").then_some(())
     });
+    let text = browser.value("document.querySelector('dialog').innerText");
+    assert!(!text.as_str().unwrap().contains("undefined"), "{text}");
     for scheme in ["light", "dark"] {
         browser.wish(scheme);
         browser.picture(&picture(&format!("action-{scheme}-wide")));
