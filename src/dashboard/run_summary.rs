@@ -18,6 +18,9 @@ use crate::model::suite::{self, RowState, SuiteRun, SuiteVerdict};
 use crate::regular_file;
 use crate::store::{RunFolder, RunParent, RunRecord, RunState};
 
+/// A larger document is read piece by piece.
+const MAX_IN_MEMORY_BYTES: u64 = 4 << 20;
+
 /// A run in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct RunSummary {
@@ -265,8 +268,15 @@ pub(super) fn document<T: DeserializeOwned>(
     if !path.is_file() {
         return Ok(None);
     }
-    let file = regular_file::open(&path).map_err(|e| format!("{name} cannot be read: {e}"))?;
-    let read = serde_json::from_reader(BufReader::with_capacity(1 << 16, file));
+    let failed = |e: std::io::Error| format!("{name} cannot be read: {e}");
+    let file = regular_file::open(&path).map_err(failed)?;
+    // What is in memory is read faster; what is large stays on disk.
+    let read = match file.metadata().map_err(failed)?.len() <= MAX_IN_MEMORY_BYTES {
+        true => regular_file::read(&path, MAX_IN_MEMORY_BYTES)
+            .map_err(failed)
+            .map(|bytes| serde_json::from_slice(&bytes))?,
+        false => serde_json::from_reader(BufReader::with_capacity(1 << 16, file)),
+    };
     read.map(Some).map_err(|e| format!("{name} cannot be read: {e}"))
 }
 
