@@ -91,7 +91,7 @@ pub(super) struct ActionResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) exit: Option<i32>,
     /// The end of its messages.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) messages: String,
     /// The document that it printed.
     #[serde(skip_serializing_if = "Option::is_none")]

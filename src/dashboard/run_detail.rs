@@ -126,8 +126,7 @@ pub(super) fn log(context: &DashboardContext, id: &str, name: &str) -> Result<Te
 /// The run has no report.
 pub(super) async fn report_page(server: &Server, id: &str) -> Result<String> {
     let folder = find(&server.context, id)?;
-    let kind = server.table.get(id).and_then(|row| row.summary.result);
-    match kind {
+    match ResultKind::of(folder.path()) {
         Some(ResultKind::Suite) => {
             let context = server.context.clone();
             let path = folder.path().to_owned();

@@ -75,7 +75,7 @@ pub(super) struct RunLine {
     #[serde(flatten)]
     pub(super) run: RunSummary,
     /// Median times in nanoseconds of the kernel's runs on this GPU up to this one, oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) trend: Vec<f64>,
 }
 

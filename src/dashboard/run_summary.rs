@@ -109,6 +109,19 @@ pub(super) enum ResultKind {
     FanOut,
 }
 
+impl ResultKind {
+    /// The result document of a run folder; `None` if it has none.
+    pub(super) fn of(folder: &Path) -> Option<Self> {
+        let kinds = [
+            ("profile.json", Self::Profile),
+            ("compare.json", Self::Comparison),
+            ("suite.json", Self::Suite),
+            ("fan-out.json", Self::FanOut),
+        ];
+        kinds.into_iter().find(|(name, _)| folder.join(name).is_file()).map(|(_, kind)| kind)
+    }
+}
+
 /// The cases of a suite by state and verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct SuiteCounts {
@@ -202,24 +215,28 @@ impl RunSummary {
     }
 
     fn add_result(&mut self, folder: &Path) -> Result<(), String> {
-        if let Some(parts) = document::<ProfileParts>(folder, "profile.json")? {
-            self.result = Some(ResultKind::Profile);
-            if parts.schema != SCHEMA {
-                return Err(format!("profile.json is of `{}`, not of `{SCHEMA}`", parts.schema));
+        self.result = ResultKind::of(folder);
+        match self.result {
+            Some(ResultKind::Profile) => {
+                let parts: ProfileParts = document(folder, "profile.json")?;
+                if parts.schema != SCHEMA {
+                    return Err(format!("profile.json is of `{}`, not `{SCHEMA}`", parts.schema));
+                }
+                self.add_profile(parts);
             }
-            self.add_profile(parts);
-        } else if let Some(parts) = document::<ComparisonParts>(folder, "compare.json")? {
-            self.result = Some(ResultKind::Comparison);
-            self.verdict = Some(parts.verdict.as_str().to_owned());
-            self.text = Some(parts.summary);
-        } else if let Some(run) = document::<SuiteRun>(folder, "suite.json")? {
-            self.result = Some(ResultKind::Suite);
-            if run.schema != suite::SCHEMA {
-                return Err(format!("suite.json is of `{}`", run.schema));
+            Some(ResultKind::Comparison) => {
+                let parts: ComparisonParts = document(folder, "compare.json")?;
+                self.verdict = Some(parts.verdict.as_str().to_owned());
+                self.text = Some(parts.summary);
             }
-            self.suite = Some(SuiteCounts::of(&run));
-        } else if folder.join("fan-out.json").is_file() {
-            self.result = Some(ResultKind::FanOut);
+            Some(ResultKind::Suite) => {
+                let run: SuiteRun = document(folder, "suite.json")?;
+                if run.schema != suite::SCHEMA {
+                    return Err(format!("suite.json is of `{}`", run.schema));
+                }
+                self.suite = Some(SuiteCounts::of(&run));
+            }
+            Some(ResultKind::FanOut) | None => {}
         }
         Ok(())
     }
@@ -256,28 +273,23 @@ impl SuiteCounts {
     }
 }
 
-/// A document of a run folder; `None` if there is none.
+/// A document of a run folder.
 ///
 /// # Errors
 /// It cannot be read, in a sentence.
-pub(super) fn document<T: DeserializeOwned>(
-    folder: &Path,
-    name: &str,
-) -> Result<Option<T>, String> {
+fn document<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T, String> {
     let path = folder.join(name);
-    if !path.is_file() {
-        return Ok(None);
-    }
     let failed = |e: std::io::Error| format!("{name} cannot be read: {e}");
     let file = regular_file::open(&path).map_err(failed)?;
     // What is in memory is read faster; what is large stays on disk.
     let read = match file.metadata().map_err(failed)?.len() <= MAX_IN_MEMORY_BYTES {
-        true => regular_file::read(&path, MAX_IN_MEMORY_BYTES)
-            .map_err(failed)
-            .map(|bytes| serde_json::from_slice(&bytes))?,
+        true => {
+            let bytes = regular_file::read(&path, MAX_IN_MEMORY_BYTES).map_err(failed)?;
+            serde_json::from_slice(&bytes)
+        }
         false => serde_json::from_reader(BufReader::with_capacity(1 << 16, file)),
     };
-    read.map(Some).map_err(|e| format!("{name} cannot be read: {e}"))
+    read.map_err(|e| format!("{name} cannot be read: {e}"))
 }
 
 #[cfg(test)]

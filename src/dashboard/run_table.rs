@@ -107,11 +107,6 @@ impl RunTable {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A run of the index.
-    pub(super) fn get(&self, id: &str) -> Option<Arc<Row>> {
-        self.snapshot().rows.iter().find(|row| row.summary.id == id).cloned()
-    }
-
     /// Reads what has changed since the last time.
     pub(super) fn refresh(&self) {
         let mut guard = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -329,7 +324,7 @@ mod tests {
         std::fs::write(runs.join("c/run.json"), "{").unwrap();
         table.refresh();
         assert_eq!(ids(&table), ["b"]);
-        assert_eq!(table.get("b").unwrap().summary.note, "kept");
+        assert_eq!(table.snapshot().rows[0].summary.note, "kept");
         assert_eq!(table.snapshot().unreadable, 1);
     }
 

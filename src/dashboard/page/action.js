@@ -44,5 +44,5 @@ function actionResult(result) {
   if (result.state === "running") return el("p", null, "It runs on its own now; what it changes appears here.");
   const ok = result.exit === 0;
   return el("div", null, el("p", null, badge(ok ? "done" : "exit status " + (result.exit ?? "unknown"), ok ? "good" : "bad")),
-    result.messages && el("pre", { class: "log", tabindex: 0 }, result.messages));
+    result.messages && el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Messages" }, result.messages));
 }

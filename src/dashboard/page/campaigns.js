@@ -47,7 +47,7 @@ async function entryView(params, id) {
           ["time", entry.seconds !== undefined ? seconds(entry.seconds) : null], ["needs", [entry.remote, entry.gpu].filter(Boolean).join(", ")],
           ["exit status", entry.rc], ["added", moment(entry.added)],
           ["runs", data.runs && data.runs.map(run => [runLink(run.id), " "])]])),
-      data.output !== undefined && card("Output", el("pre", { class: "log", tabindex: 0, "aria-label": "Output" }, data.output)),
+      data.output !== undefined && card("Output", el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of the last attempt" }, data.output)),
       card("What happened", grid("Events", [
         { label: "when", cls: "nowrap", always: true, cell: event => moment(event.at) }, { label: "state", cell: event => stateBadge(event.to) },
         { label: "attempt", num: true, cell: event => event.attempt || null }, { label: "why", cls: "text", cell: event => event.reason }], data.events)),
@@ -79,7 +79,7 @@ async function loopView(params, id) {
     return el("details", { on: { toggle: async event => {
       if (!event.target.open || body.childNodes.length) return;
       try {
-        body.append(patchView((await get(`/loops/${encodeURIComponent(id)}/iterations/${iteration}/patch`)).text));
+        body.append(patchView((await get(`/loops/${encodeURIComponent(id)}/iterations/${iteration}/patch`)).text, iteration));
       } catch (error) {
         body.append(failureBox(error));
       }

@@ -24,9 +24,9 @@ function hostCard(host) {
 }
 
 /** The software of a host by its names in the facts. */
-function softwareTable(known) {
+function softwareTable(known, name) {
   const own = known.tools.filter(tool => !tool.name.startsWith("lib"));
-  return grid("Software", [
+  return grid("Software of " + name, [
     { label: "tool", always: true, cell: tool => tool.name },
     { label: "version", cell: tool => tool.version },
     { label: "path", cls: "name", cell: tool => el("code", null, tool.path) },
@@ -71,7 +71,7 @@ async function hostsView(params) {
         { label: "power limit", num: true, cell: gpu => gpu.power_limit_w && Math.round(gpu.power_limit_w) + " W" },
         { label: "MIG", cell: gpu => gpu.mig ? "on" : null },
       ], known.gpus)],
-      known && [el("h3", null, "Software"), softwareTable(known)]);
+      known && [el("h3", null, "Software"), softwareTable(known, host.name)]);
   };
   return {
     title: params.host ? "Host " + params.host : "Hosts",

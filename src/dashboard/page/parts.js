@@ -67,7 +67,7 @@ function grid(label, columns, rows) {
   const shown = columns.map((column, at) => ({ column, at })).filter(({ column, at }) => column.always || cells.some(row => !empty(row[at])));
   const cls = column => [column.num && "num", column.cls].filter(Boolean).join(" ") || null;
   // On a phone rows are blocks; the roles keep it a table for screen readers.
-  return el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: 0 }, el("table", { role: "table" },
+  return el("div", { class: "scroll", role: "region", "aria-label": label + ", table", tabindex: 0 }, el("table", { role: "table" },
     el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, shown.map(({ column }) => el("th", { scope: "col", role: "columnheader", class: cls(column) }, column.label)))),
     el("tbody", { role: "rowgroup" }, cells.map(row => el("tr", { role: "row" }, shown.map(({ column, at }) => {
       const cell = el("td", { role: "cell", class: cls(column), "data-label": column.label });
@@ -104,8 +104,8 @@ function commandLine(text) {
 }
 
 /** A patch, with its lines coloured by their first character. */
-function patchView(text) {
+function patchView(text, iteration) {
   const kind = line => line.startsWith("@@") ? "hunk" : /^\+(?!\+\+)/.test(line) ? "add" : /^-(?!--)/.test(line) ? "del" : null;
-  return el("pre", { class: "log", tabindex: 0, "aria-label": "Patch" },
+  return el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Patch of iteration " + iteration },
     text.split("\n").slice(0, 4000).map(line => el("span", { class: kind(line) }, line + "\n")));
 }

@@ -37,7 +37,7 @@ async function runView(params, id) {
     data.failure && failureBox({ message: data.failure.error.what, cause: data.failure.error.cause, hints: data.failure.error.hints }),
     live, report,
     run.bound && card("Bound", boundTable([{ run: run.id, kernel: run.kernel, gpu: run.gpu || "", started: run.started, bound: run.bound }])),
-    host && card("Software of the host", softwareTable(host)),
+    host && card("Software of the host", softwareTable(host, host.remote)),
     data.logs.length > 0 && card("Logs", data.logs.map(log => logDetails(run.id, log))),
   ];
   return {
@@ -65,7 +65,7 @@ function logDetails(id, log) {
     if (!event.target.open || body.childNodes.length) return;
     try {
       const text = await get(`/runs/${encodeURIComponent(id)}/log/${encodeURIComponent(log.name)}`);
-      fill(body, null, [text.cut && el("p", { class: "note" }, "Only the end is shown."), el("pre", { class: "log", tabindex: 0, "aria-label": log.name }, text.text)]);
+      fill(body, null, [text.cut && el("p", { class: "note" }, "Only the end is shown."), el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": log.name }, text.text)]);
     } catch (error) {
       body.append(failureBox(error));
     }
@@ -90,7 +90,7 @@ function followRun(id, box) {
     }
     for (const piece of news.output) {
       if (!outputs.has(piece.log)) {
-        const pre = el("pre", { class: "log", tabindex: 0, "aria-label": "Output of " + piece.log });
+        const pre = el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of " + piece.log });
         outputs.set(piece.log, pre);
         logs.append(el("h3", null, piece.log), pre);
       }
