@@ -39,6 +39,9 @@ async function read(response) {
   throw new ApiError(response.status, { what: "the server answered with status " + response.status });
 }
 
+/** The parameters of an address that the API knows; the address may have more, such as runs to compare. */
+const only = (params, names) => Object.fromEntries(names.filter(name => params[name]).map(name => [name, params[name]]));
+
 /** The document at a path of the API. */
 async function get(path, params) {
   if (exported) return strict(answer(path, params || {}));

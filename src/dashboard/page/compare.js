@@ -25,7 +25,7 @@ async function compareView(params) {
     commandLine("rgpu compare " + (params.force ? "--force " : "") + params.a + " " + params.b));
   let data;
   try {
-    data = await get("/compare", params);
+    data = await get("/compare", only(params, ["a", "b", "force"]));
   } catch (error) {
     const force = error.code === "unlike_runs" && link(view("/compare", { ...params, force: true }), "compare all the same");
     return { title: "Compare", nodes: [head, failureBox(error), force && el("p", null, force)] };

@@ -4,7 +4,7 @@ const PAGE = 50;
 const FILTERS = ["state", "command", "remote", "gpu", "verdict", "reason"];
 
 async function runsView(params) {
-  const query = { ...params, limit: PAGE };
+  const query = { ...only(params, ["q", "kernel", "label", "parent", "offset", ...FILTERS]), limit: PAGE };
   const data = await get("/runs", query);
   const offset = Number(params.offset || 0);
   const go = more => { location.hash = view("/runs", { ...params, offset: "", ...more }); };

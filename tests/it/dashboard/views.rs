@@ -184,6 +184,12 @@ fn the_page_is_used_by_keyboard_and_text_of_hosts_is_never_markup() {
     assert_eq!(browser.value("location.hash.includes('q=mat')"), true);
     assert_eq!(browser.value("document.activeElement.value"), "mat");
     browser.value("history.back()");
+    // Two runs are picked for a comparison, in the address.
+    browser.value("location.hash = '#/runs?pick=run-01%20run-02'");
+    wait_for("the choice", || {
+        let text = browser.value("document.querySelector('main').textContent");
+        text.as_str().unwrap().contains("Compare the two").then_some(())
+    });
     // What is new appears by itself.
     make_run(&laptop, "run-new", "matmul", 70);
     browser.value("location.hash = '#/runs?kernel=matmul'");
