@@ -79,7 +79,7 @@ function grid(label, columns, rows) {
 /** A card; without an id it is no landmark. */
 const card = (title, ...children) => el("section", title ? { "aria-label": title } : null, title && el("h2", null, title), ...children);
 const empty = text => el("p", { class: "empty" }, said(text));
-const facts = pairs => el("dl", { class: "facts" }, pairs.filter(([, value]) => value !== undefined && value !== null && value !== "")
+const facts = pairs => el("dl", { class: "facts" }, pairs.filter(([, value]) => value !== undefined && value !== null && value !== false && value !== "")
   .map(([name, value]) => [el("dt", null, name), fill(el("dd"), null, [value])]));
 const problem = (text, bad) => el("p", { class: bad ? "problem bad" : "problem", role: "status" }, text);
 
