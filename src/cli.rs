@@ -19,6 +19,7 @@ mod bench;
 mod build;
 mod compare;
 mod completions;
+mod dashboard;
 mod disasm;
 mod dispatch;
 mod doctor;

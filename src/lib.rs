@@ -14,7 +14,7 @@
 //! Beside them, `config` reads settings, `exec` makes snippets into programs, `disasm` reads compiled
 //! code, and `redact` removes names from an export. All of them use `model` and `error`; only `run`
 //! joins tools, remotes, store and importers. `suite` and `queue` stand above a run. `mcp` serves
-//! agents, and starts rgpu itself for what they ask. `cli` is on top and no module imports it.
+//! agents and `dashboard` a page; both start rgpu itself for what is asked. `cli` is on top and no module imports it.
 
 pub mod error;
 pub mod model;
@@ -22,6 +22,8 @@ pub mod model;
 mod child_tree;
 mod duration;
 mod fault_point;
+mod loopback;
+mod own_command;
 mod process_tree;
 mod regular_file;
 
@@ -53,6 +55,7 @@ pub mod report;
 
 pub mod redact;
 
+pub mod dashboard;
 pub mod mcp;
 
 pub mod cli;

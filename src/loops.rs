@@ -120,6 +120,11 @@ impl Loops {
         self.project.join(FOLDER).join(id)
     }
 
+    /// The folder of an iteration of a loop.
+    pub fn iteration_folder(&self, id: &str, iteration: u32) -> PathBuf {
+        iteration_folder(&self.folder(id), iteration)
+    }
+
     /// A loop by its id or the beginning of it; without one, the newest.
     ///
     /// # Errors
@@ -145,7 +150,10 @@ impl Loops {
     }
 
     /// The ids with this beginning, newest first.
-    fn ids_with(&self, beginning: &str) -> Result<Vec<String>, LoopError> {
+    ///
+    /// # Errors
+    /// [`LoopError::State`].
+    pub fn ids_with(&self, beginning: &str) -> Result<Vec<String>, LoopError> {
         let query = "SELECT name FROM loop WHERE substr(name, 1, length(?1)) = ?1 ORDER BY id DESC";
         let mut query = self.db.connection().prepare(query).map_err(sql_error("read"))?;
         let names = query.query_map([beginning], |row| row.get(0));

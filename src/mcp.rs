@@ -12,7 +12,6 @@
 mod answer;
 mod arguments;
 mod call;
-mod child;
 mod compare_result;
 mod files;
 mod http;
@@ -31,6 +30,8 @@ pub use limit::MAX_RESULT_BYTES;
 pub use server::serve_stdio;
 pub use tool::{TOOLS, ToolInfo, tools};
 
+use crate::own_command::OwnProgram;
+
 /// The skill that tells agents how to work with rgpu.
 pub const SKILL: &str = include_str!("mcp/SKILL.md");
 
@@ -45,4 +46,10 @@ pub struct McpContext {
     pub runs: PathBuf,
     /// A folder of this user for the files that clients send.
     pub scratch: PathBuf,
+}
+
+impl McpContext {
+    fn own_program(&self) -> OwnProgram {
+        OwnProgram { path: self.program.clone(), folder: self.project.clone() }
+    }
 }

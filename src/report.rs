@@ -18,6 +18,7 @@ mod input;
 mod json;
 mod kernel_name;
 mod markdown;
+pub mod page_parts;
 mod perfetto;
 pub mod prediction;
 mod quantity;

@@ -22,6 +22,7 @@ mod destination;
 mod folder;
 mod follower;
 mod list;
+pub mod live;
 pub(crate) mod project_files;
 mod provenance;
 mod record;

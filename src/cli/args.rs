@@ -7,8 +7,8 @@ use super::support::app::GlobalArgs;
 use super::support::deferred::Deferred;
 use super::support::profile_args::ProfileArgs;
 use super::{
-    bench, build, compare, completions, disasm, doctor, exec, kernels, layout, loops, mcp, model,
-    queue, remote, report, runs, schema, setup, skill, top, worker,
+    bench, build, compare, completions, dashboard, disasm, doctor, exec, kernels, layout, loops,
+    mcp, model, queue, remote, report, runs, schema, setup, skill, top, worker,
 };
 use crate::report::KernelNames;
 
@@ -79,6 +79,8 @@ pub(super) enum Command {
     Loop(Deferred<loops::LoopCommand>),
     /// Show hosts, queue and loop in the terminal
     Top(Deferred<top::TopArgs>),
+    /// Show hosts, runs, suites, queue, loops and predictions on one local page
+    Dashboard(Deferred<dashboard::DashboardArgs>),
     /// Print the JSON Schema of a document that rgpu writes, or check a file against it
     Schema(Deferred<schema::SchemaArgs>),
     /// Install optional tools of NVIDIA

@@ -12,9 +12,9 @@ use super::support::app::{App, Status, show_failure, stdout_is_taken, will_want_
 use super::support::exec_status::show_own_failure;
 use super::support::terminal::{Terminal, choose_color, write_out, write_stderr, written};
 use super::{
-    attach, bench, build, compare, completions, disasm, doctor, documents, exec, exec_commands,
-    kernels, layout, loops, mcp, model, profile, queue, remote, report, runs, schema, setup, skill,
-    top, worker,
+    attach, bench, build, compare, completions, dashboard, disasm, doctor, documents, exec,
+    exec_commands, kernels, layout, loops, mcp, model, profile, queue, remote, report, runs,
+    schema, setup, skill, top, worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
@@ -125,6 +125,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Queue(command) => queue::run(&app, &command, |app| top::run(app, top::Tab::Queue)),
         Command::Loop(command) => loops::run(&app, &command, top::run_loop),
         Command::Top(args) => top::run(&app, args.first),
+        Command::Dashboard(args) => dashboard::run(&app, &args),
         Command::Model(command) => model::run(&app, &command),
         Command::Schema(args) => schema::run(&app, &args, documents::schema_of),
         Command::Setup(command) => setup::run(&app, &command),

@@ -44,8 +44,8 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
             schemars::schema_for!(crate::suite::expectations::Expectations)
         }
         SchemaName::Reindexed => schemars::schema_for!(super::support::suite_index::Reindexed),
-        SchemaName::Queue => schemars::schema_for!(super::queue::QueueDocument),
-        SchemaName::QueueEntry => schemars::schema_for!(super::queue::QueueEntryDocument),
+        SchemaName::Queue => schemars::schema_for!(crate::queue::QueueDocument),
+        SchemaName::QueueEntry => schemars::schema_for!(crate::queue::QueueEntryDocument),
         SchemaName::Loop => schemars::schema_for!(crate::loops::LoopStatus),
         SchemaName::LoopWorker => schemars::schema_for!(crate::loops::WorkerResult),
         SchemaName::LoopReviewer => schemars::schema_for!(crate::loops::ReviewerVerdict),
@@ -67,8 +67,10 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::ModelReconcile => schemars::schema_for!(super::model::ReconcileResult),
         SchemaName::ModelTerms => schemars::schema_for!(rgpu_predict::document::TermsDocument),
         SchemaName::ModelCard => schemars::schema_for!(rgpu_predict::import::card::ModelCard),
+        SchemaName::DashboardExport => schemars::schema_for!(crate::dashboard::Exported),
         SchemaName::Skill => schemars::schema_for!(super::skill::InstalledSkill),
         SchemaName::Error => schemars::schema_for!(crate::error::ErrorDocument),
+        SchemaName::DashboardOpenapi => crate::dashboard::openapi().try_into().unwrap_or_default(),
         SchemaName::Openapi => {
             rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()
         }

@@ -2,7 +2,6 @@
 
 mod add;
 mod change;
-mod document;
 mod list;
 mod log;
 mod run;
@@ -16,8 +15,6 @@ use clap::{Args, Subcommand};
 use super::support::app::{App, Status};
 use crate::error::{Failure, Result};
 use crate::queue::{AttemptCall, Queue, watch_attempt};
-
-pub(super) use document::{QueueDocument, QueueEntryDocument};
 
 /// Let commands wait for their turn, and run one after the other
 ///

@@ -148,12 +148,16 @@ pub(super) enum SchemaName {
     ModelTerms,
     /// Output of model import card --json
     ModelCard,
+    /// Output of dashboard export --json
+    DashboardExport,
     /// Output of skill install --json
     Skill,
     /// A failure with --json
     Error,
     /// The OpenAPI description of `rgpu worker`
     Openapi,
+    /// The OpenAPI description of `rgpu dashboard`
+    DashboardOpenapi,
 }
 
 /// How many violations are shown.
@@ -168,12 +172,10 @@ pub(super) fn run(
 ) -> Result<Status> {
     let schema = schema_of(args.name);
     match &args.check {
-        Some(_) if args.name == SchemaName::Openapi => Err(Failure::new(
-            Exit::Usage,
-            "usage",
-            "`openapi` describes no file that could be \
-                                                    checked",
-        )),
+        Some(_) if matches!(args.name, SchemaName::Openapi | SchemaName::DashboardOpenapi) => {
+            let what = "it describes an interface, and no file that could be checked";
+            Err(Failure::new(Exit::Usage, "usage", what))
+        }
         Some(path) => keeps(app, args.name, &schema.to_value(), path),
         None => {
             app.print_json(&schema)?;

@@ -3,6 +3,7 @@
 pub(super) mod app;
 pub(super) mod comparison_result;
 pub(super) mod deferred;
+pub(super) mod desktop;
 pub(super) mod dry_run;
 pub(super) mod exec_status;
 pub(super) mod fetch_consent;

@@ -18,10 +18,10 @@ use tokio::sync::Semaphore;
 use super::McpContext;
 use super::answer::Answer;
 use super::arguments::{read, wrong};
-use super::child::{CommandLine, Ended, Started, StartedCommands};
 use super::run_result::RunResult;
 use super::{compare_result, run_result};
 use crate::error::{Exit, Failure, Result};
+use crate::own_command::{CommandLine, Ended, Started, StartedCommands};
 use crate::store::Runs;
 
 /// How long a call waits for a long command, if the client does not say.
@@ -107,7 +107,7 @@ impl Call {
     /// Runs a short command. Its document; the exit status of what it found is no failure.
     pub(super) async fn document(&self, line: CommandLine) -> Result<Value> {
         let turn = self.shared.turns.acquire().await;
-        let ended = line.run(self.context(), SHORT_LIMIT).await?;
+        let ended = line.run(&self.context().own_program(), SHORT_LIMIT).await?;
         drop(turn);
         ended.into_document()
     }
@@ -131,7 +131,7 @@ impl Call {
     ) -> Result<Answer> {
         let limit = wait(wait_s)?;
         line.makes_run = true;
-        let started = self.shared.started.start(&run, line, self.context())?;
+        let started = self.shared.started.start(&run, line, &self.context().own_program())?;
         self.follow(run, started, limit).await
     }
 
@@ -161,7 +161,7 @@ impl Call {
             Some(started) => (name.clone(), started),
             None => {
                 let key = format!("{name} {}", self.shared.calls.fetch_add(1, Ordering::Relaxed));
-                let started = commands.start(&key, line, self.context())?;
+                let started = commands.start(&key, line, &self.context().own_program())?;
                 (key, started)
             }
         };
@@ -236,7 +236,7 @@ pub(super) fn answer(context: &McpContext, run: &str, ended: Option<Ended>) -> R
         }
         (Err(_), Some(ended)) => Err(match ended.failure() {
             Some(failure) => failure,
-            None => super::child::no_document(ended.status, ended.messages),
+            None => crate::own_command::no_document(ended.status, ended.messages),
         }),
         (Err(_), None) => Answer::of(&RunResult::starting(run)),
     }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
-use super::run_result::{ErrorFigures, phase, wait_for};
+use super::run_result::{ErrorFigures, wait_for};
 use crate::error::{Failure, Result};
 use crate::model::Comparison;
 use crate::model::comparison::{
@@ -196,7 +196,7 @@ pub(super) fn of_run(folder: &RunFolder, record: &RunRecord) -> Result<Answer> {
     result.run = Some(record.id.clone());
     result.state = record.state.as_str().to_owned();
     if is_active {
-        result.phase = phase(folder);
+        result.phase = crate::store::live::phase(folder);
         result.next.push(wait_for(&record.id));
     }
     result.error = folder.failure().map(|document| document.error.into());

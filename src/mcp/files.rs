@@ -67,9 +67,9 @@ impl SentFiles {
         Ok(Some(sent))
     }
 
-    /// Keeps the folder beyond this server, for a command that reads it. Its path.
-    pub(super) fn keep(self) -> PathBuf {
-        self.folder.keep()
+    /// The folder itself, for a command that reads it.
+    pub(super) fn into_folder(self) -> TempDir {
+        self.folder
     }
 
     /// The folder.

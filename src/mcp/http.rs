@@ -18,13 +18,13 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use subtle::ConstantTimeEq;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use super::call::Shared;
 use super::server::Server;
 use super::{McpContext, files};
-use crate::error::{Exit, Failure, Result};
+use crate::error::Result;
+use crate::loopback;
 
 /// Where clients find the server.
 const PATH: &str = "/mcp";
@@ -45,19 +45,9 @@ pub async fn serve_http(
     token: String,
     told: impl FnOnce(SocketAddr),
 ) -> Result<()> {
-    if !address.ip().is_loopback() {
-        let what = format!("`{address}` is not a loopback address");
-        return Err(Failure::new(Exit::Usage, "not_loopback", what)
-            .cause("a client with the token runs programs as you, and there is no TLS")
-            .hint("listen on 127.0.0.1, and reach it from elsewhere through `ssh -L`"));
-    }
-    let failed = |e: std::io::Error| {
-        Failure::new(Exit::Host, "cannot_listen", format!("nothing can listen at `{address}`"))
-            .cause(e)
-            .hint("take another port: `--http 127.0.0.1:0` lets the system choose one")
-    };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    told(listener.local_addr().map_err(failed)?);
+    let again = "take another port: `--http 127.0.0.1:0` lets the system choose one";
+    let listener = loopback::listen(address, again).await?;
+    told(listener.local_addr().map_err(loopback::failed)?);
     files::remove_old(&context);
     let shared = Arc::new(Shared::new(context));
     let config = StreamableHttpServerConfig::default()
@@ -67,7 +57,7 @@ pub async fn serve_http(
     let service = StreamableHttpService::new(make, Arc::default(), config);
     let token: Arc<str> = token.into();
     loop {
-        let (stream, _) = listener.accept().await.map_err(failed)?;
+        let (stream, _) = listener.accept().await.map_err(loopback::failed)?;
         tokio::spawn(answer(stream, service.clone(), Arc::clone(&token)));
     }
 }
@@ -95,7 +85,7 @@ async fn answer(stream: TcpStream, service: Service, token: Arc<str>) {
 fn has_token<B>(request: &Request<B>, token: &str) -> bool {
     let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-    bool::from(given.as_bytes().ct_eq(token.as_bytes()))
+    loopback::is_secret(given, token)
 }
 
 fn refusal(status: StatusCode) -> Response<BoxBody<Bytes, Infallible>> {

@@ -1,10 +1,6 @@
 //! What a client is told about a run, from the run's folder. The folder is the truth, so that an answer
 //! does not depend on the process that gives it.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
-
 use rgpu_protocol::RungRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +10,7 @@ use super::McpContext;
 use crate::error::{Failure, Result};
 use crate::model::{Build, Finding, Launch, Profile, Sidecars};
 use crate::report::{KernelNames, ReportInput, Style, report};
-use crate::store::{RunFolder, RunRecord, RunState, Runs};
+use crate::store::{RunFolder, RunRecord, RunState, Runs, live};
 
 const SCHEMA: &str = "rgpu.mcp-run/1";
 
@@ -23,9 +19,6 @@ const MAX_FINDINGS: usize = 6;
 const MAX_KERNELS: usize = 5;
 const SUMMARY_BYTES: usize = 1800;
 const OUTPUT_BYTES: u64 = 1500;
-
-/// The end of the events that is looked at for the phase.
-const EVENTS_BYTES: u64 = 16 << 10;
 
 /// A run: what it does or what came of it.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -299,7 +292,7 @@ impl RunResult {
             schema: SCHEMA.to_owned(),
             run: record.id.clone(),
             state: record.state.as_str().to_owned(),
-            phase: if is_active { phase(folder) } else { None },
+            phase: if is_active { live::phase(folder) } else { None },
             title: record.title.clone(),
             remote: record.remote.clone(),
             exit: record.exit,
@@ -484,39 +477,16 @@ pub(super) fn wait_for(run: &str) -> String {
 
 /// What a run does at the moment, if it has a folder.
 pub(super) fn phase_of(context: &McpContext, run: &str) -> Option<String> {
-    phase(&Runs::new(&context.runs).find(run).ok()?)
-}
-
-/// What a run does, from the last event that begins a phase.
-pub(super) fn phase(folder: &RunFolder) -> Option<String> {
-    let (text, _) = tail(&folder.path().join("events.jsonl"), EVENTS_BYTES)?;
-    text.lines().rev().find_map(|line| {
-        let event: Value = serde_json::from_str(line).ok()?;
-        match event["event"].as_str()? {
-            "queued" => Some("waiting for the GPU".to_owned()),
-            "step_started" => event["title"].as_str().map(ToOwned::to_owned),
-            "ended" => Some("fetching the results".to_owned()),
-            _ => None,
-        }
-    })
+    live::phase(&Runs::new(&context.runs).find(run).ok()?)
 }
 
 /// The output of an `exec`.
 fn output(folder: &RunFolder) -> Option<ProgramOutput> {
     let log = |stream: &str| {
-        tail(&folder.path().join(format!("log/exec.{stream}")), OUTPUT_BYTES).unwrap_or_default()
+        live::tail(&folder.path().join(format!("log/exec.{stream}")), OUTPUT_BYTES)
+            .unwrap_or_default()
     };
     let (stdout, stderr) = (log("stdout"), log("stderr"));
     let bytes = [stdout.1, stderr.1];
     (bytes != [0, 0]).then_some(ProgramOutput { stdout: stdout.0, stderr: stderr.0, bytes })
-}
-
-/// The end of a file as text, and the size of the file.
-fn tail(path: &Path, most: u64) -> Option<(String, u64)> {
-    let mut file = File::open(path).ok()?;
-    let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(most))).ok()?;
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes).ok()?;
-    Some((String::from_utf8_lossy(&bytes).into_owned(), length))
 }

@@ -8,8 +8,7 @@ use serde_json::{Map, Value};
 use super::McpContext;
 use super::answer::Answer;
 use super::call::{Shared, answer};
-use super::child::CommandLine;
-use super::run_result::phase;
+use crate::own_command::CommandLine;
 use crate::store::{RunState, Runs};
 
 /// How often a client should ask.
@@ -28,7 +27,7 @@ pub(super) fn working(run: &str) -> Task {
 pub(super) fn state(shared: &Shared, id: &str) -> Result<GetTaskResult, ErrorData> {
     let context = &shared.context;
     let started = shared.started.get(id);
-    let ended = started.as_ref().and_then(super::child::Started::end);
+    let ended = started.as_ref().and_then(crate::own_command::Started::end);
     let Ok(folder) = find(context, id) else {
         return match (started, ended) {
             (None, _) => Err(unknown(id)),
@@ -42,7 +41,7 @@ pub(super) fn state(shared: &Shared, id: &str) -> Result<GetTaskResult, ErrorDat
     task.created_at.clone_from(&record.started);
     Ok(match record.state {
         RunState::Running | RunState::Detached if ended.is_none() => {
-            task.status_message = phase(&folder);
+            task.status_message = crate::store::live::phase(&folder);
             result(task, TaskPayload::Working)
         }
         RunState::Cancelled => result(task, TaskPayload::Cancelled),
@@ -62,7 +61,7 @@ pub(super) async fn cancel(shared: &Shared, id: &str) -> Result<(), ErrorData> {
     find(&shared.context, id)?;
     let name = format!("cancel {id}");
     let line = CommandLine::new(["runs", "cancel", id]);
-    let started = shared.started.start(&name, line, &shared.context);
+    let started = shared.started.start(&name, line, &shared.context.own_program());
     started.map(drop).map_err(|failure| ErrorData::internal_error(failure.what, None))
 }
 

@@ -12,7 +12,8 @@ use sha2::{Digest, Sha256};
 
 use super::{Document, ReportInput, Style};
 
-const CSS: &str = include_str!("html/page.css");
+/// The style sheet.
+pub(super) const CSS: &str = include_str!("html/page.css");
 /// Helpers that all pages share.
 pub(super) const CORE: &str = include_str!("html/core.js");
 /// The theme switch. It redraws the charts, so it must come after the scripts that draw them.

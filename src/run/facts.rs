@@ -58,6 +58,11 @@ impl FactsCache {
         self.read_cached().map(|cached| cached.facts)
     }
 
+    /// The cached facts of any age, with the time at which the host was asked, in seconds since 1970.
+    pub fn last_with_time(&self) -> Option<(i64, HostFacts)> {
+        self.read_cached().map(|cached| (cached.asked_s, cached.facts))
+    }
+
     fn read_cached(&self) -> Option<CachedFacts> {
         let cached: CachedFacts = serde_json::from_slice(&std::fs::read(&self.path).ok()?).ok()?;
         (cached.rgpu == env!("CARGO_PKG_VERSION")).then_some(cached)

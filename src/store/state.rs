@@ -12,6 +12,7 @@
 mod event;
 mod lock;
 mod process_id;
+mod run_summaries;
 mod schema;
 mod suites;
 

@@ -72,7 +72,9 @@ impl RunIndex {
         }
         let transaction = self.db.begin()?;
         transaction
-            .execute_batch("DELETE FROM suite_time; DELETE FROM suite_case;")
+            .execute_batch(
+                "DELETE FROM suite_time; DELETE FROM suite_case; DELETE FROM run_summary;",
+            )
             .map_err(sql_error("change"))?;
         for run in &suites {
             for row in &run.rows {

@@ -27,6 +27,8 @@ pub(crate) struct Browser {
     session: Option<String>,
     /// What went wrong on the page, in its own words.
     pub(crate) complaints: Vec<String>,
+    /// The server whose pages are opened; requests to any other are complaints.
+    server: Option<String>,
     _home: tempfile::TempDir,
 }
 
@@ -70,8 +72,16 @@ impl Browser {
             }
         });
         let complaints = Vec::new();
-        let mut browser =
-            Self { process, input, answers, next: 0, session: None, complaints, _home: home };
+        let mut browser = Self {
+            process,
+            input,
+            answers,
+            next: 0,
+            session: None,
+            complaints,
+            server: None,
+            _home: home,
+        };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = browser.call("Target.attachToTarget", attach);
@@ -112,7 +122,8 @@ impl Browser {
             "Runtime.consoleAPICalled" if params["type"] == "error" => Some(params),
             "Network.requestWillBeSent" => {
                 let url = params["request"]["url"].as_str().unwrap_or_default();
-                let own = ["file:", "about:", "data:"].iter().any(|s| url.starts_with(s));
+                let own = ["file:", "about:", "data:"].iter().any(|s| url.starts_with(s))
+                    || self.server.as_ref().is_some_and(|server| url.starts_with(server));
                 (!own).then_some(params)
             }
             _ => None,
@@ -123,7 +134,18 @@ impl Browser {
 
     /// Opens a file and waits until it is loaded.
     pub(crate) fn open(&mut self, page: &Path) {
-        self.call("Page.navigate", json!({ "url": format!("file://{}", page.display()) }));
+        self.navigate(&format!("file://{}", page.display()));
+    }
+
+    /// Opens a page of a server and waits until it is loaded. Requests to this server are allowed from
+    /// then on.
+    pub(crate) fn open_at(&mut self, origin: &str, path: &str) {
+        self.server = Some(format!("{origin}/"));
+        self.navigate(&format!("{origin}{path}"));
+    }
+
+    fn navigate(&mut self, url: &str) {
+        self.call("Page.navigate", json!({ "url": url }));
         while self.receive("load")["method"] != "Page.loadEventFired" {}
     }
 

@@ -67,7 +67,7 @@ impl TestLoop {
     }
 
     /// Starts a loop and runs it to its end, and returns its report.
-    fn run(&self, overrides: &str, expected: i32) -> Value {
+    pub(crate) fn run(&self, overrides: &str, expected: i32) -> Value {
         let line = format!("loop start loop.toml {overrides}");
         let output = self.laptop.run(&line);
         assert_eq!(status(&output), expected, "{}", self.laptop.shown(&line, &output));

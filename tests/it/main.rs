@@ -15,6 +15,7 @@ mod code_page;
 mod compare;
 mod completions;
 mod cuts;
+mod dashboard;
 mod deep;
 mod disasm;
 mod disasm_remote;

@@ -60,8 +60,10 @@ const NAMES: &[&str] = &[
     "model-reconcile",
     "model-terms",
     "model-card",
+    "dashboard-export",
     "error",
     "openapi",
+    "dashboard-openapi",
 ];
 
 /// The schemas could not be generated or are out of date.

@@ -12,11 +12,10 @@ use crate::cli::support::missing;
 use crate::cli::support::run_args::duration;
 use crate::error::{Exit, Failure, Result};
 use crate::queue::{
-    Dependency, NewCommand, NewEntry, Resource, SnapshotMode, environment, interpreter_of,
+    Dependency, NewCommand, NewEntry, QueueDocument, Resource, SnapshotMode, environment,
+    interpreter_of,
 };
 use crate::regular_file::{self, MAX_FILE_BYTES};
-
-use super::document::QueueDocument;
 
 /// A longer command is cut in lists.
 const MAX_NAME_CHARS: usize = 60;

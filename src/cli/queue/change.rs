@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::document::QueueDocument;
 use super::list::line;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
-use crate::queue::{Entry, EntryState, PruneChoice, Queue, RequeueChoice};
+use crate::queue::{Entry, EntryState, PruneChoice, Queue, QueueDocument, RequeueChoice};
 
 /// How often to look for changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -3,10 +3,9 @@
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use super::document::QueueDocument;
 use crate::cli::support::app::{App, Status};
 use crate::error::Result;
-use crate::queue::{Entry, EntryState, Queue};
+use crate::queue::{Entry, EntryState, Queue, QueueDocument};
 use crate::report::{Align, TextTable, one_line};
 
 /// Which entries are listed.

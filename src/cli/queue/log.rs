@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::document::QueueEntryDocument;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::terminal::incomplete_tail_len;
 use crate::error::{Exit, Failure, Result};
-use crate::queue::Queue;
+use crate::queue::{Queue, QueueEntryDocument};
 use crate::regular_file;
 
 /// How often to look for more output.

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::document::QueueDocument;
 use super::list::{line, seconds_text};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::run_args::duration;
 use crate::cli::support::signals;
 use crate::error::{Exit, Result};
-use crate::queue::{Runner, RunnerEvent, RunnerOptions, detach};
+use crate::queue::{QueueDocument, Runner, RunnerEvent, RunnerOptions, detach};
 use crate::run::channel;
 
 /// Run the entries; one process at a time does

@@ -2,12 +2,11 @@
 
 use clap::Args;
 
-use super::document::{EntryRun, QueueEntryDocument};
 use super::list::{after_text, needs_text, seconds_text, state_text};
 use crate::bundle::quoted;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Result, inset};
-use crate::queue::SnapshotMode;
+use crate::queue::{EntryRun, QueueEntryDocument, SnapshotMode};
 use crate::report::{one_line, timestamp};
 use crate::store::Runs;
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::document::QueueDocument;
 use super::list::{ListArgs, table};
 use crate::cli::support::app::{App, Status};
 use crate::error::Result;
+use crate::queue::QueueDocument;
 
 /// How often to look for changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

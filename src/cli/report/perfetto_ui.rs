@@ -22,8 +22,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::place::open_on_desktop;
 use crate::cli::support::app::App;
+use crate::cli::support::desktop::open_on_desktop;
 use crate::cli::support::signals;
 use crate::error::{Exit, Failure, Result};
 use crate::run::channel;

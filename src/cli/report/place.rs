@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::{ReportArgs, perfetto_ui};
 use crate::cli::support::app::App;
+use crate::cli::support::desktop::open_on_desktop;
 use crate::cli::support::open_profile::OpenedProfile;
 use crate::cli::support::overwrite;
 use crate::error::{Exit, Failure, Result};
@@ -76,18 +77,5 @@ fn paths(args: &ReportArgs, opened: &OpenedProfile, documents: &[Document]) -> V
             let folder = out.clone().or_else(|| opened.folder.clone()).unwrap_or_default();
             documents.iter().map(|d| folder.join(d.name)).collect()
         }
-    }
-}
-
-/// Opens a file or a link with the desktop's default program.
-pub(super) fn open_on_desktop(what: &str) -> Result<()> {
-    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let ended = std::process::Command::new(program).arg(what).status();
-    let failure =
-        || Failure::new(Exit::Disk, "open", "the report was written, but cannot be opened");
-    match ended {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(failure().cause(format!("`{program}` ended with {status}"))),
-        Err(e) => Err(failure().cause(format!("`{program}`: {e}"))),
     }
 }

@@ -9,9 +9,9 @@ use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::wrong;
 use crate::mcp::call::Call;
-use crate::mcp::child::CommandLine;
 use crate::mcp::files::InlineFile;
 use crate::mcp::run_result::RunResult;
+use crate::own_command::CommandLine;
 use crate::store::Runs;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
@@ -76,6 +76,6 @@ async fn run(mut call: Call) -> Result<Answer> {
     line.flag("compile-options", arguments.compile_options);
     remote(&mut line, arguments.remote.as_deref())?;
     line.flag("run-id", Some(&id));
-    line.files = inputs.files;
+    line.files = inputs.files.map(crate::mcp::files::SentFiles::into_folder);
     call.run(id, line, arguments.wait_s).await
 }

@@ -11,7 +11,7 @@ use crate::error::{Exit, Result};
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{check_words, wrong};
 use crate::mcp::call::Call;
-use crate::mcp::child::{CommandLine, no_document};
+use crate::own_command::{CommandLine, no_document};
 
 /// An action: a command of rgpu that a tool may run.
 pub(super) struct Action {

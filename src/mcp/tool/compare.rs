@@ -9,9 +9,9 @@ use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{check_place, wrong};
 use crate::mcp::call::Call;
-use crate::mcp::child::CommandLine;
 use crate::mcp::compare_result::{self, CompareResult};
 use crate::mcp::files::InlineFile;
+use crate::own_command::CommandLine;
 use crate::store::Runs;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
@@ -80,7 +80,7 @@ async fn run(mut call: Call) -> Result<Answer> {
             line.flag("problem-sizes", arguments.sizes);
             remote(&mut line, arguments.remote.as_deref())?;
             line.flag("run-id", Some(&id));
-            line.files = inputs.files;
+            line.files = inputs.files.map(crate::mcp::files::SentFiles::into_folder);
             call.run(id, line, arguments.wait_s).await
         }
         _ => Err(wrong("give `runs` or `kernels`, one of the two")),

@@ -11,9 +11,9 @@ use crate::error::{Exit, Failure, Result};
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{check_place, wrong};
 use crate::mcp::call::Call;
-use crate::mcp::child::CommandLine;
 use crate::mcp::limit::page;
 use crate::model::code::{Code, CodeImage, CodeKernel};
+use crate::own_command::CommandLine;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "disasm",

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use crate::error::Result;
 use crate::mcp::McpContext;
 use crate::mcp::arguments::{check_place, check_word, wrong};
-use crate::mcp::child::CommandLine;
 use crate::mcp::files::{InlineFile, SentFiles};
+use crate::own_command::CommandLine;
 
 /// Adds `--remote`. One remote a call, so that a call is one run.
 pub(super) fn remote(line: &mut CommandLine, remote: Option<&str>) -> Result<()> {

@@ -10,9 +10,9 @@ use crate::kernel::MODES;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::wrong;
 use crate::mcp::call::Call;
-use crate::mcp::child::CommandLine;
 use crate::mcp::files::InlineFile;
 use crate::mcp::run_result::RunResult;
+use crate::own_command::CommandLine;
 use crate::store::Runs;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
@@ -117,6 +117,6 @@ async fn run(mut call: Call) -> Result<Answer> {
     line.flag("at-least", arguments.at_least);
     line.flag("run-id", Some(&id));
     line.rest(arguments.program.as_deref().unwrap_or_default());
-    line.files = inputs.files;
+    line.files = inputs.files.map(crate::mcp::files::SentFiles::into_folder);
     call.run(id, line, arguments.wait_s).await
 }

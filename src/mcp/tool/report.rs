@@ -9,10 +9,10 @@ use crate::error::{Exit, Failure, Result};
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{check_place, wrong};
 use crate::mcp::call::Call;
-use crate::mcp::child::CommandLine;
 use crate::mcp::limit::{page, size};
 use crate::mcp::run_result::{FindingLine, LaunchFigures};
 use crate::model::{HotSpots, Launch, Profile, Sidecars};
+use crate::own_command::CommandLine;
 use crate::report::{KernelNames, ReportInput, Style, report};
 use crate::store::Runs;
 

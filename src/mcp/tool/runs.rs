@@ -11,10 +11,10 @@ use crate::mcp::McpContext;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{check_place, wrong};
 use crate::mcp::call::{Call, answer, wait};
-use crate::mcp::child::CommandLine;
 use crate::mcp::compare_result::CompareResult;
 use crate::mcp::limit::page;
 use crate::mcp::run_result::RunResult;
+use crate::own_command::CommandLine;
 use crate::store::{RunRecord, RunState, Runs};
 
 pub(super) const TOOL: ToolInfo = ToolInfo {

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
+use super::run_summaries::RUN_SUMMARIES;
 use super::suites::SUITES;
 use super::{StateError, lock, random_id, sql_error};
 
@@ -15,7 +16,7 @@ use super::{StateError, lock, random_id, sql_error};
 const APPLICATION_ID: i32 = 0x7267_7075;
 
 /// Each text makes the tables of one version from those of the version before.
-const MIGRATIONS: &[&str] = &[QUEUE, LOOP, SUITES];
+const MIGRATIONS: &[&str] = &[QUEUE, LOOP, SUITES, RUN_SUMMARIES];
 
 /// Version 1: events, and the entries of the queue.
 const QUEUE: &str = "

@@ -3,13 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::error::Result;
-use crate::queue::{Entry, EntryEvent, Queue};
+use super::{Entry, EntryEvent, Queue, QueueError};
 use crate::store::RunState;
 
 /// The process that runs the queue.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::cli) struct RunnerRecord {
+pub struct RunnerRecord {
     /// The process id.
     pid: i32,
     /// Since when (RFC 3339).
@@ -19,7 +18,7 @@ pub(in crate::cli) struct RunnerRecord {
 /// The output of `queue add`, `run`, `ls`, `wait`, `cancel`, `requeue`, `pause`, `resume` and
 /// `prune` with `--json` (`rgpu.queue/1`).
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::cli) struct QueueDocument {
+pub struct QueueDocument {
     /// `rgpu.queue/1`.
     schema: &'static str,
     /// The process that runs the queue. Absent if there is none.
@@ -36,7 +35,10 @@ pub(in crate::cli) struct QueueDocument {
 
 impl QueueDocument {
     /// The document about these entries.
-    pub(super) fn of(queue: &Queue, entries: Vec<Entry>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`QueueError::State`].
+    pub fn of(queue: &Queue, entries: Vec<Entry>) -> Result<Self, QueueError> {
         let runner = queue
             .runner()
             .map(|holder| RunnerRecord { pid: holder.pid(), since: holder.since().to_owned() });
@@ -45,12 +47,15 @@ impl QueueDocument {
     }
 
     /// The document about removed entries.
-    pub(super) fn of_removed(queue: &Queue, removed: Vec<i64>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`QueueError::State`].
+    pub fn of_removed(queue: &Queue, removed: Vec<i64>) -> Result<Self, QueueError> {
         Ok(Self { removed, ..Self::of(queue, Vec::new())? })
     }
 
     /// Whether runner, pause, and the entries' states and attempts are equal; times are ignored.
-    pub(super) fn has_same_state(&self, other: &Self) -> bool {
+    pub fn has_same_state(&self, other: &Self) -> bool {
         let state = |document: &Self| -> Vec<_> {
             let entries = document.entries.iter();
             entries.map(|entry| (entry.id, entry.state, entry.attempt)).collect()
@@ -60,12 +65,12 @@ impl QueueDocument {
     }
 
     /// The entries.
-    pub(super) fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
     /// A line on who runs the queue.
-    pub(super) fn runner_text(&self) -> String {
+    pub fn runner_text(&self) -> String {
         let paused = if self.paused { "paused; `rgpu queue resume` goes on; " } else { "" };
         match &self.runner {
             Some(runner) => format!("{paused}process {} runs the queue", runner.pid),
@@ -76,16 +81,16 @@ impl QueueDocument {
 
 /// A run that an entry's command started.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::cli) struct EntryRun {
+pub struct EntryRun {
     /// The run's id.
-    pub(super) id: String,
+    pub id: String,
     /// Its state.
-    pub(super) state: RunState,
+    pub state: RunState,
 }
 
 /// The output of `queue show` and `queue log` with `--json` (`rgpu.queue-entry/1`).
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::cli) struct QueueEntryDocument {
+pub struct QueueEntryDocument {
     /// `rgpu.queue-entry/1`.
     schema: &'static str,
     /// The entry.
@@ -102,12 +107,15 @@ pub(in crate::cli) struct QueueEntryDocument {
 
 impl QueueEntryDocument {
     /// The document about an entry.
-    pub(super) fn of(
+    ///
+    /// # Errors
+    /// [`QueueError::State`].
+    pub fn of(
         queue: &Queue,
         entry: Entry,
         runs: Vec<EntryRun>,
         output: Option<String>,
-    ) -> Result<Self> {
+    ) -> Result<Self, QueueError> {
         let events = queue.events(entry.id)?;
         Ok(Self { schema: "rgpu.queue-entry/1", entry, events, runs, output })
     }

@@ -1,25 +1,25 @@
 //! Runs commands of rgpu as processes of their own.
 //!
 //! A command belongs to a process group of its own and writes its document and its messages to files,
-//! so it goes on when this server ends. Only its own end, or a client that cancels, ends it.
+//! so it goes on when the server that started it ends. Only its own end, or a client that cancels, ends
+//! it.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::sync::watch;
 
-use super::McpContext;
-use super::arguments::wrong;
-use super::files::SentFiles;
-use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 
 const ERROR_SCHEMA: &str = "rgpu.error/1";
 
@@ -35,20 +35,29 @@ const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
 /// The largest part of the messages that is kept, from their end.
 const MAX_MESSAGE_BYTES: u64 = 4000;
 
+/// The program of this process, and the folder in which its commands run.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnProgram {
+    /// The path of the program.
+    pub(crate) path: PathBuf,
+    /// The project's folder.
+    pub(crate) folder: PathBuf,
+}
+
 /// How a command ended.
 #[derive(Clone, Debug)]
-pub(super) struct Ended {
+pub(crate) struct Ended {
     /// The exit status; `None` if a signal ended it.
-    pub(super) status: Option<i32>,
+    pub(crate) status: Option<i32>,
     /// The document on stdout; `None` if there is none.
-    pub(super) document: Option<Arc<Value>>,
+    pub(crate) document: Option<Arc<Value>>,
     /// The last messages on stderr.
-    pub(super) messages: String,
+    pub(crate) messages: String,
 }
 
 impl Ended {
     /// The failure that the command printed.
-    pub(super) fn failure(&self) -> Option<Failure> {
+    pub(crate) fn failure(&self) -> Option<Failure> {
         let document = self.document.as_deref()?;
         if document["schema"] != ERROR_SCHEMA {
             return None;
@@ -60,7 +69,7 @@ impl Ended {
     ///
     /// # Errors
     /// The command's own failure, or that it printed nothing.
-    pub(super) fn into_document(self) -> Result<Value> {
+    pub(crate) fn into_document(self) -> Result<Value> {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
@@ -72,7 +81,7 @@ impl Ended {
 }
 
 /// The failure of a command that printed no document.
-pub(super) fn no_document(status: Option<i32>, messages: String) -> Failure {
+pub(crate) fn no_document(status: Option<i32>, messages: String) -> Failure {
     let Some(status) = status else {
         let what = "the command was stopped before it told anything";
         return Failure::new(Exit::Cancelled, "cancelled", what).cause(messages);
@@ -83,14 +92,14 @@ pub(super) fn no_document(status: Option<i32>, messages: String) -> Failure {
 
 /// A command that was started.
 #[derive(Clone, Debug)]
-pub(super) struct Started {
+pub(crate) struct Started {
     group: Pid,
     end: watch::Receiver<Option<Ended>>,
 }
 
 impl Started {
     /// Waits until the command has ended, at most for `limit`.
-    pub(super) async fn wait(&mut self, limit: Duration) -> Option<Ended> {
+    pub(crate) async fn wait(&mut self, limit: Duration) -> Option<Ended> {
         let ended = self.end.wait_for(Option::is_some);
         match tokio::time::timeout(limit, ended).await {
             Ok(Ok(ended)) => ended.clone(),
@@ -99,17 +108,17 @@ impl Started {
     }
 
     /// How it ended; `None` if it runs.
-    pub(super) fn end(&self) -> Option<Ended> {
+    pub(crate) fn end(&self) -> Option<Ended> {
         self.end.borrow().clone()
     }
 
     /// Whether it has ended.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.end.borrow().is_some()
     }
 
     /// Asks the command to stop, as Ctrl-C does. It stops its work on the host, too.
-    pub(super) fn interrupt(&self) {
+    pub(crate) fn interrupt(&self) {
         if !self.has_ended() {
             let _ = kill_process_group(self.group, Signal::INT);
         }
@@ -119,18 +128,18 @@ impl Started {
 /// The commands that this server has started, by the ids of their runs, or by their command lines if
 /// they make no run.
 #[derive(Debug, Default)]
-pub(super) struct StartedCommands {
+pub(crate) struct StartedCommands {
     by_name: Mutex<HashMap<String, Started>>,
 }
 
 impl StartedCommands {
     /// The command of a run, if this server started it.
-    pub(super) fn get(&self, name: &str) -> Option<Started> {
+    pub(crate) fn get(&self, name: &str) -> Option<Started> {
         self.lock().get(name).cloned()
     }
 
     /// Remembers a command under another name.
-    pub(super) fn rename(&self, name: &str, new: String) {
+    pub(crate) fn rename(&self, name: &str, new: String) {
         let mut commands = self.lock();
         if let Some(started) = commands.remove(name) {
             commands.insert(new, started);
@@ -138,7 +147,7 @@ impl StartedCommands {
     }
 
     /// Forgets a command, since its end was told.
-    pub(super) fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, name: &str) {
         self.lock().remove(name);
     }
 
@@ -146,12 +155,7 @@ impl StartedCommands {
     ///
     /// # Errors
     /// It cannot be started, or too many run already.
-    pub(super) fn start(
-        &self,
-        name: &str,
-        line: CommandLine,
-        context: &McpContext,
-    ) -> Result<Started> {
+    pub(crate) fn start(&self, name: &str, line: CommandLine, own: &OwnProgram) -> Result<Started> {
         let mut commands = self.lock();
         if commands.len() >= MAX_RUNNING {
             commands.retain(|_, started| !started.has_ended());
@@ -159,9 +163,9 @@ impl StartedCommands {
         if commands.len() >= MAX_RUNNING {
             let what = format!("{MAX_RUNNING} commands of this server run already");
             return Err(Failure::new(Exit::Usage, "too_many", what)
-                .hint("wait for one: runs {\"action\": \"list\"} shows them"));
+                .hint("wait for one: `rgpu runs list` shows them"));
         }
-        let started = line.start(context)?;
+        let started = line.start(own)?;
         commands.insert(name.to_owned(), started.clone());
         Ok(started)
     }
@@ -173,35 +177,44 @@ impl StartedCommands {
 
 /// A command line of rgpu, without the program.
 #[derive(Debug)]
-pub(super) struct CommandLine {
+pub(crate) struct CommandLine {
     /// The words.
-    pub(super) argv: Vec<OsString>,
+    pub(crate) argv: Vec<OsString>,
     /// The standard input; `None`: nothing.
-    pub(super) stdin: Option<Vec<u8>>,
-    /// Files of the client that the command reads; removed when it has ended.
-    pub(super) files: Option<SentFiles>,
+    pub(crate) stdin: Option<Vec<u8>>,
+    /// A folder with files that the command reads; removed when it has ended.
+    pub(crate) files: Option<TempDir>,
     /// Whether its result is in a run folder, so that only a failure is read from its output.
-    pub(super) makes_run: bool,
+    pub(crate) makes_run: bool,
+    /// Whether it prints its document: `--json`.
+    pub(crate) json: bool,
 }
 
 impl CommandLine {
     /// The words `argv`, without input and files.
-    pub(super) fn new(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+    pub(crate) fn new(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
             stdin: None,
             files: None,
             makes_run: false,
+            json: true,
         }
     }
 
+    /// The command line as a user would type it.
+    pub(crate) fn shown(&self) -> String {
+        let words = self.argv.iter().map(|word| shell_word(word.to_string_lossy()));
+        std::iter::once("rgpu".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    }
+
     /// Adds a word.
-    pub(super) fn word(&mut self, word: impl Into<OsString>) {
+    pub(crate) fn word(&mut self, word: impl Into<OsString>) {
         self.argv.push(word.into());
     }
 
     /// Adds `--name=VALUE`, if there is a value.
-    pub(super) fn flag(&mut self, name: &str, value: Option<impl AsRef<OsStr>>) {
+    pub(crate) fn flag(&mut self, name: &str, value: Option<impl AsRef<OsStr>>) {
         if let Some(value) = value {
             let mut word = OsString::from(format!("--{name}="));
             word.push(value);
@@ -210,19 +223,20 @@ impl CommandLine {
     }
 
     /// Adds words after `--`, if there are any.
-    pub(super) fn rest(&mut self, words: &[String]) {
+    pub(crate) fn rest(&mut self, words: &[String]) {
         if !words.is_empty() {
             self.word("--");
             self.argv.extend(words.iter().map(OsString::from));
         }
     }
 
-    /// Starts the command with `--json`.
-    fn start(self, context: &McpContext) -> Result<Started> {
+    /// Starts the command.
+    fn start(self, own: &OwnProgram) -> Result<Started> {
         for word in &self.argv {
             if word.len() > MAX_WORD_BYTES || word.as_encoded_bytes().contains(&0) {
                 let what = format!("a value of {} bytes is no word of a command", word.len());
-                return Err(wrong(what).hint("send long texts as `files`"));
+                return Err(Failure::new(Exit::Usage, "wrong_argument", what)
+                    .hint("put long texts into files"));
             }
         }
         let failed = |e: std::io::Error| {
@@ -230,9 +244,9 @@ impl CommandLine {
         };
         let mut out = tempfile::tempfile().map_err(failed)?;
         let mut messages = tempfile::tempfile().map_err(failed)?;
-        let mut command = Command::new(&context.program);
-        command.arg0("rgpu").arg("--json").args(&self.argv);
-        command.current_dir(&context.project).process_group(0);
+        let mut command = Command::new(&own.path);
+        command.arg0("rgpu").args(self.json.then_some("--json")).args(&self.argv);
+        command.current_dir(&own.folder).process_group(0);
         command.stdin(match &self.stdin {
             None => Stdio::null(),
             Some(bytes) => {
@@ -247,7 +261,7 @@ impl CommandLine {
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let group = group.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
         let (sender, end) = watch::channel(None);
-        let files = self.files.map(SentFiles::keep);
+        let files = self.files.map(TempDir::keep);
         let makes_run = self.makes_run;
         tokio::spawn(async move {
             let status = child.wait().await.ok().and_then(|status| status.code());
@@ -266,8 +280,8 @@ impl CommandLine {
     }
 
     /// Runs the command to its end, at most for `limit`; it is stopped after that.
-    pub(super) async fn run(self, context: &McpContext, limit: Duration) -> Result<Ended> {
-        let mut started = self.start(context)?;
+    pub(crate) async fn run(self, own: &OwnProgram, limit: Duration) -> Result<Ended> {
+        let mut started = self.start(own)?;
         match started.wait(limit).await {
             Some(ended) => Ok(ended),
             None => {

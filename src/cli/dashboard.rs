@@ -1,0 +1,157 @@
+//! `rgpu dashboard`: hosts, runs, suites, queue, loops and predictions on one local page.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use tempfile::NamedTempFile;
+
+use super::support::app::{App, Status};
+use super::support::desktop::open_on_desktop;
+use super::support::{overwrite, session};
+use crate::dashboard::{
+    DashboardContext, DashboardHost, ExportOptions, ServeOptions, export, serve,
+};
+use crate::error::{Exit, Failure, Result};
+use crate::remote::RemoteSpec;
+
+/// Show hosts, runs, suites, queue, loops and predictions on one local page
+///
+/// The page is served to this machine only, and the link works once: its browser gets a session.
+/// What the page starts are rgpu's own commands. They go on when the dashboard ends.
+#[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_long_help = examples!(
+    "rgpu dashboard",
+    "rgpu dashboard --open --read-only",
+    "rgpu dashboard export page/",
+))]
+pub(super) struct DashboardArgs {
+    #[command(subcommand)]
+    pub command: Option<DashboardCommand>,
+
+    /// The loopback address; with port 0 the system chooses one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8710")]
+    pub listen: SocketAddr,
+
+    /// Open the page in the browser
+    #[arg(long)]
+    pub open: bool,
+
+    /// Start and change nothing from the page
+    #[arg(long)]
+    pub read_only: bool,
+}
+
+/// A `dashboard` command.
+#[derive(Subcommand, Clone, Debug)]
+pub(super) enum DashboardCommand {
+    /// Write the page as static files that need no server
+    #[command(after_long_help = examples!("rgpu dashboard export page/ --reports 50"))]
+    Export(ExportArgs),
+}
+
+/// `dashboard export`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ExportArgs {
+    /// The folder; it is made if needed
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+
+    /// Include the details and the report of this many of the newest runs
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub reports: usize,
+
+    /// Overwrite an index.html that is not an earlier export
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// What the beginning of a page of rgpu has.
+const PAGE_HEAD: &[u8] = b"<!doctype html><meta name=\"generator\" content=\"rgpu ";
+
+/// Serves or exports the page.
+pub(super) fn run(app: &App, args: &DashboardArgs) -> Result<Status> {
+    match &args.command {
+        Some(DashboardCommand::Export(own)) => {
+            let folder = app.cwd.join(&own.folder);
+            if !own.force {
+                overwrite::check(&folder.join("index.html"), PAGE_HEAD)?;
+            }
+            let options = ExportOptions { folder, reports: own.reports };
+            let exported = app.block_on(export(context(app)?, &options))?;
+            match app.global.json {
+                true => app.print_json(&exported)?,
+                false => app.print(&format!("{}\n", app.short(exported.page.as_ref()))),
+            }
+        }
+        None if app.global.json => {
+            let what = "the page has no JSON";
+            return Err(Failure::new(Exit::Usage, "usage", what)
+                .hint("`rgpu runs list --json`, `rgpu queue ls --json` and others have it"));
+        }
+        None => {
+            let options = ServeOptions { listen: args.listen, read_only: args.read_only };
+            // The browser reads the link from a file of the user: others can see command lines.
+            let mut redirect = None;
+            let told = |link: &str| {
+                app.print(&format!("{link}\n"));
+                app.print_note("the link works once; Ctrl-C ends the dashboard");
+                if args.open {
+                    match open(link) {
+                        Ok(file) => redirect = Some(file),
+                        Err(failure) => {
+                            app.print_note(&format!("open the link yourself: {}", failure.what));
+                        }
+                    }
+                }
+            };
+            let ended = app.block_on(serve(context(app)?, options, told, |warning| {
+                super::support::terminal::write_stderr(&format!("{warning}\n"));
+            }));
+            drop(redirect);
+            ended?;
+        }
+    }
+    Ok(0)
+}
+
+fn open(link: &str) -> Result<NamedTempFile> {
+    let failed = |e: std::io::Error| {
+        Failure::new(Exit::Disk, "disk", "a file for the browser cannot be written").cause(e)
+    };
+    let mut file = tempfile::Builder::new()
+        .prefix("rgpu-dashboard-")
+        .suffix(".html")
+        .tempfile()
+        .map_err(failed)?;
+    let page = format!(
+        "<!doctype html><meta charset=\"utf-8\"><title>rgpu dashboard</title>\
+         <meta http-equiv=\"refresh\" content=\"0;url={link}\">\n"
+    );
+    file.write_all(page.as_bytes()).map_err(failed)?;
+    let path = file.path().display().to_string();
+    std::thread::spawn(move || open_on_desktop(&path));
+    Ok(file)
+}
+
+fn context(app: &App) -> Result<DashboardContext> {
+    let program = std::env::current_exe().map_err(|e| {
+        Failure::new(Exit::Config, "no_program", "the path of rgpu itself is unknown").cause(e)
+    })?;
+    let specs = app.config.remotes.values().cloned().chain([RemoteSpec::local()]);
+    let host = |spec: RemoteSpec| DashboardHost {
+        facts: session::facts_cache(app, &spec),
+        default: spec.name == app.config.default_remote.value,
+        name: spec.name,
+        address: spec.url,
+    };
+    Ok(DashboardContext {
+        program,
+        project: app.config.project.clone(),
+        runs: app.cwd.join(&app.config.runs_dir.value),
+        own_ids: app.data.join("state-ids"),
+        hosts: specs.map(host).collect(),
+    })
+}

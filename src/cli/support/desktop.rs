@@ -1,0 +1,16 @@
+//! Opens files and links with the desktop's default program.
+
+use crate::error::{Exit, Failure, Result};
+
+/// Opens a file or a link with the desktop's default program.
+pub(in crate::cli) fn open_on_desktop(what: &str) -> Result<()> {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let ended = std::process::Command::new(program).arg(what).status();
+    let failure =
+        || Failure::new(Exit::Disk, "open", "the report was written, but cannot be opened");
+    match ended {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(failure().cause(format!("`{program}` ended with {status}"))),
+        Err(e) => Err(failure().cause(format!("`{program}`: {e}"))),
+    }
+}

@@ -1,0 +1,151 @@
+//! `rgpu dashboard`: hosts, runs, suites, queue, loops and predictions on one local page.
+//!
+//! ```text
+//! run folders ─▶ RunTable ─┐
+//! .rgpu/state.db ──────────┼─▶ documents ─▶ /api/v1 ─▶ the page, or the files of an export
+//! facts of hosts ──────────┘
+//! ```
+//!
+//! Nothing here measures or changes anything: what the page starts are rgpu's own commands, as
+//! processes of their own. Documents of other commands are served as those commands print them; what
+//! only the page needs has types here. `schemas/dashboard-openapi.json` describes all of them.
+
+mod action;
+mod campaign;
+mod export;
+mod host;
+mod live;
+mod openapi;
+mod overview;
+mod page;
+mod run_detail;
+mod run_query;
+mod run_summary;
+mod run_table;
+mod server;
+mod wall;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, watch};
+
+use crate::error::{Exit, Failure, Result};
+use crate::own_command::{CommandLine, Ended, OwnProgram, StartedCommands};
+use crate::run::FactsCache;
+use live::Revision;
+use run_table::RunTable;
+use wall::Wall;
+
+pub use export::{ExportOptions, Exported, export};
+pub use openapi::document as openapi;
+pub use server::{ServeOptions, serve};
+
+/// How long a document may take that is read from the state database. Another process may hold it.
+const READ_LIMIT: Duration = Duration::from_secs(3);
+
+/// How many documents are read at once. One that waits for a lock keeps its place.
+const READS_AT_ONCE: usize = 16;
+
+/// How many commands whose result a request waits for run at once.
+const COMMANDS_AT_ONCE: usize = 4;
+
+/// The folders, the program and the hosts that the page shows.
+#[derive(Clone)]
+pub struct DashboardContext {
+    /// rgpu itself.
+    pub program: PathBuf,
+    /// The project's folder.
+    pub project: PathBuf,
+    /// The folder with the project's runs.
+    pub runs: PathBuf,
+    /// The file with the ids of this user's state databases.
+    pub own_ids: PathBuf,
+    /// The hosts of the user's settings, and this machine.
+    pub hosts: Arc<[DashboardHost]>,
+}
+
+/// A host of the user's settings.
+pub struct DashboardHost {
+    /// The remote's name.
+    pub name: String,
+    /// The remote's address.
+    pub address: String,
+    /// Whether commands use it if none is named.
+    pub default: bool,
+    /// What was last known of it.
+    pub facts: FactsCache,
+}
+
+/// What all requests share.
+struct Server {
+    context: DashboardContext,
+    table: Arc<RunTable>,
+    wall: Wall,
+    started: StartedCommands,
+    reads: Arc<Semaphore>,
+    commands: Semaphore,
+    revision: watch::Sender<Revision>,
+    numbers: AtomicU64,
+    last_request: Mutex<Instant>,
+    asset: page::Asset,
+}
+
+impl Server {
+    fn new(context: DashboardContext, wall: Wall) -> Self {
+        let table = RunTable::new(&context.runs, &context.project, &context.own_ids);
+        Self {
+            table: Arc::new(table),
+            asset: page::Asset::new(&page::Settings::of(&context, &wall)),
+            context,
+            wall,
+            started: StartedCommands::default(),
+            reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
+            commands: Semaphore::new(COMMANDS_AT_ONCE),
+            revision: watch::Sender::new(Revision::default()),
+            numbers: AtomicU64::new(0),
+            last_request: Mutex::new(Instant::now()),
+        }
+    }
+
+    fn own_program(&self) -> OwnProgram {
+        let context = &self.context;
+        OwnProgram { path: context.program.clone(), folder: context.project.clone() }
+    }
+
+    fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Reads files or the database on a thread that may wait.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let busy = || {
+            let what = "the project's files or its state database are busy";
+            Failure::new(Exit::Disk, "busy", what)
+                .hint("another process holds them; this page asks again by itself")
+        };
+        let turn = Arc::clone(&self.reads).try_acquire_owned().map_err(|_| busy())?;
+        let read = tokio::task::spawn_blocking(move || {
+            let result = read();
+            drop(turn);
+            result
+        });
+        match tokio::time::timeout(READ_LIMIT, read).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(e)) => Err(Failure::new(Exit::Bug, "bug", "a document cannot be made").cause(e)),
+            Err(_) => Err(busy()),
+        }
+    }
+
+    /// Runs a command to its end.
+    async fn run_command(&self, line: CommandLine, limit: Duration) -> Result<Ended> {
+        let failed = |e| Failure::new(Exit::Bug, "bug", "no command can be started").cause(e);
+        let _turn = self.commands.acquire().await.map_err(failed)?;
+        line.run(&self.own_program(), limit).await
+    }
+}

@@ -1,0 +1,234 @@
+//! What the page can start: rgpu's own commands, which a user could type as well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Server;
+use crate::error::{Exit, Failure, Result};
+use crate::own_command::CommandLine;
+
+/// How long an action is waited for. Its command goes on after that.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// A request to start a command.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ActionRequest {
+    /// What to do.
+    pub(super) action: Action,
+    /// Whether only the command line is asked for.
+    #[serde(default)]
+    pub(super) show_only: bool,
+}
+
+/// What can be started.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Action {
+    /// `rgpu profile`.
+    Profile {
+        /// The kernel.
+        kernel: String,
+        /// The mode; empty: the default.
+        #[serde(default)]
+        mode: String,
+        /// The remote; empty: the default.
+        #[serde(default)]
+        remote: String,
+    },
+    /// `rgpu runs attach`: follows a run and fetches its results.
+    Attach {
+        /// The run's id.
+        run: String,
+    },
+    /// `rgpu runs cancel`.
+    CancelRun {
+        /// The run's id.
+        run: String,
+    },
+    /// `rgpu queue cancel`.
+    CancelEntry {
+        /// The entry's number.
+        entry: i64,
+    },
+    /// `rgpu queue requeue`.
+    Requeue {
+        /// The entry's number.
+        entry: i64,
+    },
+    /// `rgpu queue run`.
+    RunQueue {},
+    /// `rgpu queue pause`.
+    PauseQueue {},
+    /// `rgpu queue resume`.
+    ResumeQueue {},
+    /// `rgpu loop stop`.
+    StopLoop {
+        /// The loop's id.
+        id: String,
+    },
+    /// `rgpu remote check`: asks a host what it has.
+    CheckHost {
+        /// The remote.
+        remote: String,
+    },
+}
+
+/// What became of an action (`rgpu.dashboard-action/1`).
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct ActionResult {
+    /// `rgpu.dashboard-action/1`.
+    pub(super) schema: &'static str,
+    /// The equal command line.
+    pub(super) command: String,
+    /// What was done.
+    pub(super) state: ActionState,
+    /// The exit status. Absent unless it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) exit: Option<i32>,
+    /// The end of its messages.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) messages: String,
+    /// The document that it printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) document: Option<Value>,
+}
+
+/// The state of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ActionState {
+    /// Only the command line was asked for.
+    Shown,
+    /// The command runs.
+    Running,
+    /// The command has ended.
+    Ended,
+}
+
+impl Action {
+    /// The command that does it.
+    ///
+    /// # Errors
+    /// A value is no word of a command.
+    fn command(&self) -> Result<CommandLine> {
+        let words = |words: &[&str]| CommandLine::new(words.iter().copied());
+        Ok(match self {
+            Self::Profile { kernel, mode, remote } => {
+                let mut line = words(&["profile", "--kernel", word("kernel", kernel)?]);
+                for (name, value) in [("mode", mode), ("remote", remote)] {
+                    if !value.is_empty() {
+                        line.word(format!("--{name}"));
+                        line.word(word(name, value)?);
+                    }
+                }
+                line
+            }
+            Self::Attach { run } => words(&["runs", "attach", word("run", run)?]),
+            Self::CancelRun { run } => words(&["runs", "cancel", word("run", run)?]),
+            Self::CancelEntry { entry } => numbered("cancel", *entry)?,
+            Self::Requeue { entry } => numbered("requeue", *entry)?,
+            Self::RunQueue {} => words(&["queue", "run"]),
+            Self::PauseQueue {} => words(&["queue", "pause"]),
+            Self::ResumeQueue {} => words(&["queue", "resume"]),
+            Self::StopLoop { id } => words(&["loop", "stop", word("id", id)?]),
+            Self::CheckHost { remote } => words(&["remote", "check", word("remote", remote)?]),
+        })
+    }
+}
+
+fn numbered(what: &str, entry: i64) -> Result<CommandLine> {
+    match entry > 0 {
+        true => Ok(CommandLine::new(["queue", what, &entry.to_string()])),
+        false => Err(no_value("entry", &entry.to_string())),
+    }
+}
+
+/// Checks a word that stands alone on a command line: a flag in its place would be another command.
+fn word<'t>(name: &str, text: &'t str) -> Result<&'t str> {
+    match text.is_empty() || text.starts_with('-') || text.contains(char::is_control) {
+        true => Err(no_value(name, text)),
+        false => Ok(text),
+    }
+}
+
+fn no_value(name: &str, text: &str) -> Failure {
+    Failure::new(Exit::Usage, "wrong_argument", format!("`{name}`: `{text}` is no value"))
+}
+
+/// Starts the command of an action and waits for it a little.
+///
+/// # Errors
+/// A value is no word of a command, or the command cannot be started.
+pub(super) async fn start(server: &Server, request: &ActionRequest) -> Result<ActionResult> {
+    let line = request.action.command()?;
+    let mut result = ActionResult {
+        schema: "rgpu.dashboard-action/1",
+        command: line.shown(),
+        state: ActionState::Shown,
+        exit: None,
+        messages: String::new(),
+        document: None,
+    };
+    if request.show_only {
+        return Ok(result);
+    }
+    let name = format!("{} {}", result.command, server.next_number());
+    let mut started = server.started.start(&name, line, &server.own_program())?;
+    let Some(ended) = started.wait(WAIT).await else {
+        result.state = ActionState::Running;
+        return Ok(result);
+    };
+    server.started.forget(&name);
+    result.state = ActionState::Ended;
+    result.exit = ended.status;
+    result.messages = ended.messages;
+    result.document = ended.document.map(Arc::unwrap_or_clone);
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> Result<String> {
+        let request: ActionRequest = serde_json::from_str(text).unwrap();
+        Ok(request.action.command()?.shown())
+    }
+
+    #[test]
+    fn an_action_is_a_command_that_a_user_could_type() {
+        for (text, command) in [
+            (
+                r#"{"action": {"do": "profile", "kernel": "vecadd", "mode": "ncu"}}"#,
+                "rgpu profile --kernel vecadd --mode ncu",
+            ),
+            (r#"{"action": {"do": "cancel_run", "run": "a"}}"#, "rgpu runs cancel a"),
+            (r#"{"action": {"do": "attach", "run": "a"}}"#, "rgpu runs attach a"),
+            (r#"{"action": {"do": "requeue", "entry": 7}}"#, "rgpu queue requeue 7"),
+            (r#"{"action": {"do": "cancel_entry", "entry": 7}}"#, "rgpu queue cancel 7"),
+            (r#"{"action": {"do": "run_queue"}}"#, "rgpu queue run"),
+            (r#"{"action": {"do": "stop_loop", "id": "l"}}"#, "rgpu loop stop l"),
+            (r#"{"action": {"do": "check_host", "remote": "h"}}"#, "rgpu remote check h"),
+            (r#"{"action": {"do": "attach", "run": "a b"}}"#, "rgpu runs attach 'a b'"),
+        ] {
+            assert_eq!(shown(text).unwrap(), command);
+        }
+        for wrong in ["-x", "", "--yes", "a\nb", "a\0b"] {
+            let text = serde_json::json!({"action": {"do": "attach", "run": wrong}}).to_string();
+            assert_eq!(shown(&text).unwrap_err().code, "wrong_argument", "{wrong}");
+        }
+        assert!(shown(r#"{"action": {"do": "requeue", "entry": -1}}"#).is_err());
+        for wrong in [
+            r#"{"action": {"do": "requeue", "entry": 1, "other": 1}}"#,
+            r#"{"action": {"do": "run", "argv": ["sh"]}}"#,
+            r#"{"action": {"do": "run_queue"}, "other": 1}"#,
+        ] {
+            assert!(serde_json::from_str::<ActionRequest>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The dashboard as static files: one page that has every answer, and the reports of the newest runs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::page::{Asset, Settings};
+use super::run_query::RunQuery;
+use super::run_table::Snapshot;
+use super::wall::Wall;
+use super::{DashboardContext, Server, campaign, host, overview, run_detail};
+use crate::error::{Exit, Failure, Result};
+use crate::store::atomic;
+
+/// The most runs that an export lists.
+const MAX_RUNS: usize = 2000;
+
+/// The most suites, entries and loops whose details an export has.
+const MAX_DETAILS: usize = 100;
+
+/// How an export is made.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    /// The folder; it is made if needed.
+    pub folder: PathBuf,
+    /// For how many of the newest runs the details and the report are included.
+    pub reports: usize,
+}
+
+/// The output of `dashboard export --json` (`rgpu.dashboard-export/1`).
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Exported {
+    /// `rgpu.dashboard-export/1`.
+    pub schema: &'static str,
+    /// The page.
+    pub page: String,
+    /// The number of listed runs.
+    pub runs: usize,
+    /// The number of reports.
+    pub reports: usize,
+    /// Size of all files in bytes.
+    pub bytes: u64,
+}
+
+/// Writes the files.
+///
+/// # Errors
+/// The project cannot be read, or the folder cannot be written.
+pub async fn export(context: DashboardContext, options: &ExportOptions) -> Result<Exported> {
+    let server = Server::new(context, Wall::new(0, true)?);
+    server.table.refresh();
+    let snapshot = server.table.snapshot();
+    let mut answers = answers(&server.context, &snapshot, server.table.problem())?;
+    let mut bytes = 0;
+    let mut reports = 0;
+    for row in snapshot.rows.iter().take(options.reports) {
+        let run = &row.summary;
+        let detail = run_detail::detail(&server.context, &run.id)?;
+        for log in &detail.logs {
+            let text = run_detail::log(&server.context, &run.id, &log.name)?;
+            answers.insert(format!("/runs/{}/log/{}", run.id, log.name), value(&text)?);
+        }
+        answers.insert(format!("/runs/{}", run.id), value(&detail)?);
+        if !run_detail::has_page(run) {
+            continue;
+        }
+        // A run whose report fails is listed all the same.
+        if let Ok(page) = run_detail::report_page(&server, &run.id).await {
+            let path = options.folder.join("runs").join(&run.id).join("report.html");
+            bytes += write(&path, page.as_bytes())?;
+            reports += 1;
+        }
+    }
+    let answers: Value = serde_json::Map::from_iter(answers).into();
+    let asset = Asset::new(&Settings::exported(&server.context, answers));
+    let page = options.folder.join("index.html");
+    bytes += write(&page, asset.html().as_bytes())?;
+    Ok(Exported {
+        schema: "rgpu.dashboard-export/1",
+        page: page.display().to_string(),
+        runs: snapshot.rows.len().min(MAX_RUNS),
+        reports,
+        bytes,
+    })
+}
+
+/// The answers to the requests of the page, by address.
+fn answers(
+    context: &DashboardContext,
+    snapshot: &Snapshot,
+    problem: Option<String>,
+) -> Result<BTreeMap<String, Value>> {
+    let mut answers = BTreeMap::new();
+    let campaigns = campaign::campaigns(context);
+    let entries: Vec<i64> = campaigns.entries.iter().map(|entry| entry.id).collect();
+    let hosts = host::hosts(context, snapshot, &campaigns.entries);
+    answers.insert("/hosts".to_owned(), value(&hosts)?);
+    let overview = overview::overview(context, snapshot, campaigns, problem);
+    let loops: Vec<String> = overview.loops.iter().map(|line| line.id.clone()).collect();
+    answers.insert("/overview".to_owned(), value(&overview)?);
+    let all = RunQuery::default().first(snapshot, MAX_RUNS);
+    answers.insert("/runs".to_owned(), value(&all)?);
+    let suites = campaign::suites(snapshot);
+    for line in suites.suites.iter().take(MAX_DETAILS) {
+        if let Ok(suite) = campaign::suite(&context.runs.join(&line.id)) {
+            answers.insert(format!("/suites/{}", line.id), value(&suite)?);
+        }
+    }
+    answers.insert("/suites".to_owned(), value(&suites)?);
+    if let Ok(history) = campaign::history(context, "*", "") {
+        answers.insert("/history".to_owned(), value(&history)?);
+    }
+    if let Ok(queue) = campaign::queue(context) {
+        answers.insert("/queue".to_owned(), value(&queue)?);
+        for id in entries.into_iter().rev().take(MAX_DETAILS) {
+            let entry = campaign::entry(context, snapshot, id)?;
+            answers.insert(format!("/queue/{id}"), value(&entry)?);
+        }
+    }
+    if let Ok(list) = campaign::loops(context) {
+        answers.insert("/loops".to_owned(), value(&list)?);
+    }
+    for id in loops {
+        let status = campaign::loop_status(context, &id)?;
+        for iteration in &status.iterations {
+            if let Ok(patch) = campaign::patch(context, &id, iteration.iteration) {
+                let path = format!("/loops/{id}/iterations/{}/patch", iteration.iteration);
+                answers.insert(path, value(&patch)?);
+            }
+        }
+        answers.insert(format!("/loops/{id}"), value(&status)?);
+    }
+    answers.insert("/model".to_owned(), value(&campaign::predictions(snapshot))?);
+    Ok(answers)
+}
+
+fn value(document: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(document).map_err(|e| {
+        Failure::new(Exit::Bug, "bug", "a document cannot be written as JSON").cause(e)
+    })
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<u64> {
+    let failed = |e: std::io::Error| {
+        Failure::new(Exit::Disk, "disk", "the export cannot be written")
+            .file(path.display())
+            .cause(e)
+    };
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    atomic::write(path, bytes).map_err(failed)?;
+    Ok(bytes.len() as u64)
+}

@@ -1,0 +1,221 @@
+//! The hosts as they were last seen: no host is asked.
+
+use rgpu_protocol::HostFacts;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::run_table::Snapshot;
+use super::{DashboardContext, DashboardHost};
+use crate::queue::{Entry, EntryState};
+use crate::store::{EnvRecord, RunState};
+
+/// The tools without which some mode does not work.
+const WANTED_TOOLS: [&str; 6] = ["ncu", "nsys", "compute-sanitizer", "nvcc", "nvdisasm", "python3"];
+
+/// The packages that Python kernels need.
+const PACKAGES: [&str; 3] = ["torch", "triton", "cutlass-dsl"];
+
+/// The largest env.json.
+const MAX_ENV_BYTES: u64 = 8 << 20;
+
+/// The newest runs of a host whose env.json is looked at for its facts.
+const MAX_ENV_RUNS: usize = 5;
+
+/// All hosts (`rgpu.dashboard-hosts/1`).
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct HostList {
+    /// `rgpu.dashboard-hosts/1`.
+    pub(super) schema: &'static str,
+    /// The hosts of the user's settings, and this machine.
+    pub(super) hosts: Vec<HostState>,
+}
+
+/// A host as it was last seen.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct HostState {
+    /// The remote's name.
+    pub(super) name: String,
+    /// The remote's address.
+    pub(super) address: String,
+    /// Whether commands use it if none is named.
+    pub(super) default: bool,
+    /// When the facts were asked for (RFC 3339). Absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) asked: Option<String>,
+    /// What the host has. Absent if it was never asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) facts: Option<HostFacts>,
+    /// What the facts mean for rgpu.
+    pub(super) health: HostHealth,
+    /// The ids of the project's runs that may be running there.
+    pub(super) running: Vec<String>,
+    /// Entries of the queue that wait for it.
+    pub(super) waiting: usize,
+}
+
+/// What works on a host and what does not, by its facts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct HostHealth {
+    /// The worst of what is listed.
+    pub(super) level: HealthLevel,
+    /// What makes some modes impossible.
+    pub(super) issues: Vec<String>,
+    /// What may disturb.
+    pub(super) warnings: Vec<String>,
+    /// Tools and packages that were not found.
+    pub(super) missing: Vec<String>,
+    /// What is older than what it is used with.
+    pub(super) outdated: Vec<String>,
+}
+
+/// How healthy a host is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum HealthLevel {
+    /// It was never asked.
+    #[default]
+    Unknown,
+    /// Nothing is wrong.
+    Ok,
+    /// Something may disturb, is missing or is outdated.
+    Warning,
+    /// Some modes do not work.
+    Issue,
+}
+
+impl HostHealth {
+    /// Judges the facts of a host.
+    pub(super) fn of(facts: &HostFacts) -> Self {
+        let mut health = Self::default();
+        if facts.driver.is_none() {
+            health.issues.push("no NVIDIA driver answers".to_owned());
+        } else if facts.gpus.is_empty() {
+            health.issues.push("there is no GPU".to_owned());
+        }
+        if facts.counters_admin_only == Some(true) && !facts.agent.root {
+            let what = "only administrators may read performance counters, so ncu measures nothing";
+            health.issues.push(what.to_owned());
+        }
+        for tool in &facts.tools {
+            health.warnings.extend(tool.problems.iter().map(|p| format!("{}: {p}", tool.name)));
+        }
+        for gpu in facts.gpus.iter().filter(|gpu| gpu.mig) {
+            health.warnings.push(format!("GPU {} is in MIG mode", gpu.index));
+        }
+        let wanted = WANTED_TOOLS.iter().chain(&PACKAGES);
+        let missing = wanted.filter(|name| facts.tool(name).is_none());
+        health.missing = missing.map(|name| (*name).to_owned()).collect();
+        let own = env!("CARGO_PKG_VERSION");
+        let agent = facts.agent.agent.as_str();
+        if !agent.is_empty() && agent != own {
+            health.outdated.push(format!("agent {agent}: this rgpu is {own}"));
+        }
+        if let (Some(driver), Some(nvcc)) = (&facts.cuda, facts.tool("nvcc"))
+            && major(driver) < major(&nvcc.version)
+        {
+            let what = format!("driver: it supports CUDA {driver}, and nvcc is {}", nvcc.version);
+            health.outdated.push(what);
+        }
+        let has_warning = [&health.warnings, &health.missing, &health.outdated];
+        health.level = match () {
+            () if !health.issues.is_empty() => HealthLevel::Issue,
+            () if has_warning.iter().any(|list| !list.is_empty()) => HealthLevel::Warning,
+            () => HealthLevel::Ok,
+        };
+        health
+    }
+}
+
+/// The major version; `None` if the text does not begin with a number.
+fn major(version: &str) -> Option<u32> {
+    version.split('.').next()?.trim().parse().ok()
+}
+
+/// All hosts. `entries` are those of the queue.
+pub(super) fn hosts(
+    context: &DashboardContext,
+    snapshot: &Snapshot,
+    entries: &[Entry],
+) -> HostList {
+    let hosts = context.hosts.iter().map(|host| state(context, host, snapshot, entries));
+    HostList { schema: "rgpu.dashboard-hosts/1", hosts: hosts.collect() }
+}
+
+fn state(
+    context: &DashboardContext,
+    host: &DashboardHost,
+    snapshot: &Snapshot,
+    entries: &[Entry],
+) -> HostState {
+    let own = || {
+        let runs = snapshot.rows.iter().map(|row| &row.summary);
+        runs.filter(|run| run.remote.split(',').any(|name| name == host.name))
+    };
+    let cached = host.facts.last_with_time().and_then(|(asked, facts)| {
+        Some((jiff::Timestamp::from_second(asked).ok()?.to_string(), facts))
+    });
+    let recorded = || {
+        own().take(MAX_ENV_RUNS).find_map(|run| {
+            let path = context.runs.join(&run.id).join("env.json");
+            let bytes = crate::regular_file::read(&path, MAX_ENV_BYTES).ok()?;
+            let env: EnvRecord = serde_json::from_slice(&bytes).ok()?;
+            Some((run.started.clone(), env.host.filter(|facts| facts.remote == host.name)?))
+        })
+    };
+    let (asked, mut facts) = cached.or_else(recorded).unzip();
+    let health = facts.as_ref().map(HostHealth::of).unwrap_or_default();
+    if let Some(facts) = &mut facts {
+        // The probes' raw output is long, and everything in it that is known stands beside it.
+        facts.agent.answers.clear();
+    }
+    let waits = |entry: &&Entry| {
+        entry.state == EntryState::Waiting && entry.remote.as_deref() == Some(&host.name)
+    };
+    HostState {
+        name: host.name.clone(),
+        address: host.address.clone(),
+        default: host.default,
+        asked,
+        facts,
+        health,
+        running: own().filter(|run| run.state == RunState::Running).map(|r| r.id.clone()).collect(),
+        waiting: entries.iter().filter(waits).count(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rgpu_protocol::probe::ToolFacts;
+
+    use super::*;
+
+    fn facts(name: &str) -> HostFacts {
+        let path = format!("{}/tests/fixtures/facts/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_host_without_a_gpu_has_an_issue_and_one_without_packages_a_warning() {
+        let health = HostHealth::of(&facts("synthetic-no-gpu"));
+        assert_eq!(health.level, HealthLevel::Issue);
+        assert!(health.issues[0].contains("driver"), "{health:?}");
+        let health = HostHealth::of(&facts("synthetic-restricted"));
+        assert!(health.issues.iter().any(|i| i.contains("counters")), "{health:?}");
+        let mut whole = facts("synthetic-h200");
+        whole.agent.agent = env!("CARGO_PKG_VERSION").to_owned();
+        for name in WANTED_TOOLS.iter().chain(&PACKAGES) {
+            if whole.tool(name).is_none() {
+                let name = (*name).to_owned();
+                whole.tools.push(ToolFacts { name, ..ToolFacts::default() });
+            }
+        }
+        whole.tools.iter_mut().for_each(|tool| tool.problems.clear());
+        assert_eq!(HostHealth::of(&whole).level, HealthLevel::Ok, "{:?}", HostHealth::of(&whole));
+        whole.tools.retain(|tool| tool.name != "triton");
+        let health = HostHealth::of(&whole);
+        assert_eq!(
+            (health.level, health.missing),
+            (HealthLevel::Warning, vec!["triton".to_owned()])
+        );
+    }
+}

@@ -1,0 +1,397 @@
+//! What changes while somebody looks: server-sent events, which go on where a cut connection ended.
+//!
+//! One thread looks for changes of the runs and of the state database, as long as somebody is connected
+//! or asked a moment ago. `/api/v1/live` tells of them; its ids are `REVISION.EVENT`, and events of the
+//! database since the last id are sent again. `/api/v1/runs/ID/live` sends the events and the output of
+//! one run; its ids are the offsets in these files.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::http::header;
+use axum::response::Response;
+use bytes::Bytes;
+use hyper::body::Frame;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::{DashboardContext, Server, run_detail};
+use crate::error::Result;
+use crate::store::live::{phase, piece};
+use crate::store::state::{StateDb, sql_error};
+use crate::store::{RunFolder, RunState};
+
+/// How often to look for changes of the runs and of the database.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+/// How often to look for new output of a run.
+const RUN_EVERY: Duration = Duration::from_millis(300);
+
+/// A comment goes out this often, so that a dead connection is noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// After a gap, at most so many events of the database are sent again.
+const MAX_REPEATED: usize = 500;
+
+/// The most bytes of a file in one message, and at the beginning of a stream.
+const PIECE_BYTES: u64 = 64 << 10;
+
+/// Numbers that grow with each change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Revision {
+    /// Of the runs.
+    pub(super) runs: u64,
+    /// The newest event of the state database.
+    pub(super) event: i64,
+}
+
+/// Something has changed (a message `changed` of `/api/v1/live`).
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct LiveChange {
+    /// Grows when a run changes.
+    pub(super) runs: u64,
+    /// The newest event of the state database; 0 without one.
+    pub(super) event: i64,
+    /// The events of queue and loops since the last message.
+    pub(super) changes: Vec<StateChange>,
+}
+
+/// An event of the state database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct StateChange {
+    /// Its number.
+    pub(super) event: i64,
+    /// `entry`, `cancel`, `runner` or `pause` of the queue; `loop` or `loop-stop`.
+    pub(super) kind: String,
+    /// The number of the entry or loop.
+    pub(super) subject: i64,
+    /// The state before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) from: Option<String>,
+    /// The state from then on.
+    pub(super) to: String,
+}
+
+/// News of a run (a message `run` of `/api/v1/runs/ID/live`).
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct RunNews {
+    /// The state.
+    pub(super) state: RunState,
+    /// What it does at the moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) phase: Option<String>,
+    /// Lines of its events.jsonl.
+    pub(super) events: Vec<Value>,
+    /// New output.
+    pub(super) output: Vec<OutputPiece>,
+}
+
+/// Output of a step.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct OutputPiece {
+    /// The log's name.
+    pub(super) log: String,
+    /// Where the text begins in the log, in bytes.
+    pub(super) offset: u64,
+    /// The text.
+    pub(super) text: String,
+}
+
+/// A body that ends when its sender goes away.
+struct Messages(mpsc::Receiver<Bytes>);
+
+impl HttpBody for Messages {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|message| message.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+fn stream(receiver: mpsc::Receiver<Bytes>) -> Response {
+    let mut response = Response::new(Body::new(Messages(receiver)));
+    let value = header::HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, value);
+    response
+}
+
+fn message(event: &str, id: &str, data: &impl Serialize) -> Bytes {
+    let data = serde_json::to_string(data).unwrap_or_default();
+    format!("event: {event}\nid: {id}\ndata: {data}\n\n").into()
+}
+
+/// Looks for changes until the process ends.
+pub(super) fn watch(server: &Arc<Server>) {
+    let server = Arc::clone(server);
+    std::thread::spawn(move || {
+        loop {
+            server.table.refresh();
+            let event = newest_event(&server.context).unwrap_or_default();
+            let runs = server.table.snapshot().revision;
+            let revision = Revision { runs, event };
+            server.revision.send_if_modified(|old| std::mem::replace(old, revision) != revision);
+            std::thread::sleep(WATCH_EVERY);
+            while server.revision.receiver_count() == 0 && !server.was_asked() {
+                std::thread::sleep(WATCH_EVERY / 4);
+            }
+        }
+    });
+}
+
+fn newest_event(context: &DashboardContext) -> Option<i64> {
+    let db = StateDb::open_existing(&context.project, &context.own_ids).ok()??;
+    let query = "SELECT max(id) FROM event";
+    db.connection().query_row(query, [], |row| row.get::<_, Option<i64>>(0)).ok()?
+}
+
+/// The events of the database after `last`, oldest first.
+fn changes(context: &DashboardContext, last: i64) -> Result<Vec<StateChange>> {
+    let Some(db) = StateDb::open_existing(&context.project, &context.own_ids)? else {
+        return Ok(Vec::new());
+    };
+    let mut query = db
+        .connection()
+        .prepare(
+            "SELECT id, kind, subject, from_state, to_state FROM event WHERE id > ?1 \
+             ORDER BY id DESC LIMIT ?2",
+        )
+        .map_err(sql_error("read"))?;
+    let change = |row: &rusqlite::Row<'_>| {
+        Ok(StateChange {
+            event: row.get(0)?,
+            kind: row.get(1)?,
+            subject: row.get(2)?,
+            from: row.get(3)?,
+            to: row.get(4)?,
+        })
+    };
+    let rows = query.query_map([last, MAX_REPEATED as i64], change);
+    let mut changes: Vec<StateChange> =
+        rows.and_then(Iterator::collect).map_err(sql_error("read"))?;
+    changes.reverse();
+    Ok(changes)
+}
+
+/// The stream of all changes. `last` is the id of the last message that the client got.
+pub(super) fn changes_stream(server: &Arc<Server>, last: Option<&str>) -> Response {
+    let (sender, receiver) = mpsc::channel(16);
+    let last_event = last.and_then(|id| id.split_once('.')?.1.parse::<i64>().ok());
+    let server = Arc::clone(server);
+    tokio::spawn(async move {
+        let mut revisions = server.revision.subscribe();
+        let mut sent = last_event.unwrap_or(server.revision.borrow().event);
+        loop {
+            let Revision { runs, event } = *revisions.borrow_and_update();
+            let mut repeated = Vec::new();
+            // A database that was made again counts from 1.
+            if event > sent {
+                let (context, from) = (server.context.clone(), sent);
+                let read = server.blocking(move || changes(&context, from)).await;
+                repeated = read.unwrap_or_default();
+            }
+            sent = event;
+            let change = LiveChange { runs, event, changes: repeated };
+            let id = format!("{runs}.{event}");
+            if sender.send(message("changed", &id, &change)).await.is_err() {
+                return;
+            }
+            while let Err(_elapsed) = tokio::time::timeout(KEEP_ALIVE, revisions.changed()).await {
+                if sender.send(Bytes::from_static(b": alive\n\n")).await.is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    stream(receiver)
+}
+
+/// Where a stream of a run is: the offset in its events, and in each log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Position {
+    events: u64,
+    logs: BTreeMap<String, u64>,
+}
+
+impl Position {
+    /// The id of a message: `123 build.stderr:40 exec.stdout:7`.
+    fn id(&self) -> String {
+        let logs = self.logs.iter().map(|(name, offset)| format!(" {name}:{offset}"));
+        format!("{}{}", self.events, logs.collect::<String>())
+    }
+
+    fn parse(id: &str) -> Option<Self> {
+        let mut words = id.split(' ');
+        let events = words.next()?.parse().ok()?;
+        let logs = words.map(|word| {
+            let (name, offset) = word.rsplit_once(':')?;
+            Some((name.to_owned(), offset.parse().ok()?))
+        });
+        Some(Self { events, logs: logs.collect::<Option<_>>()? })
+    }
+}
+
+/// What a run wrote since `position`, which goes on.
+fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunNews> {
+    let record = folder.current_record()?;
+    let path = folder.path();
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let is_first = position.is_none();
+    let own = position.get_or_insert_default();
+    let events_path = path.join("events.jsonl");
+    if is_first {
+        own.events = size(&events_path).saturating_sub(PIECE_BYTES);
+    }
+    let bytes = piece(&events_path, own.events, PIECE_BYTES).unwrap_or_default();
+    // A line that is being written comes with the next message.
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    own.events += whole as u64;
+    let lines = bytes[..whole].split(|byte| *byte == b'\n');
+    let events = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let mut output = Vec::new();
+    for log in run_detail::logs(path) {
+        let first = if is_first { log.bytes.saturating_sub(PIECE_BYTES) } else { 0 };
+        let offset = own.logs.entry(log.name.clone()).or_insert(first);
+        if log.bytes <= *offset {
+            continue;
+        }
+        let file = path.join("log").join(&log.name);
+        let mut bytes = piece(&file, *offset, PIECE_BYTES).unwrap_or_default();
+        let held = incomplete_tail(&bytes);
+        bytes.truncate(bytes.len() - held);
+        if bytes.is_empty() {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        output.push(OutputPiece { log: log.name, offset: *offset, text });
+        *offset += bytes.len() as u64;
+    }
+    let is_active = matches!(record.state, RunState::Running | RunState::Detached);
+    let phase = if is_active { phase(folder) } else { None };
+    Ok(RunNews { state: record.state, phase, events, output })
+}
+
+/// The bytes at the end that begin a character whose rest is not there yet.
+fn incomplete_tail(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(bytes) {
+        Err(e) if e.error_len().is_none() => bytes.len() - e.valid_up_to(),
+        _ => 0,
+    }
+}
+
+/// The stream of one run. It ends when the run has ended and everything was sent.
+pub(super) fn run_stream(server: &Arc<Server>, folder: RunFolder, last: Option<&str>) -> Response {
+    let (sender, receiver) = mpsc::channel(16);
+    let mut position = last.and_then(Position::parse);
+    let server = Arc::clone(server);
+    tokio::spawn(async move {
+        let mut shown: Option<(RunState, Option<String>)> = None;
+        let mut quiet = Duration::ZERO;
+        loop {
+            let (own, mut moved) = (folder.clone(), position.clone());
+            let read = server.blocking(move || {
+                let news = news(&own, &mut moved)?;
+                Ok((news, moved))
+            });
+            let sent = match read.await {
+                Ok((news, moved)) => {
+                    position = moved;
+                    let state = (news.state, news.phase.clone());
+                    let is_news = !news.events.is_empty()
+                        || !news.output.is_empty()
+                        || shown.as_ref() != Some(&state);
+                    let is_active = matches!(news.state, RunState::Running | RunState::Detached);
+                    let id = position.as_ref().map(Position::id).unwrap_or_default();
+                    shown = Some(state);
+                    match (is_news, is_active) {
+                        (true, _) => Some(message("run", &id, &news)),
+                        (false, true) => None,
+                        (false, false) => {
+                            let _ = sender.send(message("end", &id, &news)).await;
+                            return;
+                        }
+                    }
+                }
+                // The run was removed.
+                Err(failure) if failure.code != "busy" => return,
+                Err(_) => None,
+            };
+            quiet += RUN_EVERY;
+            let bytes = match sent {
+                Some(bytes) => Some(bytes),
+                None if quiet > KEEP_ALIVE => Some(Bytes::from_static(b": alive\n\n")),
+                None => None,
+            };
+            if let Some(bytes) = bytes {
+                quiet = Duration::ZERO;
+                if sender.send(bytes).await.is_err() {
+                    return;
+                }
+            }
+            if sender.is_closed() {
+                return;
+            }
+            tokio::time::sleep(RUN_EVERY).await;
+        }
+    });
+    stream(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::RunRecord;
+
+    #[test]
+    fn a_position_is_read_back() {
+        let logs = [("a.stdout".to_owned(), 5), ("b.stderr".to_owned(), 0)];
+        let position = Position { events: 12, logs: logs.into() };
+        assert_eq!(position.id(), "12 a.stdout:5 b.stderr:0");
+        assert_eq!(Position::parse(&position.id()), Some(position));
+        assert_eq!(Position::parse("0"), Some(Position::default()));
+        for wrong in ["", "x", "1 a", "1 a:b", "1  "] {
+            assert_eq!(Position::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_run_is_sent_twice_or_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(dir.path(), "run", None).unwrap();
+        folder.save(&RunRecord::new("run".into(), "exec", jiff::Timestamp::UNIX_EPOCH)).unwrap();
+        std::fs::create_dir_all(folder.path().join("log")).unwrap();
+        let append = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            let mut all = std::fs::read(&path).unwrap_or_default();
+            all.extend_from_slice(bytes);
+            std::fs::write(path, all).unwrap();
+        };
+        append("events.jsonl", b"{\"event\": \"queued\"}\n{\"event\": \"step_");
+        append("log/exec.stdout", "caf\u{e9}".as_bytes());
+        append("log/exec.stdout", &"\u{e9}".as_bytes()[..1]);
+        let mut position = None;
+        let first = news(&folder, &mut position).unwrap();
+        assert_eq!(first.events.len(), 1);
+        assert_eq!(first.output[0].text, "caf\u{e9}");
+        append("events.jsonl", b"started\"}\n");
+        append("log/exec.stdout", &"\u{e9}".as_bytes()[1..]);
+        // A client that comes back with the last id.
+        let mut position = Position::parse(&position.unwrap().id());
+        let second = news(&folder, &mut position).unwrap();
+        assert_eq!(second.events[0]["event"], "step_started");
+        assert_eq!((second.output[0].text.as_str(), second.output[0].offset), ("\u{e9}", 5));
+        let third = news(&folder, &mut position).unwrap();
+        assert!(third.events.is_empty() && third.output.is_empty());
+    }
+}

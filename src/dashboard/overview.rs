@@ -1,0 +1,132 @@
+//! The overview: hosts, running and last runs, suites, queue and loops at one glance.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::DashboardContext;
+use super::campaign::{LoopLine, QueueCounts, SuiteLine};
+use super::host::{HostState, hosts};
+use super::run_detail::logs;
+use super::run_query::{RunLine, trend};
+use super::run_summary::RunSummary;
+use super::run_table::Snapshot;
+use crate::queue::Entry;
+use crate::store::{RunFolder, RunState, live};
+
+/// How many of the last runs are shown.
+const RECENT: usize = 12;
+
+/// How many running runs are shown.
+const RUNNING: usize = 20;
+
+/// How many lines of a running run's output are shown, and so much of the log is read for them.
+const OUTPUT_LINES: usize = 3;
+const OUTPUT_BYTES: u64 = 2 << 10;
+
+/// How many suites are shown.
+const SUITES: usize = 6;
+
+/// The overview (`rgpu.dashboard/1`).
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct Overview {
+    /// `rgpu.dashboard/1`.
+    pub(super) schema: &'static str,
+    /// The project's folder.
+    pub(super) project: String,
+    /// The version of rgpu.
+    pub(super) rgpu: &'static str,
+    /// The number of runs.
+    pub(super) total: usize,
+    /// Whether runs are still being read.
+    pub(super) reading: bool,
+    /// The hosts.
+    pub(super) hosts: Vec<HostState>,
+    /// Runs that are running, newest first.
+    pub(super) running: Vec<RunningRun>,
+    /// The last runs that have ended, newest first.
+    pub(super) recent: Vec<RunLine>,
+    /// The last suites, newest first.
+    pub(super) suites: Vec<SuiteLine>,
+    /// The queue. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) queue: Option<QueueCounts>,
+    /// The loops, newest first.
+    pub(super) loops: Vec<LoopLine>,
+    /// What could not be read, each with the reason.
+    pub(super) problems: Vec<String>,
+}
+
+/// A run that is running.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct RunningRun {
+    /// The run.
+    #[serde(flatten)]
+    pub(super) run: RunSummary,
+    /// What it does at the moment, if it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) phase: Option<String>,
+    /// The last lines of the output that changed last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) output: Option<String>,
+}
+
+/// What the state database has for the overview.
+#[derive(Default)]
+pub(super) struct Campaigns {
+    pub(super) entries: Vec<Entry>,
+    pub(super) queue: Option<QueueCounts>,
+    pub(super) loops: Vec<LoopLine>,
+    pub(super) problems: Vec<String>,
+}
+
+/// Makes the overview.
+pub(super) fn overview(
+    context: &DashboardContext,
+    snapshot: &Snapshot,
+    campaigns: Campaigns,
+    problem: Option<String>,
+) -> Overview {
+    let rows = || snapshot.rows.iter().map(|row| &row.summary);
+    let running = rows().filter(|run| run.state == RunState::Running).take(RUNNING);
+    let running = running.map(|run| {
+        let folder = RunFolder::open(&context.runs.join(&run.id)).ok();
+        RunningRun {
+            phase: folder.as_ref().and_then(live::phase),
+            output: folder.and_then(|folder| last_output(folder.path())),
+            run: run.clone(),
+        }
+    });
+    let ended = snapshot.rows.iter().enumerate();
+    let ended = ended.filter(|(_, row)| row.summary.state != RunState::Running).take(RECENT);
+    let recent = ended
+        .map(|(at, row)| RunLine { run: row.summary.clone(), trend: trend(&snapshot.rows[at..]) });
+    Overview {
+        schema: "rgpu.dashboard/1",
+        project: context.project.display().to_string(),
+        rgpu: env!("CARGO_PKG_VERSION"),
+        total: snapshot.rows.len(),
+        reading: snapshot.reading,
+        hosts: hosts(context, snapshot, &campaigns.entries).hosts,
+        running: running.collect(),
+        recent: recent.collect(),
+        suites: rows().filter_map(SuiteLine::of).take(SUITES).collect(),
+        queue: campaigns.queue,
+        loops: campaigns.loops,
+        problems: problem.into_iter().chain(campaigns.problems).collect(),
+    }
+}
+
+/// The last lines of the log that changed last.
+fn last_output(folder: &Path) -> Option<String> {
+    let changed = |name: &str| {
+        let path = folder.join("log").join(name);
+        Some((path.metadata().ok()?.modified().ok()?, path))
+    };
+    let logs = logs(folder).into_iter().filter(|log| log.bytes > 0);
+    let (_, newest) = logs.filter_map(|log| changed(&log.name)).max()?;
+    let (text, _) = live::tail(&newest, OUTPUT_BYTES)?;
+    let lines: Vec<&str> = text.lines().collect();
+    Some(lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n"))
+}

@@ -1,0 +1,119 @@
+//! The page: one document with its style sheet and script, which asks `/api/v1` for everything else.
+//!
+//! Its policy allows this script and this style sheet by their hashes, requests to this server, and
+//! frames of this server for reports. Text of hosts becomes text nodes, never markup.
+
+use serde_json::{Value, json};
+
+use super::DashboardContext;
+use super::openapi::field_names;
+use super::wall::Wall;
+use crate::kernel::MODES;
+use crate::report::page_parts::{CORE, CSS, THEME, hash};
+
+/// The style sheet of the report, which gives colours and tables, and what only this page has.
+const OWN_CSS: &str = include_str!("page/page.css");
+
+/// All scripts in one function scope.
+const SCRIPT: [&str; 15] = [
+    "(() => {\n\"use strict\";\n",
+    CORE,
+    include_str!("page/api.js"),
+    include_str!("page/parts.js"),
+    include_str!("page/action.js"),
+    include_str!("page/overview.js"),
+    include_str!("page/hosts.js"),
+    include_str!("page/runs.js"),
+    include_str!("page/run.js"),
+    include_str!("page/compare.js"),
+    include_str!("page/suites.js"),
+    include_str!("page/campaigns.js"),
+    include_str!("page/main.js"),
+    THEME,
+    "})();\n",
+];
+
+/// What the page knows before it asks.
+pub(super) struct Settings {
+    value: Value,
+}
+
+impl Settings {
+    /// The settings of a served page.
+    pub(super) fn of(context: &DashboardContext, wall: &Wall) -> Self {
+        let mut settings = Self::common(context);
+        settings.value["csrf"] = wall.csrf().into();
+        settings.value["read_only"] = wall.is_read_only().into();
+        settings
+    }
+
+    /// The settings of an exported page: the answers to all its requests.
+    pub(super) fn exported(context: &DashboardContext, answers: Value) -> Self {
+        let mut settings = Self::common(context);
+        settings.value["read_only"] = true.into();
+        settings.value["answers"] = answers;
+        settings
+    }
+
+    fn common(context: &DashboardContext) -> Self {
+        let project = context.project.file_name().unwrap_or(context.project.as_os_str());
+        let value = json!({
+            "project": project.to_string_lossy(),
+            "fields": field_names(),
+            "modes": MODES.iter().map(|mode| mode.name).collect::<Vec<_>>(),
+        });
+        Self { value }
+    }
+}
+
+/// The page and its policy.
+pub(super) struct Asset {
+    html: String,
+    policy: String,
+}
+
+impl Asset {
+    /// The page with these settings.
+    pub(super) fn new(settings: &Settings) -> Self {
+        let (css, script) = ([CSS, OWN_CSS].concat(), SCRIPT.concat());
+        let policy = format!(
+            "default-src 'none'; script-src '{}'; style-src '{}'; img-src data:; \
+             connect-src 'self'; frame-src 'self'{files}; base-uri 'none'; form-action 'none'",
+            hash(&script),
+            hash(&css),
+            // To a page that is a file, the reports beside it are of another origin.
+            files = if settings.value.get("answers").is_some() { " file:" } else { "" },
+        );
+        let data = settings.value.to_string().replace('<', "\\u003c");
+        let html = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"generator\" content=\"rgpu {version}\">\n\
+             <link rel=\"icon\" href=\"data:,\">\n\
+             <title>rgpu dashboard</title>\n<style>{css}</style>\n</head>\n<body class=\"dashboard\">\n\
+             <a class=\"skip\" href=\"#main\">Skip to the content</a>\n\
+             <header><div class=\"wrap bar\"><span class=\"brand\">rgpu</span>\
+             <span class=\"project\" id=\"project\"></span>\
+             <span class=\"where\" id=\"live\" role=\"status\"></span>\
+             <button type=\"button\" id=\"theme\" aria-label=\"Switch between light and dark\"></button></div>\
+             <nav class=\"wrap\" aria-label=\"Views\"></nav></header>\n\
+             <main class=\"wrap\" id=\"main\" tabindex=\"-1\">\
+             <noscript>This page needs JavaScript, which is switched off.</noscript></main>\n\
+             <script type=\"application/json\" id=\"data\">{data}</script>\n\
+             <script>{script}</script>\n</body>\n</html>\n",
+            version = env!("CARGO_PKG_VERSION"),
+        );
+        Self { html, policy: format!("{policy}; frame-ancestors 'none'") }
+    }
+
+    /// The document.
+    pub(super) fn html(&self) -> &str {
+        &self.html
+    }
+
+    /// The policy for the answer's header.
+    pub(super) fn policy(&self) -> &str {
+        &self.policy
+    }
+}

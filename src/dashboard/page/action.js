@@ -1,0 +1,48 @@
+// Starting rgpu's own commands: each dialog shows the command line that does the same.
+
+/** A button that starts an action after a look at its command; nothing where the page only shows. */
+function actionButton(text, action, note) {
+  if (page.read_only) return null;
+  return el("button", { type: "button", "data-focus": JSON.stringify(action), on: { click: () => ask(text, action, note) } }, text);
+}
+
+async function ask(title, action, note) {
+  const dialog = el("dialog", { "aria-label": title });
+  const body = el("div", { role: "status" });
+  const run = el("button", { type: "button", class: "primary", disabled: true }, "Run it");
+  const close = el("button", { type: "button", on: { click: () => dialog.close() } }, "Close");
+  fill(dialog, null, [el("h2", null, title), note && el("p", { class: "note" }, said(note)), body, el("div", { class: "row" }, run, close)]);
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    refreshSoon();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  try {
+    const shown = await act(action, true);
+    body.append(el("p", { class: "note" }, "The same in a terminal, in the project's folder:"), commandLine(shown.command));
+    run.disabled = false;
+    run.focus();
+  } catch (error) {
+    body.append(failureBox(error));
+  }
+  run.addEventListener("click", async () => {
+    run.disabled = true;
+    const waits = el("p", { class: "note" }, "Running…");
+    body.append(waits);
+    try {
+      const result = await act(action, false);
+      waits.replaceWith(actionResult(result));
+      refreshSoon();
+    } catch (error) {
+      waits.replaceWith(failureBox(error));
+    }
+  });
+}
+
+function actionResult(result) {
+  if (result.state === "running") return el("p", null, "It runs on its own now; what it changes appears here.");
+  const ok = result.exit === 0;
+  return el("div", null, el("p", null, badge(ok ? "done" : "exit status " + (result.exit ?? "unknown"), ok ? "good" : "bad")),
+    result.messages && el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Messages" }, result.messages));
+}

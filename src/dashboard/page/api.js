@@ -1,0 +1,82 @@
+// Asks the server, or the answers that an export brings along.
+
+const BASE = "/api/v1";
+const exported = page.answers || null;
+const fieldNames = new Set(page.fields);
+
+/** A document whose unknown fields cannot be read: page and server never name a field differently. */
+function strict(value) {
+  if (value === null || typeof value !== "object") return value;
+  return new Proxy(value, {
+    get(target, key) {
+      const known = typeof key === "symbol" || key in target || fieldNames.has(key) || key === "then" || key === "toJSON";
+      if (!known) throw new Error("the API has no field `" + key + "`");
+      return strict(target[key]);
+    },
+  });
+}
+
+class ApiError extends Error {
+  constructor(status, error) {
+    super(error.what);
+    this.status = status;
+    this.cause = error.cause;
+    this.hints = error.hints || [];
+    this.code = error.code;
+  }
+}
+
+const address = (path, params) => {
+  const query = new URLSearchParams(Object.entries(params || {}).filter(([, value]) => value !== "" && value !== undefined));
+  const text = query.toString();
+  return path + (text ? "?" + text : "");
+};
+
+async function read(response) {
+  const body = await response.json().catch(() => null);
+  if (response.ok && body) return strict(body);
+  if (body && body.error) throw new ApiError(response.status, body.error);
+  throw new ApiError(response.status, { what: "the server answered with status " + response.status });
+}
+
+/** The parameters of an address that the API knows; the address may have more, such as runs to compare. */
+const only = (params, names) => Object.fromEntries(names.filter(name => params[name]).map(name => [name, params[name]]));
+
+/** The document at a path of the API. */
+async function get(path, params) {
+  if (exported) return strict(answer(path, params || {}));
+  let response;
+  try {
+    response = await fetch(BASE + address(path, params), { cache: "no-store" });
+  } catch {
+    throw new ApiError(0, { what: "the server does not answer", hints: ["is `rgpu dashboard` still running?"] });
+  }
+  return read(response);
+}
+
+/** Sends an action. */
+const act = (action, show) => fetch(BASE + "/actions", {
+  method: "POST",
+  headers: { "content-type": "application/json", "x-rgpu-csrf": page.csrf },
+  body: JSON.stringify({ action, show_only: show }),
+}).then(read);
+
+/** An answer of an export; the list of runs is filtered here. */
+function answer(path, params) {
+  const known = exported[path];
+  if (!known) throw new ApiError(404, { what: "this export does not have it", hints: ["`rgpu dashboard export --reports N` includes more runs"] });
+  if (path !== "/runs") return known;
+  const need = String(params.q || "").toLowerCase().split(/\s+/).filter(Boolean);
+  const runs = known.runs.filter(run => {
+    const text = JSON.stringify(run).toLowerCase();
+    const same = ["state", "command", "remote", "gpu", "verdict", "reason"];
+    const label = String(params.label || "").split("=");
+    const own = run.labels || {};
+    return need.every(word => text.includes(word))
+      && same.every(name => !params[name] || (name === "state" ? words(run.state) : run[name]) === params[name])
+      && (!params.kernel || run.kernel.includes(params.kernel))
+      && (!params.label || (label.length === 1 ? label[0] in own : own[label[0]] === label.slice(1).join("=")));
+  });
+  const offset = Number(params.offset || 0);
+  return { ...known, found: runs.length, offset, runs: runs.slice(offset, offset + Number(params.limit || 50)) };
+}

@@ -1,0 +1,130 @@
+// The queue, loops, and predictions beside measurements.
+
+async function queueView() {
+  let data;
+  try {
+    data = await get("/queue");
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    return { title: "Queue", nodes: [card(null, empty("There is no queue: `rgpu queue add -- COMMAND` makes one."))] };
+  }
+  const order = { running: 0, waiting: 1 };
+  const entries = [...data.entries].sort((a, b) => (order[a.state] ?? 2) - (order[b.state] ?? 2)
+    || (a.state === "waiting" ? b.priority - a.priority || a.id - b.id : b.id - a.id));
+  return {
+    title: "Queue",
+    nodes: [
+      card(null, el("div", { class: "row head" },
+        el("p", { class: "note", role: "status" }, data.runner ? `process ${data.runner.pid} runs the queue` : "nothing runs the queue", data.paused && " · paused"),
+        el("div", { class: "row" },
+          !data.runner && actionButton("Run the queue", { do: "run_queue" }),
+          data.paused ? actionButton("Resume", { do: "resume_queue" }) : actionButton("Pause", { do: "pause_queue" }))),
+      entries.length ? grid("Entries", [
+        { label: "entry", always: true, cell: entry => [link(view("/queue/" + entry.id), entry.id + " " + entry.name), el("span", { class: "sub" }, entry.command.join(" "))] },
+        { label: "state", cell: entry => [stateBadge(entry.state), entry.reason && el("span", { class: "sub" }, entry.reason)] },
+        { label: "needs", cell: entry => [entry.remote, entry.gpu].filter(Boolean).join(", ") },
+        { label: "after", cell: entry => entry.after && entry.after.map(dependency => dependency.entry).join(", ") },
+        { label: "priority", num: true, cell: entry => entry.priority || null },
+        { label: "time", num: true, cell: entry => entry.seconds !== undefined ? seconds(entry.seconds) : null },
+        { label: "action", cell: entry => entryAction(entry) },
+      ], entries) : empty("the queue is empty")),
+    ],
+  };
+}
+
+const entryAction = entry => entry.state === "running" || entry.state === "waiting"
+  ? actionButton("Cancel", { do: "cancel_entry", entry: entry.id })
+  : actionButton("Requeue", { do: "requeue", entry: entry.id });
+
+async function entryView(params, id) {
+  const data = await get("/queue/" + encodeURIComponent(id));
+  const entry = data.entry;
+  return {
+    title: `Entry ${entry.id} ${entry.name}`,
+    nodes: [
+      card(null, el("div", { class: "row head" }, stateBadge(entry.state), entryAction(entry)),
+        facts([["command", el("code", null, entry.command.join(" "))], ["folder", entry.cwd], ["reason", entry.reason], ["attempt", entry.attempt || null],
+          ["time", entry.seconds !== undefined ? seconds(entry.seconds) : null], ["needs", [entry.remote, entry.gpu].filter(Boolean).join(", ")],
+          ["exit status", entry.rc], ["added", moment(entry.added)],
+          ["runs", data.runs && data.runs.map(run => [runLink(run.id), " "])]])),
+      data.output !== undefined && card("Output", el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of the last attempt" }, data.output)),
+      card("What happened", grid("Events", [
+        { label: "when", cls: "nowrap", always: true, cell: event => moment(event.at) }, { label: "state", cell: event => stateBadge(event.to) },
+        { label: "attempt", num: true, cell: event => event.attempt || null }, { label: "why", cls: "text", cell: event => event.reason }], data.events)),
+    ],
+  };
+}
+
+const loopTable = loops => grid("Loops", [
+  { label: "loop", always: true, cell: line => [link(view("/loops/" + encodeURIComponent(line.id)), line.kernel_path), el("span", { class: "sub" }, line.id)] },
+  { label: "state", cell: line => [badge(words(line.state.toLowerCase()), line.state === "STOPPED" ? "" : "warn running"), line.stopped && el("span", { class: "sub" }, line.stopped)] },
+  { label: "iteration", num: true, cell: line => line.iteration + " of " + line.max_iterations },
+  { label: "kept", num: true, cell: line => line.kept },
+  { label: "best so far", num: true, cell: line => line.speedup !== undefined ? digits(line.speedup) + " × the start" : null },
+  { label: "started", cls: "nowrap", cell: line => moment(line.started) },
+], loops);
+
+async function loopsView() {
+  const data = await get("/loops");
+  return { title: "Loops", nodes: [card(null, data.loops.length ? loopTable(data.loops) : empty("no loops yet: `rgpu loop start loop.toml`"))] };
+}
+
+const OUTCOME_CLASS = { kept: "good", wrong: "bad", slower: "warn", refused: "bad", worker_failed: "bad", not_measured: "bad" };
+
+async function loopView(params, id) {
+  const data = await get("/loops/" + encodeURIComponent(id));
+  const time = kept => kept && kept.time ? duration(kept.time.gmean_us * 1e3) : null;
+  const patches = iteration => {
+    const body = el("div");
+    return el("details", { on: { toggle: async event => {
+      if (!event.target.open || body.childNodes.length) return;
+      try {
+        body.append(patchView((await get(`/loops/${encodeURIComponent(id)}/iterations/${iteration}/patch`)).text, iteration));
+      } catch (error) {
+        body.append(failureBox(error));
+      }
+    } } }, el("summary", null, "change"), body);
+  };
+  return {
+    title: "Loop " + data.id,
+    nodes: [
+      card(null, el("div", { class: "row head" }, badge(words(data.state.toLowerCase()), data.state === "STOPPED" ? "" : "warn running"),
+        data.state !== "STOPPED" && actionButton("Stop", { do: "stop_loop", id: data.id }, "It ends what runs, and measures the best against the start.")),
+        facts([["kernel", el("code", null, data.kernel_path)], ["iteration", data.iteration + " of " + data.max_iterations],
+          ["start", time(data.start)], ["best", time(data.best)], ["kept changes", data.kept],
+          ["without progress", data.no_progress || null], ["failure", data.failure], ["stopped", data.stop && data.stop.text],
+          ["process", data.pid], ["started", moment(data.started)]])),
+      card("Iterations", data.iterations.length ? grid("Iterations", [
+        { label: "iteration", num: true, always: true, cell: line => line.iteration },
+        { label: "outcome", cell: line => badge(words(line.outcome), OUTCOME_CLASS[line.outcome]) },
+        { label: "why", cls: "text", cell: line => [line.reason, line.claim && line.claim.note && el("span", { class: "sub" }, "worker: " + line.claim.note)] },
+        { label: "reviewer", cls: "text", cell: line => line.verdict && [badge(words(line.verdict.verdict.toLowerCase())), el("span", { class: "sub" }, line.verdict.reason)] },
+        { label: "files", cls: "text", cell: line => line.changed.join(", ") },
+        { label: "patch", cls: "text", cell: line => patches(line.iteration) },
+      ], data.iterations) : empty("no iteration has ended")),
+    ],
+  };
+}
+
+/** Measured times beside the least that the GPU allows. */
+function boundTable(rows) {
+  const lines = rows.flatMap(row => row.bound.map(share => ({ row, share })));
+  return grid("Predictions beside measurements", [
+    { label: "kernel", cls: "name", always: true, cell: ({ row }) => row.run ? runLink(row.run, row.kernel) : row.kernel },
+    { label: "case", cell: ({ share }) => share.case },
+    { label: "GPU", cell: ({ row, share }) => row.gpu || share.gpu },
+    { label: "predicted least", num: true, cell: ({ share }) => duration(share.bound_ns) },
+    { label: "measured", num: true, cell: ({ share }) => share.percent > 0 ? duration(share.bound_ns * 100 / share.percent) : null },
+    { label: "of the bound", num: true, cell: ({ share }) => [percent(share.percent), el("div", { class: "meter" }, bar(null, share.percent / 100))] },
+    { label: "limit", cell: ({ share }) => share.unit || words(share.limit) },
+    { label: "measured at", cls: "nowrap", cell: ({ row }) => moment(row.started) },
+  ], lines);
+}
+
+async function modelView() {
+  const data = await get("/model");
+  return { title: "Model", nodes: [
+    el("p", { class: "note" }, "The newest run of each kernel and GPU, beside the least time that the GPU's memory and units allow. ", el("code", null, "rgpu model"), " predicts more."),
+    card(null, data.rows.length ? boundTable(data.rows) : empty("no run has a bound: kernels with `[work]` on a GPU of `rgpu model hw list` have one")),
+  ] };
+}

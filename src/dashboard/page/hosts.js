@@ -1,0 +1,83 @@
+// Hosts: GPU, driver, use, software and what is wrong.
+
+const healthBadge = health => badge({ ok: "healthy", warning: "warnings", issue: "issues", unknown: "never asked" }[health.level], STATE_CLASS[health.level] ?? (health.level === "ok" ? "good" : ""));
+
+function gpuText(facts) {
+  const by = new Map();
+  facts.gpus.forEach(gpu => by.set(gpu.name, (by.get(gpu.name) || 0) + 1));
+  return [...by].map(([name, n]) => (n > 1 ? n + " × " : "") + name).join(", ") || "no GPU";
+}
+
+function hostCard(host) {
+  const known = host.facts;
+  return el("section", { "aria-label": "Host " + host.name },
+    el("div", { class: "row head" }, el("h3", null, link(view("/hosts", { host: host.name }), host.name)), healthBadge(host.health)),
+    facts([
+      ["GPU", known && gpuText(known)],
+      ["driver", known && known.driver && known.driver + (known.cuda ? " · CUDA " + known.cuda : "")],
+      ["address", el("code", null, host.address)],
+      ["running", host.running.length ? plural(host.running.length, "run") : "nothing of this project"],
+      ["waiting", host.waiting ? plural(host.waiting, "entry").replace("entrys", "entries") : null],
+      ["seen", host.asked && moment(host.asked)],
+    ]),
+    host.health.issues.length > 0 && el("ul", { class: "health" }, host.health.issues.map(text => el("li", null, badge("issue", "bad"), " ", text))));
+}
+
+/** The software of a host by its names in the facts. */
+function softwareTable(known, name) {
+  const own = known.tools.filter(tool => !tool.name.startsWith("lib"));
+  return grid("Software of " + name, [
+    { label: "tool", always: true, cell: tool => tool.name },
+    { label: "version", cell: tool => tool.version },
+    { label: "path", cls: "name", cell: tool => el("code", null, tool.path) },
+    { label: "problems", cls: "text", cell: tool => tool.problems.join("; ") },
+  ], own);
+}
+
+function healthList(health) {
+  const rows = [["issues", "issue", "bad"], ["warnings", "warning", "warn"], ["missing", "missing", "warn"], ["outdated", "outdated", "warn"]];
+  const lines = rows.flatMap(([field, word, cls]) => health[field].map(text => el("li", null, badge(word, cls), " ", text)));
+  if (lines.length) return el("ul", { class: "health" }, lines);
+  return el("p", null, health.level === "unknown" ? "Nothing is known: the host was never asked." : "Nothing is wrong, by what the host said when it was asked.");
+}
+
+async function hostsView(params) {
+  const data = await get("/hosts");
+  const chosen = params.host ? data.hosts.filter(host => host.name === params.host) : data.hosts;
+  const one = host => {
+    const known = host.facts;
+    return card(host.name + (host.default ? " (default)" : ""),
+      el("div", { class: "row" }, healthBadge(host.health),
+        actionButton("Check", { do: "check_host", remote: host.name }, "The host is asked what it has. A rented host may be started for that."),
+        link(view("/runs", { remote: host.name }), "its runs")),
+      facts([
+        ["address", el("code", null, host.address)],
+        ["seen", host.asked && moment(host.asked)],
+        ["system", known && `${known.agent.os} · ${known.agent.arch} · kernel ${known.agent.kernel}`],
+        ["processors", known && `${known.agent.cpus} · ${bytes(known.agent.memory_bytes)} memory`],
+        ["driver", known && (known.driver || "none")],
+        ["CUDA of the driver", known && known.cuda],
+        ["counters", known && known.counters_admin_only !== undefined && (known.counters_admin_only ? "for administrators only" : "for all users")],
+        ["running", host.running.length > 0 && host.running.map(id => [runLink(id), " "])],
+        ["waiting entries", host.waiting || null],
+      ]),
+      el("h3", null, "Health"), healthList(host.health),
+      known && known.gpus.length > 0 && [el("h3", null, "GPUs"), grid("GPUs of " + host.name, [
+        { label: "index", num: true, always: true, cell: gpu => gpu.index },
+        { label: "name", cell: gpu => gpu.name },
+        { label: "sm", cell: gpu => "sm_" + gpu.sm },
+        { label: "memory", num: true, cell: gpu => bytes(gpu.memory_bytes) },
+        { label: "SM clock", num: true, cell: gpu => gpu.max_sm_mhz && gpu.max_sm_mhz + " MHz" },
+        { label: "power limit", num: true, cell: gpu => gpu.power_limit_w && Math.round(gpu.power_limit_w) + " W" },
+        { label: "MIG", cell: gpu => gpu.mig ? "on" : null },
+      ], known.gpus)],
+      known && [el("h3", null, "Software"), softwareTable(known, host.name)]);
+  };
+  return {
+    title: params.host ? "Host " + params.host : "Hosts",
+    nodes: [
+      params.host && el("p", null, link(view("/hosts"), "all hosts")),
+      chosen.length ? chosen.map(one) : empty("there is no host `" + params.host + "` in your settings"),
+    ],
+  };
+}

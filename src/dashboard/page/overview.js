@@ -1,0 +1,65 @@
+// The overview, and lists of runs.
+
+const runColumns = {
+  what: { label: "run", cls: "wide", always: true, cell: run => [runLink(run.id, run.title || run.id), el("span", { class: "sub" }, run.id, run.note && " · " + run.note)] },
+  state: { label: "state", cls: "nowrap", cell: run => [stateBadge(run.state), run.reason && el("span", { class: "sub" }, words(run.reason))] },
+  time: { label: "time", num: true, cell: run => run.median_ns !== undefined ? [duration(run.median_ns), run.ci95_ns && el("span", { class: "sub" }, range(run.ci95_ns))] : null },
+  trend: { label: "trend", cell: run => spark(run.trend) },
+  verdict: { label: "verdict", cls: "text", cell: run => run.problem ? badge(run.problem, "warn")
+    : run.suite ? suiteCounts(run.suite)
+    : run.verdict || run.text || run.checked ? [run.verdict && badge(words(run.verdict), verdictClass(run.verdict)), " ", checkBadge(run.checked),
+      run.text && el("span", { class: "sub" }, said(run.text))] : null },
+  where: { label: "where", cls: "place", cell: run => [link(view("/hosts", { host: run.remote }), run.remote || "local"), run.gpu && el("span", { class: "sub" }, run.gpu)] },
+  started: { label: "started", cls: "nowrap", cell: run => [moment(run.started), run.seconds > 0 && el("span", { class: "sub" }, "took " + seconds(run.seconds))] },
+};
+
+const suiteCounts = counts => el("span", null, badge(`${counts.ok} of ${counts.cases} ok`, counts.failed ? "" : "good"), " ",
+  counts.failed > 0 && badge(counts.failed + " failed", "bad"), counts.failed > 0 && " ",
+  counts.slower > 0 && badge(counts.slower + " slower", "bad"), counts.slower > 0 && " ",
+  counts.faster > 0 && badge(counts.faster + " faster", "good"));
+
+async function overviewView() {
+  const data = await get("/overview");
+  const columns = ["what", "state", "time", "trend", "verdict", "where", "started"].map(name => runColumns[name]);
+  const queue = data.queue;
+  return {
+    title: "Overview",
+    // What a run does is no change of its folder, so it is asked for.
+    mounted: () => {
+      if (exported || data.running.length === 0) return null;
+      const again = setTimeout(refreshSoon, 2000);
+      return () => clearTimeout(again);
+    },
+    nodes: [
+      data.problems.map(text => problem(text)),
+      data.reading && problem("The runs are being read for the first time; more appear here."),
+      el("div", { class: "tiles" },
+        tile("runs", link(view("/runs"), count(data.total)), plural(data.running.length, "running run")),
+        tile("hosts", link(view("/hosts"), count(data.hosts.length)), plural(data.hosts.filter(host => host.health.level === "issue").length, "host") + " with issues"),
+        tile("queue", link(view("/queue"), queue ? count(queue.waiting) + " waiting" : "none"), queue && `${queue.running} running · ${queue.bad} not ok${queue.paused ? " · paused" : ""}`),
+        tile("loops", link(view("/loops"), count(data.loops.length)), plural(data.loops.filter(line => line.state !== "STOPPED").length, "loop") + " not stopped")),
+      el("h2", { class: "gap" }, "Hosts"),
+      el("div", { class: "cards" }, data.hosts.map(hostCard)),
+      data.running.length > 0 && card("Running", grid("Running runs", [runColumns.what,
+        { label: "does", cls: "text", cell: run => [run.phase, run.output && el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of " + run.id }, run.output)] }, runColumns.where, runColumns.started,
+        { label: "action", cell: run => actionButton("Cancel", { do: "cancel_run", run: run.id }) }], data.running)),
+      card("Last runs", data.recent.length ? grid("Last runs", columns, data.recent) : empty("no runs yet: `rgpu profile KERNEL` makes one")),
+      data.suites.length > 0 && card("Suites", suiteTable(data.suites)),
+      data.loops.length > 0 && card("Loops", loopTable(data.loops.slice(0, 6))),
+    ],
+  };
+}
+
+/** The form that starts a profile. */
+function startForm() {
+  if (page.read_only) return null;
+  const field = (label, input) => el("label", null, label, input);
+  const kernel = el("input", { type: "text", required: true, "aria-label": "Kernel", placeholder: "vecadd" });
+  const mode = el("select", null, el("option", { value: "" }, "default"), page.modes.map(name => el("option", null, name)));
+  const remote = el("input", { type: "text", placeholder: "default" });
+  return el("details", null, el("summary", null, "Profile a kernel"), el("form", { class: "filters", on: { submit: event => {
+    event.preventDefault();
+    ask("Profile a kernel", { do: "profile", kernel: kernel.value.trim(), mode: mode.value, remote: remote.value.trim() },
+      "It may use a GPU host that costs money.");
+  } } }, field("kernel", kernel), field("mode", mode), field("remote", remote), el("button", { type: "submit" }, "Start…")));
+}

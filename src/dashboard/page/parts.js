@@ -1,0 +1,111 @@
+// Parts of views: links, states, times, spark lines, tables, plots and logs.
+
+const view = (path, params) => "#" + address(path, params);
+const link = (href, ...children) => el("a", { href, class: "link" }, ...children);
+const runLink = (id, text) => link(view("/run/" + encodeURIComponent(id)), text || id);
+
+const stateText = state => words(state);
+const STATE_CLASS = {
+  running: "warn running", detached: "warn", done: "good", failed: "bad", cancelled: "", never_submitted: "bad",
+  waiting: "", ok: "good", timeout: "bad", skipped: "warn", lost: "bad", pruned: "", issue: "bad", warning: "warn",
+};
+const badge = (text, cls) => el("span", { class: "badge " + (cls || "") }, text);
+const stateBadge = state => badge(stateText(state), STATE_CLASS[state]);
+const verdictClass = verdict => ({ FASTER: "good", SLOWER: "bad", AMBIGUOUS: "warn" })[verdict] || "";
+const checkBadge = checked => checked && checked !== "unchecked"
+  ? badge(checked, checked === "right" ? "good" : "bad") : null;
+
+/** A moment in the reader's time zone; the tooltip has it as it was written. */
+function moment(text) {
+  const date = new Date(text);
+  if (Number.isNaN(date.getTime())) return text;
+  const pad = n => String(n).padStart(2, "0");
+  const day = `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
+  return el("time", { datetime: text, title: text }, `${day} ${pad(date.getHours())}:${pad(date.getMinutes())}`);
+}
+const seconds = s => s < 60 ? duration(s * 1e9) : s < 3600 ? Math.floor(s / 60) + " min " + Math.round(s % 60) + " s" : (s / 3600).toFixed(1) + " h";
+const range = ci => ci ? duration(ci[0]) + " – " + duration(ci[1]) : null;
+
+/** The last times as a line; the newest is the dot. */
+function spark(times) {
+  if (!times || times.length < 2) return null;
+  const [low, high] = [Math.min(...times), Math.max(...times)];
+  const room = Math.max(high - low, high * 0.02) || 1;
+  const at = (x, n) => [2 + 104 * n / (times.length - 1), 19 - 16 * (x - low) / room];
+  const points = times.map((x, n) => at(x, n).map(v => v.toFixed(1)).join(",")).join(" ");
+  const [cx, cy] = at(times[times.length - 1], times.length - 1);
+  const text = `${times.length} times from ${duration(low)} to ${duration(high)}, now ${duration(times[times.length - 1])}`;
+  return svg("svg", { class: "spark", viewBox: "0 0 110 22", role: "img", "aria-label": text },
+    svg("title", null, text), svg("polyline", { points }), svg("circle", { cx, cy, r: 2.4 }));
+}
+
+/** A plot of times, oldest first: `{value, interval, title, change}`. */
+function timePlot(points, label) {
+  const [width, height, left, bottom] = [760, 210, 74, 22];
+  const all = points.flatMap(p => p.interval ? [...p.interval, p.value] : [p.value]);
+  const high = Math.max(...all) * 1.05;
+  const low = Math.min(...all) * 0.95;
+  const x = n => left + (width - left - 12) * (points.length === 1 ? 0.5 : n / (points.length - 1));
+  const y = value => 8 + (height - bottom - 14) * (1 - (value - low) / (high - low || 1));
+  const grid = [0, 0.5, 1].map(part => low + (high - low) * part);
+  const band = points.every(p => p.interval) && points.length > 1
+    ? points.map((p, n) => `${x(n)},${y(p.interval[1])}`).concat(points.map((p, n) => `${x(n)},${y(p.interval[0])}`).reverse()).join(" ") : null;
+  return el("div", { class: "plot-box" }, svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
+    grid.map(value => [svg("line", { class: "grid", x1: left, x2: width - 12, y1: y(value), y2: y(value) }),
+      svg("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, axis(value, (high - low) / 2))]),
+    band && svg("polygon", { class: "band", points: band }),
+    svg("polyline", { class: "line", points: points.map((p, n) => `${x(n)},${y(p.value)}`).join(" ") }),
+    points.map((p, n) => svg("circle", { class: p.change ? "dot change" : "dot", cx: x(n), cy: y(p.value), r: p.change ? 5 : 3 }, svg("title", null, p.title))),
+    svg("text", { x: left, y: height - 6 }, "oldest"),
+    svg("text", { x: width - 12, y: height - 6, "text-anchor": "end" }, "newest")));
+}
+
+/** A table. `columns`: {label, cell(row), num, cls}; a column without content is left out. */
+function grid(label, columns, rows) {
+  const empty = content => content === "" || content === undefined || content === null;
+  const cells = rows.map(row => columns.map(column => column.cell(row)));
+  const shown = columns.map((column, at) => ({ column, at })).filter(({ column, at }) => column.always || cells.some(row => !empty(row[at])));
+  const cls = column => [column.num && "num", column.cls].filter(Boolean).join(" ") || null;
+  // On a phone rows are blocks; the roles keep it a table for screen readers.
+  return el("div", { class: "scroll", role: "region", "aria-label": label + ", table", tabindex: 0 }, el("table", { role: "table" },
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, shown.map(({ column }) => el("th", { scope: "col", role: "columnheader", class: cls(column) }, column.label)))),
+    el("tbody", { role: "rowgroup" }, cells.map(row => el("tr", { role: "row" }, shown.map(({ column, at }) => {
+      const cell = el("td", { role: "cell", class: cls(column), "data-label": column.label });
+      if (!empty(row[at])) cell.append(el("div", null, row[at]));
+      return cell;
+    }))))));
+}
+
+/** A card; without an id it is no landmark. */
+const card = (title, ...children) => el("section", title ? { "aria-label": title } : null, title && el("h2", null, title), ...children);
+const empty = text => el("p", { class: "empty" }, said(text));
+const facts = pairs => el("dl", { class: "facts" }, pairs.filter(([, value]) => value !== undefined && value !== null && value !== false && value !== "")
+  .map(([name, value]) => [el("dt", null, name), fill(el("dd"), null, [value])]));
+const problem = (text, bad) => el("p", { class: bad ? "problem bad" : "problem", role: "status" }, text);
+
+/** Why something is not shown. */
+function failureBox(error) {
+  const hints = (error.hints || []).map(hint => el("li", null, said(hint)));
+  return el("div", { class: "problem bad", role: "alert" }, el("strong", null, error.message), error.cause && el("div", null, String(error.cause)),
+    hints.length > 0 && el("ul", { class: "plain" }, hints));
+}
+
+/** The command line that does the same, to copy. */
+function commandLine(text) {
+  const button = el("button", { type: "button", on: { click: async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Select and copy";
+    }
+  } } }, "Copy");
+  return el("div", { class: "command" }, el("code", { tabindex: 0 }, text), button);
+}
+
+/** A patch, with its lines coloured by their first character. */
+function patchView(text, iteration) {
+  const kind = line => line.startsWith("@@") ? "hunk" : /^\+(?!\+\+)/.test(line) ? "add" : /^-(?!--)/.test(line) ? "del" : null;
+  return el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Patch of iteration " + iteration },
+    text.split("\n").slice(0, 4000).map(line => el("span", { class: kind(line) }, line + "\n")));
+}

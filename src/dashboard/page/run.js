@@ -1,0 +1,115 @@
+// One run: what it is, what it does at the moment with its output, and its report.
+
+async function runView(params, id) {
+  const data = await get("/runs/" + encodeURIComponent(id));
+  const { run, record } = data;
+  const active = run.state === "running" || run.state === "detached";
+  const parent = run.parent;
+  const host = data.env && data.env.host;
+  const shown = run.result && run.result !== "fan_out" && !run.problem;
+  const live = el("div");
+  const report = el("div");
+  const nodes = [
+    card(null,
+      el("div", { class: "row head" }, el("div", { class: "row" }, stateBadge(run.state), checkBadge(run.checked),
+        run.verdict && badge(words(run.verdict), verdictClass(run.verdict))),
+        el("div", { class: "row" },
+          active && actionButton("Attach", { do: "attach", run: run.id }, "It follows the run and fetches its results."),
+          active && actionButton("Cancel", { do: "cancel_run", run: run.id }, "It stops the run on its host."),
+          run.kernel && link(view("/runs", { kernel: run.kernel }), "its kernel"))),
+      run.text && el("p", { class: "lead" }, said(run.text)),
+      run.problem && problem(run.problem, true),
+      facts([
+        ["run", el("code", null, run.id)],
+        ["time", run.median_ns !== undefined && duration(run.median_ns) + (run.ci95_ns ? ` (${range(run.ci95_ns)})` : "")],
+        ["GPU", run.gpu], ["rung", run.rung],
+        ["where", link(view("/hosts", { host: run.remote }), run.remote || "local")],
+        ["started", moment(run.started)], ["took", run.seconds ? seconds(run.seconds) : null],
+        ["cost", run.cost_usd !== undefined ? "$" + run.cost_usd.toFixed(2) : null],
+        ["command", el("code", null, record.argv.join(" "))],
+        ["note", run.note],
+        ["labels", run.labels && Object.entries(run.labels).map(([name, value]) => name + "=" + value).join(", ")],
+        ["part of", parent && [parent.suite && link(view("/suites/" + parent.suite), "suite " + parent.suite), " ",
+          parent.queue !== undefined && link(view("/queue/" + parent.queue), "queue entry " + parent.queue), " ",
+          parent.loop && link(view("/loops/" + parent.loop), "loop " + parent.loop)]],
+        ["followed by", data.followed_by],
+      ])),
+    data.failure && failureBox({ message: data.failure.error.what, cause: data.failure.error.cause, hints: data.failure.error.hints }),
+    live, report,
+    run.bound && card("Bound", boundTable([{ run: run.id, kernel: run.kernel, gpu: run.gpu || "", started: run.started, bound: run.bound }])),
+    host && card("Software of the host", softwareTable(host, host.remote)),
+    data.logs.length > 0 && card("Logs", data.logs.map(log => logDetails(run.id, log))),
+  ];
+  return {
+    title: run.title || run.id,
+    nodes,
+    // A report or an output that is there is not drawn again.
+    keep: JSON.stringify([run.id, run.result, active]),
+    mounted: () => {
+      if (shown) report.append(reportCard(run));
+      if (active && !exported) return followRun(run.id, live);
+    },
+  };
+}
+
+function reportCard(run) {
+  const src = exported ? "runs/" + encodeURIComponent(run.id) + "/report.html" : "/runs/" + encodeURIComponent(run.id) + "/report";
+  return card("Report", el("p", { class: "note" }, el("a", { href: src, class: "link", target: "_blank", rel: "noopener" }, "open it alone")),
+    el("iframe", { class: "report", src, title: "Report of " + run.id, sandbox: "allow-scripts allow-popups" }));
+}
+
+/** A log that is asked for when it is opened. */
+function logDetails(id, log) {
+  const body = el("div");
+  return el("details", { on: { toggle: async event => {
+    if (!event.target.open || body.childNodes.length) return;
+    try {
+      const text = await get(`/runs/${encodeURIComponent(id)}/log/${encodeURIComponent(log.name)}`);
+      fill(body, null, [text.cut && el("p", { class: "note" }, "Only the end is shown."), el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": log.name }, text.text)]);
+    } catch (error) {
+      body.append(failureBox(error));
+    }
+  } } }, el("summary", null, log.name + " (" + bytes(log.bytes) + ")"), body);
+}
+
+/** Follows a run; the browser goes on where a cut connection ended. Returns how to stop. */
+function followRun(id, box) {
+  const phase = el("p", { class: "note", role: "status" });
+  const steps = el("ul", { class: "plain" });
+  const outputs = new Map();
+  const logs = el("div");
+  box.append(card("Now", phase, steps, logs));
+  const source = new EventSource(`${BASE}/runs/${encodeURIComponent(id)}/live`);
+  const take = event => {
+    const news = strict(JSON.parse(event.data));
+    phase.textContent = news.phase || stateText(news.state);
+    for (const line of news.events) {
+      const text = eventText(line);
+      if (text) steps.append(el("li", null, text));
+      while (steps.childNodes.length > 12) steps.firstChild.remove();
+    }
+    for (const piece of news.output) {
+      if (!outputs.has(piece.log)) {
+        const pre = el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of " + piece.log });
+        outputs.set(piece.log, pre);
+        logs.append(el("h3", null, piece.log), pre);
+      }
+      const pre = outputs.get(piece.log);
+      const down = pre.scrollTop + pre.clientHeight > pre.scrollHeight - 20;
+      pre.append(piece.text);
+      while (pre.childNodes.length > 400) pre.firstChild.remove();
+      if (down) pre.scrollTop = pre.scrollHeight;
+    }
+  };
+  source.addEventListener("run", take);
+  source.addEventListener("end", event => { take(event); source.close(); refreshSoon(); });
+  return () => source.close();
+}
+
+/** An event of a host in a line; its fields are the host's. */
+function eventText(event) {
+  const own = name => Object.hasOwn(event, name) ? event[name] : undefined;
+  const kind = own("event");
+  if (!kind || kind === "output") return null;
+  return [words(kind), own("title") || own("step")].filter(Boolean).join(": ");
+}

@@ -1,0 +1,68 @@
+// The list of runs: searched, filtered, paged; with a kernel chosen, its times.
+
+const PAGE = 50;
+const FILTERS = ["state", "command", "remote", "gpu", "verdict", "reason"];
+
+async function runsView(params) {
+  const query = { ...only(params, ["q", "kernel", "label", "parent", "offset", ...FILTERS]), limit: PAGE };
+  const data = await get("/runs", query);
+  const offset = Number(params.offset || 0);
+  const go = more => { location.hash = view("/runs", { ...params, offset: "", ...more }); };
+  const typed = name => event => {
+    clearTimeout(typed.timer);
+    typed.timer = setTimeout(() => go({ [name]: event.target.value }), 180);
+  };
+  const select = name => {
+    const options = Object.entries(data.facets[name]);
+    if (options.length === 0 && !params[name]) return null;
+    return el("label", null, name === "gpu" ? "GPU" : words(name), el("select", { "data-focus": "filter-" + name, on: { change: event => go({ [name]: event.target.value }) } },
+      el("option", { value: "" }, "all"),
+      options.map(([value, n]) => el("option", { value, selected: params[name] === value }, `${words(value)} (${count(n)})`))));
+  };
+  const text = (name, label, placeholder) => el("label", null, label, el("input", {
+    type: "search", "data-focus": "filter-" + name, value: params[name] || "", placeholder, on: { input: typed(name) } }));
+  const chosen = compareChoice(params);
+  const columns = [
+    { label: "compare", cell: run => run.result === "profile" && !exported ? chosen.box(run) : null },
+    ...["what", "state", "time", "trend", "verdict", "where", "started"].map(name => runColumns[name]),
+    { label: "labels", cell: run => run.labels && Object.entries(run.labels).map(([name, value]) => [link(view("/runs", { label: name + "=" + value }), name + "=" + value), " "]) },
+  ];
+  const kernelTimes = params.kernel ? data.runs.filter(run => run.median_ns !== undefined).reverse() : [];
+  const [first, last] = [offset + (data.runs.length ? 1 : 0), offset + data.runs.length];
+  return {
+    title: params.kernel ? "Kernel " + params.kernel : "Runs",
+    nodes: [
+      data.reading && problem("The runs are being read for the first time; more appear here."),
+      data.unreadable > 0 && problem(plural(data.unreadable, "folder") + " with a record that cannot be read left out."),
+      el("form", { class: "filters", role: "search", on: { submit: event => event.preventDefault() } },
+        text("q", "search", "kernel, GPU, note, label…"), text("kernel", "kernel", "part of its name"), text("label", "label", "NAME=VALUE"), FILTERS.map(select),
+        Object.keys(params).some(name => params[name]) && link(view("/runs"), "clear")),
+      startForm(),
+      kernelTimes.length > 1 && card("Times", timePlot(kernelTimes.map(run => ({
+        value: run.median_ns, interval: run.ci95_ns, title: `${run.id} · ${run.gpu || ""} · ${duration(run.median_ns)}` })), "Times of " + params.kernel + ", oldest first")),
+      card(null, el("div", { class: "row head" },
+        el("p", { class: "note", role: "status", id: "found" }, `${count(first)} to ${count(last)} of ${count(data.found)}` + (data.found !== data.total ? ` (${count(data.total)} in all)` : "")),
+        exported ? null : chosen.go),
+        data.runs.length ? grid("Runs", columns, data.runs) : empty(data.total ? "no run fits" : "no runs yet: `rgpu profile KERNEL` makes one"),
+        el("div", { class: "more" },
+          offset > 0 && link(view("/runs", { ...params, offset: Math.max(0, offset - PAGE) || "" }), "← newer"),
+          last < data.found && link(view("/runs", { ...params, offset: offset + PAGE }), "older →"))),
+    ],
+  };
+}
+
+/** Two runs to compare; the choice stays in the address. */
+function compareChoice(params) {
+  const two = (params.pick || "").split(" ").filter(Boolean);
+  const go = el("span", { class: "note" }, two.length === 2
+    ? link(view("/compare", { a: two[0], b: two[1] }), "Compare the two")
+    : two.length === 1 ? "choose one more to compare" : "choose two to compare");
+  const box = run => el("input", {
+    type: "checkbox", "aria-label": "Compare " + run.id, "data-focus": "pick-" + run.id, checked: two.includes(run.id),
+    on: { change: event => {
+      const rest = two.filter(id => id !== run.id);
+      const next = event.target.checked ? [...rest, run.id].slice(-2) : rest;
+      location.hash = view("/runs", { ...params, pick: next.join(" ") });
+    } } });
+  return { go, box };
+}

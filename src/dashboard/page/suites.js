@@ -1,0 +1,82 @@
+// Suites: their cases as a matrix, and the history of times.
+
+const suiteTable = suites => grid("Suites", [
+  { label: "suite", always: true, cell: line => [link(view("/suites/" + encodeURIComponent(line.id)), line.title || line.id), el("span", { class: "sub" }, line.id)] },
+  { label: "cases", cell: line => suiteCounts(line.counts) },
+  { label: "started", cls: "nowrap", cell: line => moment(line.started) },
+  { label: "took", num: true, cell: line => seconds(line.seconds) },
+], suites);
+
+async function suitesView() {
+  const data = await get("/suites");
+  return {
+    title: "Suites",
+    nodes: [
+      el("p", null, link(view("/history"), "history of all cases")),
+      card(null, data.suites.length ? suiteTable(data.suites) : empty("no suites yet: `rgpu bench run` makes one")),
+    ],
+  };
+}
+
+/** A row for each target, a column for each size: the times, coloured by their verdict. */
+function suiteMatrix(rows) {
+  const cells = rows.flatMap(row => row.times.map(time => ({ row, time })));
+  const sizes = [...new Set(cells.map(({ time }) => time.size || time.sizes || "default"))];
+  const lines = [...new Set(cells.map(({ row, time }) => row.case + (time.side === "kernel" ? "" : " · " + time.side)))];
+  if (lines.length === 0) return empty("no case has a time");
+  const of = (line, size) => cells.find(({ row, time }) =>
+    row.case + (time.side === "kernel" ? "" : " · " + time.side) === line && (time.size || time.sizes || "default") === size);
+  return grid("Matrix of cases and sizes", [
+    { label: "case", cls: "name", always: true, cell: line => line },
+    ...sizes.map(size => ({ label: size, num: true, cell: line => {
+      const found = of(line, size);
+      if (!found) return null;
+      const against = found.time.against;
+      return [duration(found.time.median_ns), against && el("span", { class: "sub", title: against.why || null }, badge(against.verdict, verdictClass(against.verdict)))];
+    } })),
+  ], lines);
+}
+
+async function suiteView(params, id) {
+  const data = await get("/suites/" + encodeURIComponent(id));
+  const failed = data.rows.filter(row => row.state === "failed");
+  return {
+    title: "Suite " + data.id,
+    nodes: [
+      card(null, el("div", { class: "row head" }, el("div", { class: "row" }, stateBadge(data.state), data.clean && badge("clean", "good")), runLink(data.id, "its run")),
+        facts([["started", moment(data.started)], ["took", seconds(data.seconds)], ["file", data.file],
+          ["commit", data.commit && data.commit.slice(0, 12) + (data.dirty ? ", with changes" : "")]])),
+      card("Times", suiteMatrix(data.rows)),
+      card("Cases", grid("Cases", [
+        { label: "case", cls: "name", always: true, cell: row => [row.run ? runLink(row.run, row.case) : row.case, " ", link(view("/history", { case: row.case }), "history")] },
+        { label: "state", cell: row => [badge(words(row.state), STATE_CLASS[row.state]), row.reason && el("span", { class: "sub" }, words(row.reason))] },
+        { label: "remote", cell: row => row.remote },
+        { label: "pair", cell: row => row.pair && [verdictBadge(row.pair.verdict), row.pair.speedup !== null && el("span", { class: "sub" }, digits(row.pair.speedup) + " ×")] },
+        { label: "took", num: true, cell: row => row.seconds ? seconds(row.seconds) : null },
+        { label: "alone", cls: "text", cell: row => el("code", null, row.again) },
+      ], data.rows)),
+      failed.length > 0 && card("Failures", el("ul", { class: "plain" }, failed.map(row => el("li", null, el("strong", null, row.case), ": ", row.failure || row.reason || "failed")))),
+    ],
+  };
+}
+
+async function historyView(params) {
+  const data = await get("/history", only(params, ["case", "gpu"]));
+  const name = key => [key.case, key.side === "kernel" ? "" : key.side, key.sizes, key.gpu, key.toolkit].filter(Boolean).join(" · ");
+  const search = el("input", { type: "search", value: params.case || "", placeholder: "memory:*", "data-focus": "case",
+    on: { change: event => { location.hash = view("/history", { ...params, case: event.target.value }); } } });
+  return {
+    title: "History",
+    nodes: [
+      !exported && el("form", { class: "filters", on: { submit: event => event.preventDefault() } }, el("label", null, "case, with * and ?", search)),
+      data.series.length === 0 && card(null, empty("no suite has times: `rgpu runs reindex` makes the index again from the run folders")),
+      data.series.slice(0, 60).map(series => card(name(series.key),
+        timePlot(series.points.map((point, at) => ({
+          value: point.median_ns, interval: point.ci95_ns, change: series.changes.some(change => change.at === at),
+          title: `${point.started} · ${point.run} · ${duration(point.median_ns)} · ${point.commit.slice(0, 9)}` })), "History of " + name(series.key)),
+        series.changes.length > 0 && el("ul", { class: "plain" }, series.changes.map(change => el("li", null,
+          "changed at ", runLink(series.points[change.at].run), `: ${duration(change.before)} to ${duration(change.after)} (${((change.after / change.before - 1) * 100).toFixed(1)} %)`))))),
+      data.series.length > 60 && problem(`The first 60 of ${data.series.length} series are drawn: choose cases.`),
+    ],
+  };
+}

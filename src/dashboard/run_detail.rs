@@ -1,0 +1,163 @@
+//! One run: its record, environment, failure, phase and logs, and the page of its report.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::campaign::{TextDocument, history, suite};
+use super::run_summary::{ResultKind, RunSummary};
+use super::{DashboardContext, Server};
+use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::own_command::CommandLine;
+use crate::store::{EnvRecord, RunFolder, RunRecord, live};
+
+/// So much of the end of a log is shown.
+const LOG_BYTES: u64 = 256 << 10;
+
+/// How long the page of a report may take.
+const REPORT_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
+
+/// A run (`rgpu.dashboard-run/1`).
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct RunDetail {
+    /// `rgpu.dashboard-run/1`.
+    pub(super) schema: &'static str,
+    /// What lists show of it.
+    pub(super) run: RunSummary,
+    /// Its `run.json`.
+    pub(super) record: RunRecord,
+    /// Its `env.json`, without the answers of the host's probes. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) env: Option<EnvRecord>,
+    /// Its failure. Absent if it did not fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<ErrorDocument>,
+    /// What it does at the moment. Absent if it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) phase: Option<String>,
+    /// The process that follows it. Absent if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) followed_by: Option<String>,
+    /// Its logs.
+    pub(super) logs: Vec<LogFile>,
+}
+
+/// A log of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct LogFile {
+    /// The file's name: the step and the stream.
+    pub(super) name: String,
+    /// Size in bytes.
+    pub(super) bytes: u64,
+}
+
+/// The folder of a run by its whole id.
+///
+/// # Errors
+/// There is no such run.
+pub(super) fn find(context: &DashboardContext, id: &str) -> Result<RunFolder> {
+    let is_id = rgpu_protocol::plan::valid_job_id(id);
+    let path = context.runs.join(id);
+    match is_id && path.join("run.json").is_file() {
+        true => Ok(RunFolder::open(&path)?),
+        false => Err(Failure::new(Exit::Usage, "unknown_run", format!("there is no run `{id}`"))
+            .hint("it may have been removed: `rgpu runs list` shows those there are")),
+    }
+}
+
+/// A run.
+///
+/// # Errors
+/// There is no such run, or its record cannot be read.
+pub(super) fn detail(context: &DashboardContext, id: &str) -> Result<RunDetail> {
+    let folder = find(context, id)?;
+    let record = folder.current_record()?;
+    let run = RunSummary::of(&folder).ok_or_else(|| {
+        Failure::new(Exit::Artifact, "bad_document", "the run's record cannot be read")
+    })?;
+    let env = folder.read("env.json").ok();
+    let mut env = env.and_then(|bytes| serde_json::from_slice::<EnvRecord>(&bytes).ok());
+    if let Some(host) = env.as_mut().and_then(|env| env.host.as_mut()) {
+        host.agent.answers.clear();
+    }
+    Ok(RunDetail {
+        schema: "rgpu.dashboard-run/1",
+        phase: if run.is_active() { live::phase(&folder) } else { None },
+        followed_by: folder.followed_by(),
+        failure: folder.failure(),
+        logs: logs(folder.path()),
+        env,
+        record,
+        run,
+    })
+}
+
+/// The logs of a run folder, by name.
+pub(super) fn logs(folder: &Path) -> Vec<LogFile> {
+    let entries = std::fs::read_dir(folder.join("log")).into_iter().flatten().flatten();
+    let log = |entry: std::fs::DirEntry| {
+        let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        let name = entry.file_name().into_string().ok()?;
+        rgpu_protocol::plan::valid_job_id(&name).then_some(LogFile { name, bytes: metadata.len() })
+    };
+    let mut logs: Vec<LogFile> = entries.filter_map(log).collect();
+    logs.sort_by(|a, b| a.name.cmp(&b.name));
+    logs
+}
+
+/// The end of a log.
+///
+/// # Errors
+/// There is no such run or log.
+pub(super) fn log(context: &DashboardContext, id: &str, name: &str) -> Result<TextDocument> {
+    let folder = find(context, id)?;
+    if !logs(folder.path()).iter().any(|log| log.name == name) {
+        let what = format!("the run has no log `{name}`");
+        return Err(Failure::new(Exit::Usage, "unknown_log", what));
+    }
+    TextDocument::of_end(&folder.path().join("log").join(name), name, LOG_BYTES)
+}
+
+/// The page of a run's report, as `rgpu report --format html` and `rgpu bench show --format html`
+/// write it. A profile may be large, so a process of its own reads it.
+///
+/// # Errors
+/// The run has no report.
+pub(super) async fn report_page(server: &Server, id: &str) -> Result<String> {
+    let folder = find(&server.context, id)?;
+    match ResultKind::of(folder.path()) {
+        Some(ResultKind::Suite) => {
+            let context = server.context.clone();
+            let path = folder.path().to_owned();
+            server
+                .blocking(move || {
+                    let run = suite(&path)?;
+                    let history = history(&context, "*", "").unwrap_or_default();
+                    Ok(crate::report::suite::html(&run, &history))
+                })
+                .await
+        }
+        Some(ResultKind::Profile | ResultKind::Comparison) => {
+            let scratch = tempfile::tempdir().map_err(|e| {
+                Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e)
+            })?;
+            let out = scratch.path().join("report.html");
+            let mut line = CommandLine::new(["report", id, "--format=html"]);
+            line.flag("out", Some(&out));
+            line.json = false;
+            let ended = server.run_command(line, REPORT_LIMIT).await?;
+            std::fs::read_to_string(&out).map_err(|e| {
+                Failure::new(Exit::Artifact, "no_report", "the report cannot be made")
+                    .cause(if ended.messages.is_empty() { e.to_string() } else { ended.messages })
+            })
+        }
+        _ => Err(Failure::new(Exit::Usage, "no_report", "the run has no report")),
+    }
+}
+
+/// Whether a run has a page of its report.
+pub(super) fn has_page(run: &RunSummary) -> bool {
+    use ResultKind::{Comparison, Profile, Suite};
+    run.problem.is_none() && matches!(run.result, Some(Profile | Comparison | Suite))
+}

@@ -1,0 +1,163 @@
+//! Pages of the list of runs: searched, filtered and counted.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::run_summary::RunSummary;
+use super::run_table::{Facets, Row, Snapshot};
+
+/// The most runs of a page.
+const MAX_PAGE: usize = 500;
+
+/// The runs of a page, if the request does not say.
+const DEFAULT_PAGE: usize = 50;
+
+/// Points of a spark line.
+const TREND_POINTS: usize = 20;
+
+/// Which runs are listed. Each field that is set must fit.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RunQuery {
+    /// Words that the id, title, kernel, remote, note, labels, GPU, verdict or reason contain.
+    pub(super) q: String,
+    /// The state, as lists show it.
+    pub(super) state: String,
+    /// The command.
+    pub(super) command: String,
+    /// A part of the kernel's name.
+    pub(super) kernel: String,
+    /// The GPU.
+    pub(super) gpu: String,
+    /// The remote.
+    pub(super) remote: String,
+    /// The verdict.
+    pub(super) verdict: String,
+    /// The code of the failure.
+    pub(super) reason: String,
+    /// A label: `NAME` or `NAME=VALUE`.
+    pub(super) label: String,
+    /// The suite, queue entry or loop that started the runs: `suite:ID`, `queue:N` or `loop:ID`.
+    pub(super) parent: String,
+    /// How many runs to skip.
+    pub(super) offset: usize,
+    /// At most so many runs: 50, at most 500.
+    pub(super) limit: Option<usize>,
+}
+
+/// A page of the list of runs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct RunPage {
+    /// `rgpu.dashboard-runs/1`.
+    pub(super) schema: &'static str,
+    /// The number of all runs.
+    pub(super) total: usize,
+    /// The number of runs that fit.
+    pub(super) found: usize,
+    /// How many of them come before this page.
+    pub(super) offset: usize,
+    /// The number of folders whose record cannot be read.
+    pub(super) unreadable: usize,
+    /// Whether runs are still being read: the numbers grow.
+    pub(super) reading: bool,
+    /// The runs, newest first.
+    pub(super) runs: Vec<RunLine>,
+    /// The values to filter by, over all runs.
+    pub(super) facets: Facets,
+}
+
+/// A run with the earlier times of its kernel.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct RunLine {
+    /// The run.
+    #[serde(flatten)]
+    pub(super) run: RunSummary,
+    /// Median times in nanoseconds of the kernel's runs on this GPU up to this one, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) trend: Vec<f64>,
+}
+
+impl RunQuery {
+    /// The page of a snapshot.
+    pub(super) fn page(&self, snapshot: &Snapshot) -> RunPage {
+        self.first(snapshot, self.limit.unwrap_or(DEFAULT_PAGE).min(MAX_PAGE))
+    }
+
+    /// The page of a snapshot with at most `limit` runs.
+    pub(super) fn first(&self, snapshot: &Snapshot, limit: usize) -> RunPage {
+        let words: Vec<String> = self.q.split_whitespace().map(str::to_lowercase).collect();
+        let fitting = snapshot.rows.iter().enumerate().filter(|(_, row)| self.fits(row, &words));
+        let mut found = 0;
+        let mut runs = Vec::new();
+        for (at, row) in fitting {
+            if found >= self.offset && runs.len() < limit {
+                runs.push(RunLine { run: row.summary.clone(), trend: trend(&snapshot.rows[at..]) });
+            }
+            found += 1;
+        }
+        RunPage {
+            schema: "rgpu.dashboard-runs/1",
+            total: snapshot.rows.len(),
+            found,
+            offset: self.offset,
+            unreadable: snapshot.unreadable,
+            reading: snapshot.reading,
+            runs,
+            facets: snapshot.facets.clone(),
+        }
+    }
+
+    fn fits(&self, row: &Row, words: &[String]) -> bool {
+        let run = &row.summary;
+        let is = |wanted: &str, value: &str| wanted.is_empty() || wanted == value;
+        is(&self.state, run.state.as_str())
+            && is(&self.command, &run.command)
+            && is(&self.remote, &run.remote)
+            && is(&self.gpu, run.gpu.as_deref().unwrap_or_default())
+            && is(&self.verdict, run.verdict.as_deref().unwrap_or_default())
+            && is(&self.reason, run.reason.as_deref().unwrap_or_default())
+            && (self.kernel.is_empty() || run.kernel.contains(&self.kernel))
+            && self.fits_label(run)
+            && self.fits_parent(run)
+            && words.iter().all(|word| row.text.contains(word.as_str()))
+    }
+
+    fn fits_label(&self, run: &RunSummary) -> bool {
+        match self.label.split_once('=') {
+            _ if self.label.is_empty() => true,
+            Some((name, value)) => run.labels.get(name).is_some_and(|own| own == value),
+            None => run.labels.contains_key(&self.label),
+        }
+    }
+
+    fn fits_parent(&self, run: &RunSummary) -> bool {
+        if self.parent.is_empty() {
+            return true;
+        }
+        let Some(parent) = &run.parent else { return false };
+        match self.parent.split_once(':') {
+            Some(("suite", id)) => parent.suite.as_deref() == Some(id),
+            Some(("queue", id)) => parent.queue.is_some_and(|own| own.to_string() == id),
+            Some(("loop", id)) => parent.loop_id.as_deref() == Some(id),
+            _ => false,
+        }
+    }
+}
+
+/// The earlier times of the first of these rows, which are newest first.
+pub(super) fn trend(rows: &[Arc<Row>]) -> Vec<f64> {
+    let Some(run) = rows.first().map(|row| &row.summary).filter(|run| run.median_ns.is_some())
+    else {
+        return Vec::new();
+    };
+    let same = |other: &&Arc<Row>| {
+        let other = &other.summary;
+        (&other.kernel, &other.gpu, &other.command) == (&run.kernel, &run.gpu, &run.command)
+    };
+    let times = rows.iter().filter(same).filter_map(|row| row.summary.median_ns);
+    let mut times: Vec<f64> = times.take(TREND_POINTS).collect();
+    times.reverse();
+    times
+}

@@ -1,0 +1,366 @@
+//! What lists show of a run, read from its folder.
+//!
+//! A profile may be large, so only the parts that are shown are kept while it is read.
+
+use std::collections::BTreeMap;
+use std::io::BufReader;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::model::bound::BoundShare;
+use crate::model::comparison::TimeVerdict;
+use crate::model::finding::KernelVerdict;
+use crate::model::profile::{Correctness, SCHEMA, Timing};
+use crate::model::suite::{self, RowState, SuiteRun, SuiteVerdict};
+use crate::regular_file;
+use crate::store::{RunFolder, RunParent, RunRecord, RunState};
+
+/// A larger document is read piece by piece.
+const MAX_IN_MEMORY_BYTES: u64 = 4 << 20;
+
+/// A run in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(super) struct RunSummary {
+    /// The run's id.
+    pub(super) id: String,
+    /// The title: "profile vecadd (ncu)".
+    pub(super) title: String,
+    /// The command, such as `profile` or `exec`.
+    pub(super) command: String,
+    /// The mode; empty for commands without modes.
+    pub(super) mode: String,
+    /// The kernel or program.
+    pub(super) kernel: String,
+    /// The name of the remote.
+    pub(super) remote: String,
+    /// The state.
+    pub(super) state: RunState,
+    /// When it started (RFC 3339, UTC).
+    pub(super) started: String,
+    /// Wall-clock seconds.
+    pub(super) seconds: f64,
+    /// Exit status of the command. Absent until it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) exit: Option<u8>,
+    /// Labels from `--label`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) labels: BTreeMap<String, String>,
+    /// The text of `--note`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) note: String,
+    /// The suite, queue entry or loop that started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) parent: Option<RunParent>,
+    /// Cost in US dollars, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cost_usd: Option<f64>,
+    /// Code of the failure, as in `rgpu.error/1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+    /// The result document that it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) result: Option<ResultKind>,
+    /// The GPU's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) gpu: Option<String>,
+    /// The rung that was reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rung: Option<String>,
+    /// What limits the kernel with the most time, or the verdict of a comparison.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) verdict: Option<String>,
+    /// The verdict or the most important finding in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<String>,
+    /// Median time of the default case in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) median_ns: Option<f64>,
+    /// 95 % interval of the median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ci95_ns: Option<[f64; 2]>,
+    /// Result of the check: `right`, `wrong` or `unchecked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) checked: Option<String>,
+    /// Times beside their speed-of-light bound, one for each case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) bound: Vec<BoundShare>,
+    /// Counts of a suite's cases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) suite: Option<SuiteCounts>,
+    /// Why the result cannot be shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) problem: Option<String>,
+}
+
+/// The kind of a run's result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ResultKind {
+    /// `profile.json`.
+    Profile,
+    /// `compare.json`.
+    Comparison,
+    /// `suite.json`.
+    Suite,
+    /// `fan-out.json`: the same on several remotes.
+    FanOut,
+}
+
+impl ResultKind {
+    /// The result document of a run folder; `None` if it has none.
+    pub(super) fn of(folder: &Path) -> Option<Self> {
+        let kinds = [
+            ("profile.json", Self::Profile),
+            ("compare.json", Self::Comparison),
+            ("suite.json", Self::Suite),
+            ("fan-out.json", Self::FanOut),
+        ];
+        kinds.into_iter().find(|(name, _)| folder.join(name).is_file()).map(|(_, kind)| kind)
+    }
+}
+
+/// The cases of a suite by state and verdict.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(super) struct SuiteCounts {
+    /// All cases.
+    pub(super) cases: usize,
+    /// Cases that ended well.
+    pub(super) ok: usize,
+    /// Cases that failed.
+    pub(super) failed: usize,
+    /// Times that are faster than expected.
+    pub(super) faster: usize,
+    /// Times that are slower than expected.
+    pub(super) slower: usize,
+}
+
+/// The parts of `profile.json` that a summary has.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ProfileParts {
+    schema: String,
+    device: Option<String>,
+    rung: String,
+    timing: Option<Timing>,
+    bound: Vec<BoundShare>,
+    correctness: Option<Correctness>,
+    kernel_verdicts: Vec<KernelVerdict>,
+    findings: Vec<FindingText>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FindingText {
+    text: String,
+}
+
+/// The parts of `compare.json` that a summary has.
+#[derive(Deserialize)]
+struct ComparisonParts {
+    verdict: TimeVerdict,
+    summary: String,
+}
+
+impl RunSummary {
+    /// The summary of a run folder; `None` if it has no readable record.
+    pub(super) fn of(folder: &RunFolder) -> Option<Self> {
+        let record = folder.current_record().ok()?;
+        let mut summary = Self::of_record(record);
+        if summary.state != RunState::Done {
+            summary.reason = folder.failure().map(|document| document.error.code);
+        }
+        if let Err(problem) = summary.add_result(folder.path()) {
+            summary.problem = Some(problem);
+        }
+        Some(summary)
+    }
+
+    fn of_record(record: RunRecord) -> Self {
+        Self {
+            id: record.id,
+            title: record.title,
+            command: record.command,
+            mode: record.mode,
+            kernel: record.kernel,
+            remote: record.remote,
+            state: record.state,
+            started: record.started,
+            seconds: record.seconds,
+            exit: record.exit,
+            labels: record.labels,
+            note: record.note,
+            parent: record.parent,
+            cost_usd: record.cost.cost_usd,
+            reason: None,
+            result: None,
+            gpu: None,
+            rung: None,
+            verdict: None,
+            text: None,
+            median_ns: None,
+            ci95_ns: None,
+            checked: None,
+            bound: Vec::new(),
+            suite: None,
+            problem: None,
+        }
+    }
+
+    /// Whether the run may still change without a change of its folder.
+    pub(super) fn is_active(&self) -> bool {
+        matches!(self.state, RunState::Running | RunState::Detached)
+    }
+
+    fn add_result(&mut self, folder: &Path) -> Result<(), String> {
+        self.result = ResultKind::of(folder);
+        match self.result {
+            Some(ResultKind::Profile) => {
+                let parts: ProfileParts = document(folder, "profile.json")?;
+                if parts.schema != SCHEMA {
+                    return Err(format!("profile.json is of `{}`, not `{SCHEMA}`", parts.schema));
+                }
+                self.add_profile(parts);
+            }
+            Some(ResultKind::Comparison) => {
+                let parts: ComparisonParts = document(folder, "compare.json")?;
+                self.verdict = Some(parts.verdict.as_str().to_owned());
+                self.text = Some(parts.summary);
+            }
+            Some(ResultKind::Suite) => {
+                let run: SuiteRun = document(folder, "suite.json")?;
+                if run.schema != suite::SCHEMA {
+                    return Err(format!("suite.json is of `{}`", run.schema));
+                }
+                self.suite = Some(SuiteCounts::of(&run));
+            }
+            Some(ResultKind::FanOut) | None => {}
+        }
+        Ok(())
+    }
+
+    fn add_profile(&mut self, parts: ProfileParts) {
+        self.gpu = parts.device;
+        self.rung = Some(parts.rung);
+        self.median_ns = parts.timing.as_ref().map(|timing| timing.median_ns);
+        self.ci95_ns = parts.timing.map(|timing| timing.ci95_ns);
+        self.bound = parts.bound;
+        let checked = parts.correctness.and_then(|c| serde_json::to_value(c.verdict).ok());
+        self.checked = checked.and_then(|word| word.as_str().map(ToOwned::to_owned));
+        let finding = parts.findings.into_iter().next().map(|finding| finding.text);
+        let first = parts.kernel_verdicts.into_iter().next();
+        self.text = finding.or_else(|| first.as_ref().map(|verdict| verdict.text.clone()));
+        self.verdict = first.and_then(|verdict| verdict.verdict);
+    }
+}
+
+impl SuiteCounts {
+    /// Counts the cases of a suite.
+    pub(super) fn of(run: &SuiteRun) -> Self {
+        let verdicts = |wanted: SuiteVerdict| {
+            let judged = run.times().filter_map(|(_, time)| time.against.as_ref());
+            judged.filter(|judgement| judgement.verdict == wanted).count()
+        };
+        Self {
+            cases: run.rows.len(),
+            ok: run.count(RowState::Ok),
+            failed: run.count(RowState::Failed),
+            faster: verdicts(SuiteVerdict::Faster),
+            slower: verdicts(SuiteVerdict::Slower),
+        }
+    }
+}
+
+/// A document of a run folder.
+///
+/// # Errors
+/// It cannot be read, in a sentence.
+fn document<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T, String> {
+    let path = folder.join(name);
+    let failed = |e: std::io::Error| format!("{name} cannot be read: {e}");
+    let file = regular_file::open(&path).map_err(failed)?;
+    // What is in memory is read faster; what is large stays on disk.
+    let read = match file.metadata().map_err(failed)?.len() <= MAX_IN_MEMORY_BYTES {
+        true => {
+            let bytes = regular_file::read(&path, MAX_IN_MEMORY_BYTES).map_err(failed)?;
+            serde_json::from_slice(&bytes)
+        }
+        false => serde_json::from_reader(BufReader::with_capacity(1 << 16, file)),
+    };
+    read.map_err(|e| format!("{name} cannot be read: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::profile::CheckVerdict;
+    use crate::model::{Finding, Profile};
+    use crate::store::Runs;
+
+    fn folder(root: &Path, id: &str) -> RunFolder {
+        let folder = RunFolder::create(root, id, None).unwrap();
+        let mut record = RunRecord::new(id.into(), "profile", jiff::Timestamp::UNIX_EPOCH);
+        record.state = RunState::Done;
+        folder.save(&record).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_summary_has_what_the_profile_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = folder(dir.path(), "one");
+        let profile = Profile {
+            schema: SCHEMA.to_owned(),
+            device: Some("NVIDIA H200".into()),
+            rung: "ncu.asked".into(),
+            timing: Some(Timing {
+                median_ns: 20_000.0,
+                ci95_ns: [19_000.0, 21_000.0],
+                ..Timing::default()
+            }),
+            correctness: Some(Correctness {
+                verdict: CheckVerdict::Right,
+                ..Correctness::default()
+            }),
+            bound: vec![BoundShare { percent: 80.0, ..BoundShare::default() }],
+            kernel_verdicts: vec![KernelVerdict {
+                verdict: Some("memory_bound".into()),
+                text: "it is memory bound".into(),
+                ..KernelVerdict::default()
+            }],
+            findings: vec![Finding { text: "use wider loads".into(), ..Finding::default() }],
+            ..Profile::default()
+        };
+        run.write_json("profile.json", &profile).unwrap();
+        let summary = RunSummary::of(&run).unwrap();
+        assert_eq!(summary.gpu.as_deref(), Some("NVIDIA H200"));
+        assert_eq!(summary.rung.as_deref(), Some("ncu.asked"));
+        assert_eq!(summary.median_ns, Some(20_000.0));
+        assert_eq!(summary.ci95_ns, Some([19_000.0, 21_000.0]));
+        assert_eq!(summary.checked.as_deref(), Some("right"));
+        assert_eq!(summary.verdict.as_deref(), Some("memory_bound"));
+        assert_eq!(summary.text.as_deref(), Some("use wider loads"));
+        assert_eq!(summary.bound[0].percent, 80.0);
+        assert_eq!(summary.result, Some(ResultKind::Profile));
+        assert_eq!(summary.problem, None);
+    }
+
+    #[test]
+    fn half_written_and_newer_results_are_a_problem_of_their_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let cut = folder(dir.path(), "cut");
+        cut.write("profile.json", b"{\"schema\": \"rgpu.prof").unwrap();
+        let problem = RunSummary::of(&cut).unwrap().problem.unwrap();
+        assert!(problem.starts_with("profile.json cannot be read"), "{problem}");
+        let newer = folder(dir.path(), "newer");
+        newer.write("profile.json", b"{\"schema\": \"rgpu.profile/9\"}").unwrap();
+        let problem = RunSummary::of(&newer).unwrap().problem.unwrap();
+        assert!(problem.contains("`rgpu.profile/9`"), "{problem}");
+        std::fs::create_dir(dir.path().join("empty")).unwrap();
+        std::fs::write(dir.path().join("empty/run.json"), "{").unwrap();
+        let empty = Runs::new(dir.path()).find("empty").unwrap();
+        assert!(RunSummary::of(&empty).is_none());
+    }
+}

@@ -1,0 +1,357 @@
+//! The index of runs: a summary of every run in memory, kept in `.rgpu/state.db` between two starts.
+//!
+//! The run folders stay the truth. A summary is read again when the folder's time of change differs
+//! from the one that it was read at: rgpu writes each document under another name and renames it, which
+//! changes that time. A run that may still go on is read every time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use rusqlite::params;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::run_summary::RunSummary;
+use crate::error::Failure;
+use crate::store::state::{StateDb, StateError, commit, sql_error};
+use crate::store::{RunFolder, Runs};
+
+/// Changes when a summary gets other content.
+const FORMAT: u32 = 1;
+
+/// Fewer runs are read faster than a database is made for them.
+const MIN_KEPT_RUNS: usize = 200;
+
+/// While many runs are read, readers see those that are there already this often.
+const RUNS_PER_SNAPSHOT: usize = 250;
+
+/// Times of change are not finer than this on every file system.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// All runs at one moment, newest first.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) rows: Vec<Arc<Row>>,
+    /// Folders whose record cannot be read.
+    pub(super) unreadable: usize,
+    /// Whether runs are still being read for the first time.
+    pub(super) reading: bool,
+    /// Counts changes.
+    pub(super) revision: u64,
+    pub(super) facets: Facets,
+}
+
+/// A run with the text that a search looks at.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) summary: RunSummary,
+    pub(super) text: String,
+}
+
+/// The values that the runs of a project have, with the number of runs of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct Facets {
+    /// States.
+    pub(super) state: BTreeMap<String, usize>,
+    /// Commands.
+    pub(super) command: BTreeMap<String, usize>,
+    /// Remotes.
+    pub(super) remote: BTreeMap<String, usize>,
+    /// GPUs.
+    pub(super) gpu: BTreeMap<String, usize>,
+    /// Verdicts.
+    pub(super) verdict: BTreeMap<String, usize>,
+    /// Codes of failures.
+    pub(super) reason: BTreeMap<String, usize>,
+}
+
+/// What is known of a folder.
+struct Known {
+    stamp: String,
+    /// `None` if the record cannot be read.
+    row: Option<Arc<Row>>,
+}
+
+/// The index.
+pub(super) struct RunTable {
+    runs: Runs,
+    project: PathBuf,
+    own_ids: PathBuf,
+    snapshot: RwLock<Arc<Snapshot>>,
+    known: Mutex<Option<HashMap<String, Known>>>,
+    problem: Mutex<Option<String>>,
+}
+
+impl RunTable {
+    pub(super) fn new(runs: &Path, project: &Path, own_ids: &Path) -> Self {
+        let first = Snapshot { reading: true, ..Snapshot::default() };
+        Self {
+            runs: Runs::new(runs),
+            project: project.to_owned(),
+            own_ids: own_ids.to_owned(),
+            snapshot: RwLock::new(Arc::new(first)),
+            known: Mutex::new(None),
+            problem: Mutex::new(None),
+        }
+    }
+
+    /// All runs as they were last read.
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Why the index cannot be kept, or the folder of runs cannot be read.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads what has changed since the last time.
+    pub(super) fn refresh(&self) {
+        let mut guard = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut problem = None;
+        let is_first = guard.is_none();
+        let known = guard.get_or_insert_with(|| {
+            self.load().unwrap_or_else(|error| {
+                problem = Some(Failure::from(error).to_string());
+                HashMap::new()
+            })
+        });
+        if is_first && !known.is_empty() {
+            self.publish(known, true);
+        }
+        let ids = match self.runs.ids() {
+            Ok(ids) => ids,
+            Err(error) => {
+                self.tell(Some(error.to_string()));
+                return;
+            }
+        };
+        let mut changed: Vec<(String, String, Option<Arc<Row>>)> = Vec::new();
+        let mut unpublished = 0;
+        let wanted: std::collections::HashSet<&String> = ids.iter().collect();
+        let removed: Vec<String> =
+            known.keys().filter(|id| !wanted.contains(id)).cloned().collect();
+        removed.iter().for_each(|id| drop(known.remove(id)));
+        // The newest first, since lists begin with them.
+        let mut ids = ids;
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        for id in ids {
+            let path = self.runs.root().join(&id);
+            let Some(stamp) = stamp(&path) else { continue };
+            let is_active =
+                |known: &Known| known.row.as_ref().is_some_and(|row| row.summary.is_active());
+            if known.get(&id).is_some_and(|known| known.stamp == stamp && !is_active(known)) {
+                continue;
+            }
+            let summary = RunFolder::open(&path).ok().and_then(|folder| RunSummary::of(&folder));
+            let row = summary.map(|summary| Arc::new(Row::of(summary)));
+            let before = known.insert(id.clone(), Known { stamp: stamp.clone(), row: row.clone() });
+            let summary_of = |row: &Option<Arc<Row>>| row.as_ref().map(|row| row.summary.clone());
+            if before.is_some_and(|before| summary_of(&before.row) == summary_of(&row)) {
+                continue;
+            }
+            changed.push((id, stamp, row));
+            unpublished += 1;
+            if is_first && unpublished == RUNS_PER_SNAPSHOT {
+                self.publish(known, true);
+                unpublished = 0;
+            }
+        }
+        if !changed.is_empty() || !removed.is_empty() || is_first {
+            self.publish(known, false);
+            if let Err(error) = self.save(&changed, &removed, known.len()) {
+                problem = Some(Failure::from(error).to_string());
+            }
+        }
+        if problem.is_some() || !changed.is_empty() {
+            self.tell(problem);
+        }
+    }
+
+    fn tell(&self, problem: Option<String>) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+
+    fn publish(&self, known: &HashMap<String, Known>, reading: bool) {
+        let mut rows: Vec<Arc<Row>> =
+            known.values().filter_map(|known| known.row.clone()).collect();
+        rows.sort_unstable_by(|a, b| {
+            let (a, b) = (&a.summary, &b.summary);
+            b.started.cmp(&a.started).then_with(|| b.id.cmp(&a.id))
+        });
+        let facets = Facets::of(&rows);
+        let unreadable = known.len() - rows.len();
+        let revision = self.snapshot().revision + 1;
+        let snapshot = Snapshot { rows, unreadable, reading, revision, facets };
+        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+    }
+
+    /// The summaries that the database has.
+    fn load(&self) -> Result<HashMap<String, Known>, StateError> {
+        let Some(db) = StateDb::open_existing(&self.project, &self.own_ids)? else {
+            return Ok(HashMap::new());
+        };
+        let mut query = db
+            .connection()
+            .prepare("SELECT run, stamp, summary FROM run_summary")
+            .map_err(sql_error("read"))?;
+        let rows =
+            query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?)));
+        let rows: Vec<(String, String, String)> =
+            rows.and_then(Iterator::collect).map_err(sql_error("read"))?;
+        let known = rows.into_iter().filter_map(|(id, stamp, summary)| {
+            let summary: RunSummary = serde_json::from_str(&summary).ok()?;
+            Some((id, Known { stamp, row: Some(Arc::new(Row::of(summary))) }))
+        });
+        Ok(known.collect())
+    }
+
+    fn save(
+        &self,
+        changed: &[(String, String, Option<Arc<Row>>)],
+        removed: &[String],
+        all: usize,
+    ) -> Result<(), StateError> {
+        let db = match StateDb::open_existing(&self.project, &self.own_ids)? {
+            None if all >= MIN_KEPT_RUNS => Some(StateDb::open(&self.project, &self.own_ids)?),
+            db => db,
+        };
+        let Some(mut db) = db else { return Ok(()) };
+        let fail = || sql_error("change");
+        let transaction = db.begin()?;
+        for (id, stamp, row) in changed {
+            let text = row.as_ref().filter(|row| !row.summary.is_active());
+            match text.and_then(|row| serde_json::to_string(&row.summary).ok()) {
+                Some(text) => transaction.execute(
+                    "INSERT OR REPLACE INTO run_summary (run, stamp, summary) VALUES (?1, ?2, ?3)",
+                    params![id, stamp, text],
+                ),
+                None => transaction.execute("DELETE FROM run_summary WHERE run = ?1", [id]),
+            }
+            .map_err(fail())?;
+        }
+        for id in removed {
+            transaction.execute("DELETE FROM run_summary WHERE run = ?1", [id]).map_err(fail())?;
+        }
+        commit(transaction)
+    }
+}
+
+/// The state of a folder: a summary of another state is read again. A change of this moment may be
+/// followed by one with the same time, so it counts as a state of its own.
+fn stamp(folder: &Path) -> Option<String> {
+    let changed = std::fs::metadata(folder).ok()?.modified().ok()?;
+    let since = changed.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let is_new = changed.elapsed().is_ok_and(|age| age < FRESH);
+    Some(format!("{FORMAT}-{}{}", since.as_nanos(), if is_new { "-new" } else { "" }))
+}
+
+impl Row {
+    fn of(summary: RunSummary) -> Self {
+        let labels = summary.labels.iter().map(|(name, value)| format!("{name}={value}"));
+        let mut parts: Vec<String> = labels.collect();
+        let own = [&summary.id, &summary.title, &summary.kernel, &summary.remote, &summary.note];
+        parts.extend(own.map(ToOwned::to_owned));
+        parts.extend(
+            [&summary.gpu, &summary.verdict, &summary.reason].into_iter().flatten().cloned(),
+        );
+        Self { text: parts.join("\n").to_lowercase(), summary }
+    }
+}
+
+impl Facets {
+    fn of(rows: &[Arc<Row>]) -> Self {
+        let mut facets = Self::default();
+        let add = |counts: &mut BTreeMap<String, usize>, value: &str| {
+            if !value.is_empty() {
+                match counts.get_mut(value) {
+                    Some(count) => *count += 1,
+                    None => drop(counts.insert(value.to_owned(), 1)),
+                }
+            }
+        };
+        for row in rows {
+            let run = &row.summary;
+            add(&mut facets.state, run.state.as_str());
+            add(&mut facets.command, &run.command);
+            add(&mut facets.remote, &run.remote);
+            add(&mut facets.gpu, run.gpu.as_deref().unwrap_or_default());
+            add(&mut facets.verdict, run.verdict.as_deref().unwrap_or_default());
+            add(&mut facets.reason, run.reason.as_deref().unwrap_or_default());
+        }
+        facets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{RunRecord, RunState};
+
+    fn run(runs: &Runs, id: &str, state: RunState) -> RunFolder {
+        let folder = RunFolder::create(runs.root(), id, None).unwrap();
+        let mut record = RunRecord::new(id.into(), "profile", jiff::Timestamp::UNIX_EPOCH);
+        record.state = state;
+        folder.save(&record).unwrap();
+        folder
+    }
+
+    fn ids(table: &RunTable) -> Vec<String> {
+        table.snapshot().rows.iter().map(|row| row.summary.id.clone()).collect()
+    }
+
+    #[test]
+    fn new_changed_removed_and_unreadable_runs_are_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs = dir.path().join("runs");
+        let table = RunTable::new(&runs, dir.path(), &dir.path().join("ids"));
+        table.refresh();
+        assert_eq!(ids(&table), [""; 0]);
+        run(&table.runs, "a", RunState::Done);
+        let b = run(&table.runs, "b", RunState::Done);
+        table.refresh();
+        assert_eq!(ids(&table), ["b", "a"]);
+        let before = table.snapshot().revision;
+        table.refresh();
+        assert_eq!(table.snapshot().revision, before, "nothing has changed");
+        let mut record = b.record().unwrap();
+        record.note = "kept".into();
+        b.save(&record).unwrap();
+        std::fs::remove_dir_all(runs.join("a")).unwrap();
+        std::fs::create_dir(runs.join("c")).unwrap();
+        std::fs::write(runs.join("c/run.json"), "{").unwrap();
+        table.refresh();
+        assert_eq!(ids(&table), ["b"]);
+        assert_eq!(table.snapshot().rows[0].summary.note, "kept");
+        assert_eq!(table.snapshot().unreadable, 1);
+    }
+
+    #[test]
+    fn the_database_saves_reading_and_can_be_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (runs, own) = (dir.path().join("runs"), dir.path().join("ids"));
+        drop(StateDb::open(dir.path(), &own).unwrap());
+        let table = || RunTable::new(&runs, dir.path(), &own);
+        run(&table().runs, "a", RunState::Done);
+        run(&table().runs, "active", RunState::Detached);
+        table().refresh();
+        let db = StateDb::open(dir.path(), &own).unwrap();
+        let count = || -> i64 {
+            let query = "SELECT count(*) FROM run_summary";
+            db.connection().query_row(query, [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!(count(), 1, "a run that may go on is not kept");
+        // What the database has of an unchanged folder counts.
+        let text = "UPDATE run_summary SET summary = replace(summary, '\"note\"', '\"note\"')";
+        db.connection().execute_batch(text).unwrap();
+        let again = table();
+        assert_eq!(again.load().unwrap().len(), 1);
+        db.connection().execute_batch("DELETE FROM run_summary").unwrap();
+        let again = table();
+        again.refresh();
+        assert_eq!((ids(&again).len(), count()), (2, 1));
+        assert_eq!(again.problem(), None);
+    }
+}

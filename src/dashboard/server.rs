@@ -1,0 +1,485 @@
+//! The server: its routes, and what each answers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{get, post};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::action::{self, ActionRequest};
+use super::run_query::RunQuery;
+use super::wall::{Login, Wall};
+use super::{DashboardContext, Server, campaign, host, live, openapi, overview, run_detail};
+use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::loopback;
+use crate::own_command::CommandLine;
+
+/// The most bytes of a request's body.
+const MAX_BODY_BYTES: usize = 64 << 10;
+
+/// How long a comparison may take.
+const COMPARE_LIMIT: Duration = Duration::from_secs(120);
+
+/// The longest time for a request's header.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Changes are looked for until so long after the last request.
+const ASKED_FOR: Duration = Duration::from_secs(20);
+
+/// How the server listens.
+#[derive(Clone, Copy, Debug)]
+pub struct ServeOptions {
+    /// The loopback address.
+    pub listen: SocketAddr,
+    /// Whether actions are refused.
+    pub read_only: bool,
+}
+
+/// Serves the page until SIGINT or SIGTERM. `told` gets the link, and `warned` what the user should
+/// know later.
+///
+/// # Errors
+/// The address is not of this machine's loopback, or nothing can listen there.
+pub async fn serve(
+    context: DashboardContext,
+    options: ServeOptions,
+    told: impl FnOnce(&str),
+    warned: fn(&str),
+) -> Result<()> {
+    let again = "another dashboard may run there; `--listen 127.0.0.1:0` lets the system choose a \
+                 port";
+    let listener = loopback::listen(options.listen, again).await?;
+    let address = listener.local_addr().map_err(loopback::failed)?;
+    let wall = Wall::new(address.port(), options.read_only)?;
+    let link = format!("http://{address}/login?token={}", wall.token());
+    let server = Arc::new(Server::new(context, wall));
+    live::watch(&server);
+    let router = router(&server, warned);
+    told(&link);
+    let mut terminate = signal(SignalKind::terminate()).map_err(loopback::failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(loopback::failed)?;
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+        };
+        let Ok((stream, _)) = accepted else {
+            // Too many open files, or the client has gone already.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let _ = stream.set_nodelay(true);
+        let service = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service);
+            // A client that closes its connection is no failure.
+            let _ = connection.await;
+        });
+    }
+}
+
+type Shared = State<Arc<Server>>;
+
+fn router(server: &Arc<Server>, warned: fn(&str)) -> Router {
+    let login = move |State(server): Shared, Query(query): Query<LoginQuery>| async move {
+        log_in(&server, &query.token, warned)
+    };
+    let api = Router::new()
+        .route("/overview", get(get_overview))
+        .route("/hosts", get(get_hosts))
+        .route("/runs", get(get_runs))
+        .route("/runs/{id}", get(get_run))
+        .route("/runs/{id}/log/{name}", get(get_log))
+        .route("/runs/{id}/live", get(get_run_live))
+        .route("/compare", get(get_comparison))
+        .route("/suites", get(get_suites))
+        .route("/suites/{id}", get(get_suite))
+        .route("/history", get(get_history))
+        .route("/queue", get(get_queue))
+        .route("/queue/{id}", get(get_entry))
+        .route("/loops", get(get_loops))
+        .route("/loops/{id}", get(get_loop))
+        .route("/loops/{id}/iterations/{iteration}/patch", get(get_patch))
+        .route("/model", get(get_predictions))
+        .route("/live", get(get_live))
+        .route("/actions", post(post_action))
+        .route("/openapi.json", get(|| async { json(&openapi::document()) }));
+    Router::new()
+        .route("/", get(get_page))
+        .route("/login", get(login))
+        .route("/runs/{id}/report", get(get_report))
+        .nest("/api/v1", api)
+        .fallback(|| async { refusal(&unknown("there is nothing at this address")) })
+        .layer(from_fn_with_state(Arc::clone(server), guard))
+        .with_state(Arc::clone(server))
+}
+
+/// Lets own requests through, and adds what every answer carries.
+async fn guard(State(server): Shared, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let (is_login, is_page) = (path == "/login", path == "/");
+    let checked = server.wall.check_origin(request.headers()).and_then(|()| match is_login {
+        true => Ok(()),
+        false => {
+            server.wall.check_session(request.headers())?;
+            server.wall.check_change(request.method(), request.headers())
+        }
+    });
+    let mut response = match checked {
+        Ok(()) => {
+            server.asked();
+            next.run(request).await
+        }
+        Err(failure) if is_page || is_login => {
+            text(status(&failure), "text/plain; charset=utf-8", format!("{failure}\n"))
+        }
+        Err(failure) => refusal(&failure),
+    };
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    for (name, value) in [
+        ("cross-origin-resource-policy", "same-origin"),
+        ("cross-origin-opener-policy", "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let strictest = "default-src 'none'; frame-ancestors 'none'";
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(strictest));
+    response
+}
+
+#[derive(serde::Deserialize)]
+struct LoginQuery {
+    #[serde(default)]
+    token: String,
+}
+
+fn log_in(server: &Server, token: &str, warned: fn(&str)) -> Response {
+    let plain = "text/plain; charset=utf-8";
+    match server.wall.log_in(token) {
+        Login::Opened => {
+            // Not a redirect: the navigation may come from elsewhere, and then has no strict cookies.
+            let page = "<!doctype html><title>rgpu dashboard</title>\
+                        <meta http-equiv=\"refresh\" content=\"0;url=/\">\n";
+            let mut response = text(StatusCode::OK, "text/html; charset=utf-8", page.to_owned());
+            if let Ok(cookie) = HeaderValue::from_str(&server.wall.cookie()) {
+                response.headers_mut().insert(header::SET_COOKIE, cookie);
+            }
+            response
+        }
+        Login::UsedBefore => {
+            warned(
+                "warning: the link was opened a second time, and refused. If you did not open it \
+                 first, stop this dashboard",
+            );
+            let words = "this link was used already: it works once\n\
+                         if you did not open it, stop `rgpu dashboard` and start it again\n";
+            text(StatusCode::FORBIDDEN, plain, words.to_owned())
+        }
+        Login::Wrong => {
+            let words = "the token of this link is wrong: open the link that `rgpu dashboard` \
+                         printed\n";
+            text(StatusCode::FORBIDDEN, plain, words.to_owned())
+        }
+    }
+}
+
+impl Server {
+    /// Remembers that somebody asks.
+    fn asked(&self) {
+        *self.last_request.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+            Instant::now();
+    }
+
+    /// Whether somebody asked a moment ago.
+    pub(super) fn was_asked(&self) -> bool {
+        let last = *self.last_request.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        last.elapsed() < ASKED_FOR
+    }
+}
+
+fn text(status: StatusCode, kind: &'static str, text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(body) => text(StatusCode::OK, "application/json", body),
+        Err(e) => refusal(
+            &Failure::new(Exit::Bug, "bug", "a document cannot be written as JSON").cause(e),
+        ),
+    }
+}
+
+fn refusal(failure: &Failure) -> Response {
+    let document = ErrorDocument::new(failure.clone(), failure.exit as u8);
+    let body = serde_json::to_string(&document).unwrap_or_default();
+    text(status(failure), "application/json", body)
+}
+
+fn status(failure: &Failure) -> StatusCode {
+    match (failure.code.as_str(), failure.exit) {
+        ("no_session", _) => StatusCode::UNAUTHORIZED,
+        ("foreign_request" | "read_only", _) => StatusCode::FORBIDDEN,
+        ("busy", _) => StatusCode::SERVICE_UNAVAILABLE,
+        (code, Exit::Usage | Exit::Config)
+            if code.starts_with("unknown_") || code.starts_with("no_") =>
+        {
+            StatusCode::NOT_FOUND
+        }
+        (_, Exit::Usage | Exit::Config) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn unknown(what: &str) -> Failure {
+    Failure::new(Exit::Usage, "unknown_address", what)
+}
+
+/// The answer with a document, or why there is none.
+fn answer<T: Serialize>(result: Result<T>) -> Response {
+    match result {
+        Ok(document) => json(&document),
+        Err(failure) => refusal(&failure),
+    }
+}
+
+/// The query of a request as its type. Unknown names are errors.
+fn query<T: DeserializeOwned>(uri: &axum::http::Uri) -> Result<T> {
+    let read = Query::<T>::try_from_uri(uri);
+    read.map(|query| query.0).map_err(|e| {
+        Failure::new(Exit::Usage, "wrong_query", "the address has a query that is not known")
+            .cause(e.body_text())
+    })
+}
+
+async fn get_page(State(server): Shared) -> Response {
+    let mut response =
+        text(StatusCode::OK, "text/html; charset=utf-8", server.asset.html().to_owned());
+    if let Ok(policy) = HeaderValue::from_str(server.asset.policy()) {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}
+
+async fn get_overview(State(server): Shared) -> Response {
+    let context = server.context.clone();
+    let campaigns = server.blocking(move || Ok(campaign::campaigns(&context))).await;
+    let campaigns = campaigns.unwrap_or_else(|failure| overview::Campaigns {
+        problems: vec![failure.to_string()],
+        ..overview::Campaigns::default()
+    });
+    let (context, table) = (server.context.clone(), Arc::clone(&server.table));
+    answer(
+        server
+            .blocking(move || {
+                let problem = table.problem();
+                Ok(overview::overview(&context, &table.snapshot(), campaigns, problem))
+            })
+            .await,
+    )
+}
+
+async fn get_hosts(State(server): Shared) -> Response {
+    let (context, snapshot) = (server.context.clone(), server.table.snapshot());
+    let read = server.blocking(move || {
+        let campaigns = campaign::campaigns(&context);
+        Ok(host::hosts(&context, &snapshot, &campaigns.entries))
+    });
+    answer(read.await)
+}
+
+async fn get_runs(State(server): Shared, uri: axum::http::Uri) -> Response {
+    answer(query::<RunQuery>(&uri).map(|query| query.page(&server.table.snapshot())))
+}
+
+async fn get_run(State(server): Shared, Path(id): Path<String>) -> Response {
+    let context = server.context.clone();
+    answer(server.blocking(move || run_detail::detail(&context, &id)).await)
+}
+
+async fn get_log(State(server): Shared, Path((id, name)): Path<(String, String)>) -> Response {
+    let context = server.context.clone();
+    answer(server.blocking(move || run_detail::log(&context, &id, &name)).await)
+}
+
+fn last_id(headers: &HeaderMap) -> Option<&str> {
+    headers.get("last-event-id")?.to_str().ok()
+}
+
+async fn get_run_live(
+    State(server): Shared,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    match run_detail::find(&server.context, &id) {
+        Ok(folder) => live::run_stream(&server, folder, last_id(&headers)),
+        Err(failure) => refusal(&failure),
+    }
+}
+
+async fn get_live(State(server): Shared, headers: HeaderMap) -> Response {
+    live::changes_stream(&server, last_id(&headers))
+}
+
+async fn get_report(State(server): Shared, Path(id): Path<String>) -> Response {
+    match run_detail::report_page(&server, &id).await {
+        Ok(page) => {
+            let mut response = text(StatusCode::OK, "text/html; charset=utf-8", page);
+            // Its own policy, in the page, allows its own script. Here it gets an origin of its own,
+            // so that it can reach nothing of this server.
+            let policy = "sandbox allow-scripts; frame-ancestors 'self'";
+            response
+                .headers_mut()
+                .insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+            response
+        }
+        Err(failure) => text(status(&failure), "text/plain; charset=utf-8", format!("{failure}\n")),
+    }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CompareQuery {
+    a: String,
+    b: String,
+    /// Whether differing conditions are no error.
+    #[serde(default)]
+    force: bool,
+}
+
+async fn get_comparison(State(server): Shared, uri: axum::http::Uri) -> Response {
+    answer(compare(&server, &uri).await)
+}
+
+async fn compare(server: &Server, uri: &axum::http::Uri) -> Result<Value> {
+    let CompareQuery { a, b, force } = query(uri)?;
+    for id in [&a, &b] {
+        run_detail::find(&server.context, id)?;
+    }
+    let mut line = CommandLine::new(["compare"]);
+    if force {
+        line.word("--force");
+    }
+    line.word(a);
+    line.word(b);
+    server.run_command(line, COMPARE_LIMIT).await?.into_document()
+}
+
+async fn get_suites(State(server): Shared) -> Response {
+    json(&campaign::suites(&server.table.snapshot()))
+}
+
+async fn get_suite(State(server): Shared, Path(id): Path<String>) -> Response {
+    let context = server.context.clone();
+    let read = server.blocking(move || {
+        let folder = run_detail::find(&context, &id)?;
+        campaign::suite(folder.path())
+    });
+    answer(read.await)
+}
+
+#[derive(serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct HistoryQuery {
+    case: String,
+    gpu: String,
+}
+
+impl Default for HistoryQuery {
+    fn default() -> Self {
+        Self { case: "*".to_owned(), gpu: String::new() }
+    }
+}
+
+async fn get_history(State(server): Shared, uri: axum::http::Uri) -> Response {
+    let context = server.context.clone();
+    match query::<HistoryQuery>(&uri) {
+        Ok(HistoryQuery { case, gpu }) => {
+            answer(server.blocking(move || campaign::history(&context, &case, &gpu)).await)
+        }
+        Err(failure) => refusal(&failure),
+    }
+}
+
+async fn get_queue(State(server): Shared) -> Response {
+    let context = server.context.clone();
+    answer(server.blocking(move || campaign::queue(&context)).await)
+}
+
+async fn get_entry(State(server): Shared, Path(id): Path<String>) -> Response {
+    let (context, snapshot) = (server.context.clone(), server.table.snapshot());
+    let read = server.blocking(move || {
+        let id = id.parse().map_err(|_| unknown("the number of an entry is missing"))?;
+        campaign::entry(&context, &snapshot, id)
+    });
+    answer(read.await)
+}
+
+async fn get_loops(State(server): Shared) -> Response {
+    let context = server.context.clone();
+    answer(server.blocking(move || campaign::loops(&context)).await)
+}
+
+async fn get_loop(State(server): Shared, Path(id): Path<String>) -> Response {
+    let context = server.context.clone();
+    answer(server.blocking(move || campaign::loop_status(&context, &id)).await)
+}
+
+async fn get_patch(
+    State(server): Shared,
+    Path((id, iteration)): Path<(String, String)>,
+) -> Response {
+    let context = server.context.clone();
+    let read = server.blocking(move || {
+        let number = iteration.parse();
+        let number = number.map_err(|_| unknown("the number of an iteration is missing"))?;
+        campaign::patch(&context, &id, number)
+    });
+    answer(read.await)
+}
+
+async fn get_predictions(State(server): Shared) -> Response {
+    json(&campaign::predictions(&server.table.snapshot()))
+}
+
+async fn post_action(State(server): Shared, body: Body) -> Response {
+    answer(act(&server, body).await)
+}
+
+async fn act(server: &Server, body: Body) -> Result<action::ActionResult> {
+    let wrong = |why: String| {
+        Failure::new(Exit::Usage, "wrong_argument", "the action cannot be read").cause(why)
+    };
+    let bytes: Bytes =
+        axum::body::to_bytes(body, MAX_BODY_BYTES).await.map_err(|e| wrong(e.to_string()))?;
+    let request: ActionRequest =
+        serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
+    action::start(server, &request).await
+}

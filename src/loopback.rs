@@ -1,0 +1,79 @@
+//! Servers for programs and browsers of this machine: who may listen, and who gets in.
+//!
+//! Any page of the web can send requests to a loopback address, under a name of its own if its DNS
+//! answers with that address. So a server needs a secret, and refuses foreign `Host` and `Origin`.
+
+use std::net::SocketAddr;
+
+use hyper::header::{HOST, HeaderMap, HeaderName, ORIGIN};
+use subtle::ConstantTimeEq;
+use tokio::net::TcpListener;
+
+use crate::error::{Exit, Failure, Result};
+
+/// Listens at a loopback address. `again` says how to take another port.
+///
+/// # Errors
+/// The address is not of this machine's loopback, or nothing can listen there.
+pub(crate) async fn listen(address: SocketAddr, again: &str) -> Result<TcpListener> {
+    if !address.ip().is_loopback() {
+        let what = format!("`{address}` is not a loopback address");
+        return Err(Failure::new(Exit::Usage, "not_loopback", what)
+            .cause("a client with the token runs programs as you, and there is no TLS")
+            .hint("listen on 127.0.0.1, and reach it from elsewhere through `ssh -L`"));
+    }
+    TcpListener::bind(address).await.map_err(|e| {
+        let what = format!("nothing can listen at `{address}`");
+        Failure::new(Exit::Host, "cannot_listen", what).cause(e).hint(again)
+    })
+}
+
+/// The failure of a listening server.
+pub(crate) fn failed(error: std::io::Error) -> Failure {
+    Failure::new(Exit::Host, "cannot_listen", "the server cannot take connections").cause(error)
+}
+
+/// Whether a client gave the secret. The time that the answer takes does not depend on the secret.
+pub(crate) fn is_secret(given: &str, secret: &str) -> bool {
+    bool::from(given.as_bytes().ct_eq(secret.as_bytes()))
+}
+
+/// Whether a request names this server as its host, and comes from no page of another one.
+pub(crate) fn is_own(headers: &HeaderMap, port: u16) -> bool {
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
+    let names = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
+    let is_host = |host: &str| names.iter().any(|name| name == host);
+    let is_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(is_host);
+    text(HOST).is_some_and(is_host) && text(ORIGIN).is_none_or(is_origin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_own_names_are_hosts_and_origins() {
+        let headers = |host: &str, origin: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, host.parse().unwrap());
+            origin.map(|origin| headers.insert(ORIGIN, origin.parse().unwrap()));
+            headers
+        };
+        for (host, origin, own) in [
+            ("127.0.0.1:80", None, true),
+            ("localhost:80", Some("http://localhost:80"), true),
+            ("[::1]:80", Some("http://[::1]:80"), true),
+            ("127.0.0.1:81", None, false),
+            ("127.0.0.1", None, false),
+            ("evil.example:80", None, false),
+            ("127.0.0.1:80", Some("http://evil.example"), false),
+            ("127.0.0.1:80", Some("http://127.0.0.1:81"), false),
+            ("127.0.0.1:80", Some("https://127.0.0.1:80"), false),
+            ("127.0.0.1:80", Some("null"), false),
+        ] {
+            assert_eq!(is_own(&headers(host, origin), 80), own, "{host} {origin:?}");
+        }
+        assert!(!is_own(&HeaderMap::new(), 80));
+        assert!(is_secret("abc", "abc") && !is_secret("abd", "abc") && !is_secret("", "abc"));
+    }
+}

@@ -1,0 +1,45 @@
+//! What a run does at the moment, from the files that it appends to.
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::RunFolder;
+use crate::regular_file;
+
+/// The part of the events that is searched for the phase, from their end.
+const EVENTS_BYTES: u64 = 16 << 10;
+
+/// What a run does, from the last event that begins a phase.
+pub fn phase(folder: &RunFolder) -> Option<String> {
+    let (text, _) = tail(&folder.path().join("events.jsonl"), EVENTS_BYTES)?;
+    text.lines().rev().find_map(|line| {
+        let event: Value = serde_json::from_str(line).ok()?;
+        match event["event"].as_str()? {
+            "queued" => Some("waiting for the GPU".to_owned()),
+            "step_started" => event["title"].as_str().map(ToOwned::to_owned),
+            "ended" => Some("fetching the results".to_owned()),
+            _ => None,
+        }
+    })
+}
+
+/// The end of a file as text, and the size of the file. `None` if it cannot be read.
+pub fn tail(path: &Path, most: u64) -> Option<(String, u64)> {
+    let length = regular_file::open(path).ok()?.metadata().ok()?.len();
+    let bytes = piece(path, length.saturating_sub(most), most).ok()?;
+    Some((String::from_utf8_lossy(&bytes).into_owned(), length))
+}
+
+/// At most `most` bytes of a file from `offset` on.
+///
+/// # Errors
+/// I/O errors.
+pub fn piece(path: &Path, offset: u64, most: u64) -> io::Result<Vec<u8>> {
+    let mut file = regular_file::open(path)?;
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

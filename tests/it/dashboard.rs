@@ -1,0 +1,264 @@
+//! `rgpu dashboard`: its API, who gets in, and its page, with a project of runs, a suite, a queue and a
+//! loop on a played GPU host.
+
+mod client;
+mod faults;
+mod views;
+
+use std::fs;
+
+use rgpu::model::Profile;
+use rgpu::store::{RunFolder, RunRecord, RunState};
+use serde_json::{Value, json};
+
+use crate::documents;
+use crate::laptop::{Laptop, status};
+use crate::loops::TestLoop;
+use client::Dashboard;
+
+const BENCH: &str = r#"
+[defaults]
+mode = "bench"
+remote = "h200"
+
+[[target]]
+name = "memory:vecadd"
+kernel = "vecadd"
+[target.matrix]
+sizes.n = [1000, 4000]
+"#;
+
+/// A project with something for each view.
+struct Project {
+    test: TestLoop,
+}
+
+impl Project {
+    fn new() -> Self {
+        let test = TestLoop::new(&["time 0.8", "time 1.5"]);
+        test.run("max_iterations=2", 0);
+        let laptop = &test.laptop;
+        laptop.write("bench.toml", BENCH);
+        for (line, expected) in [
+            ("bench run --run-id night", 0),
+            ("profile --kernel vecadd --remote h200 --mode ncu --run-id first --label who=me", 0),
+            (
+                "profile --kernel vecadd --remote h200 --mode ncu --run-id second --note 'a second look'",
+                0,
+            ),
+            ("queue add --name ok -- echo printed", 0),
+            ("queue add --name bad -- false", 0),
+            ("queue run --once", 0),
+            ("queue add --name waits -- true", 0),
+        ] {
+            let output = laptop.run(line);
+            assert_eq!(status(&output), expected, "{}", laptop.shown(line, &output));
+        }
+        Self { test }
+    }
+
+    fn laptop(&self) -> &Laptop {
+        &self.test.laptop
+    }
+}
+
+/// Keys of a document that its schema does not name, and required ones that it lacks.
+fn unknown_keys(
+    schemas: &Value,
+    schema: &Value,
+    value: &Value,
+    path: &str,
+    found: &mut Vec<String>,
+) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.trim_start_matches("#/components/schemas/");
+        return unknown_keys(schemas, &schemas[name], value, path, found);
+    }
+    let options: Vec<&Value> = ["anyOf", "oneOf"]
+        .iter()
+        .filter_map(|key| schema[key].as_array())
+        .flatten()
+        .filter(|option| option["type"] != "null")
+        .collect();
+    if !options.is_empty() && !value.is_null() {
+        let faults = |option: &&Value| {
+            let mut own = Vec::new();
+            unknown_keys(schemas, option, value, path, &mut own);
+            own
+        };
+        found.extend(options.iter().map(faults).min_by_key(Vec::len).unwrap());
+        return;
+    }
+    match value {
+        Value::Object(fields) => {
+            let parts: Vec<&Value> = schema["allOf"].as_array().into_iter().flatten().collect();
+            let resolved = |part: &Value| match part["$ref"].as_str() {
+                Some(name) => schemas[name.trim_start_matches("#/components/schemas/")].clone(),
+                None => part.clone(),
+            };
+            let all: Vec<Value> = parts.into_iter().map(resolved).chain([schema.clone()]).collect();
+            let is_open = |part: &Value| {
+                part.is_boolean()
+                    || part["additionalProperties"] == json!(true)
+                    || part["additionalProperties"].is_object()
+                    || part == &json!({})
+                    || (part["type"] == "object" && part.get("properties").is_none())
+            };
+            for (key, inner) in fields {
+                let path = format!("{path}.{key}");
+                let known = all.iter().find_map(|part| part["properties"].get(key));
+                let values = all.iter().map(|part| &part["additionalProperties"]);
+                match known.or_else(|| values.into_iter().find(|values| values.is_object())) {
+                    Some(inner_schema) => unknown_keys(schemas, inner_schema, inner, &path, found),
+                    None if all.iter().any(is_open) => {}
+                    None => found.push(format!("unknown: {path}")),
+                }
+            }
+            for name in all.iter().filter_map(|part| part["required"].as_array()).flatten() {
+                if !fields.contains_key(name.as_str().unwrap()) {
+                    found.push(format!("missing: {path}.{}", name.as_str().unwrap()));
+                }
+            }
+        }
+        Value::Array(values) => {
+            for (at, inner) in values.iter().enumerate() {
+                let path = format!("{path}[{at}]");
+                match schema.get("prefixItems").and_then(|items| items.get(at)) {
+                    Some(item) => unknown_keys(schemas, item, inner, &path, found),
+                    None => unknown_keys(schemas, &schema["items"], inner, &path, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_document_of_the_api_has_the_fields_of_its_schema_and_no_others() {
+    let project = Project::new();
+    let dashboard = Dashboard::start(project.laptop(), "");
+    let spec = dashboard.get("/openapi.json");
+    let loops = dashboard.get("/loops");
+    let own = loops["loops"][0]["id"].as_str().unwrap();
+    let mut seen = Vec::new();
+    let paths = [
+        ("/overview", "/overview".to_owned()),
+        ("/hosts", "/hosts".into()),
+        ("/runs", "/runs".into()),
+        ("/runs/{id}", "/runs/second".into()),
+        ("/runs/{id}/log/{name}", "/runs/second/log/time.stdout".into()),
+        ("/compare", "/compare?a=first&b=second".into()),
+        ("/suites", "/suites".into()),
+        ("/suites/{id}", "/suites/night".into()),
+        ("/history", "/history?case=memory:*".into()),
+        ("/queue", "/queue".into()),
+        ("/queue/{id}", "/queue/1".into()),
+        ("/loops", "/loops".into()),
+        ("/loops/{id}", format!("/loops/{own}")),
+        ("/loops/{id}/iterations/{iteration}/patch", format!("/loops/{own}/iterations/1/patch")),
+        ("/model", "/model".into()),
+    ];
+    for (path, address) in paths {
+        let mut address = address;
+        if path.ends_with("{name}") {
+            let logs = dashboard.get("/runs/second")["logs"].clone();
+            address = format!("/runs/second/log/{}", logs[0]["name"].as_str().unwrap());
+        }
+        let document = dashboard.get(&address);
+        let schema = &spec["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]
+            ["schema"];
+        assert!(schema.is_object(), "{path} is not described");
+        let mut found = Vec::new();
+        unknown_keys(&spec["components"]["schemas"], schema, &document, path, &mut found);
+        assert!(found.is_empty(), "{}\n{document:#}", found.join("\n"));
+        seen.push(path);
+    }
+    let streams = ["/live", "/runs/{id}/live", "/actions"];
+    let described: Vec<&String> = spec["paths"].as_object().unwrap().keys().collect();
+    for path in described {
+        assert!(seen.contains(&&**path) || streams.contains(&&**path), "{path} is not tested");
+    }
+    // Documents of other commands are those that the commands print.
+    let printed = |line: &str| -> Value {
+        serde_json::from_slice(&project.laptop().run(line).stdout).unwrap()
+    };
+    let compared = dashboard.get("/compare?a=first&b=second");
+    assert_eq!(compared, printed("compare first second --json"));
+    documents::printed_keeps("compare", &compared);
+    assert_eq!(dashboard.get("/suites/night"), printed("bench show night --json"));
+    assert_eq!(dashboard.get("/queue")["entries"], printed("queue ls --json --all")["entries"]);
+    let mut status = printed("loop status --json");
+    status.as_object_mut().unwrap().remove("nonce");
+    assert_eq!(dashboard.get(&format!("/loops/{own}")), status);
+}
+
+/// Makes a run without a host.
+fn make_run(laptop: &Laptop, id: &str, kernel: &str, at: usize) {
+    let folder = RunFolder::create(&laptop.project("artifacts/runs"), id, None).unwrap();
+    let record = RunRecord {
+        title: format!("profile {kernel} (ncu)"),
+        kernel: kernel.to_owned(),
+        mode: "ncu".to_owned(),
+        remote: ["h200", "b200"][at % 2].to_owned(),
+        started: format!("2026-01-01T{:02}:{:02}:{:02}Z", at / 3600, at / 60 % 60, at % 60),
+        state: if at % 7 == 3 { RunState::Failed } else { RunState::Done },
+        ..RunRecord::new(id.to_owned(), "profile", jiff::Timestamp::UNIX_EPOCH)
+    };
+    let mut profile = Profile { schema: rgpu::model::profile::SCHEMA.into(), ..Profile::default() };
+    profile.device = Some(["NVIDIA H200", "NVIDIA B200"][at % 2].to_owned());
+    profile.timing = Some(rgpu::model::profile::Timing {
+        median_ns: 20_000.0 + at as f64,
+        ..Default::default()
+    });
+    folder.write_json("profile.json", &profile).unwrap();
+    folder.save(&record).unwrap();
+}
+
+#[test]
+fn the_list_of_runs_is_paged_searched_and_filtered() {
+    let laptop = Laptop::new();
+    for at in 0..130 {
+        make_run(&laptop, &format!("run-{at:03}"), ["matmul", "vecadd"][at % 2], at);
+    }
+    let dashboard = Dashboard::start(&laptop, "");
+    let first = dashboard.get_when("/runs", |page| page["total"] == 130);
+    assert_eq!(first["found"], 130);
+    assert_eq!(first["runs"].as_array().unwrap().len(), 50);
+    assert_eq!(first["runs"][0]["id"], "run-129");
+    assert_eq!(first["runs"][0]["trend"].as_array().unwrap().len(), 20);
+    assert_eq!(dashboard.get("/runs?offset=100")["runs"].as_array().unwrap().len(), 30);
+    assert_eq!(dashboard.get("/runs?limit=3&offset=3")["runs"][0]["id"], "run-126");
+    for (query, found) in [
+        ("kernel=mat", 65),
+        ("q=MATMUL+run-00", 5),
+        ("gpu=NVIDIA+B200", 65),
+        ("state=failed", 19),
+        ("state=failed&remote=h200", 9),
+        ("remote=nobody", 0),
+        ("label=who", 0),
+    ] {
+        assert_eq!(dashboard.get(&format!("/runs?{query}"))["found"], found, "{query}");
+    }
+    assert_eq!(first["facets"]["remote"], json!({"b200": 65, "h200": 65}));
+    let (status, refused) = dashboard.ask("/runs?colour=red");
+    assert_eq!((status, refused["error"]["code"].as_str()), (400, Some("wrong_query")));
+    // What has changed is seen without a new start.
+    make_run(&laptop, "run-new", "fresh", 130);
+    fs::remove_dir_all(laptop.project("artifacts/runs/run-000")).unwrap();
+    dashboard.get_when("/runs?limit=1", |page| page["runs"][0]["id"] == "run-new");
+    assert_eq!(dashboard.get("/runs")["total"], 130);
+    assert!(dashboard.memory() < 100 << 20, "{} bytes", dashboard.memory());
+}
+
+#[test]
+fn an_export_is_the_same_page_without_a_server() {
+    let project = Project::new();
+    let output = project.laptop().run("dashboard export page --reports 2 --json");
+    assert_eq!(status(&output), 0, "{}", project.laptop().shown("export", &output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["schema"], "rgpu.dashboard-export/1");
+    assert_eq!(document["reports"], 2);
+    let page = fs::read_to_string(project.laptop().project("page/index.html")).unwrap();
+    assert!(page.contains("rgpu.dashboard-runs/1") && page.contains("Content-Security-Policy"));
+    assert!(project.laptop().project("page/runs/second/report.html").is_file());
+}
