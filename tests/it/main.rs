@@ -48,6 +48,7 @@ mod profile;
 mod program_errors;
 mod project_trust;
 mod pulled;
+mod python;
 mod python_kernels;
 mod queue;
 mod regions;
