@@ -14,6 +14,7 @@ mod arguments;
 mod call;
 mod child;
 mod compare_result;
+mod consent;
 mod files;
 mod http;
 mod limit;
