@@ -53,7 +53,7 @@ RESULTS = {
         "ExecResult",
     ],
     "build": [("detach", "Literal[True]", "Run"), "Build"],
-    "disasm": [("diff", "Literal[True]", "DisasmDiff"), ("view", "{type}", "Code"), ("hot", "Literal[True]", "Code"), "Disasm"],
+    "disasm": [("diff", "Literal[True]", "DisasmDiff"), ("view", "{type}", "Code"), ("hot", "Literal[True]", "HotSpots"), "Disasm"],
     "report": [("lint", "{type}", "Records[Finding]"), ("format", "{type}", "str"), "Profile"],
     "compare": [("dry_run", "Literal[True]", "Plan"), "Comparison"],
 }

@@ -77,7 +77,7 @@ def _typed(command: str, given: Mapping[str, Any], call: Call, status: int, docu
     for keyword, kind in (
         ("diff", _types.DisasmDiff),
         ("view", _types.Code),
-        ("hot", _types.Code),
+        ("hot", _types.HotSpots),
         ("sweep", _types.Suite),
         ("mode", expected if command == "compare" else _types.Profile),
         ("detach", _types.Run),

@@ -4,7 +4,7 @@ from typing import Literal, Sequence, TypedDict, overload
 from typing_extensions import Unpack
 
 from ._documents import Records
-from ._types import Build, Code, Comparison, Disasm, DisasmDiff, ExecResult, FanOut, Finding, Plan, Profile, Run, Suite
+from ._types import Build, Code, Comparison, Disasm, DisasmDiff, ExecResult, FanOut, Finding, HotSpots, Plan, Profile, Run, Suite
 from ._words import Pairs, Path, Progress, Time
 
 class ProfileOptions(TypedDict, total=False):
@@ -547,7 +547,7 @@ def disasm(
     hot: Literal[True],
     view: None = ...,
     **options: Unpack[DisasmOptions],
-) -> Code: ...
+) -> HotSpots: ...
 @overload
 def disasm(
     *what: Path,

@@ -5,7 +5,7 @@ from typing_extensions import Unpack
 
 from . import _commands as of
 from ._documents import Records
-from ._types import Build, Code, Comparison, Disasm, DisasmDiff, ExecResult, FanOut, Finding, Plan, Profile, Run, Suite
+from ._types import Build, Code, Comparison, Disasm, DisasmDiff, ExecResult, FanOut, Finding, HotSpots, Plan, Profile, Run, Suite
 from ._words import Pairs, Path
 
 @overload
@@ -159,7 +159,7 @@ async def disasm(
     hot: Literal[True],
     view: None = ...,
     **options: Unpack[of.DisasmOptions],
-) -> Code: ...
+) -> HotSpots: ...
 @overload
 async def disasm(
     *what: Path,

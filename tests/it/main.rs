@@ -19,6 +19,7 @@ mod deep;
 mod disasm;
 mod disasm_remote;
 mod documents;
+mod editors;
 mod example;
 mod exec;
 mod failing_tools;

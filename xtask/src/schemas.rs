@@ -61,6 +61,10 @@ const NAMES: &[&str] = &[
     "model-reconcile",
     "model-terms",
     "model-card",
+    "kernel-toml",
+    "rgpu-toml",
+    "bench-toml",
+    "loop-toml",
     "error",
     "openapi",
 ];
