@@ -179,7 +179,7 @@ class RunMethods(Document):
 
         page = escape(self.report("html"), quote=True)
         return (
-            f'<iframe srcdoc="{page}" sandbox="allow-scripts" loading="lazy" title="report of rgpu" '
+            f'<iframe srcdoc="{page}" sandbox="allow-scripts" title="report of rgpu" '
             'style="width: 100%; height: 640px; border: 1px solid #8884"></iframe>'
         )
 
