@@ -112,7 +112,10 @@ fn a_notebook_shows_output_tables_and_the_page_of_a_report() {
     let Some(mut browser) = Browser::start() else { return };
     browser.open(&page);
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/pages");
-    browser.picture(&pages.join("notebook.png"));
+    let picture = pages.join("notebook.png");
+    browser.picture(&picture);
+    // An empty frame makes a picture of 5 kB.
+    assert!(fs::metadata(&picture).unwrap().len() > 20_000);
     let height = browser.value("document.querySelector('iframe').getBoundingClientRect().height");
     assert_eq!(height, 640.0);
     assert_eq!(browser.complaints, [] as [&str; 0]);
