@@ -172,14 +172,10 @@ class Results(Folder):
             self.assertIsNot(type(error), rgpu.Error, kind)
 
     def test_a_result_of_another_kind_is_an_exception_with_the_result(self):
-        Path("kernels.cu").write_text('extern "C" __global__ void f(float *a) { a[threadIdx.x] = 1; }\n')
-        try:
-            rgpu.exec("kernels.cu", remote="local")
-        except rgpu.UnexpectedResult as unexpected:
-            self.assertEqual(unexpected.document["schema"], "rgpu.build/1")
-        except (rgpu.ConfigError, rgpu.ToolError) as error:
-            # Where nothing compiles CUDA.
-            self.assertIn("compil", str(error))
+        call = _call.prepare("exec", {"file": "kernels.cu"})
+        with self.assertRaisesRegex(rgpu.UnexpectedResult, "returns `ExecResult`, and the result is `Build`") as raised:
+            _call.result("exec", {}, call, 0, b'{"schema": "rgpu.build/1"}')
+        self.assertEqual(raised.exception.document, {"schema": "rgpu.build/1"})
 
     def test_events_are_told_in_their_order_and_an_exception_there_stops_the_run(self):
         events = []
@@ -206,8 +202,12 @@ class Results(Folder):
         self.assertGreater(metric.value, 0)
         row = _documents.flat(profile.launches.to_dicts()[0])
         self.assertEqual(row["sm__throughput.avg.pct_of_peak_sustained_elapsed"], metric.value)
-        both = rgpu.compare(kernel=["vecadd", "vecadd"], remote=HOST, mode="bench")
+        both = rgpu.compare(kernel=["vecadd", "vecadd"], remote=HOST, mode="bench", out="pair")
         self.assertIn(both.verdict, ("SAME", "FASTER", "SLOWER", "AMBIGUOUS"))
+        with self.assertRaises(rgpu.UnexpectedResult) as raised:
+            rgpu.report("pair")
+        self.assertEqual(raised.exception.document["schema"], "rgpu.compare/1")
+        self.assertEqual(rgpu.load("pair/compare.json"), both)
 
 
 class Stopping(Folder):

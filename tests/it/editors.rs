@@ -77,7 +77,7 @@ fn what_rgpu_writes_names_its_schema_and_wrong_files_are_told() {
     ];
     let files = wrong.iter().map(|file| (file, 7)).chain(right.iter().map(|file| (file, 0)));
     for ((name, text), expected) in files {
-        let path = laptop.write(&format!("{name}.toml"), text);
+        let path = laptop.write(&format!("files/{name}.toml"), text);
         let line = format!("schema {name}-toml --check {}", path.display());
         let output = laptop.run(&line);
         assert_eq!(status(&output), expected, "{text}\n{}", laptop.shown(&line, &output));

@@ -72,6 +72,7 @@ fn a_new_host_key_is_asked_of_the_user_and_the_call_goes_on_after_a_yes() {
     assert_eq!(fs::read_to_string(&known).unwrap().lines().count(), 1);
     // Nobody is asked again.
     assert_eq!(client.call("exec", exec())["program_exit"], 0);
+    drop(client);
     laptop.wait_until_quiet();
 }
 
@@ -83,6 +84,7 @@ fn without_elicitation_the_call_stays_refused() {
     assert_eq!(error["code"], "host_key_unknown", "{error}");
     assert!(error["hints"].to_string().contains("this needs your user"), "{error}");
     assert!(!sshd.path("known_hosts").exists());
+    drop(client);
     laptop.wait_until_quiet();
 }
 
@@ -111,5 +113,6 @@ fn in_the_newest_revision_the_client_sends_the_call_again_with_the_word() {
     assert!(!sshd.path("known_hosts").exists());
     let done = call(json!({"inputResponses": yes, "requestState": asked["requestState"]}));
     assert_eq!(done["structuredContent"]["program_exit"], 0, "{done}");
+    drop(client);
     laptop.wait_until_quiet();
 }
