@@ -82,7 +82,7 @@ fn without_elicitation_the_call_stays_refused() {
     let mut client = Client::start(&laptop);
     let error = client.refused("exec", exec());
     assert_eq!(error["code"], "host_key_unknown", "{error}");
-    assert!(error["hints"].to_string().contains("this needs your user"), "{error}");
+    assert!(error["hints"].to_string().contains("rgpu remote check box --accept-new"), "{error}");
     assert!(!sshd.path("known_hosts").exists());
     drop(client);
     laptop.wait_until_quiet();

@@ -9,26 +9,24 @@ use super::{folder, python, succeeds};
 use crate::browser::Browser;
 use crate::laptop::{Laptop, built};
 
-/// The packages of others.
-const WANTED: &[&str] = &[
-    "basedpyright==1.40.2",
-    "ipykernel==7.4.0",
-    "mypy==2.4.1",
-    "nbclient==0.11.0",
-    "nvtx==0.2.17",
-    "pandas==3.1.1",
-];
+/// What notebooks need.
+const NOTEBOOK_PACKAGES: &[&str] =
+    &["ipykernel==7.4.0", "nbclient==0.11.0", "nvtx==0.2.17", "pandas==3.1.1"];
 
-/// A Python environment in cargo's temporary folder. `None`, which is told, where PyPI is out of reach.
-fn environment() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-package");
+/// The type checkers, and what the package imports if it is there.
+const CHECKER_PACKAGES: &[&str] = &["basedpyright==1.40.2", "mypy==2.4.1", "pandas==3.1.1"];
+
+/// A Python environment with these packages in cargo's temporary folder. `None`, which is told, where
+/// PyPI is out of reach.
+fn environment(name: &str, packages: &[&str]) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let done = folder.join("installed.txt");
-    let wanted = WANTED.join("\n");
+    let wanted = packages.join("\n");
     let mut is_there = fs::read_to_string(&done).is_ok_and(|there| there == wanted);
     if !is_there {
         succeeds(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
         let mut pip = Command::new(folder.join("bin/pip"));
-        pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(WANTED);
+        pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages);
         is_there = pip.status().is_ok_and(|status| status.success());
         if is_there {
             fs::write(&done, wanted).unwrap();
@@ -96,7 +94,7 @@ open(sys.argv[1], "w").write(f"<!doctype html><meta charset=utf-8><title>a noteb
 
 #[test]
 fn a_notebook_shows_output_tables_and_the_page_of_a_report() {
-    let Some(environment) = environment() else { return };
+    let Some(environment) = environment("python-notebook", NOTEBOOK_PACKAGES) else { return };
     let laptop = Laptop::new();
     let page = laptop.path("notebook.html");
     let mut notebook = python(&laptop, environment.join("python"));
@@ -117,7 +115,7 @@ fn a_notebook_shows_output_tables_and_the_page_of_a_report() {
     // An empty frame makes a picture of 5 kB.
     assert!(fs::metadata(&picture).unwrap().len() > 20_000);
     let height = browser.value("document.querySelector('iframe').getBoundingClientRect().height");
-    assert_eq!(height, 640.0);
+    assert_eq!(height, 642.0, "with its border");
     assert_eq!(browser.complaints, [] as [&str; 0]);
     // The page in the frame, which the page around it cannot read.
     let inner = browser.value("document.querySelector('iframe').srcdoc");
@@ -132,7 +130,7 @@ fn a_notebook_shows_output_tables_and_the_page_of_a_report() {
 
 #[test]
 fn the_package_and_the_examples_pass_two_type_checkers() {
-    let Some(environment) = environment() else { return };
+    let Some(environment) = environment("python-types", CHECKER_PACKAGES) else { return };
     let mut mypy = Command::new(environment.join("mypy"));
     succeeds(
         mypy.args(["--strict", "--cache-dir=/dev/null", "rgpu", "examples"])
