@@ -5,7 +5,8 @@
 //! command takes `--json`, `-q` and `-v`.
 //!
 //! Commands do not import each other: what they share is in `support`. Above them stand `args`,
-//! `dispatch`, `attach`, `completions`, `exec_commands` and `documents`, which name every command.
+//! `arguments`, `dispatch`, `attach`, `completions`, `exec_commands` and `documents`, which name every
+//! command.
 //! `queue` and `loops` get `top` from `dispatch`.
 
 /// The text below the flags of a command's `--help`. A test runs every line through the parser.
@@ -14,6 +15,7 @@ macro_rules! examples {
 }
 
 mod args;
+mod arguments;
 mod attach;
 mod bench;
 mod build;

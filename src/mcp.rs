@@ -13,6 +13,7 @@ mod answer;
 mod arguments;
 mod call;
 mod compare_result;
+mod consent;
 mod files;
 mod http;
 mod limit;

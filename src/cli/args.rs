@@ -109,6 +109,9 @@ pub(super) enum Command {
         /// Of what
         what: completions::NameKind,
     },
+    /// Print the arguments of the Python package's functions, as JSON
+    #[command(name = "__arguments", hide = true)]
+    Arguments,
     /// Write the man pages of all commands into a folder (for packages)
     #[command(hide = true)]
     Man {

@@ -12,8 +12,8 @@ use super::support::app::{App, Status, show_failure, stdout_is_taken, will_want_
 use super::support::exec_status::show_own_failure;
 use super::support::terminal::{Terminal, choose_color, write_out, write_stderr, written};
 use super::{
-    attach, bench, build, compare, completions, dashboard, disasm, doctor, documents, exec,
-    exec_commands, kernels, layout, loops, mcp, model, profile, queue, remote, report, runs,
+    arguments, attach, bench, build, compare, completions, dashboard, disasm, doctor, documents,
+    exec, exec_commands, kernels, layout, loops, mcp, model, profile, queue, remote, report, runs,
     schema, setup, skill, top, worker,
 };
 use crate::config::{Config, Environment};
@@ -133,6 +133,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Mcp(args) => mcp::run(&app, &args),
         Command::Skill(command) => skill::run(&app, &command),
         Command::Completions { shell } => completions::run(&app, shell),
+        Command::Arguments => arguments::print(&app),
         Command::Names { what } => completions::names(&app, what),
         Command::Man { folder } => {
             clap_mangen::generate_to(Cli::command(), &folder).map_err(|e| {

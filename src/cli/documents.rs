@@ -69,10 +69,33 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::ModelCard => schemars::schema_for!(rgpu_predict::import::card::ModelCard),
         SchemaName::DashboardExport => schemars::schema_for!(crate::dashboard::Exported),
         SchemaName::Skill => schemars::schema_for!(super::skill::InstalledSkill),
+        SchemaName::KernelToml => of_file(include_str!("../../schemas/kernel-toml.json")),
+        SchemaName::RgpuToml => of_file(include_str!("../../schemas/rgpu-toml.json")),
+        SchemaName::BenchToml => of_file(include_str!("../../schemas/bench-toml.json")),
+        SchemaName::LoopToml => crate::loops::LoopConfig::file_schema(),
         SchemaName::Error => schemars::schema_for!(crate::error::ErrorDocument),
         SchemaName::DashboardOpenapi => crate::dashboard::openapi().try_into().unwrap_or_default(),
         SchemaName::Openapi => {
             rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()
+        }
+    }
+}
+
+/// A schema that is written by hand, because its file is read by hand too.
+fn of_file(text: &str) -> schemars::Schema {
+    let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    value.try_into().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_schema_is_one() {
+        for name in <SchemaName as clap::ValueEnum>::value_variants() {
+            let schema = schema_of(*name);
+            assert!(schema.as_object().is_some_and(|keys| keys.len() > 2), "{name:?}");
         }
     }
 }

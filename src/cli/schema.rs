@@ -15,10 +15,14 @@ use super::support::missing;
 use crate::error::{Exit, Failure, Result};
 
 /// Print the JSON Schema of a document that rgpu writes, or check a file against it
+///
+/// The schemas of kernel.toml, rgpu.toml, bench.toml and loop.toml are for editors: a first line
+/// `#:schema FILE|URL` names one.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = examples!(
     "rgpu schema profile",
     "rgpu schema profile --check profile.json",
+    "rgpu schema kernel-toml --check kernel.toml",
 ))]
 pub(super) struct SchemaArgs {
     /// Which document
@@ -152,6 +156,14 @@ pub(super) enum SchemaName {
     DashboardExport,
     /// Output of skill install --json
     Skill,
+    /// kernel.toml
+    KernelToml,
+    /// A project's rgpu.toml
+    RgpuToml,
+    /// bench.toml
+    BenchToml,
+    /// loop.toml
+    LoopToml,
     /// A failure with --json
     Error,
     /// The OpenAPI description of `rgpu worker`
@@ -191,10 +203,14 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
             .file(path.display())
             .cause(e),
     })?;
-    let document: Value = serde_json::from_slice(&bytes).map_err(|e| {
-        Failure::new(Exit::Artifact, "not_json", "the file is not JSON")
-            .file(path.display())
-            .cause(e)
+    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+    let document: Value = match is_toml {
+        true => from_toml(&bytes).map_err(|cause| ("not_toml", "the file is not TOML", cause)),
+        false => serde_json::from_slice(&bytes)
+            .map_err(|e| ("not_json", "the file is not JSON", e.to_string())),
+    }
+    .map_err(|(code, what, cause)| {
+        Failure::new(Exit::Artifact, code, what).file(path.display()).cause(cause)
     })?;
     let found = check::violations(schema, &document).map_err(|what| {
         Failure::new(
@@ -238,6 +254,13 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
             failure
         }
     })
+}
+
+/// A TOML file as JSON.
+fn from_toml(bytes: &[u8]) -> std::result::Result<Value, String> {
+    let text = std::str::from_utf8(bytes).map_err(|e| e.to_string())?;
+    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
+    serde_json::to_value(table).map_err(|e| e.to_string())
 }
 
 /// The document of `--json` for a valid file.

@@ -228,3 +228,23 @@ pub fn is_below(path: &Path, folder: &Path) -> bool {
         std::iter::once(resolved.as_os_str()).chain(missing.into_iter().rev()).collect();
     full != folder && full.starts_with(&folder)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::PRESET_FLAGS;
+    use crate::analysis::threshold::TABLE;
+
+    #[test]
+    fn the_schema_for_editors_has_the_flags_of_presets_and_the_thresholds() {
+        let schema: serde_json::Value =
+            serde_json::from_str(include_str!("../../schemas/rgpu-toml.json")).unwrap();
+        let keys = |pointer: &str| -> Vec<String> {
+            schema.pointer(pointer).unwrap().as_object().unwrap().keys().cloned().collect()
+        };
+        assert_eq!(keys("/properties/preset/additionalProperties/properties"), PRESET_FLAGS);
+        let own = ["default_remote", "runs_dir", "keep", "kernel_path", "preset", "analysis"];
+        assert_eq!(keys("/properties"), own);
+        let thresholds: Vec<&str> = TABLE.iter().map(|row| row.key).collect();
+        assert_eq!(keys("/properties/analysis/properties"), thresholds);
+    }
+}

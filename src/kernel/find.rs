@@ -154,8 +154,11 @@ pub fn skeleton(file: &Path) -> Result<String, KernelError> {
             file: file.to_owned(),
         })?;
     let text = std::fs::read_to_string(file).map_err(KernelError::unreadable(file, None))?;
-    language.skeleton(file, &text)
+    Ok(format!("#:schema {SCHEMA}\n{}", language.skeleton(file, &text)?))
 }
+
+/// Where editors find the schema of kernel.toml.
+const SCHEMA: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/raw/HEAD/schemas/kernel-toml.json");
 
 fn language_of(extension: &str) -> Option<&'static dyn Language> {
     LANGUAGES.iter().copied().find(|language| language.extension() == extension)

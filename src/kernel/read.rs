@@ -14,7 +14,7 @@ use super::spec::{
 use super::{KernelError, LANGUAGES, MODES, ProfileMode, python};
 
 /// The allowed top-level keys.
-const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 14] = [
     "name",
     "language",
     "source",

@@ -379,3 +379,19 @@ fn a_bare_source_gives_its_kernel_a_name_of_its_own() {
     let long = name_of(Path::new(&format!("{} x.cu", "k".repeat(90))));
     assert!(valid_name(&long), "{long}");
 }
+
+#[test]
+fn the_schema_for_editors_has_the_keys_that_are_read() {
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../schemas/kernel-toml.json")).unwrap();
+    let keys: Vec<&str> =
+        schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, super::read::KEYS);
+    let list = |pointer: &str| schema.pointer(pointer).unwrap().as_array().unwrap().clone();
+    let modes: Vec<&str> = super::MODES.iter().map(|mode| mode.name).collect();
+    assert_eq!(list("/properties/mode/enum"), modes);
+    assert_eq!(list("/$defs/arg/properties/dtype/enum"), rgpu_case::Dtype::ALL.map(|d| d.name()));
+    let mut languages: Vec<&str> = super::LANGUAGES.iter().map(|one| one.name()).collect();
+    languages.sort_unstable();
+    assert_eq!(list("/properties/language/enum"), languages);
+}

@@ -226,6 +226,21 @@ fn default_prompt_bytes() -> usize {
 }
 
 impl LoopConfig {
+    /// The schema of loop.toml, for editors. There, times may be text, and a key has another name.
+    pub fn file_schema() -> schemars::Schema {
+        let mut schema = schemars::schema_for!(Self);
+        schema.insert("title".to_owned(), "loop.toml".into());
+        if let Some(time) = schema.pointer_mut("/$defs/TimeLimit/type") {
+            *time = serde_json::json!(["number", "string"]);
+        }
+        let target = schema.pointer("/properties/target_metric_threshold").cloned();
+        let properties = schema.pointer_mut("/properties").and_then(|p| p.as_object_mut());
+        if let (Some(target), Some(properties)) = (target, properties) {
+            properties.insert("target".to_owned(), target);
+        }
+        schema
+    }
+
     /// The files that a worker may change.
     ///
     /// # Errors

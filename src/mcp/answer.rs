@@ -8,6 +8,7 @@ use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::consent::Consent;
 use super::limit::{MAX_RESULT_BYTES, fit};
 use super::run_result::ErrorFigures;
 use crate::error::{Exit, Failure, Result};
@@ -47,6 +48,11 @@ impl Answer {
     pub(super) fn running(&self) -> Option<&str> {
         let is_running = !self.is_error && self.value["state"] == RunState::Running.as_str();
         self.value["run"].as_str().filter(|_| is_running)
+    }
+
+    /// What the user has to agree to before the call can succeed.
+    pub(super) fn wanted_consent(&self) -> Option<Consent> {
+        Consent::for_answer(&self.value).filter(|_| self.is_error)
     }
 
     /// The result as the protocol has it, short enough.
@@ -97,6 +103,34 @@ pub(super) fn output(results: &[fn() -> Value]) -> Arc<JsonObject> {
     let results = results.iter().map(|schema| schema());
     let any: Vec<Value> = results.chain([schema::<ErrorResult>()]).collect();
     object(json!({"type": "object", "anyOf": any}))
+}
+
+/// A schema without its words, for the list of tools: most clients show no words about results. The
+/// resource `rgpu://tools/NAME/result` has them.
+pub(super) fn without_words(schema: &JsonObject) -> JsonObject {
+    let is_word =
+        |key: &str, value: &Value| matches!(key, "description" | "format") && value.is_string();
+    let kept = schema.iter().filter(|(key, value)| !is_word(key, value));
+    let strip = |(key, value): (&String, &Value)| {
+        let value = match (key.as_str(), value) {
+            // The names of fields, which may be such words.
+            ("properties", Value::Object(fields)) => {
+                let fields = fields.iter().map(|(name, field)| (name.clone(), strip_value(field)));
+                Value::Object(fields.collect())
+            }
+            _ => strip_value(value),
+        };
+        (key.clone(), value)
+    };
+    kept.map(strip).collect()
+}
+
+fn strip_value(value: &Value) -> Value {
+    match value {
+        Value::Object(schema) => Value::Object(without_words(schema)),
+        Value::Array(schemas) => schemas.iter().map(strip_value).collect(),
+        other => other.clone(),
+    }
 }
 
 fn object(schema: Value) -> Arc<JsonObject> {

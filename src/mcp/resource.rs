@@ -1,11 +1,12 @@
-//! Resources: the text files of run folders, `rgpu://runs/ID/FILE?page=N`, in pages.
+//! Resources: the text files of run folders, `rgpu://runs/ID/FILE?page=N`, in pages, and what the fields of
+//! a tool's result mean, `rgpu://tools/NAME/result`.
 
 use std::path::{Component, Path};
 
 use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 
-use super::{McpContext, SKILL};
+use super::{McpContext, SKILL, tool};
 use crate::regular_file;
 use crate::store::Runs;
 
@@ -23,6 +24,10 @@ const MAX_LISTED: usize = 20;
 
 /// The skill, which agents read to learn how to work with rgpu.
 const SKILL_URI: &str = "rgpu://skill/SKILL.md";
+
+/// The schema of a tool's result stands between these.
+const TOOL_PREFIX: &str = "rgpu://tools/";
+const TOOL_SUFFIX: &str = "/result";
 
 /// The skill and the results of the newest runs.
 pub(super) fn list(context: &McpContext) -> Vec<Resource> {
@@ -47,10 +52,14 @@ pub(super) fn list(context: &McpContext) -> Vec<Resource> {
 /// The form of all addresses.
 pub(super) fn templates() -> Vec<ResourceTemplate> {
     let template = ResourceTemplate::new(format!("{PREFIX}{{id}}/{{+file}}{{?page}}"), "run-file");
-    vec![template.with_title("A file of a run").with_description(
+    let file = template.with_title("A file of a run").with_description(
         "A text file of a run's folder: profile.json, report.md, commands.sh, events.jsonl, \
          log/…, ptx/…; pages of 6,000 characters, from 1",
-    )]
+    );
+    let uri = format!("{TOOL_PREFIX}{{name}}{TOOL_SUFFIX}");
+    let result = ResourceTemplate::new(uri, "tool-result");
+    let about = "The JSON Schema of a tool's result, with what each field means";
+    vec![file, result.with_title("The result of a tool").with_description(about)]
 }
 
 /// Reads a page of a file.
@@ -63,6 +72,13 @@ pub(super) fn read(context: &McpContext, uri: &str) -> Result<ReadResourceResult
     if uri == SKILL_URI {
         let skill = ResourceContents::text(SKILL, uri).with_mime_type("text/markdown");
         return Ok(ReadResourceResult::new(vec![skill]));
+    }
+    let tool = uri.strip_prefix(TOOL_PREFIX).and_then(|inner| inner.strip_suffix(TOOL_SUFFIX));
+    if let Some(name) = tool {
+        let tool = tool::find(name).ok_or_else(|| missing("there is no such tool".to_owned()))?;
+        let schema = serde_json::to_string(&tool.result_schema()).unwrap_or_default();
+        let schema = ResourceContents::text(schema, uri).with_mime_type("application/schema+json");
+        return Ok(ReadResourceResult::new(vec![schema]));
     }
     let inner = uri.strip_prefix(PREFIX).ok_or_else(form)?;
     let (inner, page) = match inner.split_once("?page=") {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 
-use super::answer::Answer;
+use super::answer::{Answer, without_words};
 use super::call::Call;
 use crate::error::Result;
 
@@ -88,6 +88,11 @@ impl ToolInfo {
         format!("{does} Use when {use_when}. Not for {}.", not_for.join(", "))
     }
 
+    /// The schema of its result with the words about each field.
+    pub(super) fn result_schema(&self) -> Arc<JsonObject> {
+        (self.output)()
+    }
+
     fn definition(&self) -> Tool {
         let annotations = ToolAnnotations::with_title(self.title)
             .read_only(self.read_only)
@@ -95,7 +100,7 @@ impl ToolInfo {
             .open_world(!self.read_only);
         Tool::new(self.name, self.description(), (self.input)())
             .with_title(self.title)
-            .with_raw_output_schema((self.output)())
+            .with_raw_output_schema(Arc::new(without_words(&(self.output)())))
             .with_annotations(annotations)
     }
 }
@@ -152,6 +157,20 @@ mod tests {
     }
 
     #[test]
+    fn listed_schemas_of_results_differ_from_the_whole_ones_in_words_only() {
+        let field = serde_json::json!({"type": "string", "description": "words", "format": "x"});
+        let schema = serde_json::json!({"properties": {"description": field, "n": {"minimum": 0}}});
+        let short = without_words(schema.as_object().unwrap());
+        let expected = serde_json::json!(
+            {"properties": {"description": {"type": "string"}, "n": {"minimum": 0}}}
+        );
+        assert_eq!(serde_json::Value::Object(short), expected);
+        for tool in TOOLS {
+            assert!(tool.result_schema().len() == without_words(&tool.result_schema()).len());
+        }
+    }
+
+    #[test]
     fn arguments_and_results_are_objects_whose_unknown_fields_are_refused() {
         for tool in TOOLS {
             let input = serde_json::to_value((tool.input)()).unwrap();
@@ -166,6 +185,6 @@ mod tests {
             assert_eq!(output["type"], "object", "{}", tool.name);
         }
         let all = serde_json::to_string(&tools()).unwrap();
-        assert!(all.len() < 100_000, "{} bytes of definitions", all.len());
+        assert!(all.len() < 52_000, "{} bytes of definitions", all.len());
     }
 }

@@ -333,6 +333,18 @@ fn a_sweep_is_a_suite_of_its_own_with_a_plot() {
 }
 
 #[test]
+fn a_sweep_needs_no_targets_of_the_project() {
+    let laptop = Laptop::new();
+    let _host = FakeHost::new(&laptop);
+    let line = "profile --kernel vecadd --sweep n=1000,2000 --mode bench --remote h200 --json";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let suite: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(suite["rows"].as_array().unwrap().len(), 2);
+    laptop.wait_until_quiet();
+}
+
+#[test]
 fn targets_are_listed_and_wrong_files_and_names_are_told() {
     let (laptop, _host) = laptop_with(SUITE);
     let listed = laptop.run("bench list --json");

@@ -1,8 +1,10 @@
 //! `rgpu mcp`: agents drive the built program over the protocol, against a played H200.
 
 mod client;
+mod consent;
 mod over_http;
 mod published;
+mod questions;
 mod skill;
 
 use std::fs;

@@ -5,7 +5,7 @@
 //! `cargo xtask dist` builds small, optimised files against glibc 2.17 with zig as the linker,
 //! checks the requirements of each file, and lays out the user's installation as a tree and as a
 //! tarball. `cargo xtask wheel` does so for both architectures, with the files for hosts of both in
-//! each tree, and packs the trees as Python wheels too.
+//! each tree, and packs the trees as Python wheels too, with the Python package.
 
 mod archive;
 mod target;
@@ -59,6 +59,9 @@ pub(crate) enum DistError {
     /// The file is too large.
     #[error("`{file}` has {bytes} bytes; at most {limit} are allowed")]
     Size { file: String, bytes: u64, limit: u64 },
+    /// There are no wheels for this machine.
+    #[error("there are no wheels for `{triple}`")]
+    Machine { triple: String },
     /// Rust's standard library for the target is missing.
     #[error("rustc has no standard library for `{triple}`\n  help: `rustup target add {triple}`")]
     NoStd { triple: &'static str },
@@ -100,7 +103,8 @@ impl Build {
 /// Builds everything for any host of `target`'s architecture, checks it and packs it.
 pub(crate) fn everything(workspace: &Workspace, target: &'static Target) -> Result<(), DistError> {
     let build = Build::make(workspace, target)?;
-    let tree = tree::lay_out(workspace, &build, std::slice::from_ref(&build))?;
+    let hosts = std::slice::from_ref(&build);
+    let tree = tree::lay_out(workspace, &build, hosts, &workspace.target.join("dist"))?;
     println!("{}", tree.display());
     announce(&archive::pack(&tree)?);
     Ok(())
@@ -113,7 +117,7 @@ pub(crate) fn wheels(workspace: &Workspace) -> Result<(), DistError> {
     let builds = builds.collect::<Result<Vec<_>, _>>()?;
     let mut artifacts = Vec::new();
     for build in &builds {
-        let tree = tree::lay_out(workspace, build, &builds)?;
+        let tree = tree::lay_out(workspace, build, &builds, &workspace.target.join("dist"))?;
         artifacts.push(archive::pack(&tree)?);
         artifacts.push(wheel::pack(workspace, build.target, &tree)?);
     }
@@ -121,6 +125,18 @@ pub(crate) fn wheels(workspace: &Workspace) -> Result<(), DistError> {
     let sums = workspace.target.join("dist").join(SUMS);
     archive::write_sums(&artifacts, &sums)?;
     println!("{}", sums.display());
+    Ok(())
+}
+
+/// Packs what `cargo build` made for this machine as a wheel, without building or checking anything, for
+/// tests of wheels.
+pub(crate) fn debug_wheel(workspace: &Workspace) -> Result<(), DistError> {
+    let target = target::TARGETS.iter().find(|target| target.triple == workspace.triple);
+    let target = target.ok_or_else(|| DistError::Machine { triple: workspace.triple.clone() })?;
+    let build = Build { target, folder: workspace.target.join("debug") };
+    let hosts = std::slice::from_ref(&build);
+    let tree = tree::lay_out(workspace, &build, hosts, &workspace.target.join("debug/wheel"))?;
+    announce(&wheel::pack(workspace, target, &tree)?);
     Ok(())
 }
 

@@ -28,6 +28,7 @@ usage: cargo xtask COMMAND
                         (x86_64, or aarch64), as a tree to install and as a tarball
   wheel                 tarballs and Python wheels for both, each with the programs for hosts of both,
                         and one list of their checksums
+  wheel debug           a wheel of the debug build as it is, for tests
   macos                 only checks that the CLI compiles for macOS
                         (setup, run, test, dist and wheel ask before they install system packages,
                         or are told `--yes` right after their name)
@@ -111,6 +112,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
             packages::for_build()?;
             dist::wheels(&workspace)?;
         }
+        "wheel" if rest_is("debug") => dist::debug_wheel(&workspace)?,
         "macos" if rest.is_empty() => dist::check_macos(&workspace)?,
         "schemas" if rest.is_empty() => schemas::all(&workspace, schemas::Mode::Write)?,
         "schemas" if rest_is("--check") => schemas::all(&workspace, schemas::Mode::Compare)?,

@@ -1,11 +1,12 @@
 //! Writes `schemas/*.json`, the output of `rgpu schema`, so that users and tools can read the
-//! formats without building anything. CI compares them with the types.
+//! formats without building anything. CI compares them with the types. The modules of the Python
+//! package that follow from the schemas and from the command line are written with them.
 
 use crate::command::{self, CommandError};
 use crate::workspace::Workspace;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The documents that rgpu writes, by the names that `rgpu schema` accepts.
@@ -61,10 +62,17 @@ const NAMES: &[&str] = &[
     "model-terms",
     "model-card",
     "dashboard-export",
+    "kernel-toml",
+    "rgpu-toml",
+    "bench-toml",
+    "loop-toml",
     "error",
     "openapi",
     "dashboard-openapi",
 ];
+
+/// The modules of the Python package that `python/generate.py` writes.
+const PYTHON: &[&str] = &["_types.py", "_commands.py", "_commands.pyi", "_arguments.py", "aio.pyi"];
 
 /// The schemas could not be generated or are out of date.
 #[derive(Debug, thiserror::Error)]
@@ -102,8 +110,41 @@ pub(crate) fn all(workspace: &Workspace, mode: Mode) -> Result<(), SchemaError> 
             Mode::Write => {
                 fs::write(&path, schema).map_err(|source| SchemaError::Write { path, source })?;
             }
-            Mode::Compare if fs::read_to_string(&path).is_ok_and(|there| there == schema) => {}
-            Mode::Compare => return Err(SchemaError::Outdated { path }),
+            Mode::Compare => compare(&path, &schema)?,
+        }
+    }
+    python(workspace, mode)
+}
+
+fn compare(path: &Path, text: &str) -> Result<(), SchemaError> {
+    match fs::read_to_string(path).is_ok_and(|there| there == text) {
+        true => Ok(()),
+        false => Err(SchemaError::Outdated { path: path.to_owned() }),
+    }
+}
+
+/// Writes or compares the modules of the Python package.
+fn python(workspace: &Workspace, mode: Mode) -> Result<(), SchemaError> {
+    let made = workspace.target.join("python");
+    let cannot_write = |path: &Path| {
+        let path = path.to_owned();
+        move |source| SchemaError::Write { path, source }
+    };
+    fs::create_dir_all(&made).map_err(cannot_write(&made))?;
+    let arguments = made.join("arguments.json");
+    let mut rgpu = Command::new(workspace.target.join("debug/rgpu"));
+    let printed = command::output(rgpu.arg("__arguments"))?;
+    fs::write(&arguments, printed).map_err(cannot_write(&arguments))?;
+    let mut generate = Command::new("python3");
+    generate.arg(workspace.root.join("python/generate.py")).arg(&arguments).arg(&made);
+    command::run(&mut generate)?;
+    let package = workspace.root.join("python/rgpu");
+    for name in PYTHON {
+        let (from, to) = (made.join(name), package.join(name));
+        let text = fs::read_to_string(&from).map_err(cannot_write(&from))?;
+        match mode {
+            Mode::Write => fs::write(&to, text).map_err(cannot_write(&to))?,
+            Mode::Compare => compare(&to, &text)?,
         }
     }
     Ok(())

@@ -32,7 +32,8 @@ impl About {
         format!(
             "Metadata-Version: 2.4\nName: rgpu\nVersion: {version}\nSummary: {description}\n\
              License-Expression: {license}\nLicense-File: LICENSE-APACHE\n\
-             License-File: LICENSE-MIT\nProject-URL: Repository, {repository}\n\
+             License-File: LICENSE-MIT\nRequires-Python: >=3.9\n\
+             Project-URL: Repository, {repository}\n\
              Description-Content-Type: text/markdown\n\n"
         )
     }

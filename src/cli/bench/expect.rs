@@ -8,13 +8,12 @@ use super::args::{ExpectArgs, FailOn, ValidityName};
 use super::carry::THRESHOLD;
 use super::work::SuiteWork;
 use crate::cli::support::app::{App, Status};
+use crate::cli::support::kernel_folders::kernel_folders;
 use crate::error::{Exit, Result};
 use crate::model::suite::{MeasurementKey, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::report::{Align, TextTable, duration};
 use crate::suite::expectations::{Expectations, UpdatedEntry, Validity};
 use crate::suite::{SuiteFile, select};
-
-use super::list;
 
 /// What was found.
 pub(super) struct Judged {
@@ -60,8 +59,9 @@ fn orphans(
     run: &SuiteRun,
     known: &BTreeMap<String, Expectations>,
 ) -> Result<Vec<MeasurementKey>> {
-    let file = list::file(app, run.options.file.as_deref().map(std::path::Path::new))?;
-    let ids = case_ids(&file)?;
+    // A sweep needs no targets of the project.
+    let chosen = run.options.file.as_deref().map(std::path::Path::new);
+    let ids = case_ids(&SuiteFile::load(chosen, &kernel_folders(app))?)?;
     let here: BTreeSet<&str> = run
         .rows
         .iter()

@@ -18,8 +18,9 @@ use crate::own_command::CommandLine;
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "disasm",
     title: "Read compiled GPU code",
-    does: "Shows the code in a cubin, library, wheel or run: SASS or PTX of a range of lines, its \
-           source, the mix of instructions, registers and spills; or what differs between two.",
+    does: "Shows the machine code in a cubin, library, wheel or run: SASS or PTX of a range of \
+           lines, its source, the mix of instructions, registers and spills; or what differs \
+           between two.",
     use_when: "you want to see the instructions that a compiler made, or how they changed",
     not_for: &[("measured counters and hot lines of a run", "report"), ("compiling", "build")],
     read_only: true,

@@ -18,9 +18,10 @@ use crate::store::Runs;
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "exec",
     title: "Run code on the GPU host",
-    does: "Runs a file, a piece of code (Rust, Python, CUDA, shell) or a command on a GPU host and \
-           returns its output and exit status.",
-    use_when: "you need what a program prints: nvidia-smi, a test, a small experiment on the GPU",
+    does: "Runs (executes) a file, a piece of code (Rust, Python, CUDA, shell) or a command on a \
+           GPU host and returns its output and exit status.",
+    use_when: "you need what a program prints: nvidia-smi, a script, tests, a small experiment on \
+               the GPU",
     not_for: &[("measuring how fast a kernel is or why", "profile")],
     read_only: false,
     destructive: true,

@@ -13,9 +13,11 @@ use crate::mcp::call::Call;
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "hosts",
     title: "GPU hosts",
-    does: "Lists the user's GPU hosts (remotes), or runs every tool on one with a tiny kernel and \
-           says which modes work there and why others do not.",
-    use_when: "you need the name of a remote, or something fails on a host",
+    does: "Lists the GPU machines that you can use (remotes, hosts), or checks one: its GPUs, \
+           driver, and with a tiny kernel which tools work there (Nsight Compute, Nsight Systems \
+           …) and why others do not.",
+    use_when: "you need the name of a remote, or a host cannot be connected to, or a tool fails \
+               there",
     not_for: &[("what ran or runs there", "runs")],
     read_only: false,
     destructive: false,

@@ -13,8 +13,8 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "model",
     title: "Predictions",
     does: "Predicts times from datasheets and formulas: one kernel (gemm, attention, moe …), a \
-           collective, a language model's server; shows a GPU's numbers; compares predictions with \
-           measured rows.",
+           collective, a language model's server; shows a GPU's peak rates and bandwidth; \
+           compares predictions with measured rows.",
     use_when: "you want a bound or an estimate: how fast could this be on a GPU",
     not_for: &[("how fast it really is", "profile"), ("where elements lie in memory", "layout")],
     read_only: true,

@@ -20,9 +20,10 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
     title: "Profile a kernel",
     does: "Measures a GPU kernel or a program on a GPU host: builds it, checks its results, times \
            it, and says what limits it and what to try, from Nsight Compute (mode ncu), Nsight \
-           Systems (nsys), compute-sanitizer, plain timing (bench) or the reference (verify).",
-    use_when: "you want to know how fast a kernel is, why it is not faster, whether its results \
-               are right, or whether it has races",
+           Systems (nsys: a timeline), compute-sanitizer, plain timing (bench) or the reference \
+           (verify).",
+    use_when: "you want to know how fast a kernel is or how long it takes, why it is slow, \
+               whether its results are right, or whether it has races",
     not_for: &[
         ("running code for its output", "exec"),
         ("looking again at a run that is done", "report"),

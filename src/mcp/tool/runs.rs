@@ -20,9 +20,10 @@ use crate::store::{RunRecord, RunState, Runs};
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "runs",
     title: "Runs",
-    does: "Lists the runs of the project, shows the state and result of one, waits for one that \
-           still runs, or cancels it on its host.",
-    use_when: "a call returned state `running`, or you look for an earlier run",
+    does: "Lists the runs that were done in the project, shows the state and result of one, waits \
+           for one that is still going, or cancels (stops) it on its host.",
+    use_when: "a call returned state `running`, you look for an earlier run, or a job was started \
+               by mistake",
     not_for: &[
         ("details of a result, such as metrics by name", "report"),
         ("which hosts there are", "hosts"),

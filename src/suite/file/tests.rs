@@ -109,3 +109,23 @@ fn generated_targets_are_left_out_unless_asked_for() {
     assert_eq!((count(&[], false), count(&["a:*"], false), count(&["all"], true)), (1, 1, 2));
     assert_eq!(count(&["a:gen"], false), 1);
 }
+
+#[test]
+fn the_schema_for_editors_has_the_keys_that_are_read() {
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../../schemas/bench-toml.json")).unwrap();
+    let has = |pointer: &str, read: &[&str]| {
+        let keys = schema.pointer(pointer).unwrap().as_object().unwrap().keys();
+        let mut keys: Vec<&str> = keys.map(String::as_str).collect();
+        let mut read = read.to_vec();
+        keys.sort_unstable();
+        read.sort_unstable();
+        assert_eq!(keys, read, "{pointer}");
+    };
+    has("/properties", KEYS);
+    has("/properties/defaults/properties", DEFAULTS);
+    let target = "/properties/target/items/properties";
+    has(target, TARGET);
+    has(&format!("{target}/matrix/properties"), MATRIX);
+    has(&format!("{target}/grow/properties"), GROW);
+}

@@ -18,15 +18,17 @@ const COMPLETIONS: &[(&str, &str)] = &[
 ];
 const DOCUMENTS: &[&str] = &["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Lays out the CLI of a build with the files for hosts of all `hosts`; returns the tree's folder.
+/// Lays out the CLI of a build with the files for hosts of all `hosts` in `folder`; returns the tree's
+/// folder.
 pub(super) fn lay_out(
     workspace: &Workspace,
     build: &Build,
     hosts: &[Build],
+    folder: &Path,
 ) -> Result<PathBuf, DistError> {
     let Build { target, folder: built } = build;
     let name = format!("rgpu-{}-{}", env!("CARGO_PKG_VERSION"), target.triple);
-    let tree = workspace.target.join("dist").join(name);
+    let tree = folder.join(name);
     if tree.exists() {
         fs::remove_dir_all(&tree).map_err(at(&tree))?;
     }

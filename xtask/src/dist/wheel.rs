@@ -1,5 +1,5 @@
 //! Packs a tree into a Python wheel, so that `uv tool install` and `pip install` give a working
-//! `rgpu`. The same tree gives the same bytes.
+//! `rgpu`, and `import rgpu`. The same tree gives the same bytes.
 //!
 //! A wheel is a zip file (packaging.python.org, "Binary distribution format"). An installer puts
 //! `….data/scripts` into `bin` of an environment and `….data/data` into its root, so that `rgpu`
@@ -17,6 +17,8 @@ use zip::{CompressionMethod, ZipWriter};
 
 /// The tree's folder of programs, which an installer puts on PATH.
 const PROGRAMS: &str = "bin";
+/// The Python package.
+const PACKAGE: &str = "python/rgpu";
 const README: &str = "README.md";
 const LICENCES: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT"];
 
@@ -32,7 +34,7 @@ pub(super) fn pack(
     let file = tree.with_file_name(name);
     let mut wheel = Wheel::create(&file)?;
     let data = format!("rgpu-{version}.data");
-    // A Python package would be one more folder here: `wheel.folder(…, "rgpu")`.
+    wheel.folder(&workspace.root.join(PACKAGE), "rgpu")?;
     for entry in sorted(tree)? {
         let name = name_of(&entry);
         match name.as_str() {
@@ -77,7 +79,7 @@ impl Wheel {
 
     /// Adds the files of a folder and of its folders.
     fn folder(&mut self, from: &Path, name: &str) -> Result<(), DistError> {
-        for entry in sorted(from)? {
+        for entry in sorted(from)?.into_iter().filter(|entry| !entry.ends_with("__pycache__")) {
             let name = format!("{name}/{}", name_of(&entry));
             if entry.is_dir() {
                 self.folder(&entry, &name)?;
@@ -187,6 +189,9 @@ mod tests {
         );
         let data = format!("rgpu-{version}.data");
         let mode = |name: &str| files[&format!("{data}/{name}")].1;
+        assert_eq!(files["rgpu/__init__.py"].1, 0o644);
+        assert!(files.contains_key("rgpu/py.typed") && files.contains_key("rgpu/_commands.pyi"));
+        assert!(!files.keys().any(|name| name.contains("__pycache__")));
         assert_eq!(mode("scripts/rgpu"), 0o755);
         assert_eq!(mode("data/libexec/rgpu/t/rgpu-agent"), 0o755);
         assert_eq!(mode("data/share/doc/rgpu/README.md"), 0o644);

@@ -1,0 +1,13 @@
+"""Profiles a kernel of rgpu, and prints what limits it."""
+
+import rgpu
+
+profile = rgpu.profile(kernel="vecadd", progress=lambda event: print("…", event["said"]))
+print(f"rung {profile.rung}, run {profile.run.id}")
+for case in profile.cases:
+    if case.timing is not None:
+        print(f"{case.name}: {case.timing.median_ns / 1e6:.3f} ms")
+for code in profile.code:
+    print(f"{code.name or code.symbol}: {code.registers} registers")
+for finding in profile.findings:
+    print(finding.text)

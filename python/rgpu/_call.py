@@ -1,0 +1,99 @@
+"""Calls: from keywords to the command line, and from its output to a result."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Mapping
+
+from . import _error
+from ._program import Call
+
+_HAVE_EVENTS = {"profile", "exec", "build", "compare"}
+
+
+def run(command: str, given: Mapping[str, Any]) -> Any:
+    """Runs a command with these keywords; returns its result."""
+    call = prepare(command, given)
+    status, out = call.run()
+    return result(command, given, call, status, out)
+
+
+def prepare(command: str, given: Mapping[str, Any]) -> Call:
+    """The command line of these keywords."""
+    from ._arguments import ARGUMENTS
+    from ._words import words
+
+    given = dict(given)
+    remote = given.get("remote")
+    if isinstance(remote, (list, tuple)):
+        given["remote"] = ",".join(remote)
+    elif isinstance(remote, str) and "," in remote:
+        raise ValueError("give several remotes as a list")
+    progress, cwd, stdin = given.get("progress"), given.get("cwd"), given.get("stdin")
+    if callable(progress) and given.get("events") is not None:
+        raise ValueError("`events` and a function as `progress` both take the events of the run")
+    argv = [command, "--color=never"] if given.get("format") else [command, "--json"]
+    return Call(
+        argv + words(ARGUMENTS[command], given),
+        cwd=None if cwd is None else os.fspath(cwd),
+        stdin=stdin.encode() if isinstance(stdin, str) else stdin,
+        progress=progress,
+        # Several runs at once have no events of their own.
+        has_events=command in _HAVE_EVENTS and not given.get("sweep") and not isinstance(remote, (list, tuple)),
+    )
+
+
+def result(command: str, given: Mapping[str, Any], call: Call, status: int, out: bytes) -> Any:
+    """The result of a command that has ended."""
+    messages = call.messages.decode("utf-8", "replace")
+    if given.get("format"):
+        if status != 0:
+            raise _error.of_messages(status, messages)
+        return out.decode("utf-8", "replace")
+    try:
+        document = json.loads(out)
+    except ValueError:
+        raise _error.of_messages(status, messages) from None
+    if isinstance(document, dict) and document.get("schema") == "rgpu.error/1":
+        raise _error.of_document(document)
+    return _typed(command, given, call, status, document)
+
+
+def _typed(command: str, given: Mapping[str, Any], call: Call, status: int, document: Any) -> Any:
+    from . import _types
+    from ._documents import Records
+
+    if given.get("lint"):
+        return Records(_types.Finding, document)
+    expected: type[Any] = {
+        "profile": _types.Profile,
+        "exec": _types.ExecResult,
+        "build": _types.Build,
+        "disasm": _types.Disasm,
+        "report": _types.Profile,
+        "compare": _types.Comparison,
+    }[command]
+    for keyword, kind in (
+        ("diff", _types.DisasmDiff),
+        ("view", _types.Code),
+        ("hot", _types.HotSpots),
+        ("sweep", _types.Suite),
+        ("mode", expected if command == "compare" else _types.Profile),
+        ("detach", _types.Run),
+        ("dry_run", _types.Plan),
+    ):
+        if given.get(keyword):
+            expected = kind
+    if isinstance(given.get("remote"), (list, tuple)):
+        expected = _types.FanOut
+    found = _types.BY_SCHEMA.get(document.get("schema", ""), _types.Plan)
+    if found is not expected:
+        raise _error.UnexpectedResult(
+            f"`rgpu.{command}` returns `{expected.__name__}`, and the result is `{found.__name__}`",
+            "`document` of this exception is the result; `rgpu.load` reads such a document from a run folder",
+            document,
+        )
+    made = found(document)
+    made._set_origin(status, given.get("what") if command == "report" else given.get("out"), call.cwd)
+    return made

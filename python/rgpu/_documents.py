@@ -1,0 +1,274 @@
+"""Results: documents of rgpu with attributes. `_types.py` has the classes of all documents."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Iterator, Literal, Sequence, TypeVar, overload
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ._words import Path
+
+    ReportFormat = Literal["table", "json", "markdown", "csv", "brief", "html"]
+
+T = TypeVar("T", bound="Record")
+
+
+class Record:
+    """A part of a document. Its fields are attributes; one that the document lacks is None, or empty."""
+
+    __slots__ = ("_data",)
+    _defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._data = data
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as they are in the document."""
+        return self._data
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            field = name[:-1] if name.endswith("_") else name
+            read = _readers(type(self)).get(name)
+            if field in self._data:
+                return read(self._data[field]) if read else self._data[field]
+            if read is None:
+                raise AttributeError(f"`{type(self).__name__}` has no field `{name}`")
+            return self._defaults[field] if field in self._defaults else read(None)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_readers(type(self)), *self._data})
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and isinstance(other, Record) and self._data == other._data
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = [f"{key}={_short(value)}" for key, value in list(self._data.items())[:8]]
+        return f"{type(self).__name__}({', '.join(shown)}{', …' if len(self._data) > 8 else ''})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._data,)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, (list, dict)) and value:
+        return f"<{len(value)}>"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+class Records(Sequence[T], Generic[T]):
+    """A list of records."""
+
+    __slots__ = ("_kind", "_items")
+
+    def __init__(self, kind: type[T], items: list[dict[str, Any]]) -> None:
+        self._kind, self._items = kind, items
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Records[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Records[T]:
+        if isinstance(index, slice):
+            return Records(self._kind, self._items[index])
+        return self._kind(self._items[index])
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._kind, self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Records) and self._items == other._items
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} × {self._kind.__name__}>"
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The records as they are in the document."""
+        return self._items
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A table with a row for each record. A field of a field is the column `field.field`; a metric is
+        the column with its name. Needs pandas."""
+        return table([flat(item) for item in self._items])
+
+
+def table(rows: list[dict[str, Any]]) -> pandas.DataFrame:
+    """Rows as a table of pandas."""
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("`to_pandas` needs pandas: pip install pandas") from None
+    return pandas.DataFrame.from_records(rows)
+
+
+def flat(item: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The fields of a record in one level."""
+    row: dict[str, Any] = {}
+    for key, value in item.items():
+        if not isinstance(value, dict):
+            row[prefix + key] = value
+        elif key == "metrics":
+            row.update({name: metric.get("value") for name, metric in value.items()})
+        else:
+            row.update(flat(value, f"{prefix}{key}."))
+    return row
+
+
+class Document(Record):
+    """The result of a command."""
+
+    __slots__ = ("_status", "_origin", "_cwd")
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        super().__init__(data)
+        self._status = 0
+        self._origin: Any = None
+        self._cwd: str | None = None
+
+    def _set_origin(self, status: int, origin: Any, cwd: str | None) -> None:
+        self._status, self._origin, self._cwd = status, origin, cwd
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of the command. 1: something was found, such as a fault of the program, or what
+        `fail_on` names."""
+        return self._status
+
+
+class RunMethods(Document):
+    """Methods of results that a report shows."""
+
+    __slots__ = ()
+
+    def _name(self) -> Any:
+        return self._origin or self._data.get("run", {}).get("id", "latest")
+
+    def report(self, format: ReportFormat = "markdown") -> str:
+        """The report in a format of `rgpu report --format`."""
+        import tempfile
+
+        from ._commands import report
+
+        if format != "html":
+            return report(self._name(), format=format, cwd=self._cwd, progress=False)
+        with tempfile.TemporaryDirectory(prefix="rgpu-") as folder:
+            out = os.path.join(folder, "report")
+            report(self._name(), format=format, out=out, cwd=self._cwd, progress=False)
+            with open(out, encoding="utf-8") as file:
+                return file.read()
+
+    def _repr_html_(self) -> str:
+        """The page of the report, for notebooks."""
+        from html import escape
+
+        page = escape(self.report("html"), quote=True)
+        return (
+            f'<iframe srcdoc="{page}" sandbox="allow-scripts" title="report of rgpu" '
+            'style="width: 100%; height: 640px; border: 1px solid #8884"></iframe>'
+        )
+
+
+class ProfileMethods(RunMethods):
+    """Methods of a profile."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        try:
+            return self.report("table").rstrip()
+        except Exception:
+            return super().__repr__()
+
+
+class ExecMethods(Document):
+    """Methods of the result of a program."""
+
+    __slots__ = ()
+
+    @property
+    def stdout(self) -> str:
+        """What the program wrote to its standard output."""
+        return self._log("stdout")
+
+    @property
+    def stderr(self) -> str:
+        """What the program wrote to its standard error."""
+        return self._log("stderr")
+
+    def _log(self, stream: str) -> str:
+        path = os.path.join(self._data["folder"], "log", f"exec.{stream}")
+        try:
+            with open(path, encoding="utf-8", errors="replace", newline="") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+
+def load(path: Path) -> Document:
+    """Reads a document that rgpu wrote, such as `profile.json` or `compare.json` of a run folder."""
+    from . import _types
+
+    with open(path, encoding="utf-8") as file:
+        document = json.load(file)
+    schema = document.get("schema") if isinstance(document, dict) else None
+    kind = _types.BY_SCHEMA.get(schema or "")
+    if kind is None:
+        raise ValueError(f"{os.fspath(path)!r} is no document of rgpu that this package knows (schema: {schema!r})")
+    made = kind(document)
+    made._set_origin(0, os.path.dirname(os.path.abspath(path)), None)
+    return made
+
+
+_known: dict[type[Record], dict[str, Callable[[Any], Any]]] = {}
+
+
+def _readers(kind: type[Record]) -> dict[str, Callable[[Any], Any]]:
+    """How the fields of a class are read: by its annotations."""
+    found = _known.get(kind)
+    if found is None:
+        found = {}
+        for base in reversed(kind.__mro__):
+            module = sys.modules[base.__module__]
+            for name, annotation in base.__dict__.get("__annotations__", {}).items():
+                if not name.startswith("_"):
+                    found[name] = _reader(str(annotation), vars(module))
+        _known[kind] = found
+    return found
+
+
+_LIST = re.compile(r"Records\[(\w+)\]")
+_DICT = re.compile(r"dict\[str, (.+)\]")
+
+
+def _reader(annotation: str, names: dict[str, Any]) -> Callable[[Any], Any]:
+    """Reads a value of this type, or its absence (None)."""
+    annotation = annotation.replace(" | None", "")
+    listed, mapped = _LIST.fullmatch(annotation), _DICT.fullmatch(annotation)
+    if listed:
+        kind = names[listed[1]]
+        return lambda value: Records(kind, value or [])
+    if mapped:
+        read = _reader(mapped[1], names)
+        return lambda value: {key: read(one) for key, one in (value or {}).items()}
+    if annotation.startswith("list["):
+        return lambda value: [] if value is None else value
+    kind = names.get(annotation)
+    if isinstance(kind, type) and issubclass(kind, Record):
+        return lambda value: None if value is None else kind(value)
+    return lambda value: value

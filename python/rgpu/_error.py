@@ -1,0 +1,130 @@
+"""Failures as exceptions. They have the fields of `rgpu.error/1`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Error(Exception):
+    """A command failed: what happened, where, why, and what to do next."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        super().__init__(document)
+        error = document.get("error", {})
+        self.document = document
+        """The whole document."""
+        self.code: str = error.get("code", "")
+        """Stable code, e.g. `unknown_kernel`."""
+        self.what: str = error.get("what", "")
+        """The error in one line."""
+        self.side: str = error.get("side", "local")
+        """The side that failed: `local`, `transport`, `host`, `tool` or `kernel`."""
+        self.place: dict[str, str] = error.get("place", {})
+        """Where: `host`, `tool`, `step`, `file`, `log`, those that are known."""
+        self.cause: str | None = error.get("cause")
+        """Why: the underlying error, or the tool's message."""
+        self.hints: list[str] = error.get("hints", [])
+        """The next steps, each a sentence or a command."""
+        self.exit_status: int = document.get("exit", 1)
+        """The exit status of the command."""
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        place = [f"{key} `{value}`" for key, value in self.place.items()]
+        if place:
+            lines.append("  " + ", ".join(place))
+        if self.cause:
+            lines.append("  cause: " + "\n    ".join(self.cause.strip().splitlines()))
+        lines += ["  help: " + "\n    ".join(hint.splitlines()) for hint in self.hints]
+        return "\n".join(lines)
+
+
+class UsageError(Error):
+    """The arguments are wrong."""
+
+
+class ConfigError(Error):
+    """The settings or kernel.toml are invalid, or a kernel, remote or source does not exist."""
+
+
+class HostError(Error):
+    """The host or the connection failed."""
+
+
+class ToolError(Error):
+    """A tool failed on every rung, or below `at_least`."""
+
+
+class KernelError(Error):
+    """The user's code does not compile, is wrong, crashes, or hits its time limit."""
+
+
+class ArtifactError(Error):
+    """A file cannot be read."""
+
+
+class DiskError(Error):
+    """A file cannot be written."""
+
+
+class InternalError(Error):
+    """A bug in rgpu."""
+
+
+class Cancelled(Error):
+    """The run was cancelled, but not by this program."""
+
+
+class UnexpectedResult(Error):
+    """The command did its work, and its result is of another kind than the function returns.
+    `document` is that result."""
+
+    def __init__(self, message: str, hint: str, document: dict[str, Any]) -> None:
+        super().__init__({"error": {"code": "unexpected_result", "what": message, "hints": [hint]}, "exit": 0})
+        self.document = document
+
+
+_KINDS = {
+    "usage": UsageError,
+    "config": ConfigError,
+    "host": HostError,
+    "tool": ToolError,
+    "kernel": KernelError,
+    "artifact": ArtifactError,
+    "disk": DiskError,
+    "bug": InternalError,
+    "cancelled": Cancelled,
+}
+_STATUSES = {2: "usage", 3: "config", 4: "host", 5: "tool", 6: "kernel", 7: "artifact", 8: "disk", 70: "bug", 130: "cancelled"}
+
+
+def of_document(document: dict[str, Any]) -> Error:
+    """The exception of a document `rgpu.error/1`."""
+    return _KINDS.get(document.get("error", {}).get("exit", ""), Error)(document)
+
+
+def of_messages(status: int, messages: str) -> Error:
+    """The exception of a command that printed its failure as text."""
+    kind = _STATUSES.get(status, "")
+    what, cause = f"rgpu ended with status {status}", ""
+    hints: list[str] = []
+    for line in messages.splitlines():
+        if line.startswith("error: "):
+            what, cause, hints = line[7:], "", []
+        elif line.startswith("  cause: "):
+            cause = line[9:]
+        elif line.startswith("  help: "):
+            hints.append(line[8:])
+    error = {"code": kind, "what": what, "cause": cause or None, "hints": hints, "exit": kind}
+    return of_document({"error": error, "exit": status})
+
+
+def no_program() -> Error:
+    """The exception of a machine without `rgpu`."""
+    error = {
+        "code": "no_program",
+        "what": "the program `rgpu` is not installed",
+        "hints": ["`uv tool install rgpu` or `pip install rgpu` installs both", "or name it in the variable RGPU"],
+        "exit": "config",
+    }
+    return of_document({"error": error, "exit": 3})

@@ -1,0 +1,303 @@
+"""`rgpu.kernel`: profiles a function over a sweep. The function, with what it uses of its file, is sent
+as a program, so its file needs not be there and nothing else of it runs."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import inspect
+import itertools
+import os
+import pprint
+import textwrap
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Iterator, Mapping, Sequence, TypeVar
+
+from ._documents import Records, flat, table
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ._types import Launch, Profile, Region
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+
+    class annotate:
+        """An NVTX range around a block (`with rgpu.annotate("matmul"):`) or a function
+        (`@rgpu.annotate("matmul")`). Reports have it as a region."""
+
+        def __init__(self, name: str) -> None: ...
+        def __enter__(self) -> annotate: ...
+        def __exit__(self, *exception: object) -> None: ...
+        def __call__(self, function: F) -> F: ...
+else:
+    from ._host import annotate
+
+
+def kernel(
+    *,
+    sweep: Mapping[str, Iterable[object]] | None = None,
+    configs: Iterable[object] | None = None,
+    runs: int = 1,
+    dependencies: Sequence[str] = (),
+    mode: str = "ncu",
+    **flags: Any,
+) -> Callable[[F], KernelFunction[F]]:
+    """Makes a function that is profiled on the GPU host when it is called.
+
+    sweep: values of parameters; all combinations are measured
+    configs: or the points themselves: each a dict, a tuple of arguments, or the only argument
+    runs: how often the function is called at each point
+    dependencies: packages that it needs and the host may lack, as for pip
+    mode and all other keywords: as for `rgpu.exec`
+
+    The call without arguments measures every point and returns a `Sweep`; with arguments it measures that
+    point. `function.here(…)` calls the function on this machine.
+    """
+
+    def decorate(function: F) -> KernelFunction[F]:
+        points = _points(function, sweep, configs)
+        return KernelFunction(function, points, runs, dependencies, {**flags, "mode": mode})
+
+    return decorate
+
+
+class KernelFunction(Generic[F]):
+    """A function that is profiled on the GPU host."""
+
+    def __init__(
+        self,
+        function: F,
+        points: list[dict[str, Any]],
+        runs: int,
+        dependencies: Sequence[str],
+        flags: dict[str, Any],
+    ) -> None:
+        if runs < 1:
+            raise ValueError(f"runs={runs}: a function that is never called has no profile")
+        self.here: F = function
+        """The function itself."""
+        self.points = points
+        """The arguments at each point of the sweep."""
+        self._runs, self._dependencies, self._flags = runs, dependencies, flags
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **keywords: Any) -> Sweep:
+        """Measures all points, or the one of these arguments."""
+        points = [_bound(self.here, args, keywords)] if args or keywords else self.points
+        if not points and inspect.signature(self.here).parameters:
+            raise ValueError(f"`{self.__name__}` has no points: give `sweep`, `configs` or arguments")
+        points = points or [{}]
+        from ._commands import exec
+
+        profile: Any = exec("-", lang="py", stdin=self.source(points), **self._flags)
+        return Sweep(profile, {self._name(point): point for point in points})
+
+    if TYPE_CHECKING:
+        __name__: str
+
+    def _name(self, point: Mapping[str, Any]) -> str:
+        return f"{self.__name__}({', '.join(f'{key}={value!r}' for key, value in point.items())})"
+
+    def source(self, points: list[dict[str, Any]] | None = None) -> str:
+        """The program that is sent."""
+        named = [(self._name(point), point) for point in (self.points or [{}] if points is None else points)]
+        with open(os.path.join(os.path.dirname(__file__), "_host.py"), encoding="utf-8") as file:
+            host = file.read()
+        head = ["# /// script", f"# dependencies = {list(self._dependencies)!r}".replace("'", '"'), "# ///"]
+        lines = [
+            *(head if self._dependencies else []),
+            "import sys as _sys, types as _types",
+            '_rgpu = _sys.modules["rgpu"] = _types.ModuleType("rgpu")',
+            f"exec({host!r}, _rgpu.__dict__)",
+            *_needs(self.here),
+            f"_rgpu._run({self.__name__}, {pprint.pformat(named, width=100)}, {self._runs})",
+            "",
+        ]
+        return "\n".join(lines)
+
+
+class Point:
+    """A point of a sweep, with what was measured there."""
+
+    def __init__(self, arguments: dict[str, Any], regions: Records[Region], launches: Records[Launch]) -> None:
+        self.arguments, self.regions, self.launches = arguments, regions, launches
+
+    def __repr__(self) -> str:
+        return f"Point({self.arguments}, launches={len(self.launches)})"
+
+
+class Sweep(Sequence[Point]):
+    """What a function of `rgpu.kernel` measured, point by point."""
+
+    def __init__(self, profile: Profile, points: dict[str, dict[str, Any]]) -> None:
+        self.profile = profile
+        """The profile of all points together."""
+        self._points: list[Point] = []
+        for name, arguments in points.items():
+            regions = [region for region in profile.regions.to_dicts() if region["path"][:1] == [name]]
+            launches = [one for one in profile.launches.to_dicts() if one.get("region", [])[:1] == [name]]
+            self._points.append(
+                Point(arguments, Records(_kind("Region"), regions), Records(_kind("Launch"), launches))
+            )
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._points[index]
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def __iter__(self) -> Iterator[Point]:
+        return iter(self._points)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A table with a row for each point, and for each `annotate` in it: the arguments, `annotation`, and
+        the fields of the region (`host_ns`, `gpu_ns`, `launches`, metrics …)."""
+        return table(
+            [
+                {**point.arguments, "annotation": "::".join(region["path"][1:]), **flat(region)}
+                for point in self._points
+                for region in point.regions.to_dicts()
+            ]
+        )
+
+    def launches_to_pandas(self) -> pandas.DataFrame:
+        """A table with a row for each launch of a kernel: the arguments and the fields of the launch."""
+        return table(
+            [{**point.arguments, **flat(one)} for point in self._points for one in point.launches.to_dicts()]
+        )
+
+    def _repr_html_(self) -> str:
+        return self.profile._repr_html_()
+
+    def __repr__(self) -> str:
+        return f"Sweep({self._points!r})"
+
+
+def _kind(name: str) -> Any:
+    from . import _types
+
+    return getattr(_types, name)
+
+
+def _points(
+    function: Callable[..., Any],
+    sweep: Mapping[str, Iterable[object]] | None,
+    configs: Iterable[object] | None,
+) -> list[dict[str, Any]]:
+    if sweep is not None and configs is not None:
+        raise ValueError("give `sweep` or `configs`, not both")
+    if sweep is not None:
+        found = [dict(zip(sweep, values)) for values in itertools.product(*sweep.values())]
+    else:
+        found = []
+        for config in configs or []:
+            if isinstance(config, Mapping):
+                found.append(dict(config))
+            else:
+                found.append(_bound(function, config if isinstance(config, (tuple, list)) else (config,), {}))
+    for point in found:
+        _bound(function, (), point)
+    unique: list[dict[str, Any]] = []
+    for point in found:
+        if point not in unique:
+            unique.append(point)
+    return unique
+
+
+def _bound(function: Callable[..., Any], args: Iterable[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by the names of the parameters. Only values that can be written down are sent."""
+    bound = inspect.signature(function).bind(*args, **keywords)
+    for name, value in bound.arguments.items():
+        if not _is_literal(value):
+            raise TypeError(f"`{name}={value!r}` cannot be sent: make it in the function, from numbers and text")
+    return dict(bound.arguments)
+
+
+def _is_literal(value: Any) -> bool:
+    try:
+        return bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError, TypeError):
+        return False
+
+
+def _needs(function: Callable[..., Any]) -> list[str]:
+    """The source of the function, after everything that it uses: imports, functions, classes, constants."""
+    done: dict[str, list[str]] = {}
+    _add(function.__name__, function, function, done, keep_all=False)
+    return list(itertools.chain.from_iterable(done.values()))
+
+
+def _add(
+    name: str, value: Any, user: Callable[..., Any], done: dict[str, list[str]], keep_all: bool = True
+) -> None:
+    if name in done:
+        return
+    if getattr(value, "__name__", "") == "rgpu" and isinstance(value, ModuleType):
+        done[name] = [f"{name} = _rgpu"]
+    elif value is annotate:
+        done[name] = [f"{name} = _rgpu.annotate"]
+    elif isinstance(value, ModuleType):
+        done[name] = [f"import {value.__name__} as {name}" if value.__name__ != name else f"import {name}"]
+    elif _is_literal(value):
+        done[name] = [f"{name} = {value!r}"]
+    elif getattr(value, "__module__", None) == getattr(user, "__module__", None):
+        if isinstance(value, KernelFunction):
+            value, keep_all = value.here, False
+        done[name] = []
+        text = _source(value, keep_all)
+        own = _globals(value)
+        for used in _names(text):
+            if used in own and used != name:
+                _add(used, own[used], user, done)
+        # Behind what it uses.
+        done[name] = [*done.pop(name), text]
+        if getattr(value, "__name__", name) != name:
+            done[name].append(f"{name} = {value.__name__}")
+    elif hasattr(value, "__module__") and hasattr(value, "__qualname__") and "." not in value.__qualname__:
+        done[name] = [f"from {value.__module__} import {value.__qualname__} as {name}"]
+    else:
+        raise TypeError(
+            f"`{user.__name__}` uses `{name}`, which cannot be sent: make it in the function, or pass numbers and text"
+        )
+
+
+def _globals(value: Any) -> dict[str, Any]:
+    """The names that a function or class finds around it."""
+    function = inspect.unwrap(getattr(value, "fn", value))
+    if inspect.isclass(function):
+        found = dict(vars(inspect.getmodule(function) or builtins))
+        for member in vars(function).values():
+            found.update(getattr(member, "__globals__", {}))
+        return found
+    found = dict(getattr(function, "__globals__", {}))
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
+    for free, cell in zip(code.co_freevars if code else (), cells):
+        found[free] = cell.cell_contents
+    return found
+
+
+def _source(value: Any, keep_all: bool) -> str:
+    """The text of a function or class, without `@rgpu.kernel` unless `keep_all`. Triton's functions hold theirs
+    in `fn`."""
+    text = textwrap.dedent(inspect.getsource(inspect.unwrap(getattr(value, "fn", value))))
+    if keep_all:
+        return text
+    definition = ast.parse(text).body[0]
+    assert isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    lines = text.splitlines()
+    for decorator in definition.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if getattr(called, "attr", getattr(called, "id", "")) == "kernel":
+            first, last = decorator.lineno - 1, decorator.end_lineno or decorator.lineno
+            lines[first:last] = [""] * (last - first)
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _names(text: str) -> list[str]:
+    """The names that a text reads, in their order."""
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
+    return list(dict.fromkeys(node.id for node in found if isinstance(node.ctx, ast.Load)))

@@ -1,0 +1,204 @@
+"""The program `rgpu`: where it is, and how it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from . import _error
+
+if TYPE_CHECKING:
+    from ._words import Progress
+
+_found: str | None = None
+
+
+def find() -> str:
+    """The path of `rgpu`: of the wheel that this package is in, else the variable RGPU, else on PATH."""
+    global _found
+    if _found is None or not os.access(_found, os.X_OK):
+        _found = _installed() or os.environ.get("RGPU") or shutil.which("rgpu")
+    if _found is None:
+        raise _error.no_program()
+    return _found
+
+
+def _installed() -> str | None:
+    """The program that was installed with this package, by the list of files of its wheel."""
+    packages = Path(__file__).resolve().parent.parent
+    for record in packages.glob("rgpu-*.dist-info/RECORD"):
+        for line in record.read_text(encoding="utf-8").splitlines():
+            name = line.split(",", 1)[0]
+            if name.endswith("bin/rgpu"):
+                program = Path(os.path.normpath(packages / name))
+                return str(program) if program.is_file() else None
+    return None
+
+
+class Call:
+    """A command line that runs once."""
+
+    def __init__(
+        self,
+        argv: list[str],
+        *,
+        cwd: str | None = None,
+        stdin: bytes | None = None,
+        progress: Progress = None,
+        has_events: bool = False,
+    ) -> None:
+        self.argv, self.cwd, self.stdin = argv, cwd, stdin
+        self.progress, self.has_events = progress, has_events
+        self.messages = bytearray()
+        self.process: Optional[subprocess.Popen[bytes]] = None
+        self.cancelled = False
+
+    def run(self) -> tuple[int, bytes]:
+        """Runs it to its end; returns the exit status and what it printed.
+
+        An exception on the way, such as KeyboardInterrupt, stops the command, and with it the job on the
+        host, and waits for its end. A second one does not wait for the host.
+        """
+        inherits = self.progress is None and _is_terminal()
+        show = self.progress is True or (self.progress is None and not inherits and _is_notebook())
+        tell = self.progress if callable(self.progress) else None
+        quiet = ["--quiet"] if not (inherits or show) else []
+        events = os.pipe() if tell and self.has_events else None
+        told = [f"--events=/dev/fd/{events[1]}"] if events else []
+        # The flags of rgpu itself come behind the command's name, before its `--`.
+        argv = [find(), *self.argv[:1], *quiet, *told, *self.argv[1:]]
+        try:
+            self.process = subprocess.Popen(
+                argv,
+                cwd=self.cwd,
+                stdin=subprocess.DEVNULL if self.stdin is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=None if inherits else subprocess.PIPE,
+                pass_fds=[events[1]] if events else [],
+                # A session of its own: Ctrl-C at a terminal reaches it once, from us.
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            if events:
+                os.close(events[0])
+                os.close(events[1])
+            if self.cwd is not None and not os.path.isdir(self.cwd):
+                raise
+            raise _error.no_program() from error
+        if events:
+            os.close(events[1])
+        try:
+            out = self._read(tell, show, events[0] if events else None)
+            return self.process.wait(), out
+        except BaseException:
+            self._stop()
+            raise
+        finally:
+            if events:
+                os.close(events[0])
+            for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+                if stream is not None:
+                    try:
+                        stream.close()
+                    except BrokenPipeError:
+                        pass
+
+    def interrupt(self) -> None:
+        """Asks the command to stop, as Ctrl-C does."""
+        self.cancelled = True
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+
+    def _read(self, tell: Callable[[dict[str, Any]], object] | None, show: bool, events: int | None) -> bytes:
+        """Reads all that the command writes until it closes its output; writes its standard input."""
+        process = self.process
+        assert process is not None and process.stdout is not None
+        out = bytearray()
+        rest = memoryview(self.stdin or b"")
+        lines = bytearray()
+        if self.cancelled:
+            self.interrupt()
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            if process.stderr is not None:
+                selector.register(process.stderr, selectors.EVENT_READ)
+            if events is not None:
+                selector.register(events, selectors.EVENT_READ)
+            if process.stdin is not None:
+                os.set_blocking(process.stdin.fileno(), False)
+                selector.register(process.stdin, selectors.EVENT_WRITE)
+            # What the command has started may hold the other pipes open after its end.
+            while process.stdout in selector.get_map() or selector.select(0):
+                for key, _ in selector.select():
+                    if process.stdin is not None and key.fileobj is process.stdin:
+                        rest = self._write(process, rest)
+                        if not rest:
+                            selector.unregister(process.stdin)
+                            process.stdin.close()
+                        continue
+                    piece = os.read(key.fd, 1 << 16)
+                    if not piece:
+                        selector.unregister(key.fileobj)
+                    elif key.fileobj is process.stdout:
+                        out += piece
+                    elif key.fileobj is process.stderr:
+                        self.messages += piece
+                        if show:
+                            sys.stderr.write(piece.decode("utf-8", "replace"))
+                            sys.stderr.flush()
+                    elif tell is not None:
+                        *whole, last = (lines + piece).split(b"\n")
+                        lines = bytearray(last)
+                        for line in whole:
+                            tell(json.loads(line))
+        return bytes(out)
+
+    @staticmethod
+    def _write(process: subprocess.Popen[bytes], rest: memoryview) -> memoryview:
+        """Writes a part of the standard input; returns what is left."""
+        assert process.stdin is not None
+        try:
+            return rest[os.write(process.stdin.fileno(), rest[: 1 << 16]) :] if rest else rest
+        except BrokenPipeError:
+            return rest[:0]
+
+    def _stop(self) -> None:
+        """Stops the command and waits for its end. A further Ctrl-C makes it end without its host."""
+        process = self.process
+        assert process is not None
+        for stop in (self.interrupt, self.interrupt, process.kill):
+            stop()
+            try:
+                self._drain(process)
+                return
+            except KeyboardInterrupt:
+                continue
+
+    @staticmethod
+    def _drain(process: subprocess.Popen[bytes]) -> None:
+        """Waits for the end while the last output is thrown away."""
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    pass
+        process.wait()
+
+
+def _is_terminal() -> bool:
+    """Whether messages reach a terminal: stderr may be closed, or replaced by an object."""
+    stream = sys.__stderr__
+    return stream is not None and sys.stderr is stream and not stream.closed and stream.isatty()
+
+
+def _is_notebook() -> bool:
+    """Whether this runs in a kernel of Jupyter."""
+    return "ipykernel" in sys.modules

@@ -1,0 +1,420 @@
+"""The package against the program that the variable RGPU names, on a machine without a GPU. With
+RGPU_TEST_HOST there is also a remote of that name that plays a GPU host. `tests/it/python.rs` runs it."""
+
+import asyncio
+import copy
+import inspect
+import json
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+from datetime import timedelta
+from pathlib import Path
+
+import rgpu
+from rgpu import _arguments, _call, _commands, _documents, _error, _magic, _program, _types, _words, aio
+
+COMMANDS = ["profile", "exec", "build", "disasm", "report", "compare"]
+HOST = os.environ.get("RGPU_TEST_HOST")
+SLEEP = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(600)"
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def wait_for(condition):
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not become true in a minute")
+
+
+class Folder(unittest.TestCase):
+    """A test in a project of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+        self.pid = Path(folder.name, "pid")
+
+    def ended(self):
+        """Waits until the program has ended that wrote its id."""
+        pid = int(self.pid.read_text())
+        wait_for(lambda: not is_alive(pid))
+
+    def started(self):
+        wait_for(lambda: self.pid.exists() and self.pid.read_text())
+
+
+class Keywords(unittest.TestCase):
+    def test_every_flag_of_the_help_is_a_keyword_and_nothing_else_is(self):
+        for command in COMMANDS:
+            text = subprocess.run([_program.find(), command, "--help"], capture_output=True, text=True, check=True).stdout
+            flags = set(re.findall(r"^ {2,6}(?:-\w, )?--([a-z][a-z-]*)", text, re.MULTILINE))
+            flags -= {"help", "version", "json", "quiet", "verbose", "color"}
+            self.assertGreater(len(flags), 5, command)
+            keywords = inspect.signature(getattr(rgpu, command)).parameters.values()
+            keywords = {p.name.rstrip("_").replace("_", "-") for p in keywords if p.kind is p.KEYWORD_ONLY}
+            self.assertEqual(keywords - {"progress", "cwd", "stdin"}, flags, command)
+            self.assertEqual(inspect.signature(getattr(aio, command)), inspect.signature(getattr(rgpu, command)))
+
+    def test_the_types_have_the_keywords_of_the_functions(self):
+        stub = Path(_commands.__file__).with_suffix(".pyi").read_text()
+        for command in COMMANDS:
+            options = stub.split(f"class {command.title()}Options")[1].split("\ndef ")[0].split("@overload")[0]
+            known = set(re.findall(r"^    (\w+): ", options, re.MULTILINE))
+            for definition in re.findall(rf"^def {command}\((.*?)^\)", stub, re.MULTILINE | re.DOTALL):
+                named = set(re.findall(r"^    \*?(\w+): ", definition, re.MULTILINE))
+                parameters = set(inspect.signature(getattr(rgpu, command)).parameters)
+                self.assertEqual(known | named, parameters, command)
+
+    def test_keywords_become_words(self):
+        def words(_name, **given):
+            return _words.words(_arguments.ARGUMENTS[_name], given)
+
+        self.assertEqual(words("profile", kernel="vecadd", sudo=True, light=False, iters=3, arch=None),
+                         ["--iters=3", "--kernel=vecadd", "--sudo"])
+        self.assertEqual(words("profile", sweep={"n": [256, 512], "m": 1}), ["--sweep=n=256,512", "--sweep=m=1"])
+        self.assertEqual(words("profile", sweep="n=1..4"), ["--sweep=n=1..4"])
+        self.assertEqual(words("exec", env={"A": "b,c"}, timeout=1.5), ["--env=A=b,c", "--timeout=1.5"])
+        self.assertEqual(words("exec", timeout=timedelta(minutes=1)), ["--timeout=60.0"])
+        self.assertEqual(words("exec", file=Path("a.py"), command=["--x", "y"]), ["a.py", "--", "--x", "y"])
+        self.assertEqual(words("profile", program="a b"), ["--", "a b"])
+        self.assertEqual(words("disasm", what=("-a.cubin", Path("b"))), ["./-a.cubin", "b"])
+        self.assertEqual(words("profile", metrics=["a", "b"], ncu_args="--x"), ["--metrics=a", "--metrics=b", "--ncu-args=--x"])
+        with self.assertRaisesRegex(TypeError, "no value of an argument"):
+            words("profile", kernel=object())
+        with self.assertRaises(TypeError):
+            rgpu.profile(kernl="vecadd")
+        with self.assertRaisesRegex(ValueError, "as a list"):
+            rgpu.profile(kernel="vecadd", remote="a,b")
+
+
+class Results(Folder):
+    def test_a_kernel_is_profiled_without_a_gpu(self):
+        profile = rgpu.profile(kernel="vecadd", problem_sizes="n=1000", remote="local", out="run")
+        self.assertIsInstance(profile, rgpu.Profile)
+        self.assertEqual(profile.kernel.name, "vecadd")
+        self.assertIn(profile.rung, ("cpu", "nvtx", "host"))
+        self.assertEqual(profile.exit_status, 0)
+        self.assertEqual(len(profile.launches), 0)
+        self.assertTrue(any(rung.ok for rung in profile.ladder))
+        self.assertIn("vecadd", repr(profile))
+        self.assertEqual(rgpu.report("run"), profile)
+        self.assertEqual(rgpu.load("run/profile.json"), profile)
+        self.assertIn("vecadd", rgpu.report("run", format="brief"))
+        page = profile._repr_html_()
+        self.assertIn("&lt;html", page)
+        self.assertTrue(page.startswith("<iframe srcdoc="))
+        self.assertEqual(rgpu.report("run", lint="nvtx").to_dicts(), [])
+        with self.assertRaises(rgpu.UsageError) as raised:
+            rgpu.report("nosuch", format="markdown")
+        self.assertIn("nosuch", raised.exception.what)
+
+    def test_a_program_has_its_output_and_its_status(self):
+        code = "import sys; print(sys.stdin.read().upper(), sys.argv[1:]); print('no', file=sys.stderr); sys.exit(3)"
+        result = rgpu.exec(code=code, lang="py", command=["--a", "b c"], stdin="text", remote="local")
+        self.assertEqual((result.exit, result.exit_status, result.signal), (3, 3, None))
+        self.assertEqual(result.stdout, "TEXT ['--a', 'b c']\n")
+        self.assertEqual(result.stderr, "no\n")
+        # A gigabyte of input is not needed to see that none of it is lost.
+        much = os.urandom(1 << 20)
+        result = rgpu.exec(command=["sha256sum"], stdin=much, remote="local")
+        import hashlib
+
+        self.assertEqual(result.stdout.split()[0], hashlib.sha256(much).hexdigest())
+
+    def test_other_results_have_other_types(self):
+        run = rgpu.exec(code="print(1)", lang="py", detach=True, remote="local")
+        self.assertIsInstance(run, rgpu.Run)
+        self.assertEqual(run.state, "detached")
+        plan = rgpu.profile(kernel="vecadd", dry_run=True, remote="local")
+        self.assertIsInstance(plan, rgpu.Plan)
+        self.assertGreater(len(plan.steps), 0)
+        suite = rgpu.profile(kernel="vecadd", sweep={"n": [64, 128]}, remote="local")
+        self.assertEqual([row.axes for row in suite.rows], [{"n": "64"}, {"n": "128"}])
+
+    def test_a_failure_is_an_exception_with_code_and_hints(self):
+        with self.assertRaises(rgpu.ConfigError) as raised:
+            rgpu.profile(kernel="vecad")
+        error = raised.exception
+        self.assertEqual((error.code, error.exit_status, error.side), ("unknown_kernel", 3, "local"))
+        self.assertIn("did you mean `vecadd`?", error.hints)
+        self.assertIn("\n  help: did you mean `vecadd`?", str(error))
+        with self.assertRaises(rgpu.UsageError):
+            rgpu.compare("one")
+        with self.assertRaisesRegex(rgpu.UsageError, "mode `bench` needs a kernel"):
+            rgpu.exec(code="print(1)", lang="py", mode="bench", remote="local")
+        late = rgpu.exec(code="import time; time.sleep(60)", lang="py", timeout=1, remote="local")
+        self.assertEqual((late.timed_out, late.exit_status), (True, 124))
+
+    def test_every_kind_of_failure_has_a_class(self):
+        schema = json.loads(Path(__file__).parents[2].joinpath("schemas/error.json").read_text())
+        kinds = schema["$defs"]["Exit"]
+        kinds = kinds.get("enum") or [kind["const"] for kind in kinds["oneOf"]]
+        for kind in set(kinds) - {"done", "findings"}:
+            error = _error.of_document({"exit": 1, "error": {"code": "x", "what": "y", "exit": kind}})
+            self.assertIsNot(type(error), rgpu.Error, kind)
+
+    def test_a_result_of_another_kind_is_an_exception_with_the_result(self):
+        call = _call.prepare("exec", {"file": "kernels.cu"})
+        with self.assertRaisesRegex(rgpu.UnexpectedResult, "returns `ExecResult`, and the result is `Build`") as raised:
+            _call.result("exec", {}, call, 0, b'{"schema": "rgpu.build/1"}')
+        self.assertEqual(raised.exception.document, {"schema": "rgpu.build/1"})
+
+    def test_events_are_told_in_their_order_and_an_exception_there_stops_the_run(self):
+        events = []
+        rgpu.exec(code="print(1)", lang="py", progress=events.append, remote="local")
+        self.assertEqual(events[0]["said"], "where")
+        self.assertEqual(events[-1]["said"], "finished")
+
+        def stop(event):
+            if self.pid.exists() or event.get("event") == "output":
+                raise RuntimeError("enough")
+
+        code = SLEEP.replace("time.sleep", "print('x', flush=True); time.sleep")
+        with self.assertRaisesRegex(RuntimeError, "enough"):
+            rgpu.exec(code=code, lang="py", command=[str(self.pid)], progress=stop, remote="local")
+        self.ended()
+
+    @unittest.skipUnless(HOST, "no played host")
+    def test_launches_have_metrics_and_become_rows(self):
+        profile = rgpu.profile(kernel="vecadd", mode="ncu", remote=HOST)
+        launch = profile.launches[0]
+        self.assertEqual(launch.kernel, "vecadd")
+        self.assertGreater(launch.duration_ns, 0)
+        metric = launch.metrics["sm__throughput.avg.pct_of_peak_sustained_elapsed"]
+        self.assertGreater(metric.value, 0)
+        row = _documents.flat(profile.launches.to_dicts()[0])
+        self.assertEqual(row["sm__throughput.avg.pct_of_peak_sustained_elapsed"], metric.value)
+        both = rgpu.compare(kernel=["vecadd", "vecadd"], remote=HOST, mode="bench", out="pair")
+        self.assertIn(both.verdict, ("SAME", "FASTER", "SLOWER", "AMBIGUOUS"))
+        with self.assertRaises(rgpu.UnexpectedResult) as raised:
+            rgpu.report("pair")
+        self.assertEqual(raised.exception.document["schema"], "rgpu.compare/1")
+        self.assertEqual(rgpu.load("pair/compare.json"), both)
+
+
+class Stopping(Folder):
+    def test_ctrl_c_stops_the_program_on_the_host(self):
+        script = f"import rgpu; rgpu.exec(code={SLEEP!r}, lang='py', command=[{str(self.pid)!r}], remote='local')"
+        python = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+        self.started()
+        python.send_signal(signal.SIGINT)
+        _, messages = python.communicate(timeout=60)
+        self.assertIn("KeyboardInterrupt", messages)
+        self.assertEqual(python.returncode, -signal.SIGINT)
+        self.assertFalse(is_alive(int(self.pid.read_text())), "it went on after the end of Python")
+
+    def test_a_cancelled_coroutine_stops_the_program_on_the_host(self):
+        async def stop():
+            task = asyncio.ensure_future(aio.exec(code=SLEEP, lang="py", command=[str(self.pid)], remote="local"))
+            await asyncio.get_running_loop().run_in_executor(None, self.started)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertFalse(is_alive(int(self.pid.read_text())))
+
+        asyncio.run(stop())
+
+    def test_coroutines_run_side_by_side(self):
+        async def several():
+            calls = [aio.exec(code=f"print({n})", lang="py", remote="local") for n in range(3)]
+            return [result.stdout for result in await asyncio.gather(*calls)]
+
+        self.assertEqual(asyncio.run(several()), ["0\n", "1\n", "2\n"])
+        with self.assertRaises(rgpu.ConfigError):
+            asyncio.run(aio.profile(kernel="vecad"))
+
+
+class Documents(unittest.TestCase):
+    def test_fields_that_are_missing_are_none_or_empty(self):
+        profile = _types.Profile({"schema": "rgpu.profile/1", "launches": [{"id": 0, "kernel": "k", "later": 1}]})
+        launch = profile.launches[0]
+        self.assertIsNone(launch.duration_ns)
+        self.assertEqual((launch.grid, launch.metrics, launch.region_inferred), ([], {}, False))
+        self.assertEqual(launch.later, 1)
+        self.assertIsNone(profile.timing)
+        self.assertEqual(len(profile.regions), 0)
+        with self.assertRaisesRegex(AttributeError, "`Launch` has no field `durations`"):
+            launch.durations
+        self.assertEqual(profile.launches[:1][0], launch)
+        for copied in (pickle.loads(pickle.dumps(profile)), copy.deepcopy(profile)):
+            self.assertEqual(copied, profile)
+        self.assertIn("duration_ns", dir(launch))
+
+    def test_a_field_called_like_a_word_of_python_has_an_underscore(self):
+        share = _types.Region({"path": ["a"], "from": "raw/x"})
+        self.assertEqual(share.from_, "raw/x")
+
+    def test_every_field_of_every_class_can_be_read(self):
+        for kind in vars(_types).values():
+            if isinstance(kind, type) and issubclass(kind, _documents.Record):
+                record = kind({})
+                for name in _documents._readers(kind):
+                    getattr(record, name)
+                fields = {name for name in kind.__dict__.get("__annotations__", {}) if not name.startswith("_")}
+                inherited = set(dir(_documents.ProfileMethods)) & fields
+                self.assertFalse(inherited, f"{kind.__name__}: a field hides a method")
+
+    def test_only_documents_are_loaded(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "x.json")
+            path.write_text(json.dumps({"schema": "rgpu.other/1"}))
+            with self.assertRaisesRegex(ValueError, "rgpu.other/1"):
+                rgpu.load(path)
+
+    def test_the_import_loads_little(self):
+        code = "import sys; before = set(sys.modules); import rgpu; print(*sorted(set(sys.modules) - before))"
+        loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        for heavy in ("asyncio", "subprocess", "json", "inspect", "pandas", "rgpu._types", "rgpu._kernel", "rgpu.aio"):
+            self.assertNotIn(heavy, loaded)
+
+
+SCALE = 2
+
+
+def helper(n):
+    return n * SCALE
+
+
+class Box:
+    def __init__(self, n):
+        self.n = helper(n)
+
+
+class Functions(Folder):
+    def make(self):
+        closed = "closed over"
+
+        @rgpu.kernel(sweep={"n": [1, 2], "text": ["a"]}, mode="nvtx", runs=2, remote="local")
+        @rgpu.annotate("all")
+        def work(n, text="x"):
+            with rgpu.annotate("part"):
+                print(Box(n).n, text, closed, os.sep)
+
+        return work
+
+    def test_a_function_travels_with_what_it_uses(self):
+        work = self.make()
+        output = subprocess.run([sys.executable, "-c", work.source()], capture_output=True, text=True)
+        self.assertEqual(output.stdout, "2 a closed over /\n" * 2 + "4 a closed over /\n" * 2, output.stderr)
+        self.assertNotIn("@rgpu.kernel", work.source())
+        work.here(3)
+
+    def test_a_sweep_has_a_point_for_each_combination(self):
+        sweep = self.make()()
+        self.assertIsInstance(sweep.profile, rgpu.Profile)
+        self.assertEqual([point.arguments for point in sweep], [{"n": 1, "text": "a"}, {"n": 2, "text": "a"}])
+        one = self.make()(5)
+        self.assertEqual([point.arguments for point in one], [{"n": 5}])
+
+    def test_points_find_their_regions_and_launches(self):
+        name = "work(n=1)"
+        profile = _types.Profile({
+            "regions": [{"path": [name], "host_ns": 5}, {"path": [name, "part"], "host_ns": 4}, {"path": ["work(n=2)"]}],
+            "launches": [{"id": 0, "kernel": "k", "region": [name, "part"]}, {"id": 1, "kernel": "k"}],
+        })
+        sweep = rgpu.Sweep(profile, {name: {"n": 1}, "work(n=2)": {"n": 2}})
+        self.assertEqual([[region.path for region in point.regions] for point in sweep],
+                         [[[name], [name, "part"]], [["work(n=2)"]]])
+        self.assertEqual([len(point.launches) for point in sweep], [1, 0])
+
+    def test_what_cannot_travel_is_refused(self):
+        secret = object()
+
+        @rgpu.kernel()
+        def work():
+            print(secret)
+
+        with self.assertRaisesRegex(TypeError, "`work` uses `secret`"):
+            work.source()
+        with self.assertRaisesRegex(TypeError, "cannot be sent"):
+            rgpu.kernel(configs=[object()])(lambda n: n)
+        with self.assertRaises(TypeError):
+            rgpu.kernel(sweep={"m": [1]})(lambda n: n)
+        with self.assertRaises(ValueError):
+            rgpu.kernel(runs=0)(lambda: 0)
+        points = rgpu.kernel(configs=[1, (2,), {"n": 3}, 3])(lambda n: n).points
+        self.assertEqual(points, [{"n": 1}, {"n": 2}, {"n": 3}])
+
+
+class Cells(Folder):
+    def test_a_cell_runs_on_the_host(self):
+        result = _magic.run_cell("--remote local -- a 'b c'", "import sys\nprint(sys.argv[1:])\n")
+        self.assertEqual(result.stdout, "['a', 'b c']\n")
+        result = _magic.run_cell("--remote local --lang sh", "echo $((6 * 7))\n")
+        self.assertEqual(result.stdout, "42\n")
+        with self.assertRaises(rgpu.UsageError):
+            _magic.run_cell("--no-such-flag", "")
+
+    def test_the_extension_prints_the_output_or_returns_the_profile(self):
+        class Shell:
+            user_ns = {}
+
+            def register_magic_function(self, function, kind, name):
+                self.function = function
+                assert (kind, name) == ("cell", "rgpu")
+
+        shell = Shell()
+        rgpu.load_ipython_extension(shell)
+        import contextlib
+        import io
+
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as messages:
+            self.assertIsNone(shell.function("--remote local", "print(1); raise SystemExit(2)"))
+        self.assertEqual(out.getvalue(), "1\n")
+        self.assertIn("exit status 2", messages.getvalue())
+        self.assertEqual(shell.user_ns["_rgpu"].exit, 2)
+        self.assertIsInstance(shell.function("--remote local --mode nvtx", "print(1)"), rgpu.Profile)
+
+
+class Program(unittest.TestCase):
+    def test_the_programs_place_is_its_wheels_then_the_variable_then_path(self):
+        with tempfile.TemporaryDirectory() as folder:
+            packages = Path(folder, "lib/site-packages")
+            code = "from rgpu import _program; print(_program.find())"
+
+            def found(**variables):
+                env = {"PYTHONPATH": str(packages), "PATH": folder, **variables}
+                ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+                return ended.stdout.strip() or ended.stderr
+
+            packages.mkdir(parents=True)
+            os.symlink(Path(rgpu.__file__).parent, packages / "linked")
+            import shutil
+
+            shutil.copytree(Path(rgpu.__file__).parent, packages / "rgpu")
+            self.assertIn("the program `rgpu` is not installed", found())
+            on_path = Path(folder, "rgpu")
+            on_path.write_text("#!/bin/sh\n")
+            on_path.chmod(0o755)
+            self.assertEqual(found(), str(on_path))
+            self.assertEqual(found(RGPU="/elsewhere/rgpu"), "/elsewhere/rgpu")
+            program = Path(folder, "bin/rgpu")
+            program.parent.mkdir()
+            program.write_text("#!/bin/sh\n")
+            program.chmod(0o755)
+            record = packages / "rgpu-1.dist-info/RECORD"
+            record.parent.mkdir()
+            record.write_text("rgpu/__init__.py,,\n../../bin/rgpu,sha256=x,1\n")
+            self.assertEqual(Path(found(RGPU="/elsewhere/rgpu")).resolve(), program.resolve())
+
+
+if __name__ == "__main__":
+    unittest.main()

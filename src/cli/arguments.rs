@@ -1,0 +1,136 @@
+//! `rgpu __arguments`: the arguments of some commands as JSON. `cargo xtask schemas` makes the
+//! functions of the Python package from it, so that each keyword there is a flag here.
+
+use std::any::TypeId;
+use std::time::Duration;
+
+use clap::builder::PossibleValue;
+use clap::{Arg, ArgAction, CommandFactory};
+use serde::Serialize;
+
+use super::args::Cli;
+use super::support::app::{App, Status};
+use crate::error::Result;
+
+/// The commands that the Python package has.
+const COMMANDS: &[&str] = &["profile", "exec", "build", "disasm", "report", "compare"];
+
+/// A command.
+#[derive(Serialize)]
+struct CommandArguments {
+    name: String,
+    about: String,
+    arguments: Vec<Argument>,
+}
+
+/// An argument of a command.
+#[derive(Serialize)]
+struct Argument {
+    /// The flag with its dashes; for a positional argument its name.
+    flag: String,
+    positional: bool,
+    /// Whether it stands behind `--`.
+    last: bool,
+    /// Whether it takes several values.
+    many: bool,
+    kind: Kind,
+    /// The possible values, if there are only some.
+    choices: Vec<String>,
+    default: Option<String>,
+    help: String,
+}
+
+/// What a value is.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    /// None: the flag is given or not.
+    Switch,
+    Text,
+    Integer,
+    Number,
+    /// Seconds, or text such as `10m`.
+    Time,
+    /// A number of bytes, or text such as `2GB`.
+    Bytes,
+    Path,
+    /// `NAME=VALUE`.
+    Pair,
+}
+
+/// Prints the arguments.
+pub(super) fn print(app: &App) -> Result<Status> {
+    let mut whole = Cli::command();
+    whole.build();
+    let commands: Vec<CommandArguments> = whole
+        .get_subcommands()
+        .filter(|command| COMMANDS.contains(&command.get_name()))
+        .map(|command| CommandArguments {
+            name: command.get_name().to_owned(),
+            about: command.get_about().map(ToString::to_string).unwrap_or_default(),
+            arguments: command
+                .get_arguments()
+                .filter(|arg| !arg.is_global_set() && !is_for_people(arg))
+                .map(Argument::of)
+                .collect(),
+        })
+        .collect();
+    app.print_json(&commands)?;
+    Ok(0)
+}
+
+/// `--help` and `--version`.
+fn is_for_people(arg: &Arg) -> bool {
+    matches!(
+        arg.get_action(),
+        ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version
+    )
+}
+
+impl Argument {
+    fn of(arg: &Arg) -> Self {
+        let positional = arg.is_positional();
+        let flag = match arg.get_long() {
+            Some(long) => format!("--{long}"),
+            None => arg.get_id().to_string(),
+        };
+        let choices = arg.get_possible_values();
+        let default = arg.get_default_values().first().filter(|_| !is_switch(arg));
+        let values = arg.get_num_args().unwrap_or_default();
+        Self {
+            flag,
+            positional,
+            last: arg.is_last_set(),
+            many: matches!(arg.get_action(), ArgAction::Append) || values.max_values() > 1,
+            kind: kind(arg),
+            choices: match is_switch(arg) {
+                true => Vec::new(),
+                false => choices.iter().map(PossibleValue::get_name).map(str::to_owned).collect(),
+            },
+            default: default.map(|value| value.to_string_lossy().into_owned()),
+            help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
+        }
+    }
+}
+
+fn is_switch(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::SetTrue)
+}
+
+/// The kind of an argument's values: by their type, or by their name in `--help`.
+fn kind(arg: &Arg) -> Kind {
+    let names = arg.get_value_names().unwrap_or_default().join("|");
+    let parsed = arg.get_value_parser().type_id();
+    let is = |id: TypeId| parsed == id;
+    let integers = [TypeId::of::<u8>(), TypeId::of::<u32>(), TypeId::of::<u64>()];
+    match () {
+        () if is_switch(arg) => Kind::Switch,
+        () if names.contains("BYTES") => Kind::Bytes,
+        () if names == "TIME" || is(TypeId::of::<Duration>()) => Kind::Time,
+        () if is(TypeId::of::<f64>()) => Kind::Number,
+        () if integers.into_iter().any(is) => Kind::Integer,
+        () if names.contains('=') => Kind::Pair,
+        () if ["FILE", "DIR", "PATH", "SRC"].iter().any(|word| names.contains(word)) => Kind::Path,
+        () => Kind::Text,
+    }
+}

@@ -1,0 +1,118 @@
+//! A host whose key is not known: the user is asked, where the client can ask.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::client::Client;
+use crate::fake_host::FakeHost;
+use crate::laptop::Laptop;
+use crate::over_ssh::add_remote_to_config;
+use crate::sshd::Sshd;
+
+/// A laptop with the remote `box`, a server whose key it does not know.
+fn laptop_with_server() -> (Laptop, Sshd) {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let sshd = Sshd::start();
+    add_remote_to_config(&laptop, &sshd, sshd.port);
+    (laptop, sshd)
+}
+
+fn exec() -> Value {
+    json!({"argv": ["echo", "hello"], "remote": "box", "wait_s": 30})
+}
+
+/// A client that declares elicitation.
+fn asking(laptop: &Laptop) -> Client {
+    let mut client = Client::silent(laptop);
+    let about = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "test", "version": "1"},
+    });
+    client.request("initialize", about);
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    client
+}
+
+/// Calls `exec` and gives the user's word to what is asked; the question, and the result of the call.
+fn call_and_answer(client: &mut Client, word: &Value) -> (String, Value) {
+    let call = client.begin("exec", exec());
+    let asked = client.wait_for(|message| message["method"] == "elicitation/create");
+    let form = &asked["params"]["requestedSchema"];
+    assert_eq!(form["properties"]["accept"]["type"], "boolean", "{asked}");
+    client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": word}));
+    let question = asked["params"]["message"].as_str().unwrap().to_owned();
+    (question, client.answer(call)["result"].clone())
+}
+
+#[test]
+fn a_new_host_key_is_asked_of_the_user_and_the_call_goes_on_after_a_yes() {
+    let (laptop, sshd) = laptop_with_server();
+    let known = sshd.path("known_hosts");
+    let mut client = asking(&laptop);
+    for no in [
+        json!({"action": "decline"}),
+        json!({"action": "cancel"}),
+        json!({"action": "accept", "content": {"accept": false}}),
+    ] {
+        let (question, result) = call_and_answer(&mut client, &no);
+        assert!(question.contains("ssh-ed25519 SHA256:"), "{question}");
+        assert!(question.ends_with("Run `rgpu remote check box --accept-new`?"), "{question}");
+        assert_eq!(result["isError"], true, "{result}");
+        let hints = result["structuredContent"]["error"]["hints"].to_string();
+        assert!(hints.contains("rgpu remote check box --accept-new"), "{hints}");
+        assert!(!known.exists(), "{no} was taken for a yes");
+    }
+    let yes = json!({"action": "accept", "content": {"accept": true}});
+    let (_, result) = call_and_answer(&mut client, &yes);
+    assert_ne!(result["isError"], true, "{result}");
+    assert_eq!(result["structuredContent"]["program_exit"], 0, "{result}");
+    assert_eq!(fs::read_to_string(&known).unwrap().lines().count(), 1);
+    // Nobody is asked again.
+    assert_eq!(client.call("exec", exec())["program_exit"], 0);
+    drop(client);
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn without_elicitation_the_call_stays_refused() {
+    let (laptop, sshd) = laptop_with_server();
+    let mut client = Client::start(&laptop);
+    let error = client.refused("exec", exec());
+    assert_eq!(error["code"], "host_key_unknown", "{error}");
+    assert!(error["hints"].to_string().contains("rgpu remote check box --accept-new"), "{error}");
+    assert!(!sshd.path("known_hosts").exists());
+    drop(client);
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn in_the_newest_revision_the_client_sends_the_call_again_with_the_word() {
+    let (laptop, sshd) = laptop_with_server();
+    let mut client = Client::silent(&laptop);
+    let about = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+    });
+    let mut call = |with: Value| {
+        let mut params = json!({"name": "exec", "arguments": exec(), "_meta": about});
+        params.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
+        client.request("tools/call", params)["result"].clone()
+    };
+    let asked = call(json!({}));
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let question = &asked["inputRequests"]["accept"]["params"]["message"];
+    assert!(question.as_str().unwrap().contains("SHA256:"), "{asked}");
+    let yes = json!({"accept": {"action": "accept", "content": {"accept": true}}});
+    // A word to another question is none to this one.
+    let other = call(json!({"inputResponses": yes, "requestState": "remote up cloud"}));
+    assert_eq!(other["isError"], true, "{other}");
+    assert!(!sshd.path("known_hosts").exists());
+    let done = call(json!({"inputResponses": yes, "requestState": asked["requestState"]}));
+    assert_eq!(done["structuredContent"]["program_exit"], 0, "{done}");
+    drop(client);
+    laptop.wait_until_quiet();
+}
