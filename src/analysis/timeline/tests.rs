@@ -176,8 +176,10 @@ fn two(regions: Vec<TraceRegion>, of_work: [Vec<u32>; 2], names: [&str; 2]) -> T
         call: Some(0),
         launch: None,
         regions,
+        rank: None,
     };
-    let call = CallEvent { name: 0, start_ns: 0, duration_ns: 1, thread: 1, waits: false };
+    let call =
+        CallEvent { name: 0, start_ns: 0, duration_ns: 1, thread: 1, waits: false, rank: None };
     Trace {
         names: names.map(str::to_owned).to_vec(),
         regions,
