@@ -21,6 +21,7 @@ mod markdown;
 mod perfetto;
 pub mod prediction;
 mod quantity;
+mod ranks;
 mod region_rows;
 pub mod regions;
 pub mod remotes_table;

@@ -11,9 +11,6 @@ mod late;
 mod steps;
 mod time;
 
-#[cfg(test)]
-mod tests;
-
 use super::Limits;
 use crate::model::rank_work::{JoinedRanks, RankPieceKind, RankWork};
 use crate::model::ranks::Ranks;

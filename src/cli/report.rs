@@ -180,9 +180,7 @@ fn run_one(app: &App, args: &ReportArgs, what: &str) -> Result<Status> {
     let default = if app.global.json { "json" } else { "table" };
     let Some(report) = report(args.format.as_deref().unwrap_or(default)) else { return Ok(0) };
     let opened = match kept {
-        Some(kept) if args.format.as_deref() == Some("html") => {
-            open_comparison(app, what, kept)?
-        }
+        Some(kept) if args.format.as_deref() == Some("html") => open_comparison(app, what, kept)?,
         Some(kept) => {
             return saved_comparison::show_as(app, &kept, what, args.format.as_deref());
         }

@@ -164,7 +164,9 @@ fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
     }
     if joined.ranks.len() > 1 && joined.collectives.is_empty() {
         let text = match joined.ranks.iter().any(|rank| !rank.collectives.is_empty()) {
-            true => "no collective of NCCL is on all ranks of its group: ranks are compared by their own times",
+            true => {
+                "no collective of NCCL is on all ranks of its group: ranks are compared by their own times"
+            }
             false => "no collectives of NCCL were recorded: ranks are compared by their own times",
         };
         gaps.push(Gap { code: "no_collectives".to_owned(), text: text.to_owned() });
@@ -187,4 +189,36 @@ fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_read_from_the_name_of_a_file() {
+        for (name, expected) in [
+            ("out/rank3.nsys-rep", Some(3)),
+            ("report.rank_12.sqlite", Some(12)),
+            ("Rank-0.pt.trace.json", Some(0)),
+            ("rank1/report.nsys-rep", None),
+            ("frank.json", None),
+        ] {
+            assert_eq!(rank_of_name(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn ranks_without_a_report_are_named() {
+        let rank = |number| RankWork {
+            is_numbered: true,
+            world: Some(4),
+            place: crate::model::ranks::RankPlace { rank: number, ..Default::default() },
+            ..RankWork::default()
+        };
+        let gaps = number_ranks(&mut [rank(0), rank(3)]);
+        assert_eq!(gaps.len(), 1);
+        assert!(gaps[0].text.starts_with("2 of 4 ranks have no report (1, 2)"), "{}", gaps[0].text);
+        let mut same = [rank(1), rank(1)];
+        let gaps = number_ranks(&mut same);
+        assert_eq!(same.map(|rank| rank.place.rank), [0, 1]);
+        assert_eq!(gaps[0].code, "ranks_inferred");
+    }
+}

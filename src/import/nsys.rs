@@ -23,7 +23,7 @@ use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
 use super::event_list::cut_gap;
-use super::{join, ImportError, Imported, Importer, ReadProgress, Refusal, Source, TracedActivity};
+use super::{ImportError, Imported, Importer, ReadProgress, Refusal, Source, TracedActivity, join};
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use rows::{ExportRows, ReportRows, TraceRows};

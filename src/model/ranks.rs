@@ -340,7 +340,10 @@ mod tests {
     #[test]
     fn an_operation_is_read_from_kernels_calls_and_torchs_names() {
         let names = [
-            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)", "all_reduce"),
+            (
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)",
+                "all_reduce",
+            ),
             ("ncclKernel_AllGather_RING_LL_Sum_int8_t", "all_gather"),
             ("NCCL@ncclReduceScatter", "reduce_scatter"),
             ("_allgather_base", "all_gather"),

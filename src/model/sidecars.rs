@@ -27,7 +27,8 @@ impl Sidecars {
                 None => self.hotspots = Some(new),
             }
         }
-        let pieces = |ranks: &JoinedRanks| ranks.ranks.iter().map(|r| r.pieces.len()).sum::<usize>();
+        let pieces =
+            |ranks: &JoinedRanks| ranks.ranks.iter().map(|r| r.pieces.len()).sum::<usize>();
         if other.ranks.as_ref().map(pieces) > self.ranks.as_ref().map(pieces) {
             self.ranks = other.ranks;
         }
@@ -50,7 +51,10 @@ mod tests {
 
     fn spots() -> Sidecars {
         let launches = vec![LaunchSpots::default()];
-        Sidecars { hotspots: Some(HotSpots { launches, ..HotSpots::default() }), ..Sidecars::default() }
+        Sidecars {
+            hotspots: Some(HotSpots { launches, ..HotSpots::default() }),
+            ..Sidecars::default()
+        }
     }
 
     #[test]

@@ -95,6 +95,7 @@ const REGISTRIES: &[Registry] = &[
             "kernel_name",
             "prediction",
             "quantity",
+            "ranks",
             "regions",
             "input",
             "region_rows",

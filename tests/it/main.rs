@@ -50,6 +50,7 @@ mod project_trust;
 mod pulled;
 mod python_kernels;
 mod queue;
+mod ranks;
 mod regions;
 mod remotes;
 mod reports;

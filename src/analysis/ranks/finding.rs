@@ -27,12 +27,7 @@ fn time(ns: u64) -> String {
     }
 }
 
-fn straggler(
-    ranks: &Ranks,
-    worst: &Straggler,
-    span_ns: u64,
-    least: Threshold,
-) -> Option<Finding> {
+fn straggler(ranks: &Ranks, worst: &Straggler, span_ns: u64, least: Threshold) -> Option<Finding> {
     let share = worst.late_ns as f64 / span_ns as f64;
     if share < least.value {
         return None;

@@ -65,7 +65,11 @@ impl Intervals {
             if start < end {
                 both.push((start, end));
             }
-            if a1 < b1 { a.next() } else { b.next() };
+            if a1 < b1 {
+                a.next()
+            } else {
+                b.next()
+            };
         }
         Intervals::new(both)
     }

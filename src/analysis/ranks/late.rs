@@ -89,9 +89,8 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
 }
 
 fn starts(joined: &JoinedRanks, matched: &MatchedCollective) -> Vec<i64> {
-    let start = |(rank, piece): &(u32, u32)| {
-        joined.ranks[*rank as usize].pieces[*piece as usize].start_ns
-    };
+    let start =
+        |(rank, piece): &(u32, u32)| joined.ranks[*rank as usize].pieces[*piece as usize].start_ns;
     matched.calls.iter().map(start).collect()
 }
 

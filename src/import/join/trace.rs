@@ -16,11 +16,8 @@ pub(super) fn join<'a>(
     begins: &[i64],
     places: impl Iterator<Item = &'a RankPlace>,
 ) -> Option<Trace> {
-    let mut whole = Trace {
-        schema: SCHEMA.to_owned(),
-        ranks: places.cloned().collect(),
-        ..Trace::default()
-    };
+    let mut whole =
+        Trace { schema: SCHEMA.to_owned(), ranks: places.cloned().collect(), ..Trace::default() };
     let mut names = NameTable::default();
     let mut has_events = false;
     let mut known_threads: HashSet<u64> = HashSet::new();
@@ -33,8 +30,12 @@ pub(super) fn join<'a>(
         let name = |at: u32| name_of.get(at as usize).copied().unwrap_or(u32::MAX);
         let rank = |at: Option<u32>| at.and_then(|at| ranks.get(at as usize).copied());
         // Processes of two hosts or containers may have the same ids.
-        let own_threads: HashSet<u64> =
-            trace.ranges.iter().map(|r| r.thread).chain(trace.calls.iter().map(|c| c.thread)).collect();
+        let own_threads: HashSet<u64> = trace
+            .ranges
+            .iter()
+            .map(|r| r.thread)
+            .chain(trace.calls.iter().map(|c| c.thread))
+            .collect();
         let thread = |id: u64| match known_threads.contains(&id) {
             true => id ^ (number << 56),
             false => id,

@@ -89,8 +89,7 @@ pub(super) fn read<R: TraceRows>(
     file.kernel_runs(|k| {
         let name = k.demangled.or(k.short).and_then(|id| trace.strings.get(id));
         let name = name.unwrap_or("(unnamed)");
-        let kind =
-            if is_nccl(name) { RankPieceKind::Collective } else { RankPieceKind::Compute };
+        let kind = if is_nccl(name) { RankPieceKind::Collective } else { RankPieceKind::Compute };
         let row = (k.global_pid, k.correlation, k.device, k.stream);
         reader.add(row, (k.start_ns, k.end_ns), name, kind);
     })?;
