@@ -230,3 +230,19 @@ fn two_runs_of_ranks_are_compared_rank_by_rank() {
     assert_eq!(compute(1, 1) - compute(1, 0), 10 * MS);
     assert!(laptop.show("compare ranks slow").contains("rank 1"));
 }
+
+#[test]
+fn several_gpus_are_refused_where_they_cannot_work() {
+    let laptop = Laptop::new();
+    for (line, word) in [
+        ("profile --mode ncu --gpus 2 -- true", "waits for another rank"),
+        ("profile --mode deep --gpus all -- true", "waits for another rank"),
+        ("profile --mode nsys --gpus 0 -- true", "leaves nothing to profile"),
+        ("profile --mode nsys --gpus two -- true", "`all`"),
+    ] {
+        let output = laptop.run(line);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(status(&output), 2, "{line}: {told}");
+        assert!(told.split_whitespace().collect::<Vec<_>>().join(" ").contains(word), "{told}");
+    }
+}

@@ -223,6 +223,7 @@ fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
         call: Some(call),
         launch: Some(call),
         regions: Vec::new(),
+        rank: None,
     };
     let call = |name, start_ns, duration_ns| CallEvent {
         name,
@@ -230,6 +231,7 @@ fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
         duration_ns,
         thread: 1,
         waits: false,
+        rank: None,
     };
     let trace = Trace {
         names: ["a", "b", "cudaLaunchKernel", "cuLibraryLoadData", "cudaGraphLaunch"]

@@ -127,12 +127,8 @@ impl<'a> Planner<'a> {
                 _ => PlanError::NothingLeft { title, left_out },
             });
         }
-        let gpu = self.steps.iter().any(|step| step.gpu).then(|| GpuRequest {
-            choice: request.gpu.clone(),
-            count: 1,
-            share: request.share_gpu,
-            // On a host with different GPUs, only those that can run the compiled code.
-            known: self
+        // On a host with different GPUs, only those that can run the compiled code.
+        let known: Vec<KnownGpu> = self
                 .facts
                 .gpus
                 .iter()
@@ -142,7 +138,16 @@ impl<'a> Planner<'a> {
                     uuid: gpu.uuid.clone(),
                     name: gpu.name.clone(),
                 })
-                .collect(),
+                .collect();
+        let (known, count) = match request.gpus.is_one() {
+            true => (known, 1),
+            false => request.gpus.of_host(known)?,
+        };
+        let gpu = self.steps.iter().any(|step| step.gpu).then(|| GpuRequest {
+            choice: request.gpu.clone(),
+            count,
+            share: request.share_gpu,
+            known,
             processes: path_of(self.facts, "nvidia-smi")
                 .map(nvidia_smi::gpu_processes)
                 .unwrap_or_default(),
