@@ -23,11 +23,14 @@ pub(super) fn clock(clock: &RankClock) -> String {
     }
 }
 
-/// The place of a rank: `node0 GPU 1`.
-fn place(rank: &RankTime) -> String {
-    let gpu = rank.place.gpu.map(|gpu| format!("GPU {gpu}"));
-    let host = rank.place.host.as_deref().map(|host| host.split('.').next().unwrap_or(host));
-    host.map(str::to_owned).into_iter().chain(gpu).collect::<Vec<_>>().join(" ")
+/// The place of a rank: `GPU 1`, with several hosts `node0:1`.
+fn place(rank: &RankTime, several_hosts: bool) -> String {
+    let gpu = rank.place.gpu.map(|gpu| gpu.to_string()).unwrap_or_default();
+    match rank.place.host.as_deref().filter(|_| several_hosts) {
+        Some(host) => format!("{}:{gpu}", host.split('.').next().unwrap_or(host)),
+        None if gpu.is_empty() => String::new(),
+        None => format!("GPU {gpu}"),
+    }
 }
 
 /// How each rank spent its time, as shares of its span.
@@ -44,12 +47,14 @@ pub(super) fn times(ranks: &Ranks) -> TextTable {
         ("waited", Align::Right),
         ("last", Align::Right),
     ]);
+    let first = ranks.ranks.first().and_then(|rank| rank.place.host.as_ref());
+    let several = ranks.ranks.iter().any(|rank| rank.place.host.as_ref() != first);
     for rank in ranks.ranks.iter().take(MAX_ROWS) {
         let share = |ns: u64, of: u64| percent(100.0 * ns as f64 / of.max(1) as f64);
         let hidden = share(rank.overlapped_ns, rank.communication_ns);
         table.add_row([
             rank.place.rank.to_string(),
-            place(rank),
+            place(rank, several),
             duration(rank.span_ns as f64),
             share(rank.compute_ns, rank.span_ns),
             share(rank.exposed_ns, rank.span_ns),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};
 use program::{BYTES, Fault, MS, Program, REDUCE_NS};
 
@@ -184,7 +185,7 @@ fn steps_are_compared_between_ranks() {
 #[test]
 fn a_report_that_is_cut_or_missing_is_named_and_the_others_are_shown() {
     let (laptop, folder) = with(&sleeping(4));
-    std::fs::write(folder.join("rank3.sqlite"), b"SQLite format 3\0 and no more").unwrap();
+    std::fs::write(folder.join("rank0.sqlite"), b"SQLite format 3\0 and no more").unwrap();
     std::fs::remove_file(folder.join("rank2.sqlite")).unwrap();
     let report = json(&laptop, "report ranks --json");
     let codes = gap_codes(&report);
@@ -193,7 +194,7 @@ fn a_report_that_is_cut_or_missing_is_named_and_the_others_are_shown() {
     assert_eq!(report["ranks"]["ranks"].as_array().unwrap().len(), 2);
     assert_eq!(report["ranks"]["stragglers"][0]["rank"], 1);
     // A name that is no file is a mistake of the user.
-    let output = laptop.run("report ranks/rank0.sqlite ranks/rank9.sqlite");
+    let output = laptop.run("report ranks/rank1.sqlite ranks/rank9.sqlite");
     assert_ne!(status(&output), 0);
 }
 
@@ -213,6 +214,15 @@ fn every_view_has_the_ranks() {
     let bytes = std::fs::read(trace).unwrap();
     let has = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
     assert!(has("rank 0, GPU 0") && has("rank 1, GPU 0"));
+}
+
+#[test]
+fn a_redacted_report_does_not_name_the_hosts() {
+    let program = Program { hosts: vec!["node17", "node17"], ..sleeping(2) };
+    let (laptop, _) = with(&program);
+    let report = json(&laptop, "report ranks --json --redact");
+    assert_eq!(report["ranks"]["ranks"][1]["host"], "host 0");
+    assert!(!report.to_string().contains("node17"));
 }
 
 #[test]
@@ -245,4 +255,31 @@ fn several_gpus_are_refused_where_they_cannot_work() {
         assert_eq!(status(&output), 2, "{line}: {told}");
         assert!(told.split_whitespace().collect::<Vec<_>>().join(" ").contains(word), "{told}");
     }
+}
+
+#[test]
+fn a_mode_locks_as_many_gpus_as_asked_for_and_no_more_than_there_are() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).gpus(4);
+    let dry = |gpus: &str| {
+        let line =
+            format!("profile --remote h200 --mode nsys --gpus {gpus} --dry-run --json -- true");
+        json(&laptop, &line)["gpu"].clone()
+    };
+    // Of a host that nobody has asked yet, the plan is for as many as asked for.
+    assert_eq!(dry("2")["count"], 2);
+    assert_eq!(status(&laptop.run("remote check h200")), 0);
+    let plan = |gpus: &str| {
+        let gpu = dry(gpus);
+        let known = gpu["known"].as_array().unwrap();
+        let indexes: Vec<u64> = known.iter().map(|one| one["index"].as_u64().unwrap()).collect();
+        (gpu["count"].as_u64().unwrap(), indexes)
+    };
+    assert_eq!(plan("2"), (2, vec![0, 1, 2, 3]));
+    assert_eq!(plan("all"), (4, vec![0, 1, 2, 3]));
+    assert_eq!(plan("3,1"), (2, vec![1, 3]));
+    let output = laptop.run("profile --remote h200 --mode nsys --gpus 5 --dry-run -- true");
+    assert_eq!(status(&output), 4);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("the host has 4 GPUs, but 5 are requested"), "{told}");
 }

@@ -15,9 +15,8 @@ use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, ProfileMode, Selection, find};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{
-    GpuCount,
-    BundleFile, CaptureRange, DeepOptions, NcuOptions, NsysOptions, Program, RegionPattern,
-    Request, SanitizerOptions, SanitizerTool, Target, Window,
+    BundleFile, CaptureRange, DeepOptions, GpuCount, NcuOptions, NsysOptions, Program,
+    RegionPattern, Request, SanitizerOptions, SanitizerTool, Target, Window,
 };
 
 /// A resolved command line.

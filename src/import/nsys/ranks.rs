@@ -16,6 +16,7 @@ use super::rows::TraceRows;
 use super::sums::copy_name;
 use super::trace::{Trace, process};
 use crate::import::event_list::NameTable;
+use crate::import::region_tree::InnermostLookup;
 use crate::model::rank_work::{
     HostRange, JoinedRanks, RankCollective, RankPiece, RankPieceKind, RankWork,
 };
@@ -123,6 +124,7 @@ type RowIds = (Option<i64>, Option<i64>, Option<u32>, Option<u32>);
 struct RankReader<'a> {
     trace: &'a Trace,
     placed: &'a AttributedWork,
+    innermost: InnermostLookup<'a>,
     known: &'a HashMap<i64, CollectiveFacts>,
     /// By process.
     ranks: BTreeMap<u64, RankBuilder>,
@@ -162,17 +164,22 @@ impl<'a> RankReader<'a> {
     ) -> RankReader<'a> {
         let mut messages: Vec<&NcclRange> = trace.messages.iter().collect();
         messages.sort_by_key(|range| (range.thread, range.start_ns));
-        RankReader { trace, placed, known, ranks: BTreeMap::new(), messages }
+        RankReader {
+            trace,
+            placed,
+            innermost: placed.tree.innermost(),
+            known,
+            ranks: BTreeMap::new(),
+            messages,
+        }
     }
 
     fn add(&mut self, ids: RowIds, time: (i64, i64), name: &str, kind: RankPieceKind) {
         let (global_pid, correlation, device, stream) = ids;
         let process = process(global_pid);
         let call = correlation.and_then(|id| self.trace.pieces.call_for(process, id));
-        let node = call.and_then(|call| {
-            let mut innermost = self.placed.tree.innermost();
-            innermost.around(call.process, call.thread, call.at_ns)
-        });
+        let node =
+            call.and_then(|call| self.innermost.around(call.process, call.thread, call.at_ns));
         let rank = self.ranks.entry(process).or_default();
         rank.device = rank.device.or(device);
         let region = node.map(|around| rank.region(self.placed, around.innermost.node));

@@ -59,15 +59,25 @@ impl GpuCount {
         *self == Self::Number(1)
     }
 
+    /// The number, if it does not depend on the host.
+    pub fn number(&self) -> Option<u32> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::All => None,
+            Self::Listed(indexes) => u32::try_from(indexes.len()).ok(),
+        }
+    }
+
     /// The GPUs of `known` that qualify, and how many of them to lock.
     ///
     /// # Errors
     /// [`MissingGpus`] if the host has fewer, or not those.
     pub fn of_host(&self, known: Vec<KnownGpu>) -> Result<(Vec<KnownGpu>, u32), MissingGpus> {
         let there = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        let gpus = if there == 1 { "GPU" } else { "GPUs" };
         match self {
             Self::Number(number) if there < *number => {
-                let text = format!("the host has {there} GPUs, but {number} are requested");
+                let text = format!("the host has {there} {gpus}, but {number} are requested");
                 Err(MissingGpus { text })
             }
             Self::Number(number) => Ok((known, *number)),
@@ -76,7 +86,8 @@ impl GpuCount {
                 let missing =
                     indexes.iter().find(|index| !known.iter().any(|gpu| gpu.index == **index));
                 if let Some(index) = missing {
-                    let text = format!("the host has {there} GPUs, but none has the index {index}");
+                    let text =
+                        format!("the host has {there} {gpus}, but none has the index {index}");
                     return Err(MissingGpus { text });
                 }
                 let many = u32::try_from(indexes.len()).unwrap_or(u32::MAX);

@@ -86,7 +86,7 @@ impl Program {
                     length += ns;
                 }
                 events.push(Event::Range("forward", at, at + 50_000));
-                events.push(Event::Kernel(KERNEL, at + 1_000, at + 20_000, length));
+                events.push(Event::Kernel(at + 1_000, at + 20_000, length));
                 let end = at + 20_000 + length;
                 arrival[rank] = end + 5_000;
                 events.push(Event::Reduce(at + 60_000, end + 5_000));
@@ -110,8 +110,8 @@ const START_NS: i64 = 1_790_000_000_000_000_000;
 enum Event {
     Step(i64, i64),
     Range(&'static str, i64, i64),
-    /// Name, call, start, length.
-    Kernel(&'static str, i64, i64, i64),
+    /// Call, start, length.
+    Kernel(i64, i64, i64),
     /// Call and start of an all-reduce.
     Reduce(i64, i64),
     ReduceEnd(i64),
@@ -181,7 +181,7 @@ impl Export {
             match *event {
                 Event::Step(start, end) => range("step", start, end, 0, None),
                 Event::Range(name, start, end) => range(name, start, end, 0, None),
-                Event::Kernel(_, called, start, length) => {
+                Event::Kernel(called, start, length) => {
                     launch(1, id, called, start, start + length);
                 }
                 Event::Reduce(called, start) => reduce = Some((id, called, start)),
