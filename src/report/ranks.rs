@@ -37,7 +37,7 @@ fn place(rank: &RankTime, several_hosts: bool) -> String {
 pub(super) fn times(ranks: &Ranks) -> TextTable {
     let mut table = TextTable::new(&[
         ("rank", Align::Right),
-        ("place", Align::Left),
+        ("place", Align::Right),
         ("span", Align::Right),
         ("compute", Align::Right),
         ("exposed", Align::Right),
