@@ -94,13 +94,13 @@ pub(super) fn idle(ranks: &Ranks) -> TextTable {
 pub(super) fn collectives(ranks: &Ranks) -> TextTable {
     let mut table = TextTable::new(&[
         ("collective", Align::Left),
-        ("ranks", Align::Right),
+        ("n", Align::Right),
         ("size", Align::Right),
         ("calls", Align::Right),
         ("median", Align::Right),
-        ("algorithm", Align::Right),
+        ("algo", Align::Right),
         ("bus", Align::Right),
-        ("of link", Align::Right),
+        ("link", Align::Right),
         ("waited", Align::Right),
     ]);
     for sum in ranks.collectives.iter().take(MAX_ROWS) {

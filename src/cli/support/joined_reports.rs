@@ -86,10 +86,9 @@ fn read_all(paths: &[PathBuf], max_bytes: u64) -> Vec<ReadReport> {
     std::thread::scope(|scope| {
         for _ in 0..cores.min(paths.len()) {
             scope.spawn(|| {
-                while let Some((at, path)) = {
+                loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    paths.get(at).map(|path| (at, path))
-                } {
+                    let Some(path) = paths.get(at) else { break };
                     let report = read(path, max_bytes);
                     if let Ok(mut done) = done.lock() {
                         done.push((at, report));
@@ -107,9 +106,10 @@ fn read(path: &Path, max_bytes: u64) -> ReadReport {
     let shown = path.display().to_string();
     let source = Source { max_bytes, is_rank: true, ..Source::new(path, &shown).alone() };
     let (importer, imported) = import_file(&source)?;
-    use ArtifactKind::{NsysRep, NsysSqlite, TorchTrace};
     match &importer.kind {
-        kind @ (NsysRep | NsysSqlite | TorchTrace) => Ok((kind.clone(), imported)),
+        kind @ (ArtifactKind::NsysRep | ArtifactKind::NsysSqlite | ArtifactKind::TorchTrace) => {
+            Ok((kind.clone(), imported))
+        }
         kind => Err(Failure::new(
             Exit::Usage,
             "cannot_join",

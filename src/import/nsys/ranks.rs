@@ -245,8 +245,8 @@ impl RankBuilder {
             (piece.start_ns, piece.end_ns)
         });
         let mut moved = vec![0; order.len()];
-        for (to, from) in order.iter().zip(0..).map(|(from, to)| (to, *from)) {
-            moved[from as usize] = to;
+        for (to, from) in (0..).zip(&order) {
+            moved[*from as usize] = to;
         }
         work.pieces = order.iter().map(|at| work.pieces[*at as usize]).collect();
         for collective in &mut self.collectives {

@@ -69,8 +69,7 @@ impl Program {
         let mut now = vec![MS; self.ranks];
         for step in 0..self.steps {
             let mut arrival = vec![0; self.ranks];
-            for rank in 0..self.ranks {
-                let events = &mut all[rank];
+            for (rank, events) in all.iter_mut().enumerate() {
                 let begin = now[rank];
                 let mut at = begin + 10_000;
                 if let Some(Fault::Sleep { rank: slow, step: in_step, ns }) = self.fault
