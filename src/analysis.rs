@@ -21,6 +21,7 @@ pub mod lint;
 pub mod measured_rows;
 mod merge;
 pub mod occupancy;
+mod ranks;
 mod roofline;
 pub mod rule;
 mod set_up;
@@ -54,6 +55,10 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let found = merge::findings(profile, &verdicts, &graphs);
     profile.findings.extend(set_up::finding(profile, &limits));
     profile.findings.extend(idle);
+    if let Some(joined) = &sidecars.ranks {
+        let found = ranks::analyze(profile, joined, &limits);
+        profile.findings.extend(found);
+    }
     profile.findings.extend(found);
     stake::sort(&mut profile.findings);
     profile.kernel_verdicts = kernel_verdict::of(profile, &limits);

@@ -15,6 +15,7 @@ mod source;
 pub mod case_report;
 pub mod cubin;
 pub mod gpu_code;
+pub mod join;
 pub mod ncu;
 pub mod ncu_csv;
 pub mod nsys;

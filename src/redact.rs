@@ -47,6 +47,7 @@ pub fn redact(profile: &mut Profile, sidecars: &mut Sidecars) -> Result<(), Reda
     if let Some(trace) = &mut sidecars.trace {
         *trace = texts.document(trace)?;
     }
+    sidecars.ranks = None;
     profile.gaps.push(Gap {
         code: "redacted".to_owned(),
         text: "host, user, paths, command lines, environment and source text are left out; the \
@@ -85,6 +86,19 @@ fn empty_fields(profile: &mut Profile, sidecars: &mut Sidecars) {
         agent.answers.clear();
         host.tools.iter_mut().for_each(|tool| REPLACEMENT.clone_into(&mut tool.path));
     }
+    let ranks = profile.ranks.iter_mut().flat_map(|ranks| &mut ranks.ranks);
+    let places = ranks.map(|rank| &mut rank.place);
+    let listed = sidecars.trace.iter_mut().flat_map(|trace| &mut trace.ranks);
+    let mut hosts: Vec<String> = Vec::new();
+    for host in places.chain(listed).filter_map(|place| place.host.as_mut()) {
+        // Which ranks share a host stays visible.
+        let known = hosts.iter().position(|known| known == host);
+        let number = known.unwrap_or(hosts.len());
+        if known.is_none() {
+            hosts.push(host.clone());
+        }
+        *host = format!("host {number}");
+    }
     let launches = sidecars.hotspots.iter_mut().flat_map(|hotspots| &mut hotspots.launches);
     launches.flat_map(|launch| &mut launch.lines).for_each(|line| line.text = None);
 }
@@ -114,6 +128,8 @@ impl Texts {
                 &agent.folder,
             ]);
         }
+        let ranks = profile.ranks.iter().flat_map(|ranks| &ranks.ranks);
+        names.extend(ranks.filter_map(|rank| rank.place.host.as_deref()));
         // `root` and `local` identify nobody; a name of two letters occurs in too many words.
         names.retain(|name| name.len() > 2 && !matches!(*name, "root" | "local" | "localhost"));
         names.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));

@@ -22,6 +22,7 @@ pub mod page_parts;
 mod perfetto;
 pub mod prediction;
 mod quantity;
+mod ranks;
 mod region_rows;
 pub mod regions;
 pub mod remotes_table;

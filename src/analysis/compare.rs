@@ -20,7 +20,8 @@ pub use time::PairedTimes;
 
 use crate::model::comparison::TimeSource;
 use crate::model::comparison::{
-    ComparedSide, Comparison, KernelChange, RegionChange, SCHEMA, SideTime, TimeChange, TimeVerdict,
+    ComparedSide, Comparison, KernelChange, RankChange, RegionChange, SCHEMA, SideTime, TimeChange,
+    TimeVerdict,
 };
 use crate::model::profile::CheckVerdict;
 use crate::model::profile::Gap;
@@ -82,6 +83,7 @@ pub fn compare(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Compar
         only_a: joins.only_a.iter().map(join::LaunchGroup::unmatched).collect(),
         only_b: joins.only_b.iter().map(join::LaunchGroup::unmatched).collect(),
         regions: regions(a, b),
+        ranks: ranks(a, b),
         differences,
         parts: Vec::new(),
         gaps,
@@ -149,6 +151,26 @@ fn time_change(a: SideTime, b: SideTime, threshold: f64, source: TimeSource) -> 
     let (speedup, ci95) = interval::speedup(&a, &b)?;
     let verdict = interval::verdict(ci95, threshold);
     Some(TimeChange { a, b, speedup, ci95, verdict, source, rounds: None })
+}
+
+/// The ranks that both profiles have.
+fn ranks(a: &Profile, b: &Profile) -> Vec<RankChange> {
+    let of = |profile: &Profile| profile.ranks.clone().unwrap_or_default().ranks;
+    let others = of(b);
+    let changes = of(a).into_iter().filter_map(|rank| {
+        let other = others.iter().find(|other| other.place.rank == rank.place.rank)?;
+        Some(RankChange {
+            rank: rank.place.rank,
+            span_ns: [rank.span_ns, other.span_ns],
+            compute_ns: [rank.compute_ns, other.compute_ns],
+            exposed_ns: [rank.exposed_ns, other.exposed_ns],
+            copy_ns: [rank.copy_ns, other.copy_ns],
+            idle_ns: [rank.idle_ns, other.idle_ns],
+            waited_ns: [rank.waited_ns, other.waited_ns],
+            late_ns: [rank.late_ns, other.late_ns],
+        })
+    });
+    changes.collect()
 }
 
 /// The regions that both profiles have, in the base's order.

@@ -134,6 +134,10 @@ table! {
         "times by which TF32 on the tensor cores is taken to beat FP32 (the peaks differ 7 to 8 times)");
     SETUP_SHARE = row("setup_share", 0.5, "rgpu",
         "share of the time in kernels of random numbers from which launches are a program's set-up");
+    STRAGGLER_SHARE = row("straggler_share", 0.02, "rgpu",
+        "share of the time that the ranks wait for one of them");
+    RANK_IMBALANCE = row("rank_imbalance", 0.1, "rgpu",
+        "share by which a rank computes longer in a region than the mean of the ranks");
     KERNEL_SHARE = row("kernel_share", 0.05, "rgpu",
         "share of the GPU time from which a kernel's verdict is shown");
     FMA_BUSY = row("fma_busy", 60.0, "ncu HighPipeUtilization",

@@ -34,7 +34,8 @@ pub fn timeline(trace: &Trace) -> Option<Timeline> {
     let scope = scope::Scope::find(trace);
     let waits = Waits::new(trace);
     let mut regions: BTreeMap<u32, RegionSums> = BTreeMap::new();
-    let devices: BTreeSet<u32> = trace.work.iter().map(|work| work.device).collect();
+    let devices: BTreeSet<(Option<u32>, u32)> =
+        trace.work.iter().map(|work| (work.rank, work.device)).collect();
     let devices = devices.into_iter().filter_map(|device| {
         let parts = scope.parts(trace, device);
         (!parts.is_empty()).then(|| of_device(trace, device, &parts, &waits, &mut regions))
@@ -73,12 +74,12 @@ fn computes(work: &Work) -> bool {
 
 fn of_device(
     trace: &Trace,
-    device: u32,
+    (rank, device): (Option<u32>, u32),
     parts: &[Vec<&Work>],
     waits: &Waits,
     regions: &mut BTreeMap<u32, RegionSums>,
 ) -> DeviceTime {
-    let mut time = DeviceTime { device, ..DeviceTime::default() };
+    let mut time = DeviceTime { device, rank, ..DeviceTime::default() };
     let mut causes = Causes::default();
     let mut places = Places::new(trace);
     let mut streams: BTreeMap<u64, StreamTime> = BTreeMap::new();

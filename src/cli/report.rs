@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use super::support::app::{App, Status};
 use super::support::open_profile::{OpenedProfile, open_comparison, open_within};
 use super::support::run_args::bytes;
-use super::support::{saved_comparison, saved_fan_out};
+use super::support::{joined_reports, missing, saved_comparison, saved_fan_out};
 use crate::error::{Exit, Failure, Result};
 use crate::import::Detail;
 use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
@@ -26,12 +26,14 @@ use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
     "rgpu report mine.ncu-rep --format html --open",
     "rgpu report latest --format perfetto --open",
     "rgpu report latest --lint nvtx",
+    "rgpu report rank0.nsys-rep rank1.nsys-rep",
 ))]
 pub(super) struct ReportArgs {
     /// A run (id, prefix, latest, folder), or a file: .ncu-rep, .ncu-repz, nsys's .sqlite or
-    /// .nsys-rep, a page of ncu or nsys stats as .csv, a sanitizer log or XML, a cubin
+    /// .nsys-rep, a page of ncu or nsys stats as .csv, a sanitizer log or XML, a cubin. Several
+    /// reports of nsys or torch, or a folder with them, are the ranks of one program
     #[arg(value_name = "RUN|FILE", default_value = "latest")]
-    pub what: String,
+    pub what: Vec<String>,
 
     /// The format of the output [default: table, or json with --json]
     #[arg(long, value_name = "FORMAT", value_parser = clap::builder::PossibleValuesParser::new(REPORTS.iter().map(|r| r.id)))]
@@ -136,15 +138,37 @@ fn check_format(app: &App, args: &ReportArgs) -> Result<()> {
 /// Shows a report.
 pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
     check_format(app, args)?;
-    if let Some(several) = saved_fan_out::find(app, &args.what)? {
+    match &args.what[..] {
+        [what] => run_one(app, args, what),
+        several => run_joined(app, args, several),
+    }
+}
+
+/// Shows the reports of many ranks as one.
+fn run_joined(app: &App, args: &ReportArgs, several: &[String]) -> Result<Status> {
+    let mut paths = Vec::new();
+    for what in several {
+        let path = PathBuf::from(what);
+        match joined_reports::in_folder(&path) {
+            Some(reports) => paths.extend(reports),
+            None if path.is_file() => paths.push(path),
+            None => return Err(missing::file(what)),
+        }
+    }
+    let opened = joined_reports::open(app, &paths, &several.join(" "), args.max_size)?;
+    show(app, args, opened)
+}
+
+fn run_one(app: &App, args: &ReportArgs, what: &str) -> Result<Status> {
+    if let Some(several) = saved_fan_out::find(app, what)? {
         if args.redact || args.lint.is_some() {
-            let message = format!("`{}` is several runs together", args.what);
+            let message = format!("`{}` is several runs together", what);
             return Err(Failure::new(Exit::Usage, "usage", message)
                 .hint("`--redact` and `--lint` work on one run; `rgpu runs list` shows each"));
         }
-        return saved_fan_out::show_as(app, &several, &args.what, args.format.as_deref());
+        return saved_fan_out::show_as(app, &several, what, args.format.as_deref());
     }
-    let kept = saved_comparison::find(app, &args.what)?;
+    let kept = saved_comparison::find(app, what)?;
     if kept.is_some() && args.redact {
         return Err(Failure::new(Exit::Usage, "redact", "a comparison cannot be redacted")
             .hint("redact the report of each side: `rgpu report RUN --redact`"));
@@ -155,19 +179,24 @@ pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
     }
     let default = if app.global.json { "json" } else { "table" };
     let Some(report) = report(args.format.as_deref().unwrap_or(default)) else { return Ok(0) };
-    let mut opened = match kept {
-        Some(kept) if args.format.as_deref() == Some("html") => {
-            open_comparison(app, &args.what, kept)?
-        }
+    let opened = match kept {
+        Some(kept) if args.format.as_deref() == Some("html") => open_comparison(app, what, kept)?,
         Some(kept) => {
-            return saved_comparison::show_as(app, &kept, &args.what, args.format.as_deref());
+            return saved_comparison::show_as(app, &kept, what, args.format.as_deref());
         }
         None => {
             let is_summary = report.is_summary && args.lint.is_none();
             let detail = if is_summary { Detail::Summary } else { Detail::Full };
-            open_within(app, &args.what, args.max_size, detail)?
+            open_within(app, what, args.max_size, detail)?
         }
     };
+    show(app, args, opened)
+}
+
+/// Shows what was opened.
+fn show(app: &App, args: &ReportArgs, mut opened: OpenedProfile) -> Result<Status> {
+    let default = if app.global.json { "json" } else { "table" };
+    let Some(report) = report(args.format.as_deref().unwrap_or(default)) else { return Ok(0) };
     if args.lint == Some(LintName::Nvtx) {
         return lint(app, &opened);
     }

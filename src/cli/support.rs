@@ -9,6 +9,7 @@ pub(super) mod exec_status;
 pub(super) mod fetch_consent;
 pub(super) mod followed_run;
 pub(super) mod host_text;
+pub(super) mod joined_reports;
 pub(super) mod json;
 pub(super) mod kernel_cells;
 pub(super) mod kernel_folders;

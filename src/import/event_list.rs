@@ -91,6 +91,7 @@ pub(super) fn ranges(
             depth: u32::try_from(depth).unwrap_or(u32::MAX),
             start_end: kind == Kind::StartEnd,
             region: Some(regions.index(tree, node)),
+            rank: None,
         }
     });
     let listed: Vec<_> = listed.collect();

@@ -109,7 +109,7 @@ fn import_in_detail(
         gaps,
         tool_version: session.version("Nsight Compute").map(str::to_owned),
         clock_control: clock_control(&session.command_line),
-        sidecars: Sidecars { hotspots, trace: None },
+        sidecars: Sidecars { hotspots, ..Sidecars::default() },
         device: session.devices.first().map(|device| device.name.clone()),
         ..Imported::default()
     })

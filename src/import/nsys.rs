@@ -11,6 +11,7 @@ mod events;
 mod first;
 mod numbers;
 mod pieces;
+pub(super) mod ranks;
 pub(super) mod rows;
 mod sums;
 mod trace;
@@ -22,7 +23,7 @@ use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
 use super::event_list::cut_gap;
-use super::{ImportError, Imported, Importer, ReadProgress, Refusal, Source, TracedActivity};
+use super::{ImportError, Imported, Importer, ReadProgress, Refusal, Source, TracedActivity, join};
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use rows::{ExportRows, ReportRows, TraceRows};
@@ -47,7 +48,7 @@ pub(super) const SQLITE_IMPORTER: Importer = Importer {
         if !source.alone && source.path.with_extension("nsys-rep").is_file() {
             return Ok(Imported::default());
         }
-        let imported = import_export(source.path, source.from, source.watch);
+        let imported = import_export(source.path, source.from, source.watch, source.is_rank);
         imported.map(|i| as_asked(i, source)).map_err(|cause| source.broken(cause))
     },
 };
@@ -75,10 +76,10 @@ pub(super) const CAPTURE_IMPORTER: Importer = Importer {
 /// The report format is not published, so nsys's own export wins if there is one. It is used when
 /// the report cannot be read, has unknown content, or differs from it.
 fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
-    let native = import_report(&source.bytes()?, source.from);
+    let native = import_report_as(&source.bytes()?, source.from, source.is_rank);
     let path = source.path.with_extension("sqlite");
     let export = match path.is_file() {
-        true => import_export(&path, source.from, source.watch).ok(),
+        true => import_export(&path, source.from, source.watch, source.is_rank).ok(),
         false => None,
     };
     let (native, mut export) = match (native, export) {
@@ -91,7 +92,7 @@ fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
         && native.kernels == export.kernels
         && native.copies == export.copies
         && native.regions == export.regions
-        && native.sidecars == export.sidecars;
+        && native.sidecars.trace == export.sidecars.trace;
     let understood = !native.gaps.iter().any(|gap| gap.code == rows::UNKNOWN);
     if !same && understood {
         export.gaps.push(Gap {
@@ -99,7 +100,9 @@ fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
             text: format!("{}: differs from nsys's own export; the export is used", source.from),
         });
     }
-    Ok(as_asked(if same { native } else { export }, source))
+    // Of ranks, only the export has the host and the sizes of messages.
+    let native_has_all = same && native.sidecars.ranks.is_none();
+    Ok(as_asked(if native_has_all { native } else { export }, source))
 }
 
 /// A trace of the host alone is not refused for having no GPU rows.
@@ -114,23 +117,28 @@ pub(crate) const NO_GPU_ROWS: &str = "no_gpu_rows";
 
 /// Most launches listed one by one, since a profile is one JSON document. Later ones are only
 /// summed.
-const MAX_LAUNCHES: usize = 10_000;
+pub(super) const MAX_LAUNCHES: usize = 10_000;
 
 /// Imports an export; `from` is its path in the run folder.
 ///
 /// # Errors
 /// [`NsysSqliteError`] for another file, or a damaged one.
 pub fn import_sqlite(path: &Path, from: &str) -> Result<Imported, NsysSqliteError> {
-    import_export(path, from, None)
+    import_export(path, from, None, false)
 }
 
 fn import_export(
     path: &Path,
     from: &str,
     watch: Option<&dyn ReadProgress>,
+    is_rank: bool,
 ) -> Result<Imported, NsysSqliteError> {
     let file = NsysSqlite::open(path)?;
-    let mut imported = import(&ExportRows::new(&file, watch), from)?;
+    let mut imported = import(&ExportRows::new(&file, watch), from, is_rank)?;
+    if let Some(joined) = &mut imported.sidecars.ranks {
+        let start_ns = if is_rank { file.session_start_ns()? } else { None };
+        ranks::place(joined, file.host_name()?, start_ns);
+    }
     let remarks = remarks(&file.diagnostics()?, &imported);
     imported.gaps.extend(remarks);
     imported.device = file.gpus()?.into_iter().find_map(|gpu| gpu.name);
@@ -143,6 +151,10 @@ fn import_export(
 /// # Errors
 /// [`NsysRepError`] for another file, a damaged one, or one of an unknown build.
 pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError> {
+    import_report_as(bytes, from, false)
+}
+
+fn import_report_as(bytes: &[u8], from: &str, is_rank: bool) -> Result<Imported, NsysRepError> {
     let mut damage = Vec::new();
     let mut report = match NsysReport::read(bytes) {
         Ok(report) => report,
@@ -152,12 +164,12 @@ pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError>
             salvaged
         }
     };
-    let mut outcome = import_whole(&report, from);
+    let mut outcome = import_whole(&report, from, is_rank);
     if matches!(outcome, Err(NsysRepError::Chunk { .. })) {
         let (whole, broken) = report.whole_chunks();
         damage.extend(broken);
         report = whole;
-        outcome = import_whole(&report, from);
+        outcome = import_whole(&report, from, is_rank);
     }
     let mut imported = outcome?;
     imported.gaps.extend(damage.iter().map(|cause| {
@@ -173,9 +185,13 @@ pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError>
 }
 
 /// Imports a report whose chunks are all readable.
-fn import_whole(report: &NsysReport<'_>, from: &str) -> Result<Imported, NsysRepError> {
+fn import_whole(
+    report: &NsysReport<'_>,
+    from: &str,
+    is_rank: bool,
+) -> Result<Imported, NsysRepError> {
     let rows = ReportRows::new(report)?;
-    let mut imported = import(&rows, from)?;
+    let mut imported = import(&rows, from, is_rank)?;
     let remarks = remarks(&rows.diagnostics()?, &imported);
     imported.gaps.extend(remarks);
     imported.gaps.extend(rows.gaps(from));
@@ -184,15 +200,27 @@ fn import_whole(report: &NsysReport<'_>, from: &str) -> Result<Imported, NsysRep
     Ok(imported)
 }
 
-/// Imports the rows of a trace from any tool.
-pub(super) fn import<R: TraceRows>(file: &R, from: &str) -> Result<Imported, R::Error> {
+/// Imports the rows of a trace from any tool. With `is_rank`, a single process is a rank, too.
+pub(super) fn import<R: TraceRows>(
+    file: &R,
+    from: &str,
+    is_rank: bool,
+) -> Result<Imported, R::Error> {
     let mut imported = Imported::default();
     let trace = trace::read(file, MAX_LAUNCHES)?;
     let placed = attribute::AttributedWork::new(&trace);
-    let events = events::list(&trace, &placed, from);
-    attribute::add(&trace, placed, from, &mut imported);
+    let (processes, joined) = ranks::read(file, &trace, &placed, is_rank, from)?;
+    imported.sidecars.ranks = joined;
+    let mut events = events::list(&trace, &placed, from, &processes);
+    if let Some(joined) = &imported.sidecars.ranks {
+        events.ranks = joined.ranks.iter().map(|rank| rank.place.clone()).collect();
+    }
+    attribute::add(&trace, placed, from, &processes, &mut imported);
     imported.gaps.extend(cut_gap(&events));
     imported.sidecars.trace = Some(events);
+    if !is_rank {
+        join::join_processes(&mut imported);
+    }
     if trace.many == 0 {
         imported.refusals.push(Refusal {
             code: NO_GPU_ROWS,

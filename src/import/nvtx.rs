@@ -96,7 +96,7 @@ pub fn import(log: &NvtxLog, from: &str) -> Imported {
     for (number, session) in (0u64..).zip(&log.sessions) {
         paired.session(number, session);
     }
-    let Ok(mut imported) = nsys::import(&LogRows::new(log, &paired), from);
+    let Ok(mut imported) = nsys::import(&LogRows::new(log, &paired), from, false);
     // The log's own count of open ranges is reported below instead.
     imported.gaps.retain(|gap| gap.code != "open_ranges");
     imported.gaps.extend(gaps::gaps(log, &paired, from));

@@ -23,6 +23,8 @@ pub struct Source<'a> {
     /// Whether to read this file only. In a run folder, two files that the same step wrote are
     /// imported together, as one of them.
     pub alone: bool,
+    /// Whether it is one of several reports of a program, so that its one process is a rank.
+    pub is_rank: bool,
     /// How much is imported.
     pub detail: Detail,
     /// Receives the progress of reading a large file.
@@ -72,6 +74,7 @@ impl<'a> Source<'a> {
             traced: TracedActivity::Gpu,
             max_bytes: DEFAULT_MAX_BYTES,
             alone: false,
+            is_rank: false,
             detail: Detail::Full,
             watch: None,
         }

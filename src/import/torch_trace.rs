@@ -8,8 +8,10 @@
 mod memory;
 mod operators;
 mod places;
+mod ranks;
 mod recording;
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 
 use rgpu_format::nsys_row::{
@@ -17,6 +19,7 @@ use rgpu_format::nsys_row::{
 };
 use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
 
+use super::nsys::ranks::CollectiveFacts;
 use super::nsys::rows::TraceRows;
 use super::{Imported, Importer, Refusal, nsys};
 use crate::model::profile::ArtifactKind;
@@ -28,13 +31,21 @@ pub(super) const IMPORTER: Importer = Importer {
     recognises: |_, head| TorchTrace::is_trace(head),
     import: |source| {
         let trace = TorchTrace::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
-        Ok(import(&trace, source.from))
+        Ok(import_as(&trace, source.from, source.is_rank))
     },
 };
 
 /// Imports a trace; `from` is its path in the run folder.
 pub fn import(trace: &TorchTrace, from: &str) -> Imported {
-    let Ok(mut imported) = nsys::import(&TorchRows(trace), from);
+    import_as(trace, from, false)
+}
+
+/// Imports a trace; with `is_rank`, its process is a rank of a program of several.
+fn import_as(trace: &TorchTrace, from: &str, is_rank: bool) -> Imported {
+    let Ok(mut imported) = nsys::import(&TorchRows(trace), from, is_rank);
+    for rank in imported.sidecars.ranks.iter_mut().flat_map(|joined| &mut joined.ranks) {
+        ranks::place(rank, trace);
+    }
     imported.refusals.retain(|refusal| refusal.code != nsys::NO_GPU_ROWS);
     let on_gpu = trace.events.iter().any(|event| work(event.kind));
     imported.operators = operators::sum(trace, from);
@@ -196,6 +207,10 @@ impl TraceRows for TorchRows<'_> {
         })
     }
 
+    fn collectives(&self) -> HashMap<i64, CollectiveFacts> {
+        ranks::collectives(self.0)
+    }
+
     fn nvtx_events(&self, mut row: impl FnMut(NvtxEvent)) -> Result<(), Infallible> {
         self.each(EventKind::Annotation, |event| {
             row(NvtxEvent {
@@ -209,6 +224,7 @@ impl TraceRows for TorchRows<'_> {
                 end_global_tid: None,
                 range_id: None,
                 category: None,
+                payload: None,
             });
         })
     }

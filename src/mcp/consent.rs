@@ -13,7 +13,7 @@ use rmcp::service::RequestContext;
 use serde_json::Value;
 
 use super::McpContext;
-use super::child::CommandLine;
+use crate::own_command::CommandLine;
 use crate::error::{Result, is_line_break};
 
 /// The field of the form, and the name of the question in revisions without requests of servers.

@@ -46,6 +46,9 @@ pub struct Comparison {
     /// NVTX regions that both sides have.
     #[serde(default)]
     pub regions: Vec<RegionChange>,
+    /// Ranks that both sides have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankChange>,
     /// Differences in the conditions of the two sides; not empty only if the user forced the
     /// comparison.
     #[serde(default)]
@@ -80,6 +83,27 @@ pub struct ComparedSide {
     /// Path of its profile in the comparison's run folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+}
+
+/// The times of one rank on both sides, in nanoseconds; see [`super::ranks::RankTime`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RankChange {
+    /// Number of the rank.
+    pub rank: u32,
+    /// From the start of its first work to the end of the last.
+    pub span_ns: [u64; 2],
+    /// Time in which kernels other than collectives ran.
+    pub compute_ns: [u64; 2],
+    /// Time in which collectives ran and nothing computed.
+    pub exposed_ns: [u64; 2],
+    /// Time in which only copies ran.
+    pub copy_ns: [u64; 2],
+    /// Time in which nothing ran.
+    pub idle_ns: [u64; 2],
+    /// Time in which its collectives waited for a later rank.
+    pub waited_ns: [u64; 2],
+    /// By how much it came last to collectives.
+    pub late_ns: [u64; 2],
 }
 
 /// Verdict on the change of a time.

@@ -66,6 +66,9 @@ pub struct Finding {
     /// Name of that launch's kernel; absent if the profile has only one kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
+    /// Number of the rank that it concerns; absent if it concerns no single rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
     /// Description, with the number that shows it.
     pub text: String,
     /// The next concrete step.

@@ -35,6 +35,9 @@ pub struct Launch {
     /// The id of the CUDA stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<u64>,
+    /// Number of the rank; absent for one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
     /// Registers per thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registers: Option<u32>,

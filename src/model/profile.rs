@@ -10,6 +10,7 @@ use super::bound::BoundShare;
 use super::finding::KernelVerdict;
 use super::memory::MemoryUse;
 use super::open_enum::open_enum;
+use super::ranks::Ranks;
 use super::sanitizer::SanitizerResult;
 use super::selection::Selection;
 use super::timeline::{CopySum, KernelSum, Timeline};
@@ -91,6 +92,9 @@ pub struct Profile {
     /// Busy time of each GPU and the causes of its idle time; absent without a trace that has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
+    /// The ranks of a program of several processes on GPUs; absent for one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<Ranks>,
     /// Results of the sanitizer tools.
     #[serde(default)]
     pub sanitizer: Vec<SanitizerResult>,

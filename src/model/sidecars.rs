@@ -1,6 +1,6 @@
 //! Documents that are too large for the profile, each a file of the run folder.
 
-use super::{HotSpots, Trace};
+use super::{HotSpots, JoinedRanks, Trace};
 
 /// The documents that accompany a profile, if there are any.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -9,6 +9,8 @@ pub struct Sidecars {
     pub hotspots: Option<HotSpots>,
     /// The content of `trace.json`.
     pub trace: Option<Trace>,
+    /// The work of each rank of a program of several processes. It is not a file.
+    pub ranks: Option<JoinedRanks>,
 }
 
 impl Sidecars {
@@ -24,6 +26,11 @@ impl Sidecars {
                 Some(known) => known.launches.append(&mut new.launches),
                 None => self.hotspots = Some(new),
             }
+        }
+        let pieces =
+            |ranks: &JoinedRanks| ranks.ranks.iter().map(|r| r.pieces.len()).sum::<usize>();
+        if other.ranks.as_ref().map(pieces) > self.ranks.as_ref().map(pieces) {
+            self.ranks = other.ranks;
         }
         if let Some(mut new) = other.trace {
             for launch in new.work.iter_mut().filter_map(|work| work.launch.as_mut()) {
@@ -44,7 +51,10 @@ mod tests {
 
     fn spots() -> Sidecars {
         let launches = vec![LaunchSpots::default()];
-        Sidecars { hotspots: Some(HotSpots { launches, ..HotSpots::default() }), trace: None }
+        Sidecars {
+            hotspots: Some(HotSpots { launches, ..HotSpots::default() }),
+            ..Sidecars::default()
+        }
     }
 
     #[test]

@@ -139,6 +139,9 @@ pub struct Timeline {
 pub struct DeviceTime {
     /// Number of the GPU in the tool's numbering.
     pub device: u32,
+    /// Number of the rank; absent for one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
     /// From the start of the first kernel to the end of the last, in nanoseconds.
     pub span_ns: u64,
     /// Time in nanoseconds in which anything ran: kernels, graphs, copies, memsets.

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::memory::MemoryPoint;
+use super::ranks::RankPlace;
 
 /// The schema name that every trace carries.
 pub const SCHEMA: &str = "rgpu.trace/1";
@@ -34,6 +35,9 @@ pub struct Trace {
     /// Calls into CUDA on the host, in order of start.
     #[serde(default)]
     pub calls: Vec<CallEvent>,
+    /// The ranks of the program, by number; empty for one process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankPlace>,
     /// Memory of a framework's allocator, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemoryPoint>,
@@ -73,6 +77,9 @@ pub struct Work {
     /// first, without its ancestors, then every start/end region.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub regions: Vec<u32>,
+    /// Number of the rank; absent for one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
 }
 
 impl Work {
@@ -130,6 +137,9 @@ pub struct RangeEvent {
     /// nest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<u32>,
+    /// Number of the rank; absent for one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
 }
 
 /// One call into CUDA on the host.
@@ -146,6 +156,9 @@ pub struct CallEvent {
     /// Whether the call is a synchronisation, which waits for the GPU.
     #[serde(default)]
     pub waits: bool,
+    /// Number of the rank; absent for one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
 }
 
 /// Number of events that are not listed.

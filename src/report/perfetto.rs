@@ -10,7 +10,7 @@
 mod nest;
 mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nest::{Slice, lanes};
 use wire::Message;
@@ -27,7 +27,7 @@ const COUNTER: u64 = 4;
 const UNIT_BYTES: u64 = 3;
 /// The `trusted_packet_sequence_id`: this trace has a single writer.
 const SEQUENCE: u64 = 1;
-/// The process id of the program; our traces do not record the real one.
+/// The process id of the program, or of its rank 0; our traces do not record the real one.
 const PID: u64 = 1;
 
 /// Returns why there is nothing to render; a trace without events would show as empty.
@@ -50,6 +50,9 @@ pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
     }
     vec![Document::new("trace.pftrace", file.bytes)]
 }
+
+/// Ranges and calls by thread.
+type Threads<'a> = BTreeMap<u64, [Vec<Slice<'a>>; 2]>;
 
 #[derive(Default)]
 struct TraceWriter {
@@ -128,30 +131,40 @@ impl TraceWriter {
     }
 
     fn host(&mut self, trace: &Trace, program: &str) {
-        let mut threads: BTreeMap<u64, [Vec<Slice<'_>>; 2]> = BTreeMap::new();
+        // The threads of each rank, or of the only process.
+        let mut processes: BTreeMap<Option<u32>, Threads<'_>> = BTreeMap::new();
         for range in &trace.ranges {
             // A range that was never closed lasts to the end of the trace.
             let length = range.duration_ns.unwrap_or(trace.span_ns.saturating_sub(range.start_ns));
             let slice = Slice::new(name(trace, range.name), "nvtx", range.start_ns, length);
+            let threads = processes.entry(range.rank).or_default();
             threads.entry(range.thread).or_default()[0].push(slice);
         }
         for (at, call) in trace.calls.iter().enumerate() {
             let mut slice =
                 Slice::new(name(trace, call.name), "cuda", call.start_ns, call.duration_ns);
             slice.flow = Some(flow(at));
+            let threads = processes.entry(call.rank).or_default();
             threads.entry(call.thread).or_default()[1].push(slice);
         }
-        if threads.is_empty() {
-            return;
+        for (rank, threads) in processes {
+            let name = match rank {
+                Some(rank) => format!("rank {rank}"),
+                None => program.to_owned(),
+            };
+            self.process(&name, PID + u64::from(rank.unwrap_or(0)), threads);
         }
+    }
+
+    fn process(&mut self, name: &str, pid: u64, threads: Threads<'_>) {
         let mut process = Message::default();
-        process.number(1, PID);
-        process.text(6, program);
-        let process = self.track(program, None, Some((3, process)));
+        process.number(1, pid);
+        process.text(6, name);
+        let process = self.track(name, None, Some((3, process)));
         for (at, (id, [ranges, calls])) in threads.into_iter().enumerate() {
             let label = format!("thread {id}");
             let mut thread = Message::default();
-            thread.number(1, PID);
+            thread.number(1, pid);
             // Tools pack process and thread into one number, but the field has only 31 bits.
             thread.number(2, at as u64 + 1);
             thread.text(5, &label);
@@ -162,7 +175,7 @@ impl TraceWriter {
     }
 
     fn gpus(&mut self, trace: &Trace) {
-        let mut gpus: BTreeMap<u32, BTreeMap<u64, Vec<Slice<'_>>>> = BTreeMap::new();
+        let mut gpus: BTreeMap<(Option<u32>, u32), BTreeMap<u64, Vec<Slice<'_>>>> = BTreeMap::new();
         for work in &trace.work {
             let category = match work.kind {
                 WorkKind::Kernel => "kernel",
@@ -175,17 +188,24 @@ impl TraceWriter {
             slice.flow = work.call.map(|call| flow(call as usize));
             slice.facts.extend(work.bytes.map(|n| ("bytes", n)));
             slice.facts.extend(work.launch.map(|n| ("launch", n.into())));
-            gpus.entry(work.device).or_default().entry(work.stream).or_default().push(slice);
+            let gpu = (work.rank, work.device);
+            gpus.entry(gpu).or_default().entry(work.stream).or_default().push(slice);
         }
         for point in &trace.memory {
-            gpus.entry(point.device).or_default();
+            if !gpus.keys().any(|(_, gpu)| *gpu == point.device) {
+                gpus.entry((None, point.device)).or_default();
+            }
         }
-        for (gpu, streams) in gpus {
-            let parent = self.track(&format!("GPU {gpu}"), None, None);
+        let mut with_memory = BTreeSet::new();
+        for ((rank, gpu), streams) in gpus {
+            let of_rank = rank.map_or_else(String::new, |rank| format!("rank {rank}, "));
+            let parent = self.track(&format!("{of_rank}GPU {gpu}"), None, None);
             for (stream, slices) in streams {
                 self.slices(&format!("stream {stream}"), parent, slices);
             }
-            self.memory(trace, gpu, parent);
+            if with_memory.insert(gpu) {
+                self.memory(trace, gpu, parent);
+            }
         }
     }
 

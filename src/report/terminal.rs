@@ -6,6 +6,7 @@ pub(in crate::report) mod head;
 mod hotspots;
 pub(in crate::report) mod launches;
 mod page;
+mod ranks;
 mod selection;
 pub(in crate::report) mod stages;
 mod timeline;
@@ -28,7 +29,10 @@ pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> 
         hotspots::hotspots(&mut page, spots);
     }
     timeline::kernels(&mut page, profile);
-    timeline::busy(&mut page, profile);
+    match profile.ranks {
+        Some(_) => ranks::ranks(&mut page, profile),
+        None => timeline::busy(&mut page, profile),
+    }
     if profile.stages.is_empty() {
         timeline::regions(&mut page, profile);
     } else {

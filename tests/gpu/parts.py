@@ -16,6 +16,7 @@ from loop import loop
 from programs import endings, programs
 from proxy import Proxy
 from pykernels import python
+from ranks import ranks
 from rungs import rungs
 from suites import suite, verdicts
 from values import values
@@ -443,4 +444,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, endings, suite, verdicts, mcp)}
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, endings, ranks, suite, verdicts, mcp)}

@@ -114,6 +114,7 @@ const REGISTRIES: &[Registry] = &[
             "page_parts",
             "prediction",
             "quantity",
+            "ranks",
             "regions",
             "input",
             "region_rows",

@@ -53,6 +53,7 @@ mod pulled;
 mod python;
 mod python_kernels;
 mod queue;
+mod ranks;
 mod regions;
 mod remotes;
 mod reports;

@@ -1,5 +1,7 @@
 //! Findings of a timeline: causes of much idle time, each with its places and the next step.
 
+use std::collections::HashSet;
+
 use crate::analysis::Limits;
 use crate::analysis::threshold::{NCCL_ALONE, Threshold, WAITING_SHARE};
 use crate::model::finding::{Stake, StakeScope};
@@ -76,17 +78,25 @@ const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the
 /// Nanoseconds of host work before a launch that are no mere launch.
 const PLAN_NS: u64 = 5_000_000;
 
-/// The findings of a timeline.
+/// The findings of a timeline. Of ranks, each finding is about the rank that it concerns most.
 pub(crate) fn findings(timeline: &Timeline, limits: &Limits<'_>) -> Vec<Finding> {
     let several = timeline.devices.len() > 1;
-    timeline
+    let mut all: Vec<Finding> = timeline
         .devices
         .iter()
         .flat_map(|device| {
             let idle = IDLE.iter().filter_map(|idle| waiting(device, idle, several, limits));
-            idle.chain(nccl(device, several, limits)).collect::<Vec<_>>()
+            let found = idle.chain(nccl(device, several, limits));
+            found.map(|finding| Finding { rank: device.rank, ..finding }).collect::<Vec<_>>()
         })
-        .collect()
+        .collect();
+    if timeline.devices.iter().any(|device| device.rank.is_some()) {
+        let ns = |finding: &Finding| finding.stake.as_ref().map_or(0, |stake| stake.ns);
+        all.sort_by_key(|finding| std::cmp::Reverse(ns(finding)));
+        let mut seen = HashSet::new();
+        all.retain(|finding| seen.insert(finding.id.clone()));
+    }
+    all
 }
 
 /// Time and gaps of these causes, of all gaps or of those that first launches end.
@@ -214,7 +224,11 @@ fn stake(ns: u64, share: f64) -> Stake {
 }
 
 fn subject(device: &DeviceTime, several: bool) -> String {
-    if several { format!("GPU {} ", device.device) } else { "the GPU ".to_owned() }
+    match device.rank {
+        Some(rank) => format!("rank {rank} "),
+        None if several => format!("GPU {} ", device.device),
+        None => "the GPU ".to_owned(),
+    }
 }
 
 /// `1 gap`, `2 gaps`.

@@ -31,10 +31,15 @@ impl Scope {
         }
     }
 
-    /// The work of a GPU from its first kernel to its last: one part for a program, else one per case.
-    pub(super) fn parts<'a>(&self, trace: &'a Trace, device: u32) -> Vec<Vec<&'a Work>> {
+    /// The work of a rank on a GPU from its first kernel to its last: one part for a program, else
+    /// one per case.
+    pub(super) fn parts<'a>(
+        &self,
+        trace: &'a Trace,
+        device: (Option<u32>, u32),
+    ) -> Vec<Vec<&'a Work>> {
         let mut parts: BTreeMap<u32, Vec<&Work>> = BTreeMap::new();
-        for work in trace.work.iter().filter(|work| work.device == device) {
+        for work in trace.work.iter().filter(|work| (work.rank, work.device) == device) {
             let part = match self {
                 Scope::Program => Some(0),
                 Scope::Timed => case_of(trace, work),

@@ -176,8 +176,10 @@ fn two(regions: Vec<TraceRegion>, of_work: [Vec<u32>; 2], names: [&str; 2]) -> T
         call: Some(0),
         launch: None,
         regions,
+        rank: None,
     };
-    let call = CallEvent { name: 0, start_ns: 0, duration_ns: 1, thread: 1, waits: false };
+    let call =
+        CallEvent { name: 0, start_ns: 0, duration_ns: 1, thread: 1, waits: false, rank: None };
     Trace {
         names: names.map(str::to_owned).to_vec(),
         regions,
@@ -221,6 +223,7 @@ fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
         call: Some(call),
         launch: Some(call),
         regions: Vec::new(),
+        rank: None,
     };
     let call = |name, start_ns, duration_ns| CallEvent {
         name,
@@ -228,6 +231,7 @@ fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
         duration_ns,
         thread: 1,
         waits: false,
+        rank: None,
     };
     let trace = Trace {
         names: ["a", "b", "cudaLaunchKernel", "cuLibraryLoadData", "cudaGraphLaunch"]

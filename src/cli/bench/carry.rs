@@ -364,6 +364,7 @@ impl<'a> CaseRunner<'a> {
                 share_gpu: options.share_gpu,
                 accept_new: false,
             },
+            gpus: None,
             problem_sizes: Vec::new(),
             arch: settings.arch.clone(),
             seed: settings.seed.unwrap_or(1),

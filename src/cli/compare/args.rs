@@ -206,6 +206,7 @@ impl CompareArgs {
             program: Vec::new(),
             mode: Some(kernel::ProfileMode::Bench),
             place: self.place.clone(),
+            gpus: None,
             problem_sizes: self.problem_sizes.clone(),
             arch: self.arch.clone(),
             seed: self.seed.unwrap_or(1),

@@ -9,6 +9,7 @@ use crate::cli::support::profile_args::{
 };
 use crate::cli::support::run_args::{PlaceArgs, RunArgs, bytes};
 use crate::kernel::ProfileMode;
+use crate::tool::GpuCount;
 
 /// Run a file, a piece of code or a command on the GPU host
 ///
@@ -51,9 +52,10 @@ pub(in crate::cli) struct ExecArgs {
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
 
-    /// Lock this many GPUs and hide all others from the program; 0 hides all
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
-    pub gpus: Option<u32>,
+    /// Lock this many GPUs, all, or those with these indexes, and hide all others from the program;
+    /// `--gpu` says which qualify; 0 hides all
+    #[arg(long, value_name = "N|all|LIST")]
+    pub gpus: Option<GpuCount>,
 
     /// Run it in a terminal: stdout and stderr become one stream, and keys are sent as they are
     /// typed
@@ -111,6 +113,7 @@ impl ExecArgs {
             program: self.command.clone(),
             mode: self.mode,
             place: self.place.clone(),
+            gpus: self.gpus.clone(),
             problem_sizes: Vec::new(),
             arch: None,
             seed: 1,

@@ -15,7 +15,7 @@ use crate::exec::{BuildTools, Package};
 use crate::remote::unfit;
 use crate::run::{CargoBuild, CargoCache, Reporter, RunEvent, record_output};
 use crate::store::RunFolder;
-use crate::tool::Program;
+use crate::tool::{GpuCount, PlanError, Program};
 
 /// The step under which the compiler's output is recorded.
 const BUILD: &str = "build";
@@ -179,7 +179,7 @@ pub(super) fn program(
     let mounted = source.mounts.files.iter().filter(|file| !own_paths.contains(&file.path));
     program.files.extend(mounted.cloned());
     source.mounts.show_to(&mut program);
-    if args.gpus == Some(0) {
+    if args.gpus == Some(GpuCount::Number(0)) {
         program.env.insert("CUDA_VISIBLE_DEVICES".to_owned(), "".into());
     }
     Ok(program)
@@ -190,24 +190,17 @@ pub(super) fn program(
 /// # Errors
 /// The host has fewer.
 pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<GpuRequest>> {
-    let gpu_count = match (args.gpus, &args.place.gpu) {
-        (Some(0), _) | (None, None) => return Ok(None),
-        (Some(n), _) => n,
-        (None, Some(_)) => 1,
+    let asked = match (&args.gpus, &args.place.gpu) {
+        (Some(GpuCount::Number(0)), _) | (None, None) => return Ok(None),
+        (Some(asked), _) => asked.clone(),
+        (None, Some(_)) => GpuCount::default(),
     };
     let known: Vec<KnownGpu> = facts
         .into_iter()
         .flat_map(|facts| &facts.gpus)
         .map(|gpu| KnownGpu { index: gpu.index, uuid: gpu.uuid.clone(), name: gpu.name.clone() })
         .collect();
-    if known.len() < gpu_count as usize {
-        return Err(Failure::new(
-            Exit::Host,
-            "no_such_gpu",
-            format!("the host has {} GPUs, but {gpu_count} are requested", known.len()),
-        )
-        .hint("`rgpu remote check` lists them"));
-    }
+    let (known, gpu_count) = asked.of_host(known).map_err(PlanError::from)?;
     let choice = args.place.gpu.as_deref().map(crate::cli::support::profile_request::gpu_choice);
     Ok(Some(GpuRequest {
         choice: choice.unwrap_or_default(),

@@ -22,7 +22,7 @@ pub(super) fn place(
     if let Some(why) = (report.lacks)(&opened.subject()) {
         let what = format!("there is nothing to show as `{}`", report.id);
         return Err(Failure::new(Exit::Artifact, "nothing_to_show", what)
-            .file(&args.what)
+            .file(args.what.join(" "))
             .cause(why)
             .hint("`--format table` shows the content"));
     }

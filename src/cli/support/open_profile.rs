@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use super::app::App;
+use super::joined_reports;
 use super::missing;
 use super::nvdisasm;
 use super::reading_bar::ReadingBar;
 use crate::error::{Exit, Failure, Result, shell_word};
-use crate::import::{DEFAULT_MAX_BYTES, Detail, IMPORTERS, ImportError, Source};
+use crate::import::{
+    DEFAULT_MAX_BYTES, Detail, IMPORTERS, ImportError, Imported, Importer, Source,
+};
 use crate::model::profile::{ArtifactKind, CodeLanguage, Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Comparison, Profile, Sidecars};
 use crate::report::ReportInput;
@@ -35,7 +38,7 @@ impl OpenedProfile {
     }
 }
 
-/// Opens a file, or else a run by id, prefix, `latest` or folder.
+/// Opens a file, a folder with reports of many ranks, or else a run by id, prefix, `latest` or folder.
 pub(in crate::cli) fn open(app: &App, what: &str) -> Result<OpenedProfile> {
     open_within(app, what, DEFAULT_MAX_BYTES, Detail::Full)
 }
@@ -50,6 +53,9 @@ pub(in crate::cli) fn open_within(
     let path = Path::new(what);
     if path.is_file() {
         return file(app, path, what, max_bytes, detail);
+    }
+    if let Some(reports) = joined_reports::in_folder(path) {
+        return joined_reports::open(app, &reports, what, max_bytes);
     }
     let found = Runs::new(&app.config.runs_dir.value).find_result(what);
     open_run(&found.map_err(|e| match e {
@@ -86,6 +92,7 @@ pub(in crate::cli) fn open_run(folder: &RunFolder) -> Result<OpenedProfile> {
         sidecars: Sidecars {
             hotspots: document(folder, "hotspots.json")?,
             trace: document(folder, "trace.json")?,
+            ranks: None,
         },
         comparison: None,
         folder: Some(folder.path().to_owned()),
@@ -144,6 +151,21 @@ fn file(
     max_bytes: u64,
     detail: Detail,
 ) -> Result<OpenedProfile> {
+    let name = file_name(path);
+    let bar = ReadingBar::new(app, &name);
+    let source = Source { max_bytes, detail, ..Source::new(path, shown).alone().watched(&bar) };
+    let (importer, imported) = import_file(&source)?;
+    drop(bar);
+    Ok(of_imported(app, imported, &importer.kind, (&name, shown), path, detail))
+}
+
+pub(in crate::cli) fn file_name(path: &Path) -> String {
+    path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Recognises and imports one file.
+pub(in crate::cli) fn import_file(source: &Source<'_>) -> Result<(&'static Importer, Imported)> {
+    let (path, shown) = (source.path, source.from);
     let unreadable = |e: std::io::Error| {
         Failure::new(Exit::Artifact, "unreadable", "the file cannot be read").file(shown).cause(e)
     };
@@ -151,7 +173,7 @@ fn file(
     std::fs::File::open(path)
         .and_then(|f| f.take(64 << 10).read_to_end(&mut head))
         .map_err(unreadable)?;
-    let name = path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
+    let name = file_name(path);
     let Some(importer) = IMPORTERS.iter().find(|i| (i.recognises)(&name, &head)) else {
         let cause = match head.get(..head.len().min(40)) {
             Some(first) if !first.is_empty() => {
@@ -178,9 +200,7 @@ fn file(
     if head.is_empty() {
         return Err(damaged().cause("it is empty"));
     }
-    let bar = ReadingBar::new(app, &name);
-    let source = Source { max_bytes, detail, ..Source::new(path, shown).alone().watched(&bar) };
-    let mut imported = (importer.import)(&source).map_err(|e| match &e {
+    let imported = (importer.import)(source).map_err(|e| match &e {
         ImportError::TooLarge { .. } => {
             damaged().because(&e).hint("to read it anyway: `--max-size BYTES`")
         }
@@ -192,18 +212,31 @@ fn file(
         // `damaged` already says that the file cannot be understood.
         ImportError::Format { cause, .. } => damaged().because(&**cause),
     })?;
-    drop(bar);
+    Ok((importer, imported))
+}
+
+/// The profile of what was imported from a file, or from several reports of one program. `names` are
+/// the name and the path, as shown.
+pub(in crate::cli) fn of_imported(
+    app: &App,
+    mut imported: Imported,
+    kind: &ArtifactKind,
+    names: (&str, &str),
+    path: &Path,
+    detail: Detail,
+) -> OpenedProfile {
+    let (name, shown) = (names.0.to_owned(), names.1);
     let mut profile = Profile {
         schema: SCHEMA.to_owned(),
         run: RunInfo {
             id: name.clone(),
-            mode: importer.kind.to_string(),
+            mode: kind.to_string(),
             remote: shown.to_owned(),
             rgpu: env!("CARGO_PKG_VERSION").to_owned(),
             ..RunInfo::default()
         },
         kernel: KernelInfo { name, language: CodeLanguage::Report, ..KernelInfo::default() },
-        rung: importer.kind.as_str().into(),
+        rung: kind.as_str().into(),
         ..Profile::default()
     };
     for refusal in imported.refusals.drain(..) {
@@ -213,11 +246,11 @@ fn file(
     imported.add_to(&mut profile, &mut sidecars);
     // A summary shows instructions only of a launch without source lines.
     if let Some(spots) = &mut sidecars.hotspots
-        && importer.kind == ArtifactKind::NcuRep
+        && *kind == ArtifactKind::NcuRep
         && (detail == Detail::Full || spots.launches.iter().any(|spots| spots.lines.is_empty()))
     {
         nvdisasm::add_operands(app, spots, &|_| path.to_owned());
     }
     crate::analysis::analyze_all(&mut profile, &sidecars, &app.config.thresholds.value);
-    Ok(OpenedProfile { profile, sidecars, comparison: None, folder: None })
+    OpenedProfile { profile, sidecars, comparison: None, folder: None }
 }

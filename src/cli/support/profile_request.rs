@@ -15,8 +15,8 @@ use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, ProfileMode, Selection, find};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{
-    BundleFile, CaptureRange, DeepOptions, NcuOptions, NsysOptions, Program, RegionPattern,
-    Request, SanitizerOptions, SanitizerTool, Target, Window,
+    BundleFile, CaptureRange, DeepOptions, GpuCount, NcuOptions, NsysOptions, Program,
+    RegionPattern, Request, SanitizerOptions, SanitizerTool, Target, Window,
 };
 
 /// A resolved command line.
@@ -202,6 +202,7 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
     }
     request.gpu = args.place.gpu.as_deref().map_or(GpuChoice::Any, gpu_choice);
     request.share_gpu = args.place.share_gpu;
+    request.gpus = gpu_count(args, mode, &request.target)?;
     request.sudo = args.ncu.sudo;
     request.nvtx_include.clone_from(&args.ncu.nvtx_include);
     for value in &args.ncu.regions {
@@ -252,6 +253,30 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
         extra: split("--sanitizer-args", args.sanitizer.sanitizer_args.as_deref())?,
     };
     Ok(request)
+}
+
+/// How many GPUs a program gets.
+///
+/// # Errors
+/// A kernel runs on one GPU. ncu replays each kernel alone, and one that waits for another rank would
+/// never end.
+fn gpu_count(args: &ProfileArgs, mode: ProfileMode, target: &Target) -> Result<GpuCount> {
+    let asked = args.gpus.clone().unwrap_or_default();
+    let refused = |what: String| Failure::new(Exit::Usage, "usage", what);
+    match target {
+        _ if asked.is_one() => Ok(asked),
+        _ if asked == GpuCount::Number(0) => {
+            Err(refused("`--gpus 0` leaves nothing to profile".to_owned()))
+        }
+        Target::Kernel { .. } => Err(refused("a kernel runs on one GPU".to_owned())
+            .hint("`--gpus` is for programs, given after `--`")),
+        _ if mode.collects_counters() => Err(refused(format!(
+            "mode `{mode}` cannot have several GPUs: ncu replays each kernel alone, and a kernel \
+             that waits for another rank never ends"
+        ))
+        .hint("`--mode nsys` records all ranks; ncu can measure a program on one GPU")),
+        _ => Ok(asked),
+    }
 }
 
 fn deep(args: &DeepArgs) -> DeepOptions {

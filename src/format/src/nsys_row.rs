@@ -230,6 +230,8 @@ pub struct NvtxEvent {
     pub range_id: Option<i64>,
     /// Category that the program gave; a number in its domain.
     pub category: Option<i64>,
+    /// Payload of the program as JSON. NCCL gives its communicator and the size of the message.
+    pub payload: Option<String>,
 }
 
 impl NvtxKind {

@@ -9,6 +9,7 @@
 //! | `NVTX_EVENTS` | ranges (59 push/pop, 60 start/end), marks (34), domain names (75) |
 //! | `StringIds` | all names |
 //! | `TARGET_INFO_GPU` | the GPUs and their peaks |
+//! | `TARGET_INFO_SESSION_START_TIME`, `TARGET_INFO_SYSTEM_ENV` | when the capture began, the host's name |
 //! | `DIAGNOSTIC_EVENT` | what nsys itself complains about |
 //! | `META_DATA_EXPORT`, before 2023 `EXPORT_META_DATA` | schema version |
 //!

@@ -18,6 +18,11 @@
 //! operators have the `Sequence number` of their forward operator and its `Fwd thread id`, which is 0
 //! for forward operators. The key `rgpu` is our own ([`Recording`]).
 //!
+//! Kernels of NCCL have the arguments of their collective since torch 2.3: `Collective name`, `In msg
+//! nelems`, `Out msg nelems`, `dtype`, `Group size`, `Process Group Name`, `Process Group Ranks`.
+//! `distributedInfo` has `rank` and `world_size`; `baseTimeNanoseconds` is the time since 1970 that
+//! `ts` begins at.
+//!
 //! `ts` and `dur` are microseconds, as whole numbers before 2024 and with three decimals since. The
 //! capitalised categories are those of 2021. Arrows between calls and kernels (`ac2g`) only repeat
 //! the correlations. Everything else is counted and skipped.
@@ -100,6 +105,38 @@ pub struct TorchEvent {
     pub sequence: Option<i64>,
     /// Whether it is a backward operator.
     pub is_backward: bool,
+    /// The collective, for kernels of NCCL.
+    pub collective: Option<Box<TorchCollective>>,
+}
+
+/// The collective that a kernel of NCCL carries out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TorchCollective {
+    /// Its name in torch: `allreduce`, `_allgather_base` …
+    pub name: String,
+    /// Elements that this rank puts in.
+    pub in_elements: Option<u64>,
+    /// Elements that this rank gets.
+    pub out_elements: Option<u64>,
+    /// Type of the elements, in torch's words: `Float`, `BFloat16` …
+    pub dtype: String,
+    /// Number of ranks in the group.
+    pub group_size: Option<u32>,
+    /// Name of the process group.
+    pub group: String,
+    /// Ranks of the group, as torch writes the list.
+    pub group_ranks: String,
+}
+
+/// `distributedInfo` of a trace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub struct DistributedInfo {
+    /// Number of the rank.
+    #[serde(default)]
+    pub rank: Option<u32>,
+    /// Number of ranks.
+    #[serde(default)]
+    pub world_size: Option<u32>,
 }
 
 /// A call of a Python function.
@@ -145,6 +182,10 @@ pub struct TorchTrace {
     pub names: Vec<String>,
     /// Names of the GPUs, in the trace's order.
     pub devices: Vec<String>,
+    /// The rank of the process.
+    pub distributed: Option<DistributedInfo>,
+    /// Nanoseconds since 1970 at which the trace's clock begins; 0 if the trace does not say.
+    pub base_ns: i64,
     /// Number of events of other kinds.
     pub other: u64,
     /// Number of events of a known kind that lack a time or are malformed.
@@ -256,9 +297,40 @@ struct RawArgs<'a> {
     allocated: JsonText<'a>,
     #[serde(default, borrow, rename = "Total Reserved")]
     reserved: JsonText<'a>,
+    #[serde(default, borrow, rename = "Collective name")]
+    collective: JsonText<'a>,
+    #[serde(default, borrow, rename = "In msg nelems", alias = "In msg size")]
+    in_elements: JsonText<'a>,
+    #[serde(default, borrow, rename = "Out msg nelems", alias = "Out msg size")]
+    out_elements: JsonText<'a>,
+    #[serde(default, borrow)]
+    dtype: JsonText<'a>,
+    #[serde(default, borrow, rename = "Group size")]
+    group_size: JsonText<'a>,
+    #[serde(default, borrow, rename = "Process Group Name")]
+    group: JsonText<'a>,
+    #[serde(default, borrow, rename = "Process Group Ranks")]
+    group_ranks: JsonText<'a>,
 }
 
 impl RawArgs<'_> {
+    /// The collective of a kernel. `None` for other kernels.
+    fn collective(&self) -> Option<Box<TorchCollective>> {
+        let count = |text: &JsonText<'_>| text.int().and_then(|n| u64::try_from(n).ok());
+        Some(Box::new(TorchCollective {
+            name: self.collective.text()?,
+            in_elements: count(&self.in_elements),
+            out_elements: count(&self.out_elements),
+            dtype: self.dtype.text().unwrap_or_default(),
+            group_size: self.group_size.int().and_then(|n| u32::try_from(n).ok()),
+            group: self.group.text().unwrap_or_default(),
+            group_ranks: match self.group_ranks.text() {
+                Some(text) => text,
+                None => self.group_ranks.json().to_owned(),
+            },
+        }))
+    }
+
     /// The state of a GPU's allocator. `None` for the host's.
     fn memory(&self, at_ns: i64) -> Option<MemoryChange> {
         // `c10::DeviceType`: 0 is the CPU.
@@ -386,6 +458,7 @@ impl TraceBuilder {
             },
             sequence: args.sequence.int().filter(|number| *number >= 0),
             is_backward: args.forward_thread.int().is_some_and(|thread| thread != 0),
+            collective: if kind == EventKind::Kernel { args.collective() } else { None },
         });
     }
 }
@@ -436,6 +509,14 @@ impl<'de> Visitor<'de> for Document<'_> {
                     let devices: Vec<Device> =
                         serde_json::from_str(devices.get()).unwrap_or_default();
                     self.0.trace.devices = devices.into_iter().filter_map(|d| d.name).collect();
+                }
+                "distributedInfo" => {
+                    let info: &serde_json::value::RawValue = map.next_value()?;
+                    self.0.trace.distributed = serde_json::from_str(info.get()).ok();
+                }
+                "baseTimeNanoseconds" => {
+                    let base: &serde_json::value::RawValue = map.next_value()?;
+                    self.0.trace.base_ns = base.get().parse().unwrap_or(0);
                 }
                 "rgpu" => {
                     let recording: &serde_json::value::RawValue = map.next_value()?;
@@ -526,6 +607,23 @@ mod tests {
         assert_eq!(recording.work["LLM@prefill"], RangeWork { calls: 1, flops: 2e9 });
         assert_eq!(recording.model.unwrap().parameters, Some(5));
         assert_eq!(recording.memory.unwrap().peak_allocated_bytes, 9);
+    }
+
+    #[test]
+    fn the_rank_and_the_collectives_of_its_kernels_are_read() {
+        let text = r#"{"baseTimeNanoseconds":1790857026000000000,
+            "distributedInfo":{"backend":"nccl","rank":3,"world_size":4},"traceEvents":[
+            {"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce_Sum_f32_RING_LL","pid":0,"tid":7,
+             "ts":1,"dur":2,"args":{"stream":7,"correlation":5,"Collective name":"allreduce",
+             "In msg nelems":1024,"Out msg nelems":1024,"Group size":4,"dtype":"Float",
+             "Process Group Name":"0","Process Group Ranks":"[0, 1, 2, 3]"}}]}"#;
+        let trace = TorchTrace::read(text.as_bytes()).unwrap();
+        let info = DistributedInfo { rank: Some(3), world_size: Some(4) };
+        assert_eq!((trace.distributed, trace.base_ns), (Some(info), 1_790_857_026_000_000_000));
+        let collective = trace.events[0].collective.as_deref().unwrap();
+        assert_eq!((collective.name.as_str(), collective.in_elements), ("allreduce", Some(1024)));
+        assert_eq!((&*collective.group, &*collective.group_ranks), ("0", "[0, 1, 2, 3]"));
+        assert_eq!((&*collective.dtype, collective.group_size), ("Float", Some(4)));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use rgpu_format::nsys_row::{Kernel, Strings};
 
 use super::sums::RegionSums;
-use super::trace::{GpuWorkKind, Trace, Work};
+use super::trace::{GpuWorkKind, Trace, Work, rank_of};
 use crate::import::Imported;
 use crate::import::region_tree::{CallTime, Kind, RangeAround, Tree};
 use crate::model::launch::Launch;
@@ -109,11 +109,17 @@ impl AttributedWork {
     }
 }
 
-/// Adds everything in `trace` to `imported`, except the single events.
-pub(super) fn add(trace: &Trace, placed: AttributedWork, from: &str, imported: &mut Imported) {
+/// Adds everything in `trace` to `imported`, except the single events. `processes` are the ranks.
+pub(super) fn add(
+    trace: &Trace,
+    placed: AttributedWork,
+    from: &str,
+    processes: &[u64],
+    imported: &mut Imported,
+) {
     imported.kernels = trace.totals.kernels(&trace.kernels);
     imported.copies = trace.totals.copies();
-    imported.launches = launches(trace, &placed);
+    imported.launches = launches(trace, &placed, processes);
     imported.gaps.extend(gaps(trace, placed.known, from));
     let (tree, sums, spans) = placed.whole_sums();
     let regions = tree.regions(from).into_iter().map(|(node, mut region)| {
@@ -126,7 +132,7 @@ pub(super) fn add(trace: &Trace, placed: AttributedWork, from: &str, imported: &
     imported.regions = regions.collect();
 }
 
-fn launches(trace: &Trace, placed: &AttributedWork) -> Vec<Launch> {
+fn launches(trace: &Trace, placed: &AttributedWork, processes: &[u64]) -> Vec<Launch> {
     let kernels = trace.first_kernels.iter().zip(0..);
     kernels
         .map(|((work, kernel), id)| {
@@ -136,6 +142,7 @@ fn launches(trace: &Trace, placed: &AttributedWork) -> Vec<Launch> {
             };
             let mut launch = facts(kernel, &trace.strings);
             launch.id = id;
+            launch.rank = rank_of(processes, work.process);
             launch.kernel = name;
             launch.duration_ns = Some(work.ns() as f64);
             launch.start_ns = u64::try_from(work.start_ns.saturating_sub(trace.first_ns)).ok();

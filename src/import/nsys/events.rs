@@ -4,13 +4,20 @@ use std::collections::HashMap;
 
 use super::attribute::AttributedWork;
 use super::sums::copy_name;
-use super::trace::{GpuWorkKind, Trace};
+use super::trace::{GpuWorkKind, Trace, process, rank_of};
 use crate::import::event_list::{NameTable, RegionTable, ranges, since};
 use crate::model;
 use crate::model::trace::{CallEvent, Cut, SCHEMA, Work, WorkKind};
 
-/// The document of `trace`. `placed` gives the regions in which its work was launched.
-pub(super) fn list(trace: &Trace, placed: &AttributedWork, from: &str) -> model::Trace {
+/// The document of `trace`. `placed` gives the regions in which its work was launched. `processes`
+/// are the ranks.
+pub(super) fn list(
+    trace: &Trace,
+    placed: &AttributedWork,
+    from: &str,
+    processes: &[u64],
+) -> model::Trace {
+    let rank_of_thread = |thread: u64| rank_of(processes, process(Some(thread.cast_signed())));
     let mut names = NameTable::default();
     let mut regions = RegionTable::default();
     let mut call_of: HashMap<(u64, i64), u32> = HashMap::new();
@@ -31,11 +38,13 @@ pub(super) fn list(trace: &Trace, placed: &AttributedWork, from: &str) -> model:
                 duration_ns: since(call.start_ns, call.end_ns),
                 thread: call.thread,
                 waits: waits(name),
+                rank: rank_of_thread(call.thread),
             }
         })
         .collect();
-    let (ranges, more_ranges) =
+    let (mut ranges, more_ranges) =
         ranges(&trace.ranges, &placed.tree, trace.first_ns, &mut names, &mut regions);
+    ranges.iter_mut().for_each(|range| range.rank = rank_of_thread(range.thread));
     let launches: HashMap<u64, u32> =
         trace.first_kernels.iter().zip(0..).map(|((work, _), id)| (work.number, id)).collect();
     let listed = trace.listed.iter().map(|work| {
@@ -61,6 +70,7 @@ pub(super) fn list(trace: &Trace, placed: &AttributedWork, from: &str) -> model:
             call: work.key().and_then(|key| call_of.get(&key).copied()),
             launch: launches.get(&work.number).copied(),
             regions: inside.iter().map(|node| regions.index(&placed.tree, *node)).collect(),
+            rank: rank_of(processes, work.process),
         }
     });
     let work: Vec<Work> = listed.collect();
@@ -77,6 +87,7 @@ pub(super) fn list(trace: &Trace, placed: &AttributedWork, from: &str) -> model:
         work,
         ranges,
         calls,
+        ranks: Vec::new(),
         memory: Vec::new(),
         from: from.to_owned(),
     }

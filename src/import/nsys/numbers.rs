@@ -52,6 +52,11 @@ impl ValueNumbers {
         self.by_value.get(&value).copied()
     }
 
+    /// Number of distinct values.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     /// The value with a number.
     pub(super) fn get(&self, number: u32) -> Option<u64> {
         self.all.get(number as usize).copied()

@@ -116,6 +116,11 @@ impl WorkPieces {
         self.pieces.get(found).is_some_and(|piece| key(piece) == wanted).then_some(found)
     }
 
+    /// Number of processes with work.
+    pub(super) fn process_count(&self) -> usize {
+        self.processes.len()
+    }
+
     /// All work whose call is known, by correlation id.
     pub(super) fn launched(&self) -> impl Iterator<Item = LaunchedWork<'_>> + '_ {
         let same =

@@ -1,6 +1,7 @@
 //! Rows of a trace from any tool, with the readers of nsys's two file formats.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 
 use rgpu_format::nsys_rep::{Event, NsysRepError, NsysReport};
 use rgpu_format::nsys_row::{
@@ -8,6 +9,7 @@ use rgpu_format::nsys_row::{
 };
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
+use super::ranks::CollectiveFacts;
 use crate::import::ReadProgress;
 use crate::model::profile::Gap;
 
@@ -36,6 +38,11 @@ pub(in crate::import) trait TraceRows {
     fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), Self::Error>;
     fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), Self::Error>;
     fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), Self::Error>;
+    /// The collectives that the tool tells of, by the correlation id of their kernels. Only for
+    /// tools that record one process.
+    fn collectives(&self) -> HashMap<i64, CollectiveFacts> {
+        HashMap::new()
+    }
     /// Messages of the tool about its own work. Most tools have none.
     fn diagnostics(&self) -> Result<Vec<Diagnostic>, Self::Error> {
         Ok(Vec::new())

@@ -9,6 +9,7 @@ use super::calls::{CallCollector, ListedCalls};
 use super::first::EarliestRows;
 use super::numbers::ValueNumbers;
 use super::pieces::{Call, WorkPieces};
+use super::ranks::{NcclMessage, NcclRange};
 use super::rows::TraceRows;
 use super::sums::Totals;
 use crate::import::event_list::MAX_WORK;
@@ -35,6 +36,8 @@ pub(super) struct Trace {
     pub(super) strings: Strings,
     /// NVTX ranges, with their domain and name as one path component.
     pub(super) ranges: Vec<Range>,
+    /// Messages of NCCL, with the ranges around their calls.
+    pub(super) messages: Vec<NcclRange>,
     /// The earliest timestamp in the trace.
     pub(super) first_ns: i64,
     /// The latest timestamp in the trace.
@@ -91,6 +94,12 @@ impl Work {
 /// The process part of nsys's ids of processes and threads: all but the lowest 24 bits.
 pub(super) fn process(global: Option<i64>) -> u64 {
     global.unwrap_or(0).cast_unsigned() & !0xff_ffff
+}
+
+/// The number of a process among the ranks. `None` if it is none of them.
+pub(super) fn rank_of(processes: &[u64], process: u64) -> Option<u32> {
+    let at = processes.iter().position(|known| *known == process)?;
+    u32::try_from(at).ok()
 }
 
 /// Reads the trace, and the first `keep` kernels with all columns.
@@ -280,10 +289,15 @@ fn read_ranges<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<(), R::Error
         trace.open_ranges += u64::from(end_ns.is_none());
         let domain = event.domain.filter(|id| *id != 0);
         named.push(names.number((process, domain), event.name(&trace.strings)));
+        let thread = event.global_tid.unwrap_or(0).cast_unsigned();
+        if let Some(message) = event.payload.as_deref().and_then(NcclMessage::read) {
+            let (start_ns, end_ns) = (event.start_ns, end_ns.unwrap_or(i64::MAX));
+            trace.messages.push(NcclRange { thread, start_ns, end_ns, message });
+        }
         trace.ranges.push(Range {
             kind,
             process,
-            thread: event.global_tid.unwrap_or(0).cast_unsigned(),
+            thread,
             start_ns: event.start_ns,
             end_ns: end_ns.unwrap_or(i64::MAX),
             part: Arc::clone(&nameless),

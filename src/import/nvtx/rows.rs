@@ -176,6 +176,7 @@ impl TraceRows for LogRows<'_> {
             end_global_tid: None,
             range_id: None,
             category: None,
+            payload: None,
         };
         for (process, _, session) in self.sessions() {
             for (domain, name) in &session.domains {

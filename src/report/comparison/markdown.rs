@@ -1,7 +1,8 @@
 //! `compare.md`: the same facts as on the terminal.
 
 use super::words::{
-    MOST_METRICS, change, factor, interval, joined, judged, kernel, launches, lead, side, value,
+    MOST_METRICS, change, factor, interval, joined, judged, kernel, launches, lead, rank_changes,
+    side, value,
 };
 use crate::model::comparison::{Comparison, KernelChange, Unmatched};
 use crate::report::markdown::plain;
@@ -24,6 +25,11 @@ pub fn markdown(c: &Comparison, names: KernelNames) -> String {
     }
     unmatched(&mut out, c);
     regions(&mut out, c);
+    let ranks = rank_changes(c);
+    if !ranks.is_empty() {
+        out += "## Ranks\n\n";
+        put(&mut out, ranks, "");
+    }
     out += "## What each tool gave\n\n";
     for part in &c.parts {
         let there = if part.there { "" } else { "not there: " };

@@ -1,7 +1,8 @@
 //! A comparison on a terminal: the verdict, then the evidence.
 
 use super::words::{
-    MOST_METRICS, change, factor, interval, joined, judged, kernel, launches, lead, side, value,
+    MOST_METRICS, change, factor, interval, joined, judged, kernel, launches, lead, rank_changes,
+    side, value,
 };
 use crate::model::comparison::TimeSource;
 use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict, Unmatched};
@@ -25,6 +26,10 @@ pub fn table(c: &Comparison, style: &Style) -> String {
     unmatched(&mut out, "only in a", &c.only_a, style);
     unmatched(&mut out, "only in b", &c.only_b, style);
     regions(&mut out, c, style);
+    let ranks = rank_changes(c);
+    if !ranks.is_empty() {
+        out += &format!("\n{}", ranks.without_empty_columns().plain(style.width, 2));
+    }
     if !c.differences.is_empty() {
         out += "\n  different (compared with --force)\n";
         for d in &c.differences {

@@ -1,10 +1,11 @@
 //! Texts that the terminal and the Markdown rendering share.
 
+use crate::model::Comparison;
 use crate::model::comparison::{ChangeEffect, JoinedBy};
 use crate::model::comparison::{KernelChange, MetricChange, SideTime, TimeChange};
 use crate::model::profile::Gap;
-use crate::report::KernelNames;
 use crate::report::quantity::{bytes, digits, duration, per_second, percent};
+use crate::report::{Align, KernelNames, TextTable};
 
 /// The maximum number of metrics shown per kernel; `compare.json` has all.
 pub(super) const MOST_METRICS: usize = 12;
@@ -102,4 +103,33 @@ pub(super) fn change(m: &MetricChange) -> String {
 /// `better` or `worse`; empty for a neutral change.
 pub(super) fn judged(m: &MetricChange) -> String {
     if m.change == ChangeEffect::Neutral { String::new() } else { m.change.to_string() }
+}
+
+/// The times of each rank on both sides, as `a → b`.
+pub(super) fn rank_changes(c: &Comparison) -> TextTable {
+    let mut table = TextTable::new(&[
+        ("rank", Align::Left),
+        ("span", Align::Right),
+        ("compute", Align::Right),
+        ("exposed", Align::Right),
+        ("idle", Align::Right),
+        ("waited", Align::Right),
+        ("late", Align::Right),
+    ]);
+    for rank in &c.ranks {
+        let pair = |[a, b]: [u64; 2]| match (a, b) {
+            (0, 0) => String::new(),
+            _ => format!("{} → {}", duration(a as f64), duration(b as f64)),
+        };
+        table.add_row([
+            format!("rank {}", rank.rank),
+            pair(rank.span_ns),
+            pair(rank.compute_ns),
+            pair(rank.exposed_ns),
+            pair(rank.idle_ns),
+            pair(rank.waited_ns),
+            pair(rank.late_ns),
+        ]);
+    }
+    table
 }

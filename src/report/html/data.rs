@@ -12,6 +12,7 @@ use crate::model::launch::{MetricSeries, Roof, RuleMessage, Stall};
 use crate::model::profile::{
     CaseResult, Correctness, Gap, GeometricMean, KernelInfo, RunInfo, Timing,
 };
+use crate::model::ranks::Ranks;
 use crate::model::sanitizer::SanitizerResult;
 use crate::model::timeline::{CopySum, KernelSum, Timeline};
 use crate::model::trace::{Trace, WorkKind};
@@ -78,6 +79,8 @@ pub(super) struct Page<'a> {
     pub(super) trace: Option<PageTrace<'a>>,
     busy: Option<BusyTime>,
     timeline: Option<&'a Timeline>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<&'a Ranks>,
     comparison: Option<&'a Comparison>,
     left_out: Vec<String>,
 }
@@ -130,8 +133,8 @@ pub(super) struct MetricTable<'a> {
     rows: BTreeMap<u32, Vec<Option<&'a Value>>>,
 }
 
-/// Kind, name, start, duration, GPU, stream, bytes, launch.
-type WorkRow = (WorkKind, u32, u64, u64, u32, u64, Option<u64>, Option<u32>);
+/// Kind, name, start, duration, GPU, stream, bytes, launch, rank.
+type WorkRow = (WorkKind, u32, u64, u64, u32, u64, Option<u64>, Option<u32>, Option<u32>);
 
 /// Events as arrays, in the field order that the script expects.
 #[derive(Serialize)]
@@ -139,10 +142,10 @@ pub(super) struct PageTrace<'a> {
     span_ns: u64,
     names: &'a [String],
     work: Vec<WorkRow>,
-    /// Name, start, duration, thread, depth.
-    ranges: Vec<(u32, u64, Option<u64>, u64, u32)>,
-    /// Name, start, duration, thread, whether it waits.
-    calls: Vec<(u32, u64, u64, u64, bool)>,
+    /// Name, start, duration, thread, depth, rank.
+    ranges: Vec<(u32, u64, Option<u64>, u64, u32, Option<u32>)>,
+    /// Name, start, duration, thread, whether it waits, rank.
+    calls: Vec<(u32, u64, u64, u64, bool, Option<u32>)>,
     /// Events left out here or when the trace was imported.
     cut: u64,
 }
@@ -187,6 +190,7 @@ impl<'a> Page<'a> {
             hotspots: spots(subject, caps, &mut left_out),
             busy: busy::busy(subject.profile),
             timeline: profile.timeline.as_ref(),
+            ranks: profile.ranks.as_ref(),
             comparison: subject.comparison,
             trace,
             left_out,
@@ -316,6 +320,7 @@ impl<'a> PageTrace<'a> {
                         w.stream,
                         w.bytes,
                         w.launch,
+                        w.rank,
                     )
                 })
                 .collect(),
@@ -323,13 +328,13 @@ impl<'a> PageTrace<'a> {
                 .ranges
                 .iter()
                 .take(max)
-                .map(|r| (r.name, r.start_ns, r.duration_ns, r.thread, r.depth))
+                .map(|r| (r.name, r.start_ns, r.duration_ns, r.thread, r.depth, r.rank))
                 .collect(),
             calls: trace
                 .calls
                 .iter()
                 .take(max)
-                .map(|c| (c.name, c.start_ns, c.duration_ns, c.thread, c.waits))
+                .map(|c| (c.name, c.start_ns, c.duration_ns, c.thread, c.waits, c.rank))
                 .collect(),
             cut,
         }

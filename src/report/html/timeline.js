@@ -17,20 +17,25 @@ function lanes(trace) {
   threads.sort((a, b) => most.get(b) - most.get(a));
   const rank = id => (id === threads[0] ? 0 : 2);
   const which = id => threads.length > 1 ? `, thread ${threads.indexOf(id) + 1}` : "";
-  for (const [name, start, length, thread, depth] of trace.ranges) {
-    put([rank(thread), threads.indexOf(thread), 0, depth], depth ? "" : `NVTX ranges${which(thread)}`, "range",
+  // Rows of one rank stand together.
+  const of = number => (number === null || number === undefined ? [0, ""] : [number, `rank ${number}, `]);
+  for (const [name, start, length, thread, depth, number] of trace.ranges) {
+    const [at, whose] = of(number);
+    put([at, rank(thread), threads.indexOf(thread), 0, depth], depth ? "" : `${whose}NVTX ranges${which(thread)}`, "range",
       { start, length: length === null ? end - start : length, name: trace.names[name], open: length === null });
   }
-  for (const [name, start, length, thread, waits] of trace.calls) {
-    put([rank(thread), threads.indexOf(thread), 1, 0], `CUDA calls${which(thread)}`, "call", { start, length, name: trace.names[name], waits });
+  for (const [name, start, length, thread, waits, number] of trace.calls) {
+    const [at, whose] = of(number);
+    put([at, rank(thread), threads.indexOf(thread), 1, 0], `${whose}CUDA calls${which(thread)}`, "call", { start, length, name: trace.names[name], waits });
   }
-  for (const [kind, name, start, length, device, stream, size, launch] of trace.work) {
+  for (const [kind, name, start, length, device, stream, size, launch, number] of trace.work) {
+    const [at, whose] = of(number);
     const copy = kind === "copy" || kind === "set";
-    put([1, device, stream, copy ? 1 : 0], `GPU ${device}, stream ${stream}${copy ? ", copies" : ""}`, kind,
+    put([at, 1, device, stream, copy ? 1 : 0], `${whose}GPU ${device}, stream ${stream}${copy ? ", copies" : ""}`, kind,
       { start, length, name: trace.names[name], size, launch });
   }
   return [...rows.values()].sort((a, b) => {
-    for (let at = 0; at < 4; at++) if (a.order[at] !== b.order[at]) return a.order[at] - b.order[at];
+    for (let at = 0; at < 5; at++) if (a.order[at] !== b.order[at]) return a.order[at] - b.order[at];
     return 0;
   }).flatMap(stacked);
 }

@@ -4,6 +4,7 @@ use super::{Align, KernelNames, TextTable, plain, section};
 use crate::model::Profile;
 use crate::report::finding;
 use crate::report::quantity::{cost, digits, duration, per_second, percent, timestamp};
+use crate::report::ranks;
 use crate::report::region_rows;
 use crate::report::terminal::launches::{roofline_text, stalls_text};
 
@@ -92,6 +93,13 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     }
     launches(&mut out, profile, names);
 
+    if let Some(of_program) = &profile.ranks {
+        out += &format!("## Ranks\n\n{}.\n\n", ranks::clock(&of_program.clock));
+        section(&mut out, ranks::times(of_program), "");
+        section(&mut out, ranks::idle(of_program), "No rank was idle.");
+        section(&mut out, ranks::collectives(of_program), "No collective was matched.");
+        section(&mut out, ranks::waits(of_program), "No collective waited for a rank.");
+    }
     out += "## Regions\n\n";
     let mut table = TextTable::new(&[
         ("region", Align::Left),

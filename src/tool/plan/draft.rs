@@ -122,6 +122,9 @@ pub enum PlanError {
         /// Name of the remote.
         remote: String,
     },
+    /// The host does not have the GPUs that `--gpus` asks for.
+    #[error(transparent)]
+    MissingGpus(#[from] super::gpu_count::MissingGpus),
     /// Mode `torch` was requested for a kernel that is not in Python.
     #[error("mode `torch` needs a Python kernel or a program")]
     TorchNeedsPython,
@@ -293,6 +296,8 @@ impl From<PlanError> for Failure {
             }
             PlanError::Arch { gpu, .. } => Failure::new(Exit::Config, "arch_mismatch", what)
                 .hint(format!("`--arch {gpu}` compiles for this GPU, if the source allows")),
+            PlanError::MissingGpus(_) => Failure::new(Exit::Host, "no_such_gpu", what)
+                .hint("`rgpu remote check` lists them"),
             PlanError::NoSuchGpu { known, .. } => {
                 Failure::new(Exit::Host, "no_such_gpu", what).hint(format!("there: {}", known.join("; ")))
             }

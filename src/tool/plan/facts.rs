@@ -33,6 +33,14 @@ pub(crate) fn facts(remote: &str, transport: &str, agent: AgentFacts) -> HostFac
     facts
 }
 
+/// The UUID of the GPU of made-up facts.
+const ASSUMED_GPU: &str = "GPU-unknown";
+
+/// Whether facts are made up.
+pub(crate) fn is_assumed(facts: &HostFacts) -> bool {
+    facts.gpus.iter().any(|gpu| gpu.uuid == ASSUMED_GPU)
+}
+
 /// Made-up facts for plans that are shown but not run: a host with a GPU and every tool on PATH.
 pub fn assumed(remote: &str, arch: &str) -> HostFacts {
     let tool = |name: &&str| ToolFacts {
@@ -45,7 +53,7 @@ pub fn assumed(remote: &str, arch: &str) -> HostFacts {
         agent: AgentFacts { arch: arch.to_owned(), ..AgentFacts::default() },
         gpus: vec![GpuFacts {
             name: "a GPU".to_owned(),
-            uuid: "GPU-unknown".to_owned(),
+            uuid: ASSUMED_GPU.to_owned(),
             sm: 90,
             ..GpuFacts::default()
         }],

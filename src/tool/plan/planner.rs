@@ -16,7 +16,7 @@ use super::rungs::{RungInfo, RungTool};
 use super::{
     COLLECTOR, HEADER, RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER,
 };
-use super::{arch, build, dsl_layouts, torch_hook, wheels};
+use super::{arch, build, dsl_layouts, facts, torch_hook, wheels};
 use crate::kernel::{KernelSpec, ModeStep, ProfileMode, SourceTree};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
@@ -127,22 +127,28 @@ impl<'a> Planner<'a> {
                 _ => PlanError::NothingLeft { title, left_out },
             });
         }
+        // On a host with different GPUs, only those that can run the compiled code.
+        let known: Vec<KnownGpu> = self
+            .facts
+            .gpus
+            .iter()
+            .filter(|gpu| self.info.arch.is_empty() || arch::runs(&self.info.arch, gpu.sm))
+            .map(|gpu| KnownGpu {
+                index: gpu.index,
+                uuid: gpu.uuid.clone(),
+                name: gpu.name.clone(),
+            })
+            .collect();
+        let (known, count) = match &request.gpus {
+            one if one.is_one() => (known, 1),
+            asked if facts::is_assumed(self.facts) => (known, asked.number().unwrap_or(1)),
+            asked => asked.of_host(known)?,
+        };
         let gpu = self.steps.iter().any(|step| step.gpu).then(|| GpuRequest {
             choice: request.gpu.clone(),
-            count: 1,
+            count,
             share: request.share_gpu,
-            // On a host with different GPUs, only those that can run the compiled code.
-            known: self
-                .facts
-                .gpus
-                .iter()
-                .filter(|gpu| self.info.arch.is_empty() || arch::runs(&self.info.arch, gpu.sm))
-                .map(|gpu| KnownGpu {
-                    index: gpu.index,
-                    uuid: gpu.uuid.clone(),
-                    name: gpu.name.clone(),
-                })
-                .collect(),
+            known,
             processes: path_of(self.facts, "nvidia-smi")
                 .map(nvidia_smi::gpu_processes)
                 .unwrap_or_default(),

@@ -106,6 +106,7 @@ fn nvtx(message: Message<'_>) -> Result<Event, WireError> {
         end_global_tid: numbers.int(11),
         range_id: numbers.int(4),
         category: numbers.int(5),
+        payload: None,
     }))
 }
 

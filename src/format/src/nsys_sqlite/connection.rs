@@ -106,6 +106,30 @@ impl NsysSqlite {
         Ok(gpus)
     }
 
+    /// The start of the capture, in nanoseconds since 1970 by the host's clock.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn session_start_ns(&self) -> Result<Option<i64>, NsysSqliteError> {
+        let mut start = None;
+        self.each("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"], |f| start = f.int(0))?;
+        Ok(start)
+    }
+
+    /// The name of the host.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn host_name(&self) -> Result<Option<String>, NsysSqliteError> {
+        let mut name = None;
+        self.each("TARGET_INFO_SYSTEM_ENV", &["name", "value"], |f| {
+            if f.text(0).as_deref() == Some("Hostname") {
+                name = f.text(1).filter(|name| !name.is_empty());
+            }
+        })?;
+        Ok(name)
+    }
+
     /// The diagnostic messages of nsys.
     ///
     /// # Errors

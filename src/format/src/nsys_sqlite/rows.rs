@@ -193,6 +193,7 @@ impl TableRow for NvtxEvent {
         "endGlobalTid",
         "rangeId",
         "category",
+        "jsonText",
     ];
 
     fn read(f: &Fields<'_, '_>) -> NvtxEvent {
@@ -207,11 +208,13 @@ impl TableRow for NvtxEvent {
             end_global_tid: f.int(7),
             range_id: f.int(8),
             category: f.int(9),
+            payload: f.text(10).map(cut),
         }
     }
 
     fn texts(&self) -> usize {
-        self.text.as_ref().map_or(0, String::len)
+        let texts = [&self.text, &self.payload];
+        texts.into_iter().flatten().map(String::len).sum()
     }
 }
 

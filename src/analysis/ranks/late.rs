@@ -1,0 +1,317 @@
+//! Which rank comes last to collectives, by how much, and what it did meanwhile.
+//!
+//! On a common clock the last rank is that which starts last, if by more than the clock can err.
+//! Without one it is that with the least duration: the others wait inside of the collective.
+//!
+//! What it did is the difference to the other ranks in the time between the end of the group's
+//! collective before, which all leave together, and its start of this one.
+
+use std::collections::BTreeMap;
+
+use super::{Activity, MAX_WAITS};
+use crate::model::rank_work::{JoinedRanks, MatchedCollective, RankPieceKind, RankWork};
+use crate::model::ranks::{ClockSource, CollectiveWait, LateCause, Straggler};
+use crate::model::timeline::display_path;
+
+/// Less is no difference between ranks, but jitter of launches.
+const MIN_LATE_NS: u64 = 1_000;
+/// Ranges that are looked through for the one around a time.
+const MAX_RANGES: usize = 10_000;
+
+/// What is known of late ranks.
+pub(super) struct LateRanks {
+    /// Calls with a last rank.
+    late: Vec<LateCall>,
+    /// Time that all ranks together waited in each matched collective.
+    pub(super) waited_in: Vec<u64>,
+    /// Time in which each rank waited.
+    waited: Vec<u64>,
+}
+
+/// A collective that waited for a rank.
+struct LateCall {
+    /// Index of the matched collective.
+    collective: usize,
+    /// Index of the rank that came last.
+    rank: usize,
+    late_ns: u64,
+    /// What it did meanwhile, with the time that the others did not need for it.
+    cause: LateCause,
+    cause_ns: u64,
+    region: Option<String>,
+    kernel: Option<String>,
+}
+
+pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
+    let mut all = LateRanks {
+        late: Vec::new(),
+        waited_in: Vec::with_capacity(joined.collectives.len()),
+        waited: vec![0; joined.ranks.len()],
+    };
+    let mut reached = vec![i64::MIN; joined.ranks.len()];
+    // The last call of each group.
+    let mut before: BTreeMap<&str, &MatchedCollective> = BTreeMap::new();
+    for (index, matched) in joined.collectives.iter().enumerate() {
+        let previous = before.insert(&matched.group, matched);
+        if !matched.operation.synchronises() {
+            all.waited_in.push(0);
+            continue;
+        }
+        let waits = waits(joined, matched);
+        all.waited_in.push(waits.iter().sum());
+        for ((rank, piece), wait) in matched.calls.iter().zip(&waits) {
+            let at = *rank as usize;
+            let start = joined.ranks[at].pieces[*piece as usize].start_ns;
+            // Collectives of several groups may wait at the same time.
+            let end = start.saturating_add_unsigned(*wait);
+            let from = start.max(reached[at]);
+            if from < end {
+                all.waited[at] += end.abs_diff(from);
+                reached[at] = end;
+            }
+        }
+        let Some((position, late_ns)) = last(joined, matched, &waits) else { continue };
+        let window = previous.filter(|earlier| earlier.number + 1 == matched.number);
+        let meanwhile = window
+            .and_then(|earlier| meanwhile(joined, activities, earlier, matched, position))
+            .unwrap_or_default();
+        all.late.push(LateCall {
+            collective: index,
+            rank: matched.calls[position].0 as usize,
+            late_ns,
+            cause: meanwhile.cause,
+            cause_ns: meanwhile.cause_ns,
+            region: meanwhile.region,
+            kernel: meanwhile.kernel,
+        });
+    }
+    all
+}
+
+fn starts(joined: &JoinedRanks, matched: &MatchedCollective) -> Vec<i64> {
+    let start =
+        |(rank, piece): &(u32, u32)| joined.ranks[*rank as usize].pieces[*piece as usize].start_ns;
+    matched.calls.iter().map(start).collect()
+}
+
+/// How long each rank waited for the last.
+fn waits(joined: &JoinedRanks, matched: &MatchedCollective) -> Vec<u64> {
+    let durations: Vec<u64> = super::collectives::durations(joined, matched).collect();
+    let least = durations.iter().min().copied().unwrap_or(0);
+    if joined.clock.source == ClockSource::None {
+        return durations.iter().map(|ns| ns - least).collect();
+    }
+    let starts = starts(joined, matched);
+    let latest = starts.iter().max().copied().unwrap_or(0);
+    let wait = |(start, ns): (&i64, &u64)| latest.abs_diff(*start).min(*ns);
+    starts.iter().zip(&durations).map(wait).collect()
+}
+
+/// The position of the last rank among the calls, and by how much it is later than the median of the
+/// others. `None` if that is too little to tell.
+fn last(joined: &JoinedRanks, matched: &MatchedCollective, waits: &[u64]) -> Option<(usize, u64)> {
+    let (position, least) = waits.iter().enumerate().min_by_key(|(_, wait)| **wait)?;
+    let mut others: Vec<u64> = waits.to_vec();
+    others.remove(position);
+    others.sort_unstable();
+    let late_ns = others.get(others.len() / 2)?.saturating_sub(*least);
+    // Two clocks err.
+    let err_ns = joined.clock.residual_ns.unwrap_or(0).saturating_mul(2);
+    (late_ns > err_ns.max(MIN_LATE_NS) && matched.number > 0).then_some((position, late_ns))
+}
+
+/// What a rank did while the others waited.
+#[derive(Default)]
+struct Meanwhile {
+    cause: LateCause,
+    cause_ns: u64,
+    region: Option<String>,
+    kernel: Option<String>,
+}
+
+/// A rank between two collectives.
+#[derive(Clone, Copy)]
+struct Window<'a> {
+    rank: &'a RankWork,
+    activity: &'a Activity,
+    from: i64,
+    until: i64,
+}
+
+impl Window<'_> {
+    /// Time by cause: computing, communicating alone, copying alone, idle.
+    fn times(&self) -> [u64; 4] {
+        let (from, until) = (self.from, self.until);
+        let busy = self.activity.any.ns_within(from, until);
+        let compute = self.activity.compute.ns_within(from, until);
+        let communication = self.activity.communication.ns_within(from, until);
+        // What overlaps computing counts as that.
+        let alone = communication.min(busy.saturating_sub(compute));
+        let copies = busy.saturating_sub(compute + alone);
+        let idle = until.abs_diff(from).saturating_sub(busy);
+        [compute, alone, copies.min(self.activity.copies.ns_within(from, until)), idle]
+    }
+
+    /// Computing time by kernel and region.
+    fn kernels(&self) -> BTreeMap<(&str, Option<&[String]>), u64> {
+        let mut by_kernel = BTreeMap::new();
+        let first = self.rank.pieces.partition_point(|piece| piece.start_ns < self.from);
+        let inside = self.rank.pieces[first..].iter();
+        for piece in inside.take_while(|piece| piece.start_ns < self.until) {
+            if piece.kind == RankPieceKind::Compute {
+                let region = piece.region.and_then(|at| self.rank.regions.get(at as usize));
+                let key = (self.rank.name(piece.name), region.map(Vec::as_slice));
+                *by_kernel.entry(key).or_default() += piece.end_ns.abs_diff(piece.start_ns);
+            }
+        }
+        by_kernel
+    }
+
+    /// The region of the host in the middle of the longest idle time, else that of the work that
+    /// ended it.
+    fn idle_region(&self) -> Option<String> {
+        let (start, end) = self.activity.any.longest_gap_within(self.from, self.until)?;
+        let middle = start + (end - start) / 2;
+        let ranges = &self.rank.ranges;
+        let until = ranges.partition_point(|range| range.start_ns <= middle);
+        let near = ranges[..until].iter().rev().take(MAX_RANGES);
+        let around = near.filter(|range| range.end_ns > middle);
+        let innermost = around.max_by_key(|range| (range.depth, range.start_ns));
+        let next = || {
+            let at = self.rank.pieces.partition_point(|piece| piece.start_ns < end);
+            self.rank.pieces.get(at)?.region
+        };
+        let region = innermost.map(|range| range.region).or_else(next)?;
+        self.rank.regions.get(region as usize).map(|path| display_path(path))
+    }
+}
+
+/// Compares the last rank with the others between two collectives.
+fn meanwhile(
+    joined: &JoinedRanks,
+    activities: &[Activity],
+    earlier: &MatchedCollective,
+    matched: &MatchedCollective,
+    position: usize,
+) -> Option<Meanwhile> {
+    let window = |(rank, piece): &(u32, u32)| {
+        let at = *rank as usize;
+        let (_, before) = earlier.calls.iter().find(|(other, _)| other == rank)?;
+        let rank = &joined.ranks[at];
+        let from = rank.pieces[*before as usize].end_ns;
+        let until = rank.pieces[*piece as usize].start_ns;
+        Some(Window { rank, activity: &activities[at], from, until: until.max(from) })
+    };
+    let last = window(&matched.calls[position])?;
+    let mut others: Vec<Window<'_>> = Vec::new();
+    for (_, call) in matched.calls.iter().enumerate().filter(|(at, _)| *at != position) {
+        others.push(window(call)?);
+    }
+    let of_others: Vec<[u64; 4]> = others.iter().map(Window::times).collect();
+    let excess = |cause: usize| {
+        let mut times: Vec<u64> = of_others.iter().map(|times| times[cause]).collect();
+        times.sort_unstable();
+        last.times()[cause].saturating_sub(times.get(times.len() / 2).copied().unwrap_or(0))
+    };
+    let (cause, cause_ns) = (0..4).map(|cause| (cause, excess(cause))).max_by_key(|(_, ns)| *ns)?;
+    if cause_ns == 0 {
+        return Some(Meanwhile { cause: LateCause::Unknown, ..Meanwhile::default() });
+    }
+    // The other rank that came first shows what the window takes without the delay.
+    let other = others.iter().min_by_key(|window| window.until.saturating_sub(window.from))?;
+    let mut meanwhile = Meanwhile { cause_ns, ..Meanwhile::default() };
+    match cause {
+        0 => {
+            let usual = other.kernels();
+            let more = last.kernels().into_iter().map(|(key, ns)| {
+                let usual = usual.get(&key).copied().unwrap_or(0);
+                (ns.saturating_sub(usual), key)
+            });
+            let most = more.max_by_key(|(ns, _)| *ns);
+            meanwhile.cause = LateCause::Compute;
+            meanwhile.kernel = most.as_ref().map(|(_, (kernel, _))| (*kernel).to_owned());
+            meanwhile.region = most.and_then(|(_, (_, region))| region).map(display_path);
+        }
+        1 => meanwhile.cause = LateCause::Communication,
+        2 => meanwhile.cause = LateCause::Copy,
+        _ => {
+            meanwhile.cause = LateCause::Host;
+            meanwhile.region = last.idle_region();
+        }
+    }
+    Some(meanwhile)
+}
+
+impl LateRanks {
+    /// How often a rank came last, and by how much in total.
+    pub(super) fn of_rank(&self, rank: usize) -> (u64, u64) {
+        let of_it = self.late.iter().filter(|late| late.rank == rank);
+        of_it.fold((0, 0), |(many, ns), late| (many + 1, ns + late.late_ns))
+    }
+
+    /// Time in which a rank waited for others.
+    pub(super) fn waited_ns(&self, rank: usize) -> u64 {
+        self.waited.get(rank).copied().unwrap_or(0)
+    }
+
+    /// The calls that waited longest.
+    pub(super) fn longest(&self, joined: &JoinedRanks) -> Vec<CollectiveWait> {
+        let mut all: Vec<&LateCall> = self.late.iter().collect();
+        all.sort_by_key(|late| std::cmp::Reverse(late.late_ns));
+        all.truncate(MAX_WAITS);
+        let waits = all.into_iter().map(|late| {
+            let matched = &joined.collectives[late.collective];
+            let mut start_ns = vec![None; joined.ranks.len()];
+            let mut duration_ns = start_ns.clone();
+            for (rank, piece) in &matched.calls {
+                let at = *rank as usize;
+                let piece = &joined.ranks[at].pieces[*piece as usize];
+                start_ns[at] = u64::try_from(piece.start_ns).ok();
+                duration_ns[at] = Some(piece.end_ns.abs_diff(piece.start_ns));
+            }
+            CollectiveWait {
+                operation: matched.operation.clone(),
+                group: matched.group.to_string(),
+                number: matched.number,
+                start_ns,
+                duration_ns,
+                last: joined.ranks[late.rank].place.rank,
+                late_ns: late.late_ns,
+                cause: late.cause.clone(),
+                region: late.region.clone(),
+            }
+        });
+        waits.collect()
+    }
+
+    /// The ranks that came last, most time first.
+    pub(super) fn stragglers(&self, joined: &JoinedRanks) -> Vec<Straggler> {
+        let stragglers = joined.ranks.iter().enumerate().filter_map(|(at, rank)| {
+            let of_it: Vec<&LateCall> = self.late.iter().filter(|late| late.rank == at).collect();
+            let mut causes: BTreeMap<(&LateCause, Option<&str>), u64> = BTreeMap::new();
+            let mut kernels: BTreeMap<&str, u64> = BTreeMap::new();
+            for late in &of_it {
+                let key = (&late.cause, late.region.as_deref());
+                *causes.entry(key).or_default() += late.cause_ns;
+                if let Some(kernel) = late.kernel.as_deref() {
+                    *kernels.entry(kernel).or_default() += late.cause_ns;
+                }
+            }
+            let ((cause, region), cause_ns) = causes.into_iter().max_by_key(|(_, ns)| *ns)?;
+            let kernel = kernels.into_iter().max_by_key(|(_, ns)| *ns);
+            let kernel = kernel.filter(|_| *cause == LateCause::Compute);
+            Some(Straggler {
+                rank: rank.place.rank,
+                last: of_it.len() as u64,
+                late_ns: of_it.iter().map(|late| late.late_ns).sum(),
+                cause: cause.clone(),
+                cause_ns,
+                region: region.map(str::to_owned),
+                kernel: kernel.map(|(kernel, _)| kernel.to_owned()),
+            })
+        });
+        let mut stragglers: Vec<Straggler> = stragglers.collect();
+        stragglers.sort_by_key(|straggler| std::cmp::Reverse(straggler.late_ns));
+        stragglers
+    }
+}

@@ -1,0 +1,90 @@
+//! The steps of a program: ranges of one name that follow each other on every rank.
+
+use std::collections::BTreeMap;
+
+use super::MAX_STEPS;
+use super::intervals::Intervals;
+use crate::model::rank_work::{HostRange, JoinedRanks, RankPieceKind, RankWork};
+use crate::model::ranks::{StepTime, Steps};
+
+/// Words in the names of ranges that are steps.
+const WORDS: &[&str] = &["step", "iteration", "iter", "batch"];
+
+/// The steps. `None` if no range repeats equally often on every rank.
+pub(super) fn find(joined: &JoinedRanks) -> Option<Steps> {
+    let by_rank: Vec<BTreeMap<String, Vec<&HostRange>>> =
+        joined.ranks.iter().map(repeated).collect();
+    let (first, others) = by_rank.split_first()?;
+    let everywhere = |name: &str, many: usize| {
+        others.iter().all(|rank| rank.get(name).is_some_and(|ranges| ranges.len() == many))
+    };
+    let is_step = |name: &str| {
+        let name = name.to_lowercase();
+        WORDS.iter().any(|word| name.contains(word))
+    };
+    let candidates = first.iter().filter(|(name, ranges)| everywhere(name, ranges.len()));
+    let name = candidates.max_by_key(|(name, ranges)| {
+        let total: u64 = ranges.iter().map(|range| range.end_ns.abs_diff(range.start_ns)).sum();
+        (is_step(name), total)
+    });
+    let (name, ranges) = name?;
+    let many = ranges.len();
+    let times: Vec<Vec<(u64, u64, u64)>> = (joined.ranks.iter().zip(&by_rank))
+        .map(|(rank, ranges)| times(rank, ranges.get(name).map_or(&[][..], Vec::as_slice)))
+        .collect();
+    let steps = (0..many.min(MAX_STEPS)).map(|step| StepTime {
+        start_ns: times.iter().map(|rank| rank[step].0).collect(),
+        host_ns: times.iter().map(|rank| rank[step].1).collect(),
+        compute_ns: times.iter().map(|rank| rank[step].2).collect(),
+    });
+    Some(Steps {
+        name: name.clone(),
+        steps: steps.collect(),
+        cut: many.saturating_sub(MAX_STEPS) as u64,
+    })
+}
+
+/// The ranges of each name that occurs more than once and never overlaps itself.
+fn repeated(rank: &RankWork) -> BTreeMap<String, Vec<&HostRange>> {
+    let mut by_name: BTreeMap<u32, Vec<&HostRange>> = BTreeMap::new();
+    for range in &rank.ranges {
+        by_name.entry(range.name).or_default().push(range);
+    }
+    let mut all: BTreeMap<String, Vec<&HostRange>> = BTreeMap::new();
+    for (name, ranges) in by_name {
+        all.entry(uncounted(rank.name(name))).or_default().extend(ranges);
+    }
+    all.retain(|_, ranges| {
+        ranges.sort_by_key(|range| range.start_ns);
+        ranges.len() > 1 && ranges.windows(2).all(|pair| pair[0].end_ns <= pair[1].start_ns)
+    });
+    all
+}
+
+/// The name without a number at its end: `ProfilerStep#3` and `step 3` count up.
+fn uncounted(name: &str) -> String {
+    match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        stem if stem.len() == name.len() || stem.is_empty() => name.to_owned(),
+        stem => format!("{}#", stem.trim_end_matches('#')),
+    }
+}
+
+/// Start, time on the host and computing time of each range.
+fn times(rank: &RankWork, ranges: &[&HostRange]) -> Vec<(u64, u64, u64)> {
+    let mut work: Vec<Vec<(i64, i64)>> = vec![Vec::new(); ranges.len()];
+    for piece in rank.pieces.iter().filter(|piece| piece.kind == RankPieceKind::Compute) {
+        let Some(called) = piece.called_ns else { continue };
+        let after = ranges.partition_point(|range| range.start_ns <= called);
+        let Some(at) = after.checked_sub(1).filter(|at| called < ranges[*at].end_ns) else {
+            continue;
+        };
+        work[at].push((piece.start_ns, piece.end_ns));
+    }
+    let compute = work.into_iter().map(|times| Intervals::union(times.into_iter()).ns());
+    let begin = |range: &HostRange| u64::try_from(range.start_ns).unwrap_or(0);
+    ranges
+        .iter()
+        .zip(compute)
+        .map(|(range, ns)| (begin(range), range.end_ns.abs_diff(range.start_ns), ns))
+        .collect()
+}

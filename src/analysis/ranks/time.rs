@@ -1,0 +1,85 @@
+//! How each rank spent its time.
+
+use super::Activity;
+use super::intervals::Intervals;
+use super::late::LateRanks;
+use crate::model::rank_work::{JoinedRanks, RankPiece, RankWork};
+use crate::model::ranks::{RankIdle, RankIdleCause, RankTime};
+
+/// Beginnings of the names of ranges in which a host waits for other ranks: torch's for gloo, and
+/// MPI's.
+const HOST_COLLECTIVES: &[&str] = &["gloo:", "MPI_", "mpi:"];
+
+pub(super) fn of_ranks(
+    joined: &JoinedRanks,
+    activities: &[Activity],
+    late: &LateRanks,
+) -> Vec<RankTime> {
+    let all = joined.ranks.iter().zip(activities).enumerate();
+    all.map(|(at, (rank, activity))| of_rank(rank, activity, at, late)).collect()
+}
+
+fn of_rank(rank: &RankWork, activity: &Activity, at: usize, late: &LateRanks) -> RankTime {
+    let (first, last) = activity.any.span().unwrap_or((0, 0));
+    let span_ns = last.abs_diff(first);
+    let overlapped_ns = activity.communication.and(&activity.compute).ns();
+    let exposed_ns = activity.communication.ns() - overlapped_ns;
+    let compute_ns = activity.compute.ns();
+    let idle_ns = span_ns - activity.any.ns();
+    let (last, late_ns) = late.of_rank(at);
+    RankTime {
+        place: rank.place.clone(),
+        span_ns,
+        compute_ns,
+        communication_ns: activity.communication.ns(),
+        exposed_ns,
+        overlapped_ns,
+        copy_ns: span_ns - idle_ns - compute_ns - exposed_ns,
+        idle_ns,
+        idle: idle(rank, &activity.any),
+        waited_ns: late.waited_ns(at),
+        last,
+        late_ns,
+    }
+}
+
+/// The causes of the times between all work. Before its call, the work that ends a gap is late;
+/// after it, the launch takes that long.
+fn idle(rank: &RankWork, any: &Intervals) -> Vec<RankIdle> {
+    let waits = |name: &str| HOST_COLLECTIVES.iter().any(|start| name.starts_with(start));
+    let waiting = rank.ranges.iter().filter(|range| waits(rank.name(range.name)));
+    let waiting = Intervals::union(waiting.map(|range| (range.start_ns, range.end_ns)));
+    let causes = [
+        RankIdleCause::HostLate,
+        RankIdleCause::Launch,
+        RankIdleCause::Rank,
+        RankIdleCause::Unexplained,
+    ];
+    let mut ns = [0; 4];
+    for (start, end) in any.gaps() {
+        let waited = waiting.ns_within(start, end);
+        match next_piece(rank, end).and_then(|piece| piece.called_ns) {
+            Some(called) if called > start => {
+                let called = called.min(end);
+                let waited = waiting.ns_within(start, called);
+                ns[0] += called.abs_diff(start) - waited;
+                ns[1] += end.abs_diff(called);
+                ns[2] += waited;
+            }
+            _ => {
+                ns[2] += waited;
+                ns[3] += end.abs_diff(start) - waited;
+            }
+        }
+    }
+    let all = causes.into_iter().zip(ns).filter(|(_, ns)| *ns > 0);
+    let mut all: Vec<RankIdle> =
+        all.map(|(cause, total_ns)| RankIdle { cause, total_ns }).collect();
+    all.sort_by_key(|idle| std::cmp::Reverse(idle.total_ns));
+    all
+}
+
+/// The piece that starts at a time.
+fn next_piece(rank: &RankWork, at_ns: i64) -> Option<&RankPiece> {
+    rank.pieces.get(rank.pieces.partition_point(|piece| piece.start_ns < at_ns))
+}

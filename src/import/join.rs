@@ -1,0 +1,224 @@
+//! Joins the reports of many ranks: one report with several processes, or several reports of one
+//! program.
+//!
+//! Ranks get their numbers from the reports, else from the names of the files, else from the order.
+//! Collectives are matched between ranks, clocks are fitted over them, and all times become those of
+//! one clock that begins with the first event. Without a common clock every rank begins at 0.
+
+mod clock;
+mod collectives;
+mod sums;
+mod trace;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::Imported;
+use crate::model::profile::Gap;
+use crate::model::rank_work::{JoinedRanks, RankWork};
+use crate::model::ranks::{ClockSource, RankClock};
+
+/// The ranks of one report, as indexes into all ranks.
+type ReportRanks = Vec<usize>;
+
+/// Joins the processes of one report. Does nothing if it has only one.
+pub fn join_processes(imported: &mut Imported) {
+    let Some(mut joined) = imported.sidecars.ranks.take() else { return };
+    let from = joined.ranks.first().map(|rank| rank.place.from.clone()).unwrap_or_default();
+    imported.gaps.push(Gap {
+        code: "ranks_inferred".to_owned(),
+        text: format!(
+            "{from}: it has the work of {} processes and does not tell their ranks; they are \
+             numbered by GPU and process id",
+            joined.ranks.len()
+        ),
+    });
+    imported.gaps.extend(match_ranks(&mut joined));
+    joined.clock = RankClock { source: ClockSource::Report, ..RankClock::default() };
+    let first_ns = joined.ranks.iter().map(|rank| rank.first_ns).min().unwrap_or(0);
+    joined.ranks.iter_mut().for_each(|rank| rank.shift(first_ns.saturating_neg()));
+    imported.sidecars.ranks = Some(joined);
+}
+
+/// Joins several reports, each with one rank or more. Reports without work on a GPU only add their
+/// gaps.
+pub fn join_reports(reports: Vec<Imported>) -> Imported {
+    let mut whole = Imported::default();
+    let mut joined = JoinedRanks::default();
+    let mut of_reports: Vec<ReportRanks> = Vec::new();
+    let mut parts = Vec::new();
+    for mut report in reports {
+        let ranks = report.sidecars.ranks.take().unwrap_or_default().ranks;
+        let first = joined.ranks.len();
+        joined.ranks.extend(ranks);
+        of_reports.push((first..joined.ranks.len()).collect());
+        parts.push(report);
+    }
+    whole.gaps.extend(number_ranks(&mut joined.ranks));
+    whole.gaps.extend(match_ranks(&mut joined));
+    joined.clock = clock::align(&mut joined, &of_reports);
+    let numbers: Vec<Vec<u32>> = of_reports
+        .iter()
+        .map(|ranks| ranks.iter().map(|at| joined.ranks[*at].place.rank).collect())
+        .collect();
+    let begins: Vec<i64> = of_reports
+        .iter()
+        .map(|ranks| ranks.iter().map(|at| joined.ranks[*at].first_ns).min().unwrap_or(0))
+        .collect();
+    sort_by_number(&mut joined);
+    whole.sidecars.trace =
+        trace::join(&mut parts, &numbers, &begins, joined.ranks.iter().map(|r| &r.place));
+    sums::join(&mut whole, parts, &numbers);
+    whole.sidecars.ranks = Some(joined);
+    whole
+}
+
+/// Sorts the ranks by number. Matched collectives refer to them by index.
+fn sort_by_number(joined: &mut JoinedRanks) {
+    let mut order: Vec<usize> = (0..joined.ranks.len()).collect();
+    order.sort_by_key(|at| joined.ranks[*at].place.rank);
+    let mut moved = vec![0; order.len()];
+    for (to, from) in order.iter().enumerate() {
+        moved[*from] = u32::try_from(to).unwrap_or(u32::MAX);
+    }
+    for collective in &mut joined.collectives {
+        for (rank, _) in &mut collective.calls {
+            *rank = moved[*rank as usize];
+        }
+        collective.calls.sort_unstable();
+    }
+    joined.ranks.sort_by_key(|rank| rank.place.rank);
+}
+
+/// Numbers the ranks of several reports, and says what is odd about their numbers.
+fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    let mut several_in = BTreeSet::new();
+    for pair in ranks.windows(2) {
+        if pair[0].place.from == pair[1].place.from {
+            several_in.insert(pair[0].place.from.clone());
+        }
+    }
+    for rank in ranks.iter_mut().filter(|rank| !rank.is_numbered) {
+        let of_file = rank_of_name(&rank.place.from);
+        if let Some(number) = of_file.filter(|_| !several_in.contains(&rank.place.from)) {
+            rank.place.rank = number;
+            rank.is_numbered = true;
+        }
+    }
+    let numbers: BTreeSet<u32> = ranks.iter().map(|rank| rank.place.rank).collect();
+    let all_numbered = ranks.iter().all(|rank| rank.is_numbered);
+    if !all_numbered || numbers.len() < ranks.len() {
+        for (rank, number) in ranks.iter_mut().zip(0..) {
+            rank.place.rank = number;
+        }
+        let why = if all_numbered { "several have the same number" } else { "not all tell it" };
+        gaps.push(Gap {
+            code: "ranks_inferred".to_owned(),
+            text: format!("ranks are numbered in the order of the reports: {why}"),
+        });
+    }
+    let world = ranks.iter().filter_map(|rank| rank.world).max();
+    let last = ranks.iter().map(|rank| rank.place.rank + 1).max();
+    let all = world.max(last).unwrap_or(0);
+    let present: BTreeSet<u32> = ranks.iter().map(|rank| rank.place.rank).collect();
+    let missing: Vec<String> =
+        (0..all).filter(|rank| !present.contains(rank)).take(8).map(|r| r.to_string()).collect();
+    if !missing.is_empty() {
+        let many = all as usize - present.len();
+        let more = if many > missing.len() { ", …" } else { "" };
+        gaps.push(Gap {
+            code: "ranks_missing".to_owned(),
+            text: format!(
+                "{many} of {all} ranks have no report ({}{more}): what they did is unknown",
+                missing.join(", ")
+            ),
+        });
+    }
+    gaps
+}
+
+/// The number after `rank` in the name of a file: `rank3.nsys-rep`, `report.rank_3.json`.
+fn rank_of_name(path: &str) -> Option<u32> {
+    let name = Path::new(path).file_name()?.to_str()?.to_lowercase();
+    let rest = &name[name.rfind("rank")? + "rank".len()..];
+    let rest = rest.trim_start_matches(['-', '_', '.', '=']);
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..digits].parse().ok()
+}
+
+/// Matches the collectives of the ranks, and says what could not be compared.
+fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    let outcome = collectives::match_all(&joined.ranks);
+    joined.collectives = outcome.matched;
+    joined.unmatched = outcome.unmatched;
+    for group in &outcome.different {
+        gaps.push(Gap {
+            code: "ranks_differ".to_owned(),
+            text: format!(
+                "the ranks of {group} do not call the same collectives in the same order; its calls \
+                 are matched until they differ"
+            ),
+        });
+    }
+    if joined.ranks.len() > 1 && joined.collectives.is_empty() {
+        let text = match joined.ranks.iter().any(|rank| !rank.collectives.is_empty()) {
+            true => {
+                "no collective of NCCL is on all ranks of its group: ranks are compared by their own times"
+            }
+            false => "no collectives of NCCL were recorded: ranks are compared by their own times",
+        };
+        gaps.push(Gap { code: "no_collectives".to_owned(), text: text.to_owned() });
+    }
+    let kernels = |rank: &RankWork| -> BTreeSet<String> { rank.names.iter().cloned().collect() };
+    if let [first, rest @ ..] = &joined.ranks[..] {
+        let known = kernels(first);
+        for other in rest.iter().filter(|other| kernels(other).is_disjoint(&known)) {
+            gaps.push(Gap {
+                code: "ranks_differ".to_owned(),
+                text: format!(
+                    "rank {} has no kernel, copy or range in common with rank {}: they may be of \
+                     different programs",
+                    other.place.rank, first.place.rank
+                ),
+            });
+        }
+    }
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_read_from_the_name_of_a_file() {
+        for (name, expected) in [
+            ("out/rank3.nsys-rep", Some(3)),
+            ("report.rank_12.sqlite", Some(12)),
+            ("Rank-0.pt.trace.json", Some(0)),
+            ("rank1/report.nsys-rep", None),
+            ("frank.json", None),
+        ] {
+            assert_eq!(rank_of_name(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn ranks_without_a_report_are_named() {
+        let rank = |number| RankWork {
+            is_numbered: true,
+            world: Some(4),
+            place: crate::model::ranks::RankPlace { rank: number, ..Default::default() },
+            ..RankWork::default()
+        };
+        let gaps = number_ranks(&mut [rank(0), rank(3)]);
+        assert_eq!(gaps.len(), 1);
+        assert!(gaps[0].text.starts_with("2 of 4 ranks have no report (1, 2)"), "{}", gaps[0].text);
+        let mut same = [rank(1), rank(1)];
+        let gaps = number_ranks(&mut same);
+        assert_eq!(same.map(|rank| rank.place.rank), [0, 1]);
+        assert_eq!(gaps[0].code, "ranks_inferred");
+    }
+}

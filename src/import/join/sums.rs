@@ -1,0 +1,108 @@
+//! Joins launches and sums of several reports: sums are over all ranks.
+
+use crate::import::{Imported, nsys};
+use crate::model::Region;
+use crate::model::profile::Gap;
+use crate::model::timeline::{CopySum, KernelSum};
+
+/// Adds everything of `reports` but their events and ranks to `whole`. `numbers` are the ranks of
+/// each report.
+pub(super) fn join(whole: &mut Imported, reports: Vec<Imported>, numbers: &[Vec<u32>]) {
+    let most = nsys::MAX_LAUNCHES / reports.len().max(1);
+    let mut several_have_operators = 0;
+    for (report, ranks) in reports.into_iter().zip(numbers) {
+        let cut = report.launches.len().saturating_sub(most);
+        if cut > 0 {
+            whole.gaps.push(Gap {
+                code: "launches_capped".to_owned(),
+                text: format!(
+                    "rank {}: its first {most} launches are listed one by one; the sums include all",
+                    ranks.first().copied().unwrap_or(0)
+                ),
+            });
+        }
+        let first = u32::try_from(whole.launches.len()).unwrap_or(u32::MAX);
+        if let Some(trace) = &mut whole.sidecars.trace {
+            for work in trace.work.iter_mut().filter(|work| is_of(ranks, work.rank)) {
+                let listed = work.launch.filter(|launch| (*launch as usize) < most);
+                work.launch = listed.map(|launch| launch.saturating_add(first));
+            }
+        }
+        whole.launches.extend(report.launches.into_iter().take(most).map(|mut launch| {
+            launch.id = launch.id.saturating_add(first);
+            launch.rank = launch.rank.and_then(|at| ranks.get(at as usize).copied());
+            launch
+        }));
+        report.kernels.into_iter().for_each(|sum| add_kernel(&mut whole.kernels, sum));
+        report.copies.into_iter().for_each(|sum| add_copy(&mut whole.copies, sum));
+        report.regions.into_iter().for_each(|region| add_region(&mut whole.regions, region));
+        several_have_operators += u32::from(!report.operators.is_empty());
+        if whole.operators.is_empty() {
+            whole.operators = report.operators;
+            whole.stages = report.stages;
+            whole.program_model = report.program_model;
+        }
+        whole.memory.extend(report.memory);
+        whole.device = whole.device.take().or(report.device);
+        whole.tool_version = whole.tool_version.take().or(report.tool_version);
+        for refusal in report.refusals {
+            whole.gaps.push(Gap { code: refusal.code.to_owned(), text: refusal.text });
+        }
+        for gap in report.gaps {
+            // Each rank's trace tells of itself alone.
+            if gap.code != "one_rank" && !whole.gaps.contains(&gap) {
+                whole.gaps.push(gap);
+            }
+        }
+    }
+    if several_have_operators > 1 {
+        let text = "operators and stages are those of the first report".to_owned();
+        whole.gaps.push(Gap { code: "operators_of_one_rank".to_owned(), text });
+    }
+    whole.kernels.sort_by_key(|sum| std::cmp::Reverse(sum.total_ns));
+}
+
+fn is_of(ranks: &[u32], rank: Option<u32>) -> bool {
+    rank.is_some_and(|rank| ranks.contains(&rank))
+}
+
+fn add_kernel(known: &mut Vec<KernelSum>, sum: KernelSum) {
+    match known.iter_mut().find(|other| other.kernel == sum.kernel) {
+        Some(other) => {
+            other.launches += sum.launches;
+            other.total_ns = other.total_ns.saturating_add(sum.total_ns);
+            other.min_ns = other.min_ns.min(sum.min_ns);
+            other.max_ns = other.max_ns.max(sum.max_ns);
+        }
+        None => known.push(sum),
+    }
+}
+
+fn add_copy(known: &mut Vec<CopySum>, sum: CopySum) {
+    match known.iter_mut().find(|other| other.kind == sum.kind) {
+        Some(other) => {
+            other.count += sum.count;
+            other.bytes = other.bytes.saturating_add(sum.bytes);
+            other.total_ns = other.total_ns.saturating_add(sum.total_ns);
+        }
+        None => known.push(sum),
+    }
+}
+
+fn add_region(known: &mut Vec<Region>, region: Region) {
+    let same = |other: &&mut Region| other.path == region.path && other.kind == region.kind;
+    let Some(other) = known.iter_mut().find(same) else {
+        known.push(region);
+        return;
+    };
+    let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
+        (Some(a), Some(b)) => Some(a.saturating_add(b)),
+        (a, b) => a.or(b),
+    };
+    other.instances = add(other.instances, region.instances);
+    other.host_ns = add(other.host_ns, region.host_ns);
+    other.gpu_ns = add(other.gpu_ns, region.gpu_ns);
+    other.gpu_span_ns = add(other.gpu_span_ns, region.gpu_span_ns);
+    other.inferred_gpu_ns = add(other.inferred_gpu_ns, region.inferred_gpu_ns);
+    region.kernels.into_iter().for_each(|sum| add_kernel(&mut other.kernels, sum));
+}

@@ -1,0 +1,100 @@
+//! Joins the lists of single events of several reports.
+
+use std::collections::HashSet;
+
+use crate::import::Imported;
+use crate::import::event_list::NameTable;
+use crate::model::Trace;
+use crate::model::ranks::RankPlace;
+use crate::model::trace::SCHEMA;
+
+/// One list of all events, in order of start. `numbers` are the ranks of each report, `begins` the
+/// common time at which its list begins. `None` if no report has events.
+pub(super) fn join<'a>(
+    reports: &mut [Imported],
+    numbers: &[Vec<u32>],
+    begins: &[i64],
+    places: impl Iterator<Item = &'a RankPlace>,
+) -> Option<Trace> {
+    let mut whole =
+        Trace { schema: SCHEMA.to_owned(), ranks: places.cloned().collect(), ..Trace::default() };
+    let mut names = NameTable::default();
+    let mut has_events = false;
+    let mut known_threads: HashSet<u64> = HashSet::new();
+    let all = reports.iter_mut().zip(numbers).zip(begins);
+    for (((report, ranks), begin_ns), number) in all.zip(0_u64..) {
+        let Some(trace) = report.sidecars.trace.take() else { continue };
+        has_events = true;
+        let later = u64::try_from(*begin_ns).unwrap_or(0);
+        let name_of: Vec<u32> = trace.names.iter().map(|name| names.index(name)).collect();
+        let name = |at: u32| name_of.get(at as usize).copied().unwrap_or(u32::MAX);
+        let rank = |at: Option<u32>| at.and_then(|at| ranks.get(at as usize).copied());
+        // Processes of two hosts or containers may have the same ids.
+        let own_threads: HashSet<u64> = trace
+            .ranges
+            .iter()
+            .map(|r| r.thread)
+            .chain(trace.calls.iter().map(|c| c.thread))
+            .collect();
+        let thread = |id: u64| match known_threads.contains(&id) {
+            true => id ^ (number << 56),
+            false => id,
+        };
+        let (regions, calls) = (whole.regions.len() as u32, whole.calls.len() as u32);
+        let end_ns = trace.span_ns.saturating_add(later);
+        whole.span_ns = whole.span_ns.max(end_ns);
+        whole.regions.extend(trace.regions.into_iter().map(|mut region| {
+            region.parent = region.parent.map(|at| at.saturating_add(regions));
+            region
+        }));
+        whole.work.extend(trace.work.into_iter().map(|mut work| {
+            work.name = name(work.name);
+            work.start_ns = work.start_ns.saturating_add(later);
+            work.call = work.call.map(|at| at.saturating_add(calls));
+            work.regions.iter_mut().for_each(|at| *at = at.saturating_add(regions));
+            work.rank = rank(work.rank);
+            work
+        }));
+        whole.ranges.extend(trace.ranges.into_iter().map(|mut range| {
+            range.name = name(range.name);
+            range.start_ns = range.start_ns.saturating_add(later);
+            range.region = range.region.map(|at| at.saturating_add(regions));
+            range.rank = rank(range.rank);
+            range.thread = thread(range.thread);
+            range
+        }));
+        whole.calls.extend(trace.calls.into_iter().map(|mut call| {
+            call.name = name(call.name);
+            call.start_ns = call.start_ns.saturating_add(later);
+            call.rank = rank(call.rank);
+            call.thread = thread(call.thread);
+            call
+        }));
+        whole.cut.work += trace.cut.work;
+        whole.cut.ranges += trace.cut.ranges;
+        whole.cut.calls += trace.cut.calls;
+        known_threads.extend(own_threads);
+        if whole.from.is_empty() {
+            whole.from = trace.from;
+        }
+    }
+    whole.names = names.into_vec();
+    sort(&mut whole);
+    has_events.then_some(whole)
+}
+
+/// Sorts all lists by start. Work refers to calls by index.
+fn sort(trace: &mut Trace) {
+    let mut order: Vec<u32> = (0..trace.calls.len() as u32).collect();
+    order.sort_by_key(|at| trace.calls[*at as usize].start_ns);
+    let mut moved = vec![0; order.len()];
+    for (to, from) in (0..).zip(&order) {
+        moved[*from as usize] = to;
+    }
+    trace.calls.sort_by_key(|call| call.start_ns);
+    for work in &mut trace.work {
+        work.call = work.call.and_then(|at| moved.get(at as usize).copied());
+    }
+    trace.work.sort_by_key(|work| work.start_ns);
+    trace.ranges.sort_by_key(|range| (range.start_ns, range.depth));
+}

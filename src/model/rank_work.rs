@@ -1,0 +1,144 @@
+//! The GPU work of every rank, as the analysis of ranks needs it. It is not written anywhere: the
+//! profile has the result ([`super::ranks::Ranks`]), and `trace.json` lists the first events.
+//!
+//! All times are nanoseconds on the common clock, if there is one ([`RankClock`]); else on the
+//! rank's own clock.
+
+use std::sync::Arc;
+
+use super::ranks::{CollectiveOperation, RankClock, RankPlace};
+
+/// Ranks of one program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JoinedRanks {
+    /// The ranks, by number.
+    pub ranks: Vec<RankWork>,
+    /// Collectives that every rank of their group called.
+    pub collectives: Vec<MatchedCollective>,
+    /// How the clocks are related.
+    pub clock: RankClock,
+    /// Number of calls of collectives without a match.
+    pub unmatched: u64,
+}
+
+/// The work of one rank.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RankWork {
+    /// Where it ran.
+    pub place: RankPlace,
+    /// Names of work and ranges.
+    pub names: Vec<String>,
+    /// Paths of regions.
+    pub regions: Vec<Vec<String>>,
+    /// Work on the GPU, in order of start.
+    pub pieces: Vec<RankPiece>,
+    /// Ranges of the host, in order of start.
+    pub ranges: Vec<HostRange>,
+    /// The time at which the report's `trace.json` begins.
+    pub first_ns: i64,
+    /// Collectives among the pieces, in order of start.
+    pub collectives: Vec<RankCollective>,
+    /// Whether the report tells the rank's number.
+    pub is_numbered: bool,
+    /// Number of ranks of the program, if the report tells.
+    pub world: Option<u32>,
+}
+
+/// The kind of a [`RankPiece`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RankPieceKind {
+    /// A kernel or graph that computes.
+    Compute,
+    /// A kernel of a collective.
+    Collective,
+    /// A copy or memset.
+    Copy,
+}
+
+/// One piece of work on the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankPiece {
+    /// Start.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
+    /// Start of the call that submitted it.
+    pub called_ns: Option<i64>,
+    /// Index into [`RankWork::names`].
+    pub name: u32,
+    /// Index into [`RankWork::regions`] of the innermost region in which it was launched.
+    pub region: Option<u32>,
+    /// The kind of work.
+    pub kind: RankPieceKind,
+}
+
+/// A range of a host thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRange {
+    /// Start.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
+    /// Index into [`RankWork::names`].
+    pub name: u32,
+    /// Index into [`RankWork::regions`].
+    pub region: u32,
+    /// Number of ranges of this thread around it.
+    pub depth: u32,
+}
+
+/// One call of a collective on one rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankCollective {
+    /// Index into [`RankWork::pieces`].
+    pub piece: u32,
+    /// The process group. Equal on all its ranks.
+    pub group: Arc<str>,
+    /// The operation.
+    pub operation: CollectiveOperation,
+    /// Bytes by the convention of nccl-tests, or those of one rank; see `bytes_of_rank`.
+    pub bytes: Option<u64>,
+    /// Whether `bytes` are those of one rank where nccl-tests counts those of all.
+    pub bytes_of_rank: bool,
+    /// Number of ranks in the group, if the report tells.
+    pub ranks: Option<u32>,
+}
+
+/// One call of a collective by all ranks of its group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MatchedCollective {
+    /// The process group.
+    pub group: Arc<str>,
+    /// The operation.
+    pub operation: CollectiveOperation,
+    /// Its place among the calls of the group.
+    pub number: u64,
+    /// Bytes by the convention of nccl-tests.
+    pub bytes: Option<u64>,
+    /// Indexes into [`JoinedRanks::ranks`] and [`RankWork::pieces`].
+    pub calls: Vec<(u32, u32)>,
+}
+
+impl RankWork {
+    /// Moves all times later by `ns`.
+    pub fn shift(&mut self, ns: i64) {
+        self.map_times(|at| at.saturating_add(ns));
+    }
+
+    /// Replaces all times.
+    pub fn map_times(&mut self, time: impl Fn(i64) -> i64) {
+        for piece in &mut self.pieces {
+            (piece.start_ns, piece.end_ns) = (time(piece.start_ns), time(piece.end_ns));
+            piece.called_ns = piece.called_ns.map(&time);
+        }
+        for range in &mut self.ranges {
+            (range.start_ns, range.end_ns) = (time(range.start_ns), time(range.end_ns));
+        }
+        self.first_ns = time(self.first_ns);
+    }
+
+    /// The name of a piece or range.
+    pub fn name(&self, at: u32) -> &str {
+        self.names.get(at as usize).map_or("", String::as_str)
+    }
+}

@@ -1,0 +1,167 @@
+//! The ranks of a program as tables, for the terminal and for Markdown.
+
+use super::quantity::{bytes, duration, per_second, percent};
+use super::region_rows::short_region;
+use super::{Align, TextTable};
+use crate::model::ranks::{ClockSource, RankClock, RankTime, Ranks};
+
+/// The maximum number of rows of a table; the profile has all.
+const MAX_ROWS: usize = 16;
+
+/// The clock in words.
+pub(super) fn clock(clock: &RankClock) -> String {
+    match &clock.source {
+        ClockSource::Report => "one clock: a single report has all ranks".to_owned(),
+        ClockSource::Host => "the clock of their host".to_owned(),
+        ClockSource::Fitted => format!(
+            "clocks fitted over {} collectives; residual {}, so no finer order is known",
+            clock.collectives.unwrap_or(0),
+            duration(clock.residual_ns.unwrap_or(0) as f64),
+        ),
+        ClockSource::None => "no common clock: durations are compared, not starts".to_owned(),
+        ClockSource::Other(other) => other.clone(),
+    }
+}
+
+/// The place of a rank: `GPU 1`, with several hosts `node0:1`.
+fn place(rank: &RankTime, several_hosts: bool) -> String {
+    let gpu = rank.place.gpu.map(|gpu| gpu.to_string()).unwrap_or_default();
+    match rank.place.host.as_deref().filter(|_| several_hosts) {
+        Some(host) => format!("{}:{gpu}", host.split('.').next().unwrap_or(host)),
+        None if gpu.is_empty() => String::new(),
+        None => format!("GPU {gpu}"),
+    }
+}
+
+/// How each rank spent its time, as shares of its span.
+pub(super) fn times(ranks: &Ranks) -> TextTable {
+    let mut table = TextTable::new(&[
+        ("rank", Align::Right),
+        ("place", Align::Right),
+        ("span", Align::Right),
+        ("compute", Align::Right),
+        ("exposed", Align::Right),
+        ("hidden", Align::Right),
+        ("copies", Align::Right),
+        ("idle", Align::Right),
+        ("waited", Align::Right),
+        ("last", Align::Right),
+    ]);
+    let first = ranks.ranks.first().and_then(|rank| rank.place.host.as_ref());
+    let several = ranks.ranks.iter().any(|rank| rank.place.host.as_ref() != first);
+    for rank in ranks.ranks.iter().take(MAX_ROWS) {
+        let share = |ns: u64, of: u64| percent(100.0 * ns as f64 / of.max(1) as f64);
+        let hidden = share(rank.overlapped_ns, rank.communication_ns);
+        table.add_row([
+            rank.place.rank.to_string(),
+            place(rank, several),
+            duration(rank.span_ns as f64),
+            share(rank.compute_ns, rank.span_ns),
+            share(rank.exposed_ns, rank.span_ns),
+            if rank.communication_ns > 0 { hidden } else { String::new() },
+            share(rank.copy_ns, rank.span_ns),
+            share(rank.idle_ns, rank.span_ns),
+            duration(rank.waited_ns as f64),
+            if ranks.collectives.is_empty() { String::new() } else { rank.last.to_string() },
+        ]);
+    }
+    table
+}
+
+/// The causes of idle time of each rank, as durations.
+pub(super) fn idle(ranks: &Ranks) -> TextTable {
+    let mut table = TextTable::new(&[
+        ("rank", Align::Right),
+        ("host late", Align::Right),
+        ("launch", Align::Right),
+        ("waits for a rank", Align::Right),
+        ("other", Align::Right),
+    ]);
+    for rank in ranks.ranks.iter().take(MAX_ROWS) {
+        let of_cause = |cause: &str| {
+            let found = rank.idle.iter().find(|idle| idle.cause.as_str() == cause);
+            found.map(|idle| duration(idle.total_ns as f64)).unwrap_or_default()
+        };
+        let number = rank.place.rank.to_string();
+        let causes = ["host_late", "launch", "rank", "other"].map(of_cause);
+        let [late, launch, waits, other] = causes;
+        table.add_row([number, late, launch, waits, other]);
+    }
+    table
+}
+
+/// Matched collectives with their rates.
+pub(super) fn collectives(ranks: &Ranks) -> TextTable {
+    let mut table = TextTable::new(&[
+        ("collective", Align::Left),
+        ("n", Align::Right),
+        ("size", Align::Right),
+        ("calls", Align::Right),
+        ("median", Align::Right),
+        ("algo", Align::Right),
+        ("bus", Align::Right),
+        ("link", Align::Right),
+        ("waited", Align::Right),
+    ]);
+    for sum in ranks.collectives.iter().take(MAX_ROWS) {
+        let rate = |rate: Option<f64>| rate.map(|rate| per_second(rate, "B")).unwrap_or_default();
+        table.add_row([
+            sum.operation.replace('_', "-"),
+            sum.ranks.to_string(),
+            sum.bytes.map(|n| bytes(n as f64)).unwrap_or_default(),
+            sum.calls.to_string(),
+            duration(sum.median_ns as f64),
+            rate(sum.algorithm_bytes_per_s),
+            rate(sum.bus_bytes_per_s),
+            sum.link_share.map(|share| percent(100.0 * share)).unwrap_or_default(),
+            duration(sum.waited_ns as f64),
+        ]);
+    }
+    table
+}
+
+/// The calls that waited longest for their last rank.
+pub(super) fn waits(ranks: &Ranks) -> TextTable {
+    let mut table = TextTable::new(&[
+        ("collective", Align::Left),
+        ("call", Align::Right),
+        ("last rank", Align::Right),
+        ("by", Align::Right),
+        ("because of", Align::Left),
+        ("in", Align::Left),
+    ]);
+    for wait in ranks.waits.iter().take(MAX_ROWS / 3) {
+        table.add_row([
+            wait.operation.replace('_', "-"),
+            wait.number.to_string(),
+            wait.last.to_string(),
+            duration(wait.late_ns as f64),
+            wait.cause.to_string(),
+            wait.region.as_deref().map(|r| short_region(r).into_owned()).unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+/// The step that took some rank longest, in words. `None` without steps.
+pub(super) fn slowest_step(ranks: &Ranks) -> Option<String> {
+    let steps = ranks.steps.as_ref()?;
+    let all = steps.steps.iter().enumerate();
+    let longest = all.filter_map(|(at, step)| {
+        let (rank, ns) = step.host_ns.iter().copied().enumerate().max_by_key(|(_, ns)| *ns)?;
+        Some((ns, at, rank))
+    });
+    let (ns, at, rank) = longest.max()?;
+    let mut others: Vec<u64> =
+        steps.steps.iter().flat_map(|step| step.host_ns.iter().copied()).collect();
+    others.sort_unstable();
+    let median = others.get(others.len() / 2).copied().unwrap_or(0);
+    Some(format!(
+        "the longest of {} `{}` is number {at} on rank {}: {} on the host (median {})",
+        steps.steps.len() as u64 + steps.cut,
+        steps.name,
+        ranks.ranks.get(rank).map_or(0, |rank| rank.place.rank),
+        duration(ns as f64),
+        duration(median as f64),
+    ))
+}

@@ -1,0 +1,134 @@
+//! How many GPUs a program gets, as `--gpus` says it.
+
+use std::str::FromStr;
+
+use rgpu_protocol::plan::KnownGpu;
+
+/// How many GPUs a program gets, or which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GpuCount {
+    /// So many.
+    Number(u32),
+    /// All of the host.
+    All,
+    /// Those with these indexes.
+    Listed(Vec<u32>),
+}
+
+/// Most GPUs that can be named by number.
+const MAX_GPUS: u32 = 64;
+
+impl Default for GpuCount {
+    fn default() -> Self {
+        Self::Number(1)
+    }
+}
+
+impl FromStr for GpuCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        let number = |text: &str| match text.parse::<u32>() {
+            Ok(number) if number <= MAX_GPUS => Ok(number),
+            _ => Err(format!("write a number up to {MAX_GPUS}, `all`, or indexes such as `0,2`")),
+        };
+        if !text.contains(',') {
+            return number(text).map(Self::Number);
+        }
+        let indexes = text.split(',').filter(|part| !part.is_empty()).map(number);
+        let mut indexes = indexes.collect::<Result<Vec<u32>, String>>()?;
+        indexes.sort_unstable();
+        indexes.dedup();
+        Ok(Self::Listed(indexes))
+    }
+}
+
+/// The host does not have the GPUs that were asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct MissingGpus {
+    text: String,
+}
+
+impl GpuCount {
+    /// Whether it is a single GPU, whichever.
+    pub fn is_one(&self) -> bool {
+        *self == Self::Number(1)
+    }
+
+    /// The number, if it does not depend on the host.
+    pub fn number(&self) -> Option<u32> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::All => None,
+            Self::Listed(indexes) => u32::try_from(indexes.len()).ok(),
+        }
+    }
+
+    /// The GPUs of `known` that qualify, and how many of them to lock.
+    ///
+    /// # Errors
+    /// [`MissingGpus`] if the host has fewer, or not those.
+    pub fn of_host(&self, known: Vec<KnownGpu>) -> Result<(Vec<KnownGpu>, u32), MissingGpus> {
+        let there = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        let gpus = if there == 1 { "GPU" } else { "GPUs" };
+        match self {
+            Self::Number(number) if there < *number => {
+                let text = format!("the host has {there} {gpus}, but {number} are requested");
+                Err(MissingGpus { text })
+            }
+            Self::Number(number) => Ok((known, *number)),
+            Self::All => Ok((known, there)),
+            Self::Listed(indexes) => {
+                let missing =
+                    indexes.iter().find(|index| !known.iter().any(|gpu| gpu.index == **index));
+                if let Some(index) = missing {
+                    let text =
+                        format!("the host has {there} {gpus}, but none has the index {index}");
+                    return Err(MissingGpus { text });
+                }
+                let many = u32::try_from(indexes.len()).unwrap_or(u32::MAX);
+                let chosen = known.into_iter().filter(|gpu| indexes.contains(&gpu.index));
+                Ok((chosen.collect(), many))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(many: u32) -> Vec<KnownGpu> {
+        let gpu = |index| KnownGpu {
+            index,
+            uuid: format!("GPU-{index}"),
+            name: "NVIDIA H200".to_owned(),
+        };
+        (0..many).map(gpu).collect()
+    }
+
+    fn of(text: &str, many: u32) -> Result<(Vec<u32>, u32), String> {
+        let count: GpuCount = text.parse()?;
+        let (gpus, number) = count.of_host(host(many)).map_err(|e| e.to_string())?;
+        Ok((gpus.iter().map(|gpu| gpu.index).collect(), number))
+    }
+
+    #[test]
+    fn a_number_all_or_a_list_of_gpus_are_asked_for() {
+        assert_eq!(of("2", 4), Ok((vec![0, 1, 2, 3], 2)));
+        assert_eq!(of("all", 3), Ok((vec![0, 1, 2], 3)));
+        assert_eq!(of("2,0", 4), Ok((vec![0, 2], 2)));
+        assert_eq!(of("2,", 4), Ok((vec![2], 1)));
+        assert!(of("two", 4).unwrap_err().contains("`all`"));
+    }
+
+    #[test]
+    fn more_gpus_than_there_are_is_an_error() {
+        assert_eq!(of("3", 2).unwrap_err(), "the host has 2 GPUs, but 3 are requested");
+        assert!(of("0,5", 2).unwrap_err().contains("none has the index 5"));
+    }
+}

@@ -1,0 +1,35 @@
+"""Trains on several ranks, `torchrun --nproc-per-node N ranks.py [sleep|slow]`: NCCL with a GPU for each rank, else gloo
+with all ranks on one GPU. `sleep`: rank 1 sleeps 0.1 s in the range load_batch of step 6. `slow`: it computes four times
+as much in each forward pass."""
+
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+fault = sys.argv[1] if len(sys.argv) > 1 else ""
+rank = int(os.environ["LOCAL_RANK"])
+own_gpu = torch.cuda.device_count() >= int(os.environ["WORLD_SIZE"])
+torch.cuda.set_device(rank if own_gpu else 0)
+dist.init_process_group("nccl" if own_gpu else "gloo")
+a = torch.randn(4096, 4096, device="cuda")
+gradient = torch.ones(16 << 20, device="cuda" if own_gpu else "cpu")
+for _ in range(3):
+    dist.all_reduce(gradient)
+torch.cuda.synchronize()
+for step in range(12):
+    with torch.cuda.nvtx.range("step"):
+        with torch.cuda.nvtx.range("load_batch"):
+            if fault == "sleep" and rank == 1 and step == 6:
+                time.sleep(0.1)
+        with torch.cuda.nvtx.range("forward"):
+            for _ in range(16 if fault == "slow" and rank == 1 else 4):
+                a = (a @ a).mul_(1e-3)
+        if not own_gpu:
+            torch.cuda.synchronize()
+        dist.all_reduce(gradient)
+torch.cuda.synchronize()
+print("rank", rank, "own GPU", own_gpu)
+dist.destroy_process_group()

@@ -1,0 +1,74 @@
+"""Programs of two ranks under nsys. With one GPU both ranks share it and reduce with gloo; with two, NCCL reduces, and the
+rank that comes last must be named."""
+
+import json
+from pathlib import Path
+
+PROGRAM = Path(__file__).resolve().parent / "programs/ranks.py"
+# NVLink multicast of one user can disturb the GPUs of others.
+SAFE = [word for pair in ("NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICAST=1", "NVSHMEM_DISABLE_NVLS=1")
+        for word in ("--env", pair)]
+
+
+# The exit status of a failure of the host.
+NO_SUCH_GPU = 4
+
+
+def gpus_of(s):
+    """Number of GPUs of the host."""
+    listed = s.rgpu("exec", "--remote", "h200", *SAFE, "--", "nvidia-smi", "-L")
+    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+
+
+def profiled(s, fault, gpus):
+    """The profile of two ranks under nsys."""
+    name = f"ranks-{fault or 'equal'}"
+    ended = s.rgpu("exec", "--mode", "nsys", "--remote", "h200", "--gpus", str(gpus), *SAFE, "--run-id", name, "--json",
+                   "--", "torchrun", "--nproc-per-node", "2", str(PROGRAM), *([fault] if fault else []))
+    return ended.json if ended.status == 0 else None
+
+
+def finding(profile, name):
+    return next((found for found in profile["findings"] if found["id"] == name), {})
+
+
+def ranks(s):
+    gpus = gpus_of(s)
+    for mode in ("ncu", "deep"):
+        refused = s.rgpu("profile", "--mode", mode, "--gpus", "2", "--remote", "h200", "--", "true", expect=2)
+        s.check(f"{mode} on two GPUs is refused with the reason", "waits for another rank" in refused.stderr, refused.stderr)
+    too_many = s.rgpu("profile", "--mode", "nsys", "--gpus", str(gpus + 1), "--remote", "h200", "--", "true", expect=NO_SUCH_GPU)
+    s.check("more GPUs than there are is an error", "GPUs, but" in too_many.stderr, too_many.stderr)
+    use = min(gpus, 2)
+    for fault in ("", "slow", "sleep"):
+        profile = profiled(s, fault, use)
+        if profile is None:
+            continue
+        of = profile.get("ranks") or {}
+        all_ranks = of.get("ranks", [])
+        s.check(f"{fault or 'equal'}: both ranks are there", [r["rank"] for r in all_ranks] == [0, 1], str(all_ranks)[:500])
+        if len(all_ranks) != 2:
+            continue
+        for rank in all_ranks:
+            parts = sum(rank[part] for part in ("compute_ns", "exposed_ns", "copy_ns", "idle_ns"))
+            s.check(f"{fault or 'equal'}: the times of rank {rank['rank']} add up", parts == rank["span_ns"], str(rank))
+        steps = (of.get("steps") or {}).get("steps", [])
+        s.check(f"{fault or 'equal'}: 12 steps", len(steps) == 12, str(of.get("steps"))[:300])
+        if fault == "slow":
+            s.check("the rank that computes longer is named", finding(profile, "rank_imbalance").get("rank") == 1
+                    or finding(profile, "straggler").get("rank") == 1, json.dumps(profile["findings"])[:2000])
+        if fault == "sleep" and len(steps) == 12:
+            host = steps[6]["host_ns"]
+            s.check("the step in which rank 1 sleeps is the longest", host[1] >= 100e6, str(host))
+        if use < 2:
+            continue
+        sums = [one for one in of["collectives"] if one["operation"] == "all_reduce"]
+        s.check("all-reduces are matched", sum(one["calls"] for one in sums) == 15, str(of["collectives"]))
+        if fault:
+            straggler = (of["stragglers"] or [{}])[0]
+            expected = ("host", "step::load_batch") if fault == "sleep" else ("compute", "step::forward")
+            s.check(f"{fault}: rank 1 is the straggler with its region", straggler.get("rank") == 1
+                    and (straggler["cause"], straggler.get("region")) == expected, str(straggler))
+        if fault == "sleep":
+            late = of["waits"][0]["late_ns"]
+            s.check("it is late by what it slept", 95e6 < late < 110e6, str(late))
