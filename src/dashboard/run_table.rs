@@ -129,7 +129,6 @@ impl RunTable {
             }
         };
         let mut changed: Vec<(String, String, Option<Arc<Row>>)> = Vec::new();
-        let mut unpublished = 0;
         let wanted: std::collections::HashSet<&String> = ids.iter().collect();
         let removed: Vec<String> =
             known.keys().filter(|id| !wanted.contains(id)).cloned().collect();
@@ -153,10 +152,13 @@ impl RunTable {
                 continue;
             }
             changed.push((id, stamp, row));
-            unpublished += 1;
-            if is_first && unpublished == RUNS_PER_SNAPSHOT {
+            if is_first && changed.len() == RUNS_PER_SNAPSHOT {
                 self.publish(known, true);
-                unpublished = 0;
+                // Kept at once: a dashboard that ends early begins here the next time.
+                if let Err(error) = self.save(&changed, &[], known.len()) {
+                    problem = Some(Failure::from(error).to_string());
+                }
+                changed.clear();
             }
         }
         if !changed.is_empty() || !removed.is_empty() || is_first {

@@ -106,6 +106,10 @@ impl Browser {
         loop {
             let answer = self.receive(method);
             if answer["id"] == id {
+                // A page that went to another one meanwhile is asked again.
+                if answer["error"]["message"] == "Inspected target navigated or closed" {
+                    return self.call(method, params);
+                }
                 assert!(answer.get("error").is_none(), "{method}: {answer}");
                 return answer["result"].clone();
             }
