@@ -185,37 +185,34 @@ fn state(
 
 #[cfg(test)]
 mod tests {
-    use rgpu_protocol::probe::ToolFacts;
+    use rgpu_protocol::probe::{GpuFacts, ToolFacts};
 
     use super::*;
 
-    fn facts(name: &str) -> HostFacts {
-        let path = format!("{}/tests/fixtures/facts/{name}.json", env!("CARGO_MANIFEST_DIR"));
-        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    /// A host with everything.
+    fn facts() -> HostFacts {
+        let names = WANTED_TOOLS.iter().chain(PACKAGES.iter());
+        let tool = |name: &&str| ToolFacts { name: (*name).to_owned(), ..ToolFacts::default() };
+        HostFacts {
+            driver: Some("580.159.04".to_owned()),
+            gpus: vec![GpuFacts::default()],
+            tools: names.map(tool).collect(),
+            ..HostFacts::default()
+        }
     }
 
     #[test]
-    fn a_host_without_a_gpu_has_an_issue_and_one_without_packages_a_warning() {
-        let health = HostHealth::of(&facts("synthetic-no-gpu"));
+    fn a_host_without_a_driver_has_an_issue_and_one_without_packages_a_warning() {
+        assert_eq!(HostHealth::of(&facts()).level, HealthLevel::Ok);
+        let health = HostHealth::of(&HostFacts { driver: None, ..facts() });
         assert_eq!(health.level, HealthLevel::Issue);
         assert!(health.issues[0].contains("driver"), "{health:?}");
-        let health = HostHealth::of(&facts("synthetic-restricted"));
-        assert!(health.issues.iter().any(|i| i.contains("counters")), "{health:?}");
-        let mut whole = facts("synthetic-h200");
-        whole.agent.agent = env!("CARGO_PKG_VERSION").to_owned();
-        for name in WANTED_TOOLS.iter().chain(&PACKAGES) {
-            if whole.tool(name).is_none() {
-                let name = (*name).to_owned();
-                whole.tools.push(ToolFacts { name, ..ToolFacts::default() });
-            }
-        }
-        whole.tools.iter_mut().for_each(|tool| tool.problems.clear());
-        assert_eq!(HostHealth::of(&whole).level, HealthLevel::Ok, "{:?}", HostHealth::of(&whole));
-        whole.tools.retain(|tool| tool.name != "triton");
-        let health = HostHealth::of(&whole);
-        assert_eq!(
-            (health.level, health.missing),
-            (HealthLevel::Warning, vec!["triton".to_owned()])
-        );
+        let health = HostHealth::of(&HostFacts { counters_admin_only: Some(true), ..facts() });
+        assert!(health.issues[0].contains("counters"), "{health:?}");
+        let mut lacking = facts();
+        lacking.tools.retain(|tool| tool.name != "triton");
+        let health = HostHealth::of(&lacking);
+        assert_eq!(health.level, HealthLevel::Warning);
+        assert_eq!(health.missing, ["triton"]);
     }
 }
