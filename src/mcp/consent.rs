@@ -13,8 +13,8 @@ use rmcp::service::RequestContext;
 use serde_json::Value;
 
 use super::McpContext;
-use crate::own_command::CommandLine;
 use crate::error::{Result, is_line_break};
+use crate::own_command::CommandLine;
 
 /// The field of the form, and the name of the question in revisions without requests of servers.
 const ACCEPT: &str = "accept";
@@ -112,7 +112,7 @@ impl Consent {
     /// # Errors
     /// The command's own.
     pub(super) async fn carry_out(&self, context: &McpContext) -> Result<()> {
-        let ended = CommandLine::new(&self.argv).run(context, COMMAND_LIMIT).await?;
+        let ended = CommandLine::new(&self.argv).run(&context.own_program(), COMMAND_LIMIT).await?;
         ended.into_document().map(drop)
     }
 }
