@@ -124,7 +124,7 @@ env.ROUND = "1..{rounds}"
     file = s.project / "verdicts.toml"
     file.write_text(text)
     counts = {}
-    for name, budget in (("spin-slowed", "60s"), ("spin-again", None)):
+    for name, budget in (("spin-slowed", "100s"), ("spin-again", None)):
         rest = ["--budget", budget] if budget else []
         run = s.rgpu("bench", "run", "-t", f"spin:{name}", "--file", file, "--remote", REMOTE, "--run-id", name, "--json", *rest,
                      timeout=max(30, s.time_left() - 10)).json
