@@ -43,7 +43,7 @@ RESULTS = {
         ("dry_run", "Literal[True]", "Plan"),
         ("detach", "Literal[True]", "Run"),
         ("sweep", "Pairs", "Suite"),
-        ("remote", "list[str] | tuple[str, ...]", "FanOut"),
+        ("remote", "list[str] | tuple[str, ...]", "FanOut | Profile"),
         "Profile",
     ],
     "exec": [
@@ -120,7 +120,11 @@ class Types:
         for document, schema in self.schemas.items():
             name = DOCUMENTS[document]
             lines += self.record(name, BASES.get(name, "Document"), document, schema)
-        kinds = [f'    "rgpu.{document}/1": {DOCUMENTS[document]},' for document in self.schemas if document != "plan"]
+        kinds = [
+            f'    "{schema_id(schema)}": {DOCUMENTS[document]},'
+            for document, schema in self.schemas.items()
+            if document != "plan"
+        ]
         lines += ["", "", "BY_SCHEMA: dict[str, type[Document]] = {", *kinds, "}"]
         lines += ['"""The class of a document by its field `schema`."""', ""]
         return "\n".join(line for line in lines if line is not None)
@@ -178,6 +182,11 @@ class Types:
             return f"dict[str, {self.type(document, values) if values else 'Any'}]"
         simple = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
         return simple.get(kind, "Any")
+
+
+def schema_id(schema):
+    """What the field `schema` of a document says; its description has it."""
+    return re.search(r"`(rgpu\.[\w-]+/\d+)`", schema["properties"]["schema"]["description"])[1]
 
 
 def is_object(definition):
@@ -331,7 +340,8 @@ def said(name, text):
 def files(arguments, schemas):
     commands = [Command(command) for command in arguments]
     words = "from ._words import Pairs, Path, Progress, Time"
-    results = sorted({(r if isinstance(r, str) else r[-1]) for c in RESULTS.values() for r in c} - {"str", "Records[Finding]"})
+    returned = [result if isinstance(result, str) else result[-1] for results in RESULTS.values() for result in results]
+    results = sorted({name for names in returned for name in names.split(" | ")} - {"str", "Records[Finding]"})
     imports = f"from ._types import {', '.join(sorted([*results, 'Finding']))}"
     functions = [
         HEAD.format("The commands as functions."),

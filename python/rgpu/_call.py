@@ -22,10 +22,11 @@ def run(command: str, given: Mapping[str, Any]) -> Any:
 def prepare(command: str, given: Mapping[str, Any]) -> Call:
     """The command line of these keywords."""
     from ._arguments import ARGUMENTS
-    from ._words import words
+    from ._words import to_argv
 
     given = dict(given)
     remote = given.get("remote")
+    has_remotes = isinstance(remote, (list, tuple)) and len(remote) > 1
     if isinstance(remote, (list, tuple)):
         given["remote"] = ",".join(remote)
     elif isinstance(remote, str) and "," in remote:
@@ -35,12 +36,12 @@ def prepare(command: str, given: Mapping[str, Any]) -> Call:
         raise ValueError("`events` and a function as `progress` both take the events of the run")
     argv = [command, "--color=never"] if given.get("format") else [command, "--json"]
     return Call(
-        argv + words(ARGUMENTS[command], given),
+        argv + to_argv(ARGUMENTS[command], given),
         cwd=None if cwd is None else os.fspath(cwd),
         stdin=stdin.encode() if isinstance(stdin, str) else stdin,
         progress=progress,
         # Several runs at once have no events of their own.
-        has_events=command in _HAVE_EVENTS and not given.get("sweep") and not isinstance(remote, (list, tuple)),
+        has_events=command in _HAVE_EVENTS and not given.get("sweep") and not has_remotes,
     )
 
 
@@ -62,7 +63,8 @@ def result(command: str, given: Mapping[str, Any], call: Call, status: int, out:
 
 def _typed(command: str, given: Mapping[str, Any], call: Call, status: int, document: Any) -> Any:
     from . import _types
-    from ._documents import Records
+    from ._documents import Records, class_of
+    from ._words import as_list
 
     if given.get("lint"):
         return Records(_types.Finding, document)
@@ -85,15 +87,19 @@ def _typed(command: str, given: Mapping[str, Any], call: Call, status: int, docu
     ):
         if given.get(keyword):
             expected = kind
-    if isinstance(given.get("remote"), (list, tuple)):
+    found = class_of(document)
+    # A list with one remote is a single run.
+    if found is _types.FanOut and isinstance(given.get("remote"), (list, tuple)):
         expected = _types.FanOut
-    found = _types.BY_SCHEMA.get(document.get("schema", ""), _types.Plan)
-    if found is not expected:
+    if found is None or found is not expected:
+        schema = document.get("schema") if isinstance(document, dict) else None
+        result = found.__name__ if found else schema or "a document without a schema"
         raise _error.UnexpectedResult(
-            f"`rgpu.{command}` returns `{expected.__name__}`, and the result is `{found.__name__}`",
+            f"`rgpu.{command}` returns `{expected.__name__}`, and the result is `{result}`",
             "`document` of this exception is the result; `rgpu.load` reads such a document from a run folder",
             document,
         )
     made = found(document)
-    made._set_origin(status, given.get("what") if command == "report" else given.get("out"), call.cwd)
+    origins = given.get("what") if command == "report" else given.get("out")
+    made._set_origin(status, as_list(() if origins is None else origins), call.cwd)
     return made

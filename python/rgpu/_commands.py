@@ -32,6 +32,7 @@ def profile(
     for_: str | None = None,
     full_names: bool = False,
     gpu: str | None = None,
+    gpus: str | None = None,
     iters: int | None = None,
     kernel: Path | None = None,
     kernel_exclude: str | Sequence[str] | None = None,
@@ -93,6 +94,8 @@ def profile(
         the end of the range of --capture-range
     full_names: Show kernels by their full names
     gpu: Which GPU: any, an index, a UUID, or part of a name
+    gpus: Give a program this many GPUs, all, or those with these indexes; `--gpu` says which
+        qualify. Not for the modes ncu and deep [default: 1]
     iters: Timed launches [default: until the median is known to 0.5 %]
     kernel: The kernel: a name of `rgpu kernels list`, a folder with kernel.toml, a .cu or .py file
     kernel_exclude: No kernels with this name
@@ -167,7 +170,7 @@ def exec(
     for_: str | None = None,
     full_names: bool = False,
     gpu: str | None = None,
-    gpus: int | None = None,
+    gpus: str | None = None,
     kernel_exclude: str | Sequence[str] | None = None,
     kernel_name: str | Sequence[str] | None = None,
     kernel_name_base: Literal["function", "demangled", "mangled"] | None = None,
@@ -232,7 +235,8 @@ def exec(
         the end of the range of --capture-range
     full_names: Show kernels by their full names
     gpu: Which GPU: any, an index, a UUID, or part of a name
-    gpus: Lock this many GPUs and hide all others from the program; 0 hides all
+    gpus: Lock this many GPUs, all, or those with these indexes, and hide all others from the
+        program; `--gpu` says which qualify; 0 hides all
     kernel_exclude: No kernels with this name
     kernel_name: Only kernels with this name
     kernel_name_base: The form of the name to match
@@ -342,8 +346,7 @@ def build(
 
 
 def report(
-    what: Path = 'latest',
-    *,
+    *what: Path,
     bytes: int | str | None = None,
     force: bool = False,
     format: Literal["table", "json", "markdown", "csv", "brief", "html", "perfetto"] | None = None,
@@ -359,7 +362,8 @@ def report(
     """Explain a run or a report file.
 
     what: A run (id, prefix, latest, folder), or a file: .ncu-rep, .ncu-repz, nsys's .sqlite or
-        .nsys-rep, a page of ncu or nsys stats as .csv, a sanitizer log or XML, a cubin
+        .nsys-rep, a page of ncu or nsys stats as .csv, a sanitizer log or XML, a cubin. Several
+        reports of nsys or torch, or a folder with them, are the ranks of one program
     bytes: Size limit of `--format brief`, such as 2048 or 16KiB; at least 256 [default: 4096]
     force: Overwrite a file that is not an earlier report of the same kind
     format: The format of the output [default: table, or json with --json]

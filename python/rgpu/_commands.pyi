@@ -34,6 +34,10 @@ class ProfileOptions(TypedDict, total=False):
     """Show kernels by their full names."""
     gpu: str | None
     """Which GPU: any, an index, a UUID, or part of a name."""
+    gpus: str | None
+    """Give a program this many GPUs, all, or those with these indexes; `--gpu` says which qualify.
+    Not for the modes ncu and deep [default: 1]
+    """
     iters: int | None
     """Timed launches [default: until the median is known to 0.5 %]"""
     kernel: Path | None
@@ -166,7 +170,7 @@ def profile(
     remote: list[str] | tuple[str, ...],
     sweep: None = ...,
     **options: Unpack[ProfileOptions],
-) -> FanOut: ...
+) -> FanOut | Profile: ...
 @overload
 def profile(
     program: str | Sequence[str] = ...,
@@ -208,8 +212,10 @@ class ExecOptions(TypedDict, total=False):
     """Show kernels by their full names."""
     gpu: str | None
     """Which GPU: any, an index, a UUID, or part of a name."""
-    gpus: int | None
-    """Lock this many GPUs and hide all others from the program; 0 hides all."""
+    gpus: str | None
+    """Lock this many GPUs, all, or those with these indexes, and hide all others from the program;
+    `--gpu` says which qualify; 0 hides all.
+    """
     kernel_exclude: str | Sequence[str] | None
     """No kernels with this name."""
     kernel_name: str | Sequence[str] | None
@@ -441,24 +447,21 @@ class ReportOptions(TypedDict, total=False):
 
 @overload
 def report(
-    what: Path = ...,
-    *,
+    *what: Path,
     format: None = ...,
     lint: Literal["nvtx"],
     **options: Unpack[ReportOptions],
 ) -> Records[Finding]: ...
 @overload
 def report(
-    what: Path = ...,
-    *,
+    *what: Path,
     format: Literal["table", "json", "markdown", "csv", "brief", "html", "perfetto"],
     lint: None = ...,
     **options: Unpack[ReportOptions],
 ) -> str: ...
 @overload
 def report(
-    what: Path = ...,
-    *,
+    *what: Path,
     format: None = ...,
     lint: None = ...,
     **options: Unpack[ReportOptions],

@@ -133,16 +133,25 @@ def flat(item: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 class Document(Record):
     """The result of a command."""
 
-    __slots__ = ("_status", "_origin", "_cwd")
+    __slots__ = ("_status", "_paths", "_cwd")
 
     def __init__(self, data: dict[str, Any]) -> None:
         super().__init__(data)
         self._status = 0
-        self._origin: Any = None
+        self._paths: tuple[str, ...] = ()
         self._cwd: str | None = None
 
-    def _set_origin(self, status: int, origin: Any, cwd: str | None) -> None:
-        self._status, self._origin, self._cwd = status, origin, cwd
+    def _set_origin(self, status: int, origins: Sequence[Path], cwd: str | None) -> None:
+        """`origins` are the files, the folder or the run that it is of. The name of a run is not kept: `latest`
+        is another run later."""
+        # Where runs are kept depends on the folder.
+        self._status, self._cwd = status, os.path.abspath(cwd or "")
+        paths = (os.path.join(self._cwd, origin) for origin in origins)
+        self._paths = tuple(path for path in paths if os.path.exists(path))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        slots = {"_status": self._status, "_paths": self._paths, "_cwd": self._cwd}
+        return type(self), (self._data,), (None, slots)
 
     @property
     def exit_status(self) -> int:
@@ -156,8 +165,12 @@ class RunMethods(Document):
 
     __slots__ = ()
 
-    def _name(self) -> Any:
-        return self._origin or self._data.get("run", {}).get("id", "latest")
+    def _names(self) -> tuple[str, ...]:
+        """The files, the folder or the run that has it. Nothing has a comparison of two runs."""
+        # A comparison with a run of its own has its sides there.
+        side = self._data.get("a") or {}
+        run = side.get("run") if side.get("profile") else (self._data.get("run") or {}).get("id")
+        return self._paths or ((run,) if run else ())
 
     def report(self, format: ReportFormat = "markdown") -> str:
         """The report in a format of `rgpu report --format`."""
@@ -165,18 +178,23 @@ class RunMethods(Document):
 
         from ._commands import report
 
+        names = self._names()
+        if not names:
+            raise ValueError("no run has this result, so there is no report of it")
         if format != "html":
-            return report(self._name(), format=format, cwd=self._cwd, progress=False)
+            return report(*names, format=format, cwd=self._cwd, progress=False)
         with tempfile.TemporaryDirectory(prefix="rgpu-") as folder:
             out = os.path.join(folder, "report")
-            report(self._name(), format=format, out=out, cwd=self._cwd, progress=False)
+            report(*names, format=format, out=out, cwd=self._cwd, progress=False)
             with open(out, encoding="utf-8") as file:
                 return file.read()
 
-    def _repr_html_(self) -> str:
-        """The page of the report, for notebooks."""
+    def _repr_html_(self) -> str | None:
+        """The page of the report, for notebooks. None: there is none."""
         from html import escape
 
+        if not self._names():
+            return None
         page = escape(self.report("html"), quote=True)
         return (
             f'<iframe srcdoc="{page}" sandbox="allow-scripts" title="report of rgpu" '
@@ -220,6 +238,17 @@ class ExecMethods(Document):
             return ""
 
 
+def class_of(document: Any) -> type[Document] | None:
+    """The class of a document. None: this package does not know it."""
+    from . import _types
+
+    if not isinstance(document, dict):
+        return None
+    # A plan has no name of a schema.
+    is_plan = "schema" not in document and "steps" in document
+    return _types.Plan if is_plan else _types.BY_SCHEMA.get(document.get("schema", ""))
+
+
 def load(path: Path) -> Document:
     """Reads a document that rgpu wrote, such as `profile.json` or `compare.json` of a run folder."""
     from . import _types
@@ -231,7 +260,7 @@ def load(path: Path) -> Document:
     if kind is None:
         raise ValueError(f"{os.fspath(path)!r} is no document of rgpu that this package knows (schema: {schema!r})")
     made = kind(document)
-    made._set_origin(0, os.path.dirname(os.path.abspath(path)), None)
+    made._set_origin(0, [os.path.dirname(os.path.abspath(path))], None)
     return made
 
 

@@ -83,6 +83,9 @@ class UnexpectedResult(Error):
         super().__init__({"error": {"code": "unexpected_result", "what": message, "hints": [hint]}, "exit": 0})
         self.document = document
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.what, self.hints[0], self.document)
+
 
 _KINDS = {
     "usage": UsageError,

@@ -10,6 +10,8 @@ import inspect
 import itertools
 import os
 import pprint
+import symtable
+import sys
 import textwrap
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Iterator, Mapping, Sequence, TypeVar
@@ -58,6 +60,12 @@ def kernel(
     point. `function.here(…)` calls the function on this machine.
     """
 
+    for flag in ("detach", "dry_run"):
+        if flags.get(flag):
+            raise ValueError(f"`{flag}` gives no profile of the points: `rgpu.exec` has it")
+    if isinstance(flags.get("remote"), (list, tuple)):
+        raise ValueError("`remote` is one remote here: make a function for each")
+
     def decorate(function: F) -> KernelFunction[F]:
         points = _points(function, sweep, configs)
         return KernelFunction(function, points, runs, dependencies, {**flags, "mode": mode})
@@ -87,7 +95,7 @@ class KernelFunction(Generic[F]):
 
     def __call__(self, *args: Any, **keywords: Any) -> Sweep:
         """Measures all points, or the one of these arguments."""
-        points = [_bound(self.here, args, keywords)] if args or keywords else self.points
+        points = [_bind_arguments(self.here, args, keywords)] if args or keywords else self.points
         if not points and inspect.signature(self.here).parameters:
             raise ValueError(f"`{self.__name__}` has no points: give `sweep`, `configs` or arguments")
         points = points or [{}]
@@ -141,7 +149,7 @@ class Sweep(Sequence[Point]):
             regions = [region for region in profile.regions.to_dicts() if region["path"][:1] == [name]]
             launches = [one for one in profile.launches.to_dicts() if one.get("region", [])[:1] == [name]]
             self._points.append(
-                Point(arguments, Records(_kind("Region"), regions), Records(_kind("Launch"), launches))
+                Point(arguments, Records(_class_named("Region"), regions), Records(_class_named("Launch"), launches))
             )
 
     def __getitem__(self, index: Any) -> Any:
@@ -170,14 +178,14 @@ class Sweep(Sequence[Point]):
             [{**point.arguments, **flat(one)} for point in self._points for one in point.launches.to_dicts()]
         )
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return self.profile._repr_html_()
 
     def __repr__(self) -> str:
         return f"Sweep({self._points!r})"
 
 
-def _kind(name: str) -> Any:
+def _class_named(name: str) -> Any:
     from . import _types
 
     return getattr(_types, name)
@@ -198,17 +206,17 @@ def _points(
             if isinstance(config, Mapping):
                 found.append(dict(config))
             else:
-                found.append(_bound(function, config if isinstance(config, (tuple, list)) else (config,), {}))
+                found.append(_bind_arguments(function, config if isinstance(config, (tuple, list)) else (config,), {}))
     for point in found:
-        _bound(function, (), point)
-    unique: list[dict[str, Any]] = []
+        _bind_arguments(function, (), point)
+    # By their text: 1 equals True.
+    unique: dict[str, dict[str, Any]] = {}
     for point in found:
-        if point not in unique:
-            unique.append(point)
-    return unique
+        unique.setdefault(repr(sorted(point.items())), point)
+    return list(unique.values())
 
 
-def _bound(function: Callable[..., Any], args: Iterable[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+def _bind_arguments(function: Callable[..., Any], args: Iterable[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments by the names of the parameters. Only values that can be written down are sent."""
     bound = inspect.signature(function).bind(*args, **keywords)
     for name, value in bound.arguments.items():
@@ -241,16 +249,20 @@ def _add(
     elif value is annotate:
         done[name] = [f"{name} = _rgpu.annotate"]
     elif isinstance(value, ModuleType):
+        if _is_own_module(value.__name__):
+            raise _is_elsewhere(name, value.__name__, user)
         done[name] = [f"import {value.__name__} as {name}" if value.__name__ != name else f"import {name}"]
     elif _is_literal(value):
         done[name] = [f"{name} = {value!r}"]
     elif getattr(value, "__module__", None) == getattr(user, "__module__", None):
         if isinstance(value, KernelFunction):
             value, keep_all = value.here, False
+        text = _source(value, user, keep_all)
+        if text is None:
+            raise _cannot_be_sent(name, user)
         done[name] = []
-        text = _source(value, keep_all)
         own = _globals(value)
-        for used in _names(text):
+        for used in _global_names(text):
             if used in own and used != name:
                 _add(used, own[used], user, done)
         # Behind what it uses.
@@ -258,16 +270,42 @@ def _add(
         if getattr(value, "__name__", name) != name:
             done[name].append(f"{name} = {value.__name__}")
     elif hasattr(value, "__module__") and hasattr(value, "__qualname__") and "." not in value.__qualname__:
+        if _is_own_module(value.__module__):
+            raise _is_elsewhere(name, value.__module__, user)
         done[name] = [f"from {value.__module__} import {value.__qualname__} as {name}"]
     else:
-        raise TypeError(
-            f"`{user.__name__}` uses `{name}`, which cannot be sent: make it in the function, or pass numbers and text"
-        )
+        raise _cannot_be_sent(name, user)
+
+
+def _cannot_be_sent(name: str, user: Callable[..., Any]) -> TypeError:
+    if name == user.__name__:
+        return TypeError(f"`{name}` cannot be sent: only a function that `def` defines in a file or cell can")
+    return TypeError(
+        f"`{user.__name__}` uses `{name}`, which cannot be sent: make it in the function, or pass numbers and text"
+    )
+
+
+def _is_elsewhere(name: str, module: str, user: Callable[..., Any]) -> TypeError:
+    return TypeError(
+        f"`{user.__name__}` uses `{name}` of your module `{module}`, which the host lacks: move it to the file of "
+        f"`{user.__name__}`, or import it in the function if the host has it"
+    )
+
+
+def _is_own_module(name: str) -> bool:
+    """Whether a module is of the user: neither Python's nor of an installed package."""
+    package = sys.modules.get(name.partition(".")[0])
+    file = getattr(package, "__file__", None) or next(iter(getattr(package, "__path__", ())), None)
+    if file is None:
+        return name == "__main__"
+    path, standard = os.path.abspath(file), os.path.dirname(os.path.abspath(os.__file__))
+    is_installed = not {"site-packages", "dist-packages"}.isdisjoint(path.split(os.sep))
+    return not is_installed and os.path.commonpath([path, standard]) != standard
 
 
 def _globals(value: Any) -> dict[str, Any]:
     """The names that a function or class finds around it."""
-    function = inspect.unwrap(getattr(value, "fn", value))
+    function = _unwrap(value)
     if inspect.isclass(function):
         found = dict(vars(inspect.getmodule(function) or builtins))
         for member in vars(function).values():
@@ -280,14 +318,28 @@ def _globals(value: Any) -> dict[str, Any]:
     return found
 
 
-def _source(value: Any, keep_all: bool) -> str:
-    """The text of a function or class, without `@rgpu.kernel` unless `keep_all`. Triton's functions hold theirs
-    in `fn`."""
-    text = textwrap.dedent(inspect.getsource(inspect.unwrap(getattr(value, "fn", value))))
+def _unwrap(value: Any) -> Any:
+    """The function or class itself. Triton's functions hold theirs in `fn`."""
+    return value if inspect.isclass(value) else inspect.unwrap(getattr(value, "fn", value))
+
+
+def _source(value: Any, user: Callable[..., Any], keep_all: bool) -> str | None:
+    """The text of a function or class, without `@rgpu.kernel` unless `keep_all`. None for what no `def` or
+    `class` makes, such as a lambda or an instance."""
+    try:
+        text = textwrap.dedent(inspect.getsource(_unwrap(value)))
+        definition = ast.parse(text).body[0]
+        # Names of an outer function that this one assigns.
+        symtable.symtable(text, "source", "exec")
+    except (OSError, TypeError, SyntaxError):
+        return None
+    if not isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) or inspect.ismethod(value):
+        return None
+    is_instance = not inspect.isclass(value) and type(value).__module__ == user.__module__
+    if is_instance and not definition.decorator_list:
+        return None
     if keep_all:
         return text
-    definition = ast.parse(text).body[0]
-    assert isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     lines = text.splitlines()
     for decorator in definition.decorator_list:
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -297,7 +349,15 @@ def _source(value: Any, keep_all: bool) -> str:
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _names(text: str) -> list[str]:
-    """The names that a text reads, in their order."""
-    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
-    return list(dict.fromkeys(node.id for node in found if isinstance(node.ctx, ast.Load)))
+def _global_names(text: str) -> list[str]:
+    """The names that a function or class reads from around it, in their order."""
+    names: dict[str, None] = {}
+    tables = [symtable.symtable(text, "source", "exec")]
+    while tables:
+        inner = tables.pop(0)
+        for symbol in inner.get_symbols():
+            # On the level of the module stand decorators, defaults and bases.
+            if symbol.is_referenced() and (symbol.is_global() or inner.get_type() == "module"):
+                names[symbol.get_name()] = None
+        tables += inner.get_children()
+    return list(names)

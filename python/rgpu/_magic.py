@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from . import _error
-from ._documents import Document, ExecMethods
+from ._documents import Document, ExecMethods, class_of
 from ._program import Call
 
 
@@ -36,8 +36,6 @@ def load_ipython_extension(ipython: Any) -> None:
 
 def run_cell(line: str, cell: str) -> Document:
     """Runs a cell with the flags of its first line."""
-    from ._types import BY_SCHEMA, Plan
-
     words = shlex.split(line)
     end = words.index("--") if "--" in words else len(words)
     has_language = any(word.split("=")[0] == "--lang" for word in words[:end])
@@ -50,6 +48,6 @@ def run_cell(line: str, cell: str) -> Document:
         raise _error.of_messages(status, call.messages.decode("utf-8", "replace")) from None
     if document.get("schema") == "rgpu.error/1":
         raise _error.of_document(document)
-    result = BY_SCHEMA.get(document.get("schema", ""), Plan)(document)
-    result._set_origin(status, None, None)
+    result = (class_of(document) or Document)(document)
+    result._set_origin(status, (), None)
     return result

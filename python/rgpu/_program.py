@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import selectors
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
@@ -16,6 +18,12 @@ from . import _error
 
 if TYPE_CHECKING:
     from ._words import Progress
+
+_STOP_TIMEOUT_S = 300.0
+"""How long a command may take to stop its job on the host."""
+
+_SECOND_STOP_TIMEOUT_S = 10.0
+"""How long it may take to end without the host."""
 
 _found: str | None = None
 
@@ -64,16 +72,18 @@ class Call:
         """Runs it to its end; returns the exit status and what it printed.
 
         An exception on the way, such as KeyboardInterrupt, stops the command, and with it the job on the
-        host, and waits for its end. A second one does not wait for the host.
+        host, and waits for its end, for five minutes at most. A second one does not wait for the host.
         """
         inherits = self.progress is None and _is_terminal()
-        show = self.progress is True or (self.progress is None and not inherits and _is_notebook())
-        tell = self.progress if callable(self.progress) else None
-        quiet = ["--quiet"] if not (inherits or show) else []
-        events = os.pipe() if tell and self.has_events else None
-        told = [f"--events=/dev/fd/{events[1]}"] if events else []
+        shows_messages = self.progress is True or (self.progress is None and not inherits and _is_notebook())
+        on_event = self.progress if callable(self.progress) else None
+        program = find()
+        events = os.pipe() if on_event and self.has_events else None
+        flags = [] if inherits or shows_messages else ["--quiet"]
+        if events:
+            flags.append(f"--events=/dev/fd/{events[1]}")
         # The flags of rgpu itself come behind the command's name, before its `--`.
-        argv = [find(), *self.argv[:1], *quiet, *told, *self.argv[1:]]
+        argv = [program, *self.argv[:1], *flags, *self.argv[1:]]
         try:
             self.process = subprocess.Popen(
                 argv,
@@ -85,20 +95,20 @@ class Call:
                 # A session of its own: Ctrl-C at a terminal reaches it once, from us.
                 start_new_session=True,
             )
-        except FileNotFoundError as error:
-            if events:
-                os.close(events[0])
-                os.close(events[1])
-            if self.cwd is not None and not os.path.isdir(self.cwd):
-                raise
-            raise _error.no_program() from error
+        except BaseException as error:
+            for end in events or ():
+                os.close(end)
+            has_folder = self.cwd is None or os.path.isdir(self.cwd)
+            if isinstance(error, FileNotFoundError) and has_folder:
+                raise _error.no_program() from error
+            raise
         if events:
             os.close(events[1])
         try:
-            out = self._read(tell, show, events[0] if events else None)
+            out = self._read(on_event, shows_messages, events[0] if events else None)
             return self.process.wait(), out
         except BaseException:
-            self._stop()
+            self._stop(events[0] if events else None)
             raise
         finally:
             if events:
@@ -116,13 +126,16 @@ class Call:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
 
-    def _read(self, tell: Callable[[dict[str, Any]], object] | None, show: bool, events: int | None) -> bytes:
+    def _read(
+        self, on_event: Callable[[dict[str, Any]], object] | None, shows_messages: bool, events: int | None
+    ) -> bytes:
         """Reads all that the command writes until it closes its output; writes its standard input."""
         process = self.process
         assert process is not None and process.stdout is not None
         out = bytearray()
         rest = memoryview(self.stdin or b"")
         lines = bytearray()
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         if self.cancelled:
             self.interrupt()
         with selectors.DefaultSelector() as selector:
@@ -150,14 +163,14 @@ class Call:
                         out += piece
                     elif key.fileobj is process.stderr:
                         self.messages += piece
-                        if show:
-                            sys.stderr.write(piece.decode("utf-8", "replace"))
+                        if shows_messages:
+                            sys.stderr.write(decoder.decode(piece))
                             sys.stderr.flush()
-                    elif tell is not None:
+                    elif on_event is not None:
                         *whole, last = (lines + piece).split(b"\n")
                         lines = bytearray(last)
                         for line in whole:
-                            tell(json.loads(line))
+                            on_event(json.loads(line))
         return bytes(out)
 
     @staticmethod
@@ -169,28 +182,42 @@ class Call:
         except BrokenPipeError:
             return rest[:0]
 
-    def _stop(self) -> None:
-        """Stops the command and waits for its end. A further Ctrl-C makes it end without its host."""
-        process = self.process
-        assert process is not None
-        for stop in (self.interrupt, self.interrupt, process.kill):
-            stop()
+    def _stop(self, events: int | None) -> None:
+        """Stops the command and waits for its end. A further Ctrl-C makes it end without its host, and so
+        does the end of the time that it has."""
+        assert self.process is not None
+        for stop, seconds in (
+            (self.interrupt, _STOP_TIMEOUT_S),
+            (self.interrupt, _SECOND_STOP_TIMEOUT_S),
+            (self.process.kill, _SECOND_STOP_TIMEOUT_S),
+        ):
             try:
-                self._drain(process)
-                return
+                stop()
+                if self._drain(events, seconds):
+                    return
             except KeyboardInterrupt:
                 continue
 
-    @staticmethod
-    def _drain(process: subprocess.Popen[bytes]) -> None:
-        """Waits for the end while the last output is thrown away."""
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                try:
-                    stream.close()
-                except BrokenPipeError:
-                    pass
-        process.wait()
+    def _drain(self, events: int | None, seconds: float) -> bool:
+        """Throws away what the command still writes, since a full pipe would hold it up. Whether it has
+        ended within this time."""
+        process = self.process
+        assert process is not None
+        if process.stdin is not None:
+            try:
+                process.stdin.close()
+            except BrokenPipeError:
+                pass
+        end = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            for pipe in (process.stdout, process.stderr, events):
+                if pipe is not None:
+                    selector.register(pipe, selectors.EVENT_READ)
+            while process.poll() is None and time.monotonic() < end:
+                for key, _ in selector.select(0.05):
+                    if not os.read(key.fd, 1 << 16):
+                        selector.unregister(key.fileobj)
+        return process.poll() is not None
 
 
 def _is_terminal() -> bool:

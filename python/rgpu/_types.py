@@ -241,6 +241,8 @@ class CallEvent(Record):
     """Id of the thread, as the tool gives it."""
     waits: bool
     """Whether the call is a synchronisation, which waits for the GPU."""
+    rank: int | None
+    """Number of the rank; absent for one process."""
 
 
 class CaseChange(Record):
@@ -395,6 +397,66 @@ class CodeLine(Record):
     """Counts from a profile."""
 
 
+class CollectiveSum(Record):
+    """Matched calls of one collective."""
+
+    __slots__ = ()
+    operation: str
+    """The operation."""
+    group: str
+    """The process group."""
+    ranks: int
+    """Number of ranks in the group."""
+    bytes: int | None
+    """Bytes by the convention of nccl-tests: the whole buffer that every rank has before or after.
+    Absent if the report does not tell.
+    """
+    calls: int
+    """Number of calls."""
+    median_ns: int
+    """The least duration over ranks, which has no wait for a rank; median over the calls, in
+    nanoseconds.
+    """
+    total_ns: int
+    """Sum of the least durations in nanoseconds."""
+    waited_ns: int
+    """Time in nanoseconds that ranks waited in these calls for later ranks, summed over ranks."""
+    algorithm_bytes_per_s: float | None
+    """`bytes` by `median_ns`, in bytes per second."""
+    bus_bytes_per_s: float | None
+    """The rate of the busiest link, as nccl-tests computes it, in bytes per second."""
+    link_share: float | None
+    """`bus_bytes_per_s` as a share of the peak of NVLink, one way, 0 to 1. Absent between hosts,
+    and for a GPU that the catalogue does not have.
+    """
+
+
+class CollectiveWait(Record):
+    """A call of a collective that waited for its last rank."""
+
+    __slots__ = ()
+    operation: str
+    """The operation."""
+    group: str
+    """The process group."""
+    number: int
+    """Its place among the calls of the group; the first is 0."""
+    start_ns: list[int | None]
+    """Its start on each rank, in nanoseconds since the first event; absent on ranks outside the
+    group.
+    """
+    duration_ns: list[int | None]
+    """Its duration on each rank in nanoseconds; absent on ranks outside the group."""
+    last: int
+    """The rank that came last."""
+    late_ns: int
+    """By how much it came later than the median of the others, in nanoseconds."""
+    cause: str
+    """What the last rank did meanwhile."""
+    region: str | None
+    """The region in which it did that; absent outside of all regions."""
+
+
 class ComparedSide(Record):
     """One side of a comparison."""
 
@@ -522,6 +584,8 @@ class DeviceTime(Record):
     _defaults: ClassVar[dict[str, Any]] = {'nccl_launches': 0, 'nccl_ns': 0, 'nccl_alone_ns': 0}
     device: int
     """Number of the GPU in the tool's numbering."""
+    rank: int | None
+    """Number of the rank; absent for one process."""
     span_ns: int
     """From the start of the first kernel to the end of the last, in nanoseconds."""
     busy_ns: int
@@ -732,6 +796,8 @@ class Finding(Record):
     """
     kernel: str | None
     """Name of that launch's kernel; absent if the profile has only one kernel."""
+    rank: int | None
+    """Number of the rank that it concerns; absent if it concerns no single rank."""
     text: str
     """Description, with the number that shows it."""
     hint: str
@@ -1336,6 +1402,8 @@ class Launch(Record):
     """Start in nanoseconds since the first event of the trace."""
     stream: int | None
     """The id of the CUDA stream."""
+    rank: int | None
+    """Number of the rank; absent for one process."""
     registers: int | None
     """Registers per thread."""
     shared_bytes: int | None
@@ -1813,6 +1881,8 @@ class RangeEvent(Record):
     """The region that it is an instance of (index into `regions`), if the tool reports how ranges
     nest.
     """
+    rank: int | None
+    """Number of the rank; absent for one process."""
 
 
 class RangeResult(Record):
@@ -1825,6 +1895,135 @@ class RangeResult(Record):
     """Id of the entry in the profile's launches that holds the metrics."""
     kernels: list[str]
     """Names of the kernels inside, in launch order; a range has no times of single kernels."""
+
+
+class RankChange(Record):
+    """The times of one rank on both sides, in nanoseconds; see `RankTime`."""
+
+    __slots__ = ()
+    rank: int
+    """Number of the rank."""
+    span_ns: list[int]
+    """From the start of its first work to the end of the last."""
+    compute_ns: list[int]
+    """Time in which kernels other than collectives ran."""
+    exposed_ns: list[int]
+    """Time in which collectives ran and nothing computed."""
+    copy_ns: list[int]
+    """Time in which only copies ran."""
+    idle_ns: list[int]
+    """Time in which nothing ran."""
+    waited_ns: list[int]
+    """Time in which its collectives waited for a later rank."""
+    late_ns: list[int]
+    """By how much it came last to collectives."""
+
+
+class RankClock(Record):
+    """The relation of the clocks of ranks."""
+
+    __slots__ = ()
+    source: str
+    """The source of a common clock."""
+    residual_ns: int | None
+    """For `fitted`: 95 % of the ends of the matched collectives agree to this many nanoseconds. No
+    order finer than it is claimed.
+    """
+    collectives: int | None
+    """For `fitted`: the number of collectives that the fit of the rank with fewest has."""
+
+
+class RankIdle(Record):
+    """Idle time of one cause."""
+
+    __slots__ = ()
+    cause: str
+    """The cause."""
+    total_ns: int
+    """Time in nanoseconds."""
+
+
+class RankPlace(Record):
+    """A rank of a program, and where it ran."""
+
+    __slots__ = ()
+    rank: int
+    """Number of the rank."""
+    host: str | None
+    """Name of its host; absent if the report does not tell."""
+    gpu: int | None
+    """Number of its GPU, as the process counts; absent if it did no work on a GPU."""
+    pid: int | None
+    """Process id; absent if the report does not tell."""
+    from_: str | None
+    """The report that it was read from."""
+
+
+class RankTime(Record):
+    """The time of one rank, from the start of its first work on the GPU to the end of its last.
+    `compute_ns`, `exposed_ns`, `copy_ns` and `idle_ns` add up to `span_ns`.
+    """
+
+    __slots__ = ()
+    rank: int
+    """Number of the rank."""
+    host: str | None
+    """Name of its host; absent if the report does not tell."""
+    gpu: int | None
+    """Number of its GPU, as the process counts; absent if it did no work on a GPU."""
+    pid: int | None
+    """Process id; absent if the report does not tell."""
+    from_: str | None
+    """The report that it was read from."""
+    span_ns: int
+    """From the start of the first work to the end of the last, in nanoseconds."""
+    compute_ns: int
+    """Time in nanoseconds in which kernels other than collectives ran."""
+    communication_ns: int
+    """Time in nanoseconds in which collectives ran."""
+    exposed_ns: int
+    """The part of `communication_ns` in which nothing computed."""
+    overlapped_ns: int
+    """The part of `communication_ns` in which kernels computed."""
+    copy_ns: int
+    """Time in nanoseconds in which only copies and memsets ran."""
+    idle_ns: int
+    """Time in nanoseconds in which nothing ran."""
+    idle: Records[RankIdle]
+    """Causes of `idle_ns`, longest first."""
+    waited_ns: int
+    """The part of `communication_ns` in which its collectives waited for a later rank."""
+    last: int
+    """Number of collectives to which it came last by more than the clock can err."""
+    late_ns: int
+    """By how much it came last to these in total, in nanoseconds."""
+
+
+class Ranks(Record):
+    """What a profile knows of the ranks of its program. Times of ranks are unions of intervals,
+    never sums. Lists with one number for each rank are in the order of `ranks`.
+    """
+
+    __slots__ = ()
+    _defaults: ClassVar[dict[str, Any]] = {'unmatched': 0}
+    clock: RankClock
+    """How the clocks of the ranks are related."""
+    ranks: Records[RankTime]
+    """The ranks, by number."""
+    collectives: Records[CollectiveSum]
+    """Collectives that every rank of their group called, by group, operation and size; most time
+    first.
+    """
+    unmatched: int
+    """Number of calls of collectives that could not be matched between ranks."""
+    waits: Records[CollectiveWait]
+    """The calls that waited longest for their last rank, longest first."""
+    stragglers: Records[Straggler]
+    """Ranks that the others wait for, most time first."""
+    regions: Records[RegionBalance]
+    """Computing time of each region by rank, largest difference first."""
+    steps: Steps | None
+    """Steps of the program; absent if no range repeats on every rank."""
 
 
 class RawRow(Record):
@@ -1912,6 +2111,20 @@ class Region(Record):
     """
     from_: str | None
     """Source of the numbers: path in the run folder."""
+
+
+class RegionBalance(Record):
+    """Computing time of one region by rank."""
+
+    __slots__ = ()
+    path: list[str]
+    """Path parts, outermost first."""
+    compute_ns: list[int]
+    """Time of each rank in nanoseconds in which kernels launched inside computed."""
+    slowest: int
+    """The rank with the most."""
+    imbalance: float
+    """The most by the mean, less 1: 0 is balanced."""
 
 
 class RegionChange(Record):
@@ -2412,6 +2625,31 @@ class Step(Record):
     """The rungs from best to last. The first whose `needs` are met is tried first."""
 
 
+class StepTime(Record):
+    """One step on each rank."""
+
+    __slots__ = ()
+    start_ns: list[int]
+    """Its start on each rank, in nanoseconds since the first event."""
+    host_ns: list[int]
+    """Its duration on the host of each rank, in nanoseconds."""
+    compute_ns: list[int]
+    """Time of each rank in nanoseconds in which kernels launched in the step computed."""
+
+
+class Steps(Record):
+    """Steps of a program: the ranges of one name, which every rank has equally often."""
+
+    __slots__ = ()
+    _defaults: ClassVar[dict[str, Any]] = {'cut': 0}
+    name: str
+    """Name of the range, with `#` for a number that counts up."""
+    steps: Records[StepTime]
+    """The first steps."""
+    cut: int
+    """Number of steps that are not listed."""
+
+
 class Stop(Record):
     """When the program of a rung is stopped as by Ctrl-C. The tool around it goes on until its
     report is written, and the rung is judged without its exit status.
@@ -2424,6 +2662,26 @@ class Stop(Record):
     """Names of the tool's own processes, as the kernel cuts them (15 bytes); all others are
     stopped.
     """
+
+
+class Straggler(Record):
+    """A rank that the others wait for."""
+
+    __slots__ = ()
+    rank: int
+    """Number of the rank."""
+    last: int
+    """Number of collectives to which it came last."""
+    late_ns: int
+    """By how much in total, in nanoseconds."""
+    cause: str
+    """What took it most of the time that the others did not need."""
+    cause_ns: int
+    """That time in nanoseconds."""
+    region: str | None
+    """The region in which most of it is; absent outside of all regions."""
+    kernel: str | None
+    """For `compute`: the kernel that took longer than on the other ranks."""
 
 
 class StreamTime(Record):
@@ -2820,6 +3078,8 @@ class Work(Record):
     """Regions in which it was launched (indexes into `regions`): the innermost push/pop region
     first, without its ancestors, then every start/end region.
     """
+    rank: int | None
+    """Number of the rank; absent for one process."""
 
 
 class Profile(ProfileMethods):
@@ -2876,6 +3136,8 @@ class Profile(ProfileMethods):
     """Largest use of each GPU's memory by a framework's allocator."""
     timeline: Timeline | None
     """Busy time of each GPU and the causes of its idle time; absent without a trace that has them."""
+    ranks: Ranks | None
+    """The ranks of a program of several processes on GPUs; absent for one process."""
     sanitizer: Records[SanitizerResult]
     """Results of the sanitizer tools."""
     code: Records[KernelCode]
@@ -3089,6 +3351,8 @@ class Comparison(RunMethods):
     """Kernels that only the other side launched."""
     regions: Records[RegionChange]
     """NVTX regions that both sides have."""
+    ranks: Records[RankChange]
+    """Ranks that both sides have."""
     differences: Records[Difference]
     """Differences in the conditions of the two sides; not empty only if the user forced the
     comparison.
@@ -3210,6 +3474,8 @@ class Trace(Document):
     """NVTX ranges, in order of start."""
     calls: Records[CallEvent]
     """Calls into CUDA on the host, in order of start."""
+    ranks: Records[RankPlace]
+    """The ranks of the program, by number; empty for one process."""
     memory: Records[MemoryPoint]
     """Memory of a framework's allocator, in order of time."""
     cut: Cut
@@ -3262,7 +3528,7 @@ class ErrorDocument(Document):
 
 BY_SCHEMA: dict[str, type[Document]] = {
     "rgpu.profile/1": Profile,
-    "rgpu.fan-out/1": FanOut,
+    "rgpu.fan_out/1": FanOut,
     "rgpu.suite/1": Suite,
     "rgpu.exec/1": ExecResult,
     "rgpu.build/1": Build,

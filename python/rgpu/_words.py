@@ -18,7 +18,7 @@ else:
     Path = Time = Pairs = Progress = Any
 
 
-def words(arguments: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) -> list[str]:
+def to_argv(arguments: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) -> list[str]:
     """The command line of the arguments `given`. `arguments` has the flag and the kind of each."""
     flags: list[str] = []
     positional: list[str] = []
@@ -30,22 +30,22 @@ def words(arguments: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) ->
         if kind == "switch":
             flags.append(flag)
         elif kind == "positional":
-            positional += map(_file, several(value))
+            positional += map(_file, as_list(value))
         elif kind == "last":
-            last += map(text, several(value))
+            last += map(to_word, as_list(value))
         elif kind == "pair" and isinstance(value, Mapping):
             flags += [f"{flag}={key}={_list(one)}" for key, one in value.items()]
         else:
-            flags += [f"{flag}={text(one)}" for one in several(value)]
+            flags += [f"{flag}={to_word(one)}" for one in as_list(value)]
     return flags + positional + (["--", *last] if last else [])
 
 
-def several(value: Any) -> Sequence[Any]:
+def as_list(value: Any) -> Sequence[Any]:
     """The values of an argument that takes one or several. Text is one value."""
     return value if isinstance(value, (list, tuple)) else [value]
 
 
-def text(value: Any) -> str:
+def to_word(value: Any) -> str:
     """A value as a word."""
     if hasattr(value, "total_seconds"):
         value = value.total_seconds()
@@ -60,9 +60,9 @@ def text(value: Any) -> str:
 
 def _file(value: Any) -> str:
     """A positional word. One that looks like a flag is a file of that name."""
-    word = text(value)
+    word = to_word(value)
     return f"./{word}" if word.startswith("-") and word != "-" else word
 
 
 def _list(value: Any) -> str:
-    return ",".join(map(text, value)) if isinstance(value, (list, tuple, range)) else text(value)
+    return ",".join(map(to_word, value)) if isinstance(value, (list, tuple, range)) else to_word(value)

@@ -24,9 +24,8 @@ def _coroutine(function: Callable[..., Any]) -> Callable[..., Any]:
         bound.apply_defaults()
         loop = asyncio.get_running_loop()
         call = prepare(name, bound.arguments)
-        tell = call.progress
-        if callable(tell):
-            call.progress = functools.partial(loop.call_soon_threadsafe, tell)
+        if callable(call.progress):
+            call.progress = functools.partial(loop.call_soon_threadsafe, call.progress)
         # A thread of its own: a call may wait for hours.
         thread = ThreadPoolExecutor(1, "rgpu")
         ended = loop.run_in_executor(thread, call.run)

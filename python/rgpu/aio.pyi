@@ -47,7 +47,7 @@ async def profile(
     remote: list[str] | tuple[str, ...],
     sweep: None = ...,
     **options: Unpack[of.ProfileOptions],
-) -> FanOut: ...
+) -> FanOut | Profile: ...
 @overload
 async def profile(
     program: str | Sequence[str] = ...,
@@ -114,24 +114,21 @@ async def build(
 ) -> Build: ...
 @overload
 async def report(
-    what: Path = ...,
-    *,
+    *what: Path,
     format: None = ...,
     lint: Literal["nvtx"],
     **options: Unpack[of.ReportOptions],
 ) -> Records[Finding]: ...
 @overload
 async def report(
-    what: Path = ...,
-    *,
+    *what: Path,
     format: Literal["table", "json", "markdown", "csv", "brief", "html", "perfetto"],
     lint: None = ...,
     **options: Unpack[of.ReportOptions],
 ) -> str: ...
 @overload
 async def report(
-    what: Path = ...,
-    *,
+    *what: Path,
     format: None = ...,
     lint: None = ...,
     **options: Unpack[of.ReportOptions],

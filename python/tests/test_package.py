@@ -2,8 +2,12 @@
 RGPU_TEST_HOST there is also a remote of that name that plays a GPU host. `tests/it/python.rs` runs it."""
 
 import asyncio
+import contextlib
 import copy
+import functools
+import importlib
 import inspect
+import io
 import json
 import os
 import pickle
@@ -17,9 +21,10 @@ import time
 import unittest
 from datetime import timedelta
 from pathlib import Path
+from unittest import mock
 
 import rgpu
-from rgpu import _arguments, _call, _commands, _documents, _error, _magic, _program, _types, _words, aio
+from rgpu import _arguments, _call, _commands, _documents, _error, _kernel, _magic, _program, _types, _words, aio
 
 COMMANDS = ["profile", "exec", "build", "disasm", "report", "compare"]
 HOST = os.environ.get("RGPU_TEST_HOST")
@@ -85,7 +90,7 @@ class Keywords(unittest.TestCase):
 
     def test_keywords_become_words(self):
         def words(_name, **given):
-            return _words.words(_arguments.ARGUMENTS[_name], given)
+            return _words.to_argv(_arguments.ARGUMENTS[_name], given)
 
         self.assertEqual(words("profile", kernel="vecadd", sudo=True, light=False, iters=3, arch=None),
                          ["--iters=3", "--kernel=vecadd", "--sudo"])
@@ -176,6 +181,38 @@ class Results(Folder):
         with self.assertRaisesRegex(rgpu.UnexpectedResult, "returns `ExecResult`, and the result is `Build`") as raised:
             _call.result("exec", {}, call, 0, b'{"schema": "rgpu.build/1"}')
         self.assertEqual(raised.exception.document, {"schema": "rgpu.build/1"})
+        copied = pickle.loads(pickle.dumps(raised.exception))
+        self.assertEqual((str(copied), copied.document), (str(raised.exception), {"schema": "rgpu.build/1"}))
+        with self.assertRaisesRegex(rgpu.UnexpectedResult, "the result is `rgpu.later/1`"):
+            _call.result("exec", {"dry_run": True}, call, 0, b'{"schema": "rgpu.later/1"}')
+        with self.assertRaisesRegex(rgpu.UnexpectedResult, "a document without a schema"):
+            _call.result("exec", {}, call, 0, b"[1]")
+
+    def test_a_list_of_remotes_gives_one_run_or_several_together(self):
+        one = rgpu.profile(kernel="vecadd", problem_sizes="n=1000", remote=["local"])
+        self.assertIsInstance(one, rgpu.Profile)
+        call = _call.prepare("profile", {"remote": ["a", "b"]})
+        self.assertIn("--remote=a,b", call.argv)
+        several = _call.result("profile", {"remote": ["a", "b"]}, call, 0, b'{"schema": "rgpu.fan_out/1"}')
+        self.assertIsInstance(several, rgpu.FanOut)
+
+    def test_a_result_reports_its_own_run_after_later_ones(self):
+        rgpu.profile(kernel="vecadd", problem_sizes="n=1000", remote="local", out="own")
+        rgpu.profile(kernel="vecadd", problem_sizes="n=1000", remote="local")
+        named, filed = rgpu.report("latest"), rgpu.report("own")
+        both = rgpu.compare(kernel=["vecadd", "vecadd"], problem_sizes="n=1000", remote="local")
+        loose = rgpu.compare(named.run.id, "own")
+        rgpu.profile(kernel="vecadd", problem_sizes="n=2000", remote="local")
+        os.mkdir("other")
+        os.chdir("other")
+        for profile in (named, filed, pickle.loads(pickle.dumps(filed))):
+            self.assertEqual(json.loads(profile.report("json"))["run"]["id"], profile.run.id)
+        self.assertNotEqual(named.run.id, filed.run.id)
+        self.assertEqual(json.loads(both.report("json")), both.to_dict())
+        self.assertIn("<iframe", both._repr_html_())
+        with self.assertRaisesRegex(ValueError, "no run has this result"):
+            loose.report()
+        self.assertIsNone(loose._repr_html_())
 
     def test_events_are_told_in_their_order_and_an_exception_there_stops_the_run(self):
         events = []
@@ -242,6 +279,84 @@ class Stopping(Folder):
             asyncio.run(aio.profile(kernel="vecad"))
 
 
+class Pipes(unittest.TestCase):
+    """The program's pipes, with a script in its place."""
+
+    def script(self, text):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = Path(folder.name, "rgpu")
+        path.write_text(f"#!{sys.executable}\nimport os, signal, sys, time\n{textwrap.dedent(text)}")
+        path.chmod(0o755)
+        self.enter(mock.patch.object(_program, "find", return_value=str(path)))
+
+    def enter(self, context):
+        context.__enter__()
+        self.addCleanup(context.__exit__, None, None, None)
+
+    def stopped(self):
+        """Runs the script until its first event; how long it took to stop it."""
+
+        def stop(event):
+            raise RuntimeError("enough")
+
+        call = _program.Call(["profile"], progress=stop, has_events=True)
+        start = time.monotonic()
+        with self.assertRaisesRegex(RuntimeError, "enough"):
+            call.run()
+        self.assertIsNotNone(call.process.poll())
+        return call.process.returncode, time.monotonic() - start
+
+    def test_a_program_that_writes_much_while_it_stops_comes_to_its_end(self):
+        self.script("""
+            events = int(next(word for word in sys.argv if word.startswith("--events=")).rsplit("/", 1)[1])
+
+            def end(*_):
+                for pipe in (2, events, 1):
+                    for _ in range(8):
+                        os.write(pipe, b"x" * (1 << 16))
+                os._exit(7)
+
+            signal.signal(signal.SIGINT, end)
+            os.write(events, b"{}\\n")
+            time.sleep(600)
+        """)
+        self.assertEqual(self.stopped()[0], 7)
+
+    def test_a_program_that_does_not_stop_in_its_time_is_killed(self):
+        self.script("""
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            os.write(int(sys.argv[-1].rsplit("/", 1)[1]), b"{}\\n")
+            time.sleep(600)
+        """)
+        self.enter(mock.patch.object(_program, "_STOP_TIMEOUT_S", 0.2))
+        self.enter(mock.patch.object(_program, "_SECOND_STOP_TIMEOUT_S", 0.2))
+        status, seconds = self.stopped()
+        self.assertEqual(status, -signal.SIGKILL)
+        self.assertLess(seconds, 60)
+
+    def test_a_letter_in_two_pieces_is_shown_whole(self):
+        self.script("""
+            for piece in (b"\\xe2\\x80", b"\\xa6 done"):
+                os.write(2, piece)
+                time.sleep(0.5)
+        """)
+        with contextlib.redirect_stderr(io.StringIO()) as messages:
+            _program.Call(["profile"], progress=True).run()
+        self.assertEqual(messages.getvalue(), "… done")
+
+    def test_a_program_that_cannot_start_leaves_no_pipe_open(self):
+        call = _program.Call(["profile"], progress=print, has_events=True)
+        before = os.listdir("/proc/self/fd")
+        with tempfile.NamedTemporaryFile() as file, mock.patch.object(_program, "find", return_value=file.name):
+            with self.assertRaises(PermissionError):
+                call.run()
+        with mock.patch.object(_program, "find", side_effect=_error.no_program()):
+            with self.assertRaises(rgpu.ConfigError):
+                call.run()
+        self.assertEqual(os.listdir("/proc/self/fd"), before)
+
+
 class Documents(unittest.TestCase):
     def test_fields_that_are_missing_are_none_or_empty(self):
         profile = _types.Profile({"schema": "rgpu.profile/1", "launches": [{"id": 0, "kernel": "k", "later": 1}]})
@@ -256,6 +371,9 @@ class Documents(unittest.TestCase):
         self.assertEqual(profile.launches[:1][0], launch)
         for copied in (pickle.loads(pickle.dumps(profile)), copy.deepcopy(profile)):
             self.assertEqual(copied, profile)
+        profile._set_origin(1, ["/usr", "no-such-run"], "/")
+        for copied in (pickle.loads(pickle.dumps(profile)), copy.deepcopy(profile)):
+            self.assertEqual((copied.exit_status, copied._paths, copied._cwd), (1, ("/usr",), "/"))
         self.assertIn("duration_ns", dir(launch))
 
     def test_a_field_called_like_a_word_of_python_has_an_underscore(self):
@@ -296,6 +414,21 @@ def helper(n):
 class Box:
     def __init__(self, n):
         self.n = helper(n)
+
+    def add(self, n):
+        return self.n + n
+
+
+triple = lambda n: 3 * n  # noqa: E731
+box = Box(2)
+plus = box.add
+n = object()
+local = object()
+
+
+@functools.lru_cache(maxsize=None)
+def cached(n):
+    return n + 1
 
 
 class Functions(Folder):
@@ -344,6 +477,19 @@ class Functions(Folder):
 
         with self.assertRaisesRegex(TypeError, "`work` uses `secret`"):
             work.source()
+        for name, function in {
+            "triple": lambda: triple(1),
+            "box": lambda: box.n,
+            "plus": lambda: plus(1),
+        }.items():
+
+            def user():
+                pass
+
+            with self.assertRaisesRegex(TypeError, f"`user` uses `{name}`, which cannot be sent"):
+                _kernel._add(name, function.__globals__[name], user, {})
+        with self.assertRaisesRegex(TypeError, "`<lambda>` cannot be sent: only a function that `def`"):
+            rgpu.kernel()(lambda: 0).source()
         with self.assertRaisesRegex(TypeError, "cannot be sent"):
             rgpu.kernel(configs=[object()])(lambda n: n)
         with self.assertRaises(TypeError):
@@ -352,6 +498,44 @@ class Functions(Folder):
             rgpu.kernel(runs=0)(lambda: 0)
         points = rgpu.kernel(configs=[1, (2,), {"n": 3}, 3])(lambda n: n).points
         self.assertEqual(points, [{"n": 1}, {"n": 2}, {"n": 3}])
+
+    def test_equal_numbers_of_other_types_are_other_points(self):
+        points = rgpu.kernel(sweep={"n": [1, True, 1.0, 1]})(lambda n: n).points
+        self.assertEqual([repr(point["n"]) for point in points], ["1", "True", "1.0"])
+
+    def test_parameters_and_locals_are_no_names_of_the_file(self):
+        @rgpu.kernel(sweep={"n": [1]})
+        def work(n):
+            local = cached(n)
+            print(local, [box for box in range(2)])
+
+        output = subprocess.run([sys.executable, "-c", work.source()], capture_output=True, text=True)
+        self.assertEqual(output.stdout, "2 [0, 1]\n", output.stderr)
+
+    def test_modules_of_the_user_are_refused(self):
+        Path("own_part.py").write_text("def part():\n    return 1\n")
+        sys.path.insert(0, os.getcwd())
+        self.addCleanup(sys.path.remove, os.getcwd())
+        self.addCleanup(sys.modules.pop, "own_part", None)
+        own_part = importlib.import_module("own_part")
+        part = own_part.part
+
+        @rgpu.kernel()
+        def uses_module():
+            own_part.part()
+
+        @rgpu.kernel()
+        def uses_function():
+            part()
+
+        for work, name in ((uses_module, "own_part"), (uses_function, "part")):
+            with self.assertRaisesRegex(TypeError, f"`{name}` of your module `own_part`, which the host lacks"):
+                work.source()
+
+    def test_what_gives_no_profile_is_refused_before_anything_starts(self):
+        for flags in ({"detach": True}, {"dry_run": True}, {"remote": ["a", "b"]}):
+            with self.assertRaisesRegex(ValueError, f"`{next(iter(flags))}`"):
+                rgpu.kernel(**flags)
 
 
 class Cells(Folder):
@@ -373,9 +557,6 @@ class Cells(Folder):
 
         shell = Shell()
         rgpu.load_ipython_extension(shell)
-        import contextlib
-        import io
-
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as messages:
             self.assertIsNone(shell.function("--remote local", "print(1); raise SystemExit(2)"))
         self.assertEqual(out.getvalue(), "1\n")
