@@ -6,8 +6,9 @@
 //! facts of hosts ──────────┘
 //! ```
 //!
-//! Nothing here measures or changes anything: what the page starts are rgpu's own commands, as
-//! processes of their own. Documents of other commands are served as those commands print them; what
+//! Nothing here measures anything: what the page starts are rgpu's own commands, as processes of their
+//! own. The only thing that is written is the index of runs in the state database, also if the page is
+//! read-only. Documents of other commands are served as those commands print them; what
 //! only the page needs has types here. `schemas/dashboard-openapi.json` describes all of them.
 
 mod action;
@@ -86,7 +87,7 @@ struct Server {
     wall: Wall,
     started: StartedCommands,
     reads: Arc<Semaphore>,
-    commands: Semaphore,
+    commands: Arc<Semaphore>,
     revision: watch::Sender<Revision>,
     numbers: AtomicU64,
     last_request: Mutex<Instant>,
@@ -103,7 +104,7 @@ impl Server {
             wall,
             started: StartedCommands::default(),
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
-            commands: Semaphore::new(COMMANDS_AT_ONCE),
+            commands: Arc::new(Semaphore::new(COMMANDS_AT_ONCE)),
             revision: watch::Sender::new(Revision::default()),
             numbers: AtomicU64::new(0),
             last_request: Mutex::new(Instant::now()),
@@ -142,10 +143,10 @@ impl Server {
         }
     }
 
-    /// Runs a command to its end.
+    /// Runs a command to its end. If the client goes away, it is stopped.
     async fn run_command(&self, line: CommandLine, limit: Duration) -> Result<Ended> {
         let failed = |e| Failure::new(Exit::Bug, "bug", "no command can be started").cause(e);
-        let _turn = self.commands.acquire().await.map_err(failed)?;
-        line.run(&self.own_program(), limit).await
+        let turn = Arc::clone(&self.commands).acquire_owned().await.map_err(failed)?;
+        line.run_in_turn(&self.own_program(), limit, turn).await
     }
 }

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 
@@ -34,6 +34,9 @@ const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
 
 /// The largest part of the messages that is kept, from their end.
 const MAX_MESSAGE_BYTES: u64 = 4000;
+
+/// How long a command that nobody waits for any more may take to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
 
 /// The program of this process, and the folder in which its commands run.
 #[derive(Clone, Debug)]
@@ -93,7 +96,9 @@ pub(crate) fn no_document(status: Option<i32>, messages: String) -> Failure {
 /// A command that was started.
 #[derive(Clone, Debug)]
 pub(crate) struct Started {
-    group: Pid,
+    /// Only the task that waits for the process sends signals: once it is reaped, another process may
+    /// get its id.
+    signals: mpsc::UnboundedSender<Signal>,
     end: watch::Receiver<Option<Ended>>,
 }
 
@@ -119,9 +124,31 @@ impl Started {
 
     /// Asks the command to stop, as Ctrl-C does. It stops its work on the host, too.
     pub(crate) fn interrupt(&self) {
-        if !self.has_ended() {
-            let _ = kill_process_group(self.group, Signal::INT);
+        let _ = self.signals.send(Signal::INT);
+    }
+}
+
+/// Stops a command that nobody waits for any more, and keeps its turn until it has ended.
+struct StopOnDrop<T: Send + 'static> {
+    started: Started,
+    turn: Option<T>,
+}
+
+impl<T: Send + 'static> Drop for StopOnDrop<T> {
+    fn drop(&mut self) {
+        if self.started.has_ended() {
+            return;
         }
+        self.started.interrupt();
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (mut started, turn) = (self.started.clone(), self.turn.take());
+        runtime.spawn(async move {
+            if started.wait(STOP_LIMIT).await.is_none() {
+                let _ = started.signals.send(Signal::KILL);
+                let _ = started.end.wait_for(Option::is_some).await;
+            }
+            drop(turn);
+        });
     }
 }
 
@@ -261,10 +288,17 @@ impl CommandLine {
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let group = group.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
         let (sender, end) = watch::channel(None);
+        let (signals, mut wanted) = mpsc::unbounded_channel();
         let files = self.files.map(TempDir::keep);
         let makes_run = self.makes_run;
         tokio::spawn(async move {
-            let status = child.wait().await.ok().and_then(|status| status.code());
+            let status = loop {
+                tokio::select! {
+                    status = child.wait() => break status,
+                    Some(signal) = wanted.recv() => drop(kill_process_group(group, signal)),
+                }
+            };
+            let status = status.ok().and_then(|status| status.code());
             let read = tokio::task::spawn_blocking(move || {
                 let document = read_document(&mut out)
                     .filter(|document| !makes_run || document["schema"] == ERROR_SCHEMA);
@@ -276,21 +310,27 @@ impl CommandLine {
             }
             let _ = sender.send(ended);
         });
-        Ok(Started { group, end })
+        Ok(Started { signals, end })
     }
 
-    /// Runs the command to its end, at most for `limit`; it is stopped after that.
+    /// Runs the command to its end, at most for `limit`. It is stopped after that, or if the future is
+    /// dropped.
     pub(crate) async fn run(self, own: &OwnProgram, limit: Duration) -> Result<Ended> {
-        let mut started = self.start(own)?;
-        match started.wait(limit).await {
-            Some(ended) => Ok(ended),
-            None => {
-                started.interrupt();
-                let what =
-                    format!("the command did not end in {} s and was stopped", limit.as_secs());
-                Err(Failure::new(Exit::Tool, "too_slow", what))
-            }
-        }
+        self.run_in_turn(own, limit, ()).await
+    }
+
+    /// The same; `turn` is dropped once the command has ended, also if it had to be stopped.
+    pub(crate) async fn run_in_turn(
+        self,
+        own: &OwnProgram,
+        limit: Duration,
+        turn: impl Send + 'static,
+    ) -> Result<Ended> {
+        let mut waited = StopOnDrop { started: self.start(own)?, turn: Some(turn) };
+        waited.started.wait(limit).await.ok_or_else(|| {
+            let what = format!("the command did not end in {} s and was stopped", limit.as_secs());
+            Failure::new(Exit::Tool, "too_slow", what)
+        })
     }
 }
 
