@@ -3,7 +3,7 @@
 //! Any page of the web can send requests to a loopback address, under a name of its own if its DNS
 //! answers with that address. So a server needs a secret, and refuses foreign `Host` and `Origin`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use hyper::header::{HOST, HeaderMap, HeaderName, ORIGIN};
 use subtle::ConstantTimeEq;
@@ -38,11 +38,22 @@ pub(crate) fn is_secret(given: &str, secret: &str) -> bool {
     bool::from(given.as_bytes().ct_eq(secret.as_bytes()))
 }
 
-/// Whether a request names this server as its host, and comes from no page of another one.
-pub(crate) fn is_own(headers: &HeaderMap, port: u16) -> bool {
+/// Whether a request names the server at this address as its host, and comes from no page of another
+/// one.
+pub(crate) fn is_own(headers: &HeaderMap, address: SocketAddr) -> bool {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
-    let names = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
-    let is_host = |host: &str| names.iter().any(|name| name == host);
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    let port = address.port();
+    let names = [ip.as_str(), "127.0.0.1", "localhost", "[::1]"];
+    // Browsers leave out port 80.
+    let is_host = |host: &str| {
+        let is_name =
+            |name: &&str| format!("{name}:{port}") == host || port == 80 && **name == *host;
+        names.iter().any(is_name)
+    };
     let is_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(is_host);
     text(HOST).is_some_and(is_host) && text(ORIGIN).is_none_or(is_origin)
 }
@@ -59,21 +70,35 @@ mod tests {
             origin.map(|origin| headers.insert(ORIGIN, origin.parse().unwrap()));
             headers
         };
+        let address = "127.0.0.1:8710".parse().unwrap();
         for (host, origin, own) in [
-            ("127.0.0.1:80", None, true),
-            ("localhost:80", Some("http://localhost:80"), true),
-            ("[::1]:80", Some("http://[::1]:80"), true),
+            ("127.0.0.1:8710", None, true),
+            ("localhost:8710", Some("http://localhost:8710"), true),
+            ("[::1]:8710", Some("http://[::1]:8710"), true),
             ("127.0.0.1:81", None, false),
             ("127.0.0.1", None, false),
-            ("evil.example:80", None, false),
-            ("127.0.0.1:80", Some("http://evil.example"), false),
-            ("127.0.0.1:80", Some("http://127.0.0.1:81"), false),
-            ("127.0.0.1:80", Some("https://127.0.0.1:80"), false),
-            ("127.0.0.1:80", Some("null"), false),
+            ("127.0.0.2:8710", None, false),
+            ("evil.example:8710", None, false),
+            ("127.0.0.1:8710", Some("http://evil.example"), false),
+            ("127.0.0.1:8710", Some("http://127.0.0.1:81"), false),
+            ("127.0.0.1:8710", Some("https://127.0.0.1:8710"), false),
+            ("127.0.0.1:8710", Some("null"), false),
         ] {
-            assert_eq!(is_own(&headers(host, origin), 80), own, "{host} {origin:?}");
+            assert_eq!(is_own(&headers(host, origin), address), own, "{host} {origin:?}");
         }
-        assert!(!is_own(&HeaderMap::new(), 80));
+        for (listen, host, own) in [
+            ("127.0.0.2:8710", "127.0.0.2:8710", true),
+            ("127.0.0.2:8710", "127.0.0.3:8710", false),
+            ("[::1]:8710", "[::1]:8710", true),
+            ("127.0.0.1:80", "127.0.0.1", true),
+            ("127.0.0.1:80", "localhost:80", true),
+            ("127.0.0.1:80", "evil.example", false),
+        ] {
+            let origin = format!("http://{host}");
+            let headers = headers(host, Some(&origin));
+            assert_eq!(is_own(&headers, listen.parse().unwrap()), own, "{listen} {host}");
+        }
+        assert!(!is_own(&HeaderMap::new(), address));
         assert!(is_secret("abc", "abc") && !is_secret("abd", "abc") && !is_secret("", "abc"));
     }
 }

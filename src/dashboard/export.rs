@@ -50,7 +50,7 @@ pub struct Exported {
 /// # Errors
 /// The project cannot be read, or the folder cannot be written.
 pub async fn export(context: DashboardContext, options: &ExportOptions) -> Result<Exported> {
-    let server = Server::new(context, Wall::new(0, true)?);
+    let server = Server::new(context, Wall::new(([127, 0, 0, 1], 0).into(), true)?);
     server.table.refresh();
     let snapshot = server.table.snapshot();
     let mut answers = answers(&server.context, &snapshot, server.table.problem())?;
@@ -58,16 +58,17 @@ pub async fn export(context: DashboardContext, options: &ExportOptions) -> Resul
     let mut reports = 0;
     for row in snapshot.rows.iter().take(options.reports) {
         let run = &row.summary;
-        let detail = run_detail::detail(&server.context, &run.id)?;
+        // A run that cannot be read now is listed all the same, as is one whose report fails.
+        let Ok(detail) = run_detail::detail(&server.context, &run.id) else { continue };
         for log in &detail.logs {
-            let text = run_detail::log(&server.context, &run.id, &log.name)?;
-            answers.insert(format!("/runs/{}/log/{}", run.id, log.name), value(&text)?);
+            if let Ok(text) = run_detail::log(&server.context, &run.id, &log.name) {
+                answers.insert(format!("/runs/{}/log/{}", run.id, log.name), value(&text)?);
+            }
         }
         answers.insert(format!("/runs/{}", run.id), value(&detail)?);
         if !run_detail::has_page(run) {
             continue;
         }
-        // A run whose report fails is listed all the same.
         if let Ok(page) = run_detail::report_page(&server, &run.id).await {
             let path = options.folder.join("runs").join(&run.id).join("report.html");
             bytes += write(&path, page.as_bytes())?;
@@ -116,15 +117,16 @@ fn answers(
     if let Ok(queue) = campaign::queue(context) {
         answers.insert("/queue".to_owned(), value(&queue)?);
         for id in entries.into_iter().rev().take(MAX_DETAILS) {
-            let entry = campaign::entry(context, snapshot, id)?;
-            answers.insert(format!("/queue/{id}"), value(&entry)?);
+            if let Ok(entry) = campaign::entry(context, snapshot, id) {
+                answers.insert(format!("/queue/{id}"), value(&entry)?);
+            }
         }
     }
     if let Ok(list) = campaign::loops(context) {
         answers.insert("/loops".to_owned(), value(&list)?);
     }
     for id in loops {
-        let status = campaign::loop_status(context, &id)?;
+        let Ok(status) = campaign::loop_status(context, &id) else { continue };
         for iteration in &status.iterations {
             if let Ok(patch) = campaign::patch(context, &id, iteration.iteration) {
                 let path = format!("/loops/{id}/iterations/{}/patch", iteration.iteration);

@@ -254,8 +254,13 @@ fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunNews> 
         own.events = size(&events_path).saturating_sub(PIECE_BYTES);
     }
     let bytes = piece(&events_path, own.events, PIECE_BYTES).unwrap_or_default();
-    // A line that is being written comes with the next message.
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
+        Some(at) => at + 1,
+        // A line that is longer than a piece is left out.
+        None if bytes.len() as u64 == PIECE_BYTES => bytes.len(),
+        // A line that is being written comes with the next message.
+        None => 0,
+    };
     own.events += whole as u64;
     let lines = bytes[..whole].split(|byte| *byte == b'\n');
     let events = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
@@ -268,6 +273,12 @@ fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunNews> 
         }
         let file = path.join("log").join(&log.name);
         let mut bytes = piece(&file, *offset, PIECE_BYTES).unwrap_or_default();
+        if is_first && first > 0 {
+            // The first piece may begin inside a character.
+            let rest = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
+            bytes.drain(..rest);
+            *offset += rest as u64;
+        }
         let held = incomplete_tail(&bytes);
         bytes.truncate(bytes.len() - held);
         if bytes.is_empty() {
@@ -284,10 +295,11 @@ fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunNews> 
 
 /// The bytes at the end that begin a character whose rest is not there yet.
 fn incomplete_tail(bytes: &[u8]) -> usize {
-    match std::str::from_utf8(bytes) {
-        Err(e) if e.error_len().is_none() => bytes.len() - e.valid_up_to(),
-        _ => 0,
-    }
+    let is_incomplete = |length: &usize| {
+        let end = std::str::from_utf8(&bytes[bytes.len() - length..]);
+        end.is_err_and(|e| e.valid_up_to() == 0 && e.error_len().is_none())
+    };
+    (1..=bytes.len().min(3)).find(is_incomplete).unwrap_or(0)
 }
 
 /// The stream of one run. It ends when the run has ended and everything was sent.
@@ -306,11 +318,10 @@ pub(super) fn run_stream(server: &Arc<Server>, folder: RunFolder, last: Option<&
             });
             let sent = match read.await {
                 Ok((news, moved)) => {
-                    position = moved;
                     let state = (news.state, news.phase.clone());
-                    let is_news = !news.events.is_empty()
-                        || !news.output.is_empty()
-                        || shown.as_ref() != Some(&state);
+                    // After a line that was left out there may be more.
+                    let is_news = moved != position || shown.as_ref() != Some(&state);
+                    position = moved;
                     let is_active = matches!(news.state, RunState::Running | RunState::Detached);
                     let id = position.as_ref().map(Position::id).unwrap_or_default();
                     shown = Some(state);
@@ -393,5 +404,35 @@ mod tests {
         assert_eq!((second.output[0].text.as_str(), second.output[0].offset), ("\u{e9}", 5));
         let third = news(&folder, &mut position).unwrap();
         assert!(third.events.is_empty() && third.output.is_empty());
+        // A line that is longer than a piece is left out, and the next one is not.
+        let long = "x".repeat(PIECE_BYTES as usize);
+        append("events.jsonl", format!("{{\"event\": \"{long}\"}}\n").as_bytes());
+        append("events.jsonl", b"{\"event\": \"ended\"}\n");
+        assert!(news(&folder, &mut position).unwrap().events.is_empty());
+        let last = news(&folder, &mut position).unwrap();
+        assert_eq!((last.events.len(), &last.events[0]["event"]), (1, &"ended".into()));
+        // A stream that begins inside a character begins with the next one.
+        append("log/exec.stdout", "\u{e9}".repeat(PIECE_BYTES as usize / 2 - 1).as_bytes());
+        append("log/exec.stdout", b".");
+        let mut position = None;
+        let output = news(&folder, &mut position).unwrap().output;
+        assert!(output[0].text.starts_with('\u{e9}'), "{:?}", output[0].text.chars().next());
+        assert_eq!(output[0].offset % 2, 1);
+    }
+
+    #[test]
+    fn a_character_is_not_cut_at_the_end() {
+        for (bytes, held) in [
+            (&b""[..], 0),
+            (b"a", 0),
+            (b"\xc3", 1),
+            (b"\x80\xc3\xa9", 0),
+            (b"\x80 \xe2\x82", 2),
+            (b"\xff\xf0\x9f\x98", 3),
+            (b"\xf0\x9f\x98\x80", 0),
+            (b"a\x80", 0),
+        ] {
+            assert_eq!(incomplete_tail(bytes), held, "{bytes:?}");
+        }
     }
 }

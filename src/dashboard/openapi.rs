@@ -12,7 +12,7 @@ use super::live::{LiveChange, RunNews};
 use super::overview::Overview;
 use super::run_detail::RunDetail;
 use super::run_query::{RunPage, RunQuery};
-use super::wall::CSRF_HEADER;
+use super::wall::KEY_HEADER;
 use crate::error::ErrorDocument;
 use crate::loops::LoopStatus;
 use crate::model::Comparison;
@@ -76,12 +76,13 @@ pub fn document() -> Value {
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
         "servers": [{"url": "http://127.0.0.1:8710/api/v1"}],
-        "security": [{"session": []}],
+        "security": [{"session": [], "key": []}],
         "paths": paths,
         "components": {
             "schemas": schemas.take_definitions(true),
             "securitySchemes": {
                 "session": {"type": "apiKey", "in": "cookie", "name": "rgpu-dashboard-PORT"},
+                "key": {"type": "apiKey", "in": "header", "name": KEY_HEADER},
             },
         },
     })
@@ -117,7 +118,12 @@ impl SpecBuilder {
     fn stream<T: JsonSchema>(&mut self, path: &str, summary: &str) {
         let content = self.content::<T>("text/event-stream");
         let last = "where to go on: the id of the last message";
-        let query = vec![parameter("header", "Last-Event-ID", false, last)];
+        let key = "the key, from a client that can send no header";
+        let query = vec![
+            parameter("header", "Last-Event-ID", false, last),
+            parameter("query", "last", false, last),
+            parameter("query", "key", false, key),
+        ];
         let answer = json!({"description": "server-sent events", "content": content});
         self.route("get", path, summary, query, &answer);
     }
@@ -125,11 +131,9 @@ impl SpecBuilder {
     fn actions(&mut self) {
         let body = self.content::<ActionRequest>("application/json");
         let content = self.content::<ActionResult>("application/json");
-        let secret = "the secret that the page knows";
-        let header = vec![parameter("header", CSRF_HEADER, true, secret)];
         let answer = json!({"description": "what became of it", "content": content});
         let summary = "Start one of rgpu's own commands, or show it";
-        self.route("post", "/actions", summary, header, &answer);
+        self.route("post", "/actions", summary, vec![], &answer);
         self.paths["/actions"]["post"]["requestBody"] = json!({"required": true, "content": body});
     }
 

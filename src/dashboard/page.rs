@@ -42,7 +42,6 @@ impl Settings {
     /// The settings of a served page.
     pub(super) fn of(context: &DashboardContext, wall: &Wall) -> Self {
         let mut settings = Self::common(context);
-        settings.value["csrf"] = wall.csrf().into();
         settings.value["read_only"] = wall.is_read_only().into();
         settings
     }

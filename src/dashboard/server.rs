@@ -21,11 +21,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::action::{self, ActionRequest};
 use super::run_query::RunQuery;
-use super::wall::{Login, Wall};
+use super::wall::{KEY_HEADER, Login, Wall};
 use super::{DashboardContext, Server, campaign, host, live, openapi, overview, run_detail};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::loopback;
 use crate::own_command::CommandLine;
+use crate::report::page_parts::hash;
 
 /// The most bytes of a request's body.
 const MAX_BODY_BYTES: usize = 64 << 10;
@@ -63,7 +64,7 @@ pub async fn serve(
                  port";
     let listener = loopback::listen(options.listen, again).await?;
     let address = listener.local_addr().map_err(loopback::failed)?;
-    let wall = Wall::new(address.port(), options.read_only)?;
+    let wall = Wall::new(address, options.read_only)?;
     let link = format!("http://{address}/login?token={}", wall.token());
     let server = Arc::new(Server::new(context, wall));
     live::watch(&server);
@@ -101,6 +102,8 @@ fn router(server: &Arc<Server>, warned: fn(&str)) -> Router {
     let login = move |State(server): Shared, Query(query): Query<LoginQuery>| async move {
         log_in(&server, &query.token, warned)
     };
+    // A program that only looks at a link does not use it up.
+    let look = || async { StatusCode::METHOD_NOT_ALLOWED };
     let api = Router::new()
         .route("/overview", get(get_overview))
         .route("/hosts", get(get_hosts))
@@ -123,7 +126,7 @@ fn router(server: &Arc<Server>, warned: fn(&str)) -> Router {
         .route("/openapi.json", get(|| async { json(&openapi::document()) }));
     Router::new()
         .route("/", get(get_page))
-        .route("/login", get(login))
+        .route("/login", get(login).head(look))
         .route("/runs/{id}/report", get(get_report))
         .nest("/api/v1", api)
         .fallback(|| async { refusal(&unknown("there is nothing at this address")) })
@@ -138,8 +141,12 @@ async fn guard(State(server): Shared, request: Request, next: Next) -> Response 
     let checked = server.wall.check_origin(request.headers()).and_then(|()| match is_login {
         true => Ok(()),
         false => {
-            server.wall.check_session(request.headers())?;
-            server.wall.check_change(request.method(), request.headers())
+            let (method, headers) = (request.method(), request.headers());
+            server.wall.check_session(headers)?;
+            if !is_page {
+                server.wall.check_key(method, request.uri(), headers)?;
+            }
+            server.wall.check_change(method, headers)
         }
     });
     let mut response = match checked {
@@ -182,19 +189,36 @@ fn log_in(server: &Server, token: &str, warned: fn(&str)) -> Response {
     match server.wall.log_in(token) {
         Login::Opened => {
             // Not a redirect: the navigation may come from elsewhere, and then has no strict cookies.
-            let page = "<!doctype html><title>rgpu dashboard</title>\
-                        <meta http-equiv=\"refresh\" content=\"0;url=/\">\n";
-            let mut response = text(StatusCode::OK, "text/html; charset=utf-8", page.to_owned());
+            let script = format!(
+                "try {{ localStorage.setItem(\"{KEY_HEADER}\", \"{}\"); }} catch {{}} \
+                 location.replace(\"/\");",
+                server.wall.key()
+            );
+            let policy = format!(
+                "default-src 'none'; script-src '{}'; img-src data:; frame-ancestors 'none'",
+                hash(&script)
+            );
+            let page = format!(
+                "<!doctype html><title>rgpu dashboard</title><link rel=\"icon\" href=\"data:,\">\
+                 <noscript>This page needs JavaScript, which is switched off.</noscript>\
+                 <script>{script}</script>\n"
+            );
+            let mut response = text(StatusCode::OK, "text/html; charset=utf-8", page);
+            if let Ok(policy) = HeaderValue::from_str(&policy) {
+                response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+            }
             if let Ok(cookie) = HeaderValue::from_str(&server.wall.cookie()) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
             response
         }
-        Login::UsedBefore => {
-            warned(
-                "warning: the link was opened a second time, and refused. If you did not open it \
-                 first, stop this dashboard",
-            );
+        Login::UsedBefore { is_second } => {
+            if is_second {
+                warned(
+                    "warning: the link was opened a second time, and refused. If you did not open \
+                     it first, stop this dashboard",
+                );
+            }
             let words = "this link was used already: it works once\n\
                          if you did not open it, stop `rgpu dashboard` and start it again\n";
             text(StatusCode::FORBIDDEN, plain, words.to_owned())
@@ -329,23 +353,37 @@ async fn get_log(State(server): Shared, Path((id, name)): Path<(String, String)>
     answer(server.blocking(move || run_detail::log(&context, &id, &name)).await)
 }
 
-fn last_id(headers: &HeaderMap) -> Option<&str> {
-    headers.get("last-event-id")?.to_str().ok()
+/// The query of a stream.
+#[derive(serde::Deserialize)]
+struct LiveQuery {
+    /// The id of the last message, from a page that opened the stream again by itself.
+    last: Option<String>,
+}
+
+/// The id of the last message that the client got.
+fn last_id(headers: &HeaderMap, query: LiveQuery) -> Option<String> {
+    let header = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    header.map(str::to_owned).or(query.last)
 }
 
 async fn get_run_live(
     State(server): Shared,
     Path(id): Path<String>,
+    Query(query): Query<LiveQuery>,
     headers: HeaderMap,
 ) -> Response {
     match run_detail::find(&server.context, &id) {
-        Ok(folder) => live::run_stream(&server, folder, last_id(&headers)),
+        Ok(folder) => live::run_stream(&server, folder, last_id(&headers, query).as_deref()),
         Err(failure) => refusal(&failure),
     }
 }
 
-async fn get_live(State(server): Shared, headers: HeaderMap) -> Response {
-    live::changes_stream(&server, last_id(&headers))
+async fn get_live(
+    State(server): Shared,
+    Query(query): Query<LiveQuery>,
+    headers: HeaderMap,
+) -> Response {
+    live::changes_stream(&server, last_id(&headers, query).as_deref())
 }
 
 async fn get_report(State(server): Shared, Path(id): Path<String>) -> Response {

@@ -1,29 +1,41 @@
-//! Who gets in: a link with a token that works once, then a cookie; actions need a second secret,
-//! which only the page itself knows.
+//! Who gets in: a link with a token that works once, then a cookie and a key.
 //!
-//! A foreign page cannot read an answer, send the cookie (`SameSite=Strict`), or know the second
-//! secret. A name that resolves to this machine is refused by its `Host`.
+//! A browser sends the cookie to every server of this machine, whatever its port, so the cookie alone
+//! opens nothing but the empty page. The answer to the link hands the key to the browser's storage,
+//! which belongs to this port only; every other request needs both. A foreign page cannot read an
+//! answer or know the key. A name that resolves to this machine is refused by its `Host`.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::http::{HeaderMap, Method, header};
+use axum::extract::Query;
+use axum::http::{HeaderMap, Method, Uri, header};
 
 use crate::error::{Exit, Failure, Result};
 use crate::loopback;
 use crate::store::state::random_id;
 
-/// The header with the second secret.
-pub(super) const CSRF_HEADER: &str = "x-rgpu-csrf";
+/// The header with the key.
+pub(super) const KEY_HEADER: &str = "x-rgpu-key";
 
 /// Checks requests.
 pub(super) struct Wall {
-    port: u16,
-    /// `None` once it was used.
-    token: Mutex<Option<String>>,
+    address: SocketAddr,
+    token: String,
+    /// Whether the link was used.
+    was_opened: AtomicBool,
+    /// Whether a second use was told.
+    was_told: AtomicBool,
     session: String,
-    csrf: String,
+    key: String,
     read_only: bool,
+}
+
+/// The key in the address of a stream or a report: a browser sends no header for these.
+#[derive(serde::Deserialize)]
+struct KeyQuery {
+    #[serde(default)]
+    key: String,
 }
 
 /// What became of a link.
@@ -32,34 +44,39 @@ pub(super) enum Login {
     /// It opens a session.
     Opened,
     /// It was used before.
-    UsedBefore,
+    UsedBefore {
+        /// Whether this is its second use.
+        is_second: bool,
+    },
     /// Its token is another one.
     Wrong,
 }
 
 impl Wall {
-    /// A wall with new secrets for the server at this port.
+    /// A wall with new secrets for the server at this address.
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub(super) fn new(port: u16, read_only: bool) -> Result<Self> {
+    pub(super) fn new(address: SocketAddr, read_only: bool) -> Result<Self> {
         Ok(Self {
-            port,
-            token: Mutex::new(Some(random_id()?)),
+            address,
+            token: random_id()?,
+            was_opened: AtomicBool::new(false),
+            was_told: AtomicBool::new(false),
             session: random_id()?,
-            csrf: random_id()?,
+            key: random_id()?,
             read_only,
         })
     }
 
-    /// The token of the link; empty once it was used.
-    pub(super) fn token(&self) -> String {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+    /// The token of the link.
+    pub(super) fn token(&self) -> &str {
+        &self.token
     }
 
-    /// The secret that the page sends with its actions.
-    pub(super) fn csrf(&self) -> &str {
-        &self.csrf
+    /// The secret that the page sends with its requests. Only the answer to the link may have it.
+    pub(super) fn key(&self) -> &str {
+        &self.key
     }
 
     /// Whether actions are refused.
@@ -69,14 +86,10 @@ impl Wall {
 
     /// Uses the link.
     pub(super) fn log_in(&self, token: &str) -> Login {
-        let mut own = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        match own.as_deref() {
-            None => Login::UsedBefore,
-            Some(right) if loopback::is_secret(token, right) => {
-                *own = None;
-                Login::Opened
-            }
-            Some(_) => Login::Wrong,
+        match loopback::is_secret(token, &self.token) {
+            false => Login::Wrong,
+            true if !self.was_opened.swap(true, Ordering::Relaxed) => Login::Opened,
+            true => Login::UsedBefore { is_second: !self.was_told.swap(true, Ordering::Relaxed) },
         }
     }
 
@@ -88,7 +101,7 @@ impl Wall {
     }
 
     fn cookie_name(&self) -> String {
-        format!("rgpu-dashboard-{}", self.port)
+        format!("rgpu-dashboard-{}", self.address.port())
     }
 
     /// Checks where a request comes from.
@@ -96,7 +109,7 @@ impl Wall {
     /// # Errors
     /// It names another host, or comes from a page of another origin.
     pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<()> {
-        match loopback::is_own(headers, self.port) {
+        match loopback::is_own(headers, self.address) {
             true => Ok(()),
             false => Err(Failure::new(Exit::Usage, "foreign_request", "the request is foreign")
                 .cause("its Host or Origin is another one than this server")),
@@ -123,43 +136,64 @@ impl Wall {
         }
     }
 
+    /// Checks that a request comes from the page: in a header, or in the address if it only reads.
+    ///
+    /// # Errors
+    /// It has no key, or a wrong one.
+    pub(super) fn check_key(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<()> {
+        let is_key = |given: &str| loopback::is_secret(given, &self.key);
+        let header = headers.get(KEY_HEADER).and_then(|value| value.to_str().ok());
+        let query = || Query::<KeyQuery>::try_from_uri(uri).is_ok_and(|query| is_key(&query.key));
+        match header.is_some_and(is_key) || is_read(method) && query() {
+            true => Ok(()),
+            false => Err(not_the_page().hint("start `rgpu dashboard` again and open its link")),
+        }
+    }
+
     /// Checks that a request may change something.
     ///
     /// # Errors
-    /// The server is read-only, or the request does not come from its page.
+    /// The server is read-only, or the request names no origin.
     pub(super) fn check_change(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
-        if method == Method::GET || method == Method::HEAD {
-            return Ok(());
-        }
-        let csrf = headers.get(CSRF_HEADER).and_then(|value| value.to_str().ok());
-        let is_own = csrf.is_some_and(|given| loopback::is_secret(given, &self.csrf));
-        match is_own && headers.contains_key(header::ORIGIN) {
-            _ if self.read_only => {
+        match is_read(method) || headers.contains_key(header::ORIGIN) {
+            _ if self.read_only && !is_read(method) => {
                 Err(Failure::new(Exit::Usage, "read_only", "this dashboard only shows")
                     .hint("`rgpu dashboard` without --read-only can also start commands"))
             }
             true => Ok(()),
-            false => {
-                let what = "the request does not come from the dashboard's page";
-                Err(Failure::new(Exit::Usage, "foreign_request", what).hint("reload the page"))
-            }
+            false => Err(not_the_page().hint("reload the page")),
         }
     }
+}
+
+fn is_read(method: &Method) -> bool {
+    method == Method::GET || method == Method::HEAD
+}
+
+fn not_the_page() -> Failure {
+    let what = "the request does not come from the dashboard's page";
+    Failure::new(Exit::Usage, "foreign_request", what)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn new_wall(port: u16, read_only: bool) -> Wall {
+        Wall::new(([127, 0, 0, 1], port).into(), read_only).unwrap()
+    }
+
     #[test]
     fn a_link_works_once() {
-        let wall = Wall::new(80, false).unwrap();
+        let wall = new_wall(8710, false);
         let token = wall.token();
         assert_eq!(wall.log_in("wrong"), Login::Wrong);
-        assert_eq!(wall.log_in(&token), Login::Opened);
-        assert_eq!(wall.log_in(&token), Login::UsedBefore);
-        assert_eq!(wall.log_in(""), Login::UsedBefore);
-        let other = Wall::new(81, false).unwrap();
+        assert_eq!(wall.log_in(token), Login::Opened);
+        assert_eq!(wall.log_in(""), Login::Wrong);
+        assert_eq!(wall.log_in("wrong"), Login::Wrong);
+        assert_eq!(wall.log_in(token), Login::UsedBefore { is_second: true });
+        assert_eq!(wall.log_in(token), Login::UsedBefore { is_second: false });
+        let other = new_wall(8711, false);
         assert_ne!(other.token(), token);
         let mut headers = HeaderMap::new();
         assert!(wall.check_session(&headers).is_err());
@@ -170,17 +204,34 @@ mod tests {
     }
 
     #[test]
-    fn changes_need_the_second_secret_and_an_origin() {
-        let wall = Wall::new(80, false).unwrap();
+    fn the_key_is_needed_and_in_the_address_it_only_reads() {
+        let wall = new_wall(8710, false);
+        let plain: Uri = "/api/v1/live".parse().unwrap();
+        let with = |key: &str| format!("/api/v1/live?last=1.2&key={key}").parse::<Uri>().unwrap();
+        let mut headers = HeaderMap::new();
+        for method in [Method::GET, Method::HEAD, Method::POST] {
+            let is_read = method != Method::POST;
+            assert!(wall.check_key(&method, &plain, &headers).is_err());
+            assert!(wall.check_key(&method, &with(""), &headers).is_err());
+            assert!(wall.check_key(&method, &with(&wall.session), &headers).is_err());
+            assert_eq!(wall.check_key(&method, &with(wall.key()), &headers).is_ok(), is_read);
+        }
+        headers.insert(KEY_HEADER, "wrong".parse().unwrap());
+        assert!(wall.check_key(&Method::GET, &plain, &headers).is_err());
+        headers.insert(KEY_HEADER, wall.key().parse().unwrap());
+        assert!(wall.check_key(&Method::GET, &plain, &headers).is_ok());
+        assert!(wall.check_key(&Method::POST, &plain, &headers).is_ok());
+    }
+
+    #[test]
+    fn changes_need_an_origin() {
+        let wall = new_wall(8710, false);
         let mut headers = HeaderMap::new();
         assert!(wall.check_change(&Method::GET, &headers).is_ok());
         assert!(wall.check_change(&Method::POST, &headers).is_err());
-        headers.insert(CSRF_HEADER, wall.csrf().parse().unwrap());
-        assert!(wall.check_change(&Method::POST, &headers).is_err());
-        headers.insert(header::ORIGIN, "http://127.0.0.1:80".parse().unwrap());
+        headers.insert(header::ORIGIN, "http://127.0.0.1:8710".parse().unwrap());
         assert!(wall.check_change(&Method::POST, &headers).is_ok());
-        let read_only = Wall::new(80, true).unwrap();
-        headers.insert(CSRF_HEADER, read_only.csrf().parse().unwrap());
+        let read_only = new_wall(8710, true);
         let refused = read_only.check_change(&Method::POST, &headers).unwrap_err();
         assert_eq!(refused.code, "read_only");
     }

@@ -3,6 +3,17 @@
 const BASE = "/api/v1";
 const exported = page.answers || null;
 const fieldNames = new Set(page.fields);
+const KEY = "x-rgpu-key";
+
+/** The key that the link left in this browser: other servers of this machine get the cookie, but not this. */
+const key = (() => {
+  if (exported) return "";
+  try {
+    return localStorage.getItem(KEY) || "";
+  } catch {
+    return "";
+  }
+})();
 
 /** A document whose unknown fields cannot be read: page and server never name a field differently. */
 function strict(value) {
@@ -32,9 +43,12 @@ const address = (path, params) => {
   return path + (text ? "?" + text : "");
 };
 
+const RESTARTED = "the dashboard was restarted";
+
 async function read(response) {
   const body = await response.json().catch(() => null);
   if (response.ok && body) return strict(body);
+  if (response.status === 401) throw new ApiError(401, { what: RESTARTED, hints: ["open the link that `rgpu dashboard` printed; it works once"] });
   if (body && body.error) throw new ApiError(response.status, body.error);
   throw new ApiError(response.status, { what: "the server answered with status " + response.status });
 }
@@ -47,7 +61,7 @@ async function get(path, params) {
   if (exported) return strict(answer(path, params || {}));
   let response;
   try {
-    response = await fetch(BASE + address(path, params), { cache: "no-store" });
+    response = await fetch(BASE + address(path, params), { cache: "no-store", headers: { [KEY]: key } });
   } catch {
     throw new ApiError(0, { what: "the server does not answer", hints: ["is `rgpu dashboard` still running?"] });
   }
@@ -57,9 +71,43 @@ async function get(path, params) {
 /** Sends an action. */
 const act = (action, show) => fetch(BASE + "/actions", {
   method: "POST",
-  headers: { "content-type": "application/json", "x-rgpu-csrf": page.csrf },
+  headers: { "content-type": "application/json", [KEY]: key },
   body: JSON.stringify({ action, show_only: show }),
 }).then(read);
+
+/**
+ * Takes the messages of a stream, by their names, while the tab is shown: a browser opens only six connections to a
+ * server. It goes on where it was. Returns how to stop.
+ */
+function listen(path, takers, failed) {
+  let source = null;
+  let last = "";
+  const open = () => {
+    source = new EventSource(BASE + address(path, { key, last }));
+    for (const [name, take] of Object.entries(takers)) {
+      source.addEventListener(name, event => {
+        last = event.lastEventId;
+        take(event);
+      });
+    }
+    const own = source;
+    if (failed) own.addEventListener("error", () => failed(own.readyState === EventSource.CLOSED));
+  };
+  const close = () => {
+    if (source) source.close();
+    source = null;
+  };
+  const turn = () => {
+    if (document.hidden) close();
+    else if (!source || source.readyState === EventSource.CLOSED) open();
+  };
+  document.addEventListener("visibilitychange", turn);
+  turn();
+  return () => {
+    document.removeEventListener("visibilitychange", turn);
+    close();
+  };
+}
 
 /** An answer of an export; the list of runs is filtered here. */
 function answer(path, params) {

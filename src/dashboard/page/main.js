@@ -19,6 +19,15 @@ const content = el("div");
 main.replaceChildren(heading, content);
 nav.append(...VIEWS.filter(one => !exported || one.path !== "/compare").map(one => el("a", { href: view(one.path) }, one.label)));
 
+/** A part of the address as text; as it stands if it is not well-formed. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 /** The view of the address, its parameters, and what is chosen. */
 function chosen() {
   const [path, query] = (location.hash.slice(1) || "/").split("?");
@@ -26,7 +35,7 @@ function chosen() {
   const prefix = one => one.onePath || one.path + "/";
   const single = VIEWS.find(one => one.one && path.startsWith(prefix(one)));
   if (single) {
-    const id = decodeURIComponent(path.slice(prefix(single).length));
+    const id = decoded(path.slice(prefix(single).length));
     return { one: single, params, make: () => single.one(params, id) };
   }
   const one = VIEWS.find(other => other.path === path) || VIEWS[0];
@@ -34,6 +43,8 @@ function chosen() {
 }
 
 let turn = 0;
+let loading = false;
+let changed = false;
 let kept = null;
 let stopLive = null;
 let timer = null;
@@ -41,6 +52,8 @@ let timer = null;
 /** Shows the view of the address. What has the focus keeps it; a view that says so is not drawn again. */
 async function show(isNew) {
   const mine = ++turn;
+  loading = true;
+  changed = false;
   const { one, make } = chosen();
   nav.querySelectorAll("a").forEach(a => a.getAttribute("href") === view(one.path) ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current"));
   let made;
@@ -49,7 +62,10 @@ async function show(isNew) {
   } catch (error) {
     made = { title: one.label, nodes: [failureBox(error)] };
   }
-  if (mine !== turn || document.querySelector("dialog[open]") && !isNew) return;
+  if (mine !== turn) return;
+  loading = false;
+  if (changed) refreshSoon();
+  if (document.querySelector("dialog[open]") && !isNew) return;
   if (!isNew && made.keep && made.keep === kept) return;
   kept = made.keep || null;
   if (stopLive) stopLive();
@@ -73,9 +89,13 @@ async function show(isNew) {
   document.documentElement.dataset.ready = performance.now().toFixed(0);
 }
 
+/** Shows the view again. If it is being loaded, it is loaded once more after that. */
 function refreshSoon() {
   clearTimeout(timer);
-  timer = setTimeout(() => show(false), 250);
+  timer = setTimeout(() => {
+    if (loading) changed = true;
+    else show(false);
+  }, 250);
 }
 
 let before = location.hash.split("?")[0];
@@ -106,13 +126,24 @@ document.addEventListener("keydown", event => {
 if (exported) {
   liveText.textContent = "exported";
 } else {
-  const source = new EventSource(BASE + "/live");
   let first = true;
-  source.addEventListener("changed", () => {
+  let stop = null;
+  const takers = { changed: () => {
     liveText.textContent = "live";
     if (!first) refreshSoon();
     first = false;
-  });
-  source.addEventListener("error", () => { liveText.textContent = "not connected: trying again"; });
+  } };
+  const connect = () => { stop = listen("/live", takers, failed); };
+  const failed = isRefused => {
+    liveText.textContent = "not connected: trying again";
+    if (!isRefused) return;
+    // The browser does not try again; an ordinary request tells why.
+    stop();
+    get("/hosts").then(() => setTimeout(connect, 3000), error => {
+      if (error.status === 401) liveText.textContent = RESTARTED;
+      else if (error.status !== 403) setTimeout(connect, 3000);
+    });
+  };
+  connect();
 }
 show(true);

@@ -37,8 +37,8 @@ async function runView(params, id) {
     data.failure && failureBox({ message: data.failure.error.what, cause: data.failure.error.cause, hints: data.failure.error.hints }),
     live, report,
     run.bound && card("Bound", boundTable([{ run: run.id, kernel: run.kernel, gpu: run.gpu || "", started: run.started, bound: run.bound }])),
-    host && card("Software of the host", softwareTable(host, host.remote)),
     data.logs.length > 0 && card("Logs", data.logs.map(log => logDetails(run.id, log))),
+    host && card(null, el("details", null, el("summary", null, "Software of the host"), softwareTable(host, host.remote))),
   ];
   return {
     title: run.title || run.id,
@@ -53,7 +53,8 @@ async function runView(params, id) {
 }
 
 function reportCard(run) {
-  const src = exported ? "runs/" + encodeURIComponent(run.id) + "/report.html" : "/runs/" + encodeURIComponent(run.id) + "/report";
+  const folder = "runs/" + encodeURIComponent(run.id);
+  const src = exported ? folder + "/report.html" : address("/" + folder + "/report", { key });
   return card("Report", el("p", { class: "note" }, el("a", { href: src, class: "link", target: "_blank", rel: "noopener" }, "open it alone")),
     el("iframe", { class: "report", src, title: "Report of " + run.id, sandbox: "allow-scripts allow-popups" }));
 }
@@ -72,14 +73,13 @@ function logDetails(id, log) {
   } } }, el("summary", null, log.name + " (" + bytes(log.bytes) + ")"), body);
 }
 
-/** Follows a run; the browser goes on where a cut connection ended. Returns how to stop. */
+/** Follows a run. Returns how to stop. */
 function followRun(id, box) {
   const phase = el("p", { class: "note", role: "status" });
   const steps = el("ul", { class: "plain" });
   const outputs = new Map();
   const logs = el("div");
   box.append(card("Now", phase, steps, logs));
-  const source = new EventSource(`${BASE}/runs/${encodeURIComponent(id)}/live`);
   const take = event => {
     const news = strict(JSON.parse(event.data));
     phase.textContent = news.phase || stateText(news.state);
@@ -101,9 +101,13 @@ function followRun(id, box) {
       if (down) pre.scrollTop = pre.scrollHeight;
     }
   };
-  source.addEventListener("run", take);
-  source.addEventListener("end", event => { take(event); source.close(); refreshSoon(); });
-  return () => source.close();
+  const end = event => {
+    take(event);
+    stop();
+    refreshSoon();
+  };
+  const stop = listen(`/runs/${encodeURIComponent(id)}/live`, { run: take, end });
+  return stop;
 }
 
 /** An event of a host in a line; its fields are the host's. */

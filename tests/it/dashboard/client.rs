@@ -16,7 +16,7 @@ pub(super) struct Dashboard {
     pub(super) port: u16,
     pub(super) link: String,
     cookie: String,
-    csrf: String,
+    key: String,
     stderr: BufReader<ChildStderr>,
 }
 
@@ -48,21 +48,20 @@ impl Dashboard {
         let link = link.trim().to_owned();
         let rest = link.strip_prefix("http://127.0.0.1:").unwrap_or_else(|| panic!("{link}"));
         let port = rest.split('/').next().unwrap().parse().unwrap();
-        let (cookie, csrf) = (String::new(), String::new());
-        Self { process, port, link, cookie, csrf, stderr }
+        let (cookie, key) = (String::new(), String::new());
+        Self { process, port, link, cookie, key, stderr }
     }
 
-    fn open(&mut self) {
+    /// Opens the link.
+    pub(super) fn open(&mut self) {
         let path = self.link.split_once(&format!(":{}", self.port)).unwrap().1.to_owned();
         let answer = self.send("GET", &path, &[], "");
         assert_eq!(answer.status, 200, "{}", answer.body);
         let set = answer.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
         assert!(set.contains("; HttpOnly; SameSite=Strict"), "{set}");
         self.cookie = set.split(';').next().unwrap().to_owned();
-        let page = self.send("GET", "/", &[&self.cookie()], "").body;
-        let data = page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
-        let data: Value = serde_json::from_str(data).unwrap();
-        self.csrf = data["csrf"].as_str().unwrap().to_owned();
+        let kept = answer.body.split("setItem(\"x-rgpu-key\", \"").nth(1).unwrap();
+        self.key = kept.split('"').next().unwrap().to_owned();
     }
 
     pub(super) fn origin(&self) -> String {
@@ -74,9 +73,19 @@ impl Dashboard {
         format!("Cookie: {}", self.cookie)
     }
 
+    /// The secret that the page keeps.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The headers of the page's own requests.
+    pub(super) fn page_headers(&self) -> [String; 2] {
+        [self.cookie(), format!("X-Rgpu-Key: {}", self.key)]
+    }
+
     /// The headers of the page's own actions.
     pub(super) fn action_headers(&self) -> [String; 3] {
-        [self.cookie(), format!("Origin: {}", self.origin()), format!("X-Rgpu-Csrf: {}", self.csrf)]
+        [self.cookie(), format!("Origin: {}", self.origin()), format!("X-Rgpu-Key: {}", self.key)]
     }
 
     /// Opens a connection and sends a request; what comes can be read from it.
@@ -115,7 +124,9 @@ impl Dashboard {
 
     /// The status and the document at a path of the API.
     pub(super) fn ask(&self, path: &str) -> (u16, Value) {
-        let answer = self.send("GET", &format!("/api/v1{path}"), &[&self.cookie()], "");
+        let headers = self.page_headers();
+        let headers: Vec<&String> = headers.iter().collect();
+        let answer = self.send("GET", &format!("/api/v1{path}"), &headers, "");
         let document = serde_json::from_str(&answer.body);
         (answer.status, document.unwrap_or_else(|e| panic!("{path}: {e}: {}", answer.body)))
     }
@@ -147,9 +158,9 @@ impl Dashboard {
         last: Option<&str>,
         is_last: impl Fn(&(String, String, Value)) -> bool,
     ) -> Vec<(String, String, Value)> {
-        let cookie = self.cookie();
+        let own = self.page_headers();
         let last = last.map(|id| format!("Last-Event-ID: {id}"));
-        let headers: Vec<&String> = [&cookie].into_iter().chain(&last).collect();
+        let headers: Vec<&String> = own.iter().chain(&last).collect();
         let stream = self.request("GET", &format!("/api/v1{path}"), &headers, "");
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let (mut messages, mut event, mut id) = (Vec::new(), String::new(), String::new());

@@ -14,8 +14,11 @@ use crate::laptop::{Laptop, status, wait_for};
 #[test]
 fn a_link_works_once_and_opens_a_session_of_its_own_server() {
     let laptop = Laptop::new();
-    let mut dashboard = Dashboard::start(&laptop, "");
+    let mut dashboard = Dashboard::start_unopened(&laptop, "");
     let path = dashboard.link.split_once("/login").unwrap().1.to_owned();
+    assert_eq!(dashboard.send("HEAD", &format!("/login{path}"), &[], "").status, 405);
+    dashboard.open();
+    assert_eq!(dashboard.send("GET", "/login", &[], "").status, 403);
     let again = dashboard.send("GET", &format!("/login{path}"), &[], "");
     assert_eq!(again.status, 403);
     assert!(!again.head.contains("set-cookie"), "{}", again.head);
@@ -30,7 +33,18 @@ fn a_link_works_once_and_opens_a_session_of_its_own_server() {
     let other = Dashboard::start(&laptop, "");
     let cookie = dashboard.cookie();
     assert_eq!(other.send("GET", "/api/v1/overview", &[&cookie], "").status, 401);
-    assert_eq!(dashboard.send("GET", "/api/v1/overview", &[&cookie], "").status, 200);
+    assert_eq!(dashboard.get("/overview")["total"], 0);
+    // Other servers of this machine get the cookie. It opens the page, which has no secret.
+    for path in ["/api/v1/overview", "/api/v1/live", "/runs/x/report"] {
+        assert_eq!(dashboard.send("GET", path, &[&cookie], "").status, 403, "{path}");
+    }
+    let page = dashboard.send("GET", "/", &[&cookie], "");
+    assert_eq!(page.status, 200);
+    assert!(!page.body.contains(dashboard.key()) && !page.head.contains(dashboard.key()));
+    // A browser sends no header for a frame: the key is in the address.
+    let report = format!("/runs/x/report?key={}", dashboard.key());
+    assert_eq!(dashboard.send("GET", &report, &[&cookie], "").status, 404);
+    assert_eq!(dashboard.send("GET", &report, &[], "").status, 401);
 }
 
 #[test]
@@ -123,7 +137,8 @@ fn a_run_is_started_and_followed_and_its_stream_goes_on_after_a_cut() {
     assert_eq!(rest.last().unwrap().2["state"], "done");
     let all = fs::read_to_string(laptop.project(format!("artifacts/runs/{id}/events.jsonl")));
     assert_eq!(count(&first) + count(&rest), all.unwrap().lines().count());
-    let report = dashboard.send("GET", &format!("/runs/{id}/report"), &[&dashboard.cookie()], "");
+    let path = format!("/runs/{id}/report?key={}", dashboard.key());
+    let report = dashboard.send("GET", &path, &[&dashboard.cookie()], "");
     assert_eq!(report.status, 200, "{}", report.body);
     assert!(report.head.contains("sandbox allow-scripts"), "{}", report.head);
     assert!(report.body.contains("Content-Security-Policy"));
@@ -180,7 +195,8 @@ fn damaged_newer_and_removed_runs_do_not_hide_the_others() {
     let log = dashboard.ask("/runs/good/log/..%2f..%2frun.json");
     assert_eq!(log.0, 404, "{:#}", log.1);
     assert_eq!(dashboard.ask("/runs/half").0, 500);
-    let report = dashboard.send("GET", "/runs/cut/report", &[&dashboard.cookie()], "");
+    let path = format!("/runs/cut/report?key={}", dashboard.key());
+    let report = dashboard.send("GET", &path, &[&dashboard.cookie()], "");
     assert!(report.status >= 400 && !report.body.is_empty(), "{}", report.status);
     // The documents of every run that is left keep to their schemas.
     fs::remove_dir_all(runs.join("newer")).unwrap();
