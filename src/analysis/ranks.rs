@@ -17,7 +17,7 @@ use crate::model::ranks::Ranks;
 use crate::model::{Finding, Profile};
 use intervals::Intervals;
 
-/// Fewest and most entries of lists in the profile.
+/// Most entries of lists in the profile.
 const MAX_WAITS: usize = 20;
 const MAX_REGIONS: usize = 20;
 const MAX_STEPS: usize = 200;

@@ -17,6 +17,10 @@ use super::Imported;
 use crate::model::profile::Gap;
 use crate::model::rank_work::{JoinedRanks, RankWork};
 use crate::model::ranks::{ClockSource, RankClock};
+use trace::ReportTimes;
+
+/// More ranks than any program has. A larger number is none of a rank.
+const MAX_RANKS: u32 = 1 << 20;
 
 /// The ranks of one report, as indexes into all ranks.
 type ReportRanks = Vec<usize>;
@@ -34,6 +38,7 @@ pub fn join_processes(imported: &mut Imported) {
         ),
     });
     imported.gaps.extend(match_ranks(&mut joined));
+    collectives::sort_by_start(&mut joined.collectives, &joined.ranks);
     joined.clock = RankClock { source: ClockSource::Report, ..RankClock::default() };
     let first_ns = joined.ranks.iter().map(|rank| rank.first_ns).min().unwrap_or(0);
     joined.ranks.iter_mut().for_each(|rank| rank.shift(first_ns.saturating_neg()));
@@ -56,18 +61,25 @@ pub fn join_reports(reports: Vec<Imported>) -> Imported {
     }
     whole.gaps.extend(number_ranks(&mut joined.ranks));
     whole.gaps.extend(match_ranks(&mut joined));
-    joined.clock = clock::align(&mut joined, &of_reports);
+    // Without a rank, a report's events have no clock but their own.
+    let firsts: Vec<i64> = of_reports
+        .iter()
+        .map(|ranks| ranks.iter().map(|at| joined.ranks[*at].first_ns).min().unwrap_or(0))
+        .collect();
+    let (clock, clocks) = clock::align(&mut joined, &of_reports);
+    joined.clock = clock;
+    // Only now are starts on different ranks comparable.
+    collectives::sort_by_start(&mut joined.collectives, &joined.ranks);
     let numbers: Vec<Vec<u32>> = of_reports
         .iter()
         .map(|ranks| ranks.iter().map(|at| joined.ranks[*at].place.rank).collect())
         .collect();
-    let begins: Vec<i64> = of_reports
-        .iter()
-        .map(|ranks| ranks.iter().map(|at| joined.ranks[*at].first_ns).min().unwrap_or(0))
-        .collect();
     sort_by_number(&mut joined);
+    let times: Vec<ReportTimes> = (clocks.into_iter().zip(firsts))
+        .map(|(clock, first_ns)| ReportTimes { clock, first_ns })
+        .collect();
     whole.sidecars.trace =
-        trace::join(&mut parts, &numbers, &begins, joined.ranks.iter().map(|r| &r.place));
+        trace::join(&mut parts, &numbers, &times, joined.ranks.iter().map(|r| &r.place));
     sums::join(&mut whole, parts, &numbers);
     whole.sidecars.ranks = Some(joined);
     whole
@@ -93,6 +105,16 @@ fn sort_by_number(joined: &mut JoinedRanks) {
 /// Numbers the ranks of several reports, and says what is odd about their numbers.
 fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
     let mut gaps = Vec::new();
+    for rank in ranks.iter_mut().filter(|rank| rank.place.rank >= MAX_RANKS) {
+        gaps.push(Gap {
+            code: "ranks_inferred".to_owned(),
+            text: format!(
+                "{}: its rank {} is ignored: rgpu knows ranks below {MAX_RANKS}",
+                rank.place.from, rank.place.rank
+            ),
+        });
+        (rank.place.rank, rank.is_numbered) = (0, false);
+    }
     let mut several_in = BTreeSet::new();
     for pair in ranks.windows(2) {
         if pair[0].place.from == pair[1].place.from {
@@ -118,7 +140,8 @@ fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
             text: format!("ranks are numbered in the order of the reports: {why}"),
         });
     }
-    let world = ranks.iter().filter_map(|rank| rank.world).max();
+    let world =
+        ranks.iter().filter_map(|rank| rank.world).filter(|world| *world <= MAX_RANKS).max();
     let last = ranks.iter().map(|rank| rank.place.rank + 1).max();
     let all = world.max(last).unwrap_or(0);
     let present: BTreeSet<u32> = ranks.iter().map(|rank| rank.place.rank).collect();
@@ -144,7 +167,7 @@ fn rank_of_name(path: &str) -> Option<u32> {
     let rest = &name[name.rfind("rank")? + "rank".len()..];
     let rest = rest.trim_start_matches(['-', '_', '.', '=']);
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    rest[..digits].parse().ok()
+    rest[..digits].parse().ok().filter(|rank| *rank < MAX_RANKS)
 }
 
 /// Matches the collectives of the ranks, and says what could not be compared.
@@ -153,17 +176,11 @@ fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
     let outcome = collectives::match_all(&joined.ranks);
     joined.collectives = outcome.matched;
     joined.unmatched = outcome.unmatched;
-    for group in &outcome.different {
-        gaps.push(Gap {
-            code: "ranks_differ".to_owned(),
-            text: format!(
-                "the ranks of {group} do not call the same collectives in the same order; its calls \
-                 are matched until they differ"
-            ),
-        });
-    }
+    let different = outcome.different.into_iter();
+    gaps.extend(different.map(|text| Gap { code: "ranks_differ".to_owned(), text }));
     if joined.ranks.len() > 1 && joined.collectives.is_empty() {
-        let text = match joined.ranks.iter().any(|rank| !rank.collectives.is_empty()) {
+        let mut calls = joined.ranks.iter().flat_map(|rank| &rank.collectives);
+        let text = match calls.any(|call| !call.operation.is_point_to_point()) {
             true => {
                 "no collective of NCCL is on all ranks of its group: ranks are compared by their own times"
             }
@@ -191,6 +208,10 @@ fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Trace;
+    use crate::model::rank_work::{RankCollective, RankPiece, RankPieceKind};
+    use crate::model::ranks::{CollectiveOperation, RankPlace};
+    use crate::model::trace::{Work, WorkKind};
 
     #[test]
     fn a_rank_is_read_from_the_name_of_a_file() {
@@ -200,8 +221,77 @@ mod tests {
             ("Rank-0.pt.trace.json", Some(0)),
             ("rank1/report.nsys-rep", None),
             ("frank.json", None),
+            ("rank4294967295.nsys-rep", None),
+            ("rank_20261123.nsys-rep", None),
         ] {
             assert_eq!(rank_of_name(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn events_and_the_work_of_ranks_get_the_same_times() {
+        // 40 all-reduces over 4 s. The clock of the second report is 7 s ahead and 20 ppm fast.
+        let report = |number: u32, own: fn(i64) -> i64| {
+            let start = |k: i64| own(1_790_000_000_000_000_000 + k * 100_000_000);
+            let mut rank = RankWork {
+                is_numbered: true,
+                place: RankPlace { rank: number, ..RankPlace::default() },
+                first_ns: start(0),
+                names: vec!["nccl".to_owned()],
+                ..RankWork::default()
+            };
+            let mut trace = Trace { names: rank.names.clone(), ..Trace::default() };
+            for (k, piece) in (0..40).zip(0..) {
+                rank.pieces.push(RankPiece {
+                    start_ns: start(k),
+                    end_ns: start(k) + 1_000_000,
+                    called_ns: None,
+                    name: 0,
+                    region: None,
+                    kind: RankPieceKind::Collective,
+                });
+                rank.collectives.push(RankCollective {
+                    piece,
+                    group: "world".into(),
+                    operation: CollectiveOperation::AllReduce,
+                    bytes: None,
+                    bytes_of_rank: false,
+                    ranks: None,
+                });
+                trace.work.push(Work {
+                    kind: WorkKind::Kernel,
+                    name: 0,
+                    start_ns: start(k).abs_diff(start(0)),
+                    duration_ns: 1_000_000,
+                    device: 0,
+                    stream: 0,
+                    bytes: None,
+                    call: None,
+                    launch: None,
+                    regions: Vec::new(),
+                    rank: Some(0),
+                });
+            }
+            let mut imported = Imported::default();
+            imported.sidecars.ranks =
+                Some(JoinedRanks { ranks: vec![rank], ..JoinedRanks::default() });
+            imported.sidecars.trace = Some(trace);
+            imported
+        };
+        let fast = |ns: i64| ns + 7_000_000_000 + (ns - 1_790_000_000_000_000_000) / 50_000;
+        let whole = join_reports(vec![report(0, |ns| ns), report(1, fast)]);
+        let (ranks, trace) = (whole.sidecars.ranks.unwrap(), whole.sidecars.trace.unwrap());
+        assert_eq!(ranks.clock.source, ClockSource::Fitted);
+        for (rank, number) in ranks.ranks.iter().zip(0..) {
+            let of_rank = trace.work.iter().filter(|work| work.rank == Some(number));
+            let listed: Vec<(u64, u64)> =
+                of_rank.map(|work| (work.start_ns, work.end_ns())).collect();
+            let pieces = rank.pieces.iter();
+            let pieces: Vec<(u64, u64)> =
+                pieces.map(|p| (p.start_ns as u64, p.end_ns as u64)).collect();
+            assert_eq!(listed, pieces, "rank {number}");
+            // 20 ppm of 4 s are 80 µs.
+            assert!(listed[39].0.abs_diff(3_900_000_000) < 1_000, "{listed:?}");
         }
     }
 
@@ -210,7 +300,7 @@ mod tests {
         let rank = |number| RankWork {
             is_numbered: true,
             world: Some(4),
-            place: crate::model::ranks::RankPlace { rank: number, ..Default::default() },
+            place: RankPlace { rank: number, ..RankPlace::default() },
             ..RankWork::default()
         };
         let gaps = number_ranks(&mut [rank(0), rank(3)]);
@@ -220,5 +310,11 @@ mod tests {
         let gaps = number_ranks(&mut same);
         assert_eq!(same.map(|rank| rank.place.rank), [0, 1]);
         assert_eq!(gaps[0].code, "ranks_inferred");
+        // The largest number has no next one.
+        let mut far = [rank(0), RankWork { world: Some(u32::MAX), ..rank(u32::MAX) }];
+        let gaps = number_ranks(&mut far);
+        assert_eq!(far.map(|rank| rank.place.rank), [0, 1]);
+        assert!(gaps[0].text.contains("its rank 4294967295 is ignored"), "{}", gaps[0].text);
+        assert!(gaps.last().unwrap().text.starts_with("2 of 4 ranks"), "{gaps:?}");
     }
 }

@@ -151,8 +151,8 @@ pub struct CollectiveWait {
     pub group: String,
     /// Its place among the calls of the group; the first is 0.
     pub number: u64,
-    /// Its start on each rank, in nanoseconds since the first event; absent on ranks outside the
-    /// group.
+    /// Its start on each rank, in nanoseconds since the first event, or without a common clock that
+    /// of the rank's own report; absent on ranks outside the group.
     pub start_ns: Vec<Option<u64>>,
     /// Its duration on each rank in nanoseconds; absent on ranks outside the group.
     pub duration_ns: Vec<Option<u64>>,
@@ -300,11 +300,30 @@ impl CollectiveOperation {
             ("reducescatter", CollectiveOperation::ReduceScatter),
             ("alltoall", CollectiveOperation::AllToAll),
             ("broadcast", CollectiveOperation::Broadcast),
-            ("sendrecv", CollectiveOperation::SendRecv),
             ("reduce", CollectiveOperation::Reduce),
+            // Also `SendRecv`, and torch's `send` and `recv`.
+            ("send", CollectiveOperation::SendRecv),
+            ("recv", CollectiveOperation::SendRecv),
         ];
         let found = words.into_iter().find(|(word, _)| plain.contains(word));
         found.map_or_else(|| CollectiveOperation::Other(text.to_owned()), |(_, known)| known)
+    }
+
+    /// Whether only two ranks make it, so that it is no collective.
+    pub fn is_point_to_point(&self) -> bool {
+        *self == CollectiveOperation::SendRecv
+    }
+
+    /// Whether every rank must give the same size.
+    pub fn has_equal_sizes(&self) -> bool {
+        matches!(
+            self,
+            CollectiveOperation::AllReduce
+                | CollectiveOperation::AllGather
+                | CollectiveOperation::ReduceScatter
+                | CollectiveOperation::Broadcast
+                | CollectiveOperation::Reduce
+        )
     }
 
     /// Whether no rank can leave it before every rank has entered it.
@@ -350,6 +369,7 @@ mod tests {
             ("all_to_allv", "all_to_all"),
             ("ncclDevKernel_Reduce_Sum_f32_RING_LL", "reduce"),
             ("ncclDevKernel_SendRecv", "send_recv"),
+            ("recv", "send_recv"),
         ];
         for (name, expected) in names {
             assert_eq!(CollectiveOperation::of_name(name).as_str(), expected, "{name}");

@@ -5,8 +5,9 @@ use super::region_rows::short_region;
 use super::{Align, TextTable};
 use crate::model::ranks::{ClockSource, RankClock, RankTime, Ranks};
 
-/// The maximum number of rows of a table; the profile has all.
+/// Most rows of a table.
 const MAX_ROWS: usize = 16;
+const MAX_WAITS: usize = 5;
 
 /// The clock in words.
 pub(super) fn clock(clock: &RankClock) -> String {
@@ -26,11 +27,33 @@ pub(super) fn clock(clock: &RankClock) -> String {
 /// The place of a rank: `GPU 1`, with several hosts `node0:1`.
 fn place(rank: &RankTime, several_hosts: bool) -> String {
     let gpu = rank.place.gpu.map(|gpu| gpu.to_string()).unwrap_or_default();
-    match rank.place.host.as_deref().filter(|_| several_hosts) {
-        Some(host) => format!("{}:{gpu}", host.split('.').next().unwrap_or(host)),
-        None if gpu.is_empty() => String::new(),
-        None => format!("GPU {gpu}"),
+    let host = rank.place.host.as_deref().filter(|_| several_hosts);
+    let host = host.map(|host| host.split('.').next().unwrap_or(host));
+    match (host, gpu.is_empty()) {
+        (Some(host), true) => host.to_owned(),
+        (Some(host), false) => format!("{host}:{gpu}"),
+        (None, true) => String::new(),
+        (None, false) => format!("GPU {gpu}"),
     }
+}
+
+/// The ranks of a table: the first, and the one that the others wait for longest.
+fn shown(ranks: &Ranks) -> impl Iterator<Item = &RankTime> {
+    let worst = ranks.stragglers.first().map(|straggler| straggler.rank);
+    let (first, rest) = ranks.ranks.split_at(ranks.ranks.len().min(MAX_ROWS));
+    first.iter().chain(rest.iter().filter(move |rank| Some(rank.place.rank) == worst))
+}
+
+/// What tables leave out, in words. `None` if they have all.
+pub(super) fn left_out(ranks: &Ranks) -> Option<String> {
+    let parts = [
+        (ranks.ranks.len() - shown(ranks).count(), "ranks"),
+        (ranks.collectives.len().saturating_sub(MAX_ROWS), "collectives"),
+        (ranks.waits.len().saturating_sub(MAX_WAITS), "of the longest waits"),
+    ];
+    let parts = parts.into_iter().filter(|(many, _)| *many > 0);
+    let parts: Vec<String> = parts.map(|(many, what)| format!("{many} {what}")).collect();
+    (!parts.is_empty()).then(|| format!("{} more in the JSON", parts.join(", ")))
 }
 
 /// How each rank spent its time, as shares of its span.
@@ -49,7 +72,7 @@ pub(super) fn times(ranks: &Ranks) -> TextTable {
     ]);
     let first = ranks.ranks.first().and_then(|rank| rank.place.host.as_ref());
     let several = ranks.ranks.iter().any(|rank| rank.place.host.as_ref() != first);
-    for rank in ranks.ranks.iter().take(MAX_ROWS) {
+    for rank in shown(ranks) {
         let share = |ns: u64, of: u64| percent(100.0 * ns as f64 / of.max(1) as f64);
         let hidden = share(rank.overlapped_ns, rank.communication_ns);
         table.add_row([
@@ -77,7 +100,7 @@ pub(super) fn idle(ranks: &Ranks) -> TextTable {
         ("waits for a rank", Align::Right),
         ("other", Align::Right),
     ]);
-    for rank in ranks.ranks.iter().take(MAX_ROWS) {
+    for rank in shown(ranks) {
         let of_cause = |cause: &str| {
             let found = rank.idle.iter().find(|idle| idle.cause.as_str() == cause);
             found.map(|idle| duration(idle.total_ns as f64)).unwrap_or_default()
@@ -130,7 +153,7 @@ pub(super) fn waits(ranks: &Ranks) -> TextTable {
         ("because of", Align::Left),
         ("in", Align::Left),
     ]);
-    for wait in ranks.waits.iter().take(MAX_ROWS / 3) {
+    for wait in ranks.waits.iter().take(MAX_WAITS) {
         table.add_row([
             wait.operation.replace('_', "-"),
             wait.number.to_string(),
@@ -143,7 +166,7 @@ pub(super) fn waits(ranks: &Ranks) -> TextTable {
     table
 }
 
-/// The step that took some rank longest, in words. `None` without steps.
+/// The listed step that took some rank longest, in words. `None` without steps.
 pub(super) fn slowest_step(ranks: &Ranks) -> Option<String> {
     let steps = ranks.steps.as_ref()?;
     let all = steps.steps.iter().enumerate();
@@ -156,12 +179,58 @@ pub(super) fn slowest_step(ranks: &Ranks) -> Option<String> {
         steps.steps.iter().flat_map(|step| step.host_ns.iter().copied()).collect();
     others.sort_unstable();
     let median = others.get(others.len() / 2).copied().unwrap_or(0);
+    let listed = match steps.cut {
+        0 => String::new(),
+        _ => format!("the first {} of ", steps.steps.len()),
+    };
     Some(format!(
-        "the longest of {} `{}` is number {at} on rank {}: {} on the host (median {})",
+        "the longest of {listed}{} `{}` is number {at} on rank {}: {} on the host (median {})",
         steps.steps.len() as u64 + steps.cut,
         steps.name,
         ranks.ranks.get(rank).map_or(0, |rank| rank.place.rank),
         duration(ns as f64),
         duration(median as f64),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ranks::{RankPlace, StepTime, Steps, Straggler};
+
+    #[test]
+    fn the_straggler_is_shown_and_the_rest_is_counted() {
+        let rank = |number| RankTime {
+            place: RankPlace { rank: number, ..RankPlace::default() },
+            ..RankTime::default()
+        };
+        let mut ranks = Ranks { ranks: (0..64).map(rank).collect(), ..Ranks::default() };
+        let numbers = |ranks: &Ranks| -> Vec<u32> { shown(ranks).map(|r| r.place.rank).collect() };
+        assert_eq!(numbers(&ranks), (0..16).collect::<Vec<_>>());
+        ranks.stragglers = vec![Straggler { rank: 40, ..Straggler::default() }];
+        assert_eq!(numbers(&ranks), (0..16).chain([40]).collect::<Vec<_>>());
+        assert_eq!(left_out(&ranks).unwrap(), "47 ranks more in the JSON");
+        ranks.ranks.truncate(16);
+        assert_eq!(left_out(&ranks), None);
+    }
+
+    #[test]
+    fn the_longest_step_is_of_those_that_are_listed() {
+        let step = StepTime { host_ns: vec![1_000], ..StepTime::default() };
+        let steps = Steps { name: "step".to_owned(), steps: vec![step], cut: 9 };
+        let ranks = Ranks { steps: Some(steps), ..Ranks::default() };
+        let text = slowest_step(&ranks).unwrap();
+        assert!(text.starts_with("the longest of the first 1 of 10 `step`"), "{text}");
+    }
+
+    #[test]
+    fn a_place_without_a_gpu_is_its_host() {
+        let mut rank = RankTime::default();
+        rank.place.host = Some("node0.cluster".to_owned());
+        assert_eq!(place(&rank, true), "node0");
+        assert_eq!(place(&rank, false), "");
+        rank.place.gpu = Some(1);
+        assert_eq!(place(&rank, true), "node0:1");
+        assert_eq!(place(&rank, false), "GPU 1");
+    }
 }

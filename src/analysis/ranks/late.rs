@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use super::intervals::Intervals;
 use super::{Activity, MAX_WAITS};
 use crate::model::rank_work::{JoinedRanks, MatchedCollective, RankPieceKind, RankWork};
 use crate::model::ranks::{ClockSource, CollectiveWait, LateCause, Straggler};
@@ -46,9 +47,9 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
     let mut all = LateRanks {
         late: Vec::new(),
         waited_in: Vec::with_capacity(joined.collectives.len()),
-        waited: vec![0; joined.ranks.len()],
+        waited: Vec::new(),
     };
-    let mut reached = vec![i64::MIN; joined.ranks.len()];
+    let mut waiting: Vec<Vec<(i64, i64)>> = vec![Vec::new(); joined.ranks.len()];
     // The last call of each group.
     let mut before: BTreeMap<&str, &MatchedCollective> = BTreeMap::new();
     for (index, matched) in joined.collectives.iter().enumerate() {
@@ -62,13 +63,7 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
         for ((rank, piece), wait) in matched.calls.iter().zip(&waits) {
             let at = *rank as usize;
             let start = joined.ranks[at].pieces[*piece as usize].start_ns;
-            // Collectives of several groups may wait at the same time.
-            let end = start.saturating_add_unsigned(*wait);
-            let from = start.max(reached[at]);
-            if from < end {
-                all.waited[at] += end.abs_diff(from);
-                reached[at] = end;
-            }
+            waiting[at].push((start, start.saturating_add_unsigned(*wait)));
         }
         let Some((position, late_ns)) = last(joined, matched, &waits) else { continue };
         let window = previous.filter(|earlier| earlier.number + 1 == matched.number);
@@ -85,6 +80,13 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
             kernel: meanwhile.kernel,
         });
     }
+    // Collectives of several groups may wait at the same time, and start in another order here than
+    // on the first rank.
+    let union = |mut times: Vec<(i64, i64)>| {
+        times.sort_unstable();
+        Intervals::union(times.into_iter()).ns()
+    };
+    all.waited = waiting.into_iter().map(union).collect();
     all
 }
 
@@ -242,6 +244,13 @@ fn meanwhile(
     Some(meanwhile)
 }
 
+/// Time of one cause in one region, with its kernels.
+#[derive(Default)]
+struct CauseTime<'a> {
+    ns: u64,
+    kernels: BTreeMap<&'a str, u64>,
+}
+
 impl LateRanks {
     /// How often a rank came last, and by how much in total.
     pub(super) fn of_rank(&self, rank: usize) -> (u64, u64) {
@@ -288,24 +297,22 @@ impl LateRanks {
     pub(super) fn stragglers(&self, joined: &JoinedRanks) -> Vec<Straggler> {
         let stragglers = joined.ranks.iter().enumerate().filter_map(|(at, rank)| {
             let of_it: Vec<&LateCall> = self.late.iter().filter(|late| late.rank == at).collect();
-            let mut causes: BTreeMap<(&LateCause, Option<&str>), u64> = BTreeMap::new();
-            let mut kernels: BTreeMap<&str, u64> = BTreeMap::new();
+            let mut causes: BTreeMap<(&LateCause, Option<&str>), CauseTime<'_>> = BTreeMap::new();
             for late in &of_it {
-                let key = (&late.cause, late.region.as_deref());
-                *causes.entry(key).or_default() += late.cause_ns;
+                let time = causes.entry((&late.cause, late.region.as_deref())).or_default();
+                time.ns += late.cause_ns;
                 if let Some(kernel) = late.kernel.as_deref() {
-                    *kernels.entry(kernel).or_default() += late.cause_ns;
+                    *time.kernels.entry(kernel).or_default() += late.cause_ns;
                 }
             }
-            let ((cause, region), cause_ns) = causes.into_iter().max_by_key(|(_, ns)| *ns)?;
-            let kernel = kernels.into_iter().max_by_key(|(_, ns)| *ns);
-            let kernel = kernel.filter(|_| *cause == LateCause::Compute);
+            let ((cause, region), time) = causes.into_iter().max_by_key(|(_, time)| time.ns)?;
+            let kernel = time.kernels.into_iter().max_by_key(|(_, ns)| *ns);
             Some(Straggler {
                 rank: rank.place.rank,
                 last: of_it.len() as u64,
                 late_ns: of_it.iter().map(|late| late.late_ns).sum(),
                 cause: cause.clone(),
-                cause_ns,
+                cause_ns: time.ns,
                 region: region.map(str::to_owned),
                 kernel: kernel.map(|(kernel, _)| kernel.to_owned()),
             })
@@ -313,5 +320,37 @@ impl LateRanks {
         let mut stragglers: Vec<Straggler> = stragglers.collect();
         stragglers.sort_by_key(|straggler| std::cmp::Reverse(straggler.late_ns));
         stragglers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_straggler_has_a_kernel_of_its_region() {
+        let late = |region: &str, kernel: &str, cause_ns: u64| LateCall {
+            collective: 0,
+            rank: 0,
+            late_ns: cause_ns,
+            cause: LateCause::Compute,
+            cause_ns,
+            region: Some(region.to_owned()),
+            kernel: Some(kernel.to_owned()),
+        };
+        // Most of all is `copy`, but the region with most does not have it.
+        let late = vec![
+            late("forward", "gemm", 30),
+            late("forward", "norm", 25),
+            late("backward", "copy", 40),
+        ];
+        let all = LateRanks { late, waited_in: Vec::new(), waited: vec![0] };
+        let joined = JoinedRanks { ranks: vec![RankWork::default()], ..JoinedRanks::default() };
+        let stragglers = all.stragglers(&joined);
+        assert_eq!(stragglers.len(), 1);
+        let straggler = &stragglers[0];
+        assert_eq!(straggler.region.as_deref(), Some("forward"));
+        assert_eq!(straggler.kernel.as_deref(), Some("gemm"));
+        assert_eq!((straggler.cause_ns, straggler.late_ns, straggler.last), (55, 95, 3));
     }
 }

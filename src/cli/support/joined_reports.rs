@@ -78,9 +78,13 @@ pub(in crate::cli) fn open(
 /// The kind of a file and its content.
 type ReadReport = Result<(ArtifactKind, Imported)>;
 
-/// Reads reports, as many at a time as there are cores, so that memory is bounded.
+/// Reads reports, as many at a time as there are cores and as are together no larger than one may be.
+/// What is kept of them is not bounded.
 fn read_all(paths: &[PathBuf], max_bytes: u64) -> Vec<ReadReport> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let bytes = paths.iter().filter_map(|path| Some(path.metadata().ok()?.len()));
+    let fit = max_bytes / bytes.max().unwrap_or(0).max(1);
+    let cores = cores.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1);
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, ReadReport)>> = Mutex::new(Vec::new());
     std::thread::scope(|scope| {

@@ -5,6 +5,8 @@
 //! that of the slopes between pairs of points (Theil and Sen). What remains is the residual: no order
 //! of events that is finer can be told.
 
+use std::collections::BTreeSet;
+
 use super::ReportRanks;
 use crate::model::rank_work::{JoinedRanks, RankWork};
 use crate::model::ranks::{ClockSource, RankClock};
@@ -21,26 +23,51 @@ const MAX_DRIFT: f64 = 1e-3;
 /// Times since 1970 in nanoseconds are larger than this, times since a boot or a capture are not.
 const SINCE_1970_NS: i64 = 1_000_000_000_000_000_000;
 
-/// Changes all times to those of one clock that begins at 0. Returns how that was done.
-pub(super) fn align(joined: &mut JoinedRanks, reports: &[ReportRanks]) -> RankClock {
-    let clock = match reports.iter().filter(|ranks| !ranks.is_empty()).count() {
-        0 | 1 => RankClock { source: ClockSource::Report, ..RankClock::default() },
-        _ => fit_all(joined, reports).unwrap_or_else(|| host_clock(&joined.ranks)),
-    };
-    if clock.source == ClockSource::None {
-        for ranks in reports {
-            begin_at_zero(&mut joined.ranks, ranks);
-        }
-    } else {
-        let all: ReportRanks = (0..joined.ranks.len()).collect();
-        begin_at_zero(&mut joined.ranks, &all);
-    }
-    clock
+/// The clock of one report. Analysis and `trace.json` get their times from the same function.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReportClock {
+    fit: Option<Fit>,
+    /// The time at which the clock that all ranks share begins.
+    begin_ns: i64,
 }
 
-fn begin_at_zero(all: &mut [RankWork], ranks: &ReportRanks) {
-    let first = ranks.iter().map(|at| all[*at].first_ns).min().unwrap_or(0);
-    ranks.iter().for_each(|at| all[*at].shift(first.saturating_neg()));
+impl ReportClock {
+    /// The common time of a time of the report.
+    pub(super) fn common(&self, own_ns: i64) -> i64 {
+        let fitted = self.fit.map_or(own_ns, |fit| fit.common(own_ns));
+        fitted.saturating_sub(self.begin_ns)
+    }
+}
+
+/// Changes all times to those of one clock that begins at 0. Returns how that was done, and the clock
+/// of each report.
+pub(super) fn align(
+    joined: &mut JoinedRanks,
+    reports: &[ReportRanks],
+) -> (RankClock, Vec<ReportClock>) {
+    let mut clocks = vec![ReportClock::default(); reports.len()];
+    let clock = match reports.iter().filter(|ranks| !ranks.is_empty()).count() {
+        0 | 1 => RankClock { source: ClockSource::Report, ..RankClock::default() },
+        _ => fit_all(joined, reports, &mut clocks).unwrap_or_else(|| host_clock(&joined.ranks)),
+    };
+    if clock.source != ClockSource::Fitted {
+        clocks.fill(ReportClock::default());
+    }
+    let firsts = reports.iter().zip(&clocks).map(|(ranks, of_report)| {
+        ranks.iter().map(|at| of_report.common(joined.ranks[*at].first_ns)).min()
+    });
+    let firsts: Vec<Option<i64>> = firsts.collect();
+    let first = firsts.iter().flatten().min().copied().unwrap_or(0);
+    for ((ranks, of_report), own_first) in reports.iter().zip(&mut clocks).zip(firsts) {
+        of_report.begin_ns = match own_first {
+            // Without work it has no ranks, and its events stay as they are.
+            None => 0,
+            Some(own_first) if clock.source == ClockSource::None => own_first,
+            Some(_) => first,
+        };
+        ranks.iter().for_each(|at| joined.ranks[*at].map_times(|ns| of_report.common(ns)));
+    }
+    (clock, clocks)
 }
 
 /// The host's clock, if all ranks ran on one host and their reports have its time.
@@ -53,48 +80,96 @@ fn host_clock(ranks: &[RankWork]) -> RankClock {
 }
 
 /// Fits every report's clock to that of the first. `None` if too few collectives join them.
-fn fit_all(joined: &mut JoinedRanks, reports: &[ReportRanks]) -> Option<RankClock> {
+fn fit_all(
+    joined: &JoinedRanks,
+    reports: &[ReportRanks],
+    clocks: &mut [ReportClock],
+) -> Option<RankClock> {
     let mut clock = RankClock { source: ClockSource::Fitted, ..RankClock::default() };
-    let with_work = || reports.iter().filter(|ranks| !ranks.is_empty());
-    let mut known: ReportRanks = with_work().next()?.clone();
-    let mut open: Vec<&ReportRanks> = with_work().skip(1).collect();
-    let mut fits: Vec<(&ReportRanks, Fit)> = Vec::new();
-    while !open.is_empty() {
+    let shared = SharedCollectives::new(joined, reports);
+    let mut open: Vec<usize> = (0..reports.len()).filter(|at| !reports[*at].is_empty()).collect();
+    let mut is_known = vec![false; reports.len()];
+    // Of each collective, whether a known report takes part; of each report, in how many such.
+    let mut is_joined = vec![false; joined.collectives.len()];
+    let mut points_of = vec![0_usize; reports.len()];
+    let mut next = 0;
+    loop {
+        let report = open.remove(next);
+        is_known[report] = true;
+        for at in &shared.of_report[report] {
+            if !std::mem::replace(&mut is_joined[*at], true) {
+                shared.reports_in(*at).for_each(|(report, _)| points_of[report] += 1);
+            }
+        }
         // Reports that share most collectives with the fitted ones come first.
-        let points: Vec<Vec<(i64, i64)>> =
-            open.iter().map(|ranks| common_ends(joined, &known, ranks, &fits)).collect();
-        let best = (0..open.len()).max_by_key(|at| points[*at].len())?;
-        let fit = Fit::over(&points[best])?;
+        let Some(best) = (0..open.len()).max_by_key(|at| points_of[open[*at]]) else { break };
+        let points = shared.common_ends(open[best], &is_known, clocks);
+        let fit = Fit::over(&points)?;
         clock.residual_ns = clock.residual_ns.max(Some(fit.residual_ns));
-        let many = points[best].len() as u64;
+        let many = points.len() as u64;
         clock.collectives = Some(clock.collectives.map_or(many, |least| least.min(many)));
-        let ranks = open.remove(best);
-        fits.push((ranks, fit));
-        known.extend(ranks);
-    }
-    for (ranks, fit) in fits {
-        ranks.iter().for_each(|at| joined.ranks[*at].map_times(|ns| fit.common(ns)));
+        clocks[open[best]].fit = Some(fit);
+        next = best;
     }
     Some(clock)
 }
 
-/// The ends of collectives that both sides took part in: on the common clock, and on that of
-/// `ranks`.
-fn common_ends(
-    joined: &JoinedRanks,
-    known: &ReportRanks,
-    ranks: &ReportRanks,
-    fits: &[(&ReportRanks, Fit)],
-) -> Vec<(i64, i64)> {
-    let end = |side: &ReportRanks, calls: &[(u32, u32)]| {
-        let (rank, piece) = calls.iter().find(|(rank, _)| side.contains(&(*rank as usize)))?;
-        let at = *rank as usize;
-        let end_ns = joined.ranks[at].pieces[*piece as usize].end_ns;
-        let fit = fits.iter().find(|(ranks, _)| ranks.contains(&at));
-        Some(fit.map_or(end_ns, |(_, fit)| fit.common(end_ns)))
-    };
-    let synchronising = joined.collectives.iter().filter(|c| c.operation.synchronises());
-    synchronising.filter_map(|c| Some((end(known, &c.calls)?, end(ranks, &c.calls)?))).collect()
+/// The collectives that synchronise, by report.
+struct SharedCollectives<'a> {
+    joined: &'a JoinedRanks,
+    /// The report of each rank.
+    report_of: Vec<usize>,
+    /// Indexes of the collectives of each report.
+    of_report: Vec<Vec<usize>>,
+}
+
+impl<'a> SharedCollectives<'a> {
+    fn new(joined: &'a JoinedRanks, reports: &[ReportRanks]) -> SharedCollectives<'a> {
+        let mut report_of = vec![0; joined.ranks.len()];
+        for (report, ranks) in reports.iter().enumerate() {
+            ranks.iter().for_each(|at| report_of[*at] = report);
+        }
+        let of_report = vec![Vec::new(); reports.len()];
+        let mut shared = SharedCollectives { joined, report_of, of_report };
+        for (at, collective) in joined.collectives.iter().enumerate() {
+            if collective.operation.synchronises() {
+                let reports: Vec<usize> = shared.reports_in(at).map(|(report, _)| report).collect();
+                reports.into_iter().for_each(|report| shared.of_report[report].push(at));
+            }
+        }
+        shared
+    }
+
+    /// The reports of a collective, each with the end of its first call.
+    fn reports_in(&self, collective: usize) -> impl Iterator<Item = (usize, i64)> + '_ {
+        let mut seen = BTreeSet::new();
+        let calls = self.joined.collectives[collective].calls.iter();
+        calls.filter_map(move |(rank, piece)| {
+            let at = *rank as usize;
+            let report = self.report_of[at];
+            let end_ns = self.joined.ranks[at].pieces[*piece as usize].end_ns;
+            seen.insert(report).then_some((report, end_ns))
+        })
+    }
+
+    /// The ends of collectives that a report shares with known ones: on the common clock, and on
+    /// its own. They are in order of time.
+    fn common_ends(
+        &self,
+        report: usize,
+        is_known: &[bool],
+        clocks: &[ReportClock],
+    ) -> Vec<(i64, i64)> {
+        let ends = self.of_report[report].iter().filter_map(|at| {
+            let known = self.reports_in(*at).find(|(other, _)| is_known[*other]);
+            let own = self.reports_in(*at).find(|(other, _)| *other == report);
+            let ((other, known_ns), (_, own_ns)) = (known?, own?);
+            Some((clocks[other].common(known_ns), own_ns))
+        });
+        let mut ends: Vec<(i64, i64)> = ends.collect();
+        ends.sort_by_key(|(_, own_ns)| *own_ns);
+        ends
+    }
 }
 
 /// A clock as a straight line of the common one.

@@ -1,15 +1,20 @@
 //! Joins launches and sums of several reports: sums are over all ranks.
 
+use std::collections::HashMap;
+
 use crate::import::{Imported, nsys};
 use crate::model::Region;
 use crate::model::profile::Gap;
-use crate::model::timeline::{CopySum, KernelSum};
+use crate::model::timeline::{CopySum, KernelSum, RegionKind};
 
 /// Adds everything of `reports` but their events and ranks to `whole`. `numbers` are the ranks of
 /// each report.
 pub(super) fn join(whole: &mut Imported, reports: Vec<Imported>, numbers: &[Vec<u32>]) {
     let most = nsys::MAX_LAUNCHES / reports.len().max(1);
     let mut several_have_operators = 0;
+    let mut known = SumIndexes::default();
+    // What to add to the number of a launch, by rank.
+    let mut first_of: HashMap<u32, u32> = HashMap::new();
     for (report, ranks) in reports.into_iter().zip(numbers) {
         let cut = report.launches.len().saturating_sub(most);
         if cut > 0 {
@@ -22,20 +27,17 @@ pub(super) fn join(whole: &mut Imported, reports: Vec<Imported>, numbers: &[Vec<
             });
         }
         let first = u32::try_from(whole.launches.len()).unwrap_or(u32::MAX);
-        if let Some(trace) = &mut whole.sidecars.trace {
-            for work in trace.work.iter_mut().filter(|work| is_of(ranks, work.rank)) {
-                let listed = work.launch.filter(|launch| (*launch as usize) < most);
-                work.launch = listed.map(|launch| launch.saturating_add(first));
-            }
-        }
+        first_of.extend(ranks.iter().map(|rank| (*rank, first)));
         whole.launches.extend(report.launches.into_iter().take(most).map(|mut launch| {
             launch.id = launch.id.saturating_add(first);
             launch.rank = launch.rank.and_then(|at| ranks.get(at as usize).copied());
             launch
         }));
-        report.kernels.into_iter().for_each(|sum| add_kernel(&mut whole.kernels, sum));
-        report.copies.into_iter().for_each(|sum| add_copy(&mut whole.copies, sum));
-        report.regions.into_iter().for_each(|region| add_region(&mut whole.regions, region));
+        for sum in report.kernels {
+            known.add_kernel(None, &mut whole.kernels, sum);
+        }
+        report.copies.into_iter().for_each(|sum| known.add_copy(&mut whole.copies, sum));
+        report.regions.into_iter().for_each(|region| known.add_region(&mut whole.regions, region));
         several_have_operators += u32::from(!report.operators.is_empty());
         if whole.operators.is_empty() {
             whole.operators = report.operators;
@@ -55,6 +57,11 @@ pub(super) fn join(whole: &mut Imported, reports: Vec<Imported>, numbers: &[Vec<
             }
         }
     }
+    for work in whole.sidecars.trace.iter_mut().flat_map(|trace| &mut trace.work) {
+        let Some(first) = work.rank.and_then(|rank| first_of.get(&rank)) else { continue };
+        let listed = work.launch.filter(|launch| (*launch as usize) < most);
+        work.launch = listed.map(|launch| launch.saturating_add(*first));
+    }
     if several_have_operators > 1 {
         let text = "operators and stages are those of the first report".to_owned();
         whole.gaps.push(Gap { code: "operators_of_one_rank".to_owned(), text });
@@ -62,47 +69,55 @@ pub(super) fn join(whole: &mut Imported, reports: Vec<Imported>, numbers: &[Vec<
     whole.kernels.sort_by_key(|sum| std::cmp::Reverse(sum.total_ns));
 }
 
-fn is_of(ranks: &[u32], rank: Option<u32>) -> bool {
-    rank.is_some_and(|rank| ranks.contains(&rank))
+/// Where each sum is in the lists of the whole.
+#[derive(Default)]
+struct SumIndexes {
+    /// By the index of its region, if it is of one, and name.
+    kernels: HashMap<(Option<usize>, String), usize>,
+    /// By kind.
+    copies: HashMap<String, usize>,
+    /// By path and kind.
+    regions: HashMap<(Vec<String>, RegionKind), usize>,
 }
 
-fn add_kernel(known: &mut Vec<KernelSum>, sum: KernelSum) {
-    match known.iter_mut().find(|other| other.kernel == sum.kernel) {
-        Some(other) => {
-            other.launches += sum.launches;
-            other.total_ns = other.total_ns.saturating_add(sum.total_ns);
-            other.min_ns = other.min_ns.min(sum.min_ns);
-            other.max_ns = other.max_ns.max(sum.max_ns);
-        }
-        None => known.push(sum),
+impl SumIndexes {
+    fn add_kernel(&mut self, region: Option<usize>, all: &mut Vec<KernelSum>, sum: KernelSum) {
+        let at = *self.kernels.entry((region, sum.kernel.clone())).or_insert(all.len());
+        let Some(other) = all.get_mut(at) else { return all.push(sum) };
+        other.launches += sum.launches;
+        other.total_ns = other.total_ns.saturating_add(sum.total_ns);
+        other.min_ns = other.min_ns.min(sum.min_ns);
+        other.max_ns = other.max_ns.max(sum.max_ns);
     }
-}
 
-fn add_copy(known: &mut Vec<CopySum>, sum: CopySum) {
-    match known.iter_mut().find(|other| other.kind == sum.kind) {
-        Some(other) => {
-            other.count += sum.count;
-            other.bytes = other.bytes.saturating_add(sum.bytes);
-            other.total_ns = other.total_ns.saturating_add(sum.total_ns);
-        }
-        None => known.push(sum),
+    fn add_copy(&mut self, all: &mut Vec<CopySum>, sum: CopySum) {
+        let at = *self.copies.entry(sum.kind.clone()).or_insert(all.len());
+        let Some(other) = all.get_mut(at) else { return all.push(sum) };
+        other.count += sum.count;
+        other.bytes = other.bytes.saturating_add(sum.bytes);
+        other.total_ns = other.total_ns.saturating_add(sum.total_ns);
     }
-}
 
-fn add_region(known: &mut Vec<Region>, region: Region) {
-    let same = |other: &&mut Region| other.path == region.path && other.kind == region.kind;
-    let Some(other) = known.iter_mut().find(same) else {
-        known.push(region);
-        return;
-    };
-    let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
-        (Some(a), Some(b)) => Some(a.saturating_add(b)),
-        (a, b) => a.or(b),
-    };
-    other.instances = add(other.instances, region.instances);
-    other.host_ns = add(other.host_ns, region.host_ns);
-    other.gpu_ns = add(other.gpu_ns, region.gpu_ns);
-    other.gpu_span_ns = add(other.gpu_span_ns, region.gpu_span_ns);
-    other.inferred_gpu_ns = add(other.inferred_gpu_ns, region.inferred_gpu_ns);
-    region.kernels.into_iter().for_each(|sum| add_kernel(&mut other.kernels, sum));
+    fn add_region(&mut self, all: &mut Vec<Region>, mut region: Region) {
+        let key = (region.path.clone(), region.kind.clone());
+        let at = *self.regions.entry(key).or_insert(all.len());
+        let kernels = std::mem::take(&mut region.kernels);
+        if at == all.len() {
+            all.push(region);
+        } else {
+            let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
+                (Some(a), Some(b)) => Some(a.saturating_add(b)),
+                (a, b) => a.or(b),
+            };
+            let other = &mut all[at];
+            other.instances = add(other.instances, region.instances);
+            other.host_ns = add(other.host_ns, region.host_ns);
+            other.gpu_ns = add(other.gpu_ns, region.gpu_ns);
+            other.gpu_span_ns = add(other.gpu_span_ns, region.gpu_span_ns);
+            other.inferred_gpu_ns = add(other.inferred_gpu_ns, region.inferred_gpu_ns);
+        }
+        for sum in kernels {
+            self.add_kernel(Some(at), &mut all[at].kernels, sum);
+        }
+    }
 }

@@ -2,18 +2,41 @@
 
 use std::collections::HashSet;
 
+use super::clock::ReportClock;
 use crate::import::Imported;
 use crate::import::event_list::NameTable;
 use crate::model::Trace;
 use crate::model::ranks::RankPlace;
 use crate::model::trace::SCHEMA;
 
-/// One list of all events, in order of start. `numbers` are the ranks of each report, `begins` the
-/// common time at which its list begins. `None` if no report has events.
+/// How the times of a report's events become common ones.
+pub(super) struct ReportTimes {
+    pub(super) clock: ReportClock,
+    /// The time of the report's own clock at which its list begins.
+    pub(super) first_ns: i64,
+}
+
+impl ReportTimes {
+    /// The common time of a time in the list.
+    fn common(&self, after_ns: u64) -> u64 {
+        let own_ns = self.first_ns.saturating_add_unsigned(after_ns);
+        u64::try_from(self.clock.common(own_ns)).unwrap_or(0)
+    }
+
+    /// Changes a start and the duration after it.
+    fn change(&self, start_ns: &mut u64, duration_ns: &mut u64) {
+        let end_ns = self.common(start_ns.saturating_add(*duration_ns));
+        *start_ns = self.common(*start_ns);
+        *duration_ns = end_ns.saturating_sub(*start_ns);
+    }
+}
+
+/// One list of all events, in order of start. `numbers` are the ranks of each report. `None` if no
+/// report has events.
 pub(super) fn join<'a>(
     reports: &mut [Imported],
     numbers: &[Vec<u32>],
-    begins: &[i64],
+    times: &[ReportTimes],
     places: impl Iterator<Item = &'a RankPlace>,
 ) -> Option<Trace> {
     let mut whole =
@@ -21,11 +44,10 @@ pub(super) fn join<'a>(
     let mut names = NameTable::default();
     let mut has_events = false;
     let mut known_threads: HashSet<u64> = HashSet::new();
-    let all = reports.iter_mut().zip(numbers).zip(begins);
-    for (((report, ranks), begin_ns), number) in all.zip(0_u64..) {
+    let all = reports.iter_mut().zip(numbers).zip(times);
+    for (((report, ranks), times), number) in all.zip(0_u64..) {
         let Some(trace) = report.sidecars.trace.take() else { continue };
         has_events = true;
-        let later = u64::try_from(*begin_ns).unwrap_or(0);
         let name_of: Vec<u32> = trace.names.iter().map(|name| names.index(name)).collect();
         let name = |at: u32| name_of.get(at as usize).copied().unwrap_or(u32::MAX);
         let rank = |at: Option<u32>| at.and_then(|at| ranks.get(at as usize).copied());
@@ -41,15 +63,14 @@ pub(super) fn join<'a>(
             false => id,
         };
         let (regions, calls) = (whole.regions.len() as u32, whole.calls.len() as u32);
-        let end_ns = trace.span_ns.saturating_add(later);
-        whole.span_ns = whole.span_ns.max(end_ns);
+        whole.span_ns = whole.span_ns.max(times.common(trace.span_ns));
         whole.regions.extend(trace.regions.into_iter().map(|mut region| {
             region.parent = region.parent.map(|at| at.saturating_add(regions));
             region
         }));
         whole.work.extend(trace.work.into_iter().map(|mut work| {
             work.name = name(work.name);
-            work.start_ns = work.start_ns.saturating_add(later);
+            times.change(&mut work.start_ns, &mut work.duration_ns);
             work.call = work.call.map(|at| at.saturating_add(calls));
             work.regions.iter_mut().for_each(|at| *at = at.saturating_add(regions));
             work.rank = rank(work.rank);
@@ -57,7 +78,10 @@ pub(super) fn join<'a>(
         }));
         whole.ranges.extend(trace.ranges.into_iter().map(|mut range| {
             range.name = name(range.name);
-            range.start_ns = range.start_ns.saturating_add(later);
+            match &mut range.duration_ns {
+                Some(duration_ns) => times.change(&mut range.start_ns, duration_ns),
+                None => range.start_ns = times.common(range.start_ns),
+            }
             range.region = range.region.map(|at| at.saturating_add(regions));
             range.rank = rank(range.rank);
             range.thread = thread(range.thread);
@@ -65,7 +89,7 @@ pub(super) fn join<'a>(
         }));
         whole.calls.extend(trace.calls.into_iter().map(|mut call| {
             call.name = name(call.name);
-            call.start_ns = call.start_ns.saturating_add(later);
+            times.change(&mut call.start_ns, &mut call.duration_ns);
             call.rank = rank(call.rank);
             call.thread = thread(call.thread);
             call

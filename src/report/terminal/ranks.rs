@@ -16,4 +16,8 @@ pub(super) fn ranks(page: &mut Page<'_>, profile: &Profile) {
     page.table("idle time of ranks", ranks::idle(of_program));
     page.table("collectives", ranks::collectives(of_program));
     page.table("collectives that waited longest", ranks::waits(of_program));
+    if let Some(rest) = ranks::left_out(of_program) {
+        page.line("");
+        page.line(&format!("    … and {rest}"));
+    }
 }

@@ -12,7 +12,7 @@ pub enum GpuCount {
     /// All of the host.
     All,
     /// Those with these indexes.
-    Listed(Vec<u32>),
+    Indexes(Vec<u32>),
 }
 
 /// Most GPUs that can be named by number.
@@ -42,7 +42,10 @@ impl FromStr for GpuCount {
         let mut indexes = indexes.collect::<Result<Vec<u32>, String>>()?;
         indexes.sort_unstable();
         indexes.dedup();
-        Ok(Self::Listed(indexes))
+        if indexes.is_empty() {
+            return Err(format!("`{text}` names no GPU: write indexes such as `0,2`"));
+        }
+        Ok(Self::Indexes(indexes))
     }
 }
 
@@ -64,7 +67,7 @@ impl GpuCount {
         match self {
             Self::Number(number) => Some(*number),
             Self::All => None,
-            Self::Listed(indexes) => u32::try_from(indexes.len()).ok(),
+            Self::Indexes(indexes) => u32::try_from(indexes.len()).ok(),
         }
     }
 
@@ -81,8 +84,11 @@ impl GpuCount {
                 Err(MissingGpus { text })
             }
             Self::Number(number) => Ok((known, *number)),
+            Self::All if there == 0 => {
+                Err(MissingGpus { text: "the host has no GPU, but all are requested".to_owned() })
+            }
             Self::All => Ok((known, there)),
-            Self::Listed(indexes) => {
+            Self::Indexes(indexes) => {
                 let missing =
                     indexes.iter().find(|index| !known.iter().any(|gpu| gpu.index == **index));
                 if let Some(index) = missing {
@@ -124,11 +130,13 @@ mod tests {
         assert_eq!(of("2,0", 4), Ok((vec![0, 2], 2)));
         assert_eq!(of("2,", 4), Ok((vec![2], 1)));
         assert!(of("two", 4).unwrap_err().contains("`all`"));
+        assert!(of(",", 4).unwrap_err().contains("names no GPU"));
     }
 
     #[test]
     fn more_gpus_than_there_are_is_an_error() {
         assert_eq!(of("3", 2).unwrap_err(), "the host has 2 GPUs, but 3 are requested");
         assert!(of("0,5", 2).unwrap_err().contains("none has the index 5"));
+        assert!(of("all", 0).unwrap_err().contains("no GPU"));
     }
 }
