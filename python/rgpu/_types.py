@@ -442,8 +442,8 @@ class CollectiveWait(Record):
     number: int
     """Its place among the calls of the group; the first is 0."""
     start_ns: list[int | None]
-    """Its start on each rank, in nanoseconds since the first event; absent on ranks outside the
-    group.
+    """Its start on each rank, in nanoseconds since the first event, or without a common clock that
+    of the rank's own report; absent on ranks outside the group.
     """
     duration_ns: list[int | None]
     """Its duration on each rank in nanoseconds; absent on ranks outside the group."""
@@ -2167,7 +2167,9 @@ class RegionEntry(Record):
     cases, it begins with the case.
     """
     folder: str
-    """Name of its folder under `regions/`."""
+    """Name of its folder under `regions/`. Empty: only the 500 regions with the most GPU time have
+    one.
+    """
     region: Region
     """The region's entry in the profile."""
     share_percent: float | None
