@@ -38,8 +38,21 @@ fn succeeds(command: &mut Command) -> String {
 #[test]
 fn the_package_passes_its_tests() {
     let laptop = Laptop::new();
+    let mut tests = python(&laptop, "python3");
+    succeeds(tests.arg(folder("tests/test_package.py")));
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn launches_of_a_host_have_metrics_in_python() {
+    let laptop = Laptop::new();
+    // Its tools take the place of this machine's own, which the other tests need.
     FakeHost::new(&laptop);
     let mut tests = python(&laptop, "python3");
-    succeeds(tests.arg(folder("tests/test_package.py")).env("RGPU_TEST_HOST", "h200"));
+    tests.arg(folder("tests/test_package.py")).args(["-k", "test_launches_have_metrics"]);
+    let said = tests.env("RGPU_TEST_HOST", "h200").output().unwrap();
+    let messages = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success() && messages.contains("Ran 1 test"), "{messages}");
+    assert!(!messages.contains("skipped"), "{messages}");
     laptop.wait_until_quiet();
 }

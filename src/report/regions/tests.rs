@@ -150,7 +150,6 @@ fn ranges_of_libraries_and_the_last_of_thousands_have_no_folder() {
         regions: vec![RegionChoice {
             asked: "TSL*".into(),
             matched: vec![library.display()],
-            ..RegionChoice::default()
         }],
         ..Selection::default()
     });

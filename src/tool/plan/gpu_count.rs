@@ -74,7 +74,7 @@ impl GpuCount {
     /// The GPUs of `known` that qualify, and how many of them to lock.
     ///
     /// # Errors
-    /// [`MissingGpus`] if the host has fewer, or not those.
+    /// `MissingGpus` if the host has fewer, or not those.
     pub fn of_host(&self, known: Vec<KnownGpu>) -> Result<(Vec<KnownGpu>, u32), MissingGpus> {
         let there = u32::try_from(known.len()).unwrap_or(u32::MAX);
         let gpus = if there == 1 { "GPU" } else { "GPUs" };
