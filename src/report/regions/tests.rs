@@ -147,10 +147,7 @@ fn ranges_of_libraries_and_the_last_of_thousands_have_no_folder() {
     assert!(has("step_599") && !has("step_0"));
 
     profile.selection = Some(Selection {
-        regions: vec![RegionChoice {
-            asked: "TSL*".into(),
-            matched: vec![library.display()],
-        }],
+        regions: vec![RegionChoice { asked: "TSL*".into(), matched: vec![library.display()] }],
         ..Selection::default()
     });
     assert!(super::files(&profile).iter().any(|file| file.path.contains("XlaPass")));
