@@ -101,8 +101,12 @@ impl Campaign {
 
     /// Orders rows by the time that they are expected to take, shortest first.
     pub fn order_by_price(&self, rows: &mut [usize], known: impl Fn(&SuiteRow) -> Option<f64>) {
-        let price = |at: &usize| self.price(*at, &known);
-        rows.sort_by(|a, b| price(a).total_cmp(&price(b)));
+        let mut priced: Vec<(f64, usize)> =
+            rows.iter().map(|at| (self.price(*at, &known), *at)).collect();
+        priced.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (row, (_, at)) in rows.iter_mut().zip(priced) {
+            *row = at;
+        }
     }
 
     /// The seconds that a row is expected to take: `known` from earlier suites, else as the rows of
