@@ -1,4 +1,4 @@
-//! What needs a person's word: a new host key, and what costs money. A client that declares elicitation
+//! What a person has to agree to: a new host key, and what costs money. A client that declares elicitation
 //! asks its user. For all others the call stays refused, with the command that the user can type.
 
 use std::collections::BTreeMap;
@@ -36,16 +36,16 @@ pub(super) struct Consent {
     question: String,
 }
 
-/// The user's word.
+/// What the user decided.
 #[expect(clippy::large_enum_variant, reason = "it lives for one call")]
-pub(super) enum Word {
-    Given,
+pub(super) enum Decision {
+    Accepted,
     Refused,
-    /// The client sends the call again, with the word.
-    AskedFor(CallToolResponse),
+    /// The client sends the call again, with the decision.
+    Asked(CallToolResponse),
 }
 
-/// The word that came with a call that the client sent again.
+/// The decision that came with a call that the client sent again.
 pub(super) struct RepeatedCall {
     pub(super) responses: Option<InputResponses>,
     pub(super) state: Option<String>,
@@ -73,11 +73,11 @@ impl Consent {
         &self,
         context: &RequestContext<RoleServer>,
         repeated: RepeatedCall,
-    ) -> Word {
+    ) -> Decision {
         let declared = context.client_capabilities().and_then(|c| c.elicitation);
         let takes_forms = declared.is_some_and(|e| e.form.is_some() || e.url.is_none());
         let form = ElicitationSchema::builder().required_bool(ACCEPT).build();
-        let (true, Ok(requested_schema)) = (takes_forms, form) else { return Word::Refused };
+        let (true, Ok(requested_schema)) = (takes_forms, form) else { return Decision::Refused };
         let question = ElicitRequestParams::FormElicitationParams {
             meta: None,
             message: self.question.clone(),
@@ -87,22 +87,22 @@ impl Consent {
         if version.is_none_or(|version| version < ProtocolVersion::V_2026_07_28) {
             let asked = context.peer.create_elicitation_with_timeout(question, Some(ANSWER_LIMIT));
             return match asked.await {
-                Ok(result) if accepts(&result) => Word::Given,
-                _ => Word::Refused,
+                Ok(result) if accepts(&result) => Decision::Accepted,
+                _ => Decision::Refused,
             };
         }
         let state = self.argv.join(" ");
         let response = repeated.responses.and_then(|mut responses| responses.remove(ACCEPT));
         match response.map(serde_json::from_value::<ElicitResult>) {
             Some(Ok(result)) if repeated.state.as_ref() == Some(&state) => match accepts(&result) {
-                true => Word::Given,
-                false => Word::Refused,
+                true => Decision::Accepted,
+                false => Decision::Refused,
             },
-            Some(_) => Word::Refused,
+            Some(_) => Decision::Refused,
             None => {
                 let question = InputRequest::Elicitation(ElicitRequest::new(question));
                 let questions = BTreeMap::from([(ACCEPT.to_owned(), question)]);
-                Word::AskedFor(InputRequiredResult::new(Some(questions), Some(state)).into())
+                Decision::Asked(InputRequiredResult::new(Some(questions), Some(state)).into())
             }
         }
     }
@@ -123,7 +123,7 @@ fn accepts(result: &ElicitResult) -> bool {
     result.action == ElicitationAction::Accept && result.content.as_ref().is_some_and(is_yes)
 }
 
-/// The command of a hint that a person's word allows: `remote check NAME --accept-new` or
+/// The command of a hint that a person can allow: `remote check NAME --accept-new` or
 /// `remote up NAME`.
 fn command(hint: &str) -> Option<Vec<String>> {
     hint.split('`').skip(1).step_by(2).find_map(|typed| {

@@ -15,7 +15,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use super::answer::Answer;
 use super::arguments::wrong;
 use super::call::{Call, InFlight, ProgressSink, Shared};
-use super::consent::{RepeatedCall, Word};
+use super::consent::{Decision, RepeatedCall};
 use super::limit::size;
 use super::tool::{TOOLS, ToolInfo, find, tools};
 use super::{McpContext, files, prompt, resource, task};
@@ -136,9 +136,9 @@ impl ServerHandler for Server {
             let repeated =
                 RepeatedCall { responses: request.input_responses, state: request.request_state };
             match consent.ask(&context, repeated).await {
-                Word::Refused => {}
-                Word::AskedFor(response) => return Ok(response),
-                Word::Given => {
+                Decision::Refused => {}
+                Decision::Asked(response) => return Ok(response),
+                Decision::Accepted => {
                     answer = match consent.carry_out(&self.shared.context).await {
                         Ok(()) => self.answer(tool, fields, &context).await,
                         Err(failure) => Answer::from(failure),

@@ -4,7 +4,7 @@
 mod counters;
 mod faults;
 mod published;
-mod service;
+pub(crate) mod service;
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! A host whose key is not known: the user is asked, where the client can ask.
+//! A host whose key is not known, and a workspace that costs money: the user is asked, where the client
+//! can ask.
 
 use std::fs;
 
@@ -8,6 +9,7 @@ use super::client::Client;
 use crate::fake_host::FakeHost;
 use crate::laptop::Laptop;
 use crate::over_ssh::add_remote_to_config;
+use crate::over_wafer::service::Service;
 use crate::sshd::Sshd;
 
 /// A laptop with the remote `box`, a server whose key it does not know.
@@ -36,9 +38,9 @@ fn asking(laptop: &Laptop) -> Client {
     client
 }
 
-/// Calls `exec` and gives the user's word to what is asked; the question, and the result of the call.
-fn call_and_answer(client: &mut Client, word: &Value) -> (String, Value) {
-    let call = client.begin("exec", exec());
+/// Calls `exec` and answers what is asked; the question, and the result of the call.
+fn call_and_answer(client: &mut Client, arguments: Value, word: &Value) -> (String, Value) {
+    let call = client.begin("exec", arguments);
     let asked = client.wait_for(|message| message["method"] == "elicitation/create");
     let form = &asked["params"]["requestedSchema"];
     assert_eq!(form["properties"]["accept"]["type"], "boolean", "{asked}");
@@ -57,7 +59,7 @@ fn a_new_host_key_is_asked_of_the_user_and_the_call_goes_on_after_a_yes() {
         json!({"action": "cancel"}),
         json!({"action": "accept", "content": {"accept": false}}),
     ] {
-        let (question, result) = call_and_answer(&mut client, &no);
+        let (question, result) = call_and_answer(&mut client, exec(), &no);
         assert!(question.contains("ssh-ed25519 SHA256:"), "{question}");
         assert!(question.ends_with("Run `rgpu remote check box --accept-new`?"), "{question}");
         assert_eq!(result["isError"], true, "{result}");
@@ -66,7 +68,7 @@ fn a_new_host_key_is_asked_of_the_user_and_the_call_goes_on_after_a_yes() {
         assert!(!known.exists(), "{no} was taken for a yes");
     }
     let yes = json!({"action": "accept", "content": {"accept": true}});
-    let (_, result) = call_and_answer(&mut client, &yes);
+    let (_, result) = call_and_answer(&mut client, exec(), &yes);
     assert_ne!(result["isError"], true, "{result}");
     assert_eq!(result["structuredContent"]["program_exit"], 0, "{result}");
     assert_eq!(fs::read_to_string(&known).unwrap().lines().count(), 1);
@@ -74,6 +76,32 @@ fn a_new_host_key_is_asked_of_the_user_and_the_call_goes_on_after_a_yes() {
     assert_eq!(client.call("exec", exec())["program_exit"], 0);
     drop(client);
     laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_workspace_that_costs_money_starts_only_after_a_yes() {
+    let laptop = Laptop::new();
+    let stopped = json!({"workspaces": [
+        {"name": "b200-dev", "gpu_type": "B200", "environment": "modal", "status": "creating"}
+    ]});
+    let _service = Service::with(&laptop, stopped).having_the_agent(&laptop);
+    let arguments = || json!({"argv": ["echo", "hello"], "remote": "w200", "wait_s": 30});
+    let starts = || {
+        let log = fs::read_to_string(laptop.path("wafer/requests")).unwrap();
+        log.lines().filter(|line| line.ends_with("/provision-stream")).count()
+    };
+    let mut client = asking(&laptop);
+    let no = json!({"action": "decline"});
+    let (question, result) = call_and_answer(&mut client, arguments(), &no);
+    assert!(question.ends_with("It may cost money. Run `rgpu remote up w200`?"), "{question}");
+    let error = &result["structuredContent"]["error"];
+    assert_eq!(error["code"], "workspace_not_running", "{result}");
+    assert!(error["hints"].to_string().contains("rgpu remote up w200"), "{result}");
+    assert_eq!(starts(), 0);
+    let yes = json!({"action": "accept", "content": {"accept": true}});
+    let (_, result) = call_and_answer(&mut client, arguments(), &yes);
+    assert_eq!(result["structuredContent"]["program_exit"], 0, "{result}");
+    assert_eq!(starts(), 1);
 }
 
 #[test]

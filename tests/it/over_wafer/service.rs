@@ -11,23 +11,23 @@ use crate::host::digest;
 use crate::laptop::{Laptop, built};
 
 /// Good until the year 2100, and until 1970.
-pub(super) const TOKEN: &str = "e30.eyJleHAiOjQxMDI0NDQ4MDB9.x";
-pub(super) const EXPIRED: &str = "e30.eyJleHAiOjF9.x";
+pub(crate) const TOKEN: &str = "e30.eyJleHAiOjQxMDI0NDQ4MDB9.x";
+pub(crate) const EXPIRED: &str = "e30.eyJleHAiOjF9.x";
 
 /// A running stand-in.
-pub(super) struct Service {
+pub(crate) struct Service {
     child: Child,
-    pub(super) port: u16,
+    pub(crate) port: u16,
 }
 
 impl Service {
     /// With one running workspace, `b200-dev`, known to the laptop as `w200`, which has the agent.
-    pub(super) fn start(laptop: &Laptop) -> Self {
+    pub(crate) fn start(laptop: &Laptop) -> Self {
         Self::with(laptop, json!({})).having_the_agent(laptop)
     }
 
     /// Puts the agent where an earlier command would have left it.
-    pub(super) fn having_the_agent(self, laptop: &Laptop) -> Self {
+    pub(crate) fn having_the_agent(self, laptop: &Laptop) -> Self {
         let cache = laptop.path("wafer/home/.cache/rgpu");
         fs::create_dir_all(cache.join("bin")).unwrap();
         fs::set_permissions(&cache, fs::Permissions::from_mode(0o700)).unwrap();
@@ -38,7 +38,7 @@ impl Service {
     }
 
     /// The same with other settings over the usual ones.
-    pub(super) fn with(laptop: &Laptop, settings: Value) -> Self {
+    pub(crate) fn with(laptop: &Laptop, settings: Value) -> Self {
         let folder = laptop.path("wafer");
         fs::create_dir_all(folder.join("home")).unwrap();
         fs::create_dir_all(laptop.path("served")).unwrap();
@@ -85,7 +85,7 @@ impl Service {
     }
 
     /// Makes the workspace known to the laptop, with these settings more.
-    pub(super) fn add_remote_to_config(&self, laptop: &Laptop, more: &str) {
+    pub(crate) fn add_remote_to_config(&self, laptop: &Laptop, more: &str) {
         let settings = format!(
             "[remote.w200]\nurl = \"wafer://b200-dev\"\npath = [{:?}]\n\
              env = {{ RGPU_FAKE_HOST = {:?} }}\nprice_per_hour = 3600\n{more}\n",
@@ -96,7 +96,7 @@ impl Service {
     }
 
     /// Tells the laptop where the service is, and a token for it.
-    pub(super) fn log_in(&self, laptop: &Laptop, token: &str) {
+    pub(crate) fn log_in(&self, laptop: &Laptop, token: &str) {
         let folder = laptop.path("home/.wafer");
         fs::create_dir_all(&folder).unwrap();
         let url = format!("http://127.0.0.1:{}", self.port);
@@ -112,12 +112,12 @@ impl Service {
     }
 
     /// Lets things go wrong, see `service.py`.
-    pub(super) fn faults(&self, laptop: &Laptop, rules: Value) {
+    pub(crate) fn faults(&self, laptop: &Laptop, rules: Value) {
         fs::write(laptop.path("wafer/faults.json"), rules.to_string()).unwrap();
     }
 
     /// How often this was asked.
-    pub(super) fn asked(laptop: &Laptop, request: &str) -> usize {
+    pub(crate) fn asked(laptop: &Laptop, request: &str) -> usize {
         let log = fs::read_to_string(laptop.path("wafer/requests")).unwrap_or_default();
         log.lines().filter(|line| line.starts_with(request)).count()
     }
