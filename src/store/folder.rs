@@ -426,6 +426,11 @@ impl RunFolder {
         format!("log/{step}.{}", stream.as_str())
     }
 
+    /// Whether a job of the run has written events.
+    pub fn has_events(&self) -> bool {
+        fs::metadata(self.path.join("events.jsonl")).is_ok_and(|events| events.len() > 0)
+    }
+
     /// Opens the event log for appending. Output logs are opened with their first bytes.
     ///
     /// # Errors
@@ -485,8 +490,28 @@ impl Recorder {
             #[serde(flatten)]
             event: &'a Event,
         }
+        self.line(&Line { job, event })
+    }
+
+    /// Appends to `events.jsonl` that the link is lost and why, or with `None` that it is restored. Such
+    /// a line has no job and no number, since it does not come from the host.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn link(&mut self, lost: Option<&str>) -> Result<(), StoreError> {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            event: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            title: Option<&'a str>,
+        }
+        let event = if lost.is_some() { "link_lost" } else { "link_back" };
+        self.line(&Line { event, title: lost })
+    }
+
+    fn line(&mut self, line: &impl Serialize) -> Result<(), StoreError> {
         let path = || self.folder.join("events.jsonl");
-        let mut line = serde_json::to_vec(&Line { job, event })
+        let mut line = serde_json::to_vec(line)
             .map_err(io::Error::other)
             .map_err(io_error("write", &path()))?;
         line.push(b'\n');

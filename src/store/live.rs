@@ -14,14 +14,21 @@ const EVENTS_BYTES: u64 = 16 << 10;
 /// What a run does, from the last event that begins a phase.
 pub fn phase(folder: &RunFolder) -> Option<String> {
     let (text, _) = tail(&folder.path().join("events.jsonl"), EVENTS_BYTES)?;
+    let mut link_is_back = false;
     text.lines().rev().find_map(|line| {
         let event: Value = serde_json::from_str(line).ok()?;
+        let title = || event["title"].as_str().map(ToOwned::to_owned);
         match event["event"].as_str()? {
-            "queued" => Some("waiting for the GPU".to_owned()),
-            "step_started" => event["title"].as_str().map(ToOwned::to_owned),
-            "ended" => Some("fetching the results".to_owned()),
-            _ => None,
+            "link_back" => link_is_back = true,
+            "link_lost" if !link_is_back => {
+                return Some(format!("the link is lost: {}", title().unwrap_or_default()));
+            }
+            "queued" => return Some("waiting for the GPU".to_owned()),
+            "step_started" => return title(),
+            "ended" => return Some("fetching the results".to_owned()),
+            _ => {}
         }
+        None
     })
 }
 

@@ -23,10 +23,10 @@ use crate::remote::{
 };
 use crate::report::one_line;
 use crate::run::{
-    CancelSignal, Canceller, FactsCache, JsonLines, Programs, Reporter, Reporters, RunEvent,
-    SharedReporter, channel, find_programs, set_up_compilers, triple,
+    CancelSignal, Canceller, FactsCache, JsonLines, LinkRecord, Programs, Reporter, Reporters,
+    RunEvent, SharedReporter, channel, find_programs, set_up_compilers, triple,
 };
-use crate::store::{Cost, RunRecord};
+use crate::store::{Cost, RunRecord, Runs};
 
 /// The remote of a command: the one the user typed, else the default remote.
 pub(in crate::cli) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {
@@ -452,6 +452,8 @@ fn run_reporters(
     );
     let (bar, program_output) = (progress.bar(), progress.program_output());
     reporters.0.push(Box::new(progress));
+    let runs = Runs::new(&app.config.runs_dir.value);
+    reporters.0.push(Box::new(LinkRecord::new(runs, output_options.run)));
     Ok(RunReporters { reporter: SharedReporter::new(reporters), bar, program_output })
 }
 
