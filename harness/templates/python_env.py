@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import shutil
+import site
 import subprocess
 import sys
 from importlib import metadata
@@ -57,6 +58,18 @@ def this_python_fits(spec):
     return reader.Requirement("python" + wanted).specifier.contains(version, prereleases=True)
 
 
+def show_packages_of_own_venv(env):
+    """If this Python is a venv itself, `--system-site-packages` means the packages of the Python below it. Adds
+    those of the venv after the environment's own."""
+    if sys.prefix == sys.base_prefix:
+        return
+    for place in site.getsitepackages():
+        inside = os.path.join(env, os.path.relpath(place, sys.prefix))
+        if os.path.isdir(inside):
+            with open(os.path.join(inside, "host_packages.pth"), "w", encoding="utf-8") as file:
+                file.write(f"import site; site.addsitedir({place!r})\n")
+
+
 def make(env, spec):
     uv = find_uv()
     fits = this_python_fits(spec)
@@ -78,6 +91,8 @@ def make(env, spec):
     if done.returncode:
         say("the environment cannot be made: install python3-venv, or uv, on the host")
         return 5
+    if visible:
+        show_packages_of_own_venv(env)
     if wanted:
         locked = any(" --hash=" in text for text in wanted)
         names = dict.fromkeys(text.split(" ;")[0].split(" --hash=")[0] if locked else text for text in wanted)

@@ -12,7 +12,9 @@ from agent import mcp
 from cupti import cupti
 from deep_program import deep_program
 from layouts import layout
+from live_page import dashboard
 from loop import loop
+from package import package
 from programs import endings, programs
 from proxy import Proxy
 from pykernels import python
@@ -444,4 +446,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, endings, ranks, suite, verdicts, mcp)}
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, endings, ranks, suite, verdicts, mcp, package, dashboard)}

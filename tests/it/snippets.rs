@@ -390,3 +390,26 @@ fn with_a_terminal_the_program_sees_one_and_its_size() {
     assert!(text(&output.stdout).contains("caught"), "{}", text(&output.stdout));
     laptop.wait_until_quiet();
 }
+
+#[test]
+fn packages_of_a_python_that_is_itself_an_environment_are_visible() {
+    let laptop = Laptop::new();
+    let host = laptop.path("venv");
+    let python = host.join("bin/python3");
+    let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&host).status();
+    assert!(made.unwrap().success());
+    let mut asked = Command::new(&python);
+    asked.args(["-c", "import site; print(site.getsitepackages()[0])"]);
+    let packages = PathBuf::from(said(&asked.output().unwrap()).trim());
+    fs::write(packages.join("of_the_host.py"), "word = 'seen'\n").unwrap();
+    fs::create_dir(packages.join("of_the_host-1.0.dist-info")).unwrap();
+    let about = "Metadata-Version: 2.1\nName: of-the-host\nVersion: 1.0\n";
+    fs::write(packages.join("of_the_host-1.0.dist-info/METADATA"), about).unwrap();
+    laptop.write(
+        "a.py",
+        "# /// script\n# dependencies = [\"of-the-host\"]\n# ///\nimport of_the_host\nprint(of_the_host.word)\n",
+    );
+    let mut command = laptop.rgpu(words("exec a.py --env PIP_NO_INDEX=1"));
+    command.env("PATH", format!("{}:/usr/bin:/bin", host.join("bin").display()));
+    assert_eq!(said(&command.output().unwrap()), "seen\n");
+}
