@@ -6,7 +6,7 @@ mod show;
 
 pub(super) use preset::expand as expand_preset;
 
-use super::support::app::{App, Status};
+use super::support::app::{App, Status, show_failure};
 use super::support::fetch_consent::wants_nvcc;
 use super::support::followed_run::{FollowedRun, NewRun};
 use super::support::nvdisasm;
@@ -142,12 +142,17 @@ fn finish(
     outcome: Result<ProfileOutcome>,
 ) -> Result<Status> {
     let at_least = args.run.at_least.as_ref();
-    let FinishedRun { profile, failure, status } = write_result(app, at_least, &mut run, outcome)?;
+    let FinishedRun { profile, failure, program_failure, status } =
+        write_result(app, at_least, &mut run, outcome)?;
     if run.record.state == RunState::Detached {
         return run.show_detached(app);
     }
     if let (Some(profile), true) = (&profile, failure.is_none() || !app.global.json) {
         show::result(app, args, profile, &run.folder);
+    }
+    // At a terminal the user has seen the program's own messages.
+    if let (Some(failure), None, true) = (&program_failure, &profile, app.global.json) {
+        show_failure(failure, status, true);
     }
     failure.map_or(Ok(status), Err)
 }

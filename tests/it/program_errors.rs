@@ -62,6 +62,13 @@ fn a_program_that_fails_before_it_launches_anything_does_not_walk_down_the_ladde
         let line = format!("exec --mode {mode} --remote h200 -- {app}");
         let output = laptop.run(&line);
         assert_eq!((status(&output), runs(&laptop)), (1, 1), "{}", laptop.shown(&line, &output));
+        // What reads JSON gets a document in any case.
+        let output = laptop.run(&line.replace(" -- ", " --json -- "));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((status(&output), runs(&laptop)), (1, 1), "{document}");
+        assert_eq!(document["exit"], 1);
+        assert_eq!(document["error"]["code"], "program_failed");
+        assert!(document["error"]["cause"].as_str().unwrap().contains("ImportError"), "{document}");
     }
 }
 

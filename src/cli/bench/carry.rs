@@ -135,7 +135,8 @@ impl<'a> CaseRunner<'a> {
         if let Ok(ProfileOutcome::Profile { profile, built, .. }) = &mut outcome {
             self.keep_build(&build, profile, std::mem::take(built));
         }
-        let FinishedRun { profile, failure, status } = write_result(app, None, &mut run, outcome)?;
+        let FinishedRun { profile, failure, status, .. } =
+            write_result(app, None, &mut run, outcome)?;
         let found = (status == Exit::Findings as u8)
             .then(|| Failure::new(Exit::Findings, "findings", "the sanitizer found faults"));
         let profile = profile.as_deref();

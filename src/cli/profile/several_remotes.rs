@@ -121,7 +121,7 @@ fn earlier_result(folder: RunFolder, record: RunRecord) -> Result<MemberResult> 
     };
     let status = record.exit.unwrap_or(Exit::Host as u8);
     let failure = folder.failure().map(|document| document.error);
-    Ok((folder, record, Ok(FinishedRun { profile, failure, status })))
+    Ok((folder, record, Ok(FinishedRun { profile, failure, program_failure: None, status })))
 }
 
 /// Joins the results of finished runs: in their common folder and on the screen.

@@ -14,6 +14,8 @@ use crate::store::RunRecord;
 pub(in crate::cli) struct FinishedRun {
     pub(in crate::cli) profile: Option<Box<Profile>>,
     pub(in crate::cli) failure: Option<Failure>,
+    /// How the program of `exec` failed, if it did. The command ends with the program's status then.
+    pub(in crate::cli) program_failure: Option<Failure>,
     /// The command's exit status.
     pub(in crate::cli) status: Status,
 }
@@ -29,7 +31,12 @@ pub(in crate::cli) fn write_result(
     let (profile, failure) = match outcome {
         Ok(ProfileOutcome::Detached) => {
             run.record_detached()?;
-            return Ok(FinishedRun { profile: None, failure: None, status: 0 });
+            return Ok(FinishedRun {
+                profile: None,
+                failure: None,
+                program_failure: None,
+                status: 0,
+            });
         }
         Ok(ProfileOutcome::Profile { mut profile, sidecars, failure, .. }) => {
             profile.run.seconds = record.seconds;
@@ -53,10 +60,12 @@ pub(in crate::cli) fn write_result(
         Err(failure) => (None, Some(failure)),
     };
     let is_exec = record.command == "exec";
-    let program_failed = failure.as_ref().is_some_and(|failure| failure.code == "program_failed");
-    // `exec` ends with the program's own status, whose output the user has seen.
+    let is_the_programs = |failure: &Failure| is_exec && failure.code == "program_failed";
+    let (program_failure, failure) = match failure {
+        Some(failure) if is_the_programs(&failure) => (Some(failure), None),
+        failure => (None, failure),
+    };
     let failure = failure
-        .filter(|_| !(is_exec && program_failed))
         .or_else(|| profile.as_ref().and_then(|p| below_required_rung(p, at_least)))
         .or_else(|| profile.as_deref().and_then(unverified))
         .map(|failure| match failure.place.log {
@@ -85,7 +94,7 @@ pub(in crate::cli) fn write_result(
         )?;
     }
     run.record_end(failure.as_ref(), status)?;
-    Ok(FinishedRun { profile, failure, status })
+    Ok(FinishedRun { profile, failure, program_failure, status })
 }
 
 /// The program's own exit status.
