@@ -11,6 +11,7 @@ from pathlib import Path
 from agent import mcp
 from cupti import cupti
 from deep_program import deep_program
+from large import large
 from layouts import layout
 from live_page import dashboard
 from loop import loop
@@ -446,4 +447,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, endings, ranks, suite, verdicts, mcp, package, dashboard)}
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, endings, ranks, suite, verdicts, mcp, package, dashboard, large)}
