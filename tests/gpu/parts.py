@@ -15,6 +15,7 @@ from large import large
 from layouts import layout
 from live_page import dashboard
 from loop import loop
+from model import model
 from package import package
 from programs import endings, programs
 from proxy import Proxy
@@ -447,4 +448,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, endings, ranks, suite, verdicts, mcp, package, dashboard, large)}
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, endings, ranks, suite, verdicts, mcp, package, dashboard, large, model)}
