@@ -52,11 +52,11 @@ def give_memory():
 
 
 class Delay(threading.Thread):
-    """Forwards bytes between a port of its own and another, each `seconds` late."""
+    """Forwards bytes between a port of its own and another, each `seconds` late. `sent` counts those to the other."""
 
     def __init__(self, port, seconds):
         super().__init__(daemon=True)
-        self.to, self.seconds = port, seconds
+        self.to, self.seconds, self.sent = port, seconds, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.start()
@@ -67,10 +67,10 @@ class Delay(threading.Thread):
             far = socket.create_connection(("127.0.0.1", self.to))
             for side in (near, far):
                 side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self.carry, args=(source, sink), daemon=True).start()
+            for source, sink, counts in ((near, far, True), (far, near, False)):
+                threading.Thread(target=self.carry, args=(source, sink, counts), daemon=True).start()
 
-    def carry(self, source, sink):
+    def carry(self, source, sink, counts):
         queue, ready = [], threading.Condition()
 
         def write():
@@ -94,6 +94,8 @@ class Delay(threading.Thread):
                 piece = source.recv(1 << 18)
             except OSError:
                 piece = b""
+            if counts:
+                self.sent += len(piece)
             with ready:
                 queue.append((time.monotonic() + self.seconds, piece))
                 ready.notify()

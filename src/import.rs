@@ -8,6 +8,7 @@
 use crate::model::profile::ArtifactKind;
 
 mod event_list;
+mod histogram;
 mod imported;
 mod region_tree;
 mod source;

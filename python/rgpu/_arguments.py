@@ -13,6 +13,7 @@ ARGUMENTS = {
         "budget": ("--budget", "text"),
         "capture_range": ("--capture-range", "text"),
         "clock_control": ("--clock-control", "text"),
+        "cuda_graph": ("--cuda-graph", "text"),
         "detach": ("--detach", "switch"),
         "dry_run": ("--dry-run", "switch"),
         "events": ("--events", "path"),

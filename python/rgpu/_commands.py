@@ -26,6 +26,7 @@ def profile(
     budget: str | Sequence[str] | None = None,
     capture_range: str | None = None,
     clock_control: Literal["base", "boost", "force-boost", "none", "reset"] | None = None,
+    cuda_graph: Literal["auto", "always", "never"] | None = None,
     detach: bool = False,
     dry_run: bool = False,
     events: Path | None = None,
@@ -87,6 +88,7 @@ def profile(
         program takes under ncu, at least 20s; 500MB]
     capture_range: Record only inside this NVTX range
     clock_control: How ncu controls the GPU clocks
+    cuda_graph: Time calls inside a CUDA graph too [default: auto]
     detach: Submit the job and exit; `rgpu runs attach` fetches the results
     dry_run: Print the plan, the harness and the exact tool commands; touch nothing
     events: Write the run's events as JSON lines

@@ -24,6 +24,8 @@ class ProfileOptions(TypedDict, total=False):
     """Record only inside this NVTX range."""
     clock_control: Literal["base", "boost", "force-boost", "none", "reset"] | None
     """How ncu controls the GPU clocks."""
+    cuda_graph: Literal["auto", "always", "never"] | None
+    """Time calls inside a CUDA graph too [default: auto]"""
     events: Path | None
     """Write the run's events as JSON lines."""
     for_: str | None

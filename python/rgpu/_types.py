@@ -896,6 +896,35 @@ class GpuRequest(Record):
     """
 
 
+class GraphTiming(Record):
+    """Time of a call inside a CUDA graph, with L2 flushed before each call.
+
+    A graph with several calls and the flushes between them is replayed in turn with a graph of
+    the flushes alone. The time is their difference, divided by the number of calls: the kernel,
+    and the step from one node of a graph to the next. `median_ns` of the timing is the same call
+    between two CUDA events, where the gaps between event and launch count too.
+    """
+
+    __slots__ = ()
+    _defaults: ClassVar[dict[str, Any]] = {'discarded': 0}
+    median_ns: float
+    """Median in nanoseconds."""
+    ci95_ns: list[float]
+    """95 % confidence interval of the median in nanoseconds, from order statistics."""
+    samples: int
+    """Number of samples kept."""
+    discarded: int
+    """Number of samples dropped because clocks changed or the GPU was throttled."""
+    launches: int
+    """Number of calls in the graph."""
+    prepare_ns: float
+    """Median time between two calls in nanoseconds, which is subtracted: flushing L2, restoring
+    inputs and poisoning outputs.
+    """
+    histogram: Histogram | None
+    """How the samples are spread."""
+
+
 class GrownSizes(Record):
     """Sizes at which a pair was too close to call."""
 
@@ -908,6 +937,23 @@ class GrownSizes(Record):
     """Its 95 % interval."""
     run: str
     """Id of the run."""
+
+
+class Histogram(Record):
+    """Samples of a time, counted in bins of one width."""
+
+    __slots__ = ()
+    _defaults: ClassVar[dict[str, Any]] = {'below': 0, 'above': 0}
+    low_ns: float
+    """Where the first bin begins, in nanoseconds."""
+    high_ns: float
+    """Where the last bin ends, in nanoseconds."""
+    counts: list[int]
+    """Number of samples in each bin."""
+    below: int
+    """Number of samples far below the bins."""
+    above: int
+    """Number of samples far above the bins."""
 
 
 class HostFacts(Record):
@@ -2828,6 +2874,10 @@ class SuiteTime(Record):
     """95 % interval of the median."""
     samples: int
     """Number of samples."""
+    histogram: Histogram | None
+    """How the samples are spread."""
+    graph: GraphTiming | None
+    """The time inside a CUDA graph; only for short kernels."""
     sol_percent: float | None
     """Share of the speed of light, in percent."""
     correctness: str | None
@@ -2948,6 +2998,10 @@ class Timing(Record):
     """Floating-point operations per second at the median; the count comes from `[work]`."""
     bytes_per_s: float | None
     """Bytes per second at the median; the count comes from `[work]`."""
+    histogram: Histogram | None
+    """How the samples are spread."""
+    graph: GraphTiming | None
+    """The time inside a CUDA graph; only for short kernels."""
 
 
 class ToolFacts(Record):

@@ -1,13 +1,15 @@
 //! The report of the runner: correctness, times, doubts about the host, and why it stopped.
 
+use rgpu_case::stats::Summary;
 use rgpu_case::{
     CaseReport, ErrorClass, GuardFinding, GuardKind, OutputCheck, RunnerJob, RunnerReport,
     TimingSource,
 };
 
+use super::histogram::histogram;
 use super::{Imported, Importer, Source};
 use crate::model::profile::ArtifactKind;
-use crate::model::profile::{CaseResult, Correctness, Gap, Timing};
+use crate::model::profile::{CaseResult, Correctness, Gap, GraphTiming, Timing};
 use crate::model::profile::{CheckVerdict, TimingClock};
 use crate::model::sanitizer::{CheckTool, FaultKind, SanitizerVerdict};
 use crate::model::sanitizer::{SanitizerCause, SanitizerResult};
@@ -105,6 +107,8 @@ fn case(data: &CaseReport, stopped: bool) -> CaseResult {
             },
             flops_per_s: None,
             bytes_per_s: None,
+            histogram: histogram(&kept(&t.sample_ns, &t.discarded), t.median_ns, t.mad_ns),
+            graph: t.graph.as_ref().map(graph),
         }),
         correctness: data.correctness.as_ref().map(correctness).or_else(|| {
             (stopped && data.timing.is_none()).then(|| Correctness {
@@ -114,6 +118,26 @@ fn case(data: &CaseReport, stopped: bool) -> CaseResult {
             })
         }),
     }
+}
+
+fn graph(t: &rgpu_case::GraphTiming) -> GraphTiming {
+    let kept = kept(&t.sample_ns, &t.discarded);
+    let mad_ns = Summary::from_samples(&kept).map_or(0.0, |summary| summary.mad);
+    GraphTiming {
+        median_ns: t.median_ns,
+        ci95_ns: t.ci95_ns,
+        samples: t.samples as u64,
+        discarded: t.discarded.len() as u64,
+        launches: t.launches.into(),
+        prepare_ns: t.prepare_ns,
+        histogram: histogram(&kept, t.median_ns, mad_ns),
+    }
+}
+
+/// The samples that the statistics count. `discarded` has their indices in ascending order.
+fn kept(samples: &[f64], discarded: &[usize]) -> Vec<f64> {
+    let is_kept = |&(i, _): &(usize, &f64)| discarded.binary_search(&i).is_err();
+    samples.iter().enumerate().filter(is_kept).map(|(_, ns)| *ns).collect()
 }
 
 fn median(values: impl Iterator<Item = u32>) -> Option<f64> {

@@ -277,6 +277,56 @@ pub struct Timing {
     /// Bytes per second at the median; the count comes from `[work]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_s: Option<f64>,
+    /// How the samples are spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<Histogram>,
+    /// The time inside a CUDA graph; only for short kernels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<GraphTiming>,
+}
+
+/// Samples of a time, counted in bins of one width.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Histogram {
+    /// Where the first bin begins, in nanoseconds.
+    pub low_ns: f64,
+    /// Where the last bin ends, in nanoseconds.
+    pub high_ns: f64,
+    /// Number of samples in each bin.
+    pub counts: Vec<u64>,
+    /// Number of samples far below the bins.
+    #[serde(default)]
+    pub below: u64,
+    /// Number of samples far above the bins.
+    #[serde(default)]
+    pub above: u64,
+}
+
+/// Time of a call inside a CUDA graph, with L2 flushed before each call.
+///
+/// A graph with several calls and the flushes between them is replayed in turn with a graph of the
+/// flushes alone. The time is their difference, divided by the number of calls: the kernel, and the
+/// step from one node of a graph to the next. `median_ns` of the timing is the same call between two
+/// CUDA events, where the gaps between event and launch count too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GraphTiming {
+    /// Median in nanoseconds.
+    pub median_ns: f64,
+    /// 95 % confidence interval of the median in nanoseconds, from order statistics.
+    pub ci95_ns: [f64; 2],
+    /// Number of samples kept.
+    pub samples: u64,
+    /// Number of samples dropped because clocks changed or the GPU was throttled.
+    #[serde(default)]
+    pub discarded: u64,
+    /// Number of calls in the graph.
+    pub launches: u64,
+    /// Median time between two calls in nanoseconds, which is subtracted: flushing L2, restoring
+    /// inputs and poisoning outputs.
+    pub prepare_ns: f64,
+    /// How the samples are spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<Histogram>,
 }
 
 /// Geometric means over the cases.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::comparison::{Part, TimeVerdict};
-use super::profile::{CheckVerdict, Gap};
+use super::profile::{CheckVerdict, Gap, GraphTiming, Histogram};
 
 /// The schema name that every result of a suite carries.
 pub const SCHEMA: &str = "rgpu.suite/1";
@@ -285,6 +285,12 @@ pub struct SuiteTime {
     pub ci95_ns: [f64; 2],
     /// Number of samples.
     pub samples: u64,
+    /// How the samples are spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<Histogram>,
+    /// The time inside a CUDA graph; only for short kernels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<GraphTiming>,
     /// Share of the speed of light, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sol_percent: Option<f64>,

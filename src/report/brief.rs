@@ -78,6 +78,9 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
         if t.clock == TimingClock::CpuReference {
             text += " (the reference on the CPU; no GPU was measured)";
         }
+        if let Some(graph) = &t.graph {
+            text += &format!(", {} in a CUDA graph", duration(graph.median_ns));
+        }
         for (x, unit) in [(t.bytes_per_s, "B"), (t.flops_per_s, "FLOP")] {
             if let Some(x) = x.filter(|x| *x > 0.0) {
                 text += &format!(", {}", per_second(x, unit));

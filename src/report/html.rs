@@ -25,6 +25,7 @@ const SCRIPT: &str = concat!(
     include_str!("html/table.js"),
     include_str!("html/summary.js"),
     include_str!("html/launches.js"),
+    include_str!("html/samples.js"),
     include_str!("html/series.js"),
     include_str!("html/timeline.js"),
     include_str!("html/ranks.js"),

@@ -21,6 +21,9 @@ struct Sample<'a> {
     /// Whether the statistics leave it out, because the clock changed or the GPU was throttled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     discarded: bool,
+    /// Whether the call was one of a CUDA graph; such samples have numbers of their own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    graph: bool,
 }
 
 /// Writes the samples of a run, if its calls were timed.
@@ -33,13 +36,17 @@ pub fn write_samples(folder: &RunFolder) -> Result<()> {
     let mut lines = Vec::new();
     for case in &report.cases {
         let Some(timing) = &case.timing else { continue };
-        for (sample, ns) in timing.sample_ns.iter().enumerate() {
-            let discarded = timing.discarded.contains(&sample);
-            let line = Sample { case: &case.name, sample, ns: *ns, discarded };
-            serde_json::to_writer(&mut lines, &line).map_err(|e| {
-                Failure::new(Exit::Bug, "bug", "a sample cannot be written as JSON").cause(e)
-            })?;
-            lines.push(b'\n');
+        let events = (&timing.sample_ns, &timing.discarded, false);
+        let graph = timing.graph.as_ref().map(|graph| (&graph.sample_ns, &graph.discarded, true));
+        for (samples, discarded, graph) in std::iter::once(events).chain(graph) {
+            for (sample, ns) in samples.iter().enumerate() {
+                let discarded = discarded.contains(&sample);
+                let line = Sample { case: &case.name, sample, ns: *ns, discarded, graph };
+                serde_json::to_writer(&mut lines, &line).map_err(|e| {
+                    Failure::new(Exit::Bug, "bug", "a sample cannot be written as JSON").cause(e)
+                })?;
+                lines.push(b'\n');
+            }
         }
     }
     if !lines.is_empty() {

@@ -103,6 +103,8 @@ pub fn side_times(profile: &Profile, source: &SideSource) -> Vec<SuiteTime> {
             median_ns: timing.median_ns,
             ci95_ns: timing.ci95_ns,
             samples: timing.samples,
+            histogram: timing.histogram.clone(),
+            graph: timing.graph.clone(),
             sol_percent: sol_percent(profile, &case.name),
             correctness: case.correctness.as_ref().map(|check| check.verdict.clone()),
             bit_equal: case.correctness.as_ref().and_then(|check| check.bit_equal),

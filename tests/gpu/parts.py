@@ -22,7 +22,7 @@ from proxy import Proxy
 from pykernels import python
 from ranks import ranks
 from rungs import rungs
-from suites import suite, verdicts
+from suites import suite_expect, suite_levels, suite_sweep, verdicts
 from values import values
 from wagmi import wagmi
 
@@ -105,6 +105,12 @@ def bench(s):
         timing = p.get("timing") or {}
         s.check(f"{kernel} has a time", (timing.get("median_ns") or 0) > 1000, str(timing),
                 note=f"{(timing.get('median_ns') or 0) / 1000:.1f} us, {timing.get('samples')} samples")
+    p = s.profile("--kernel", "vecadd", "--mode", "bench", "--problem-sizes", "n=65536", "--remote", REMOTE)
+    timing = p.get("timing") or {}
+    graph = timing.get("graph") or {}
+    s.check("a short kernel is timed in a CUDA graph, too, and not slower there", 0 < graph.get("median_ns", 0) < 1.1 * timing.get("median_ns", 0),
+            f"{timing} {p.get('gaps')}", note=f"{timing.get('median_ns', 0) / 1000:.2f} us by events, {graph.get('median_ns', 0) / 1000:.2f} us in a graph, "
+            f"{graph.get('prepare_ns', 0) / 1000:.2f} us taken off")
     s.check("host-entry's set-up is timed apart", (timing.get("prepare_ns") or 0) > 0, str(timing))
 
 
@@ -448,4 +454,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, endings, ranks, suite, verdicts, mcp, package, dashboard, large, model)}
+PARTS = {f.__name__.rstrip("_").replace("_", "-"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, endings, ranks, suite_levels, suite_expect, suite_sweep, verdicts, mcp, package, dashboard, large, model)}

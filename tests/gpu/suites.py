@@ -1,4 +1,5 @@
-"""Suites: `suite` runs our own at every level and keeps expectations, `verdicts` counts right and wrong verdicts."""
+"""Suites, each part alone in less than 300 s on one H200: `suite-levels` runs our own at every level, `suite-expect` keeps
+expectations, `suite-sweep` draws a sweep, `verdicts` counts right and wrong verdicts."""
 
 import json
 import os
@@ -64,40 +65,71 @@ tolerance = {{ abs = 0.0, rel = 0.0 }}
 """
 
 
-def suite(s):
-    git(s)
-    runs = []
-    for level in ("minimal", "sol", "deep"):
+# Cases of each level: few enough that both runs of all levels fit one part.
+LEVELS = {
+    "minimal": ["memory", "compute", "launch:host-entry"],
+    "sol": ["memory:vecadd", "compute:tiled-matmul"],
+    "deep": ["memory:transpose", "compute:tiled-matmul"],
+}
+# Short cases: their sessions are what counts.
+EXPECTED = ["memory:vecadd", "memory:transpose", "compute:tiled-matmul"]
+
+
+def suite_levels(s):
+    """Every level twice: each run is clean, and the second is neither slower nor faster than the first."""
+    last = {}
+    for level, names in LEVELS.items():
         for n in (1, 2):
-            name = f"{level}-{n}"
-            targets = ["-t", "memory", "-t", "compute"] + (["-t", "launch"] if level == "minimal" else [])
-            run = s.rgpu("bench", "run", *targets, "--level", level, "--remote", REMOTE, "--run-id", name, "--json").json
-            runs.append(run)
-            failed = [f"{row['case']}: {row.get('failure')}" for row in run.get("rows", []) if row["state"] != "ok"]
-            s.check(f"{name} is clean", run.get("clean") is True, "; ".join(failed) or str(run)[:300],
-                    note=f"{len(run.get('rows', []))} cases, {run.get('seconds', 0):.0f} s")
+            last = s.rgpu("bench", "run", *targets(names), "--level", level, "--remote", REMOTE, "--run-id", f"{level}-{n}", "--json").json
+            rows = last.get("rows", [])
+            failed = [f"{row['case']}: {row.get('failure')}" for row in rows if row["state"] != "ok"]
+            s.check(f"{level}-{n} is clean", last.get("clean") is True, "; ".join(failed) or str(last)[:300],
+                    note=f"{len(rows)} cases, {last.get('seconds', 0):.0f} s")
         compared = s.rgpu("bench", "compare", f"{level}-1", f"{level}-2", "--json").json
-        slower = [row for row in compared.get("rows", []) if row["verdict"] in ("SLOWER", "FASTER")]
-        s.check(f"{level} twice is neither slower nor faster", compared.get("rows") and not slower, json.dumps(slower)[:600],
+        other = [row for row in compared.get("rows", []) if row["verdict"] in ("SLOWER", "FASTER")]
+        s.check(f"{level} twice is neither slower nor faster", compared.get("rows") and not other, json.dumps(other)[:600],
                 note=", ".join(sorted(row["verdict"] for row in compared.get("rows", []))))
-    pair = next(row for row in runs[-1]["rows"] if row["case"] == "memory:transpose")
-    s.check("deep has times, nsys and ncu of the pair", all(part["there"] for part in pair["pair"]["parts"]), json.dumps(pair["pair"]))
-    s.check("and its optimised side is FASTER", pair["pair"]["verdict"] == "FASTER", json.dumps(pair["pair"]))
-    done = s.rgpu("bench", "run", "-t", "memory", "-t", "compute", "--level", "minimal", "--remote", REMOTE, "--run-id", "expect",
-                  "--update-expectations", "--json")
+    pairs = [row["pair"] for row in last.get("rows", []) if row.get("pair")]
+    parts = [part for pair in pairs for part in pair["parts"]]
+    s.check("deep has times, nsys and ncu of the pair", parts and all(part["there"] for part in parts), json.dumps(pairs)[:600])
+    s.check("and its optimised side is FASTER", pairs and all(pair["verdict"] == "FASTER" for pair in pairs), json.dumps(pairs)[:600])
+
+
+def suite_expect(s):
+    """Three short sessions, expectations from them, a later session within them, and its history."""
+    git(s)
+    run = ["bench", "run", *targets(EXPECTED), "--mode", "bench", "--remote", REMOTE, "--json"]
+    for n in (1, 2):
+        s.rgpu(*run, "--run-id", f"session-{n}")
+    done = s.rgpu(*run, "--run-id", "session-3", "--update-expectations")
     files = list((s.project / "expectations").glob("*.json"))
     entries = json.loads(files[0].read_text())["entries"] if files else []
-    s.check("expectations are written", entries, done.stderr[-800:], note=f"{len(entries)} of {files[0].name if files else ''}")
-    again = s.rgpu("bench", "run", "-t", "memory", "-t", "compute", "--level", "minimal", "--remote", REMOTE, "--fail-on", "slower",
-                   "--json", expect=0).json
+    s.check("expectations are written", entries and all(entry["sessions"] >= 3 for entry in entries), done.stderr[-800:],
+            note=f"{len(entries)} of {files[0].name if files else ''}")
+    again = s.rgpu(*run, "--run-id", "session-4", "--fail-on", "slower").json
     verdicts = sorted((t.get("against") or {}).get("verdict", "none") for row in again.get("rows", []) for t in row.get("times", []))
-    s.check("a later suite is within them", verdicts and set(verdicts) <= {"SAME", "AMBIGUOUS"}, str(verdicts), note=", ".join(verdicts))
-    history = s.rgpu("bench", "history", "memory:transpose", "--format", "html")
-    s.check("the history has a page", history.stdout.strip().endswith("history.html"), history.stdout)
+    s.check("a later session is within them", verdicts and set(verdicts) <= {"SAME", "AMBIGUOUS"}, str(verdicts), note=", ".join(verdicts))
+    history = s.rgpu("bench", "history", "memory:transpose", "--json").json
+    points = [len(series["points"]) for series in history.get("series", [])]
+    # An earlier part of the same project may have added sessions.
+    s.check("the history has every session of both sides", len(points) == 2 and min(points) >= 4, str(points))
+    page = s.rgpu("bench", "history", "memory:transpose", "--format", "html")
+    s.check("and a page", page.stdout.strip().endswith("history.html"), page.stdout)
+
+
+def suite_sweep(s):
+    """A sweep under ncu, drawn against its axis."""
     sweep = s.rgpu("profile", "--kernel", "tiled-matmul", "--sweep", "n=256..1024:x2", "--mode", "ncu", "--set", "minimal",
                    "--remote", REMOTE, "--plot", "sm__throughput", "--plot", "time", "--run-id", "sweep")
-    s.check("a sweep is drawn", "sm__throughput" in sweep.stdout and (s.project / "artifacts/runs/sweep/plot.html").is_file(),
-            sweep.stdout[-600:], note=sweep.stdout[-400:].strip())
+    folder = s.project / "artifacts/runs/sweep"
+    page = (folder / "plot.html").read_text() if (folder / "plot.html").is_file() else ""
+    s.check("a sweep is drawn on the terminal", "sm__throughput" in sweep.stdout, sweep.stdout[-600:], note=sweep.stdout[-400:].strip())
+    s.check("and on a page, with a point for each size and plot", page.count("<circle") == 6, f"{page.count('<circle')} points")
+    s.check("the suite has a page, too", (folder / "index.html").is_file())
+
+
+def targets(names):
+    return [word for name in names for word in ("-t", name)]
 
 
 def verdicts(s):

@@ -190,6 +190,8 @@ pub struct TimingPlan {
     pub max_seconds: f64,
     /// Overwrite a buffer of at least the size of L2 before each sample.
     pub flush_l2: bool,
+    /// Cases with a shorter median, in nanoseconds, are timed again inside a CUDA graph. 0: none.
+    pub graph_below_ns: f64,
 }
 
 impl Default for TimingPlan {
@@ -201,6 +203,7 @@ impl Default for TimingPlan {
             ci_target: 0.005,
             max_seconds: 10.0,
             flush_l2: true,
+            graph_below_ns: 20_000.0,
         }
     }
 }

@@ -226,6 +226,36 @@ pub struct Timing {
     /// NVML readings taken while samples ran.
     #[serde(default)]
     pub clocks: Vec<ClockReading>,
+    /// The same calls inside a CUDA graph. Absent for kernels that are not short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<GraphTiming>,
+}
+
+/// Times of calls inside a CUDA graph, with L2 flushed between them.
+///
+/// A sample is the time of a replay of the graph, less that of a graph with the same flushes and
+/// without the calls, divided by the number of calls. So it has the step from one node of the graph
+/// to the next, but no gap between events and launch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GraphTiming {
+    /// Median of the kept samples.
+    pub median_ns: f64,
+    /// Interval of the median, as [`Timing::ci95_ns`].
+    pub ci95_ns: [f64; 2],
+    /// Number of kept samples.
+    pub samples: usize,
+    /// Every sample in the order taken, including discarded ones.
+    pub sample_ns: Vec<f64>,
+    /// Indices into `sample_ns` of samples left out, as [`Timing::discarded`].
+    #[serde(default)]
+    pub discarded: Vec<usize>,
+    /// Whether the interval became narrow enough before a limit ended sampling.
+    pub converged: bool,
+    /// Calls in the graph.
+    pub launches: u32,
+    /// Median time between two calls that was subtracted: flushing L2, restoring `inout` tensors
+    /// and poisoning outputs.
+    pub prepare_ns: f64,
 }
 
 /// One NVML reading of the GPU under load.

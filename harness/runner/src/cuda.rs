@@ -8,6 +8,7 @@
 mod device;
 mod driver;
 mod event;
+mod graph;
 mod kernel;
 mod memory;
 mod symbols;
@@ -15,5 +16,6 @@ mod symbols;
 pub(crate) use device::Gpu;
 pub(crate) use driver::Driver;
 pub(crate) use event::Event;
+pub(crate) use graph::Graph;
 pub(crate) use kernel::{ExpectedFailures, Function, KernelArgs, Module};
 pub(crate) use memory::Buffer;

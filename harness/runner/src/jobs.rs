@@ -11,6 +11,7 @@ mod output_watch;
 pub(crate) mod pair;
 mod session;
 pub(crate) mod time;
+mod time_in_graph;
 mod time_new_inputs;
 pub(crate) mod verify;
 

@@ -9,7 +9,7 @@ use crate::file;
 use crate::ranges::{Range, Ranges};
 use rgpu_case::{
     CASE_ABI, Case, CaseReport, DeviceFacts, ErrorClass, HostWarning, Phase, RunnerError,
-    RunnerJob, RunnerReport,
+    RunnerJob, RunnerReport, TimingSource,
 };
 use std::cell::RefCell;
 use std::io::Write;
@@ -108,6 +108,13 @@ impl ReportWriter {
             report.cases.len() - 1
         });
         change(&mut report.cases[index]);
+    }
+
+    /// The clock and the median in nanoseconds of a case that was timed.
+    pub(crate) fn timing_of(&self, name: &str) -> Option<(TimingSource, f64)> {
+        let report = self.report.borrow();
+        let timing = report.cases.iter().find(|case| case.name == name)?.timing.as_ref()?;
+        Some((timing.source, timing.median_ns))
     }
 
     /// Opens the ranges of a phase, and remembers phase and case for error reports.

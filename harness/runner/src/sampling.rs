@@ -116,19 +116,14 @@ impl<'a> Sampling<'a> {
             verified: None,
             repeated: None,
             clocks: self.readings,
+            graph: None,
         })
     }
 }
 
 /// Returns a line such as `median 12.3 us (95 % interval 12.2 to 12.4 us), 40 samples`.
 pub(crate) fn describe_timing(timing: &Timing) -> String {
-    let mut text = format!(
-        "median {} (95 % interval {} to {}), {} samples",
-        duration(timing.median_ns),
-        duration(timing.ci95_ns[0]),
-        duration(timing.ci95_ns[1]),
-        timing.samples
-    );
+    let mut text = describe_samples(timing.median_ns, timing.ci95_ns, timing.samples);
     if !timing.discarded.is_empty() {
         text += &format!(", {} discarded", timing.discarded.len());
     }
@@ -136,6 +131,16 @@ pub(crate) fn describe_timing(timing: &Timing) -> String {
         text += ", interval wider than requested";
     }
     text
+}
+
+/// The median with its interval and the number of samples.
+pub(crate) fn describe_samples(median_ns: f64, ci95_ns: [f64; 2], samples: usize) -> String {
+    format!(
+        "median {} (95 % interval {} to {}), {samples} samples",
+        duration(median_ns),
+        duration(ci95_ns[0]),
+        duration(ci95_ns[1])
+    )
 }
 
 fn duration(ns: f64) -> String {

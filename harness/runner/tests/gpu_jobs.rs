@@ -79,6 +79,7 @@ fn fakes() -> Vec<(&'static str, PathBuf)> {
     let links = format!("-L{}", built.display());
     [
         ("libcuda.so.1", "cuda.c", vec!["-Wl,-soname,libcuda.so.1", "-ldl"]),
+        ("libcuda-old.so", "cuda.c", vec!["-DOLD", "-Wl,-soname,libcuda.so.1", "-ldl"]),
         ("libnvidia-ml.so.1", "nvml.c", vec![]),
         ("kernels.so", "kernels.c", vec![links.as_str(), "-l:libcuda.so.1"]),
         ("reference.so", "reference.c", vec![]),
@@ -124,7 +125,7 @@ fn input_text(function: &str) -> String {
     format!(
         r#"{{"abi":1,"kernel":"vecadd","entry":{{"device":{{"module":"module.ptx","function":"{function}"}}}},
         "data_sets":[{},{}],"reference":{{"host_library":{{"library":"reference.so"}}}},
-        "timing":{{"warmup":2,"max_seconds":0.3}}}}"#,
+        "timing":{{"warmup":2,"max_seconds":0.3,"graph_below_ns":0}}}}"#,
         case(5),
         case(1000)
     )
@@ -254,6 +255,95 @@ fn time_gives_samples_with_clocks_and_an_interval() {
     }
     assert_eq!(report.warnings, []);
     assert!(String::from_utf8_lossy(&output.stdout).contains("time n=1000: median"));
+}
+
+/// A kernel that takes so many nanoseconds, of which events see 2000 more; timed in a graph when
+/// they see less than 20 µs.
+fn with_graphs(function: &str, launch_ns: u32) -> Bench {
+    let bench = Bench::new(function).change(|input| input.timing.graph_below_ns = 20_000.0);
+    bench.with("FAKE_CUDA_NS", launch_ns.to_string())
+}
+
+#[test]
+fn short_kernels_are_timed_in_a_graph_too_and_the_flush_is_taken_off() {
+    let (output, report) = with_graphs("vecadd", 5000).run(&["time"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for case in &report.cases {
+        let timing = case.timing.as_ref().unwrap();
+        assert!((timing.median_ns - 7000.0).abs() < 1.0, "{}", timing.median_ns);
+        let graph = timing.graph.as_ref().unwrap();
+        assert!((graph.median_ns - 5000.0).abs() < 1.0, "{}", graph.median_ns);
+        assert!(graph.ci95_ns[0] <= graph.median_ns && graph.median_ns <= graph.ci95_ns[1]);
+        assert!(graph.samples > 0 && graph.launches == 32);
+        // The flush writes 2 MiB, at 1000 bytes a nanosecond, and the poison a few bytes.
+        assert!((graph.prepare_ns - 2097.0).abs() < 10.0, "{}", graph.prepare_ns);
+    }
+    assert_eq!(report.gaps, [""; 0]);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("time n=1000 in a CUDA graph: median 5.000 us"), "{shown}");
+}
+
+#[test]
+fn inout_tensors_are_restored_inside_the_graph() {
+    let bench = with_graphs("adds_to_output", 5000).change(|input| {
+        for case in &mut input.cases {
+            let y = &mut case.groups[0].args[2];
+            y.role = Role::InOut;
+            y.init = Some(rgpu_case::Init::Ints { lo: 1, hi: 4 });
+        }
+    });
+    let (output, report) = bench.run(&["time"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let graph = report.cases[1].timing.as_ref().unwrap().graph.as_ref().unwrap();
+    // 4000 bytes of `y` are copied before each call.
+    assert!((graph.prepare_ns - 2101.0).abs() < 1.0, "{}", graph.prepare_ns);
+    assert!((graph.median_ns - 5000.0).abs() < 1.0, "{}", graph.median_ns);
+}
+
+#[test]
+fn longer_kernels_have_no_time_in_a_graph() {
+    let (_, report) = with_graphs("vecadd", 19_000).run(&["time"]);
+    assert_eq!(report.cases[0].timing.as_ref().unwrap().graph, None);
+    assert_eq!(report.gaps, [""; 0]);
+}
+
+#[test]
+fn a_graph_that_cannot_be_made_is_a_gap_and_the_other_times_stay() {
+    let host_entry = || {
+        with_graphs("-", 5000).change(|input| {
+            input.entry = rgpu_case::Entry::Host { library: "entry.so".into() };
+        })
+    };
+    let old = with_graphs("vecadd", 5000);
+    std::fs::copy(old.path("libcuda-old.so"), old.path("libcuda.so.1")).unwrap();
+    for (bench, why) in [
+        (
+            with_graphs("vecadd", 5000).with("FAKE_CUDA_FAIL", "cuStreamEndCapture:901"),
+            "`cuStreamEndCapture` failed",
+        ),
+        (
+            with_graphs("vecadd", 5000).with("FAKE_CUDA_FAIL", "cuGraphLaunch:719"),
+            "`cuGraphLaunch` failed",
+        ),
+        (host_entry(), "puts no work on the stream"),
+        (host_entry().with("FAKE_ENTRY_WAITS", "1"), "`rgpu_launch` returned 900"),
+        (with_graphs("wrong_in_a_graph", 5000), "differ from the first call's"),
+        (old, "CUDA graphs need driver 470"),
+    ] {
+        let (output, report) = bench.run(&["time"]);
+        assert!(output.status.success(), "{why}: {}", stderr(&output));
+        assert_eq!(report.error, None, "{why}");
+        let gap = "`n=5` was not timed in a CUDA graph: ";
+        assert!(
+            report.gaps.iter().any(|text| text.starts_with(gap) && text.contains(why)),
+            "{why}: {:?}",
+            report.gaps
+        );
+        for case in &report.cases {
+            let timing = case.timing.as_ref().unwrap();
+            assert!(timing.samples > 0 && timing.graph.is_none(), "{why}");
+        }
+    }
 }
 
 #[test]

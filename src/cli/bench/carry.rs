@@ -371,6 +371,7 @@ impl<'a> CaseRunner<'a> {
             seed: settings.seed.unwrap_or(1),
             warmup: settings.warmup,
             iters: options.iters.or(settings.iters),
+            cuda_graph: None,
             sweep: Vec::new(),
             plot: Vec::new(),
             ncu: NcuArgs { set: set.map(str::to_owned), ..NcuArgs::default() },

@@ -212,6 +212,7 @@ impl CompareArgs {
             seed: self.seed.unwrap_or(1),
             warmup: self.warmup,
             iters: self.iters,
+            cuda_graph: None,
             sweep: Vec::new(),
             plot: Vec::new(),
             ncu: NcuArgs { set: self.set.clone(), sudo: self.sudo, ..NcuArgs::default() },

@@ -119,6 +119,7 @@ impl ExecArgs {
             seed: 1,
             warmup: None,
             iters: None,
+            cuda_graph: None,
             sweep: Vec::new(),
             plot: Vec::new(),
             ncu: self.ncu.clone(),

@@ -91,6 +91,7 @@ pub(in crate::cli) fn check(args: &ProfileArgs, mode: ProfileMode) -> Result<()>
         ("--arch", args.arch.is_some()),
         ("--warmup", args.warmup.is_some()),
         ("--iters", args.iters.is_some()),
+        ("--cuda-graph", args.cuda_graph.is_some()),
     ];
     let program_flags =
         [("--after", args.window.after.is_some()), ("--for", args.window.end.is_some())];

@@ -1,7 +1,7 @@
 //! The arguments of `rgpu profile`.
 
-use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 
 use super::run_args::{PlaceArgs, RunArgs, bytes, duration};
 use crate::kernel::{MODES, ProfileMode, is_identifier};
@@ -56,6 +56,10 @@ pub(in crate::cli) struct ProfileArgs {
     #[arg(long, value_name = "N", help_heading = "Kernel", value_parser = clap::value_parser!(u32).range(1..))]
     pub iters: Option<u32>,
 
+    /// Time calls inside a CUDA graph too [default: auto]
+    #[arg(long, value_enum, value_name = "WHEN", help_heading = "Kernel")]
+    pub cuda_graph: Option<CudaGraph>,
+
     /// Profile at each of these values, as a suite: a size of the kernel, else a macro of its
     /// compiler. Several sweeps make all combinations
     #[arg(long, value_name = "NAME=256..8192:x2|A,B", help_heading = "Kernel", requires = "kernel", value_parser = sweep)]
@@ -82,6 +86,17 @@ pub(in crate::cli) struct ProfileArgs {
 
     #[command(flatten)]
     pub run: RunArgs,
+}
+
+/// `--cuda-graph`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum CudaGraph {
+    /// Those below 20 µs
+    Auto,
+    /// All
+    Always,
+    /// None
+    Never,
 }
 
 const EXAMPLES: &str = "\

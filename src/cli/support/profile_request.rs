@@ -9,7 +9,7 @@ use rgpu_protocol::plan::Arg;
 
 use super::app::App;
 use super::kernel_folders::kernel_folders;
-use super::profile_args::{DeepArgs, Limit, ProfileArgs};
+use super::profile_args::{CudaGraph, DeepArgs, Limit, ProfileArgs};
 use super::{mode_flags, session};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, ProfileMode, Selection, find};
@@ -184,8 +184,17 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
     mode_flags::check(args, mode)?;
     let mut request = Request::new(mode, target);
     let timing = TimingPlan::default();
-    request.timing =
-        TimingPlan { warmup: args.warmup.unwrap_or(timing.warmup), iters: args.iters, ..timing };
+    let graph_below_ns = match args.cuda_graph {
+        None | Some(CudaGraph::Auto) => timing.graph_below_ns,
+        Some(CudaGraph::Always) => f64::MAX,
+        Some(CudaGraph::Never) => 0.0,
+    };
+    request.timing = TimingPlan {
+        warmup: args.warmup.unwrap_or(timing.warmup),
+        iters: args.iters,
+        graph_below_ns,
+        ..timing
+    };
     request.strict = args.run.strict;
     if let Some(arch) = args.arch.as_deref() {
         crate::kernel::check_architecture(arch)?;

@@ -17,6 +17,10 @@ function tiles() {
     const cpu = time.clock === "cpu_reference";
     list.push(tile(cpu ? "The reference on the CPU takes" : "Time without a tool", duration(time.median_ns),
       `± ${percent(half)}, median of ${count(time.samples)}${cpu ? "; no GPU was measured" : ""}`));
+    if (time.graph) {
+      const graph = time.graph;
+      list.push(tile("In a CUDA graph", duration(graph.median_ns), `± ${percent(50 * (graph.ci95_ns[1] - graph.ci95_ns[0]) / graph.median_ns)}, median of ${count(graph.samples)}`));
+    }
     if (time.bytes_per_s > 0) list.push(tile("Bandwidth", rate(time.bytes_per_s, "B/s"), "from [work]"));
     if (time.flops_per_s > 0) list.push(tile("Rate", rate(time.flops_per_s, "FLOP/s"), "from [work]"));
   }

@@ -6,6 +6,7 @@ use crate::report::finding;
 use crate::report::quantity::{cost, digits, duration, per_second, percent, timestamp};
 use crate::report::ranks;
 use crate::report::region_rows;
+use crate::report::terminal::head::graph_text;
 use crate::report::terminal::launches::{roofline_text, stalls_text};
 
 /// The maximum number of launches listed.
@@ -35,6 +36,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
         ("95 % interval", Align::Right),
         ("samples", Align::Right),
         ("by host clock", Align::Right),
+        ("in a CUDA graph", Align::Right),
         ("bandwidth", Align::Right),
         ("rate", Align::Right),
         ("results", Align::Left),
@@ -48,6 +50,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
             cell(t.map(|t| format!("{} – {}", duration(t.ci95_ns[0]), duration(t.ci95_ns[1])))),
             cell(t.map(|t| t.samples.to_string())),
             cell(t.and_then(|t| t.wall_ns).map(duration)),
+            cell(t.and_then(|t| t.graph.as_ref()).map(graph_text)),
             cell(t.and_then(|t| t.bytes_per_s).map(|x| per_second(x, "B"))),
             cell(t.and_then(|t| t.flops_per_s).map(|x| per_second(x, "FLOP"))),
             cell(case.correctness.as_ref().map(|c| c.verdict.to_string())),

@@ -2,7 +2,7 @@
 
 use crate::model::suite::{SuiteRow, SuiteRun, SuiteTime};
 
-const HEAD: [&str; 24] = [
+const HEAD: [&str; 25] = [
     "case",
     "target",
     "remote",
@@ -21,6 +21,7 @@ const HEAD: [&str; 24] = [
     "low_ns",
     "high_ns",
     "samples",
+    "graph_ns",
     "sol_percent",
     "speedup",
     "pair",
@@ -46,7 +47,7 @@ pub fn csv(run: &SuiteRun) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn record(row: &SuiteRow, time: Option<&SuiteTime>) -> [String; 24] {
+fn record(row: &SuiteRow, time: Option<&SuiteTime>) -> [String; 25] {
     let of = |get: fn(&SuiteTime) -> String| time.map(get).unwrap_or_default();
     let pair = row.pair.as_ref().filter(|_| time.is_some_and(|t| t.key.side == "optimised"));
     let kernel = match time.map(|time| time.key.side.as_str()) {
@@ -72,6 +73,7 @@ fn record(row: &SuiteRow, time: Option<&SuiteTime>) -> [String; 24] {
         of(|t| t.ci95_ns[0].to_string()),
         of(|t| t.ci95_ns[1].to_string()),
         of(|t| t.samples.to_string()),
+        of(|t| t.graph.as_ref().map(|graph| graph.median_ns.to_string()).unwrap_or_default()),
         of(|t| t.sol_percent.map(|x| x.to_string()).unwrap_or_default()),
         pair.and_then(|pair| pair.speedup).map(|x| x.to_string()).unwrap_or_default(),
         pair.map(|pair| pair.verdict.as_str().to_owned()).unwrap_or_default(),

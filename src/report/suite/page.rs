@@ -10,6 +10,7 @@ use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict}
 use crate::model::suite_history::{History, Series};
 use crate::report::html::escape;
 use crate::report::quantity::{duration, timestamp};
+use crate::report::terminal::head::graph_text;
 
 /// Hides the rows that the two filters leave out.
 const SCRIPT: &str = "\
@@ -42,7 +43,7 @@ fn table(body: &mut String, run: &SuiteRun, history: &History) {
               <select id=\"state\" aria-label=\"state\"><option value=\"\">all</option>\
               <option>ok</option><option>failed</option><option>slower</option></select></p>\n\
               <div class=\"scroll\"><table id=\"cases\"><thead><tr><th>case</th><th>size</th><th>side</th>\
-              <th class=\"n\">time</th><th class=\"n\">of light</th><th class=\"n\">speedup</th>\
+              <th class=\"n\">time</th><th>samples</th><th class=\"n\">in a graph</th><th class=\"n\">of light</th><th class=\"n\">speedup</th>\
               <th>pair</th><th>expected</th><th>history</th><th>state</th></tr></thead>\n<tbody>\n";
     for row in &run.rows {
         let times: Vec<Option<&SuiteTime>> = match row.times.is_empty() {
@@ -80,12 +81,14 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
     let _ = writeln!(
         body,
         "<tr data-state=\"{state}\"><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td>\
-         <td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}{close}</td><td>{}</td><td>{}</td>\
+         <td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}{close}</td><td>{}</td><td>{}</td>\
          <td class=\"{class}\">{}{}</td></tr>",
         escape(&row.case),
         escape(time.map(|t| t.size.as_str()).unwrap_or_default()),
         escape(time.map(|t| t.key.side.as_str()).unwrap_or_default()),
         time.map(time_text).unwrap_or_default(),
+        time.map(draw_samples).unwrap_or_default(),
+        time.and_then(|t| t.graph.as_ref()).map(graph_text).unwrap_or_default(),
         time.and_then(|t| t.sol_percent).map(|x| format!("{x:.0} %")).unwrap_or_default(),
         speedup_text(pair.and_then(|pair| pair.speedup)),
         pair.map(|pair| pair.verdict.as_str()).unwrap_or_default(),
@@ -94,6 +97,51 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
         row.state.as_str(),
         reason.unwrap_or_default(),
     );
+}
+
+/// How the samples of a time are spread, with its median and interval, in 120 by 18 pixels.
+fn draw_samples(time: &SuiteTime) -> String {
+    let Some(spread) = time.histogram.as_ref().filter(|h| h.high_ns > h.low_ns) else {
+        return String::new();
+    };
+    let most = spread.counts.iter().copied().max().unwrap_or(0).max(1) as f64;
+    let width = 116.0 / spread.counts.len().max(1) as f64;
+    let place = |ns: f64| {
+        2.0 + 116.0 * ((ns - spread.low_ns) / (spread.high_ns - spread.low_ns)).clamp(0.0, 1.0)
+    };
+    let mut out =
+        "<svg class=\"spread\" viewBox=\"0 0 120 18\" width=\"120\" height=\"18\" role=\"img\">"
+            .to_owned();
+    let [low, high] = time.ci95_ns.map(place);
+    let _ = write!(
+        out,
+        "<rect class=\"band\" x=\"{low:.1}\" y=\"0\" width=\"{:.1}\" height=\"18\"/>",
+        (high - low).max(0.5)
+    );
+    for (n, count) in spread.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let height = (15.0 * *count as f64 / most).max(0.7);
+        let _ = write!(
+            out,
+            "<rect class=\"s0\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\"/>",
+            2.0 + width * n as f64,
+            17.0 - height,
+            (width - 0.4).max(0.4)
+        );
+    }
+    let median = place(time.median_ns);
+    let outside = match spread.below + spread.above {
+        0 => String::new(),
+        n => format!(", {n} outside"),
+    };
+    let _ = write!(
+        out,
+        "<line class=\"median\" x1=\"{median:.1}\" x2=\"{median:.1}\" y1=\"0\" y2=\"18\"/>\
+         <title>{} samples from {} to {}{outside}; the line is the median, the band its 95 % interval</title></svg>",
+        time.samples,
+        duration(spread.low_ns),
+        duration(spread.high_ns),
+    );
+    out
 }
 
 /// The times of a key in a line of 120 by 18 pixels.

@@ -53,7 +53,7 @@ tbody tr:hover{background:var(--row)}.bad{color:var(--bad);font-weight:600}.good
 code{font-family:ui-monospace,monospace;font-size:12px}input,select{font:inherit;padding:3px 6px;margin:0 10px 8px 0;\
 color:inherit;background:var(--row);border:1px solid var(--line)}.scroll{overflow-x:auto}\
 svg{max-width:100%;height:auto;display:block}svg text{fill:var(--faint);font:11px system-ui,sans-serif}\
-svg .grid{stroke:var(--line)}svg .mark{stroke:var(--bad);stroke-dasharray:4 3}svg polyline{fill:none;stroke-width:1.6}\
+svg .grid{stroke:var(--line)}svg .band{fill:var(--faint);opacity:.35}svg .median{stroke:var(--bad);stroke-width:1.2}svg.spread .s0{stroke:none}svg .mark{stroke:var(--bad);stroke-dasharray:4 3}svg polyline{fill:none;stroke-width:1.6}\
 .s0{stroke:var(--c0);fill:var(--c0)}.s1{stroke:var(--c1);fill:var(--c1)}.s2{stroke:var(--c2);fill:var(--c2)}\
 .s3{stroke:var(--c3);fill:var(--c3)}.s4{stroke:var(--c4);fill:var(--c4)}.s5{stroke:var(--c5);fill:var(--c5)}\
 svg text.k0{fill:var(--c0)}svg text.k1{fill:var(--c1)}svg text.k2{fill:var(--c2)}svg text.k3{fill:var(--c3)}\

@@ -4,6 +4,7 @@ use crate::model::suite::{
     RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime, SuiteVerdict,
 };
 use crate::report::quantity::duration;
+use crate::report::terminal::head::graph_text;
 use crate::report::text::wrap;
 use crate::report::{Align, Style, TextTable};
 
@@ -45,6 +46,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
         ("size", Align::Left),
         ("side", Align::Left),
         ("time", Align::Right),
+        ("in a graph", Align::Right),
         ("of light", Align::Right),
         ("speedup", Align::Right),
         ("pair", Align::Left),
@@ -72,6 +74,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
                 blank(),
                 blank(),
                 blank(),
+                blank(),
                 state,
             ]);
         }
@@ -92,6 +95,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
                 time.size.clone(),
                 if time.key.side == "kernel" { String::new() } else { time.key.side.clone() },
                 time_text(time),
+                time.graph.as_ref().map(graph_text).unwrap_or_default(),
                 time.sol_percent.map(|x| format!("{x:.0} %")).unwrap_or_default(),
                 speedup_text(pair.and_then(|pair| pair.speedup)),
                 verdict.unwrap_or_default(),

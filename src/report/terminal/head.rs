@@ -5,7 +5,7 @@ use crate::error::ANOTHER_HOST;
 use crate::model::memory::{MemoryScope, MemoryUse};
 use crate::model::profile::CodeLanguage;
 use crate::model::profile::{CheckVerdict, TimingClock};
-use crate::model::profile::{Correctness, ModelInfo, Timing};
+use crate::model::profile::{Correctness, GraphTiming, ModelInfo, Timing};
 use crate::model::speed_of_light::{SpeedOfLight, Utilization};
 use crate::model::{Profile, RungId};
 use crate::report::bound::share_text;
@@ -135,7 +135,16 @@ pub(super) fn timing_text(t: &Timing) -> String {
     if let Some(wall) = t.wall_ns.filter(exceeds_launch_overhead) {
         text += &format!("; a whole call takes {} by the host's clock", duration(wall));
     }
+    if let Some(graph) = &t.graph {
+        text += &format!("; {} in a CUDA graph", graph_text(graph));
+    }
     text
+}
+
+/// `4.31 µs ± 0.40 %`.
+pub(in crate::report) fn graph_text(graph: &GraphTiming) -> String {
+    let half = (graph.ci95_ns[1] - graph.ci95_ns[0]) / 2.0;
+    format!("{} ± {}", duration(graph.median_ns), percent(100.0 * half / graph.median_ns))
 }
 
 /// `decoder 4-layers-256, 5.25 M parameters, bfloat16`.
@@ -234,6 +243,7 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
         ("rate", Align::Right),
         ("of DRAM", Align::Right),
         ("of peak", Align::Right),
+        ("in a graph", Align::Right),
         ("results", Align::Left),
     ]);
     // If only some cases were timed, the others say so explicitly.
@@ -256,6 +266,7 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
             t.and_then(|t| t.flops_per_s).map(|x| per_second(x, "FLOP")).unwrap_or_default(),
             share(speed.and_then(|s| s.bytes.as_ref())),
             share(speed.and_then(|s| s.flops.as_ref())),
+            t.and_then(|t| t.graph.as_ref()).map(graph_text).unwrap_or_default(),
             case.correctness.as_ref().map(|c| c.verdict.to_string()).unwrap_or_default(),
         ]);
     }

@@ -74,6 +74,11 @@ impl Gpu {
         unsafe { call!(self.driver, cuStreamSynchronize(self.stream)) }
     }
 
+    /// Whether a fault of the kernel has destroyed the context, after which every call fails.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.driver.is_lost()
+    }
+
     /// Waits for all work on every stream of the context.
     pub(crate) fn synchronize_all(&self) -> Result<()> {
         let Some(synchronize) = self.driver.cuCtxSynchronize else { return self.synchronize() };

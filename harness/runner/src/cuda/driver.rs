@@ -5,11 +5,12 @@
 use crate::fault::{Fault, Result, loader_text};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
-    CUfunction_attribute, CUjit_option, CUlaunchConfig, CUmodule, CUstream, CUuuid,
+    CUfunction_attribute, CUgraph, CUgraphExec, CUgraphNode, CUjit_option, CUlaunchConfig,
+    CUmodule, CUstream, CUuuid,
 };
 use libloading::Library;
 use rgpu_case::ErrorClass;
-use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 macro_rules! table {
@@ -85,6 +86,14 @@ table! {
     cuLaunchKernelEx(*const CUlaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void);
     cuCtxResetPersistingL2Cache();
     cuCtxSynchronize();
+    // 11.4; the others of graphs are older
+    cuGraphInstantiateWithFlags(*mut CUgraphExec, CUgraph, c_ulonglong);
+    cuStreamBeginCapture_v2(CUstream, c_uint);
+    cuStreamEndCapture(CUstream, *mut CUgraph);
+    cuGraphGetNodes(CUgraph, *mut CUgraphNode, *mut usize);
+    cuGraphLaunch(CUgraphExec, CUstream);
+    cuGraphDestroy(CUgraph);
+    cuGraphExecDestroy(CUgraphExec);
     // 12.4
     cuFuncGetParamInfo(CUfunction, usize, *mut usize, *mut usize);
     }

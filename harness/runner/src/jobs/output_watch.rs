@@ -95,27 +95,35 @@ impl<'w> OutputWatch<'w> {
             self.device.restore_inout()?;
             self.device.enqueue_poison()?;
             prepared.launch()?;
-            self.session.gpu.synchronize_all()?;
-            let now = self.device.download_outputs()?;
-            for (i, arg) in self.device.host.args.iter().enumerate() {
-                let (Some(first), Some(now)) = (&self.first[i], &now[i]) else { continue };
-                let results = Results {
-                    arg: arg.spec,
-                    group: arg.group,
-                    first: now.bytes(),
-                    second: first.bytes(),
-                };
-                bit_equal &= results.bit_equal();
-                let (bad, at) = results.differing(&self.session.input.spec.tolerance);
-                if bad > 0 {
-                    let difference = format!(
-                        "{bad} elements of `{}` differ from the first call's by more than the \
-                         tolerance, the first of them {}",
-                        arg.spec.name,
-                        at.unwrap_or(0)
-                    );
-                    return Err(wrong_result(name, &difference));
-                }
+            bit_equal &= self.compare_current_values(name)?;
+        }
+        Ok(bit_equal)
+    }
+
+    /// Compares the outputs that are there with the first call's, value by value. It is an error if
+    /// they differ beyond the tolerance. Returns whether all bits are equal.
+    pub(super) fn compare_current_values(&self, name: &str) -> Result<bool> {
+        self.session.gpu.synchronize_all()?;
+        let mut bit_equal = true;
+        let now = self.device.download_outputs()?;
+        for (i, arg) in self.device.host.args.iter().enumerate() {
+            let (Some(first), Some(now)) = (&self.first[i], &now[i]) else { continue };
+            let results = Results {
+                arg: arg.spec,
+                group: arg.group,
+                first: now.bytes(),
+                second: first.bytes(),
+            };
+            bit_equal &= results.bit_equal();
+            let (bad, at) = results.differing(&self.session.input.spec.tolerance);
+            if bad > 0 {
+                let difference = format!(
+                    "{bad} elements of `{}` differ from the first call's by more than the \
+                     tolerance, the first of them {}",
+                    arg.spec.name,
+                    at.unwrap_or(0)
+                );
+                return Err(wrong_result(name, &difference));
             }
         }
         Ok(bit_equal)

@@ -11,6 +11,9 @@
 //! one, the calls alternate irregularly between two sets of data with their own memory, and the
 //! outputs of each call are compared with those of the first call on the same set
 //! ([`super::output_watch`]).
+//!
+//! Short kernels are timed a second time at the end, inside a CUDA graph
+//! ([`super::time_in_graph`]).
 
 use super::Session;
 use super::output_watch::{OutputWatch, wrong_result};
@@ -90,6 +93,7 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Resu
             session.report.update_case(&case.name, |report| report.timing = Some(timing));
         }
     }
+    super::time_in_graph::run(session, &target, flush.as_ref());
     Ok(())
 }
 

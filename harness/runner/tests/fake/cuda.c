@@ -5,7 +5,9 @@
  * function `void NAME(void **parameters, const unsigned *grid)`; `NAME_sizes`, ended by 0, holds
  * the sizes of its parameters.
  *
- * FAKE_CUDA_FAIL=call:code makes one call fail. FAKE_CUDA_LOG=FILE gets one line per launch. */
+ * FAKE_CUDA_FAIL=call:code makes one call fail. FAKE_CUDA_LOG=FILE gets one line per launch.
+ * FAKE_CUDA_NS=N gives events a clock of their own: a launch takes N ns and outside a graph 2000 more,
+ * a memset or copy 1 ns for 1000 bytes. Built with -DOLD, it is a driver without graphs. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -62,9 +64,36 @@ CUresult cuDeviceTotalMem_v2(size_t *n, int d) { ENTER(); *n = (size_t)1 << 30; 
 CUresult cuDevicePrimaryCtxRetain(void **c, int d) { ENTER(); *c = c; return d; }
 CUresult cuCtxSetCurrent(void *c) { ENTER(); return c == 0; }
 CUresult cuStreamCreate(void **s, unsigned f) { ENTER(); *s = s; return f; }
-CUresult cuStreamSynchronize(void *s) { ENTER(); return s == 0; }
 
+/* What a stream captures: memsets, copies and launches in order. */
+struct node { CUdeviceptr to, from; unsigned char byte; size_t size; struct function *f; unsigned grid[3]; unsigned long long values[16]; };
+struct graph { struct node *nodes; size_t count; int broken; };
+static struct graph *capturing;
+static int in_graph;
+/* For kernels: whether this launch is a node of a graph. */
+int fake_in_graph(void) { return in_graph; }
+static struct node *captured(void) {
+  capturing->nodes = realloc(capturing->nodes, (capturing->count + 1) * sizeof(struct node));
+  struct node *node = &capturing->nodes[capturing->count++];
+  memset(node, 0, sizeof *node);
+  return node;
+}
+/* Calls that cannot be captured end the capture. */
+#define NOT_CAPTURED() \
+  do { \
+    if (capturing) { \
+      capturing->broken = 1; \
+      return 900; \
+    } \
+  } while (0)
+
+CUresult cuStreamSynchronize(void *s) { NOT_CAPTURED(); ENTER(); return s == 0; }
+
+static double spent_ns;
+static void spend(double ns) { spent_ns += ns; }
+static double launch_ns(void) { return atof(getenv("FAKE_CUDA_NS") ? getenv("FAKE_CUDA_NS") : "0"); }
 static double now(void) {
+  if (getenv("FAKE_CUDA_NS")) return 1 + spent_ns;
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec * 1e9 + t.tv_nsec;
@@ -82,6 +111,7 @@ CUresult cuEventElapsedTime(float *ms, struct event *a, struct event *b) {
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
+  NOT_CAPTURED();
   ENTER();
   void *q;
   if (posix_memalign(&q, 512, n)) return 2;
@@ -93,11 +123,23 @@ CUresult cuMemcpyHtoD_v2(CUdeviceptr p, const void *q, size_t n) { ENTER(); memc
 CUresult cuMemcpyDtoH_v2(void *q, CUdeviceptr p, size_t n) { ENTER(); memcpy(q, (void *)(uintptr_t)p, n); return 0; }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr a, CUdeviceptr b, size_t n, void *s) {
   ENTER();
+  if (capturing) {
+    struct node *node = captured();
+    node->to = a, node->from = b, node->size = n;
+    return s == 0;
+  }
+  spend(n / 1000.0);
   memcpy((void *)(uintptr_t)a, (void *)(uintptr_t)b, n);
   return s == 0;
 }
 CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char c, size_t n, void *s) {
   ENTER();
+  if (capturing) {
+    struct node *node = captured();
+    node->to = p, node->byte = c, node->size = n;
+    return s == 0;
+  }
+  spend(n / 1000.0);
   memset((void *)(uintptr_t)p, c, n);
   return s == 0;
 }
@@ -188,6 +230,14 @@ CUresult cuFuncGetParamInfo(struct function *f, size_t i, size_t *offset, size_t
   return 0;
 }
 static CUresult launch(struct function *f, const unsigned *grid, unsigned cluster, void **parameters) {
+  if (capturing) {
+    struct node *node = captured();
+    node->f = f;
+    memcpy(node->grid, grid, sizeof node->grid);
+    for (size_t i = 0; f->sizes[i]; ++i) memcpy(&node->values[i], parameters[i], f->sizes[i]);
+    return 0;
+  }
+  spend(launch_ns() + (in_graph ? 0 : 2000));
   const char *log = getenv("FAKE_CUDA_LOG");
   FILE *out = log ? fopen(log, "a") : 0;
   if (out && f->name[0]) fprintf(out, "%s grid %u cluster %u\n", f->name, grid[0], cluster);
@@ -210,3 +260,43 @@ CUresult cuLaunchKernelEx(const struct config *c, struct function *f, void **p, 
   if (c->count != 1 || c->attributes->id != 4) return 1;
   return launch(f, c->grid, c->attributes->cluster[0], p);
 }
+
+#ifndef OLD
+CUresult cuStreamBeginCapture_v2(void *s, unsigned mode) {
+  ENTER();
+  capturing = calloc(1, sizeof *capturing);
+  return !s || mode > 2;
+}
+CUresult cuStreamEndCapture(void *s, struct graph **g) {
+  struct graph *made = capturing;
+  capturing = 0;
+  *g = 0;
+  ENTER();
+  if (made->broken) return 901;
+  *g = made;
+  return s == 0;
+}
+CUresult cuGraphGetNodes(struct graph *g, void **nodes, size_t *n) { ENTER(); *n = g->count; return nodes != 0; }
+CUresult cuGraphInstantiateWithFlags(struct graph **exec, struct graph *g, unsigned long long flags) {
+  ENTER();
+  *exec = g;
+  return flags > 1;
+}
+CUresult cuGraphLaunch(struct graph *exec, void *s) {
+  ENTER();
+  in_graph = 1;
+  for (size_t i = 0; i < exec->count; ++i) {
+    struct node *node = &exec->nodes[i];
+    void *parameters[16];
+    for (int j = 0; j < 16; ++j) parameters[j] = &node->values[j];
+    if (node->f) launch(node->f, node->grid, 0, parameters);
+    else if (node->from) cuMemcpyDtoDAsync_v2(node->to, node->from, node->size, s);
+    else cuMemsetD8Async(node->to, node->byte, node->size, s);
+  }
+  in_graph = 0;
+  return s == 0;
+}
+/* The executable graph is the graph itself here, so it must outlive it. */
+CUresult cuGraphDestroy(struct graph *g) { tell_if_lost(__func__); return g == 0; }
+CUresult cuGraphExecDestroy(struct graph *exec) { tell_if_lost(__func__); free(exec->nodes); free(exec); return 0; }
+#endif

@@ -1,4 +1,5 @@
 /* A host entry on the fake driver, whose device memory is the host's. */
+#include <dlfcn.h>
 #include <stdlib.h>
 #include "rgpu.h"
 
@@ -19,6 +20,13 @@ int rgpu_launch(void *state, cudaStream_t stream) {
   struct state *s = state;
   if (!stream) return 5;
   if (getenv("FAKE_ENTRY_FAIL")) return 77;
+  if (getenv("FAKE_ENTRY_WAITS")) {
+    /* As an entry that waits for its own kernel. */
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    unsigned (*wait)(void *) = (unsigned (*)(void *))dlsym(driver, "cuStreamSynchronize");
+    unsigned code = wait(stream);
+    if (code) return (int)code;
+  }
   for (int64_t i = 0; i < s->n; ++i) s->y[i] = (i ? s->a[i] : s->first) + s->b[i];
   return 0;
 }

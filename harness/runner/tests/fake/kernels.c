@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 extern void fake_fault(unsigned code);
+extern int fake_in_graph(void);
 
 #define KERNEL(name) \
   const size_t name##_sizes[] = {8, 8, 8, 4, 0}; \
@@ -25,5 +26,6 @@ static int calls;
 KERNEL(never_the_same) { ARGS(); ++calls; for (int i = 0; i < n; ++i) y[i] = a[i] + b[i] + (i ? 0 : calls); }
 KERNEL(works_once) { ARGS(); static int last; if (last != n) for (int i = 0; i < n; ++i) y[i] = a[i] + b[i]; last = n; }
 KERNEL(sums_in_another_order) { ARGS(); ++calls; for (int i = 0; i < n; ++i) y[i] = (a[i] + b[i]) * (i ? 1 : 1 + 1e-7f * (calls % 3)); }
+KERNEL(wrong_in_a_graph) { ARGS(); for (int i = 0; i < n; ++i) y[i] = a[i] + b[i] + fake_in_graph(); }
 /* Faults unless each launch finds in y what the case filled in. */
 KERNEL(wants_fresh_output) { ARGS(); for (int i = 0; i < n; ++i) { if (y[i] != 1) fake_fault(710); y[i] = 5; } }
