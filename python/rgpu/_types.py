@@ -1943,7 +1943,7 @@ class RankIdle(Record):
     """Time in nanoseconds."""
 
 
-class RankPlace(Record):
+class RankLocation(Record):
     """A rank of a program, and where it ran."""
 
     __slots__ = ()
@@ -3476,7 +3476,7 @@ class Trace(Document):
     """NVTX ranges, in order of start."""
     calls: Records[CallEvent]
     """Calls into CUDA on the host, in order of start."""
-    ranks: Records[RankPlace]
+    ranks: Records[RankLocation]
     """The ranks of the program, by number; empty for one process."""
     memory: Records[MemoryPoint]
     """Memory of a framework's allocator, in order of time."""

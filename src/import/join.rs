@@ -210,7 +210,7 @@ mod tests {
     use super::*;
     use crate::model::Trace;
     use crate::model::rank_work::{RankCollective, RankPiece, RankPieceKind};
-    use crate::model::ranks::{CollectiveOperation, RankPlace};
+    use crate::model::ranks::{CollectiveOperation, RankLocation};
     use crate::model::trace::{Work, WorkKind};
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
             let start = |k: i64| own(1_790_000_000_000_000_000 + k * 100_000_000);
             let mut rank = RankWork {
                 is_numbered: true,
-                place: RankPlace { rank: number, ..RankPlace::default() },
+                place: RankLocation { rank: number, ..RankLocation::default() },
                 first_ns: start(0),
                 names: vec!["nccl".to_owned()],
                 ..RankWork::default()
@@ -300,7 +300,7 @@ mod tests {
         let rank = |number| RankWork {
             is_numbered: true,
             world: Some(4),
-            place: RankPlace { rank: number, ..RankPlace::default() },
+            place: RankLocation { rank: number, ..RankLocation::default() },
             ..RankWork::default()
         };
         let gaps = number_ranks(&mut [rank(0), rank(3)]);

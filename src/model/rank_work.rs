@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::ranks::{CollectiveOperation, RankClock, RankPlace};
+use super::ranks::{CollectiveOperation, RankClock, RankLocation};
 
 /// Ranks of one program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,7 +25,7 @@ pub struct JoinedRanks {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankWork {
     /// Where it ran.
-    pub place: RankPlace,
+    pub place: RankLocation,
     /// Names of work and ranges.
     pub names: Vec<String>,
     /// Paths of regions.

@@ -36,7 +36,7 @@ pub struct Ranks {
 
 /// A rank of a program, and where it ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RankPlace {
+pub struct RankLocation {
     /// Number of the rank.
     pub rank: u32,
     /// Name of its host; absent if the report does not tell.
@@ -73,7 +73,7 @@ pub struct RankClock {
 pub struct RankTime {
     /// The rank.
     #[serde(flatten)]
-    pub place: RankPlace,
+    pub place: RankLocation,
     /// From the start of the first work to the end of the last, in nanoseconds.
     pub span_ns: u64,
     /// Time in nanoseconds in which kernels other than collectives ran.

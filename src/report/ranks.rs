@@ -196,12 +196,12 @@ pub(super) fn slowest_step(ranks: &Ranks) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ranks::{RankPlace, StepTime, Steps, Straggler};
+    use crate::model::ranks::{RankLocation, StepTime, Steps, Straggler};
 
     #[test]
     fn the_straggler_is_shown_and_the_rest_is_counted() {
         let rank = |number| RankTime {
-            place: RankPlace { rank: number, ..RankPlace::default() },
+            place: RankLocation { rank: number, ..RankLocation::default() },
             ..RankTime::default()
         };
         let mut ranks = Ranks { ranks: (0..64).map(rank).collect(), ..Ranks::default() };

@@ -20,7 +20,7 @@ use crate::import::region_tree::InnermostLookup;
 use crate::model::rank_work::{
     HostRange, JoinedRanks, RankCollective, RankPiece, RankPieceKind, RankWork,
 };
-use crate::model::ranks::{CollectiveOperation, RankPlace};
+use crate::model::ranks::{CollectiveOperation, RankLocation};
 
 /// What a tool tells of the collective that a kernel carries out.
 #[derive(Clone, Debug)]
@@ -221,7 +221,7 @@ impl<'a> RankReader<'a> {
         let processes = all.iter().map(|(process, _)| *process).collect();
         let ranks = all.into_iter().zip(0..).map(|((process, rank), number)| {
             let pid = u32::try_from((process >> 24) & 0xff_ffff).ok();
-            let place = RankPlace {
+            let place = RankLocation {
                 rank: number,
                 host: None,
                 gpu: rank.device,
@@ -237,7 +237,7 @@ impl<'a> RankReader<'a> {
 
 impl RankBuilder {
     /// The rank with its work in order of start.
-    fn finish(mut self, place: RankPlace) -> RankWork {
+    fn finish(mut self, place: RankLocation) -> RankWork {
         let mut work = self.work;
         let mut order: Vec<u32> = (0..work.pieces.len() as u32).collect();
         order.sort_by_key(|at| {
