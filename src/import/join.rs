@@ -209,7 +209,7 @@ fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
 mod tests {
     use super::*;
     use crate::model::Trace;
-    use crate::model::rank_work::{RankCollective, RankPiece, RankPieceKind};
+    use crate::model::rank_work::{RankCollective, GpuWork, GpuWorkKind};
     use crate::model::ranks::{CollectiveOperation, RankLocation};
     use crate::model::trace::{Work, WorkKind};
 
@@ -242,13 +242,13 @@ mod tests {
             };
             let mut trace = Trace { names: rank.names.clone(), ..Trace::default() };
             for (k, piece) in (0..40).zip(0..) {
-                rank.pieces.push(RankPiece {
+                rank.pieces.push(GpuWork {
                     start_ns: start(k),
                     end_ns: start(k) + 1_000_000,
                     called_ns: None,
                     name: 0,
                     region: None,
-                    kind: RankPieceKind::Collective,
+                    kind: GpuWorkKind::Collective,
                 });
                 rank.collectives.push(RankCollective {
                     piece,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::intervals::Intervals;
 use super::{Activity, MAX_WAITS};
-use crate::model::rank_work::{JoinedRanks, MatchedCollective, RankPieceKind, RankWork};
+use crate::model::rank_work::{JoinedRanks, MatchedCollective, GpuWorkKind, RankWork};
 use crate::model::ranks::{ClockSource, CollectiveWait, LateCause, Straggler};
 use crate::model::timeline::display_path;
 
@@ -160,7 +160,7 @@ impl Window<'_> {
         let first = self.rank.pieces.partition_point(|piece| piece.start_ns < self.from);
         let inside = self.rank.pieces[first..].iter();
         for piece in inside.take_while(|piece| piece.start_ns < self.until) {
-            if piece.kind == RankPieceKind::Compute {
+            if piece.kind == GpuWorkKind::Compute {
                 let region = piece.region.and_then(|at| self.rank.regions.get(at as usize));
                 let key = (self.rank.name(piece.name), region.map(Vec::as_slice));
                 *by_kernel.entry(key).or_default() += piece.end_ns.abs_diff(piece.start_ns);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::MAX_STEPS;
 use super::intervals::Intervals;
-use crate::model::rank_work::{HostRange, JoinedRanks, RankPieceKind, RankWork};
+use crate::model::rank_work::{HostRange, JoinedRanks, GpuWorkKind, RankWork};
 use crate::model::ranks::{StepTime, Steps};
 
 /// Words in the names of ranges that are steps.
@@ -72,7 +72,7 @@ fn uncounted(name: &str) -> String {
 /// Start, time on the host and computing time of each range.
 fn times(rank: &RankWork, ranges: &[&HostRange]) -> Vec<(u64, u64, u64)> {
     let mut work: Vec<Vec<(i64, i64)>> = vec![Vec::new(); ranges.len()];
-    for piece in rank.pieces.iter().filter(|piece| piece.kind == RankPieceKind::Compute) {
+    for piece in rank.pieces.iter().filter(|piece| piece.kind == GpuWorkKind::Compute) {
         let Some(called) = piece.called_ns else { continue };
         let after = ranges.partition_point(|range| range.start_ns <= called);
         let Some(at) = after.checked_sub(1).filter(|at| called < ranges[*at].end_ns) else {

@@ -3,7 +3,7 @@
 use super::Activity;
 use super::intervals::Intervals;
 use super::late::LateRanks;
-use crate::model::rank_work::{JoinedRanks, RankPiece, RankWork};
+use crate::model::rank_work::{JoinedRanks, GpuWork, RankWork};
 use crate::model::ranks::{RankIdle, RankIdleCause, RankTime};
 
 /// Beginnings of the names of ranges in which a host waits for other ranks: torch's for gloo, and
@@ -80,6 +80,6 @@ fn idle(rank: &RankWork, any: &Intervals) -> Vec<RankIdle> {
 }
 
 /// The piece that starts at a time.
-fn next_piece(rank: &RankWork, at_ns: i64) -> Option<&RankPiece> {
+fn next_piece(rank: &RankWork, at_ns: i64) -> Option<&GpuWork> {
     rank.pieces.get(rank.pieces.partition_point(|piece| piece.start_ns < at_ns))
 }
