@@ -12,7 +12,7 @@ mod steps;
 mod time;
 
 use super::Limits;
-use crate::model::rank_work::{JoinedRanks, GpuWorkKind, RankWork};
+use crate::model::rank_work::{GpuWorkKind, JoinedRanks, RankWork};
 use crate::model::ranks::Ranks;
 use crate::model::{Finding, Profile};
 use intervals::Intervals;

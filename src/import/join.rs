@@ -209,7 +209,7 @@ fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
 mod tests {
     use super::*;
     use crate::model::Trace;
-    use crate::model::rank_work::{RankCollective, GpuWork, GpuWorkKind};
+    use crate::model::rank_work::{GpuWork, GpuWorkKind, RankCollective};
     use crate::model::ranks::{CollectiveOperation, RankLocation};
     use crate::model::trace::{Work, WorkKind};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::MAX_REGIONS;
 use super::intervals::Intervals;
-use crate::model::rank_work::{JoinedRanks, GpuWorkKind, RankWork};
+use crate::model::rank_work::{GpuWorkKind, JoinedRanks, RankWork};
 use crate::model::ranks::RegionBalance;
 
 /// Regions with less of the computing time are left out.

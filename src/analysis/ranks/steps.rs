@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::MAX_STEPS;
 use super::intervals::Intervals;
-use crate::model::rank_work::{HostRange, JoinedRanks, GpuWorkKind, RankWork};
+use crate::model::rank_work::{GpuWorkKind, HostRange, JoinedRanks, RankWork};
 use crate::model::ranks::{StepTime, Steps};
 
 /// Words in the names of ranges that are steps.

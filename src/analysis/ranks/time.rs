@@ -3,7 +3,7 @@
 use super::Activity;
 use super::intervals::Intervals;
 use super::late::LateRanks;
-use crate::model::rank_work::{JoinedRanks, GpuWork, RankWork};
+use crate::model::rank_work::{GpuWork, JoinedRanks, RankWork};
 use crate::model::ranks::{RankIdle, RankIdleCause, RankTime};
 
 /// Beginnings of the names of ranges in which a host waits for other ranks: torch's for gloo, and

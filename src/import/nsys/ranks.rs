@@ -18,7 +18,7 @@ use super::trace::{Trace, process};
 use crate::import::event_list::NameTable;
 use crate::import::region_tree::InnermostLookup;
 use crate::model::rank_work::{
-    HostRange, JoinedRanks, RankCollective, GpuWork, GpuWorkKind, RankWork,
+    GpuWork, GpuWorkKind, HostRange, JoinedRanks, RankCollective, RankWork,
 };
 use crate::model::ranks::{CollectiveOperation, RankLocation};
 
