@@ -94,7 +94,8 @@ pub struct RankTime {
     /// The part of `communication_ns` in which its collectives waited for a later rank.
     pub waited_ns: u64,
     /// Number of collectives to which it came last by more than the clock can err.
-    pub last: u64,
+    #[serde(rename = "last")]
+    pub times_last: u64,
     /// By how much it came last to these in total, in nanoseconds.
     pub late_ns: u64,
 }
@@ -173,7 +174,8 @@ pub struct Straggler {
     /// Number of the rank.
     pub rank: u32,
     /// Number of collectives to which it came last.
-    pub last: u64,
+    #[serde(rename = "last")]
+    pub times_last: u64,
     /// By how much in total, in nanoseconds.
     pub late_ns: u64,
     /// What took it most of the time that the others did not need.

@@ -85,7 +85,7 @@ pub(super) fn times(ranks: &Ranks) -> TextTable {
             share(rank.copy_ns, rank.span_ns),
             share(rank.idle_ns, rank.span_ns),
             duration(rank.waited_ns as f64),
-            if ranks.collectives.is_empty() { String::new() } else { rank.last.to_string() },
+            if ranks.collectives.is_empty() { String::new() } else { rank.times_last.to_string() },
         ]);
     }
     table

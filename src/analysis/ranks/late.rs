@@ -309,7 +309,7 @@ impl LateRanks {
             let kernel = time.kernels.into_iter().max_by_key(|(_, ns)| *ns);
             Some(Straggler {
                 rank: rank.place.rank,
-                last: of_it.len() as u64,
+                times_last: of_it.len() as u64,
                 late_ns: of_it.iter().map(|late| late.late_ns).sum(),
                 cause: cause.clone(),
                 cause_ns: time.ns,
@@ -351,6 +351,6 @@ mod tests {
         let straggler = &stragglers[0];
         assert_eq!(straggler.region.as_deref(), Some("forward"));
         assert_eq!(straggler.kernel.as_deref(), Some("gemm"));
-        assert_eq!((straggler.cause_ns, straggler.late_ns, straggler.last), (55, 95, 3));
+        assert_eq!((straggler.cause_ns, straggler.late_ns, straggler.times_last), (55, 95, 3));
     }
 }

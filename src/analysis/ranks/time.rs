@@ -26,7 +26,7 @@ fn of_rank(rank: &RankWork, activity: &Activity, at: usize, late: &LateRanks) ->
     let exposed_ns = activity.communication.ns() - overlapped_ns;
     let compute_ns = activity.compute.ns();
     let idle_ns = span_ns - activity.any.ns();
-    let (last, late_ns) = late.of_rank(at);
+    let (times_last, late_ns) = late.of_rank(at);
     RankTime {
         place: rank.place.clone(),
         span_ns,
@@ -38,7 +38,7 @@ fn of_rank(rank: &RankWork, activity: &Activity, at: usize, late: &LateRanks) ->
         idle_ns,
         idle: idle(rank, &activity.any),
         waited_ns: late.waited_ns(at),
-        last,
+        times_last,
         late_ns,
     }
 }
