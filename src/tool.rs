@@ -41,7 +41,7 @@ pub use plan::dsl::{DSL_RECORD, Dsl, DslBuild};
 pub use plan::dsl_layouts::{DslLayouts, LAYOUTS_STEP, LayoutQuestions};
 pub use plan::facts::assumed;
 pub use plan::filter::{KernelFilter, function_name};
-pub use plan::gpu_count::GpuCount;
+pub use plan::gpu_selection::GpuSelection;
 pub use plan::harness::HARNESS;
 pub use plan::host_tool::{HOST_TOOL_STEP_ID, HOST_TOOLS, HostTool};
 pub use plan::ladder::PLAIN_STEP;

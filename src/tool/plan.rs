@@ -26,7 +26,7 @@ pub(crate) mod dsl;
 pub(crate) mod dsl_layouts;
 pub(crate) mod facts;
 pub(crate) mod filter;
-pub(crate) mod gpu_count;
+pub(crate) mod gpu_selection;
 pub(crate) mod harness;
 pub(crate) mod host_tool;
 pub(crate) mod ladder;

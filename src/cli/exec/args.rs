@@ -9,7 +9,7 @@ use crate::cli::support::profile_args::{
 };
 use crate::cli::support::run_args::{PlaceArgs, RunArgs, bytes};
 use crate::kernel::ProfileMode;
-use crate::tool::GpuCount;
+use crate::tool::GpuSelection;
 
 /// Run a file, a piece of code or a command on the GPU host
 ///
@@ -55,7 +55,7 @@ pub(in crate::cli) struct ExecArgs {
     /// Lock this many GPUs, all, or those with these indexes, and hide all others from the program;
     /// `--gpu` says which qualify; 0 hides all
     #[arg(long, value_name = "N|all|LIST")]
-    pub gpus: Option<GpuCount>,
+    pub gpus: Option<GpuSelection>,
 
     /// Run it in a terminal: stdout and stderr become one stream, and keys are sent as they are
     /// typed

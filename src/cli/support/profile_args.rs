@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use super::run_args::{PlaceArgs, RunArgs, bytes, duration};
 use crate::kernel::{MODES, ProfileMode, is_identifier};
 use crate::suite::sweep_values;
-use crate::tool::{GpuCount, WindowEnd};
+use crate::tool::{GpuSelection, WindowEnd};
 
 /// Profile a kernel or a program: how fast, why not faster, what to try
 ///
@@ -33,7 +33,7 @@ pub(in crate::cli) struct ProfileArgs {
     /// Give a program this many GPUs, all, or those with these indexes; `--gpu` says which qualify.
     /// Not for the modes ncu and deep [default: 1]
     #[arg(long, value_name = "N|all|LIST", help_heading = "Where")]
-    pub gpus: Option<GpuCount>,
+    pub gpus: Option<GpuSelection>,
 
     /// Sizes: values in the kernel's order or as `n=…`, with `;` between groups (or between cases,
     /// if the kernel has no groups) and `|` between cases

@@ -15,7 +15,7 @@ use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, ProfileMode, Selection, find};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{
-    BundleFile, CaptureRange, DeepOptions, GpuCount, NcuOptions, NsysOptions, Program,
+    BundleFile, CaptureRange, DeepOptions, GpuSelection, NcuOptions, NsysOptions, Program,
     RegionPattern, Request, SanitizerOptions, SanitizerTool, Target, Window,
 };
 
@@ -202,7 +202,7 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
     }
     request.gpu = args.place.gpu.as_deref().map_or(GpuChoice::Any, gpu_choice);
     request.share_gpu = args.place.share_gpu;
-    request.gpus = gpu_count(args, mode, &request.target)?;
+    request.gpus = gpu_selection(args, mode, &request.target)?;
     request.sudo = args.ncu.sudo;
     request.nvtx_include.clone_from(&args.ncu.nvtx_include);
     for value in &args.ncu.regions {
@@ -260,12 +260,12 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
 /// # Errors
 /// A kernel runs on one GPU. ncu replays each kernel alone, and one that waits for another rank would
 /// never end.
-fn gpu_count(args: &ProfileArgs, mode: ProfileMode, target: &Target) -> Result<GpuCount> {
+fn gpu_selection(args: &ProfileArgs, mode: ProfileMode, target: &Target) -> Result<GpuSelection> {
     let asked = args.gpus.clone().unwrap_or_default();
     let refused = |what: String| Failure::new(Exit::Usage, "usage", what);
     match target {
         _ if asked.is_one() => Ok(asked),
-        _ if asked == GpuCount::Number(0) => {
+        _ if asked == GpuSelection::Number(0) => {
             Err(refused("`--gpus 0` leaves nothing to profile".to_owned()))
         }
         Target::Kernel { .. } => Err(refused("a kernel runs on one GPU".to_owned())

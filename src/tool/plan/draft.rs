@@ -124,7 +124,7 @@ pub enum PlanError {
     },
     /// The host does not have the GPUs that `--gpus` asks for.
     #[error(transparent)]
-    MissingGpus(#[from] super::gpu_count::MissingGpus),
+    MissingGpus(#[from] super::gpu_selection::MissingGpus),
     /// Mode `torch` was requested for a kernel that is not in Python.
     #[error("mode `torch` needs a Python kernel or a program")]
     TorchNeedsPython,

@@ -8,7 +8,7 @@ use rgpu_protocol::plan::{Arg, InputFile, Step};
 use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::draft::BundleFile;
-use super::gpu_count::GpuCount;
+use super::gpu_selection::GpuSelection;
 use super::pattern::RegionPattern;
 use super::region::RecordedRegion;
 use crate::kernel::{KernelSpec, ProfileMode, SourceTree};
@@ -85,7 +85,7 @@ pub struct Request {
     /// The GPU to use.
     pub gpu: GpuChoice,
     /// How many GPUs to use.
-    pub gpus: GpuCount,
+    pub gpus: GpuSelection,
     /// Whether to run although other processes use the GPU.
     pub share_gpu: bool,
     /// Whether `sudo -n` may be used if counters need root.
@@ -181,7 +181,7 @@ impl Request {
             queue_s: limits.queue_s,
             log_bytes: limits.log_bytes,
             gpu: GpuChoice::default(),
-            gpus: GpuCount::default(),
+            gpus: GpuSelection::default(),
             share_gpu: false,
             sudo: false,
             env: BTreeMap::new(),

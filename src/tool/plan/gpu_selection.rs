@@ -1,12 +1,12 @@
-//! How many GPUs a program gets, as `--gpus` says it.
+//! The GPUs that a program gets, as `--gpus` selects them.
 
 use std::str::FromStr;
 
 use rgpu_protocol::plan::KnownGpu;
 
-/// How many GPUs a program gets, or which.
+/// The GPUs that a program gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GpuCount {
+pub enum GpuSelection {
     /// So many.
     Number(u32),
     /// All of the host.
@@ -18,13 +18,13 @@ pub enum GpuCount {
 /// Most GPUs that can be named by number.
 const MAX_GPUS: u32 = 64;
 
-impl Default for GpuCount {
+impl Default for GpuSelection {
     fn default() -> Self {
         Self::Number(1)
     }
 }
 
-impl FromStr for GpuCount {
+impl FromStr for GpuSelection {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -56,7 +56,7 @@ pub struct MissingGpus {
     text: String,
 }
 
-impl GpuCount {
+impl GpuSelection {
     /// Whether it is a single GPU, whichever.
     pub fn is_one(&self) -> bool {
         *self == Self::Number(1)
@@ -118,8 +118,8 @@ mod tests {
     }
 
     fn of(text: &str, many: u32) -> Result<(Vec<u32>, u32), String> {
-        let count: GpuCount = text.parse()?;
-        let (gpus, number) = count.of_host(host(many)).map_err(|e| e.to_string())?;
+        let selection: GpuSelection = text.parse()?;
+        let (gpus, number) = selection.of_host(host(many)).map_err(|e| e.to_string())?;
         Ok((gpus.iter().map(|gpu| gpu.index).collect(), number))
     }
 
