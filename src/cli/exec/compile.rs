@@ -200,10 +200,11 @@ pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<
         .flat_map(|facts| &facts.gpus)
         .map(|gpu| KnownGpu { index: gpu.index, uuid: gpu.uuid.clone(), name: gpu.name.clone() })
         .collect();
-    let (known, count) = asked.of_host(known).map_err(PlanError::from)?;
     let choice = args.place.gpu.as_deref().map(crate::cli::support::profile_request::gpu_choice);
+    let choice = choice.unwrap_or_default();
+    let (known, count) = asked.of_host(known, &choice).map_err(PlanError::from)?;
     Ok(Some(GpuRequest {
-        choice: choice.unwrap_or_default(),
+        choice,
         count,
         share: args.place.share_gpu,
         known,

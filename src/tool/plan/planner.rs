@@ -142,7 +142,7 @@ impl<'a> Planner<'a> {
         let (known, count) = match &request.gpus {
             one if one.is_one() => (known, 1),
             asked if facts::is_assumed(self.facts) => (known, asked.number().unwrap_or(1)),
-            asked => asked.of_host(known)?,
+            asked => asked.of_host(known, &request.gpu)?,
         };
         let gpu = self.steps.iter().any(|step| step.gpu).then(|| GpuRequest {
             choice: request.gpu.clone(),
