@@ -213,6 +213,22 @@ pub struct Steps {
     /// Number of steps that are not listed.
     #[serde(default)]
     pub cut: u64,
+    /// The step that took some rank longest on its host, of all steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<LongestStep>,
+}
+
+/// The longest step of all ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LongestStep {
+    /// Its place among the steps; the first is 0.
+    pub number: u64,
+    /// Number of the rank.
+    pub rank: u32,
+    /// Its duration on the host of this rank, in nanoseconds.
+    pub host_ns: u64,
+    /// The median over all steps of all ranks, in nanoseconds.
+    pub median_ns: u64,
 }
 
 /// One step on each rank.
