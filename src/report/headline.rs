@@ -226,11 +226,12 @@ fn rest(profile: &Profile) -> Headline {
     }
     if !profile.regions.is_empty() {
         let n = profile.regions.len();
+        let s = if n == 1 { "" } else { "s" };
         return if profile.copies.is_empty() {
-            let title = format!("{n} regions, and no work on a GPU");
+            let title = format!("{n} region{s}, and no work on a GPU");
             Headline::new(title, "Only host times are known.")
         } else {
-            let title = format!("{n} regions, and no kernel on a GPU");
+            let title = format!("{n} region{s}, and no kernel on a GPU");
             Headline::new(title, "The GPU only copied and filled memory.")
         };
     }
@@ -306,5 +307,12 @@ mod tests {
         let head = headline(&(&profile).into(), KernelNames::Short);
         assert_eq!(head.text, "For 90 % of 1.00 s the GPU runs no kernel.");
         assert_eq!(head.launch, None);
+    }
+
+    #[test]
+    fn one_region_is_no_plural() {
+        let profile = |many| Profile { regions: vec![Default::default(); many], ..Profile::default() };
+        assert_eq!(rest(&profile(1)).title, "1 region, and no work on a GPU");
+        assert_eq!(rest(&profile(2)).title, "2 regions, and no work on a GPU");
     }
 }
