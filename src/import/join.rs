@@ -162,7 +162,7 @@ fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
 }
 
 /// The number after `rank` in the name of a file: `rank3.nsys-rep`, `report.rank_3.json`.
-fn rank_of_name(path: &str) -> Option<u32> {
+pub(super) fn rank_of_name(path: &str) -> Option<u32> {
     let name = Path::new(path).file_name()?.to_str()?.to_lowercase();
     let rest = &name[name.rfind("rank")? + "rank".len()..];
     let rest = rest.trim_start_matches(['-', '_', '.', '=']);
