@@ -204,9 +204,10 @@ mod tests {
         assert_eq!(command.env["PYTHON_EXEC"], Arg::in_job("ranks/x"));
         assert_eq!(command.env["RGPU_PYTHON"], user);
         // The program has the user's variable again.
-        let (told, _) = run(&command, &[("RANK", "1"), ("RGPU_PYTHON", "/bin/sh")]);
+        let env = |rank| [("RANK", rank), ("PYTHON_EXEC", "x"), ("RGPU_PYTHON", "/bin/sh")];
+        let (told, _) = run(&command, &env("1"));
         assert_eq!(told, "||/bin/sh");
-        let (told, _) = run(&command, &[("RANK", "0"), ("RGPU_PYTHON", "/bin/sh")]);
+        let (told, _) = run(&command, &env("0"));
         assert_eq!(told, "with 'quotes' $HOME|m.0.log|/bin/sh");
     }
 
