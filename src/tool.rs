@@ -28,7 +28,7 @@ mod sanitizer;
 mod slurm;
 mod sudo;
 
-pub use ncu::escaped;
+pub use ncu::{WAITING_KERNELS, escaped};
 pub use nvdisasm::{CALL_TIMEOUT_S, LISTINGS, ListingCall, NVDISASM_STEP_ID, listings};
 pub use nvidia_smi::gpu_processes;
 pub use plan::arch::target_arch;
@@ -41,15 +41,17 @@ pub use plan::dsl::{DSL_RECORD, Dsl, DslBuild};
 pub use plan::dsl_layouts::{DslLayouts, LAYOUTS_STEP, LayoutQuestions};
 pub use plan::facts::assumed;
 pub use plan::filter::{KernelFilter, function_name};
-pub use plan::gpu_count::GpuCount;
+pub use plan::gpu_selection::GpuSelection;
 pub use plan::harness::HARNESS;
 pub use plan::host_tool::{HOST_TOOL_STEP_ID, HOST_TOOLS, HostTool};
 pub use plan::ladder::PLAIN_STEP;
+pub use plan::launcher::LauncherError;
 pub use plan::pair::{PAIR, PairDraft, SIDES, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::LaunchCost;
 pub use plan::provider_rungs::{ProviderRung, asks_for_less, served};
 pub use plan::python_env::{PythonEnv, ScriptError};
+pub use plan::rank_selection::RankSelection;
 pub use plan::reason::{REASONS, Reason, lasts, reason};
 pub use plan::region::{RGPU_DOMAIN, RangeKind, RecordedRegion, RegionPath, RunnerRanges};
 pub use plan::request::{
@@ -60,7 +62,7 @@ pub use plan::request::{
 pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
 pub use plan::sections::{SETS, sections};
 pub use plan::wheels::{NVCC, WheelNvcc, Wheels};
-pub use plan::{check, plan};
+pub use plan::{check, check_launcher, plan};
 
 /// A tool of the GPU host.
 pub trait Tool: Sync {

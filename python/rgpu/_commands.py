@@ -55,6 +55,7 @@ def profile(
     preset: str | None = None,
     problem_sizes: str | Sequence[str] | None = None,
     queue_timeout: Time | None = None,
+    ranks: str | None = None,
     regions: str | Sequence[str] | None = None,
     remote: str | None = None,
     replay_mode: Literal["kernel", "application", "range", "app-range"] | None = None,
@@ -97,7 +98,7 @@ def profile(
     full_names: Show kernels by their full names
     gpu: Which GPU: any, an index, a UUID, or part of a name
     gpus: Give a program this many GPUs, all, or those with these indexes; `--gpu` says which
-        qualify. Not for the modes ncu and deep [default: 1]
+        qualify. The modes ncu and deep then need `--ranks` [default: 1]
     iters: Timed launches [default: until the median is known to 0.5 %]
     kernel: The kernel: a name of `rgpu kernels list`, a folder with kernel.toml, a .cu or .py file
     kernel_exclude: No kernels with this name
@@ -122,6 +123,9 @@ def profile(
     problem_sizes: Sizes: values in the kernel's order or as `n=…`, with `;` between groups (or
         between cases, if the kernel has no groups) and `|` between cases
     queue_timeout: How long to wait for the GPU
+    ranks: The ranks of a program that the tool looks at: ncu and deep one of them, sanitizer all by
+        default; nsys records all in one report, or one alone. The program is started by torchrun,
+        accelerate, mpirun or srun
     regions: Only these NVTX regions; it is an error if the program has none of them: A, A::A1,
         domain@A, decode*, regex:RE
     remote: A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port;
@@ -194,6 +198,7 @@ def exec(
     preset: str | None = None,
     pull: str | Sequence[str] | None = None,
     queue_timeout: Time | None = None,
+    ranks: str | None = None,
     regions: str | Sequence[str] | None = None,
     remote: str | None = None,
     replay_mode: Literal["kernel", "application", "range", "app-range"] | None = None,
@@ -263,6 +268,7 @@ def exec(
     preset: Flags from `[preset.NAME]` of rgpu.toml
     pull: Fetch new and changed files that match, e.g. 'out/**'; relative to the working folder
     queue_timeout: How long to wait for the GPU
+    ranks: With `--mode`: the ranks of a program that the tool looks at, as in `rgpu profile`
     regions: Only these NVTX regions; it is an error if the program has none of them: A, A::A1,
         domain@A, decode*, regex:RE
     remote: A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port;

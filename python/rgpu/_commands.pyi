@@ -38,7 +38,7 @@ class ProfileOptions(TypedDict, total=False):
     """Which GPU: any, an index, a UUID, or part of a name."""
     gpus: str | None
     """Give a program this many GPUs, all, or those with these indexes; `--gpu` says which qualify.
-    Not for the modes ncu and deep [default: 1]
+    The modes ncu and deep then need `--ranks` [default: 1]
     """
     iters: int | None
     """Timed launches [default: until the median is known to 0.5 %]"""
@@ -88,6 +88,11 @@ class ProfileOptions(TypedDict, total=False):
     """
     queue_timeout: Time | None
     """How long to wait for the GPU."""
+    ranks: str | None
+    """The ranks of a program that the tool looks at: ncu and deep one of them, sanitizer all by
+    default; nsys records all in one report, or one alone. The program is started by torchrun,
+    accelerate, mpirun or srun.
+    """
     regions: str | Sequence[str] | None
     """Only these NVTX regions; it is an error if the program has none of them: A, A::A1, domain@A,
     decode*, regex:RE.
@@ -264,6 +269,8 @@ class ExecOptions(TypedDict, total=False):
     """Fetch new and changed files that match, e.g. 'out/**'; relative to the working folder."""
     queue_timeout: Time | None
     """How long to wait for the GPU."""
+    ranks: str | None
+    """With `--mode`: the ranks of a program that the tool looks at, as in `rgpu profile`."""
     regions: str | Sequence[str] | None
     """Only these NVTX regions; it is an error if the program has none of them: A, A::A1, domain@A,
     decode*, regex:RE.

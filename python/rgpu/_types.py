@@ -1603,6 +1603,20 @@ class LogSettings(Record):
     """Whether the DSL printed its IR."""
 
 
+class LongestStep(Record):
+    """The longest step of all ranks."""
+
+    __slots__ = ()
+    number: int
+    """Its place among the steps; the first is 0."""
+    rank: int
+    """Number of the rank."""
+    host_ns: int
+    """Its duration on the host of this rank, in nanoseconds."""
+    median_ns: int
+    """The median over all steps of all ranks, in nanoseconds."""
+
+
 class MeasurementKey(Record):
     """What a time belongs to. Times with the same key are comparable."""
 
@@ -1989,7 +2003,7 @@ class RankIdle(Record):
     """Time in nanoseconds."""
 
 
-class RankPlace(Record):
+class RankLocation(Record):
     """A rank of a program, and where it ran."""
 
     __slots__ = ()
@@ -2462,6 +2476,8 @@ class SanitizerResult(Record):
     """Name of the tool: `memcheck`, `racecheck`, `initcheck`, `synccheck`, or `guard` for the
     runner's guarded run.
     """
+    rank: int | None
+    """Number of the rank that it checked; absent for a whole program."""
     verdict: str
     """`clean` only if the tool itself reports no error of the program; else `found` or `unknown`."""
     errors: int | None
@@ -2696,6 +2712,8 @@ class Steps(Record):
     """The first steps."""
     cut: int
     """Number of steps that are not listed."""
+    longest: LongestStep | None
+    """The step that took some rank longest on its host, of all steps."""
 
 
 class Stop(Record):
@@ -3530,7 +3548,7 @@ class Trace(Document):
     """NVTX ranges, in order of start."""
     calls: Records[CallEvent]
     """Calls into CUDA on the host, in order of start."""
-    ranks: Records[RankPlace]
+    ranks: Records[RankLocation]
     """The ranks of the program, by number; empty for one process."""
     memory: Records[MemoryPoint]
     """Memory of a framework's allocator, in order of time."""

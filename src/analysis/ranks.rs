@@ -12,7 +12,7 @@ mod steps;
 mod time;
 
 use super::Limits;
-use crate::model::rank_work::{JoinedRanks, RankPieceKind, RankWork};
+use crate::model::rank_work::{GpuWorkKind, JoinedRanks, RankWork};
 use crate::model::ranks::Ranks;
 use crate::model::{Finding, Profile};
 use intervals::Intervals;
@@ -33,14 +33,14 @@ struct Activity {
 
 impl Activity {
     fn of(rank: &RankWork) -> Activity {
-        let of_kind = |kind: RankPieceKind| {
+        let of_kind = |kind: GpuWorkKind| {
             let pieces = rank.pieces.iter().filter(move |piece| piece.kind == kind);
             Intervals::union(pieces.map(|piece| (piece.start_ns, piece.end_ns)))
         };
         Activity {
-            compute: of_kind(RankPieceKind::Compute),
-            communication: of_kind(RankPieceKind::Collective),
-            copies: of_kind(RankPieceKind::Copy),
+            compute: of_kind(GpuWorkKind::Compute),
+            communication: of_kind(GpuWorkKind::Collective),
+            copies: of_kind(GpuWorkKind::Copy),
             any: Intervals::union(rank.pieces.iter().map(|p| (p.start_ns, p.end_ns))),
         }
     }

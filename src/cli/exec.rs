@@ -33,7 +33,7 @@ use crate::run::{
     ExecOutcome, ExecRequest, ExecRun, FileCopies, ProgramExit, RunStart, exec_draft, signal,
 };
 use crate::store::{InputsRecord, RunFolder, RunRecord, Runs};
-use crate::tool::{self, GpuCount, Program};
+use crate::tool::{self, GpuSelection, Program};
 pub(super) use args::ExecArgs;
 use pull::PulledFiles;
 use pull_check::SkippedFile;
@@ -376,7 +376,7 @@ fn refuse_with_a_mode(args: &ExecArgs) -> Result<()> {
     let flags = [
         ("--env-file", !args.env_file.is_empty()),
         ("--pull", !args.pull.is_empty()),
-        ("--gpus 0", args.gpus == Some(GpuCount::Number(0))),
+        ("--gpus 0", args.gpus == Some(GpuSelection::Number(0))),
         ("--tty", args.tty),
     ];
     match flags.iter().find(|(_, given)| *given) {

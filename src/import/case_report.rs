@@ -203,6 +203,7 @@ fn guard(data: &CaseReport, from: &str) -> Option<SanitizerResult> {
     let found = !guard.findings.is_empty();
     Some(SanitizerResult {
         tool: CheckTool::Guard,
+        rank: None,
         verdict: if found { SanitizerVerdict::Found } else { SanitizerVerdict::Unknown },
         errors: None,
         causes: guard.findings.iter().map(cause).collect(),

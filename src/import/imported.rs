@@ -109,7 +109,7 @@ impl Imported {
     ///
     /// Launches get the next free numbers. Sums by kernel come from the artifact if it has them.
     /// Otherwise they are computed from its launches, unless the profile has sums already. A second
-    /// result of the same sanitizer tool replaces the first. Regions of the runner's own range log
+    /// result of the same sanitizer tool and rank replaces the first. Regions of the runner's own range log
     /// are dropped if any tool recorded regions.
     pub fn add_to(self, profile: &mut Profile, sidecars: &mut Sidecars) {
         let first = u32::try_from(profile.launches.len()).unwrap_or(u32::MAX);
@@ -137,7 +137,11 @@ impl Imported {
             profile.regions.retain(|region| !is_own_log(&region.from));
         }
         for result in self.sanitizer {
-            match profile.sanitizer.iter_mut().find(|r| r.tool == result.tool) {
+            match profile
+                .sanitizer
+                .iter_mut()
+                .find(|r| (&r.tool, r.rank) == (&result.tool, result.rank))
+            {
                 Some(earlier) => *earlier = result,
                 None => profile.sanitizer.push(result),
             }
@@ -320,6 +324,18 @@ mod tests {
             let expected = if counters_first { [0, 1] } else { [3, 4] };
             assert_eq!(profile.regions[0].launches, expected);
         }
+    }
+
+    #[test]
+    fn each_rank_has_its_result_of_a_sanitizer_tool() {
+        let mut profile = Profile::default();
+        for rank in [0, 1, 1] {
+            let result = SanitizerResult { rank: Some(rank), ..SanitizerResult::default() };
+            Imported { sanitizer: vec![result], ..Imported::default() }
+                .add_to(&mut profile, &mut Sidecars::default());
+        }
+        let ranks: Vec<_> = profile.sanitizer.iter().map(|result| result.rank).collect();
+        assert_eq!(ranks, [Some(0), Some(1)]);
     }
 
     #[test]

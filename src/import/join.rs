@@ -162,7 +162,7 @@ fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
 }
 
 /// The number after `rank` in the name of a file: `rank3.nsys-rep`, `report.rank_3.json`.
-fn rank_of_name(path: &str) -> Option<u32> {
+pub(super) fn rank_of_name(path: &str) -> Option<u32> {
     let name = Path::new(path).file_name()?.to_str()?.to_lowercase();
     let rest = &name[name.rfind("rank")? + "rank".len()..];
     let rest = rest.trim_start_matches(['-', '_', '.', '=']);
@@ -209,8 +209,8 @@ fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
 mod tests {
     use super::*;
     use crate::model::Trace;
-    use crate::model::rank_work::{RankCollective, RankPiece, RankPieceKind};
-    use crate::model::ranks::{CollectiveOperation, RankPlace};
+    use crate::model::rank_work::{GpuWork, GpuWorkKind, RankCollective};
+    use crate::model::ranks::{CollectiveOperation, RankLocation};
     use crate::model::trace::{Work, WorkKind};
 
     #[test]
@@ -235,20 +235,20 @@ mod tests {
             let start = |k: i64| own(1_790_000_000_000_000_000 + k * 100_000_000);
             let mut rank = RankWork {
                 is_numbered: true,
-                place: RankPlace { rank: number, ..RankPlace::default() },
+                place: RankLocation { rank: number, ..RankLocation::default() },
                 first_ns: start(0),
                 names: vec!["nccl".to_owned()],
                 ..RankWork::default()
             };
             let mut trace = Trace { names: rank.names.clone(), ..Trace::default() };
             for (k, piece) in (0..40).zip(0..) {
-                rank.pieces.push(RankPiece {
+                rank.pieces.push(GpuWork {
                     start_ns: start(k),
                     end_ns: start(k) + 1_000_000,
                     called_ns: None,
                     name: 0,
                     region: None,
-                    kind: RankPieceKind::Collective,
+                    kind: GpuWorkKind::Collective,
                 });
                 rank.collectives.push(RankCollective {
                     piece,
@@ -300,7 +300,7 @@ mod tests {
         let rank = |number| RankWork {
             is_numbered: true,
             world: Some(4),
-            place: RankPlace { rank: number, ..RankPlace::default() },
+            place: RankLocation { rank: number, ..RankLocation::default() },
             ..RankWork::default()
         };
         let gaps = number_ranks(&mut [rank(0), rank(3)]);

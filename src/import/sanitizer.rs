@@ -11,6 +11,7 @@ use rgpu_format::sanitizer::{
     Verdict,
 };
 
+use super::join::rank_of_name;
 use super::{ImportError, Imported, Importer, Source};
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
@@ -147,6 +148,7 @@ pub fn import_log(log: &Log, tool: Tool, from: &str) -> SanitizerResult {
     }
     SanitizerResult {
         tool: tool.name().into(),
+        rank: rank_of_name(from),
         verdict: match verdict {
             Verdict::Clean => SanitizerVerdict::Clean,
             Verdict::Found { .. } => SanitizerVerdict::Found,

@@ -79,6 +79,8 @@ pub enum FlagGroup {
     After,
     /// `--for TIME`: measures for this long.
     For,
+    /// `--ranks`.
+    Ranks,
 }
 
 /// A mode with everything that depends on it.
@@ -133,7 +135,7 @@ pub static MODES: &[ModeInfo] = &[
             RungId::CudaEvents,
             RungId::HostClock,
         ],
-        flags: &[FlagGroup::Ncu, FlagGroup::Regions, FlagGroup::For],
+        flags: &[FlagGroup::Ncu, FlagGroup::Regions, FlagGroup::For, FlagGroup::Ranks],
         needs_kernel: false,
         is_verdict: false,
         in_doctor: true,
@@ -160,6 +162,7 @@ pub static MODES: &[ModeInfo] = &[
             FlagGroup::Regions,
             FlagGroup::After,
             FlagGroup::For,
+            FlagGroup::Ranks,
         ],
         needs_kernel: false,
         is_verdict: false,
@@ -171,7 +174,7 @@ pub static MODES: &[ModeInfo] = &[
         gives: "compute-sanitizer: memory errors, races, uninitialised reads, barriers",
         steps: &[ModeStep::Sanitize],
         rungs: &[RungId::Sanitizer, RungId::Guard],
-        flags: &[FlagGroup::Sanitizer],
+        flags: &[FlagGroup::Sanitizer, FlagGroup::Ranks],
         needs_kernel: false,
         is_verdict: true,
         in_doctor: true,
@@ -229,6 +232,7 @@ pub static MODES: &[ModeInfo] = &[
             FlagGroup::CaptureRange,
             FlagGroup::Regions,
             FlagGroup::Deep,
+            FlagGroup::Ranks,
         ],
         needs_kernel: false,
         is_verdict: false,

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::ranks::{CollectiveOperation, RankClock, RankPlace};
+use super::ranks::{CollectiveOperation, RankClock, RankLocation};
 
 /// Ranks of one program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,13 +25,13 @@ pub struct JoinedRanks {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankWork {
     /// Where it ran.
-    pub place: RankPlace,
+    pub place: RankLocation,
     /// Names of work and ranges.
     pub names: Vec<String>,
     /// Paths of regions.
     pub regions: Vec<Vec<String>>,
     /// Work on the GPU, in order of start.
-    pub pieces: Vec<RankPiece>,
+    pub pieces: Vec<GpuWork>,
     /// Ranges of the host, in order of start.
     pub ranges: Vec<HostRange>,
     /// The time at which the report's `trace.json` begins.
@@ -44,9 +44,9 @@ pub struct RankWork {
     pub world: Option<u32>,
 }
 
-/// The kind of a [`RankPiece`].
+/// The kind of a [`GpuWork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RankPieceKind {
+pub enum GpuWorkKind {
     /// A kernel or graph that computes.
     Compute,
     /// A kernel of a collective.
@@ -57,7 +57,7 @@ pub enum RankPieceKind {
 
 /// One piece of work on the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RankPiece {
+pub struct GpuWork {
     /// Start.
     pub start_ns: i64,
     /// End.
@@ -69,7 +69,7 @@ pub struct RankPiece {
     /// Index into [`RankWork::regions`] of the innermost region in which it was launched.
     pub region: Option<u32>,
     /// The kind of work.
-    pub kind: RankPieceKind,
+    pub kind: GpuWorkKind,
 }
 
 /// A range of a host thread.

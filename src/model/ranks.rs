@@ -36,7 +36,7 @@ pub struct Ranks {
 
 /// A rank of a program, and where it ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RankPlace {
+pub struct RankLocation {
     /// Number of the rank.
     pub rank: u32,
     /// Name of its host; absent if the report does not tell.
@@ -73,7 +73,7 @@ pub struct RankClock {
 pub struct RankTime {
     /// The rank.
     #[serde(flatten)]
-    pub place: RankPlace,
+    pub place: RankLocation,
     /// From the start of the first work to the end of the last, in nanoseconds.
     pub span_ns: u64,
     /// Time in nanoseconds in which kernels other than collectives ran.
@@ -94,7 +94,8 @@ pub struct RankTime {
     /// The part of `communication_ns` in which its collectives waited for a later rank.
     pub waited_ns: u64,
     /// Number of collectives to which it came last by more than the clock can err.
-    pub last: u64,
+    #[serde(rename = "last")]
+    pub times_last: u64,
     /// By how much it came last to these in total, in nanoseconds.
     pub late_ns: u64,
 }
@@ -173,7 +174,8 @@ pub struct Straggler {
     /// Number of the rank.
     pub rank: u32,
     /// Number of collectives to which it came last.
-    pub last: u64,
+    #[serde(rename = "last")]
+    pub times_last: u64,
     /// By how much in total, in nanoseconds.
     pub late_ns: u64,
     /// What took it most of the time that the others did not need.
@@ -211,6 +213,22 @@ pub struct Steps {
     /// Number of steps that are not listed.
     #[serde(default)]
     pub cut: u64,
+    /// The step that took some rank longest on its host, of all steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<LongestStep>,
+}
+
+/// The longest step of all ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LongestStep {
+    /// Its place among the steps; the first is 0.
+    pub number: u64,
+    /// Number of the rank.
+    pub rank: u32,
+    /// Its duration on the host of this rank, in nanoseconds.
+    pub host_ns: u64,
+    /// The median over all steps of all ranks, in nanoseconds.
+    pub median_ns: u64,
 }
 
 /// One step on each rank.

@@ -11,6 +11,9 @@ pub struct SanitizerResult {
     /// Name of the tool: `memcheck`, `racecheck`, `initcheck`, `synccheck`, or `guard` for the
     /// runner's guarded run.
     pub tool: CheckTool,
+    /// Number of the rank that it checked; absent for a whole program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
     /// `clean` only if the tool itself reports no error of the program; else `found` or `unknown`.
     pub verdict: SanitizerVerdict,
     /// Number of errors in the tool's summary, less those that `note` says are not counted.
@@ -25,6 +28,16 @@ pub struct SanitizerResult {
     /// The artifact that it comes from, as its path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
+}
+
+impl SanitizerResult {
+    /// The tool, with the rank that it checked: `memcheck`, `memcheck of rank 1`.
+    pub fn title(&self) -> String {
+        match self.rank {
+            Some(rank) => format!("{} of rank {rank}", self.tool),
+            None => self.tool.to_string(),
+        }
+    }
 }
 
 /// One cause of errors.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::memory::MemoryPoint;
-use super::ranks::RankPlace;
+use super::ranks::RankLocation;
 
 /// The schema name that every trace carries.
 pub const SCHEMA: &str = "rgpu.trace/1";
@@ -37,7 +37,7 @@ pub struct Trace {
     pub calls: Vec<CallEvent>,
     /// The ranks of the program, by number; empty for one process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ranks: Vec<RankPlace>,
+    pub ranks: Vec<RankLocation>,
     /// Memory of a framework's allocator, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemoryPoint>,

@@ -5,7 +5,7 @@ use super::kernel_name::KernelNames;
 use super::quantity::{digits, duration, percent};
 use super::{ReportInput, busy, finding};
 use crate::model::profile::{CheckVerdict, TimingClock};
-use crate::model::sanitizer::SanitizerVerdict;
+use crate::model::sanitizer::{SanitizerResult, SanitizerVerdict};
 use crate::model::{Classification, Launch, Profile};
 
 /// The first line of a report, and the sentence below it.
@@ -53,10 +53,10 @@ fn sanitizer(profile: &Profile) -> Option<Headline> {
     if let Some(found) = profile.sanitizer.iter().find(|r| !r.causes.is_empty()) {
         let text = found.causes.first().map(|c| c.text.clone()).unwrap_or_default();
         let s = if causes == 1 { "" } else { "s" };
-        return Some(Headline::new(format!("{causes} cause{s} found by {}", found.tool), text));
+        return Some(Headline::new(format!("{causes} cause{s} found by {}", found.title()), text));
     }
     let first = profile.sanitizer.first()?;
-    let tools: Vec<&str> = profile.sanitizer.iter().map(|r| r.tool.as_str()).collect();
+    let tools: Vec<String> = profile.sanitizer.iter().map(SanitizerResult::title).collect();
     let clean = profile.sanitizer.iter().all(|r| r.verdict == SanitizerVerdict::Clean);
     Some(Headline::new(
         if clean { "Clean" } else { "Not known to be clean" },
@@ -226,11 +226,12 @@ fn rest(profile: &Profile) -> Headline {
     }
     if !profile.regions.is_empty() {
         let n = profile.regions.len();
+        let s = if n == 1 { "" } else { "s" };
         return if profile.copies.is_empty() {
-            let title = format!("{n} regions, and no work on a GPU");
+            let title = format!("{n} region{s}, and no work on a GPU");
             Headline::new(title, "Only host times are known.")
         } else {
-            let title = format!("{n} regions, and no kernel on a GPU");
+            let title = format!("{n} region{s}, and no kernel on a GPU");
             Headline::new(title, "The GPU only copied and filled memory.")
         };
     }
@@ -306,5 +307,13 @@ mod tests {
         let head = headline(&(&profile).into(), KernelNames::Short);
         assert_eq!(head.text, "For 90 % of 1.00 s the GPU runs no kernel.");
         assert_eq!(head.launch, None);
+    }
+
+    #[test]
+    fn one_region_is_no_plural() {
+        let profile =
+            |many| Profile { regions: vec![Default::default(); many], ..Profile::default() };
+        assert_eq!(rest(&profile(1)).title, "1 region, and no work on a GPU");
+        assert_eq!(rest(&profile(2)).title, "2 regions, and no work on a GPU");
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn times(ranks: &Ranks) -> TextTable {
             share(rank.copy_ns, rank.span_ns),
             share(rank.idle_ns, rank.span_ns),
             duration(rank.waited_ns as f64),
-            if ranks.collectives.is_empty() { String::new() } else { rank.last.to_string() },
+            if ranks.collectives.is_empty() { String::new() } else { rank.times_last.to_string() },
         ]);
     }
     table
@@ -166,42 +166,30 @@ pub(super) fn waits(ranks: &Ranks) -> TextTable {
     table
 }
 
-/// The listed step that took some rank longest, in words. `None` without steps.
+/// The step that took some rank longest, in words. `None` without steps.
 pub(super) fn slowest_step(ranks: &Ranks) -> Option<String> {
     let steps = ranks.steps.as_ref()?;
-    let all = steps.steps.iter().enumerate();
-    let longest = all.filter_map(|(at, step)| {
-        let (rank, ns) = step.host_ns.iter().copied().enumerate().max_by_key(|(_, ns)| *ns)?;
-        Some((ns, at, rank))
-    });
-    let (ns, at, rank) = longest.max()?;
-    let mut others: Vec<u64> =
-        steps.steps.iter().flat_map(|step| step.host_ns.iter().copied()).collect();
-    others.sort_unstable();
-    let median = others.get(others.len() / 2).copied().unwrap_or(0);
-    let listed = match steps.cut {
-        0 => String::new(),
-        _ => format!("the first {} of ", steps.steps.len()),
-    };
+    let longest = steps.longest.as_ref()?;
     Some(format!(
-        "the longest of {listed}{} `{}` is number {at} on rank {}: {} on the host (median {})",
+        "the longest of {} `{}` is number {} on rank {}: {} on the host (median {})",
         steps.steps.len() as u64 + steps.cut,
         steps.name,
-        ranks.ranks.get(rank).map_or(0, |rank| rank.place.rank),
-        duration(ns as f64),
-        duration(median as f64),
+        longest.number,
+        longest.rank,
+        duration(longest.host_ns as f64),
+        duration(longest.median_ns as f64),
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ranks::{RankPlace, StepTime, Steps, Straggler};
+    use crate::model::ranks::{RankLocation, Straggler};
 
     #[test]
     fn the_straggler_is_shown_and_the_rest_is_counted() {
         let rank = |number| RankTime {
-            place: RankPlace { rank: number, ..RankPlace::default() },
+            place: RankLocation { rank: number, ..RankLocation::default() },
             ..RankTime::default()
         };
         let mut ranks = Ranks { ranks: (0..64).map(rank).collect(), ..Ranks::default() };
@@ -212,15 +200,6 @@ mod tests {
         assert_eq!(left_out(&ranks).unwrap(), "47 ranks more in the JSON");
         ranks.ranks.truncate(16);
         assert_eq!(left_out(&ranks), None);
-    }
-
-    #[test]
-    fn the_longest_step_is_of_those_that_are_listed() {
-        let step = StepTime { host_ns: vec![1_000], ..StepTime::default() };
-        let steps = Steps { name: "step".to_owned(), steps: vec![step], cut: 9 };
-        let ranks = Ranks { steps: Some(steps), ..Ranks::default() };
-        let text = slowest_step(&ranks).unwrap();
-        assert!(text.starts_with("the longest of the first 1 of 10 `step`"), "{text}");
     }
 
     #[test]

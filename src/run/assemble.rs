@@ -29,7 +29,8 @@ use crate::model::sanitizer::SanitizerVerdict;
 use crate::model::{Launch, Profile, RungId, Sidecars};
 use crate::store::RunFolder;
 use crate::tool::{
-    BundleFile, DraftInfo, LAYOUTS_STEP, PLAIN_STEP, PythonEnv, Request, RungInfo, RungTool, Target,
+    BundleFile, DraftInfo, LAYOUTS_STEP, PLAIN_STEP, PythonEnv, RankSelection, Request, RungInfo,
+    RungTool, Target,
 };
 
 /// A rung whose result the laptop rejects.
@@ -278,7 +279,13 @@ impl ProfileBuilder {
         }
         refused = self.refuse_torch_without_gpu(end).or(refused);
         for (step, rung) in &end.ended {
-            if let Some(tool) = step.strip_prefix("sanitizer-") {
+            // The tools of ranks write their logs themselves.
+            let is_own_log = |file: &&HostFile| {
+                file.artifact.kind == ArtifactKind::SanitizerLog && file.artifact.step == *step
+            };
+            if let Some(tool) = step.strip_prefix("sanitizer-")
+                && !end.files.iter().any(|file| is_own_log(&file))
+            {
                 self.sanitizer_log(
                     folder,
                     step,
@@ -288,6 +295,7 @@ impl ProfileBuilder {
                 )?;
             }
         }
+        self.unchecked_ranks(end, request);
         self.program_status(end, request);
         self.missing_entry = self.missing_entry(request);
         if !end.step_ok("build") && end.last_rung("build").is_some_and(|r| !r.ok) {
@@ -303,6 +311,24 @@ impl ProfileBuilder {
             self.without_cupti(code, &text);
         }
         Ok(refused)
+    }
+
+    /// Names the chosen ranks of which a sanitizer left no report.
+    fn unchecked_ranks(&mut self, end: &JobResult, request: &Request) {
+        let Some(RankSelection::Numbers(asked)) = &request.ranks else { return };
+        let was_checked = |(step, rung): &(String, Option<String>)| {
+            step.starts_with("sanitizer-") && rung.is_some()
+        };
+        if !end.ended.iter().any(was_checked) {
+            return;
+        }
+        let results = &self.profile.sanitizer;
+        let missing = asked.iter().filter(|rank| results.iter().all(|r| r.rank != Some(**rank)));
+        let gaps = missing.map(|rank| Gap {
+            code: "ranks_missing".to_owned(),
+            text: format!("rank {rank} has no report of the sanitizer: it was not checked"),
+        });
+        self.profile.gaps.extend(gaps.collect::<Vec<_>>());
     }
 
     /// Keeps the sanitizer's standard output, which holds its verdict, as an artifact beside the

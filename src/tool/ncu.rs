@@ -90,11 +90,17 @@ pub(super) fn is_range(replay: Option<&str>) -> bool {
     matches!(replay, Some("range" | "app-range"))
 }
 
+/// Excludes the kernels that wait for other ranks, by the names that NCCL, NVSHMEM, PyTorch's
+/// symmetric memory, vLLM and TensorRT-LLM give them. On one rank, the replay of such a kernel would
+/// wait for ever.
+pub const WAITING_KERNELS: &str = "regex:nccl|nvshmem|multimem|cross_device_reduce|_shot_|\
+    [Aa]ll_?[Rr]educe|[Aa]ll_?[Gg]ather|[Rr]educe_?[Ss]catter|[Aa]ll_?[Tt]o_?[Aa]ll";
+
 /// Whether the user selected kernels, launches or regions.
 pub(super) fn filtered(request: &Request) -> bool {
     let options = &request.ncu;
     !options.kernel_name.is_empty()
-        || !options.kernel_exclude.is_empty()
+        || options.kernel_exclude.iter().any(|name| name != WAITING_KERNELS)
         || options.launch_skip.is_some()
         || !options.extra.is_empty()
         || !request.nvtx_include.is_empty()
@@ -158,6 +164,7 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
         }
     }
     regions(request)?;
+    check_ranks(request)?;
     if is_range(options.replay_mode.as_deref()) {
         let filters = [
             ("--kernel-name", &options.kernel_name),
@@ -175,6 +182,32 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
         }
     }
     refuse(&options.extra, "--ncu-args", &["-o", "--export", "--log-file", "-i", "--import"])
+}
+
+/// Refuses what ncu cannot do on one rank alone.
+fn check_ranks(request: &Request) -> Result<(), PlanError> {
+    if request.ranks.is_none() || !request.mode.collects_counters() {
+        return Ok(());
+    }
+    let refused = |flag, value: &str, problem: &str| {
+        let (value, problem) = (value.to_owned(), problem.to_owned());
+        Err(PlanError::Option { flag, value, problem, near: Vec::new() })
+    };
+    let replay = "with `--ranks` there is only kernel replay: the other ranks do not repeat a range \
+                  or a run";
+    match request.ncu.replay_mode.as_deref() {
+        None | Some("kernel") => {}
+        Some(mode) => return refused("--replay-mode", mode, replay),
+    }
+    if let Some(word) = request.ncu.extra.iter().find(|word| is_flag(word, "--replay-mode")) {
+        return refused("--ncu-args", word, replay);
+    }
+    if request.sudo {
+        let problem = "with `--ranks`, sudo would take away the variables by which ranks find each \
+                       other";
+        return refused("--sudo", "", problem);
+    }
+    Ok(())
 }
 
 /// Refuses arguments that would move the results which rgpu reads afterwards.
@@ -251,10 +284,16 @@ pub(super) fn command_line(
             }
         }
     }
-    let filter = kernel_filter(&options.kernel_name, &options.kernel_exclude);
-    // The times are collected to choose kernels from, so no launch is filtered out.
     let times_only = collect == Collect::Times;
-    if let Some(filter) = filter.filter(|_| !ranges && !times_only) {
+    let filter = match times_only {
+        false => kernel_filter(&options.kernel_name, &options.kernel_exclude),
+        // The times are collected to choose kernels from, so the user's filters come later.
+        true => {
+            let waiting = options.kernel_exclude.iter().filter(|name| *name == WAITING_KERNELS);
+            kernel_filter(&[], &waiting.cloned().collect::<Vec<_>>())
+        }
+    };
+    if let Some(filter) = filter.filter(|_| !ranges) {
         match options.launch_numbers.as_slice() {
             [] => flag("--kernel-name", &filter),
             numbers => flag("--kernel-id", &kernel_id(&filter, numbers)),
@@ -375,6 +414,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn kernels_that_wait_for_other_ranks_are_known_by_name() {
+        let waits = regex::Regex::new(&WAITING_KERNELS["regex:".len()..]).unwrap();
+        for name in [
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+            "ncclSymkDevKernel_AllGather_LL",
+            "nvshmemi_proxy_barrier",
+            "cross_device_reduce_1stage",
+            "multimem_all_reduce_kernel",
+            "two_shot_all_reduce_kernel",
+            "allReduceFusionKernel",
+        ] {
+            assert!(waits.is_match(name), "{name}");
+        }
+        for name in ["vecadd", "sm90_xmma_gemm_f16", "reduce_kernel", "index_elementwise_kernel"] {
+            assert!(!waits.is_match(name), "{name}");
+        }
+    }
+
+    #[test]
     fn several_kernel_names_and_exclusions_become_one_expression() {
         let filter = |names: &[&str], excluded: &[&str]| {
             let own = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
@@ -384,6 +442,10 @@ mod tests {
         assert_eq!(filter(&["regex:foo"], &[]).as_deref(), Some("regex:foo"));
         assert_eq!(filter(&["a", "regex:b"], &[]).as_deref(), Some("regex:^(?=a$|.*(?:b))"));
         assert_eq!(filter(&[], &["f(x)"]).as_deref(), Some(r"regex:^(?!f\(x\)$)"));
+        assert_eq!(
+            filter(&[], &[WAITING_KERNELS]).as_deref().map(|f| &f[..18]),
+            Some("regex:^(?!.*(?:ncc")
+        );
         assert_eq!(
             filter(&["a"], &["regex:memset"]).as_deref(),
             Some("regex:^(?!.*(?:memset))(?=a$)")

@@ -11,10 +11,12 @@
 //! | `harness.py` | replaces the inputs and the runner for a Python kernel |
 //! | `hook/` | starts torch's profiler in a program |
 //! | `bin/` | the runner and the collector |
+//! | `ranks/` | scripts that start one rank of a program |
 //! | `build/` | compiled files |
 //! | `raw/` | results of tools and runner: `report.ncu-rep`, `report.nsys-rep`, `report.sqlite`, `verify.json`, `time.json`, `once.json`, `memcheck.xml`, `nvtx.jsonl.<pid>` … |
 
 use rgpu_protocol::HostFacts;
+use rgpu_protocol::plan::Arg;
 
 use crate::kernel::ProfileMode;
 
@@ -26,10 +28,11 @@ pub(crate) mod dsl;
 pub(crate) mod dsl_layouts;
 pub(crate) mod facts;
 pub(crate) mod filter;
-pub(crate) mod gpu_count;
+pub(crate) mod gpu_selection;
 pub(crate) mod harness;
 pub(crate) mod host_tool;
 pub(crate) mod ladder;
+pub(crate) mod launcher;
 pub(crate) mod message_rows;
 pub(crate) mod pair;
 pub(crate) mod pattern;
@@ -37,6 +40,8 @@ mod planner;
 pub(crate) mod price;
 pub(crate) mod provider_rungs;
 pub(crate) mod python_env;
+pub(crate) mod rank_selection;
+pub(crate) mod rank_shim;
 pub(crate) mod reason;
 pub(crate) mod region;
 pub(crate) mod request;
@@ -48,6 +53,7 @@ mod torch_hook;
 pub(crate) mod wheels;
 
 use draft::{Draft, PlanError};
+use launcher::LauncherError;
 use planner::{KernelTarget, Planner};
 use request::{HostBinaries, JobName, Request, Target};
 
@@ -79,6 +85,14 @@ pub fn check(request: &Request) -> Result<(), PlanError> {
     ncu::check(request)?;
     nsys::check(request)?;
     sanitizer::check(request)
+}
+
+/// Checks that a tool can be placed before the program that a launcher starts.
+///
+/// # Errors
+/// [`LauncherError`] if rgpu does not know the launcher, or where its program begins.
+pub fn check_launcher(argv: &[Arg]) -> Result<(), LauncherError> {
+    launcher::program_start(argv).map(drop)
 }
 
 /// Makes the plan for a request.

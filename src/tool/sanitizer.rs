@@ -12,6 +12,7 @@ use super::ncu::refuse;
 use super::plan::draft::PlanError;
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::message_rows::{MessageRow, RowAction};
+use super::plan::rank_shim;
 use super::plan::request::{Request, SanitizerTool};
 
 pub(super) struct Sanitizer;
@@ -52,9 +53,15 @@ pub(super) static ROWS: &[MessageRow] = &[
     MessageRow("Target application returned an error", "program_failed", RowAction::Note),
 ];
 
-/// Path of a tool's records.
-pub(super) fn findings(tool: SanitizerTool) -> String {
-    format!("raw/{}.xml", tool.name())
+/// Path of a tool's records. `of_rank` is `.rank` and the number of a rank, or what stands for it;
+/// empty if the tool runs around the whole program.
+pub(super) fn findings(tool: SanitizerTool, of_rank: &str) -> String {
+    format!("raw/{}{of_rank}.xml", tool.name())
+}
+
+/// Path of a tool's text, if it is not on standard output.
+pub(super) fn log(tool: SanitizerTool, of_rank: &str) -> String {
+    format!("raw/{}{of_rank}.log", tool.name())
 }
 
 /// The summary line, without which a run has no result.
@@ -75,7 +82,8 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
 }
 
 /// Its command line without the program. The text stays on standard output, between the program's
-/// own lines, because the summary is searched for there; the records also go to a file.
+/// own lines, because the summary is searched for there; the records also go to a file. Of ranks, each
+/// has its own files, and the text goes to one of them: launchers mix the output of all ranks.
 ///
 /// # Errors
 /// As [`check`].
@@ -103,9 +111,18 @@ pub(super) fn command_line(
         }
     }
     command.extend(request.sanitizer.extra.iter().cloned().map(Arg::from));
+    let of_rank = match request.tool_per_rank() {
+        None => String::new(),
+        Some(_) => {
+            let of_rank = format!(".rank{}", rank_shim::RANK);
+            command.push("--log-file".into());
+            command.push(Arg::in_job(log(tool, &of_rank)));
+            of_rank
+        }
+    };
     // 2025.3 rejects `--xml yes`; every version accepts the bare flag.
     command.extend(["--xml", "--save"].map(Arg::from));
-    command.push(Arg::in_job(findings(tool)));
+    command.push(Arg::in_job(findings(tool, &of_rank)));
     Ok(command)
 }
 

@@ -32,6 +32,34 @@ def finding(profile, name):
     return next((found for found in profile["findings"] if found["id"] == name), {})
 
 
+def started(s, gpus, name, *flags):
+    """The profile of a program of two ranks with these flags."""
+    ended = s.rgpu("exec", *flags, "--remote", "h200", "--gpus", str(gpus), *SAFE, "--run-id", name, "--json",
+                   "--", "torchrun", "--nproc-per-node", "2", str(PROGRAM))
+    return ended.json if ended.status == 0 else None
+
+
+def one_rank_under_ncu(s, gpus):
+    profile = started(s, gpus, "ranks-ncu", "--mode", "ncu", "--ranks", "0", "--launch-count", "6")
+    if profile is None:
+        return
+    launches = profile["launches"]
+    s.check("ncu measures rank 0 of two", 0 < len(launches) <= 6 and any(launch["metrics"] for launch in launches),
+            str(launches)[:500])
+    s.check("no collective is under ncu", not any("nccl" in launch["kernel"].lower() for launch in launches),
+            str([launch["kernel"] for launch in launches]))
+    s.check("the report says that one rank runs under ncu",
+            any("only rank 0 runs under ncu" in gap["text"] for gap in profile["gaps"]), str(profile["gaps"])[:500])
+
+
+def each_rank_under_the_sanitizer(s, gpus):
+    profile = started(s, gpus, "ranks-sanitizer", "--mode", "sanitizer")
+    if profile is None:
+        return
+    results = [(one.get("rank"), one["verdict"]) for one in profile["sanitizer"]]
+    s.check("the sanitizer checks both ranks", results == [(0, "clean"), (1, "clean")], str(profile["sanitizer"])[:1000])
+
+
 def ranks(s):
     gpus = gpus_of(s)
     for mode in ("ncu", "deep"):
@@ -40,6 +68,8 @@ def ranks(s):
     too_many = s.rgpu("profile", "--mode", "nsys", "--gpus", str(gpus + 1), "--remote", "h200", "--", "true", expect=NO_SUCH_GPU)
     s.check("more GPUs than there are is an error", f"but {gpus + 1} are requested" in too_many.stderr, too_many.stderr)
     use = min(gpus, 2)
+    one_rank_under_ncu(s, use)
+    each_rank_under_the_sanitizer(s, use)
     for fault in ("", "slow", "sleep"):
         profile = profiled(s, fault, use)
         if profile is None:

@@ -53,6 +53,7 @@ mod pulled;
 mod python;
 mod python_kernels;
 mod queue;
+mod rank_tools;
 mod ranks;
 mod regions;
 mod remotes;

@@ -359,6 +359,18 @@ pub enum GpuChoice {
     Name(String),
 }
 
+impl GpuChoice {
+    /// Whether a GPU with this index, UUID and name qualifies.
+    pub fn allows(&self, index: u32, uuid: &str, name: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Index(asked) => index == *asked,
+            Self::Uuid(start) => uuid.starts_with(start.as_str()),
+            Self::Name(part) => name.to_lowercase().contains(&part.to_lowercase()),
+        }
+    }
+}
+
 /// Limits of a whole job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

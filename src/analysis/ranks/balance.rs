@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::MAX_REGIONS;
 use super::intervals::Intervals;
-use crate::model::rank_work::{JoinedRanks, RankPieceKind, RankWork};
+use crate::model::rank_work::{GpuWorkKind, JoinedRanks, RankWork};
 use crate::model::ranks::RegionBalance;
 
 /// Regions with less of the computing time are left out.
@@ -60,7 +60,7 @@ fn of_rank(rank: &RankWork) -> BTreeMap<Vec<String>, u64> {
         })
         .collect();
     let mut times: Vec<Vec<(i64, i64)>> = vec![Vec::new(); paths.len()];
-    for piece in rank.pieces.iter().filter(|piece| piece.kind == RankPieceKind::Compute) {
+    for piece in rank.pieces.iter().filter(|piece| piece.kind == GpuWorkKind::Compute) {
         let Some(around) = piece.region.and_then(|at| around.get(at as usize)) else { continue };
         for path in around {
             let times = &mut times[*path];

@@ -70,7 +70,7 @@ fn straggler(ranks: &Ranks, worst: &Straggler, span_ns: u64, least: Threshold) -
             "rank {} comes last to {} of {calls} collectives, by {} in total, {:.0} % of the time: \
              {did}",
             worst.rank,
-            worst.last,
+            worst.times_last,
             time(worst.late_ns),
             100.0 * share,
         ),

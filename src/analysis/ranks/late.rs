@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::intervals::Intervals;
 use super::{Activity, MAX_WAITS};
-use crate::model::rank_work::{JoinedRanks, MatchedCollective, RankPieceKind, RankWork};
+use crate::model::rank_work::{GpuWorkKind, JoinedRanks, MatchedCollective, RankWork};
 use crate::model::ranks::{ClockSource, CollectiveWait, LateCause, Straggler};
 use crate::model::timeline::display_path;
 
@@ -67,17 +67,17 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
         }
         let Some((position, late_ns)) = last(joined, matched, &waits) else { continue };
         let window = previous.filter(|earlier| earlier.number + 1 == matched.number);
-        let meanwhile = window
-            .and_then(|earlier| meanwhile(joined, activities, earlier, matched, position))
+        let reason = window
+            .and_then(|earlier| find_reason(joined, activities, earlier, matched, position))
             .unwrap_or_default();
         all.late.push(LateCall {
             collective: index,
             rank: matched.calls[position].0 as usize,
             late_ns,
-            cause: meanwhile.cause,
-            cause_ns: meanwhile.cause_ns,
-            region: meanwhile.region,
-            kernel: meanwhile.kernel,
+            cause: reason.cause,
+            cause_ns: reason.cause_ns,
+            region: reason.region,
+            kernel: reason.kernel,
         });
     }
     // Collectives of several groups may wait at the same time, and start in another order here than
@@ -122,9 +122,9 @@ fn last(joined: &JoinedRanks, matched: &MatchedCollective, waits: &[u64]) -> Opt
     (late_ns > err_ns.max(MIN_LATE_NS) && matched.number > 0).then_some((position, late_ns))
 }
 
-/// What a rank did while the others waited.
+/// Why a rank came late: what it did while the others waited.
 #[derive(Default)]
-struct Meanwhile {
+struct LateReason {
     cause: LateCause,
     cause_ns: u64,
     region: Option<String>,
@@ -160,7 +160,7 @@ impl Window<'_> {
         let first = self.rank.pieces.partition_point(|piece| piece.start_ns < self.from);
         let inside = self.rank.pieces[first..].iter();
         for piece in inside.take_while(|piece| piece.start_ns < self.until) {
-            if piece.kind == RankPieceKind::Compute {
+            if piece.kind == GpuWorkKind::Compute {
                 let region = piece.region.and_then(|at| self.rank.regions.get(at as usize));
                 let key = (self.rank.name(piece.name), region.map(Vec::as_slice));
                 *by_kernel.entry(key).or_default() += piece.end_ns.abs_diff(piece.start_ns);
@@ -189,13 +189,13 @@ impl Window<'_> {
 }
 
 /// Compares the last rank with the others between two collectives.
-fn meanwhile(
+fn find_reason(
     joined: &JoinedRanks,
     activities: &[Activity],
     earlier: &MatchedCollective,
     matched: &MatchedCollective,
     position: usize,
-) -> Option<Meanwhile> {
+) -> Option<LateReason> {
     let window = |(rank, piece): &(u32, u32)| {
         let at = *rank as usize;
         let (_, before) = earlier.calls.iter().find(|(other, _)| other == rank)?;
@@ -217,11 +217,11 @@ fn meanwhile(
     };
     let (cause, cause_ns) = (0..4).map(|cause| (cause, excess(cause))).max_by_key(|(_, ns)| *ns)?;
     if cause_ns == 0 {
-        return Some(Meanwhile { cause: LateCause::Unknown, ..Meanwhile::default() });
+        return Some(LateReason { cause: LateCause::Unknown, ..LateReason::default() });
     }
     // The other rank that came first shows what the window takes without the delay.
     let other = others.iter().min_by_key(|window| window.until.saturating_sub(window.from))?;
-    let mut meanwhile = Meanwhile { cause_ns, ..Meanwhile::default() };
+    let mut reason = LateReason { cause_ns, ..LateReason::default() };
     match cause {
         0 => {
             let usual = other.kernels();
@@ -230,18 +230,18 @@ fn meanwhile(
                 (ns.saturating_sub(usual), key)
             });
             let most = more.max_by_key(|(ns, _)| *ns);
-            meanwhile.cause = LateCause::Compute;
-            meanwhile.kernel = most.as_ref().map(|(_, (kernel, _))| (*kernel).to_owned());
-            meanwhile.region = most.and_then(|(_, (_, region))| region).map(display_path);
+            reason.cause = LateCause::Compute;
+            reason.kernel = most.as_ref().map(|(_, (kernel, _))| (*kernel).to_owned());
+            reason.region = most.and_then(|(_, (_, region))| region).map(display_path);
         }
-        1 => meanwhile.cause = LateCause::Communication,
-        2 => meanwhile.cause = LateCause::Copy,
+        1 => reason.cause = LateCause::Communication,
+        2 => reason.cause = LateCause::Copy,
         _ => {
-            meanwhile.cause = LateCause::Host;
-            meanwhile.region = last.idle_region();
+            reason.cause = LateCause::Host;
+            reason.region = last.idle_region();
         }
     }
-    Some(meanwhile)
+    Some(reason)
 }
 
 /// Time of one cause in one region, with its kernels.
@@ -309,7 +309,7 @@ impl LateRanks {
             let kernel = time.kernels.into_iter().max_by_key(|(_, ns)| *ns);
             Some(Straggler {
                 rank: rank.place.rank,
-                last: of_it.len() as u64,
+                times_last: of_it.len() as u64,
                 late_ns: of_it.iter().map(|late| late.late_ns).sum(),
                 cause: cause.clone(),
                 cause_ns: time.ns,
@@ -351,6 +351,6 @@ mod tests {
         let straggler = &stragglers[0];
         assert_eq!(straggler.region.as_deref(), Some("forward"));
         assert_eq!(straggler.kernel.as_deref(), Some("gemm"));
-        assert_eq!((straggler.cause_ns, straggler.late_ns, straggler.last), (55, 95, 3));
+        assert_eq!((straggler.cause_ns, straggler.late_ns, straggler.times_last), (55, 95, 3));
     }
 }

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use super::MAX_STEPS;
 use super::intervals::Intervals;
-use crate::model::rank_work::{HostRange, JoinedRanks, RankPieceKind, RankWork};
-use crate::model::ranks::{StepTime, Steps};
+use crate::model::rank_work::{GpuWorkKind, HostRange, JoinedRanks, RankWork};
+use crate::model::ranks::{LongestStep, StepTime, Steps};
 
 /// Words in the names of ranges that are steps.
 const WORDS: &[&str] = &["step", "iteration", "iter", "batch"];
+
+/// Start, time on the host and computing time of a step on one rank, in nanoseconds.
+type StepOfRank = (u64, u64, u64);
 
 /// The steps. `None` if no range repeats equally often on every rank.
 pub(super) fn find(joined: &JoinedRanks) -> Option<Steps> {
@@ -29,7 +32,7 @@ pub(super) fn find(joined: &JoinedRanks) -> Option<Steps> {
     });
     let (name, ranges) = name?;
     let many = ranges.len();
-    let times: Vec<Vec<(u64, u64, u64)>> = (joined.ranks.iter().zip(&by_rank))
+    let times: Vec<Vec<StepOfRank>> = (joined.ranks.iter().zip(&by_rank))
         .map(|(rank, ranges)| times(rank, ranges.get(name).map_or(&[][..], Vec::as_slice)))
         .collect();
     let steps = (0..many.min(MAX_STEPS)).map(|step| StepTime {
@@ -41,7 +44,20 @@ pub(super) fn find(joined: &JoinedRanks) -> Option<Steps> {
         name: name.clone(),
         steps: steps.collect(),
         cut: many.saturating_sub(MAX_STEPS) as u64,
+        longest: longest(joined, &times),
     })
+}
+
+/// The step that took some rank longest, of all steps: those that are not listed count as well.
+fn longest(joined: &JoinedRanks, times: &[Vec<StepOfRank>]) -> Option<LongestStep> {
+    let mut all: Vec<u64> = times.iter().flatten().map(|(_, host_ns, _)| *host_ns).collect();
+    let middle = all.len() / 2;
+    let median_ns = (!all.is_empty()).then(|| *all.select_nth_unstable(middle).1)?;
+    let steps = joined.ranks.iter().zip(times).flat_map(|(rank, steps)| {
+        steps.iter().zip(0..).map(|((_, host_ns, _), number)| (*host_ns, number, rank.place.rank))
+    });
+    let (host_ns, number, rank) = steps.max()?;
+    Some(LongestStep { number, rank, host_ns, median_ns })
 }
 
 /// The ranges of each name that occurs more than once and never overlaps itself.
@@ -70,9 +86,9 @@ fn uncounted(name: &str) -> String {
 }
 
 /// Start, time on the host and computing time of each range.
-fn times(rank: &RankWork, ranges: &[&HostRange]) -> Vec<(u64, u64, u64)> {
+fn times(rank: &RankWork, ranges: &[&HostRange]) -> Vec<StepOfRank> {
     let mut work: Vec<Vec<(i64, i64)>> = vec![Vec::new(); ranges.len()];
-    for piece in rank.pieces.iter().filter(|piece| piece.kind == RankPieceKind::Compute) {
+    for piece in rank.pieces.iter().filter(|piece| piece.kind == GpuWorkKind::Compute) {
         let Some(called) = piece.called_ns else { continue };
         let after = ranges.partition_point(|range| range.start_ns <= called);
         let Some(at) = after.checked_sub(1).filter(|at| called < ranges[*at].end_ns) else {

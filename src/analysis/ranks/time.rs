@@ -3,7 +3,7 @@
 use super::Activity;
 use super::intervals::Intervals;
 use super::late::LateRanks;
-use crate::model::rank_work::{JoinedRanks, RankPiece, RankWork};
+use crate::model::rank_work::{GpuWork, JoinedRanks, RankWork};
 use crate::model::ranks::{RankIdle, RankIdleCause, RankTime};
 
 /// Beginnings of the names of ranges in which a host waits for other ranks: torch's for gloo, and
@@ -26,7 +26,7 @@ fn of_rank(rank: &RankWork, activity: &Activity, at: usize, late: &LateRanks) ->
     let exposed_ns = activity.communication.ns() - overlapped_ns;
     let compute_ns = activity.compute.ns();
     let idle_ns = span_ns - activity.any.ns();
-    let (last, late_ns) = late.of_rank(at);
+    let (times_last, late_ns) = late.of_rank(at);
     RankTime {
         place: rank.place.clone(),
         span_ns,
@@ -38,7 +38,7 @@ fn of_rank(rank: &RankWork, activity: &Activity, at: usize, late: &LateRanks) ->
         idle_ns,
         idle: idle(rank, &activity.any),
         waited_ns: late.waited_ns(at),
-        last,
+        times_last,
         late_ns,
     }
 }
@@ -80,6 +80,6 @@ fn idle(rank: &RankWork, any: &Intervals) -> Vec<RankIdle> {
 }
 
 /// The piece that starts at a time.
-fn next_piece(rank: &RankWork, at_ns: i64) -> Option<&RankPiece> {
+fn next_piece(rank: &RankWork, at_ns: i64) -> Option<&GpuWork> {
     rank.pieces.get(rank.pieces.partition_point(|piece| piece.start_ns < at_ns))
 }

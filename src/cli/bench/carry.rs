@@ -366,6 +366,7 @@ impl<'a> CaseRunner<'a> {
                 accept_new: false,
             },
             gpus: None,
+            ranks: None,
             problem_sizes: Vec::new(),
             arch: settings.arch.clone(),
             seed: settings.seed.unwrap_or(1),

@@ -207,6 +207,7 @@ impl CompareArgs {
             mode: Some(kernel::ProfileMode::Bench),
             place: self.place.clone(),
             gpus: None,
+            ranks: None,
             problem_sizes: self.problem_sizes.clone(),
             arch: self.arch.clone(),
             seed: self.seed.unwrap_or(1),

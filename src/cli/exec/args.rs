@@ -9,7 +9,7 @@ use crate::cli::support::profile_args::{
 };
 use crate::cli::support::run_args::{PlaceArgs, RunArgs, bytes};
 use crate::kernel::ProfileMode;
-use crate::tool::GpuCount;
+use crate::tool::{GpuSelection, RankSelection};
 
 /// Run a file, a piece of code or a command on the GPU host
 ///
@@ -55,7 +55,11 @@ pub(in crate::cli) struct ExecArgs {
     /// Lock this many GPUs, all, or those with these indexes, and hide all others from the program;
     /// `--gpu` says which qualify; 0 hides all
     #[arg(long, value_name = "N|all|LIST")]
-    pub gpus: Option<GpuCount>,
+    pub gpus: Option<GpuSelection>,
+
+    /// With `--mode`: the ranks of a program that the tool looks at, as in `rgpu profile`
+    #[arg(long, value_name = "N|LIST|all")]
+    pub ranks: Option<RankSelection>,
 
     /// Run it in a terminal: stdout and stderr become one stream, and keys are sent as they are
     /// typed
@@ -114,6 +118,7 @@ impl ExecArgs {
             mode: self.mode,
             place: self.place.clone(),
             gpus: self.gpus.clone(),
+            ranks: self.ranks.clone(),
             problem_sizes: Vec::new(),
             arch: None,
             seed: 1,

@@ -15,7 +15,7 @@ use crate::exec::{BuildTools, Package};
 use crate::remote::unfit;
 use crate::run::{CargoBuild, CargoCache, Reporter, RunEvent, record_output};
 use crate::store::RunFolder;
-use crate::tool::{GpuCount, PlanError, Program};
+use crate::tool::{GpuSelection, PlanError, Program};
 
 /// The step under which the compiler's output is recorded.
 const BUILD: &str = "build";
@@ -179,7 +179,7 @@ pub(super) fn program(
     let mounted = source.mounts.files.iter().filter(|file| !own_paths.contains(&file.path));
     program.files.extend(mounted.cloned());
     source.mounts.show_to(&mut program);
-    if args.gpus == Some(GpuCount::Number(0)) {
+    if args.gpus == Some(GpuSelection::Number(0)) {
         program.env.insert("CUDA_VISIBLE_DEVICES".to_owned(), "".into());
     }
     Ok(program)
@@ -191,20 +191,21 @@ pub(super) fn program(
 /// The host has fewer.
 pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<GpuRequest>> {
     let asked = match (&args.gpus, &args.place.gpu) {
-        (Some(GpuCount::Number(0)), _) | (None, None) => return Ok(None),
+        (Some(GpuSelection::Number(0)), _) | (None, None) => return Ok(None),
         (Some(asked), _) => asked.clone(),
-        (None, Some(_)) => GpuCount::default(),
+        (None, Some(_)) => GpuSelection::default(),
     };
     let known: Vec<KnownGpu> = facts
         .into_iter()
         .flat_map(|facts| &facts.gpus)
         .map(|gpu| KnownGpu { index: gpu.index, uuid: gpu.uuid.clone(), name: gpu.name.clone() })
         .collect();
-    let (known, gpu_count) = asked.of_host(known).map_err(PlanError::from)?;
     let choice = args.place.gpu.as_deref().map(crate::cli::support::profile_request::gpu_choice);
+    let choice = choice.unwrap_or_default();
+    let (known, count) = asked.of_host(known, &choice).map_err(PlanError::from)?;
     Ok(Some(GpuRequest {
-        choice: choice.unwrap_or_default(),
-        count: gpu_count,
+        choice,
+        count,
         share: args.place.share_gpu,
         known,
         processes: facts

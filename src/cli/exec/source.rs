@@ -14,7 +14,7 @@ use crate::exec::{
     ExecError, MAX_MOUNT_BYTES, Mount, Package, Snapshot, Snippet, SnippetInput, WORK_FOLDER,
     read_env_file, snapshot,
 };
-use crate::tool::{GpuCount, Program};
+use crate::tool::{GpuSelection, Program};
 use rgpu_protocol::plan::Stdin;
 use rustix::fs::FileType;
 
@@ -121,7 +121,7 @@ impl ExecSource {
 
     /// Whether the program depends on facts about the host.
     pub(super) fn needs_facts(&self, args: &ExecArgs) -> bool {
-        args.gpus.as_ref().is_some_and(|gpus| *gpus != GpuCount::Number(0))
+        args.gpus.as_ref().is_some_and(|gpus| *gpus != GpuSelection::Number(0))
             || self.snippet.as_ref().is_some_and(|snippet| snippet.language.needs_facts())
     }
 

@@ -58,6 +58,7 @@ fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
         ("--light", deep.light, FlagGroup::Deep),
         ("--after", args.window.after.is_some(), FlagGroup::After),
         ("--for", args.window.end.is_some(), FlagGroup::For),
+        ("--ranks", args.ranks.is_some(), FlagGroup::Ranks),
     ];
     all.iter().filter(|(_, given, _)| *given).map(|(flag, _, group)| (*flag, *group)).collect()
 }

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use super::run_args::{PlaceArgs, RunArgs, bytes, duration};
 use crate::kernel::{MODES, ProfileMode, is_identifier};
 use crate::suite::sweep_values;
-use crate::tool::{GpuCount, WindowEnd};
+use crate::tool::{GpuSelection, RankSelection, WindowEnd};
 
 /// Profile a kernel or a program: how fast, why not faster, what to try
 ///
@@ -31,9 +31,15 @@ pub(in crate::cli) struct ProfileArgs {
     pub place: PlaceArgs,
 
     /// Give a program this many GPUs, all, or those with these indexes; `--gpu` says which qualify.
-    /// Not for the modes ncu and deep [default: 1]
+    /// The modes ncu and deep then need `--ranks` [default: 1]
     #[arg(long, value_name = "N|all|LIST", help_heading = "Where")]
-    pub gpus: Option<GpuCount>,
+    pub gpus: Option<GpuSelection>,
+
+    /// The ranks of a program that the tool looks at: ncu and deep one of them, sanitizer all by
+    /// default; nsys records all in one report, or one alone. The program is started by torchrun,
+    /// accelerate, mpirun or srun
+    #[arg(long, value_name = "N|LIST|all", help_heading = "Where")]
+    pub ranks: Option<RankSelection>,
 
     /// Sizes: values in the kernel's order or as `n=…`, with `;` between groups (or between cases,
     /// if the kernel has no groups) and `|` between cases
@@ -108,6 +114,7 @@ Examples:
   rgpu profile --mode deep --top 3 --budget 5m --remote h200 -- ./app
   rgpu profile --kernel race --mode sanitizer --tool racecheck --remote h200
   rgpu profile --mode nsys --after 30s --for 10s --remote h200 -- ./server
+  rgpu profile --mode ncu --gpus 2 --ranks 0 --remote h200 -- torchrun --nproc-per-node 2 train.py
   rgpu profile --remote h200 -- ./app --its args";
 
 /// Reads the name of a mode; help and completions have what each gives.

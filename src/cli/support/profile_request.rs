@@ -15,8 +15,9 @@ use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, ProfileMode, Selection, find};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{
-    BundleFile, CaptureRange, DeepOptions, GpuCount, NcuOptions, NsysOptions, Program,
-    RegionPattern, Request, SanitizerOptions, SanitizerTool, Target, Window,
+    BundleFile, CaptureRange, DeepOptions, GpuSelection, NcuOptions, NsysOptions, PlanError,
+    Program, RankSelection, RegionPattern, Request, SanitizerOptions, SanitizerTool, Target,
+    WAITING_KERNELS, Window, check_launcher,
 };
 
 /// A resolved command line.
@@ -211,7 +212,8 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
     }
     request.gpu = args.place.gpu.as_deref().map_or(GpuChoice::Any, gpu_choice);
     request.share_gpu = args.place.share_gpu;
-    request.gpus = gpu_count(args, mode, &request.target)?;
+    request.gpus = gpu_selection(args, mode, &request.target)?;
+    request.ranks = rank_selection(args, mode, &request.target)?;
     request.sudo = args.ncu.sudo;
     request.nvtx_include.clone_from(&args.ncu.nvtx_include);
     for value in &args.ncu.regions {
@@ -243,6 +245,9 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
         clock_control: args.ncu.clock_control.clone(),
         extra: split("--ncu-args", args.ncu.ncu_args.as_deref())?,
     };
+    if request.ranks.is_some() && mode.collects_counters() {
+        request.ncu.kernel_exclude.push(WAITING_KERNELS.to_owned());
+    }
     request.nsys = NsysOptions {
         trace: args.nsys.trace.clone(),
         sample: args.nsys.sample.clone(),
@@ -269,23 +274,65 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
 /// # Errors
 /// A kernel runs on one GPU. ncu replays each kernel alone, and one that waits for another rank would
 /// never end.
-fn gpu_count(args: &ProfileArgs, mode: ProfileMode, target: &Target) -> Result<GpuCount> {
+fn gpu_selection(args: &ProfileArgs, mode: ProfileMode, target: &Target) -> Result<GpuSelection> {
     let asked = args.gpus.clone().unwrap_or_default();
     let refused = |what: String| Failure::new(Exit::Usage, "usage", what);
     match target {
         _ if asked.is_one() => Ok(asked),
-        _ if asked == GpuCount::Number(0) => {
+        _ if asked == GpuSelection::Number(0) => {
             Err(refused("`--gpus 0` leaves nothing to profile".to_owned()))
         }
         Target::Kernel { .. } => Err(refused("a kernel runs on one GPU".to_owned())
             .hint("`--gpus` is for programs, given after `--`")),
-        _ if mode.collects_counters() => Err(refused(format!(
+        _ if mode.collects_counters() && args.ranks.is_none() => Err(refused(format!(
             "mode `{mode}` cannot have several GPUs: ncu replays each kernel alone, and a kernel \
              that waits for another rank never ends"
         ))
-        .hint("`--mode nsys` records all ranks; ncu can measure a program on one GPU")),
+        .hint("`--ranks 0` measures one rank; `--mode nsys` records all")),
         _ => Ok(asked),
     }
+}
+
+/// The ranks that the tool looks at, each by itself. `None` if it runs around the whole program.
+///
+/// # Errors
+/// A kernel has no ranks. ncu measures one, and nsys one or all. The launcher must be known.
+fn rank_selection(
+    args: &ProfileArgs,
+    mode: ProfileMode,
+    target: &Target,
+) -> Result<Option<RankSelection>> {
+    let refused = |what: String| Failure::new(Exit::Usage, "usage", what);
+    let program = match (target, &args.ranks) {
+        (Target::Program(program), _) => program,
+        (Target::Kernel { .. }, None) => return Ok(None),
+        (Target::Kernel { .. }, Some(_)) => {
+            return Err(refused("a kernel has no ranks".to_owned())
+                .hint("`--ranks` is for programs, given after `--`"));
+        }
+    };
+    let launcher = check_launcher(&program.argv);
+    let Some(asked) = args.ranks.clone() else {
+        let per_rank = mode == ProfileMode::Sanitizer && launcher.is_ok();
+        return Ok(per_rank.then_some(RankSelection::All));
+    };
+    match mode {
+        ProfileMode::Nsys if asked == RankSelection::All => return Ok(None),
+        ProfileMode::Nsys if asked.single().is_none() => {
+            return Err(refused(format!("nsys cannot record {asked} of all"))
+                .hint("`--ranks all` records all in one report, `--ranks 0` one alone"));
+        }
+        _ if mode.collects_counters() && asked.single().is_none() => {
+            return Err(refused(format!(
+                "mode `{mode}` cannot measure {asked}: ncu replays each kernel, and several ranks \
+                 that do so are not kept in step"
+            ))
+            .hint("name one: `--ranks 0`"));
+        }
+        _ => {}
+    }
+    launcher.map_err(PlanError::from)?;
+    Ok(Some(asked))
 }
 
 fn deep(args: &DeepArgs) -> DeepOptions {

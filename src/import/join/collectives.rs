@@ -115,20 +115,20 @@ fn bytes(call: &RankCollective, ranks: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::rank_work::{RankPiece, RankPieceKind};
+    use crate::model::rank_work::{GpuWork, GpuWorkKind};
     use crate::model::ranks::CollectiveOperation;
 
     /// A rank of the group `dp` with these operations and bytes.
     fn rank(calls: &[(CollectiveOperation, Option<u64>)], told: Option<u32>) -> RankWork {
         let mut work = RankWork::default();
         for ((operation, bytes), piece) in calls.iter().zip(0..) {
-            work.pieces.push(RankPiece {
+            work.pieces.push(GpuWork {
                 start_ns: i64::from(piece) * 100,
                 end_ns: i64::from(piece) * 100 + 50,
                 called_ns: None,
                 name: 0,
                 region: None,
-                kind: RankPieceKind::Collective,
+                kind: GpuWorkKind::Collective,
             });
             work.collectives.push(RankCollective {
                 piece,

@@ -6,7 +6,7 @@ use super::clock::ReportClock;
 use crate::import::Imported;
 use crate::import::event_list::NameTable;
 use crate::model::Trace;
-use crate::model::ranks::RankPlace;
+use crate::model::ranks::RankLocation;
 use crate::model::trace::SCHEMA;
 
 /// How the times of a report's events become common ones.
@@ -37,7 +37,7 @@ pub(super) fn join<'a>(
     reports: &mut [Imported],
     numbers: &[Vec<u32>],
     times: &[ReportTimes],
-    places: impl Iterator<Item = &'a RankPlace>,
+    places: impl Iterator<Item = &'a RankLocation>,
 ) -> Option<Trace> {
     let mut whole =
         Trace { schema: SCHEMA.to_owned(), ranks: places.cloned().collect(), ..Trace::default() };

@@ -18,9 +18,9 @@ use super::trace::{Trace, process};
 use crate::import::event_list::NameTable;
 use crate::import::region_tree::InnermostLookup;
 use crate::model::rank_work::{
-    HostRange, JoinedRanks, RankCollective, RankPiece, RankPieceKind, RankWork,
+    GpuWork, GpuWorkKind, HostRange, JoinedRanks, RankCollective, RankWork,
 };
-use crate::model::ranks::{CollectiveOperation, RankPlace};
+use crate::model::ranks::{CollectiveOperation, RankLocation};
 
 /// What a tool tells of the collective that a kernel carries out.
 #[derive(Clone, Debug)]
@@ -90,22 +90,22 @@ pub(super) fn read<R: TraceRows>(
     file.kernel_runs(|k| {
         let name = k.demangled.or(k.short).and_then(|id| trace.strings.get(id));
         let name = name.unwrap_or("(unnamed)");
-        let kind = if is_nccl(name) { RankPieceKind::Collective } else { RankPieceKind::Compute };
+        let kind = if is_nccl(name) { GpuWorkKind::Collective } else { GpuWorkKind::Compute };
         let row = (k.global_pid, k.correlation, k.device, k.stream);
         reader.add(row, (k.start_ns, k.end_ns), name, kind);
     })?;
     file.memcpys(|c| {
         let row = (c.global_pid, c.correlation, c.device, c.stream);
-        reader.add(row, (c.start_ns, c.end_ns), &copy_name(c.kind), RankPieceKind::Copy);
+        reader.add(row, (c.start_ns, c.end_ns), &copy_name(c.kind), GpuWorkKind::Copy);
     })?;
     file.memsets(|s| {
         let row = (s.global_pid, s.correlation, s.device, s.stream);
-        reader.add(row, (s.start_ns, s.end_ns), "memset", RankPieceKind::Copy);
+        reader.add(row, (s.start_ns, s.end_ns), "memset", GpuWorkKind::Copy);
     })?;
     file.graph_launches(|g| {
         // The table has no device column.
         let row = (g.global_pid, g.correlation, None, g.stream);
-        reader.add(row, (g.start_ns, g.end_ns), "graph", RankPieceKind::Compute);
+        reader.add(row, (g.start_ns, g.end_ns), "graph", GpuWorkKind::Compute);
     })?;
     Ok(reader.finish(from))
 }
@@ -174,7 +174,7 @@ impl<'a> RankReader<'a> {
         }
     }
 
-    fn add(&mut self, ids: RowIds, time: (i64, i64), name: &str, kind: RankPieceKind) {
+    fn add(&mut self, ids: RowIds, time: (i64, i64), name: &str, kind: GpuWorkKind) {
         let (global_pid, correlation, device, stream) = ids;
         let process = process(global_pid);
         let call = correlation.and_then(|id| self.trace.pieces.call_for(process, id));
@@ -184,7 +184,7 @@ impl<'a> RankReader<'a> {
         rank.device = rank.device.or(device);
         let region = node.map(|around| rank.region(self.placed, around.innermost.node));
         let piece = u32::try_from(rank.work.pieces.len()).unwrap_or(u32::MAX);
-        rank.work.pieces.push(RankPiece {
+        rank.work.pieces.push(GpuWork {
             start_ns: time.0,
             end_ns: time.1.max(time.0),
             called_ns: call.map(|call| call.at_ns),
@@ -192,7 +192,7 @@ impl<'a> RankReader<'a> {
             region,
             kind,
         });
-        if kind == RankPieceKind::Collective {
+        if kind == GpuWorkKind::Collective {
             let told = correlation.and_then(|id| self.known.get(&id));
             let message = call.and_then(|call| message_of(&self.messages, call));
             let outer = region.and_then(|at| rank.work.regions[at as usize].last());
@@ -221,7 +221,7 @@ impl<'a> RankReader<'a> {
         let processes = all.iter().map(|(process, _)| *process).collect();
         let ranks = all.into_iter().zip(0..).map(|((process, rank), number)| {
             let pid = u32::try_from((process >> 24) & 0xff_ffff).ok();
-            let place = RankPlace {
+            let place = RankLocation {
                 rank: number,
                 host: None,
                 gpu: rank.device,
@@ -237,7 +237,7 @@ impl<'a> RankReader<'a> {
 
 impl RankBuilder {
     /// The rank with its work in order of start.
-    fn finish(mut self, place: RankPlace) -> RankWork {
+    fn finish(mut self, place: RankLocation) -> RankWork {
         let mut work = self.work;
         let mut order: Vec<u32> = (0..work.pieces.len() as u32).collect();
         order.sort_by_key(|at| {

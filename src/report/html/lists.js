@@ -101,7 +101,7 @@ function code() {
 function sanitizer() {
   if (!page.sanitizer.length) return;
   section("sanitizer", "Sanitizer", null, page.sanitizer.map(r => [
-    el("h3", null, r.tool, " ", el("span", { class: "badge " + ({ clean: "good", found: "bad" }[r.verdict] || "warn") }, r.verdict === "found" ? plural(r.causes.length, "cause") : r.verdict)),
+    el("h3", null, r.tool, r.rank === undefined ? "" : ` of rank ${r.rank}`, " ", el("span", { class: "badge " + ({ clean: "good", found: "bad" }[r.verdict] || "warn") }, r.verdict === "found" ? plural(r.causes.length, "cause") : r.verdict)),
     r.note ? el("p", { class: "note" }, r.note) : null,
     el("ul", { class: "plain" }, r.causes.map(c => el("li", null, c.file ? el("code", null, c.file + (c.line ? ":" + c.line : "") + " ") : null, c.text,
       c.kernel ? [" in ", kernelName(c.kernel)] : null, c.count > 1 ? ` (${count(c.count)} times)` : "", c.details.map(d => el("div", { class: "dim" }, d))))),

@@ -102,6 +102,12 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
         section(&mut out, ranks::idle(of_program), "No rank was idle.");
         section(&mut out, ranks::collectives(of_program), "No collective was matched.");
         section(&mut out, ranks::waits(of_program), "No collective waited for a rank.");
+        if let Some(step) = ranks::slowest_step(of_program) {
+            out += &format!("Steps: {}.\n\n", plain(&step));
+        }
+        if let Some(rest) = ranks::left_out(of_program) {
+            out += &format!("… and {rest}.\n\n");
+        }
     }
     out += "## Regions\n\n";
     let mut table = TextTable::new(&[

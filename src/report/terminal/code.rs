@@ -20,7 +20,7 @@ pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
             }
             _ => format!("unknown: {}", result.note),
         };
-        page.field(&result.tool, &text);
+        page.field(&result.title(), &text);
         let known = matches!(result.verdict, SanitizerVerdict::Clean | SanitizerVerdict::Found);
         if known && !result.note.is_empty() {
             page.field("", &result.note);

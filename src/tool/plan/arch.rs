@@ -51,29 +51,18 @@ pub(super) fn chosen_gpu<'a>(
     request: &Request,
     facts: &'a HostFacts,
 ) -> Result<Option<&'a GpuFacts>, PlanError> {
-    let (description, fits): (String, Box<dyn Fn(&GpuFacts) -> bool>) = match &request.gpu {
-        GpuChoice::Any => (String::new(), Box::new(|_| true)),
-        GpuChoice::Index(index) => {
-            let index = *index;
-            (format!("number {index}"), Box::new(move |gpu| gpu.index == index))
-        }
-        GpuChoice::Uuid(uuid) => {
-            let uuid = uuid.clone();
-            (format!("`{uuid}`"), Box::new(move |gpu| gpu.uuid.starts_with(&uuid)))
-        }
-        GpuChoice::Name(name) => {
-            let name = name.to_lowercase();
-            (
-                format!("called `{name}`"),
-                Box::new(move |gpu| gpu.name.to_lowercase().contains(&name)),
-            )
-        }
+    let asked = match &request.gpu {
+        GpuChoice::Any => String::new(),
+        GpuChoice::Index(index) => format!("number {index}"),
+        GpuChoice::Uuid(uuid) => format!("`{uuid}`"),
+        GpuChoice::Name(name) => format!("called `{name}`"),
     };
-    match facts.gpus.iter().find(|gpu| fits(gpu)) {
+    let allowed = |gpu: &&GpuFacts| request.gpu.allows(gpu.index, &gpu.uuid, &gpu.name);
+    match facts.gpus.iter().find(allowed) {
         Some(gpu) => Ok(Some(gpu)),
         None if facts.gpus.is_empty() => Ok(None),
         None => Err(PlanError::NoSuchGpu {
-            asked: description,
+            asked,
             known: facts
                 .gpus
                 .iter()

@@ -124,7 +124,10 @@ pub enum PlanError {
     },
     /// The host does not have the GPUs that `--gpus` asks for.
     #[error(transparent)]
-    MissingGpus(#[from] super::gpu_count::MissingGpus),
+    MissingGpus(#[from] super::gpu_selection::MissingGpus),
+    /// No tool can be placed before the program that its launcher starts.
+    #[error(transparent)]
+    Launcher(#[from] super::launcher::LauncherError),
     /// Mode `torch` was requested for a kernel that is not in Python.
     #[error("mode `torch` needs a Python kernel or a program")]
     TorchNeedsPython,
@@ -298,6 +301,7 @@ impl From<PlanError> for Failure {
                 .hint(format!("`--arch {gpu}` compiles for this GPU, if the source allows")),
             PlanError::MissingGpus(_) => Failure::new(Exit::Host, "no_such_gpu", what)
                 .hint("`rgpu remote check` lists them"),
+            PlanError::Launcher(_) => Failure::new(Exit::Usage, "usage", what),
             PlanError::NoSuchGpu { known, .. } => {
                 Failure::new(Exit::Host, "no_such_gpu", what).hint(format!("there: {}", known.join("; ")))
             }

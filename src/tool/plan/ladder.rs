@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use rgpu_protocol::plan::{Arg, ArtifactSpec, Rung, Stop, Success};
 use rgpu_protocol::{HostFacts, RungRecord};
 
-use super::draft::PlanError;
+use super::draft::{BundleFile, PlanError};
 use super::harness::JobRunner;
 use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 use super::request::{
     FailedRung, FirstPass, HostBinaries, PlanPart, Program, Request, Target, path_of,
 };
 use super::rungs::{Replay, RungCommand, RungInfo, RungTool};
-use super::{COLLECTOR, RAW, torch_hook};
+use super::{COLLECTOR, RAW, rank_shim, torch_hook};
 use crate::kernel::{KERNEL_SURVEY, ProfileMode, REGION_SURVEY};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
@@ -30,6 +30,20 @@ pub(super) struct Ladder<'a> {
     /// Rungs that cannot work on this host, with the reason.
     pub(super) left_out: Vec<RungRecord>,
     rungs: Vec<Rung>,
+    /// Commands of ncu so far, without the target.
+    ncu_commands: Vec<Vec<Arg>>,
+    /// Files that the rungs need.
+    files: Vec<BundleFile>,
+}
+
+/// The rungs of a step.
+pub(super) struct LadderRungs {
+    /// Best first.
+    pub(super) rungs: Vec<Rung>,
+    /// Rungs that cannot work on the host, with the reason.
+    pub(super) left_out: Vec<RungRecord>,
+    /// Files to send along.
+    pub(super) files: Vec<BundleFile>,
 }
 
 /// How much later than nsys, or torch's profiler, the plan stops a program, in seconds.
@@ -68,14 +82,23 @@ impl<'a> Ladder<'a> {
         binaries: &'a HostBinaries,
     ) -> Self {
         let jobs = JobRunner::new(request, facts);
-        Self { request, facts, binaries, jobs, left_out: Vec::new(), rungs: Vec::new() }
+        Self {
+            request,
+            facts,
+            binaries,
+            jobs,
+            left_out: Vec::new(),
+            rungs: Vec::new(),
+            ncu_commands: Vec::new(),
+            files: Vec::new(),
+        }
     }
 
     /// The rungs on a host with a GPU.
     ///
     /// # Errors
     /// [`PlanError`] for invalid options.
-    pub(super) fn on_gpu(mut self) -> Result<(Vec<Rung>, Vec<RungRecord>), PlanError> {
+    pub(super) fn on_gpu(mut self) -> Result<LadderRungs, PlanError> {
         let ids = match self.request.part {
             PlanPart::FirstPass(FirstPass::Ranges) => REGION_SURVEY,
             PlanPart::FirstPass(FirstPass::Kernels) => KERNEL_SURVEY,
@@ -98,6 +121,11 @@ impl<'a> Ladder<'a> {
     fn can_use_tool(&mut self, info: &RungInfo) -> bool {
         let has_collector = self.binaries.collector.is_some();
         let missing = match info.tool {
+            RungTool::Cupti | RungTool::Collector | RungTool::Torch
+                if self.request.tool_per_rank().is_some() =>
+            {
+                "all_ranks"
+            }
             RungTool::Ncu if path_of(self.facts, "ncu").is_none() => "tool_missing",
             RungTool::Nsys => match self.facts.tool("nsys") {
                 None => "tool_missing",
@@ -148,7 +176,7 @@ impl<'a> Ladder<'a> {
     }
 
     /// The rungs on a host without a GPU: the reference on the CPU, or the program as it is.
-    pub(super) fn on_cpu(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
+    pub(super) fn on_cpu(mut self) -> LadderRungs {
         if self.request.part == PlanPart::Plain {
             RungInfo::find(&RungId::Cpu).into_iter().for_each(|info| self.add_cpu(info));
             return self.finish();
@@ -171,7 +199,7 @@ impl<'a> Ladder<'a> {
         self.finish()
     }
 
-    fn finish(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
+    fn finish(mut self) -> LadderRungs {
         let skip = &self.request.skip;
         self.rungs.retain(|rung| !skip.contains(&rung.id));
         self.skip_failed();
@@ -189,6 +217,9 @@ impl<'a> Ladder<'a> {
                 filtered: ncu::filtered(self.request),
             };
             rung.diagnosis = table(info.tool.messages(), next_rungs);
+            if self.request.tool_per_rank().is_some() {
+                rung.diagnosis.extend(table(rank_shim::ROWS, next_rungs));
+            }
         }
         if let Some(first) = self.rungs.first_mut()
             && self.left_out.is_empty()
@@ -196,7 +227,7 @@ impl<'a> Ladder<'a> {
         {
             first.loses.clear();
         }
-        (self.rungs, self.left_out)
+        LadderRungs { rungs: self.rungs, left_out: self.left_out, files: self.files }
     }
 
     /// Leaves out rungs that failed on this host before, and those that would fail for the same
@@ -307,38 +338,52 @@ impl<'a> Ladder<'a> {
             argv.extend([sudo.path.as_str(), "-n", keep, "--"].map(Arg::from));
         }
         argv.extend(ncu::command_line(self.request, path, collect, replay)?);
-        argv.extend(self.target_command("once"));
+        // The requested sections may be the basic set already; the same command is not tried twice.
+        if self.ncu_commands.contains(&argv) {
+            return Ok(());
+        }
+        self.ncu_commands.push(argv.clone());
+        let (argv, env) = self.with_target(info, argv)?;
         let report = format!("{}.ncu-rep", ncu::report(self.request, collect));
         let mut artifacts = vec![artifact(&report, ArtifactKind::NcuRep)];
         artifacts.extend(self.own_artifacts("once"));
         let mut rung = self.rung(info, argv, artifacts);
+        rung.env.extend(env);
         rung.success.files = vec![report];
         if matches!(self.request.target, Target::Program(_)) {
-            for (name, value) in ncu::PROGRAM_ENV.iter().filter(|(name, _)| !self.sets(name)) {
-                rung.env.insert((*name).to_owned(), Arg::text(*value));
+            for (name, value) in ncu::PROGRAM_ENV.iter() {
+                if self.request.program_env(name).is_none() {
+                    rung.env.insert((*name).to_owned(), Arg::text(*value));
+                }
             }
         }
-        // The requested sections may be the basic set already; the same command is not tried twice.
-        if self.rungs.iter().all(|other| other.argv != rung.argv) {
-            self.rungs.push(rung);
-        }
+        self.rungs.push(rung);
         Ok(())
     }
 
-    /// Whether the user gives the program this environment variable.
-    fn sets(&self, name: &str) -> bool {
-        let own = match &self.request.target {
-            Target::Program(program) => program.env.contains_key(name),
-            Target::Kernel { .. } => false,
+    /// A tool's command with the target behind it, or with the launcher that starts the tool on the
+    /// chosen ranks. Returns the environment variables for that, too.
+    fn with_target(
+        &mut self,
+        info: &RungInfo,
+        mut tool: Vec<Arg>,
+    ) -> Result<(Vec<Arg>, BTreeMap<String, Arg>), PlanError> {
+        let Some((ranks, program)) = self.request.tool_per_rank() else {
+            tool.extend(self.target_command("once"));
+            return Ok((tool, BTreeMap::new()));
         };
-        own || self.request.env.contains_key(name)
+        let name = format!("{}-{}", step_of(self.request), info.id);
+        let python = self.request.program_env(rank_shim::PYTHON_EXEC);
+        let command = rank_shim::place(ranks, &tool, &program.argv, &name, python)?;
+        self.files.push(command.script);
+        Ok((command.argv, command.env))
     }
 
     /// nsys before the program.
     fn add_nsys(&mut self, info: &RungInfo, trace: Trace) -> Result<(), PlanError> {
         let Some(path) = path_of(self.facts, "nsys") else { return Ok(()) };
-        let (mut argv, env) = nsys::command_line(self.request, path, trace)?;
-        argv.extend(self.target_command("once"));
+        let (argv, env) = nsys::command_line(self.request, path, trace)?;
+        let (argv, rank_env) = self.with_target(info, argv)?;
         let report = format!("{}.nsys-rep", nsys::REPORT);
         let mut artifacts = vec![
             artifact(&report, ArtifactKind::NsysRep),
@@ -347,6 +392,7 @@ impl<'a> Ladder<'a> {
         artifacts.extend(self.own_artifacts("once"));
         let mut rung = self.rung(info, argv, artifacts);
         rung.env.extend(env.into_iter().map(|(k, v)| (k.to_owned(), Arg::from(v))));
+        rung.env.extend(rank_env);
         rung.success.files = vec![report];
         self.rungs.push(rung);
         Ok(())

@@ -10,7 +10,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::{BundleFile, Draft, DraftInfo, PlanError};
 use super::harness::{self, JobRunner};
-use super::ladder::{self, Ladder, artifact};
+use super::ladder::{self, Ladder, LadderRungs, artifact};
 use super::request::{FirstPass, HostBinaries, PlanPart, Program, Request, Target, path_of};
 use super::rungs::{RungInfo, RungTool};
 use super::{
@@ -38,7 +38,7 @@ pub(super) struct Planner<'a> {
     gpu: bool,
     pub(super) jobs: JobRunner<'a>,
     pub(super) steps: Vec<Step>,
-    files: Vec<BundleFile>,
+    pub(super) files: Vec<BundleFile>,
     pub(super) info: DraftInfo,
 }
 
@@ -142,7 +142,7 @@ impl<'a> Planner<'a> {
         let (known, count) = match &request.gpus {
             one if one.is_one() => (known, 1),
             asked if facts::is_assumed(self.facts) => (known, asked.number().unwrap_or(1)),
-            asked => asked.of_host(known)?,
+            asked => asked.of_host(known, &request.gpu)?,
         };
         let gpu = self.steps.iter().any(|step| step.gpu).then(|| GpuRequest {
             choice: request.gpu.clone(),
@@ -397,11 +397,12 @@ impl<'a> Planner<'a> {
     fn profile(&mut self, left_out: Vec<RungRecord>) -> Result<(), PlanError> {
         self.info.left_out.extend(left_out);
         let ladder = Ladder::new(self.request, self.facts, self.binaries);
-        let (rungs, left_out) = match self.gpu {
+        let LadderRungs { rungs, left_out, files } = match self.gpu {
             true => ladder.on_gpu()?,
             false => ladder.on_cpu(),
         };
         self.info.left_out.extend(left_out);
+        self.files.extend(files);
         if rungs.is_empty() {
             return Err(PlanError::NothingLeft {
                 title: format!("profile with `{}`", self.request.mode),
@@ -420,6 +421,7 @@ impl<'a> Planner<'a> {
         {
             self.files.push(BundleFile::text(torch_hook::PATH, torch_hook::TEXT));
         }
+        self.note_ranks();
         let nsys = infos.iter().any(|info| info.tool == RungTool::Nsys);
         let title = match self.gpu {
             _ if self.request.part == PlanPart::Plain => {
@@ -464,6 +466,22 @@ impl<'a> Planner<'a> {
             step.on_failure = OnFailure::Continue;
         }
         Ok(())
+    }
+
+    /// Says which ranks are looked at, and which of their kernels are not.
+    fn note_ranks(&mut self) {
+        let Some((ranks, _)) = self.request.tool_per_rank() else { return };
+        if !self.gpu || self.request.part != PlanPart::Whole || self.request.pass > 1 {
+            return;
+        }
+        let mode = self.request.mode;
+        self.info.notes.push(match mode.collects_counters() {
+            true => format!(
+                "only {ranks} runs under ncu; kernels that wait for other ranks (NCCL, NVSHMEM and \
+                 other collectives) are not profiled"
+            ),
+            false => format!("only {ranks} runs under {mode}"),
+        });
     }
 
     fn on_cpu(&mut self, target: &KernelTarget<'_>, is_retry: bool) {

@@ -132,6 +132,24 @@ pub static REASONS: &[Reason] = &[
          under the remote's `path`",
     ),
     row(
+        "all_ranks",
+        Side::Tool,
+        "it records all ranks, and `--ranks` asks for some",
+        "leave `--ranks` out",
+    ),
+    row(
+        "rank_unknown",
+        Side::Kernel,
+        "the launcher does not tell a process the number of its rank",
+        "start the ranks with torchrun, accelerate, mpirun or srun",
+    ),
+    row(
+        "no_such_rank",
+        Side::Kernel,
+        "the program does not have that rank",
+        "`--ranks` counts from 0",
+    ),
+    row(
         "collector_missing",
         Side::Local,
         "there is no NVTX collector for this host on this machine",

@@ -8,8 +8,9 @@ use rgpu_protocol::plan::{Arg, InputFile, Step};
 use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::draft::BundleFile;
-use super::gpu_count::GpuCount;
+use super::gpu_selection::GpuSelection;
 use super::pattern::RegionPattern;
+use super::rank_selection::RankSelection;
 use super::region::RecordedRegion;
 use crate::kernel::{KernelSpec, ProfileMode, SourceTree};
 use crate::model::RungId;
@@ -85,7 +86,10 @@ pub struct Request {
     /// The GPU to use.
     pub gpu: GpuChoice,
     /// How many GPUs to use.
-    pub gpus: GpuCount,
+    pub gpus: GpuSelection,
+    /// The ranks of a program that the tool looks at, each by itself. `None`: the tool runs around
+    /// the whole program.
+    pub ranks: Option<RankSelection>,
     /// Whether to run although other processes use the GPU.
     pub share_gpu: bool,
     /// Whether `sudo -n` may be used if counters need root.
@@ -181,7 +185,8 @@ impl Request {
             queue_s: limits.queue_s,
             log_bytes: limits.log_bytes,
             gpu: GpuChoice::default(),
-            gpus: GpuCount::default(),
+            gpus: GpuSelection::default(),
+            ranks: None,
             share_gpu: false,
             sudo: false,
             env: BTreeMap::new(),
@@ -193,6 +198,28 @@ impl Request {
             drop_metrics: BTreeSet::new(),
             build: BuildOptions::default(),
         }
+    }
+}
+
+impl Request {
+    /// The ranks that a tool runs on by itself, with their program. `None` if it runs around the
+    /// target, or if there is no tool.
+    pub(crate) fn tool_per_rank(&self) -> Option<(&RankSelection, &Program)> {
+        match (&self.ranks, &self.target) {
+            (Some(ranks), Target::Program(program)) if self.part != PlanPart::Plain => {
+                Some((ranks, program))
+            }
+            _ => None,
+        }
+    }
+
+    /// The user's value of an environment variable of the program.
+    pub(crate) fn program_env(&self, name: &str) -> Option<Arg> {
+        let own = match &self.target {
+            Target::Program(program) => program.env.get(name).cloned(),
+            Target::Kernel { .. } => None,
+        };
+        own.or_else(|| self.env.get(name).map(|value| Arg::text(value.as_str())))
     }
 }
 

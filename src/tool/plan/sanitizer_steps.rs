@@ -4,14 +4,13 @@
 use rgpu_protocol::RungRecord;
 use rgpu_protocol::plan::{Arg, OnFailure, Rung, Success};
 
-use super::RUNNER_INPUT_SANITIZER;
 use super::draft::PlanError;
 use super::ladder::artifact;
 use super::message_rows::{NextRungs, table};
 use super::planner::{Planner, plain_rung};
-use super::reason;
 use super::request::{SanitizerTool, Target, path_of};
 use super::rungs::{RungInfo, RungTool};
+use super::{RUNNER_INPUT_SANITIZER, rank_shim, reason};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
 use crate::tool::sanitizer;
@@ -70,26 +69,50 @@ impl Planner<'_> {
         }
     }
 
-    fn sanitizer_rung(&self, path: &str, tool: SanitizerTool) -> Result<Rung, PlanError> {
+    fn sanitizer_rung(&mut self, path: &str, tool: SanitizerTool) -> Result<Rung, PlanError> {
         let mut argv = sanitizer::command_line(self.request, path, tool)?;
-        let mut artifacts = vec![artifact(sanitizer::findings(tool), ArtifactKind::SanitizerXml)];
+        let mut rung = plain_rung(&RungId::Sanitizer, Vec::new(), Vec::new());
+        rung.success = Success { exit: Vec::new(), ..Success::default() };
+        rung.diagnosis = table(RungTool::Sanitizer.messages(), NextRungs::default());
+        if let Target::Program(program) = &self.request.target {
+            rung.env.clone_from(&program.env);
+            if !program.cwd.is_empty() {
+                rung.cwd.clone_from(&program.cwd);
+            }
+        }
+        if let Some((ranks, program)) = self.request.tool_per_rank() {
+            let name = format!("sanitizer-{}", tool.name());
+            let python = self.request.program_env(rank_shim::PYTHON_EXEC);
+            let command = rank_shim::place(ranks, &argv, &program.argv, &name, python)?;
+            self.files.push(command.script);
+            rung.argv = command.argv;
+            rung.env.extend(command.env);
+            // A star stands for the number of a rank.
+            let (log, xml) = (sanitizer::log(tool, ".rank*"), sanitizer::findings(tool, ".rank*"));
+            rung.success.files = vec![log.clone()];
+            rung.diagnosis.extend(table(rank_shim::ROWS, NextRungs::default()));
+            rung.artifacts = vec![
+                artifact(log, ArtifactKind::SanitizerLog),
+                artifact(xml, ArtifactKind::SanitizerXml),
+            ];
+            return Ok(rung);
+        }
+        rung.artifacts = vec![artifact(sanitizer::findings(tool, ""), ArtifactKind::SanitizerXml)];
+        rung.success.prints = vec![sanitizer::summary(tool)];
         match &self.request.target {
             Target::Kernel { .. } => {
                 let name = format!("once-{}", tool.name());
                 let (command, own) = self.jobs.command("once", RUNNER_INPUT_SANITIZER, &[], &name);
                 argv.extend(command);
-                artifacts.extend(own);
+                rung.artifacts.extend(own);
             }
             Target::Program(program) => argv.extend(program.argv.iter().cloned()),
         }
-        let mut rung = plain_rung(&RungId::Sanitizer, argv, artifacts);
+        rung.argv = argv;
         if self.jobs.is_python() {
             // Gives each tensor its own allocation, so that the tool knows its bounds.
             rung.env.insert("PYTORCH_NO_CUDA_MEMORY_CACHING".to_owned(), Arg::text("1"));
         }
-        rung.success =
-            Success { exit: Vec::new(), files: Vec::new(), prints: vec![sanitizer::summary(tool)] };
-        rung.diagnosis = table(RungTool::Sanitizer.messages(), NextRungs::default());
         Ok(rung)
     }
 }

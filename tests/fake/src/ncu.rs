@@ -154,10 +154,23 @@ fn selected(options: &Options<'_>, kernel: &str) -> bool {
     options.value(&["-k", "--kernel-name"]).is_none_or(|wanted| {
         match wanted.strip_prefix("regex:") {
             // Supports as much of regular expressions as the tests need.
-            Some(regex) => function.contains(regex.trim_matches(['^', '$', '.', '*'])),
+            Some(regex) => match excluded(regex) {
+                Some((names, rest)) => {
+                    !names.split('|').any(|name| function.contains(name))
+                        && function.contains(rest.trim_matches(['^', '$', '.', '*']))
+                }
+                None => function.contains(regex.trim_matches(['^', '$', '.', '*'])),
+            },
             None => function == wanted,
         }
     })
+}
+
+/// The names that `(?!.*(?:A|B))` excludes, and the expression after it.
+fn excluded(regex: &str) -> Option<(&str, &str)> {
+    let (names, rest) = regex.strip_prefix("^(?!.*(?:")?.split_once("))")?;
+    let rest = rest.strip_prefix("(?=").and_then(|rest| rest.strip_suffix(')')).unwrap_or(rest);
+    Some((names, rest))
 }
 
 /// The recorded output, with this report's path and this kernel's name.

@@ -41,7 +41,14 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
         if recorded.exit == 0 { &[] } else { &[(runner::FAULT, "illegal-access")] };
     let own = |line: &str| line.starts_with("=========");
     let text = recorded.text("stdout.txt");
-    let status = program::replay(&text, own, || program::run(options.program, fault))?;
+    let status = match options.value(&["--log-file"]) {
+        Some(log) => {
+            let lines: Vec<&str> = text.lines().filter(|line| own(line)).collect();
+            fs::write(log, lines.join("\n") + "\n")?;
+            program::run(options.program, fault)
+        }
+        None => program::replay(&text, own, || program::run(options.program, fault))?,
+    };
     if let (Some(save), Some(xml)) = (options.value(&["--save"]), recorded.bytes("findings.xml")) {
         fs::write(save, xml)?;
     }

@@ -234,26 +234,17 @@ fn is_granted(gpu: &KnownGpu, granted: Option<&str>) -> bool {
 fn choose(request: &GpuRequest) -> Result<Vec<String>, EarlyEnd> {
     let granted = granted_by_slurm();
     let known = || request.known.iter().filter(|gpu| is_granted(gpu, granted.as_deref()));
-    let matching: Vec<&KnownGpu> = match &request.choice {
-        GpuChoice::Any => known().collect(),
-        GpuChoice::Index(index) => known().filter(|g| g.index == *index).collect(),
-        GpuChoice::Uuid(start) => {
-            let matching: Vec<_> = known().filter(|g| g.uuid.starts_with(start.as_str())).collect();
-            match matching.iter().find(|g| g.uuid == *start) {
-                Some(exact) => vec![*exact],
-                None if matching.len() > 1 => {
-                    return Err(no_gpu(format!(
-                        "several GPUs have UUIDs that begin with `{start}`"
-                    )));
-                }
-                None => matching,
+    let mut matching: Vec<&KnownGpu> =
+        known().filter(|g| request.choice.allows(g.index, &g.uuid, &g.name)).collect();
+    if let GpuChoice::Uuid(start) = &request.choice {
+        match matching.iter().find(|g| g.uuid == *start) {
+            Some(exact) => matching = vec![*exact],
+            None if matching.len() > 1 => {
+                return Err(no_gpu(format!("several GPUs have UUIDs that begin with `{start}`")));
             }
+            None => {}
         }
-        GpuChoice::Name(part) => {
-            let part = part.to_lowercase();
-            known().filter(|g| g.name.to_lowercase().contains(&part)).collect()
-        }
-    };
+    }
     if matching.is_empty() {
         let list: Vec<String> =
             known().map(|g| format!("{} {} ({})", g.index, g.name, g.uuid)).collect();

@@ -1,12 +1,12 @@
-//! How many GPUs a program gets, as `--gpus` says it.
+//! The GPUs that a program gets, as `--gpus` selects them.
 
 use std::str::FromStr;
 
-use rgpu_protocol::plan::KnownGpu;
+use rgpu_protocol::plan::{GpuChoice, KnownGpu};
 
-/// How many GPUs a program gets, or which.
+/// The GPUs that a program gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GpuCount {
+pub enum GpuSelection {
     /// So many.
     Number(u32),
     /// All of the host.
@@ -18,13 +18,13 @@ pub enum GpuCount {
 /// Most GPUs that can be named by number.
 const MAX_GPUS: u32 = 64;
 
-impl Default for GpuCount {
+impl Default for GpuSelection {
     fn default() -> Self {
         Self::Number(1)
     }
 }
 
-impl FromStr for GpuCount {
+impl FromStr for GpuSelection {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -56,7 +56,7 @@ pub struct MissingGpus {
     text: String,
 }
 
-impl GpuCount {
+impl GpuSelection {
     /// Whether it is a single GPU, whichever.
     pub fn is_one(&self) -> bool {
         *self == Self::Number(1)
@@ -71,30 +71,41 @@ impl GpuCount {
         }
     }
 
-    /// The GPUs of `known` that qualify, and how many of them to lock.
+    /// The GPUs of `known` that qualify, and how many of them to lock. If `choice` allows none of
+    /// them, the host's agent says so.
     ///
     /// # Errors
     /// `MissingGpus` if the host has fewer, or not those.
-    pub fn of_host(&self, known: Vec<KnownGpu>) -> Result<(Vec<KnownGpu>, u32), MissingGpus> {
+    pub fn of_host(
+        &self,
+        known: Vec<KnownGpu>,
+        choice: &GpuChoice,
+    ) -> Result<(Vec<KnownGpu>, u32), MissingGpus> {
+        let is_allowed = |gpu: &KnownGpu| choice.allows(gpu.index, &gpu.uuid, &gpu.name);
+        if !known.is_empty() && !known.iter().any(is_allowed) {
+            return Ok((known, 1));
+        }
+        let known: Vec<KnownGpu> = known.into_iter().filter(is_allowed).collect();
         let there = u32::try_from(known.len()).unwrap_or(u32::MAX);
         let gpus = if there == 1 { "GPU" } else { "GPUs" };
+        let allowed = if *choice == GpuChoice::Any { "" } else { " that `--gpu` allows" };
+        let missing = |text: String| Err(MissingGpus { text });
         match self {
             Self::Number(number) if there < *number => {
-                let text = format!("the host has {there} {gpus}, but {number} are requested");
-                Err(MissingGpus { text })
+                missing(format!("the host has {there} {gpus}{allowed}, but {number} are requested"))
             }
             Self::Number(number) => Ok((known, *number)),
             Self::All if there == 0 => {
-                Err(MissingGpus { text: "the host has no GPU, but all are requested".to_owned() })
+                missing("the host has no GPU, but all are requested".to_owned())
             }
             Self::All => Ok((known, there)),
             Self::Indexes(indexes) => {
-                let missing =
+                let absent =
                     indexes.iter().find(|index| !known.iter().any(|gpu| gpu.index == **index));
-                if let Some(index) = missing {
-                    let text =
-                        format!("the host has {there} {gpus}, but none has the index {index}");
-                    return Err(MissingGpus { text });
+                if let Some(index) = absent {
+                    return missing(format!(
+                        "the host has {there} {gpus}{allowed}, but none has the index {index}"
+                    ));
                 }
                 let many = u32::try_from(indexes.len()).unwrap_or(u32::MAX);
                 let chosen = known.into_iter().filter(|gpu| indexes.contains(&gpu.index));
@@ -118,8 +129,9 @@ mod tests {
     }
 
     fn of(text: &str, many: u32) -> Result<(Vec<u32>, u32), String> {
-        let count: GpuCount = text.parse()?;
-        let (gpus, number) = count.of_host(host(many)).map_err(|e| e.to_string())?;
+        let selection: GpuSelection = text.parse()?;
+        let all = selection.of_host(host(many), &GpuChoice::Any);
+        let (gpus, number) = all.map_err(|e| e.to_string())?;
         Ok((gpus.iter().map(|gpu| gpu.index).collect(), number))
     }
 
@@ -138,5 +150,29 @@ mod tests {
         assert_eq!(of("3", 2).unwrap_err(), "the host has 2 GPUs, but 3 are requested");
         assert!(of("0,5", 2).unwrap_err().contains("none has the index 5"));
         assert!(of("all", 0).unwrap_err().contains("no GPU"));
+    }
+
+    #[test]
+    fn only_gpus_that_are_allowed_count() {
+        let mixed = || {
+            let mut gpus = host(3);
+            gpus[1].name = "NVIDIA L4".to_owned();
+            gpus
+        };
+        let allowed = |text: &str, choice: GpuChoice| {
+            let selection: GpuSelection = text.parse().unwrap();
+            let (gpus, number) = selection.of_host(mixed(), &choice).map_err(|e| e.to_string())?;
+            Ok::<_, String>((gpus.iter().map(|gpu| gpu.index).collect::<Vec<u32>>(), number))
+        };
+        let h200 = || GpuChoice::Name("h200".to_owned());
+        assert_eq!(allowed("all", h200()), Ok((vec![0, 2], 2)));
+        assert_eq!(allowed("all", GpuChoice::Index(1)), Ok((vec![1], 1)));
+        assert_eq!(
+            allowed("3", h200()).unwrap_err(),
+            "the host has 2 GPUs that `--gpu` allows, but 3 are requested"
+        );
+        assert!(allowed("0,1", h200()).unwrap_err().contains("none has the index 1"));
+        // The agent names the GPUs that there are.
+        assert_eq!(allowed("all", GpuChoice::Name("b200".to_owned())), Ok((vec![0, 1, 2], 1)));
     }
 }

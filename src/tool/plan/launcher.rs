@@ -1,0 +1,306 @@
+//! The launchers that start the ranks of a program, and where each starts the program.
+//!
+//! `torchrun` and `accelerate` start a script with the Python that `PYTHON_EXEC` names, so their
+//! command line need not be understood (torch/distributed/run.py, `config_from_args`). `mpirun` and
+//! `srun` start the first word that is not an option of theirs.
+
+use rgpu_protocol::plan::Arg;
+
+/// How a launcher starts the program of its ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ProgramStart {
+    /// With the interpreter that the environment variable `PYTHON_EXEC` names.
+    PythonExec,
+    /// As the rest of the launcher's command: from this word on. With `separated`, the word before it
+    /// is a `--` that the launcher must not see.
+    Word { at: usize, separated: bool },
+}
+
+/// Why the program of a launcher cannot be found in its command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LauncherError {
+    /// The command is none of a launcher.
+    #[error(
+        "`--ranks` needs a launcher that rgpu knows: torchrun, `python -m torch.distributed.run`, \
+         `accelerate launch`, mpirun, mpiexec or srun. The ranks that a program starts by itself \
+         cannot be told apart from outside"
+    )]
+    Unknown,
+    /// An option of the launcher that may have a value or not.
+    #[error(
+        "where the program begins after the option `{option}` of `{launcher}` is not known: write \
+         `--` before the program"
+    )]
+    Option {
+        /// Name of the launcher.
+        launcher: String,
+        /// The option.
+        option: String,
+    },
+    /// The launcher starts something that no tool can be placed before.
+    #[error("`--ranks` cannot be used with {0}")]
+    Refused(&'static str),
+    /// The launcher has no program.
+    #[error("`{0}` has no program to start")]
+    NoProgram(String),
+}
+
+/// The options of a launcher of processes: names without dashes, with spaces between them.
+struct Options {
+    /// Options without a value.
+    flags: &'static str,
+    /// Options with a value, if it is not behind a `=`.
+    valued: &'static str,
+    /// Options with two values.
+    paired: &'static str,
+    /// Whether the value of an option with one letter may follow it in the same word.
+    has_joined_values: bool,
+}
+
+/// Open MPI 4 and 5, MPICH and Intel MPI.
+const MPI: Options = Options {
+    flags: "allow-run-as-root oversubscribe nooversubscribe nolocal pernode bynode byslot \
+             bysocket bind-to-core bind-to-socket bind-to-none report-bindings display-map \
+             display-allocation tag-output timestamp-output use-hwthread-cpus \
+             overload-allowed q quiet v verbose l prepend-rank genvall envall genvnone \
+             envnone localonly enable-recovery continuous",
+    valued: "np n c N npernode npersocket ppn perhost host hosts H hostfile machinefile f x \
+             bind-to map-by rank-by wdir wd prefix path cpus-per-proc cpus-per-rank cpu-set \
+             cpu-list rankfile rf output output-filename display timeout tune launcher \
+             bootstrap iface genvlist envlist personality rmk",
+    paired: "mca gmca omca prtemca pmixmca genv env",
+    has_joined_values: false,
+};
+
+/// Slurm 22 to 25.
+const SRUN: Options = Options {
+    flags: "l label u unbuffered overlap exact O overcommit K kill-on-bad-exit Q quiet v \
+             verbose s oversubscribe exclusive pty E preserve-env k no-kill Z no-allocate H \
+             hold X disable-status contiguous spread-job use-min-nodes whole",
+    valued: "n ntasks N nodes c cpus-per-task G gpus gres gpus-per-task gpus-per-node \
+             ntasks-per-node ntasks-per-gpu p partition A account J job-name t time w \
+             nodelist x exclude o output e error i input D chdir C constraint q qos W wait m \
+             distribution mpi export cpu-bind gpu-bind mem-bind mem mem-per-cpu mem-per-gpu \
+             jobid reservation container-image container-mounts container-workdir \
+             container-name",
+    paired: "",
+    has_joined_values: true,
+};
+
+/// Options of `torchrun` and `accelerate launch` without a value. All others have one.
+const PYTHON_FLAGS: &str = "standalone no-python no_python run-path run_path m module use-env use_env \
+         virtual-local-rank virtual_local_rank cpu multi-gpu multi_gpu use-deepspeed \
+         use_deepspeed use-fsdp use_fsdp use-megatron-lm use_megatron_lm quiet q debug \
+         same-network same_network";
+
+/// Modules of Python that are launchers.
+const MODULES: &[&str] =
+    &["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"];
+
+/// Where the launcher of a command starts the program.
+///
+/// # Errors
+/// There is no launcher that rgpu knows, or its program cannot be found.
+pub(crate) fn program_start(argv: &[Arg]) -> Result<ProgramStart, LauncherError> {
+    let words: Vec<&str> = argv.iter().map(text).collect();
+    let mut at = 0;
+    // `env NAME=VALUE` and `uv run` pass on what follows them.
+    while let Some(word) = words.get(at) {
+        let is_assignment = word.find('=').is_some_and(|end| is_name(&word[..end]));
+        match (name(word), words.get(at + 1)) {
+            ("env", _) => at += 1,
+            ("uv", Some(&"run")) => at += 2,
+            _ if is_assignment => at += 1,
+            _ => break,
+        }
+    }
+    let Some(word) = words.get(at) else { return Err(LauncherError::Unknown) };
+    let launcher = name(word);
+    match launcher {
+        "torchrun" => python_start(&words, at + 1, launcher),
+        "accelerate" if words.get(at + 1) == Some(&"launch") => {
+            python_start(&words, at + 2, "accelerate launch")
+        }
+        "mpirun" | "mpiexec" | "mpiexec.hydra" | "orterun" | "prterun" => {
+            word_start(&words, at + 1, launcher, &MPI)
+        }
+        "srun" => word_start(&words, at + 1, launcher, &SRUN),
+        _ if launcher.starts_with("python") => {
+            let switches = words[at + 1..].iter().take_while(|w| w.starts_with('-') && **w != "-m");
+            let module = at + 1 + switches.count() + 1;
+            match words.get(module) {
+                Some(name) if words[module - 1] == "-m" && MODULES.contains(name) => {
+                    python_start(&words, module + 1, name)
+                }
+                _ => Err(LauncherError::Unknown),
+            }
+        }
+        _ => Err(LauncherError::Unknown),
+    }
+}
+
+/// The text of an argument. A file of the job is no option and no launcher.
+fn text(arg: &Arg) -> &str {
+    match arg {
+        Arg::Text(text) => text,
+        Arg::InJob { .. } => "",
+    }
+}
+
+/// The name of a program, without its folder.
+fn name(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// The name of an option, without its dashes and its value. `None` if the word is no option.
+fn option_name(word: &str) -> Option<&str> {
+    let name = word.trim_start_matches('-');
+    (name.len() < word.len() && !name.is_empty()).then(|| name.split('=').next().unwrap_or(name))
+}
+
+/// Whether a list of names with spaces between them has this one.
+fn lists(names: &str, name: &str) -> bool {
+    names.split_whitespace().any(|other| other == name)
+}
+
+fn python_start(
+    words: &[&str],
+    first: usize,
+    launcher: &str,
+) -> Result<ProgramStart, LauncherError> {
+    let mut at = first;
+    let mut is_program = false;
+    while let Some(name) = words.get(at).and_then(|word| option_name(word)) {
+        match name {
+            "run-path" | "run_path" => {
+                return Err(LauncherError::Refused(
+                    "`--run-path`, which starts no program for each rank",
+                ));
+            }
+            "no-python" | "no_python" => is_program = true,
+            _ => {}
+        }
+        let has_value = !lists(PYTHON_FLAGS, name) && !words[at].contains('=');
+        at += 1 + usize::from(has_value);
+    }
+    let separated = words.get(at) == Some(&"--");
+    let at = at + usize::from(separated);
+    match words.get(at) {
+        None => Err(LauncherError::NoProgram(launcher.to_owned())),
+        Some(_) if is_program => Ok(ProgramStart::Word { at, separated }),
+        Some(_) => Ok(ProgramStart::PythonExec),
+    }
+}
+
+fn word_start(
+    words: &[&str],
+    first: usize,
+    launcher: &str,
+    options: &Options,
+) -> Result<ProgramStart, LauncherError> {
+    let mut at = first;
+    while let Some(name) = words.get(at).and_then(|word| option_name(word)) {
+        let word = words[at];
+        let is_joined = options.has_joined_values
+            && !word.starts_with("--")
+            && name.len() > 1
+            && name.get(..1).is_some_and(|letter| {
+                lists(options.valued, letter) || lists(options.flags, letter)
+            });
+        at += 1 + if lists(options.flags, name) || word.contains('=') || is_joined {
+            0
+        } else if lists(options.valued, name) {
+            1
+        } else if lists(options.paired, name) {
+            2
+        } else {
+            match words[at..].iter().position(|word| *word == "--") {
+                Some(end) => end - 1,
+                None => {
+                    let (launcher, option) = (launcher.to_owned(), word.to_owned());
+                    return Err(LauncherError::Option { launcher, option });
+                }
+            }
+        };
+    }
+    let separated = words.get(at) == Some(&"--");
+    let at = at + usize::from(separated);
+    if words.get(at).is_none() {
+        return Err(LauncherError::NoProgram(launcher.to_owned()));
+    }
+    if words[at..].contains(&":") {
+        return Err(LauncherError::Refused("several programs, which `:` separates"));
+    }
+    Ok(ProgramStart::Word { at, separated })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(line: &str) -> Result<ProgramStart, LauncherError> {
+        program_start(&line.split(' ').map(Arg::from).collect::<Vec<Arg>>())
+    }
+
+    #[test]
+    fn launchers_of_python_take_the_interpreter_from_the_environment() {
+        for line in [
+            "torchrun --nproc-per-node 2 train.py --lr 1",
+            "/opt/venv/bin/torchrun --standalone --nproc_per_node=2 -m pkg.train",
+            "python3 -u -m torch.distributed.run --nproc-per-node 2 train.py",
+            "python -m torch.distributed.launch --nproc-per-node 2 train.py",
+            "accelerate launch --multi_gpu --num_processes 2 train.py",
+            "env A=1 torchrun --nproc-per-node 2 train.py",
+            "uv run torchrun --nproc-per-node 2 -- train.py",
+        ] {
+            assert_eq!(start(line), Ok(ProgramStart::PythonExec), "{line}");
+        }
+        let program = ProgramStart::Word { at: 4, separated: false };
+        assert_eq!(start("torchrun --nproc-per-node 2 --no-python ./app --no-python"), Ok(program));
+    }
+
+    #[test]
+    fn launchers_of_processes_start_the_first_word_that_is_no_option() {
+        for (line, at, separated) in [
+            ("mpirun -np 2 ./app --its args", 3, false),
+            (
+                "mpirun --allow-run-as-root --mca btl self -x PATH --bind-to none -n 2 ./app",
+                11,
+                false,
+            ),
+            ("mpiexec -n 2 -genv A 1 -ppn 2 python3 train.py", 8, false),
+            ("srun -n2 -lu --gpus-per-task=1 --mpi pmix ./app", 6, false),
+            ("srun --ntasks 2 -- ./app -- more", 4, true),
+            ("mpirun --new-option 3 -np 2 -- ./app", 6, true),
+            ("/usr/bin/mpirun ./app : arg", 1, false),
+        ] {
+            let expected = match line.contains(" : ") {
+                true => Err(LauncherError::Refused("several programs, which `:` separates")),
+                false => Ok(ProgramStart::Word { at, separated }),
+            };
+            assert_eq!(start(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_intercepted_is_refused_with_its_reason() {
+        for line in ["python train.py", "./app", "bash train.sh", "python -m train torchrun", "env"]
+        {
+            assert_eq!(start(line), Err(LauncherError::Unknown), "{line}");
+        }
+        let unknown = start("mpirun --new-option 3 ./app").unwrap_err();
+        assert!(unknown.to_string().contains("`--new-option` of `mpirun`"), "{unknown}");
+        let path = start("torchrun --run-path train.py").unwrap_err();
+        assert!(path.to_string().contains("--run-path"), "{path}");
+        assert_eq!(start("srun -n 2"), Err(LauncherError::NoProgram("srun".to_owned())));
+        assert_eq!(
+            start("torchrun --nproc-per-node 2"),
+            Err(LauncherError::NoProgram("torchrun".to_owned()))
+        );
+    }
+}
