@@ -11,6 +11,7 @@
 //! read-only. Documents of other commands are served as those commands print them; what
 //! only the page needs has types here. `schemas/dashboard-openapi.json` describes all of them.
 
+mod access;
 mod action;
 mod campaign;
 mod export;
@@ -24,7 +25,6 @@ mod run_query;
 mod run_summary;
 mod run_table;
 mod server;
-mod wall;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,9 +36,9 @@ use tokio::sync::{Semaphore, watch};
 use crate::error::{Exit, Failure, Result};
 use crate::own_command::{CommandLine, Ended, OwnProgram, StartedCommands};
 use crate::run::FactsCache;
+use access::AccessControl;
 use live::Revision;
 use run_table::RunTable;
-use wall::Wall;
 
 pub use export::{ExportOptions, Exported, export};
 pub use openapi::document as openapi;
@@ -84,7 +84,7 @@ pub struct DashboardHost {
 struct Server {
     context: DashboardContext,
     table: Arc<RunTable>,
-    wall: Wall,
+    access: AccessControl,
     started: StartedCommands,
     reads: Arc<Semaphore>,
     commands: Arc<Semaphore>,
@@ -95,13 +95,13 @@ struct Server {
 }
 
 impl Server {
-    fn new(context: DashboardContext, wall: Wall) -> Self {
+    fn new(context: DashboardContext, access: AccessControl) -> Self {
         let table = RunTable::new(&context.runs, &context.project, &context.own_ids);
         Self {
             table: Arc::new(table),
-            asset: page::Asset::new(&page::Settings::of(&context, &wall)),
+            asset: page::Asset::new(&page::Settings::of(&context, &access)),
             context,
-            wall,
+            access,
             started: StartedCommands::default(),
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
             commands: Arc::new(Semaphore::new(COMMANDS_AT_ONCE)),

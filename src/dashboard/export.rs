@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::access::AccessControl;
 use super::page::{Asset, Settings};
 use super::run_query::RunQuery;
 use super::run_table::Snapshot;
-use super::wall::Wall;
 use super::{DashboardContext, Server, campaign, host, overview, run_detail};
 use crate::error::{Exit, Failure, Result};
 use crate::store::atomic;
@@ -50,7 +50,7 @@ pub struct Exported {
 /// # Errors
 /// The project cannot be read, or the folder cannot be written.
 pub async fn export(context: DashboardContext, options: &ExportOptions) -> Result<Exported> {
-    let server = Server::new(context, Wall::new(([127, 0, 0, 1], 0).into(), true)?);
+    let server = Server::new(context, AccessControl::new(([127, 0, 0, 1], 0).into(), true)?);
     server.table.refresh();
     let snapshot = server.table.snapshot();
     let mut answers = answers(&server.context, &snapshot, server.table.problem())?;

@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use super::DashboardContext;
+use super::access::AccessControl;
 use super::openapi::field_names;
-use super::wall::Wall;
 use crate::kernel::MODES;
 use crate::report::page_parts::{CORE, CSS, THEME, hash};
 
@@ -40,9 +40,9 @@ pub(super) struct Settings {
 
 impl Settings {
     /// The settings of a served page.
-    pub(super) fn of(context: &DashboardContext, wall: &Wall) -> Self {
+    pub(super) fn of(context: &DashboardContext, access: &AccessControl) -> Self {
         let mut settings = Self::common(context);
-        settings.value["read_only"] = wall.is_read_only().into();
+        settings.value["read_only"] = access.is_read_only().into();
         settings
     }
 

@@ -19,9 +19,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::access::{AccessControl, KEY_HEADER, Login};
 use super::action::{self, ActionRequest};
 use super::run_query::RunQuery;
-use super::wall::{KEY_HEADER, Login, Wall};
 use super::{DashboardContext, Server, campaign, host, live, openapi, overview, run_detail};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::loopback;
@@ -64,9 +64,9 @@ pub async fn serve(
                  port";
     let listener = loopback::listen(options.listen, again).await?;
     let address = listener.local_addr().map_err(loopback::failed)?;
-    let wall = Wall::new(address, options.read_only)?;
-    let link = format!("http://{address}/login?token={}", wall.token());
-    let server = Arc::new(Server::new(context, wall));
+    let access = AccessControl::new(address, options.read_only)?;
+    let link = format!("http://{address}/login?token={}", access.token());
+    let server = Arc::new(Server::new(context, access));
     live::watch(&server);
     let router = router(&server, warned);
     told(&link);
@@ -138,15 +138,15 @@ fn router(server: &Arc<Server>, warned: fn(&str)) -> Router {
 async fn guard(State(server): Shared, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let (is_login, is_page) = (path == "/login", path == "/");
-    let checked = server.wall.check_origin(request.headers()).and_then(|()| match is_login {
+    let checked = server.access.check_origin(request.headers()).and_then(|()| match is_login {
         true => Ok(()),
         false => {
             let (method, headers) = (request.method(), request.headers());
-            server.wall.check_session(headers)?;
+            server.access.check_session(headers)?;
             if !is_page {
-                server.wall.check_key(method, request.uri(), headers)?;
+                server.access.check_key(method, request.uri(), headers)?;
             }
-            server.wall.check_change(method, headers)
+            server.access.check_change(method, headers)
         }
     });
     let mut response = match checked {
@@ -186,13 +186,13 @@ struct LoginQuery {
 
 fn log_in(server: &Server, token: &str, warned: fn(&str)) -> Response {
     let plain = "text/plain; charset=utf-8";
-    match server.wall.log_in(token) {
+    match server.access.log_in(token) {
         Login::Opened => {
             // Not a redirect: the navigation may come from elsewhere, and then has no strict cookies.
             let script = format!(
                 "try {{ localStorage.setItem(\"{KEY_HEADER}\", \"{}\"); }} catch {{}} \
                  location.replace(\"/\");",
-                server.wall.key()
+                server.access.key()
             );
             let policy = format!(
                 "default-src 'none'; script-src '{}'; img-src data:; frame-ancestors 'none'",
@@ -207,7 +207,7 @@ fn log_in(server: &Server, token: &str, warned: fn(&str)) -> Response {
             if let Ok(policy) = HeaderValue::from_str(&policy) {
                 response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
             }
-            if let Ok(cookie) = HeaderValue::from_str(&server.wall.cookie()) {
+            if let Ok(cookie) = HeaderValue::from_str(&server.access.cookie()) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
             response
