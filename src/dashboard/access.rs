@@ -48,8 +48,8 @@ pub(super) enum Login {
         /// Whether this is its second use.
         is_second: bool,
     },
-    /// Its token is another one.
-    Wrong,
+    /// The link has another token.
+    WrongToken,
 }
 
 impl AccessControl {
@@ -87,7 +87,7 @@ impl AccessControl {
     /// Uses the link.
     pub(super) fn log_in(&self, token: &str) -> Login {
         match loopback::is_secret(token, &self.token) {
-            false => Login::Wrong,
+            false => Login::WrongToken,
             true if !self.was_opened.swap(true, Ordering::Relaxed) => Login::Opened,
             true => Login::UsedBefore { is_second: !self.was_told.swap(true, Ordering::Relaxed) },
         }
@@ -187,10 +187,10 @@ mod tests {
     fn a_link_works_once() {
         let access = new_access(8710, false);
         let token = access.token();
-        assert_eq!(access.log_in("wrong"), Login::Wrong);
+        assert_eq!(access.log_in("wrong"), Login::WrongToken);
         assert_eq!(access.log_in(token), Login::Opened);
-        assert_eq!(access.log_in(""), Login::Wrong);
-        assert_eq!(access.log_in("wrong"), Login::Wrong);
+        assert_eq!(access.log_in(""), Login::WrongToken);
+        assert_eq!(access.log_in("wrong"), Login::WrongToken);
         assert_eq!(access.log_in(token), Login::UsedBefore { is_second: true });
         assert_eq!(access.log_in(token), Login::UsedBefore { is_second: false });
         let other = new_access(8711, false);

@@ -223,7 +223,7 @@ fn log_in(server: &Server, token: &str, warned: fn(&str)) -> Response {
                          if you did not open it, stop `rgpu dashboard` and start it again\n";
             text(StatusCode::FORBIDDEN, plain, words.to_owned())
         }
-        Login::Wrong => {
+        Login::WrongToken => {
             let words = "the token of this link is wrong: open the link that `rgpu dashboard` \
                          printed\n";
             text(StatusCode::FORBIDDEN, plain, words.to_owned())
