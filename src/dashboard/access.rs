@@ -150,11 +150,11 @@ impl AccessControl {
         }
     }
 
-    /// Checks that a request may change something.
+    /// Checks that a request may start an action, if it is one.
     ///
     /// # Errors
     /// The server is read-only, or the request names no origin.
-    pub(super) fn check_change(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
+    pub(super) fn check_may_act(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
         match is_read(method) || headers.contains_key(header::ORIGIN) {
             _ if self.read_only && !is_read(method) => {
                 Err(Failure::new(Exit::Usage, "read_only", "this dashboard only shows")
@@ -227,12 +227,12 @@ mod tests {
     fn changes_need_an_origin() {
         let access = new_access(8710, false);
         let mut headers = HeaderMap::new();
-        assert!(access.check_change(&Method::GET, &headers).is_ok());
-        assert!(access.check_change(&Method::POST, &headers).is_err());
+        assert!(access.check_may_act(&Method::GET, &headers).is_ok());
+        assert!(access.check_may_act(&Method::POST, &headers).is_err());
         headers.insert(header::ORIGIN, "http://127.0.0.1:8710".parse().unwrap());
-        assert!(access.check_change(&Method::POST, &headers).is_ok());
+        assert!(access.check_may_act(&Method::POST, &headers).is_ok());
         let read_only = new_access(8710, true);
-        let refused = read_only.check_change(&Method::POST, &headers).unwrap_err();
+        let refused = read_only.check_may_act(&Method::POST, &headers).unwrap_err();
         assert_eq!(refused.code, "read_only");
     }
 }

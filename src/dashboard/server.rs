@@ -146,7 +146,7 @@ async fn guard(State(server): Shared, request: Request, next: Next) -> Response 
             if !is_page {
                 server.access.check_key(method, request.uri(), headers)?;
             }
-            server.access.check_change(method, headers)
+            server.access.check_may_act(method, headers)
         }
     });
     let mut response = match checked {
