@@ -1,7 +1,7 @@
 //! What changes while somebody looks: server-sent events, which go on where a cut connection ended.
 //!
 //! One thread looks for changes of the runs and of the state database, as long as somebody is connected
-//! or asked a moment ago. `/api/v1/live` tells of them; its ids are `REVISION.EVENT`, and events of the
+//! or made a request a moment ago. `/api/v1/live` tells of them; its ids are `REVISION.EVENT`, and events of the
 //! database since the last id are sent again. `/api/v1/runs/ID/live` sends the events and the output of
 //! one run; its ids are the offsets in these files.
 
@@ -143,7 +143,7 @@ pub(super) fn watch(server: &Arc<Server>) {
             let revision = Revision { runs, event };
             server.revision.send_if_modified(|old| std::mem::replace(old, revision) != revision);
             std::thread::sleep(WATCH_EVERY);
-            while server.revision.receiver_count() == 0 && !server.was_asked() {
+            while server.revision.receiver_count() == 0 && !server.had_request_recently() {
                 std::thread::sleep(WATCH_EVERY / 4);
             }
         }

@@ -37,8 +37,8 @@ const COMPARE_LIMIT: Duration = Duration::from_secs(120);
 /// The longest time for a request's header.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Changes are looked for until so long after the last request.
-const ASKED_FOR: Duration = Duration::from_secs(20);
+/// How long after the last request the server still looks for changes.
+const WATCH_AFTER_REQUEST: Duration = Duration::from_secs(20);
 
 /// How the server listens.
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +151,7 @@ async fn guard(State(server): Shared, request: Request, next: Next) -> Response 
     });
     let mut response = match checked {
         Ok(()) => {
-            server.asked();
+            server.record_request();
             next.run(request).await
         }
         Err(failure) if is_page || is_login => {
@@ -232,16 +232,16 @@ fn log_in(server: &Server, token: &str, warned: fn(&str)) -> Response {
 }
 
 impl Server {
-    /// Remembers that somebody asks.
-    fn asked(&self) {
+    /// Notes the time of a request.
+    fn record_request(&self) {
         *self.last_request.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
             Instant::now();
     }
 
-    /// Whether somebody asked a moment ago.
-    pub(super) fn was_asked(&self) -> bool {
+    /// Whether the last request is no longer ago than `WATCH_AFTER_REQUEST`.
+    pub(super) fn had_request_recently(&self) -> bool {
         let last = *self.last_request.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        last.elapsed() < ASKED_FOR
+        last.elapsed() < WATCH_AFTER_REQUEST
     }
 }
 
