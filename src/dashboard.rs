@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 
 use crate::error::{Exit, Failure, Result};
-use crate::own_command::{CommandLine, Ended, OwnProgram, StartedCommands};
+use crate::own_command::{CommandLine, CommandRegistry, Ended, OwnProgram};
 use crate::run::FactsCache;
 use access::AccessControl;
 use live::Revision;
@@ -85,7 +85,7 @@ struct Server {
     context: DashboardContext,
     table: Arc<RunTable>,
     access: AccessControl,
-    started: StartedCommands,
+    started: CommandRegistry,
     reads: Arc<Semaphore>,
     commands: Arc<Semaphore>,
     revision: watch::Sender<Revision>,
@@ -102,7 +102,7 @@ impl Server {
             asset: page::Asset::new(&page::Settings::of(&context, &access)),
             context,
             access,
-            started: StartedCommands::default(),
+            started: CommandRegistry::default(),
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
             commands: Arc::new(Semaphore::new(COMMANDS_AT_ONCE)),
             revision: watch::Sender::new(Revision::default()),

@@ -155,11 +155,11 @@ impl<T: Send + 'static> Drop for StopOnDrop<T> {
 /// The commands that this server has started, by the ids of their runs, or by their command lines if
 /// they make no run.
 #[derive(Debug, Default)]
-pub(crate) struct StartedCommands {
+pub(crate) struct CommandRegistry {
     by_name: Mutex<HashMap<String, Started>>,
 }
 
-impl StartedCommands {
+impl CommandRegistry {
     /// The command of a run, if this server started it.
     pub(crate) fn get(&self, name: &str) -> Option<Started> {
         self.lock().get(name).cloned()

@@ -21,7 +21,7 @@ use super::arguments::{read, wrong};
 use super::run_result::RunResult;
 use super::{compare_result, run_result};
 use crate::error::{Exit, Failure, Result};
-use crate::own_command::{CommandLine, Ended, Started, StartedCommands};
+use crate::own_command::{CommandLine, CommandRegistry, Ended, Started};
 use crate::store::Runs;
 
 /// How long a call waits for a long command, if the client does not say.
@@ -43,7 +43,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) context: McpContext,
-    pub(super) started: StartedCommands,
+    pub(super) started: CommandRegistry,
     turns: Semaphore,
     /// Counts calls, to tell their commands apart.
     calls: AtomicU64,
@@ -52,7 +52,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(context: McpContext) -> Self {
         let turns = Semaphore::new(SHORT_AT_ONCE);
-        Self { context, started: StartedCommands::default(), turns, calls: AtomicU64::new(0) }
+        Self { context, started: CommandRegistry::default(), turns, calls: AtomicU64::new(0) }
     }
 }
 
