@@ -93,16 +93,16 @@ pub(crate) fn no_document(status: Option<i32>, messages: String) -> Failure {
     Failure::new(Exit::Bug, "no_document", what).cause(messages)
 }
 
-/// A command that was started.
+/// A command of rgpu, as the process that was started for it. It may have ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Started {
+pub(crate) struct RunningCommand {
     /// Only the task that waits for the process sends signals: once it is reaped, another process may
     /// get its id.
     signals: mpsc::UnboundedSender<Signal>,
     end: watch::Receiver<Option<Ended>>,
 }
 
-impl Started {
+impl RunningCommand {
     /// Waits until the command has ended, at most for `limit`.
     pub(crate) async fn wait(&mut self, limit: Duration) -> Option<Ended> {
         let ended = self.end.wait_for(Option::is_some);
@@ -130,7 +130,7 @@ impl Started {
 
 /// Stops a command that nobody waits for any more, and keeps its turn until it has ended.
 struct StopOnDrop<T: Send + 'static> {
-    started: Started,
+    started: RunningCommand,
     turn: Option<T>,
 }
 
@@ -156,12 +156,12 @@ impl<T: Send + 'static> Drop for StopOnDrop<T> {
 /// they make no run.
 #[derive(Debug, Default)]
 pub(crate) struct CommandRegistry {
-    by_name: Mutex<HashMap<String, Started>>,
+    by_name: Mutex<HashMap<String, RunningCommand>>,
 }
 
 impl CommandRegistry {
     /// The command of a run, if this server started it.
-    pub(crate) fn get(&self, name: &str) -> Option<Started> {
+    pub(crate) fn get(&self, name: &str) -> Option<RunningCommand> {
         self.lock().get(name).cloned()
     }
 
@@ -182,7 +182,12 @@ impl CommandRegistry {
     ///
     /// # Errors
     /// It cannot be started, or too many run already.
-    pub(crate) fn start(&self, name: &str, line: CommandLine, own: &OwnProgram) -> Result<Started> {
+    pub(crate) fn start(
+        &self,
+        name: &str,
+        line: CommandLine,
+        own: &OwnProgram,
+    ) -> Result<RunningCommand> {
         let mut commands = self.lock();
         if commands.len() >= MAX_RUNNING {
             commands.retain(|_, started| !started.has_ended());
@@ -197,7 +202,7 @@ impl CommandRegistry {
         Ok(started)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Started>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, RunningCommand>> {
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -258,7 +263,7 @@ impl CommandLine {
     }
 
     /// Starts the command.
-    fn start(self, own: &OwnProgram) -> Result<Started> {
+    fn start(self, own: &OwnProgram) -> Result<RunningCommand> {
         for word in &self.argv {
             if word.len() > MAX_WORD_BYTES || word.as_encoded_bytes().contains(&0) {
                 let what = format!("a value of {} bytes is no word of a command", word.len());
@@ -310,7 +315,7 @@ impl CommandLine {
             }
             let _ = sender.send(ended);
         });
-        Ok(Started { signals, end })
+        Ok(RunningCommand { signals, end })
     }
 
     /// Runs the command to its end, at most for `limit`. It is stopped after that, or if the future is

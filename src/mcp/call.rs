@@ -21,7 +21,7 @@ use super::arguments::{read, wrong};
 use super::run_result::RunResult;
 use super::{compare_result, run_result};
 use crate::error::{Exit, Failure, Result};
-use crate::own_command::{CommandLine, CommandRegistry, Ended, Started};
+use crate::own_command::{CommandLine, CommandRegistry, Ended, RunningCommand};
 use crate::store::Runs;
 
 /// How long a call waits for a long command, if the client does not say.
@@ -58,7 +58,7 @@ impl Shared {
 
 /// The commands of the calls that a connection waits for, to interrupt those that its client cancels.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InFlight(Arc<Mutex<HashMap<RequestId, Started>>>);
+pub(super) struct InFlight(Arc<Mutex<HashMap<RequestId, RunningCommand>>>);
 
 impl InFlight {
     /// Interrupts the command of a request.
@@ -73,7 +73,7 @@ impl InFlight {
         self.lock().remove(request);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, Started>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, RunningCommand>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -139,7 +139,7 @@ impl Call {
     pub(super) async fn follow(
         &self,
         run: String,
-        mut started: Started,
+        mut started: RunningCommand,
         limit: Duration,
     ) -> Result<Answer> {
         let ended = self.wait(&mut started, limit, Some(&run)).await;
@@ -176,7 +176,7 @@ impl Call {
     /// Waits for a command, tells of its progress, and lets the client cancel it.
     async fn wait(
         &self,
-        started: &mut Started,
+        started: &mut RunningCommand,
         limit: Duration,
         run: Option<&str>,
     ) -> Option<Ended> {

@@ -27,7 +27,7 @@ pub(super) fn working(run: &str) -> Task {
 pub(super) fn state(shared: &Shared, id: &str) -> Result<GetTaskResult, ErrorData> {
     let context = &shared.context;
     let started = shared.started.get(id);
-    let ended = started.as_ref().and_then(crate::own_command::Started::end);
+    let ended = started.as_ref().and_then(crate::own_command::RunningCommand::end);
     let Ok(folder) = find(context, id) else {
         return match (started, ended) {
             (None, _) => Err(unknown(id)),
