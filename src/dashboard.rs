@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 
 use crate::error::{Exit, Failure, Result};
-use crate::own_command::{CommandLine, CommandRegistry, Ended, OwnProgram};
+use crate::own_command::{CommandLine, CommandRegistry, CommandResult, OwnProgram};
 use crate::run::FactsCache;
 use access::AccessControl;
 use live::Revision;
@@ -144,7 +144,7 @@ impl Server {
     }
 
     /// Runs a command to its end. If the client goes away, it is stopped.
-    async fn run_command(&self, line: CommandLine, limit: Duration) -> Result<Ended> {
+    async fn run_command(&self, line: CommandLine, limit: Duration) -> Result<CommandResult> {
         let failed = |e| Failure::new(Exit::Bug, "bug", "no command can be started").cause(e);
         let turn = Arc::clone(&self.commands).acquire_owned().await.map_err(failed)?;
         line.run_in_turn(&self.own_program(), limit, turn).await

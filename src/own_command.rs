@@ -49,7 +49,7 @@ pub(crate) struct OwnProgram {
 
 /// How a command ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandResult {
     /// The exit status; `None` if a signal ended it.
     pub(crate) status: Option<i32>,
     /// The document on stdout; `None` if there is none.
@@ -58,7 +58,7 @@ pub(crate) struct Ended {
     pub(crate) messages: String,
 }
 
-impl Ended {
+impl CommandResult {
     /// The failure that the command printed.
     pub(crate) fn failure(&self) -> Option<Failure> {
         let document = self.document.as_deref()?;
@@ -99,12 +99,12 @@ pub(crate) struct RunningCommand {
     /// Only the task that waits for the process sends signals: once it is reaped, another process may
     /// get its id.
     signals: mpsc::UnboundedSender<Signal>,
-    end: watch::Receiver<Option<Ended>>,
+    end: watch::Receiver<Option<CommandResult>>,
 }
 
 impl RunningCommand {
     /// Waits until the command has ended, at most for `limit`.
-    pub(crate) async fn wait(&mut self, limit: Duration) -> Option<Ended> {
+    pub(crate) async fn wait(&mut self, limit: Duration) -> Option<CommandResult> {
         let ended = self.end.wait_for(Option::is_some);
         match tokio::time::timeout(limit, ended).await {
             Ok(Ok(ended)) => ended.clone(),
@@ -113,7 +113,7 @@ impl RunningCommand {
     }
 
     /// How it ended; `None` if it runs.
-    pub(crate) fn end(&self) -> Option<Ended> {
+    pub(crate) fn end(&self) -> Option<CommandResult> {
         self.end.borrow().clone()
     }
 
@@ -307,7 +307,7 @@ impl CommandLine {
             let read = tokio::task::spawn_blocking(move || {
                 let document = read_document(&mut out)
                     .filter(|document| !makes_run || document["schema"] == ERROR_SCHEMA);
-                Ended { status, document, messages: read_end(&mut messages) }
+                CommandResult { status, document, messages: read_end(&mut messages) }
             });
             let ended = read.await.ok();
             if let Some(folder) = files {
@@ -320,7 +320,7 @@ impl CommandLine {
 
     /// Runs the command to its end, at most for `limit`. It is stopped after that, or if the future is
     /// dropped.
-    pub(crate) async fn run(self, own: &OwnProgram, limit: Duration) -> Result<Ended> {
+    pub(crate) async fn run(self, own: &OwnProgram, limit: Duration) -> Result<CommandResult> {
         self.run_in_turn(own, limit, ()).await
     }
 
@@ -330,7 +330,7 @@ impl CommandLine {
         own: &OwnProgram,
         limit: Duration,
         turn: impl Send + 'static,
-    ) -> Result<Ended> {
+    ) -> Result<CommandResult> {
         let mut waited = StopOnDrop { started: self.start(own)?, turn: Some(turn) };
         waited.started.wait(limit).await.ok_or_else(|| {
             let what = format!("the command did not end in {} s and was stopped", limit.as_secs());

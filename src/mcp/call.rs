@@ -21,7 +21,7 @@ use super::arguments::{read, wrong};
 use super::run_result::RunResult;
 use super::{compare_result, run_result};
 use crate::error::{Exit, Failure, Result};
-use crate::own_command::{CommandLine, CommandRegistry, Ended, RunningCommand};
+use crate::own_command::{CommandLine, CommandRegistry, CommandResult, RunningCommand};
 use crate::store::Runs;
 
 /// How long a call waits for a long command, if the client does not say.
@@ -152,7 +152,7 @@ impl Call {
         &self,
         line: CommandLine,
         wait_s: Option<u64>,
-    ) -> Result<Option<Ended>> {
+    ) -> Result<Option<CommandResult>> {
         let limit = wait(wait_s)?;
         let commands = &self.shared.started;
         let name = format!("{:?}", line.argv);
@@ -179,7 +179,7 @@ impl Call {
         started: &mut RunningCommand,
         limit: Duration,
         run: Option<&str>,
-    ) -> Option<Ended> {
+    ) -> Option<CommandResult> {
         self.in_flight.lock().insert(self.request.clone(), started.clone());
         let begun = Instant::now();
         loop {
@@ -219,7 +219,11 @@ pub(super) fn wait(seconds: Option<u64>) -> Result<Duration> {
 ///
 /// # Errors
 /// The command failed before it made a folder.
-pub(super) fn answer(context: &McpContext, run: &str, ended: Option<Ended>) -> Result<Answer> {
+pub(super) fn answer(
+    context: &McpContext,
+    run: &str,
+    ended: Option<CommandResult>,
+) -> Result<Answer> {
     let folder = Runs::new(&context.runs).find(run);
     match (folder, ended) {
         (Ok(folder), ended) => {
