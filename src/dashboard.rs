@@ -130,10 +130,10 @@ impl Server {
             Failure::new(Exit::Disk, "busy", what)
                 .hint("another process holds them; this page asks again by itself")
         };
-        let turn = Arc::clone(&self.reads).try_acquire_owned().map_err(|_| busy())?;
+        let permit = Arc::clone(&self.reads).try_acquire_owned().map_err(|_| busy())?;
         let read = tokio::task::spawn_blocking(move || {
             let result = read();
-            drop(turn);
+            drop(permit);
             result
         });
         match tokio::time::timeout(READ_LIMIT, read).await {
@@ -146,7 +146,7 @@ impl Server {
     /// Runs a command to its end. If the client goes away, it is stopped.
     async fn run_command(&self, line: CommandLine, limit: Duration) -> Result<CommandResult> {
         let failed = |e| Failure::new(Exit::Bug, "bug", "no command can be started").cause(e);
-        let turn = Arc::clone(&self.commands).acquire_owned().await.map_err(failed)?;
-        line.run_in_turn(&self.own_program(), limit, turn).await
+        let permit = Arc::clone(&self.commands).acquire_owned().await.map_err(failed)?;
+        line.run_with_permit(&self.own_program(), limit, permit).await
     }
 }

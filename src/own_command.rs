@@ -128,10 +128,10 @@ impl RunningCommand {
     }
 }
 
-/// Stops a command that nobody waits for any more, and keeps its turn until it has ended.
+/// Stops a command that nobody waits for any more, and keeps its permit until it has ended.
 struct StopOnDrop<T: Send + 'static> {
     started: RunningCommand,
-    turn: Option<T>,
+    permit: Option<T>,
 }
 
 impl<T: Send + 'static> Drop for StopOnDrop<T> {
@@ -141,13 +141,13 @@ impl<T: Send + 'static> Drop for StopOnDrop<T> {
         }
         self.started.interrupt();
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (mut started, turn) = (self.started.clone(), self.turn.take());
+        let (mut started, permit) = (self.started.clone(), self.permit.take());
         runtime.spawn(async move {
             if started.wait(STOP_LIMIT).await.is_none() {
                 let _ = started.signals.send(Signal::KILL);
                 let _ = started.end.wait_for(Option::is_some).await;
             }
-            drop(turn);
+            drop(permit);
         });
     }
 }
@@ -321,17 +321,17 @@ impl CommandLine {
     /// Runs the command to its end, at most for `limit`. It is stopped after that, or if the future is
     /// dropped.
     pub(crate) async fn run(self, own: &OwnProgram, limit: Duration) -> Result<CommandResult> {
-        self.run_in_turn(own, limit, ()).await
+        self.run_with_permit(own, limit, ()).await
     }
 
-    /// The same; `turn` is dropped once the command has ended, also if it had to be stopped.
-    pub(crate) async fn run_in_turn(
+    /// The same; `permit` is dropped once the command has ended, also if it had to be stopped.
+    pub(crate) async fn run_with_permit(
         self,
         own: &OwnProgram,
         limit: Duration,
-        turn: impl Send + 'static,
+        permit: impl Send + 'static,
     ) -> Result<CommandResult> {
-        let mut waited = StopOnDrop { started: self.start(own)?, turn: Some(turn) };
+        let mut waited = StopOnDrop { started: self.start(own)?, permit: Some(permit) };
         waited.started.wait(limit).await.ok_or_else(|| {
             let what = format!("the command did not end in {} s and was stopped", limit.as_secs());
             Failure::new(Exit::Tool, "too_slow", what)
