@@ -178,12 +178,12 @@ pub(super) async fn start(server: &Server, request: &ActionRequest) -> Result<Ac
         return Ok(result);
     }
     let name = format!("{} {}", result.command, server.next_number());
-    let mut started = server.started.start(&name, line, &server.own_program())?;
+    let mut started = server.started_commands.start(&name, line, &server.own_program())?;
     let Some(ended) = started.wait(WAIT).await else {
         result.state = ActionState::Running;
         return Ok(result);
     };
-    server.started.forget(&name);
+    server.started_commands.forget(&name);
     result.state = ActionState::Ended;
     result.exit = ended.status;
     result.messages = ended.messages;

@@ -43,7 +43,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) context: McpContext,
-    pub(super) started: CommandRegistry,
+    pub(super) started_commands: CommandRegistry,
     turns: Semaphore,
     /// Counts calls, to tell their commands apart.
     calls: AtomicU64,
@@ -52,7 +52,12 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(context: McpContext) -> Self {
         let turns = Semaphore::new(SHORT_AT_ONCE);
-        Self { context, started: CommandRegistry::default(), turns, calls: AtomicU64::new(0) }
+        Self {
+            context,
+            started_commands: CommandRegistry::default(),
+            turns,
+            calls: AtomicU64::new(0),
+        }
     }
 }
 
@@ -131,7 +136,8 @@ impl Call {
     ) -> Result<Answer> {
         let limit = wait(wait_s)?;
         line.makes_run = true;
-        let started = self.shared.started.start(&run, line, &self.context().own_program())?;
+        let started =
+            self.shared.started_commands.start(&run, line, &self.context().own_program())?;
         self.follow(run, started, limit).await
     }
 
@@ -154,7 +160,7 @@ impl Call {
         wait_s: Option<u64>,
     ) -> Result<Option<CommandResult>> {
         let limit = wait(wait_s)?;
-        let commands = &self.shared.started;
+        let commands = &self.shared.started_commands;
         let name = format!("{:?}", line.argv);
         // Only what an earlier call left running is found again: two calls at once are two commands.
         let (key, mut started) = match commands.get(&name) {
