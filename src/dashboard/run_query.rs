@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::run_summary::RunSummary;
-use super::run_table::{Facets, Row, Snapshot};
+use super::run_table::{Facets, IndexedRun, Snapshot};
 
 /// The most runs of a page.
 const MAX_PAGE: usize = 500;
@@ -109,7 +109,7 @@ impl RunQuery {
         }
     }
 
-    fn fits(&self, row: &Row, words: &[String]) -> bool {
+    fn fits(&self, row: &IndexedRun, words: &[String]) -> bool {
         let run = &row.summary;
         let is = |wanted: &str, value: &str| wanted.is_empty() || wanted == value;
         is(&self.state, run.state.as_str())
@@ -147,12 +147,12 @@ impl RunQuery {
 }
 
 /// The earlier times of the first of these rows, which are newest first.
-pub(super) fn trend(rows: &[Arc<Row>]) -> Vec<f64> {
+pub(super) fn trend(rows: &[Arc<IndexedRun>]) -> Vec<f64> {
     let Some(run) = rows.first().map(|row| &row.summary).filter(|run| run.median_ns.is_some())
     else {
         return Vec::new();
     };
-    let same = |other: &&Arc<Row>| {
+    let same = |other: &&Arc<IndexedRun>| {
         let other = &other.summary;
         (&other.kernel, &other.gpu, &other.command) == (&run.kernel, &run.gpu, &run.command)
     };

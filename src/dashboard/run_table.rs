@@ -33,7 +33,7 @@ const FRESH: Duration = Duration::from_millis(100);
 /// All runs at one moment, newest first.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    pub(super) rows: Vec<Arc<Row>>,
+    pub(super) rows: Vec<Arc<IndexedRun>>,
     /// Folders whose record cannot be read.
     pub(super) unreadable: usize,
     /// Whether runs are still being read for the first time.
@@ -45,7 +45,7 @@ pub(super) struct Snapshot {
 
 /// A run with the text that a search looks at.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct IndexedRun {
     pub(super) summary: RunSummary,
     pub(super) text: String,
 }
@@ -71,7 +71,7 @@ pub(super) struct Facets {
 struct Known {
     stamp: String,
     /// `None` if the record cannot be read.
-    row: Option<Arc<Row>>,
+    row: Option<Arc<IndexedRun>>,
 }
 
 /// The index.
@@ -128,7 +128,7 @@ impl RunTable {
                 return;
             }
         };
-        let mut changed: Vec<(String, String, Option<Arc<Row>>)> = Vec::new();
+        let mut changed: Vec<(String, String, Option<Arc<IndexedRun>>)> = Vec::new();
         let wanted: std::collections::HashSet<&String> = ids.iter().collect();
         let removed: Vec<String> =
             known.keys().filter(|id| !wanted.contains(id)).cloned().collect();
@@ -145,9 +145,10 @@ impl RunTable {
                 continue;
             }
             let summary = RunFolder::open(&path).ok().and_then(|folder| RunSummary::of(&folder));
-            let row = summary.map(|summary| Arc::new(Row::of(summary)));
+            let row = summary.map(|summary| Arc::new(IndexedRun::of(summary)));
             let before = known.insert(id.clone(), Known { stamp: stamp.clone(), row: row.clone() });
-            let summary_of = |row: &Option<Arc<Row>>| row.as_ref().map(|row| row.summary.clone());
+            let summary_of =
+                |row: &Option<Arc<IndexedRun>>| row.as_ref().map(|row| row.summary.clone());
             if before.is_some_and(|before| summary_of(&before.row) == summary_of(&row)) {
                 continue;
             }
@@ -177,7 +178,7 @@ impl RunTable {
     }
 
     fn publish(&self, known: &HashMap<String, Known>, reading: bool) {
-        let mut rows: Vec<Arc<Row>> =
+        let mut rows: Vec<Arc<IndexedRun>> =
             known.values().filter_map(|known| known.row.clone()).collect();
         rows.sort_unstable_by(|a, b| {
             let (a, b) = (&a.summary, &b.summary);
@@ -205,14 +206,14 @@ impl RunTable {
             rows.and_then(Iterator::collect).map_err(sql_error("read"))?;
         let known = rows.into_iter().filter_map(|(id, stamp, summary)| {
             let summary: RunSummary = serde_json::from_str(&summary).ok()?;
-            Some((id, Known { stamp, row: Some(Arc::new(Row::of(summary))) }))
+            Some((id, Known { stamp, row: Some(Arc::new(IndexedRun::of(summary))) }))
         });
         Ok(known.collect())
     }
 
     fn save(
         &self,
-        changed: &[(String, String, Option<Arc<Row>>)],
+        changed: &[(String, String, Option<Arc<IndexedRun>>)],
         removed: &[String],
         all: usize,
     ) -> Result<(), StateError> {
@@ -250,7 +251,7 @@ fn stamp(folder: &Path) -> Option<String> {
     Some(format!("{FORMAT}-{}{}", since.as_nanos(), if is_new { "-new" } else { "" }))
 }
 
-impl Row {
+impl IndexedRun {
     fn of(summary: RunSummary) -> Self {
         let labels = summary.labels.iter().map(|(name, value)| format!("{name}={value}"));
         let mut parts: Vec<String> = labels.collect();
@@ -264,7 +265,7 @@ impl Row {
 }
 
 impl Facets {
-    fn of(rows: &[Arc<Row>]) -> Self {
+    fn of(rows: &[Arc<IndexedRun>]) -> Self {
         let mut facets = Self::default();
         let add = |counts: &mut BTreeMap<String, usize>, value: &str| {
             if !value.is_empty() {
