@@ -179,7 +179,7 @@ pub(super) struct PredictionRow {
 
 /// The suites of a project.
 pub(super) fn suites(snapshot: &Snapshot) -> SuiteList {
-    let lines = snapshot.rows.iter().filter_map(|row| SuiteLine::of(&row.summary));
+    let lines = snapshot.runs.iter().filter_map(|row| SuiteLine::of(&row.summary));
     SuiteList { schema: "rgpu.dashboard-suites/1", suites: lines.collect() }
 }
 
@@ -242,7 +242,7 @@ pub(super) fn entry(
 ) -> Result<QueueEntryDocument> {
     let queue = open_queue(context)?.ok_or_else(no_queue)?;
     let entry = queue.entry(id)?;
-    let runs = snapshot.rows.iter().map(|row| &row.summary);
+    let runs = snapshot.runs.iter().map(|row| &row.summary);
     let own = runs.filter(|run| run.parent.as_ref().is_some_and(|p| p.queue == Some(id)));
     let runs = own.map(|run| EntryRun { id: run.id.clone(), state: run.state }).collect();
     let log = queue.log_path(id, entry.attempt);
@@ -351,7 +351,7 @@ fn queue_counts(
 /// The newest run of each kernel and GPU that has a bound.
 pub(super) fn predictions(snapshot: &Snapshot) -> PredictionList {
     let mut seen = std::collections::HashSet::new();
-    let runs = snapshot.rows.iter().map(|row| &row.summary);
+    let runs = snapshot.runs.iter().map(|row| &row.summary);
     let newest = runs.filter(|run| {
         !run.bound.is_empty() && seen.insert((run.kernel.as_str(), run.gpu.as_deref()))
     });

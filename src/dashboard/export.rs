@@ -56,7 +56,7 @@ pub async fn export(context: DashboardContext, options: &ExportOptions) -> Resul
     let mut answers = answers(&server.context, &snapshot, server.table.problem())?;
     let mut bytes = 0;
     let mut reports = 0;
-    for row in snapshot.rows.iter().take(options.reports) {
+    for row in snapshot.runs.iter().take(options.reports) {
         let run = &row.summary;
         // A run that cannot be read now is listed all the same, as is one whose report fails.
         let Ok(detail) = run_detail::detail(&server.context, &run.id) else { continue };
@@ -82,7 +82,7 @@ pub async fn export(context: DashboardContext, options: &ExportOptions) -> Resul
     Ok(Exported {
         schema: "rgpu.dashboard-export/1",
         page: page.display().to_string(),
-        runs: snapshot.rows.len().min(MAX_RUNS),
+        runs: snapshot.runs.len().min(MAX_RUNS),
         reports,
         bytes,
     })

@@ -148,7 +148,7 @@ fn state(
     entries: &[Entry],
 ) -> HostState {
     let own = || {
-        let runs = snapshot.rows.iter().map(|row| &row.summary);
+        let runs = snapshot.runs.iter().map(|row| &row.summary);
         runs.filter(|run| run.remote.split(',').any(|name| name == host.name))
     };
     let cached = host.facts.last_with_time().and_then(|(asked, facts)| {

@@ -88,7 +88,7 @@ pub(super) fn overview(
     campaigns: Campaigns,
     problem: Option<String>,
 ) -> Overview {
-    let rows = || snapshot.rows.iter().map(|row| &row.summary);
+    let rows = || snapshot.runs.iter().map(|row| &row.summary);
     let running = rows().filter(|run| run.state == RunState::Running).take(RUNNING);
     let running = running.map(|run| {
         let folder = RunFolder::open(&context.runs.join(&run.id)).ok();
@@ -98,15 +98,15 @@ pub(super) fn overview(
             run: run.clone(),
         }
     });
-    let ended = snapshot.rows.iter().enumerate();
+    let ended = snapshot.runs.iter().enumerate();
     let ended = ended.filter(|(_, row)| row.summary.state != RunState::Running).take(RECENT);
     let recent = ended
-        .map(|(at, row)| RunLine { run: row.summary.clone(), trend: trend(&snapshot.rows[at..]) });
+        .map(|(at, row)| RunLine { run: row.summary.clone(), trend: trend(&snapshot.runs[at..]) });
     Overview {
         schema: "rgpu.dashboard/1",
         project: context.project.display().to_string(),
         rgpu: env!("CARGO_PKG_VERSION"),
-        total: snapshot.rows.len(),
+        total: snapshot.runs.len(),
         reading: snapshot.reading,
         hosts: hosts(context, snapshot, &campaigns.entries).hosts,
         running: running.collect(),

@@ -88,18 +88,18 @@ impl RunQuery {
     /// The page of a snapshot with at most `limit` runs.
     pub(super) fn first(&self, snapshot: &Snapshot, limit: usize) -> RunPage {
         let words: Vec<String> = self.q.split_whitespace().map(str::to_lowercase).collect();
-        let fitting = snapshot.rows.iter().enumerate().filter(|(_, row)| self.fits(row, &words));
+        let fitting = snapshot.runs.iter().enumerate().filter(|(_, row)| self.fits(row, &words));
         let mut found = 0;
         let mut runs = Vec::new();
         for (at, row) in fitting {
             if found >= self.offset && runs.len() < limit {
-                runs.push(RunLine { run: row.summary.clone(), trend: trend(&snapshot.rows[at..]) });
+                runs.push(RunLine { run: row.summary.clone(), trend: trend(&snapshot.runs[at..]) });
             }
             found += 1;
         }
         RunPage {
             schema: "rgpu.dashboard-runs/1",
-            total: snapshot.rows.len(),
+            total: snapshot.runs.len(),
             found,
             offset: self.offset,
             unreadable: snapshot.unreadable,

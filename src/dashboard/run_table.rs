@@ -33,7 +33,7 @@ const FRESH: Duration = Duration::from_millis(100);
 /// All runs at one moment, newest first.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    pub(super) rows: Vec<Arc<IndexedRun>>,
+    pub(super) runs: Vec<Arc<IndexedRun>>,
     /// Folders whose record cannot be read.
     pub(super) unreadable: usize,
     /// Whether runs are still being read for the first time.
@@ -71,7 +71,7 @@ pub(super) struct Facets {
 struct Known {
     stamp: String,
     /// `None` if the record cannot be read.
-    row: Option<Arc<IndexedRun>>,
+    run: Option<Arc<IndexedRun>>,
 }
 
 /// The index.
@@ -140,19 +140,19 @@ impl RunTable {
             let path = self.runs.root().join(&id);
             let Some(stamp) = stamp(&path) else { continue };
             let is_active =
-                |known: &Known| known.row.as_ref().is_some_and(|row| row.summary.is_active());
+                |known: &Known| known.run.as_ref().is_some_and(|run| run.summary.is_active());
             if known.get(&id).is_some_and(|known| known.stamp == stamp && !is_active(known)) {
                 continue;
             }
             let summary = RunFolder::open(&path).ok().and_then(|folder| RunSummary::of(&folder));
-            let row = summary.map(|summary| Arc::new(IndexedRun::of(summary)));
-            let before = known.insert(id.clone(), Known { stamp: stamp.clone(), row: row.clone() });
+            let run = summary.map(|summary| Arc::new(IndexedRun::of(summary)));
+            let before = known.insert(id.clone(), Known { stamp: stamp.clone(), run: run.clone() });
             let summary_of =
-                |row: &Option<Arc<IndexedRun>>| row.as_ref().map(|row| row.summary.clone());
-            if before.is_some_and(|before| summary_of(&before.row) == summary_of(&row)) {
+                |run: &Option<Arc<IndexedRun>>| run.as_ref().map(|run| run.summary.clone());
+            if before.is_some_and(|before| summary_of(&before.run) == summary_of(&run)) {
                 continue;
             }
-            changed.push((id, stamp, row));
+            changed.push((id, stamp, run));
             if is_first && changed.len() == RUNS_PER_SNAPSHOT {
                 self.publish(known, true);
                 // Kept at once: a dashboard that ends early begins here the next time.
@@ -178,16 +178,16 @@ impl RunTable {
     }
 
     fn publish(&self, known: &HashMap<String, Known>, reading: bool) {
-        let mut rows: Vec<Arc<IndexedRun>> =
-            known.values().filter_map(|known| known.row.clone()).collect();
-        rows.sort_unstable_by(|a, b| {
+        let mut runs: Vec<Arc<IndexedRun>> =
+            known.values().filter_map(|known| known.run.clone()).collect();
+        runs.sort_unstable_by(|a, b| {
             let (a, b) = (&a.summary, &b.summary);
             b.started.cmp(&a.started).then_with(|| b.id.cmp(&a.id))
         });
-        let facets = Facets::of(&rows);
-        let unreadable = known.len() - rows.len();
+        let facets = Facets::of(&runs);
+        let unreadable = known.len() - runs.len();
         let revision = self.snapshot().revision + 1;
-        let snapshot = Snapshot { rows, unreadable, reading, revision, facets };
+        let snapshot = Snapshot { runs, unreadable, reading, revision, facets };
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
     }
 
@@ -206,7 +206,7 @@ impl RunTable {
             rows.and_then(Iterator::collect).map_err(sql_error("read"))?;
         let known = rows.into_iter().filter_map(|(id, stamp, summary)| {
             let summary: RunSummary = serde_json::from_str(&summary).ok()?;
-            Some((id, Known { stamp, row: Some(Arc::new(IndexedRun::of(summary))) }))
+            Some((id, Known { stamp, run: Some(Arc::new(IndexedRun::of(summary))) }))
         });
         Ok(known.collect())
     }
@@ -224,9 +224,9 @@ impl RunTable {
         let Some(mut db) = db else { return Ok(()) };
         let fail = || sql_error("change");
         let transaction = db.begin()?;
-        for (id, stamp, row) in changed {
-            let text = row.as_ref().filter(|row| !row.summary.is_active());
-            match text.and_then(|row| serde_json::to_string(&row.summary).ok()) {
+        for (id, stamp, run) in changed {
+            let text = run.as_ref().filter(|run| !run.summary.is_active());
+            match text.and_then(|run| serde_json::to_string(&run.summary).ok()) {
                 Some(text) => transaction.execute(
                     "INSERT OR REPLACE INTO run_summary (run, stamp, summary) VALUES (?1, ?2, ?3)",
                     params![id, stamp, text],
@@ -265,7 +265,7 @@ impl IndexedRun {
 }
 
 impl Facets {
-    fn of(rows: &[Arc<IndexedRun>]) -> Self {
+    fn of(runs: &[Arc<IndexedRun>]) -> Self {
         let mut facets = Self::default();
         let add = |counts: &mut BTreeMap<String, usize>, value: &str| {
             if !value.is_empty() {
@@ -275,8 +275,8 @@ impl Facets {
                 }
             }
         };
-        for row in rows {
-            let run = &row.summary;
+        for run in runs {
+            let run = &run.summary;
             add(&mut facets.state, run.state.as_str());
             add(&mut facets.command, &run.command);
             add(&mut facets.remote, &run.remote);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     fn ids(table: &RunTable) -> Vec<String> {
-        table.snapshot().rows.iter().map(|row| row.summary.id.clone()).collect()
+        table.snapshot().runs.iter().map(|run| run.summary.id.clone()).collect()
     }
 
     #[test]
@@ -327,7 +327,7 @@ mod tests {
         std::fs::write(runs.join("c/run.json"), "{").unwrap();
         table.refresh();
         assert_eq!(ids(&table), ["b"]);
-        assert_eq!(table.snapshot().rows[0].summary.note, "kept");
+        assert_eq!(table.snapshot().runs[0].summary.note, "kept");
         assert_eq!(table.snapshot().unreadable, 1);
     }
 
