@@ -67,8 +67,8 @@ pub(super) struct Facets {
     pub(super) reason: BTreeMap<String, usize>,
 }
 
-/// What is known of a folder.
-struct Known {
+/// A run folder as it was last read.
+struct KnownFolder {
     stamp: String,
     /// `None` if the record cannot be read.
     run: Option<Arc<IndexedRun>>,
@@ -80,7 +80,7 @@ pub(super) struct RunTable {
     project: PathBuf,
     own_ids: PathBuf,
     snapshot: RwLock<Arc<Snapshot>>,
-    known: Mutex<Option<HashMap<String, Known>>>,
+    known: Mutex<Option<HashMap<String, KnownFolder>>>,
     problem: Mutex<Option<String>>,
 }
 
@@ -140,13 +140,14 @@ impl RunTable {
             let path = self.runs.root().join(&id);
             let Some(stamp) = stamp(&path) else { continue };
             let is_active =
-                |known: &Known| known.run.as_ref().is_some_and(|run| run.summary.is_active());
+                |known: &KnownFolder| known.run.as_ref().is_some_and(|run| run.summary.is_active());
             if known.get(&id).is_some_and(|known| known.stamp == stamp && !is_active(known)) {
                 continue;
             }
             let summary = RunFolder::open(&path).ok().and_then(|folder| RunSummary::of(&folder));
             let run = summary.map(|summary| Arc::new(IndexedRun::of(summary)));
-            let before = known.insert(id.clone(), Known { stamp: stamp.clone(), run: run.clone() });
+            let before =
+                known.insert(id.clone(), KnownFolder { stamp: stamp.clone(), run: run.clone() });
             let summary_of =
                 |run: &Option<Arc<IndexedRun>>| run.as_ref().map(|run| run.summary.clone());
             if before.is_some_and(|before| summary_of(&before.run) == summary_of(&run)) {
@@ -177,7 +178,7 @@ impl RunTable {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
-    fn publish(&self, known: &HashMap<String, Known>, reading: bool) {
+    fn publish(&self, known: &HashMap<String, KnownFolder>, reading: bool) {
         let mut runs: Vec<Arc<IndexedRun>> =
             known.values().filter_map(|known| known.run.clone()).collect();
         runs.sort_unstable_by(|a, b| {
@@ -192,7 +193,7 @@ impl RunTable {
     }
 
     /// The summaries that the database has.
-    fn load(&self) -> Result<HashMap<String, Known>, StateError> {
+    fn load(&self) -> Result<HashMap<String, KnownFolder>, StateError> {
         let Some(db) = StateDb::open_existing(&self.project, &self.own_ids)? else {
             return Ok(HashMap::new());
         };
@@ -206,7 +207,7 @@ impl RunTable {
             rows.and_then(Iterator::collect).map_err(sql_error("read"))?;
         let known = rows.into_iter().filter_map(|(id, stamp, summary)| {
             let summary: RunSummary = serde_json::from_str(&summary).ok()?;
-            Some((id, Known { stamp, run: Some(Arc::new(IndexedRun::of(summary))) }))
+            Some((id, KnownFolder { stamp, run: Some(Arc::new(IndexedRun::of(summary))) }))
         });
         Ok(known.collect())
     }
