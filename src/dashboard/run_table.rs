@@ -124,7 +124,7 @@ impl RunTable {
         let ids = match self.runs.ids() {
             Ok(ids) => ids,
             Err(error) => {
-                self.tell(Some(error.to_string()));
+                self.set_problem(Some(error.to_string()));
                 return;
             }
         };
@@ -170,11 +170,11 @@ impl RunTable {
             }
         }
         if problem.is_some() || !changed.is_empty() {
-            self.tell(problem);
+            self.set_problem(problem);
         }
     }
 
-    fn tell(&self, problem: Option<String>) {
+    fn set_problem(&self, problem: Option<String>) {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
