@@ -27,8 +27,8 @@ const MIN_KEPT_RUNS: usize = 200;
 /// While many runs are read, readers see those that are there already this often.
 const RUNS_PER_SNAPSHOT: usize = 250;
 
-/// Times of change are not finer than this on every file system.
-const FRESH: Duration = Duration::from_millis(100);
+/// The coarsest resolution of modification times that a file system is expected to have.
+const MTIME_RESOLUTION: Duration = Duration::from_millis(100);
 
 /// All runs at one moment, newest first.
 #[derive(Debug, Default)]
@@ -248,7 +248,7 @@ impl RunTable {
 fn stamp(folder: &Path) -> Option<String> {
     let changed = std::fs::metadata(folder).ok()?.modified().ok()?;
     let since = changed.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    let is_new = changed.elapsed().is_ok_and(|age| age < FRESH);
+    let is_new = changed.elapsed().is_ok_and(|age| age < MTIME_RESOLUTION);
     Some(format!("{FORMAT}-{}{}", since.as_nanos(), if is_new { "-new" } else { "" }))
 }
 
