@@ -21,8 +21,8 @@ use crate::store::{RunFolder, Runs};
 /// Changes when a summary gets other content.
 const FORMAT: u32 = 1;
 
-/// Fewer runs are read faster than a database is made for them.
-const MIN_KEPT_RUNS: usize = 200;
+/// A project with fewer runs gets no database for their index: they are read faster than one is made.
+const MIN_RUNS_FOR_DATABASE: usize = 200;
 
 /// While many runs are read, readers see those that are there already this often.
 const RUNS_PER_SNAPSHOT: usize = 250;
@@ -219,7 +219,9 @@ impl RunTable {
         all: usize,
     ) -> Result<(), StateError> {
         let db = match StateDb::open_existing(&self.project, &self.own_ids)? {
-            None if all >= MIN_KEPT_RUNS => Some(StateDb::open(&self.project, &self.own_ids)?),
+            None if all >= MIN_RUNS_FOR_DATABASE => {
+                Some(StateDb::open(&self.project, &self.own_ids)?)
+            }
             db => db,
         };
         let Some(mut db) = db else { return Ok(()) };
