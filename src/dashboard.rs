@@ -47,11 +47,11 @@ pub use server::{ServeOptions, serve};
 /// How long a document may take that is read from the state database. Another process may hold it.
 const READ_LIMIT: Duration = Duration::from_secs(3);
 
-/// How many documents are read at once. One that waits for a lock keeps its place.
-const READS_AT_ONCE: usize = 16;
+/// How many documents are read at once. One that waits for a lock counts, too.
+const MAX_CONCURRENT_READS: usize = 16;
 
 /// How many commands whose result a request waits for run at once.
-const COMMANDS_AT_ONCE: usize = 4;
+const MAX_CONCURRENT_COMMANDS: usize = 4;
 
 /// The folders, the program and the hosts that the page shows.
 #[derive(Clone)]
@@ -103,8 +103,8 @@ impl Server {
             context,
             access,
             started_commands: CommandRegistry::default(),
-            reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
-            commands: Arc::new(Semaphore::new(COMMANDS_AT_ONCE)),
+            reads: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
+            commands: Arc::new(Semaphore::new(MAX_CONCURRENT_COMMANDS)),
             revision: watch::Sender::new(Revision::default()),
             numbers: AtomicU64::new(0),
             last_request: Mutex::new(Instant::now()),
