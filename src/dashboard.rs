@@ -91,7 +91,7 @@ struct Server {
     revision: watch::Sender<Revision>,
     numbers: AtomicU64,
     last_request: Mutex<Instant>,
-    asset: page::Asset,
+    page: page::PageDocument,
 }
 
 impl Server {
@@ -99,7 +99,7 @@ impl Server {
         let table = RunTable::new(&context.runs, &context.project, &context.own_ids);
         Self {
             table: Arc::new(table),
-            asset: page::Asset::new(&page::Settings::of(&context, &access)),
+            page: page::PageDocument::new(&page::Settings::of(&context, &access)),
             context,
             access,
             started_commands: CommandRegistry::default(),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::access::AccessControl;
-use super::page::{Asset, Settings};
+use super::page::{PageDocument, Settings};
 use super::run_query::RunQuery;
 use super::run_table::Snapshot;
 use super::{DashboardContext, Server, campaign, host, overview, run_detail};
@@ -76,9 +76,9 @@ pub async fn export(context: DashboardContext, options: &ExportOptions) -> Resul
         }
     }
     let answers: Value = serde_json::Map::from_iter(answers).into();
-    let asset = Asset::new(&Settings::exported(&server.context, answers));
+    let document = PageDocument::new(&Settings::exported(&server.context, answers));
     let page = options.folder.join("index.html");
-    bytes += write(&page, asset.html().as_bytes())?;
+    bytes += write(&page, document.html().as_bytes())?;
     Ok(Exported {
         schema: "rgpu.dashboard-export/1",
         page: page.display().to_string(),

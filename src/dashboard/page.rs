@@ -65,13 +65,13 @@ impl Settings {
     }
 }
 
-/// The page and its policy.
-pub(super) struct Asset {
+/// The HTML document of the page, and its content security policy.
+pub(super) struct PageDocument {
     html: String,
     policy: String,
 }
 
-impl Asset {
+impl PageDocument {
     /// The page with these settings.
     pub(super) fn new(settings: &Settings) -> Self {
         let (css, script) = ([CSS, OWN_CSS].concat(), SCRIPT.concat());

@@ -305,8 +305,8 @@ fn query<T: DeserializeOwned>(uri: &axum::http::Uri) -> Result<T> {
 
 async fn get_page(State(server): Shared) -> Response {
     let mut response =
-        text(StatusCode::OK, "text/html; charset=utf-8", server.asset.html().to_owned());
-    if let Ok(policy) = HeaderValue::from_str(server.asset.policy()) {
+        text(StatusCode::OK, "text/html; charset=utf-8", server.page.html().to_owned());
+    if let Ok(policy) = HeaderValue::from_str(server.page.policy()) {
         response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     response
