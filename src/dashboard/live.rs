@@ -105,10 +105,10 @@ pub(super) struct OutputPiece {
     pub(super) text: String,
 }
 
-/// A body that ends when its sender goes away.
-struct Messages(mpsc::Receiver<Bytes>);
+/// The body of a stream of server-sent events. It ends when its sender is dropped.
+struct EventStreamBody(mpsc::Receiver<Bytes>);
 
-impl HttpBody for Messages {
+impl HttpBody for EventStreamBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -121,7 +121,7 @@ impl HttpBody for Messages {
 }
 
 fn stream(receiver: mpsc::Receiver<Bytes>) -> Response {
-    let mut response = Response::new(Body::new(Messages(receiver)));
+    let mut response = Response::new(Body::new(EventStreamBody(receiver)));
     let value = header::HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert(header::CONTENT_TYPE, value);
     response
