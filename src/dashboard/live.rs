@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use super::{DashboardContext, Server, run_detail};
 use crate::error::Result;
-use crate::store::live::{phase, piece};
+use crate::store::live::{phase, read_at};
 use crate::store::state::{StateDb, sql_error};
 use crate::store::{RunFolder, RunState};
 
@@ -253,7 +253,7 @@ fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunNews> 
     if is_first {
         own.events = size(&events_path).saturating_sub(PIECE_BYTES);
     }
-    let bytes = piece(&events_path, own.events, PIECE_BYTES).unwrap_or_default();
+    let bytes = read_at(&events_path, own.events, PIECE_BYTES).unwrap_or_default();
     let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
         Some(at) => at + 1,
         // A line that is longer than a piece is left out.
@@ -272,7 +272,7 @@ fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunNews> 
             continue;
         }
         let file = path.join("log").join(&log.name);
-        let mut bytes = piece(&file, *offset, PIECE_BYTES).unwrap_or_default();
+        let mut bytes = read_at(&file, *offset, PIECE_BYTES).unwrap_or_default();
         if is_first && first > 0 {
             // The first piece may begin inside a character.
             let rest = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();

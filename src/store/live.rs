@@ -28,7 +28,7 @@ pub fn phase(folder: &RunFolder) -> Option<String> {
 /// The end of a file as text, and the size of the file. `None` if it cannot be read.
 pub fn tail(path: &Path, most: u64) -> Option<(String, u64)> {
     let length = regular_file::open(path).ok()?.metadata().ok()?.len();
-    let bytes = piece(path, length.saturating_sub(most), most).ok()?;
+    let bytes = read_at(path, length.saturating_sub(most), most).ok()?;
     Some((String::from_utf8_lossy(&bytes).into_owned(), length))
 }
 
@@ -36,7 +36,7 @@ pub fn tail(path: &Path, most: u64) -> Option<(String, u64)> {
 ///
 /// # Errors
 /// I/O errors.
-pub fn piece(path: &Path, offset: u64, most: u64) -> io::Result<Vec<u8>> {
+pub fn read_at(path: &Path, offset: u64, most: u64) -> io::Result<Vec<u8>> {
     let mut file = regular_file::open(path)?;
     file.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
