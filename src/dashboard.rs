@@ -13,13 +13,13 @@
 
 mod access;
 mod action;
-mod campaign;
 mod export;
 mod host;
 mod live;
 mod openapi;
 mod overview;
 mod page;
+mod queue_and_loops;
 mod run_detail;
 mod run_query;
 mod run_summary;

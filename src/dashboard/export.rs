@@ -11,7 +11,7 @@ use super::access::AccessControl;
 use super::page::{PageDocument, Settings};
 use super::run_query::RunQuery;
 use super::run_table::Snapshot;
-use super::{DashboardContext, Server, campaign, host, overview, run_detail};
+use super::{DashboardContext, Server, host, overview, queue_and_loops, run_detail};
 use crate::error::{Exit, Failure, Result};
 use crate::store::atomic;
 
@@ -95,47 +95,47 @@ fn answers(
     problem: Option<String>,
 ) -> Result<BTreeMap<String, Value>> {
     let mut answers = BTreeMap::new();
-    let campaigns = campaign::campaigns(context);
-    let entries: Vec<i64> = campaigns.entries.iter().map(|entry| entry.id).collect();
-    let hosts = host::hosts(context, snapshot, &campaigns.entries);
+    let state = queue_and_loops::of_overview(context);
+    let entries: Vec<i64> = state.entries.iter().map(|entry| entry.id).collect();
+    let hosts = host::hosts(context, snapshot, &state.entries);
     answers.insert("/hosts".to_owned(), value(&hosts)?);
-    let overview = overview::overview(context, snapshot, campaigns, problem);
+    let overview = overview::overview(context, snapshot, state, problem);
     let loops: Vec<String> = overview.loops.iter().map(|line| line.id.clone()).collect();
     answers.insert("/overview".to_owned(), value(&overview)?);
     let all = RunQuery::default().first(snapshot, MAX_RUNS);
     answers.insert("/runs".to_owned(), value(&all)?);
-    let suites = campaign::suites(snapshot);
+    let suites = queue_and_loops::suites(snapshot);
     for line in suites.suites.iter().take(MAX_DETAILS) {
-        if let Ok(suite) = campaign::suite(&context.runs.join(&line.id)) {
+        if let Ok(suite) = queue_and_loops::suite(&context.runs.join(&line.id)) {
             answers.insert(format!("/suites/{}", line.id), value(&suite)?);
         }
     }
     answers.insert("/suites".to_owned(), value(&suites)?);
-    if let Ok(history) = campaign::history(context, "*", "") {
+    if let Ok(history) = queue_and_loops::history(context, "*", "") {
         answers.insert("/history".to_owned(), value(&history)?);
     }
-    if let Ok(queue) = campaign::queue(context) {
+    if let Ok(queue) = queue_and_loops::queue(context) {
         answers.insert("/queue".to_owned(), value(&queue)?);
         for id in entries.into_iter().rev().take(MAX_DETAILS) {
-            if let Ok(entry) = campaign::entry(context, snapshot, id) {
+            if let Ok(entry) = queue_and_loops::entry(context, snapshot, id) {
                 answers.insert(format!("/queue/{id}"), value(&entry)?);
             }
         }
     }
-    if let Ok(list) = campaign::loops(context) {
+    if let Ok(list) = queue_and_loops::loops(context) {
         answers.insert("/loops".to_owned(), value(&list)?);
     }
     for id in loops {
-        let Ok(status) = campaign::loop_status(context, &id) else { continue };
+        let Ok(status) = queue_and_loops::loop_status(context, &id) else { continue };
         for iteration in &status.iterations {
-            if let Ok(patch) = campaign::patch(context, &id, iteration.iteration) {
+            if let Ok(patch) = queue_and_loops::patch(context, &id, iteration.iteration) {
                 let path = format!("/loops/{id}/iterations/{}/patch", iteration.iteration);
                 answers.insert(path, value(&patch)?);
             }
         }
         answers.insert(format!("/loops/{id}"), value(&status)?);
     }
-    answers.insert("/model".to_owned(), value(&campaign::predictions(snapshot))?);
+    answers.insert("/model".to_owned(), value(&queue_and_loops::predictions(snapshot))?);
     Ok(answers)
 }
 

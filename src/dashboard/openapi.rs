@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::access::KEY_HEADER;
 use super::action::{ActionRequest, ActionResult};
-use super::campaign::{LoopList, PredictionList, SuiteList, TextDocument};
 use super::host::HostList;
 use super::live::{LiveChange, RunNews};
 use super::overview::Overview;
+use super::queue_and_loops::{LoopList, PredictionList, SuiteList, TextDocument};
 use super::run_detail::RunDetail;
 use super::run_query::{RunPage, RunQuery};
 use crate::error::ErrorDocument;

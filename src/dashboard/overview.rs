@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::DashboardContext;
-use super::campaign::{LoopLine, QueueCounts, SuiteLine};
 use super::host::{HostState, hosts};
+use super::queue_and_loops::{LoopLine, QueueCounts, SuiteLine};
 use super::run_detail::logs;
 use super::run_query::{RunLine, trend};
 use super::run_summary::RunSummary;
@@ -74,7 +74,7 @@ pub(super) struct RunningRun {
 
 /// What the state database has for the overview.
 #[derive(Default)]
-pub(super) struct Campaigns {
+pub(super) struct QueueAndLoops {
     pub(super) entries: Vec<Entry>,
     pub(super) queue: Option<QueueCounts>,
     pub(super) loops: Vec<LoopLine>,
@@ -85,7 +85,7 @@ pub(super) struct Campaigns {
 pub(super) fn overview(
     context: &DashboardContext,
     snapshot: &Snapshot,
-    campaigns: Campaigns,
+    state: QueueAndLoops,
     problem: Option<String>,
 ) -> Overview {
     let rows = || snapshot.runs.iter().map(|row| &row.summary);
@@ -108,13 +108,13 @@ pub(super) fn overview(
         rgpu: env!("CARGO_PKG_VERSION"),
         total: snapshot.runs.len(),
         reading: snapshot.reading,
-        hosts: hosts(context, snapshot, &campaigns.entries).hosts,
+        hosts: hosts(context, snapshot, &state.entries).hosts,
         running: running.collect(),
         recent: recent.collect(),
         suites: rows().filter_map(SuiteLine::of).take(SUITES).collect(),
-        queue: campaigns.queue,
-        loops: campaigns.loops,
-        problems: problem.into_iter().chain(campaigns.problems).collect(),
+        queue: state.queue,
+        loops: state.loops,
+        problems: problem.into_iter().chain(state.problems).collect(),
     }
 }
 

@@ -27,7 +27,7 @@ const SCRIPT: [&str; 15] = [
     include_str!("page/run.js"),
     include_str!("page/compare.js"),
     include_str!("page/suites.js"),
-    include_str!("page/campaigns.js"),
+    include_str!("page/queue_and_loops.js"),
     include_str!("page/main.js"),
     THEME,
     "})();\n",

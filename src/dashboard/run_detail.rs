@@ -5,7 +5,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::campaign::{TextDocument, history, suite};
+use super::queue_and_loops::{TextDocument, history, suite};
 use super::run_summary::{ResultKind, RunSummary};
 use super::{DashboardContext, Server};
 use crate::error::{ErrorDocument, Exit, Failure, Result};

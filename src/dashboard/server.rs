@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::access::{AccessControl, KEY_HEADER, Login};
 use super::action::{self, ActionRequest};
 use super::run_query::RunQuery;
-use super::{DashboardContext, Server, campaign, host, live, openapi, overview, run_detail};
+use super::{DashboardContext, Server, host, live, openapi, overview, queue_and_loops, run_detail};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::loopback;
 use crate::own_command::CommandLine;
@@ -314,17 +314,17 @@ async fn get_page(State(server): Shared) -> Response {
 
 async fn get_overview(State(server): Shared) -> Response {
     let context = server.context.clone();
-    let campaigns = server.blocking(move || Ok(campaign::campaigns(&context))).await;
-    let campaigns = campaigns.unwrap_or_else(|failure| overview::Campaigns {
+    let state = server.blocking(move || Ok(queue_and_loops::of_overview(&context))).await;
+    let state = state.unwrap_or_else(|failure| overview::QueueAndLoops {
         problems: vec![failure.to_string()],
-        ..overview::Campaigns::default()
+        ..overview::QueueAndLoops::default()
     });
     let (context, table) = (server.context.clone(), Arc::clone(&server.table));
     answer(
         server
             .blocking(move || {
                 let problem = table.problem();
-                Ok(overview::overview(&context, &table.snapshot(), campaigns, problem))
+                Ok(overview::overview(&context, &table.snapshot(), state, problem))
             })
             .await,
     )
@@ -333,8 +333,8 @@ async fn get_overview(State(server): Shared) -> Response {
 async fn get_hosts(State(server): Shared) -> Response {
     let (context, snapshot) = (server.context.clone(), server.table.snapshot());
     let read = server.blocking(move || {
-        let campaigns = campaign::campaigns(&context);
-        Ok(host::hosts(&context, &snapshot, &campaigns.entries))
+        let state = queue_and_loops::of_overview(&context);
+        Ok(host::hosts(&context, &snapshot, &state.entries))
     });
     answer(read.await)
 }
@@ -431,14 +431,14 @@ async fn compare(server: &Server, uri: &axum::http::Uri) -> Result<Value> {
 }
 
 async fn get_suites(State(server): Shared) -> Response {
-    json(&campaign::suites(&server.table.snapshot()))
+    json(&queue_and_loops::suites(&server.table.snapshot()))
 }
 
 async fn get_suite(State(server): Shared, Path(id): Path<String>) -> Response {
     let context = server.context.clone();
     let read = server.blocking(move || {
         let folder = run_detail::find(&context, &id)?;
-        campaign::suite(folder.path())
+        queue_and_loops::suite(folder.path())
     });
     answer(read.await)
 }
@@ -460,7 +460,7 @@ async fn get_history(State(server): Shared, uri: axum::http::Uri) -> Response {
     let context = server.context.clone();
     match query::<HistoryQuery>(&uri) {
         Ok(HistoryQuery { case, gpu }) => {
-            answer(server.blocking(move || campaign::history(&context, &case, &gpu)).await)
+            answer(server.blocking(move || queue_and_loops::history(&context, &case, &gpu)).await)
         }
         Err(failure) => refusal(&failure),
     }
@@ -468,26 +468,26 @@ async fn get_history(State(server): Shared, uri: axum::http::Uri) -> Response {
 
 async fn get_queue(State(server): Shared) -> Response {
     let context = server.context.clone();
-    answer(server.blocking(move || campaign::queue(&context)).await)
+    answer(server.blocking(move || queue_and_loops::queue(&context)).await)
 }
 
 async fn get_entry(State(server): Shared, Path(id): Path<String>) -> Response {
     let (context, snapshot) = (server.context.clone(), server.table.snapshot());
     let read = server.blocking(move || {
         let id = id.parse().map_err(|_| unknown("the number of an entry is missing"))?;
-        campaign::entry(&context, &snapshot, id)
+        queue_and_loops::entry(&context, &snapshot, id)
     });
     answer(read.await)
 }
 
 async fn get_loops(State(server): Shared) -> Response {
     let context = server.context.clone();
-    answer(server.blocking(move || campaign::loops(&context)).await)
+    answer(server.blocking(move || queue_and_loops::loops(&context)).await)
 }
 
 async fn get_loop(State(server): Shared, Path(id): Path<String>) -> Response {
     let context = server.context.clone();
-    answer(server.blocking(move || campaign::loop_status(&context, &id)).await)
+    answer(server.blocking(move || queue_and_loops::loop_status(&context, &id)).await)
 }
 
 async fn get_patch(
@@ -498,13 +498,13 @@ async fn get_patch(
     let read = server.blocking(move || {
         let number = iteration.parse();
         let number = number.map_err(|_| unknown("the number of an iteration is missing"))?;
-        campaign::patch(&context, &id, number)
+        queue_and_loops::patch(&context, &id, number)
     });
     answer(read.await)
 }
 
 async fn get_predictions(State(server): Shared) -> Response {
-    json(&campaign::predictions(&server.table.snapshot()))
+    json(&queue_and_loops::predictions(&server.table.snapshot()))
 }
 
 async fn post_action(State(server): Shared, body: Body) -> Response {

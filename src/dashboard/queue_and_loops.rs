@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::DashboardContext;
-use super::overview::Campaigns;
+use super::overview::QueueAndLoops;
 use super::run_summary::{RunSummary, SuiteCounts};
 use super::run_table::Snapshot;
 use crate::error::{Exit, Failure, Result};
@@ -312,34 +312,34 @@ pub(super) fn patch(context: &DashboardContext, id: &str, iteration: u32) -> Res
 }
 
 /// What the overview shows of queue and loops. What cannot be read is a problem of its own.
-pub(super) fn campaigns(context: &DashboardContext) -> Campaigns {
-    let mut campaigns = Campaigns::default();
-    match queue_counts(context, &mut campaigns) {
-        Ok(queue) => campaigns.queue = queue,
-        Err(failure) => campaigns.problems.push(failure.to_string()),
+pub(super) fn of_overview(context: &DashboardContext) -> QueueAndLoops {
+    let mut state = QueueAndLoops::default();
+    match queue_counts(context, &mut state) {
+        Ok(queue) => state.queue = queue,
+        Err(failure) => state.problems.push(failure.to_string()),
     }
     match loops(context) {
-        Ok(list) => campaigns.loops = list.loops,
+        Ok(list) => state.loops = list.loops,
         // Both are in one database, so both failed for one reason.
-        Err(failure) if campaigns.problems.is_empty() => {
-            campaigns.problems.push(failure.to_string());
+        Err(failure) if state.problems.is_empty() => {
+            state.problems.push(failure.to_string());
         }
         Err(_) => {}
     }
-    campaigns
+    state
 }
 
 fn queue_counts(
     context: &DashboardContext,
-    campaigns: &mut Campaigns,
+    state: &mut QueueAndLoops,
 ) -> Result<Option<QueueCounts>> {
     let Some(queue) = open_queue(context)? else { return Ok(None) };
-    campaigns.entries = queue.entries()?;
-    let count = |state| campaigns.entries.iter().filter(|entry| entry.state == state).count();
+    state.entries = queue.entries()?;
+    let count = |wanted| state.entries.iter().filter(|entry| entry.state == wanted).count();
     let (waiting, running, ok) =
         (count(EntryState::Waiting), count(EntryState::Running), count(EntryState::Ok));
     Ok(Some(QueueCounts {
-        bad: campaigns.entries.len() - waiting - running - ok - count(EntryState::Pruned),
+        bad: state.entries.len() - waiting - running - ok - count(EntryState::Pruned),
         waiting,
         running,
         ok,
