@@ -25,6 +25,8 @@ mod run_query;
 mod run_summary;
 mod run_table;
 mod server;
+mod suites;
+mod text_document;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,7 +11,7 @@ use super::access::AccessControl;
 use super::page::{PageDocument, Settings};
 use super::run_query::RunQuery;
 use super::run_table::Snapshot;
-use super::{DashboardContext, Server, host, overview, queue_and_loops, run_detail};
+use super::{DashboardContext, Server, host, overview, queue_and_loops, run_detail, suites};
 use crate::error::{Exit, Failure, Result};
 use crate::store::atomic;
 
@@ -104,14 +104,14 @@ fn answers(
     answers.insert("/overview".to_owned(), value(&overview)?);
     let all = RunQuery::default().first(snapshot, MAX_RUNS);
     answers.insert("/runs".to_owned(), value(&all)?);
-    let suites = queue_and_loops::suites(snapshot);
+    let suites = suites::suites(snapshot);
     for line in suites.suites.iter().take(MAX_DETAILS) {
-        if let Ok(suite) = queue_and_loops::suite(&context.runs.join(&line.id)) {
+        if let Ok(suite) = suites::suite(&context.runs.join(&line.id)) {
             answers.insert(format!("/suites/{}", line.id), value(&suite)?);
         }
     }
     answers.insert("/suites".to_owned(), value(&suites)?);
-    if let Ok(history) = queue_and_loops::history(context, "*", "") {
+    if let Ok(history) = suites::history(context, "*", "") {
         answers.insert("/history".to_owned(), value(&history)?);
     }
     if let Ok(queue) = queue_and_loops::queue(context) {
@@ -135,7 +135,7 @@ fn answers(
         }
         answers.insert(format!("/loops/{id}"), value(&status)?);
     }
-    answers.insert("/model".to_owned(), value(&queue_and_loops::predictions(snapshot))?);
+    answers.insert("/model".to_owned(), value(&suites::predictions(snapshot))?);
     Ok(answers)
 }
 

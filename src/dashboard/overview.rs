@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::DashboardContext;
 use super::host::{HostState, hosts};
-use super::queue_and_loops::{LoopLine, QueueCounts, SuiteLine};
+use super::queue_and_loops::{LoopLine, QueueAndLoops, QueueCounts};
 use super::run_detail::logs;
 use super::run_query::{RunLine, trend};
 use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
-use crate::queue::Entry;
+use super::suites::SuiteLine;
 use crate::store::{RunFolder, RunState, live};
 
 /// How many of the last runs are shown.
@@ -70,15 +70,6 @@ pub(super) struct RunningRun {
     /// The last lines of the output that changed last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) output: Option<String>,
-}
-
-/// What the state database has for the overview.
-#[derive(Default)]
-pub(super) struct QueueAndLoops {
-    pub(super) entries: Vec<Entry>,
-    pub(super) queue: Option<QueueCounts>,
-    pub(super) loops: Vec<LoopLine>,
-    pub(super) problems: Vec<String>,
 }
 
 /// Makes the overview.

@@ -1,26 +1,17 @@
-//! Suites, the queue, loops, and predictions beside measurements.
-
-use std::path::Path;
+//! The queue and the loops, from the state database.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::DashboardContext;
-use super::overview::QueueAndLoops;
-use super::run_summary::{RunSummary, SuiteCounts};
 use super::run_table::Snapshot;
+use super::text_document::TextDocument;
 use crate::error::{Exit, Failure, Result};
 use crate::loops::{LoopError, LoopStatus, Loops};
-use crate::model::bound::BoundShare;
-use crate::model::suite::SuiteRun;
-use crate::model::suite_history::History;
-use crate::queue::{EntryRun, EntryState, Queue, QueueDocument, QueueEntryDocument, QueueError};
-use crate::regular_file;
+use crate::queue::{
+    Entry, EntryRun, EntryState, Queue, QueueDocument, QueueEntryDocument, QueueError,
+};
 use crate::store::live;
-use crate::suite::{RunIndex, TimeQuery};
-
-/// The largest suite.json.
-const MAX_SUITE_BYTES: u64 = 256 << 20;
 
 /// The largest patch of an iteration.
 const MAX_PATCH_BYTES: u64 = 4 << 20;
@@ -28,47 +19,17 @@ const MAX_PATCH_BYTES: u64 = 4 << 20;
 /// So much of the end of an entry's output is shown.
 const OUTPUT_BYTES: u64 = 256 << 10;
 
-/// The smallest change of a case's time that the history marks, as a fraction.
-const CHANGE_THRESHOLD: f64 = 0.01;
-
 /// How many loops are listed.
 const MAX_LOOPS: usize = 50;
 
-/// The suites (`rgpu.dashboard-suites/1`).
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct SuiteList {
-    /// `rgpu.dashboard-suites/1`.
-    pub(super) schema: &'static str,
-    /// The suites, newest first.
-    pub(super) suites: Vec<SuiteLine>,
-}
-
-/// A suite in a list.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct SuiteLine {
-    /// The id of its run.
-    pub(super) id: String,
-    /// What was run.
-    pub(super) title: String,
-    /// When it started (RFC 3339, UTC).
-    pub(super) started: String,
-    /// AccessControl-clock seconds.
-    pub(super) seconds: f64,
-    /// Its cases.
-    pub(super) counts: SuiteCounts,
-}
-
-impl SuiteLine {
-    /// The line of a run; `None` if it is no suite.
-    pub(super) fn of(run: &RunSummary) -> Option<Self> {
-        Some(Self {
-            id: run.id.clone(),
-            title: run.title.clone(),
-            started: run.started.clone(),
-            seconds: run.seconds,
-            counts: run.suite.clone()?,
-        })
-    }
+/// What the overview shows of the queue and the loops.
+#[derive(Default)]
+pub(super) struct QueueAndLoops {
+    pub(super) entries: Vec<Entry>,
+    pub(super) queue: Option<QueueCounts>,
+    pub(super) loops: Vec<LoopLine>,
+    /// What could not be read, each with the reason.
+    pub(super) problems: Vec<String>,
 }
 
 /// The entries of the queue by state.
@@ -121,92 +82,6 @@ pub(super) struct LoopLine {
     /// Why it stopped. Absent while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stopped: Option<String>,
-}
-
-/// A text (`rgpu.dashboard-text/1`): a log or a patch.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct TextDocument {
-    /// `rgpu.dashboard-text/1`.
-    pub(super) schema: &'static str,
-    /// The name of the file.
-    pub(super) name: String,
-    /// The size of the file in bytes.
-    pub(super) bytes: u64,
-    /// Whether the beginning of the file is left out.
-    pub(super) cut: bool,
-    /// The text.
-    pub(super) text: String,
-}
-
-impl TextDocument {
-    /// The end of a file.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub(super) fn of_end(path: &Path, name: &str, most: u64) -> Result<Self> {
-        let (text, bytes) = live::tail(path, most).ok_or_else(|| {
-            let what = format!("`{name}` cannot be read");
-            Failure::new(Exit::Artifact, "unreadable", what).file(path.display())
-        })?;
-        let schema = "rgpu.dashboard-text/1";
-        Ok(Self { schema, name: name.to_owned(), bytes, cut: bytes > most, text })
-    }
-}
-
-/// Predictions beside measurements (`rgpu.dashboard-model/1`).
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct PredictionList {
-    /// `rgpu.dashboard-model/1`.
-    pub(super) schema: &'static str,
-    /// The newest run of each kernel and GPU that has a bound.
-    pub(super) rows: Vec<PredictionRow>,
-}
-
-/// The measured time of a kernel beside the bounds that rgpu predicts.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct PredictionRow {
-    /// The run's id.
-    pub(super) run: String,
-    /// The kernel.
-    pub(super) kernel: String,
-    /// The GPU.
-    pub(super) gpu: String,
-    /// When it was measured (RFC 3339, UTC).
-    pub(super) started: String,
-    /// The bounds, one for each case.
-    pub(super) bound: Vec<BoundShare>,
-}
-
-/// The suites of a project.
-pub(super) fn suites(snapshot: &Snapshot) -> SuiteList {
-    let lines = snapshot.runs.iter().filter_map(|row| SuiteLine::of(&row.summary));
-    SuiteList { schema: "rgpu.dashboard-suites/1", suites: lines.collect() }
-}
-
-/// The result of a suite.
-///
-/// # Errors
-/// It cannot be read.
-pub(super) fn suite(folder: &Path) -> Result<SuiteRun> {
-    let path = folder.join("suite.json");
-    let failed = |what: &str| {
-        Failure::new(Exit::Artifact, "bad_document", what.to_owned()).file(path.display())
-    };
-    let bytes = regular_file::read(&path, MAX_SUITE_BYTES)
-        .map_err(|e| failed("the run has no suite.json that can be read").cause(e))?;
-    serde_json::from_slice(&bytes).map_err(|e| failed("suite.json cannot be read").cause(e))
-}
-
-/// The history of cases. `case` may have `*` and `?`.
-///
-/// # Errors
-/// The state database cannot be read.
-pub(super) fn history(context: &DashboardContext, case: &str, gpu: &str) -> Result<History> {
-    let index = RunIndex::open_existing(&context.project, &context.own_ids)?;
-    let gpu = Some(gpu.to_owned()).filter(|gpu| !gpu.is_empty());
-    let query = TimeQuery { case: case.to_owned(), since: None, gpu };
-    let points = index.map(|index| index.history(&query)).transpose()?;
-    Ok(crate::suite::history(points.unwrap_or_default(), CHANGE_THRESHOLD))
 }
 
 fn open_queue(context: &DashboardContext) -> Result<Option<Queue>> {
@@ -346,21 +221,4 @@ fn queue_counts(
         paused: queue.is_paused()?,
         runner: queue.runner().map(|holder| holder.pid()),
     }))
-}
-
-/// The newest run of each kernel and GPU that has a bound.
-pub(super) fn predictions(snapshot: &Snapshot) -> PredictionList {
-    let mut seen = std::collections::HashSet::new();
-    let runs = snapshot.runs.iter().map(|row| &row.summary);
-    let newest = runs.filter(|run| {
-        !run.bound.is_empty() && seen.insert((run.kernel.as_str(), run.gpu.as_deref()))
-    });
-    let rows = newest.map(|run| PredictionRow {
-        run: run.id.clone(),
-        kernel: run.kernel.clone(),
-        gpu: run.gpu.clone().unwrap_or_default(),
-        started: run.started.clone(),
-        bound: run.bound.clone(),
-    });
-    PredictionList { schema: "rgpu.dashboard-model/1", rows: rows.collect() }
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::queue_and_loops::{TextDocument, history, suite};
 use super::run_summary::{ResultKind, RunSummary};
+use super::suites::{history, suite};
+use super::text_document::TextDocument;
 use super::{DashboardContext, Server};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::own_command::CommandLine;

@@ -22,7 +22,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::access::{AccessControl, KEY_HEADER, Login};
 use super::action::{self, ActionRequest};
 use super::run_query::RunQuery;
-use super::{DashboardContext, Server, host, live, openapi, overview, queue_and_loops, run_detail};
+use super::{
+    DashboardContext, Server, host, live, openapi, overview, queue_and_loops, run_detail, suites,
+};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::loopback;
 use crate::own_command::CommandLine;
@@ -315,9 +317,9 @@ async fn get_page(State(server): Shared) -> Response {
 async fn get_overview(State(server): Shared) -> Response {
     let context = server.context.clone();
     let state = server.blocking(move || Ok(queue_and_loops::of_overview(&context))).await;
-    let state = state.unwrap_or_else(|failure| overview::QueueAndLoops {
+    let state = state.unwrap_or_else(|failure| queue_and_loops::QueueAndLoops {
         problems: vec![failure.to_string()],
-        ..overview::QueueAndLoops::default()
+        ..queue_and_loops::QueueAndLoops::default()
     });
     let (context, table) = (server.context.clone(), Arc::clone(&server.table));
     answer(
@@ -431,14 +433,14 @@ async fn compare(server: &Server, uri: &axum::http::Uri) -> Result<Value> {
 }
 
 async fn get_suites(State(server): Shared) -> Response {
-    json(&queue_and_loops::suites(&server.table.snapshot()))
+    json(&suites::suites(&server.table.snapshot()))
 }
 
 async fn get_suite(State(server): Shared, Path(id): Path<String>) -> Response {
     let context = server.context.clone();
     let read = server.blocking(move || {
         let folder = run_detail::find(&context, &id)?;
-        queue_and_loops::suite(folder.path())
+        suites::suite(folder.path())
     });
     answer(read.await)
 }
@@ -460,7 +462,7 @@ async fn get_history(State(server): Shared, uri: axum::http::Uri) -> Response {
     let context = server.context.clone();
     match query::<HistoryQuery>(&uri) {
         Ok(HistoryQuery { case, gpu }) => {
-            answer(server.blocking(move || queue_and_loops::history(&context, &case, &gpu)).await)
+            answer(server.blocking(move || suites::history(&context, &case, &gpu)).await)
         }
         Err(failure) => refusal(&failure),
     }
@@ -504,7 +506,7 @@ async fn get_patch(
 }
 
 async fn get_predictions(State(server): Shared) -> Response {
-    json(&queue_and_loops::predictions(&server.table.snapshot()))
+    json(&suites::predictions(&server.table.snapshot()))
 }
 
 async fn post_action(State(server): Shared, body: Body) -> Response {
