@@ -59,7 +59,7 @@ function startForm() {
   const remote = el("input", { type: "text", placeholder: "default" });
   return el("details", null, el("summary", null, "Profile a kernel"), el("form", { class: "filters", on: { submit: event => {
     event.preventDefault();
-    ask("Profile a kernel", { do: "profile", kernel: kernel.value.trim(), mode: mode.value, remote: remote.value.trim() },
+    openActionDialog("Profile a kernel", { do: "profile", kernel: kernel.value.trim(), mode: mode.value, remote: remote.value.trim() },
       "It may use a GPU host that costs money.");
   } } }, field("kernel", kernel), field("mode", mode), field("remote", remote), el("button", { type: "submit" }, "Start…")));
 }

@@ -73,7 +73,7 @@ const OUTCOME_CLASS = { kept: "good", wrong: "bad", slower: "warn", refused: "ba
 
 async function loopView(params, id) {
   const data = await get("/loops/" + encodeURIComponent(id));
-  const time = kept => kept && kept.time ? duration(kept.time.gmean_us * 1e3) : null;
+  const time = state => state && state.time ? duration(state.time.gmean_us * 1e3) : null;
   const patches = iteration => {
     const body = el("div");
     return el("details", { on: { toggle: async event => {
