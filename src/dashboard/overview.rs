@@ -16,17 +16,17 @@ use super::suites::SuiteLine;
 use crate::store::{RunFolder, RunState, live};
 
 /// How many of the last runs are shown.
-const RECENT: usize = 12;
+const MAX_RECENT_RUNS: usize = 12;
 
 /// How many running runs are shown.
-const RUNNING: usize = 20;
+const MAX_RUNNING_RUNS: usize = 20;
 
 /// How many lines of a running run's output are shown, and so much of the log is read for them.
-const OUTPUT_LINES: usize = 3;
-const OUTPUT_BYTES: u64 = 2 << 10;
+const MAX_OUTPUT_LINES: usize = 3;
+const MAX_OUTPUT_BYTES: u64 = 2 << 10;
 
 /// How many suites are shown.
-const SUITES: usize = 6;
+const MAX_SUITES: usize = 6;
 
 /// The overview (`rgpu.dashboard/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -80,7 +80,7 @@ pub(super) fn overview(
     problem: Option<String>,
 ) -> Overview {
     let rows = || snapshot.runs.iter().map(|row| &row.summary);
-    let running = rows().filter(|run| run.state == RunState::Running).take(RUNNING);
+    let running = rows().filter(|run| run.state == RunState::Running).take(MAX_RUNNING_RUNS);
     let running = running.map(|run| {
         let folder = RunFolder::open(&context.runs.join(&run.id)).ok();
         RunningRun {
@@ -90,7 +90,8 @@ pub(super) fn overview(
         }
     });
     let ended = snapshot.runs.iter().enumerate();
-    let ended = ended.filter(|(_, row)| row.summary.state != RunState::Running).take(RECENT);
+    let ended =
+        ended.filter(|(_, row)| row.summary.state != RunState::Running).take(MAX_RECENT_RUNS);
     let recent = ended
         .map(|(at, row)| RunLine { run: row.summary.clone(), trend: trend(&snapshot.runs[at..]) });
     Overview {
@@ -102,7 +103,7 @@ pub(super) fn overview(
         hosts: hosts(context, snapshot, &state.entries).hosts,
         running: running.collect(),
         recent: recent.collect(),
-        suites: rows().filter_map(SuiteLine::of).take(SUITES).collect(),
+        suites: rows().filter_map(SuiteLine::of).take(MAX_SUITES).collect(),
         queue: state.queue,
         loops: state.loops,
         problems: problem.into_iter().chain(state.problems).collect(),
@@ -117,7 +118,7 @@ fn last_output(folder: &Path) -> Option<String> {
     };
     let logs = logs(folder).into_iter().filter(|log| log.bytes > 0);
     let (_, newest) = logs.filter_map(|log| changed(&log.name)).max()?;
-    let (text, _) = live::tail(&newest, OUTPUT_BYTES)?;
+    let (text, _) = live::tail(&newest, MAX_OUTPUT_BYTES)?;
     let lines: Vec<&str> = text.lines().collect();
-    Some(lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n"))
+    Some(lines[lines.len().saturating_sub(MAX_OUTPUT_LINES)..].join("\n"))
 }

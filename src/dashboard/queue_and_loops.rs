@@ -17,7 +17,7 @@ use crate::store::live;
 const MAX_PATCH_BYTES: u64 = 4 << 20;
 
 /// So much of the end of an entry's output is shown.
-const OUTPUT_BYTES: u64 = 256 << 10;
+const MAX_OUTPUT_BYTES: u64 = 256 << 10;
 
 /// How many loops are listed.
 const MAX_LOOPS: usize = 50;
@@ -121,7 +121,7 @@ pub(super) fn entry(
     let own = runs.filter(|run| run.parent.as_ref().is_some_and(|p| p.queue == Some(id)));
     let runs = own.map(|run| EntryRun { id: run.id.clone(), state: run.state }).collect();
     let log = queue.log_path(id, entry.attempt);
-    let output = live::tail(&log, OUTPUT_BYTES).map(|(text, _)| text);
+    let output = live::tail(&log, MAX_OUTPUT_BYTES).map(|(text, _)| text);
     Ok(QueueEntryDocument::of(&queue, entry, runs, output)?)
 }
 

@@ -14,7 +14,7 @@ use crate::own_command::CommandLine;
 use crate::store::{EnvRecord, RunFolder, RunRecord, live};
 
 /// So much of the end of a log is shown.
-const LOG_BYTES: u64 = 256 << 10;
+const MAX_LOG_BYTES: u64 = 256 << 10;
 
 /// How long the page of a report may take.
 const REPORT_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
@@ -117,7 +117,7 @@ pub(super) fn log(context: &DashboardContext, id: &str, name: &str) -> Result<Te
         let what = format!("the run has no log `{name}`");
         return Err(Failure::new(Exit::Usage, "unknown_log", what));
     }
-    TextDocument::of_end(&folder.path().join("log").join(name), name, LOG_BYTES)
+    TextDocument::of_end(&folder.path().join("log").join(name), name, MAX_LOG_BYTES)
 }
 
 /// The page of a run's report, as `rgpu report --format html` and `rgpu bench show --format html`

@@ -9,13 +9,13 @@ use super::run_summary::RunSummary;
 use super::run_table::{Facets, IndexedRun, Snapshot};
 
 /// The most runs of a page.
-const MAX_PAGE: usize = 500;
+const MAX_PAGE_RUNS: usize = 500;
 
 /// The runs of a page, if the request does not say.
-const DEFAULT_PAGE: usize = 50;
+const DEFAULT_PAGE_RUNS: usize = 50;
 
 /// Points of a spark line.
-const TREND_POINTS: usize = 20;
+const MAX_TREND_POINTS: usize = 20;
 
 /// Which runs are listed. Each field that is set must fit.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -82,7 +82,7 @@ pub(super) struct RunLine {
 impl RunQuery {
     /// The page of a snapshot.
     pub(super) fn page(&self, snapshot: &Snapshot) -> RunPage {
-        self.first(snapshot, self.limit.unwrap_or(DEFAULT_PAGE).min(MAX_PAGE))
+        self.first(snapshot, self.limit.unwrap_or(DEFAULT_PAGE_RUNS).min(MAX_PAGE_RUNS))
     }
 
     /// The page of a snapshot with at most `limit` runs.
@@ -157,7 +157,7 @@ pub(super) fn trend(rows: &[Arc<IndexedRun>]) -> Vec<f64> {
         (&other.kernel, &other.gpu, &other.command) == (&run.kernel, &run.gpu, &run.command)
     };
     let times = rows.iter().filter(same).filter_map(|row| row.summary.median_ns);
-    let mut times: Vec<f64> = times.take(TREND_POINTS).collect();
+    let mut times: Vec<f64> = times.take(MAX_TREND_POINTS).collect();
     times.reverse();
     times
 }

@@ -51,7 +51,7 @@ pub struct ServeOptions {
     pub read_only: bool,
 }
 
-/// Serves the page until SIGINT or SIGTERM. `told` gets the link, and `warned` what the user should
+/// Serves the page until SIGINT or SIGTERM. `print_link` gets the link, and `warn` what the user should
 /// know later.
 ///
 /// # Errors
@@ -59,8 +59,8 @@ pub struct ServeOptions {
 pub async fn serve(
     context: DashboardContext,
     options: ServeOptions,
-    told: impl FnOnce(&str),
-    warned: fn(&str),
+    print_link: impl FnOnce(&str),
+    warn: fn(&str),
 ) -> Result<()> {
     let again = "another dashboard may run there; `--listen 127.0.0.1:0` lets the system choose a \
                  port";
@@ -70,8 +70,8 @@ pub async fn serve(
     let link = format!("http://{address}/login?token={}", access.token());
     let server = Arc::new(Server::new(context, access));
     live::watch(&server);
-    let router = router(&server, warned);
-    told(&link);
+    let router = router(&server, warn);
+    print_link(&link);
     let mut terminate = signal(SignalKind::terminate()).map_err(loopback::failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(loopback::failed)?;
     loop {
@@ -100,12 +100,12 @@ pub async fn serve(
 
 type Shared = State<Arc<Server>>;
 
-fn router(server: &Arc<Server>, warned: fn(&str)) -> Router {
+fn router(server: &Arc<Server>, warn: fn(&str)) -> Router {
     let login = move |State(server): Shared, Query(query): Query<LoginQuery>| async move {
-        log_in(&server, &query.token, warned)
+        log_in(&server, &query.token, warn)
     };
     // A program that only looks at a link does not use it up.
-    let look = || async { StatusCode::METHOD_NOT_ALLOWED };
+    let refuse_head = || async { StatusCode::METHOD_NOT_ALLOWED };
     let api = Router::new()
         .route("/overview", get(get_overview))
         .route("/hosts", get(get_hosts))
@@ -128,7 +128,7 @@ fn router(server: &Arc<Server>, warned: fn(&str)) -> Router {
         .route("/openapi.json", get(|| async { json(&openapi::document()) }));
     Router::new()
         .route("/", get(get_page))
-        .route("/login", get(login).head(look))
+        .route("/login", get(login).head(refuse_head))
         .route("/runs/{id}/report", get(get_report))
         .nest("/api/v1", api)
         .fallback(|| async { refusal(&unknown("there is nothing at this address")) })
@@ -186,7 +186,7 @@ struct LoginQuery {
     token: String,
 }
 
-fn log_in(server: &Server, token: &str, warned: fn(&str)) -> Response {
+fn log_in(server: &Server, token: &str, warn: fn(&str)) -> Response {
     let plain = "text/plain; charset=utf-8";
     match server.access.log_in(token) {
         Login::Opened => {
@@ -216,7 +216,7 @@ fn log_in(server: &Server, token: &str, warned: fn(&str)) -> Response {
         }
         Login::UsedBefore { is_second } => {
             if is_second {
-                warned(
+                warn(
                     "warning: the link was opened a second time, and refused. If you did not open \
                      it first, stop this dashboard",
                 );

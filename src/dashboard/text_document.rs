@@ -28,12 +28,12 @@ impl TextDocument {
     ///
     /// # Errors
     /// It cannot be read.
-    pub(super) fn of_end(path: &Path, name: &str, most: u64) -> Result<Self> {
-        let (text, bytes) = live::tail(path, most).ok_or_else(|| {
+    pub(super) fn of_end(path: &Path, name: &str, max_bytes: u64) -> Result<Self> {
+        let (text, bytes) = live::tail(path, max_bytes).ok_or_else(|| {
             let what = format!("`{name}` cannot be read");
             Failure::new(Exit::Artifact, "unreadable", what).file(path.display())
         })?;
         let schema = "rgpu.dashboard-text/1";
-        Ok(Self { schema, name: name.to_owned(), bytes, cut: bytes > most, text })
+        Ok(Self { schema, name: name.to_owned(), bytes, cut: bytes > max_bytes, text })
     }
 }
