@@ -34,7 +34,7 @@ const MAX_WAIT_S: u64 = 45;
 const SHORT_LIMIT: Duration = Duration::from_secs(50);
 
 /// How many short commands run at once.
-const SHORT_AT_ONCE: usize = 8;
+const MAX_SHORT_COMMANDS: usize = 8;
 
 /// Between two messages about progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -44,18 +44,18 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Shared {
     pub(super) context: McpContext,
     pub(super) started_commands: CommandRegistry,
-    turns: Semaphore,
+    permits: Arc<Semaphore>,
     /// Counts calls, to tell their commands apart.
     calls: AtomicU64,
 }
 
 impl Shared {
     pub(super) fn new(context: McpContext) -> Self {
-        let turns = Semaphore::new(SHORT_AT_ONCE);
+        let permits = Arc::new(Semaphore::new(MAX_SHORT_COMMANDS));
         Self {
             context,
             started_commands: CommandRegistry::default(),
-            turns,
+            permits,
             calls: AtomicU64::new(0),
         }
     }
@@ -109,12 +109,13 @@ impl Call {
         &self.shared.context
     }
 
-    /// Runs a short command. Its document; the exit status of what it found is no failure.
+    /// Runs a short command. Its document; the exit status of what it found is no failure. If the
+    /// call is dropped, the command is stopped, and counts until it has ended.
     pub(super) async fn document(&self, line: CommandLine) -> Result<Value> {
-        let turn = self.shared.turns.acquire().await;
-        let ended = line.run(&self.context().own_program(), SHORT_LIMIT).await?;
-        drop(turn);
-        ended.into_document()
+        let failed = |e| Failure::new(Exit::Bug, "bug", "no command can be started").cause(e);
+        let permit = Arc::clone(&self.shared.permits).acquire_owned().await.map_err(failed)?;
+        let own = self.context().own_program();
+        line.run_with_permit(&own, SHORT_LIMIT, permit).await?.into_document()
     }
 
     /// Does work that reads files.
@@ -249,5 +250,56 @@ pub(super) fn answer(
             None => crate::own_command::no_document(ended.status, ended.messages),
         }),
         (Err(_), None) => Answer::of(&RunResult::starting(run)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::*;
+
+    fn call(program: &Path, folder: &Path) -> Call {
+        let context = McpContext {
+            program: program.to_owned(),
+            project: folder.to_owned(),
+            runs: folder.join("runs"),
+            scratch: folder.join("scratch"),
+        };
+        Call {
+            shared: Arc::new(Shared::new(context)),
+            fields: Map::new(),
+            request: RequestId::Number(1),
+            in_flight: InFlight::default(),
+            progress: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dropped_call_counts_until_its_command_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("rgpu");
+        // It ends some time after it was asked to.
+        let script = "#!/bin/sh\ntrap 'while [ ! -e go ]; do sleep 0.02; done; touch ended; exit 0' INT\n\
+                      touch started\nwhile :; do sleep 0.02; done\n";
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let call = call(&program, dir.path());
+        let permits = || call.shared.permits.available_permits();
+        {
+            let running = call.document(CommandLine::new(["report"]));
+            tokio::pin!(running);
+            while !dir.path().join("started").exists() {
+                let waited = tokio::time::timeout(Duration::from_millis(10), &mut running).await;
+                assert!(waited.is_err(), "it ended by itself");
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(permits(), MAX_SHORT_COMMANDS - 1, "its command still runs");
+        std::fs::write(dir.path().join("go"), "").unwrap();
+        let freed = Arc::clone(&call.shared.permits).acquire_many_owned(MAX_SHORT_COMMANDS as u32);
+        assert!(tokio::time::timeout(Duration::from_secs(20), freed).await.is_ok());
+        assert!(dir.path().join("ended").exists());
     }
 }
