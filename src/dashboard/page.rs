@@ -15,7 +15,7 @@ use crate::report::page_parts::{CORE, CSS, THEME, hash};
 const OWN_CSS: &str = include_str!("page/page.css");
 
 /// All scripts in one function scope.
-const SCRIPT: [&str; 15] = [
+const SCRIPT: [&str; 16] = [
     "(() => {\n\"use strict\";\n",
     CORE,
     include_str!("page/api.js"),
@@ -24,6 +24,7 @@ const SCRIPT: [&str; 15] = [
     include_str!("page/overview.js"),
     include_str!("page/hosts.js"),
     include_str!("page/runs.js"),
+    include_str!("page/ranks.js"),
     include_str!("page/run.js"),
     include_str!("page/compare.js"),
     include_str!("page/suites.js"),

@@ -5,11 +5,12 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::run_summary::{ResultKind, RunSummary};
+use super::run_summary::{self, ResultKind, RunSummary};
 use super::suites::{history, suite};
 use super::text_document::TextDocument;
 use super::{DashboardContext, Server};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::model::ranks::Ranks;
 use crate::own_command::CommandLine;
 use crate::store::{EnvRecord, RunFolder, RunRecord, live};
 
@@ -40,6 +41,9 @@ pub(super) struct RunDetail {
     /// The process that follows it. Absent if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) followed_by: Option<String>,
+    /// The ranks of its program, as `rgpu.profile/1` has them. Absent for one process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ranks: Option<Ranks>,
     /// Its logs.
     pub(super) logs: Vec<LogFile>,
 }
@@ -88,6 +92,7 @@ pub(super) fn detail(context: &DashboardContext, id: &str) -> Result<RunDetail> 
         followed_by: folder.followed_by(),
         failure: folder.failure(),
         logs: logs(folder.path()),
+        ranks: run.ranks.and_then(|_| run_summary::ranks(folder.path())),
         env,
         record,
         run,

@@ -19,7 +19,7 @@ use crate::store::state::{StateDb, StateError, commit, sql_error};
 use crate::store::{RunFolder, Runs};
 
 /// Changes when a summary gets other content.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A project with fewer runs gets no database for their index: they are read faster than one is made.
 const MIN_RUNS_FOR_DATABASE: usize = 200;

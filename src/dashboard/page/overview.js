@@ -9,7 +9,7 @@ const runColumns = {
     : run.suite ? suiteCounts(run.suite)
     : run.verdict || run.text || run.checked ? [run.verdict && badge(words(run.verdict), verdictClass(run.verdict)), " ", checkBadge(run.checked),
       run.text && el("span", { class: "sub" }, said(run.text))] : null },
-  where: { label: "where", cls: "place", cell: run => [link(view("/hosts", { host: run.remote }), run.remote || "local"), run.gpu && el("span", { class: "sub" }, run.gpu)] },
+  where: { label: "where", cls: "place", cell: run => [link(view("/hosts", { host: run.remote }), run.remote || "local"), (run.gpu || run.ranks) && el("span", { class: "sub" }, [run.gpu, run.ranks && plural(run.ranks, "rank")].filter(Boolean).join(" · "))] },
   started: { label: "started", cls: "nowrap", cell: run => [moment(run.started), run.seconds > 0 && el("span", { class: "sub" }, "took " + seconds(run.seconds))] },
 };
 

@@ -22,7 +22,7 @@ async function runView(params, id) {
       facts([
         ["run", el("code", null, run.id)],
         ["time", run.median_ns !== undefined && duration(run.median_ns) + (run.ci95_ns ? ` (${range(run.ci95_ns)})` : "")],
-        ["GPU", run.gpu], ["rung", run.rung],
+        ["GPU", run.gpu], ["ranks", run.ranks], ["rung", run.rung],
         ["where", link(view("/hosts", { host: run.remote }), run.remote || "local")],
         ["started", moment(run.started)], ["took", run.seconds ? seconds(run.seconds) : null],
         ["cost", run.cost_usd !== undefined ? "$" + run.cost_usd.toFixed(2) : null],
@@ -35,6 +35,7 @@ async function runView(params, id) {
         ["followed by", data.followed_by],
       ])),
     data.failure && failureBox({ message: data.failure.error.what, cause: data.failure.error.cause, hints: data.failure.error.hints }),
+    data.ranks && ranksCard(data.ranks),
     live, report,
     run.bound && card("Bound", boundTable([{ run: run.id, kernel: run.kernel, gpu: run.gpu || "", started: run.started, bound: run.bound }])),
     data.logs.length > 0 && card("Logs", data.logs.map(log => logDetails(run.id, log))),
