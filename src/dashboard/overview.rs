@@ -9,7 +9,7 @@ use super::DashboardContext;
 use super::host::{HostState, hosts};
 use super::queue_and_loops::{LoopLine, QueueAndLoops, QueueCounts};
 use super::run_detail::logs;
-use super::run_query::{RunLine, trend};
+use super::run_query::RunLine;
 use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
 use super::suites::SuiteLine;
@@ -79,9 +79,8 @@ pub(super) fn overview(
     state: QueueAndLoops,
     problem: Option<String>,
 ) -> Overview {
-    let rows = || snapshot.runs.iter().map(|row| &row.summary);
-    let running = rows().filter(|run| run.state == RunState::Running).take(MAX_RUNNING_RUNS);
-    let running = running.map(|run| {
+    let summary = |at: &usize| &snapshot.runs[*at].summary;
+    let running = snapshot.running.iter().take(MAX_RUNNING_RUNS).map(summary).map(|run| {
         let folder = RunFolder::open(&context.runs.join(&run.id)).ok();
         RunningRun {
             phase: folder.as_ref().and_then(live::phase),
@@ -89,11 +88,9 @@ pub(super) fn overview(
             run: run.clone(),
         }
     });
-    let ended = snapshot.runs.iter().enumerate();
-    let ended =
-        ended.filter(|(_, row)| row.summary.state != RunState::Running).take(MAX_RECENT_RUNS);
-    let recent = ended
-        .map(|(at, row)| RunLine { run: row.summary.clone(), trend: trend(&snapshot.runs[at..]) });
+    let ended = (0..snapshot.runs.len()).filter(|at| summary(at).state != RunState::Running);
+    let recent = ended.take(MAX_RECENT_RUNS).map(|at| RunLine::of(snapshot, at));
+    let suites = snapshot.suites.iter().map(summary).filter_map(SuiteLine::of).take(MAX_SUITES);
     Overview {
         schema: "rgpu.dashboard/1",
         project: context.project.display().to_string(),
@@ -103,7 +100,7 @@ pub(super) fn overview(
         hosts: hosts(context, snapshot, &state.entries).hosts,
         running: running.collect(),
         recent: recent.collect(),
-        suites: rows().filter_map(SuiteLine::of).take(MAX_SUITES).collect(),
+        suites: suites.collect(),
         queue: state.queue,
         loops: state.loops,
         problems: problem.into_iter().chain(state.problems).collect(),

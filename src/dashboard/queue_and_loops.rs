@@ -117,7 +117,7 @@ pub(super) fn entry(
 ) -> Result<QueueEntryDocument> {
     let queue = open_queue(context)?.ok_or_else(no_queue)?;
     let entry = queue.entry(id)?;
-    let runs = snapshot.runs.iter().map(|row| &row.summary);
+    let runs = snapshot.runs.iter().map(|run| &run.summary);
     let own = runs.filter(|run| run.parent.as_ref().is_some_and(|p| p.queue == Some(id)));
     let runs = own.map(|run| EntryRun { id: run.id.clone(), state: run.state }).collect();
     let log = queue.log_path(id, entry.attempt);

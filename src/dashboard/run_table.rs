@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::run_summary::RunSummary;
 use crate::error::Failure;
 use crate::store::state::{StateDb, StateError, commit, sql_error};
-use crate::store::{RunFolder, Runs};
+use crate::store::{RunFolder, RunState, Runs};
 
 /// Changes when a summary gets other content.
 const FORMAT: u32 = 2;
@@ -30,10 +30,19 @@ const RUNS_PER_SNAPSHOT: usize = 250;
 /// The coarsest resolution of modification times that a file system is expected to have.
 const MTIME_RESOLUTION: Duration = Duration::from_millis(100);
 
-/// All runs at one moment, newest first.
+/// All runs at one moment, newest first. What requests take from all runs is found here once for
+/// each change, so that an answer does not take longer where there are more runs.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) runs: Vec<Arc<IndexedRun>>,
+    /// Positions in `runs` of those that run.
+    pub(super) running: Vec<usize>,
+    /// Positions in `runs` of suites.
+    pub(super) suites: Vec<usize>,
+    /// By the name of a remote: its runs, as positions in `runs`. A run may have several remotes.
+    by_remote: HashMap<String, Vec<usize>>,
+    /// By [`IndexedRun::series`]: the runs with a time, as positions in `runs`.
+    series: HashMap<String, Vec<usize>>,
     /// Folders whose record cannot be read.
     pub(super) unreadable: usize,
     /// Whether runs are still being read for the first time.
@@ -48,6 +57,59 @@ pub(super) struct Snapshot {
 pub(super) struct IndexedRun {
     pub(super) summary: RunSummary,
     pub(super) text: String,
+    /// The command, kernel and GPU: runs with the same ones have times that can be compared. `None`
+    /// without a time.
+    series: Option<String>,
+}
+
+impl Snapshot {
+    /// The snapshot of these runs, in any order.
+    fn of(mut runs: Vec<Arc<IndexedRun>>) -> Self {
+        runs.sort_unstable_by(|a, b| {
+            let (a, b) = (&a.summary, &b.summary);
+            b.started.cmp(&a.started).then_with(|| b.id.cmp(&a.id))
+        });
+        let mut snapshot = Self { facets: Facets::of(&runs), ..Self::default() };
+        for (at, run) in runs.iter().enumerate() {
+            if run.summary.state == RunState::Running {
+                snapshot.running.push(at);
+            }
+            if run.summary.suite.is_some() {
+                snapshot.suites.push(at);
+            }
+            for remote in run.summary.remote.split(',') {
+                add_position(&mut snapshot.by_remote, remote, at);
+            }
+            if let Some(series) = &run.series {
+                add_position(&mut snapshot.series, series, at);
+            }
+        }
+        snapshot.runs = runs;
+        snapshot
+    }
+
+    /// The runs on a remote, newest first.
+    pub(super) fn of_remote(&self, remote: &str) -> impl Iterator<Item = &RunSummary> {
+        let positions = self.by_remote.get(remote).map(Vec::as_slice).unwrap_or_default();
+        positions.iter().map(|at| &self.runs[*at].summary)
+    }
+
+    /// The median times of at most `limit` runs that are like the run at this position in `runs`, up
+    /// to its own, oldest first.
+    pub(super) fn trend(&self, at: usize, limit: usize) -> Vec<f64> {
+        let series = self.runs[at].series.as_ref().and_then(|series| self.series.get(series));
+        let positions = series.map(Vec::as_slice).unwrap_or_default();
+        let first = positions.partition_point(|position| *position < at);
+        let runs = positions[first..].iter().take(limit).rev();
+        runs.filter_map(|at| self.runs[*at].summary.median_ns).collect()
+    }
+}
+
+fn add_position(positions: &mut HashMap<String, Vec<usize>>, name: &str, at: usize) {
+    match positions.get_mut(name) {
+        Some(positions) => positions.push(at),
+        None => drop(positions.insert(name.to_owned(), vec![at])),
+    }
 }
 
 /// The values that the runs of a project have, with the number of runs of each.
@@ -179,16 +241,10 @@ impl RunTable {
     }
 
     fn publish(&self, known: &HashMap<String, KnownFolder>, reading: bool) {
-        let mut runs: Vec<Arc<IndexedRun>> =
-            known.values().filter_map(|known| known.run.clone()).collect();
-        runs.sort_unstable_by(|a, b| {
-            let (a, b) = (&a.summary, &b.summary);
-            b.started.cmp(&a.started).then_with(|| b.id.cmp(&a.id))
-        });
-        let facets = Facets::of(&runs);
+        let runs: Vec<_> = known.values().filter_map(|known| known.run.clone()).collect();
         let unreadable = known.len() - runs.len();
         let revision = self.snapshot().revision + 1;
-        let snapshot = Snapshot { runs, unreadable, reading, revision, facets };
+        let snapshot = Snapshot { unreadable, reading, revision, ..Snapshot::of(runs) };
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
     }
 
@@ -263,7 +319,10 @@ impl IndexedRun {
         parts.extend(
             [&summary.gpu, &summary.verdict, &summary.reason].into_iter().flatten().cloned(),
         );
-        Self { text: parts.join("\n").to_lowercase(), summary }
+        let gpu = summary.gpu.as_deref().unwrap_or_default();
+        let series = [&summary.command, &summary.kernel, gpu].join("\n");
+        let series = summary.median_ns.is_some().then_some(series);
+        Self { text: parts.join("\n").to_lowercase(), series, summary }
     }
 }
 
@@ -294,7 +353,7 @@ impl Facets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{RunRecord, RunState};
+    use crate::store::RunRecord;
 
     fn run(runs: &Runs, id: &str, state: RunState) -> RunFolder {
         let folder = RunFolder::create(runs.root(), id, None).unwrap();

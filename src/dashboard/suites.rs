@@ -85,7 +85,8 @@ pub(super) struct PredictionRow {
 
 /// The suites of a project.
 pub(super) fn suites(snapshot: &Snapshot) -> SuiteList {
-    let lines = snapshot.runs.iter().filter_map(|row| SuiteLine::of(&row.summary));
+    let runs = snapshot.suites.iter().map(|at| &snapshot.runs[*at].summary);
+    let lines = runs.filter_map(SuiteLine::of);
     SuiteList { schema: "rgpu.dashboard-suites/1", suites: lines.collect() }
 }
 
@@ -118,7 +119,7 @@ pub(super) fn history(context: &DashboardContext, case: &str, gpu: &str) -> Resu
 /// The newest run of each kernel and GPU that has a bound.
 pub(super) fn predictions(snapshot: &Snapshot) -> PredictionList {
     let mut seen = HashSet::new();
-    let runs = snapshot.runs.iter().map(|row| &row.summary);
+    let runs = snapshot.runs.iter().map(|run| &run.summary);
     let newest = runs.filter(|run| {
         !run.bound.is_empty() && seen.insert((run.kernel.as_str(), run.gpu.as_deref()))
     });
