@@ -14,6 +14,7 @@
 mod access;
 mod action;
 mod export;
+mod export_folder;
 mod host;
 mod live;
 mod openapi;

@@ -1,19 +1,20 @@
 //! The dashboard as static files: one page that has every answer, and the reports of the newest runs.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::access::AccessControl;
+use super::export_folder::ExportFolder;
 use super::page::{PageDocument, Settings};
 use super::run_query::RunQuery;
 use super::run_table::Snapshot;
 use super::{DashboardContext, Server, host, overview, queue_and_loops, run_detail, suites};
 use crate::error::{Exit, Failure, Result};
-use crate::store::atomic;
 
 /// The most runs that an export lists.
 const MAX_RUNS: usize = 2000;
@@ -45,19 +46,39 @@ pub struct Exported {
     pub bytes: u64,
 }
 
-/// Writes the files.
+/// Writes the files. An earlier export in the folder is replaced; other files in it stay.
 ///
 /// # Errors
-/// The project cannot be read, or the folder cannot be written.
+/// The project cannot be read, the folder cannot be written, or SIGINT or SIGTERM came. Nothing is left
+/// behind then, and an earlier export stays.
 pub async fn export(context: DashboardContext, options: &ExportOptions) -> Result<Exported> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    tokio::select! {
+        exported = write_export(context, options) => exported,
+        _ = terminate.recv() => Err(interrupted()),
+        _ = interrupt.recv() => Err(interrupted()),
+    }
+}
+
+fn no_signals(error: std::io::Error) -> Failure {
+    Failure::new(Exit::Bug, "bug", "signals cannot be waited for").cause(error)
+}
+
+fn interrupted() -> Failure {
+    Failure::new(Exit::Cancelled, "cancelled", "the export was cancelled; nothing of it was kept")
+}
+
+async fn write_export(context: DashboardContext, options: &ExportOptions) -> Result<Exported> {
     let server = Server::new(context, AccessControl::new(([127, 0, 0, 1], 0).into(), true)?);
+    let folder = ExportFolder::begin(&options.folder)?;
     server.table.refresh();
     let snapshot = server.table.snapshot();
     let mut answers = answers(&server.context, &snapshot, server.table.problem())?;
     let mut bytes = 0;
     let mut reports = 0;
-    for row in snapshot.runs.iter().take(options.reports) {
-        let run = &row.summary;
+    for run in snapshot.runs.iter().take(options.reports) {
+        let run = &run.summary;
         // A run that cannot be read now is listed all the same, as is one whose report fails.
         let Ok(detail) = run_detail::detail(&server.context, &run.id) else { continue };
         for log in &detail.logs {
@@ -70,15 +91,14 @@ pub async fn export(context: DashboardContext, options: &ExportOptions) -> Resul
             continue;
         }
         if let Ok(page) = run_detail::report_page(&server, &run.id).await {
-            let path = options.folder.join("runs").join(&run.id).join("report.html");
-            bytes += write(&path, page.as_bytes())?;
+            bytes += folder.write_report(&run.id, &page)?;
             reports += 1;
         }
     }
     let answers: Value = serde_json::Map::from_iter(answers).into();
     let document = PageDocument::new(&Settings::exported(&server.context, answers));
-    let page = options.folder.join("index.html");
-    bytes += write(&page, document.html().as_bytes())?;
+    let (page, page_bytes) = folder.finish(document.html())?;
+    bytes += page_bytes;
     Ok(Exported {
         schema: "rgpu.dashboard-export/1",
         page: page.display().to_string(),
@@ -143,17 +163,4 @@ fn value(document: &impl Serialize) -> Result<Value> {
     serde_json::to_value(document).map_err(|e| {
         Failure::new(Exit::Bug, "bug", "a document cannot be written as JSON").cause(e)
     })
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<u64> {
-    let failed = |e: std::io::Error| {
-        Failure::new(Exit::Disk, "disk", "the export cannot be written")
-            .file(path.display())
-            .cause(e)
-    };
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    atomic::write(path, bytes).map_err(failed)?;
-    Ok(bytes.len() as u64)
 }
