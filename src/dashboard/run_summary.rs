@@ -41,7 +41,7 @@ pub(super) struct RunSummary {
     pub(super) state: RunState,
     /// When it started (RFC 3339, UTC).
     pub(super) started: String,
-    /// AccessControl-clock seconds.
+    /// Wall-clock seconds.
     pub(super) seconds: f64,
     /// Exit status of the command. Absent until it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -40,7 +40,7 @@ pub(super) struct SuiteLine {
     pub(super) title: String,
     /// When it started (RFC 3339, UTC).
     pub(super) started: String,
-    /// AccessControl-clock seconds.
+    /// Wall-clock seconds.
     pub(super) seconds: f64,
     /// Its cases.
     pub(super) counts: SuiteCounts,
