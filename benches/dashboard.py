@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""dashboard.py [RGPU]: `rgpu dashboard` with ten thousand runs: when its page is drawn for the first time, what a
-filtered list takes from the server and on the page, how long the first reading of all runs takes, and the server's
-memory. Each is held to its limit.
+"""dashboard.py [RGPU]: `rgpu dashboard` with ten thousand runs: when its page is drawn for the first time, what the
+overview and a filtered list take from the server and on the page, how long the first reading of all runs takes, and
+the server's memory. Each is held to its limit.
 
 Needs chromium for the page. RGPU is a release binary (default: target/release/rgpu). RUNS=N changes the number of
 runs. Status 1 if a limit is missed.
@@ -53,16 +53,18 @@ class Server:
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.link = self.process.stdout.readline().strip()
         self.port = int(re.match(r"http://127.0.0.1:(\d+)/", self.link)[1])
-        self.cookie = None
+        self.cookie = self.key = None
 
     def open(self):
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
         connection.request("GET", self.link.split(str(self.port), 1)[1])
-        self.cookie = connection.getresponse().getheader("Set-Cookie").split(";")[0]
+        answer = connection.getresponse()
+        self.cookie = answer.getheader("Set-Cookie").split(";")[0]
+        self.key = re.search(r'setItem\("x-rgpu-key", "([^"]+)"', answer.read().decode())[1]
         self.connection = http.client.HTTPConnection("127.0.0.1", self.port)
 
     def get(self, path):
-        self.connection.request("GET", "/api/v1" + path, headers={"Cookie": self.cookie})
+        self.connection.request("GET", "/api/v1" + path, headers={"Cookie": self.cookie, "X-Rgpu-Key": self.key})
         return json.loads(self.connection.getresponse().read())
 
     def wait_until_read(self):
@@ -137,6 +139,15 @@ def row(name, value, unit, limit):
     return held
 
 
+def overview(server):
+    times = []
+    for _ in range(TIMES):
+        begun = time.monotonic()
+        server.get("/overview")
+        times.append(time.monotonic() - begun)
+    return row("the overview, from the server", median(times) * 1e3, "ms", 50)
+
+
 def filters(server):
     held = True
     for name, query in (("a word", "q=matmul"), ("GPU and state", "gpu=NVIDIA+H200&state=failed"), ("the last page", f"offset={RUNS - 50}")):
@@ -198,6 +209,7 @@ def main():
             print("left out: no chromium, so no page was opened")
         server.open()
         row(f"{RUNS} runs read again", server.wait_until_read() * 1e3, "ms", None)
+        held &= overview(server)
         held &= filters(server)
         held &= row("memory of the server", server.memory() / 1e6, "MB", 100)
         server.end()

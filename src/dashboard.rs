@@ -11,20 +11,23 @@
 //! read-only. Documents of other commands are served as those commands print them; what
 //! only the page needs has types here. `schemas/dashboard-openapi.json` describes all of them.
 
+mod access;
 mod action;
-mod campaign;
 mod export;
+mod export_folder;
 mod host;
 mod live;
 mod openapi;
 mod overview;
 mod page;
+mod queue_and_loops;
 mod run_detail;
 mod run_query;
 mod run_summary;
 mod run_table;
 mod server;
-mod wall;
+mod suites;
+mod text_document;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,11 +37,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 
 use crate::error::{Exit, Failure, Result};
-use crate::own_command::{CommandLine, Ended, OwnProgram, StartedCommands};
+use crate::own_command::{CommandLine, CommandRegistry, CommandResult, OwnProgram};
 use crate::run::FactsCache;
+use access::AccessControl;
 use live::Revision;
 use run_table::RunTable;
-use wall::Wall;
 
 pub use export::{ExportOptions, Exported, export};
 pub use openapi::document as openapi;
@@ -47,11 +50,11 @@ pub use server::{ServeOptions, serve};
 /// How long a document may take that is read from the state database. Another process may hold it.
 const READ_LIMIT: Duration = Duration::from_secs(3);
 
-/// How many documents are read at once. One that waits for a lock keeps its place.
-const READS_AT_ONCE: usize = 16;
+/// How many documents are read at once. One that waits for a lock counts, too.
+const MAX_CONCURRENT_READS: usize = 16;
 
 /// How many commands whose result a request waits for run at once.
-const COMMANDS_AT_ONCE: usize = 4;
+const MAX_CONCURRENT_COMMANDS: usize = 4;
 
 /// The folders, the program and the hosts that the page shows.
 #[derive(Clone)]
@@ -84,27 +87,27 @@ pub struct DashboardHost {
 struct Server {
     context: DashboardContext,
     table: Arc<RunTable>,
-    wall: Wall,
-    started: StartedCommands,
+    access: AccessControl,
+    started_commands: CommandRegistry,
     reads: Arc<Semaphore>,
     commands: Arc<Semaphore>,
     revision: watch::Sender<Revision>,
     numbers: AtomicU64,
     last_request: Mutex<Instant>,
-    asset: page::Asset,
+    page: page::PageDocument,
 }
 
 impl Server {
-    fn new(context: DashboardContext, wall: Wall) -> Self {
+    fn new(context: DashboardContext, access: AccessControl) -> Self {
         let table = RunTable::new(&context.runs, &context.project, &context.own_ids);
         Self {
             table: Arc::new(table),
-            asset: page::Asset::new(&page::Settings::of(&context, &wall)),
+            page: page::PageDocument::new(&page::Settings::of(&context, &access)),
             context,
-            wall,
-            started: StartedCommands::default(),
-            reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
-            commands: Arc::new(Semaphore::new(COMMANDS_AT_ONCE)),
+            access,
+            started_commands: CommandRegistry::default(),
+            reads: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
+            commands: Arc::new(Semaphore::new(MAX_CONCURRENT_COMMANDS)),
             revision: watch::Sender::new(Revision::default()),
             numbers: AtomicU64::new(0),
             last_request: Mutex::new(Instant::now()),
@@ -130,10 +133,10 @@ impl Server {
             Failure::new(Exit::Disk, "busy", what)
                 .hint("another process holds them; this page asks again by itself")
         };
-        let turn = Arc::clone(&self.reads).try_acquire_owned().map_err(|_| busy())?;
+        let permit = Arc::clone(&self.reads).try_acquire_owned().map_err(|_| busy())?;
         let read = tokio::task::spawn_blocking(move || {
             let result = read();
-            drop(turn);
+            drop(permit);
             result
         });
         match tokio::time::timeout(READ_LIMIT, read).await {
@@ -144,9 +147,9 @@ impl Server {
     }
 
     /// Runs a command to its end. If the client goes away, it is stopped.
-    async fn run_command(&self, line: CommandLine, limit: Duration) -> Result<Ended> {
+    async fn run_command(&self, line: CommandLine, limit: Duration) -> Result<CommandResult> {
         let failed = |e| Failure::new(Exit::Bug, "bug", "no command can be started").cause(e);
-        let turn = Arc::clone(&self.commands).acquire_owned().await.map_err(failed)?;
-        line.run_in_turn(&self.own_program(), limit, turn).await
+        let permit = Arc::clone(&self.commands).acquire_owned().await.map_err(failed)?;
+        line.run_with_permit(&self.own_program(), limit, permit).await
     }
 }

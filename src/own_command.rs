@@ -49,7 +49,7 @@ pub(crate) struct OwnProgram {
 
 /// How a command ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandResult {
     /// The exit status; `None` if a signal ended it.
     pub(crate) status: Option<i32>,
     /// The document on stdout; `None` if there is none.
@@ -58,7 +58,7 @@ pub(crate) struct Ended {
     pub(crate) messages: String,
 }
 
-impl Ended {
+impl CommandResult {
     /// The failure that the command printed.
     pub(crate) fn failure(&self) -> Option<Failure> {
         let document = self.document.as_deref()?;
@@ -93,18 +93,18 @@ pub(crate) fn no_document(status: Option<i32>, messages: String) -> Failure {
     Failure::new(Exit::Bug, "no_document", what).cause(messages)
 }
 
-/// A command that was started.
+/// A command of rgpu, as the process that was started for it. It may have ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Started {
+pub(crate) struct RunningCommand {
     /// Only the task that waits for the process sends signals: once it is reaped, another process may
     /// get its id.
     signals: mpsc::UnboundedSender<Signal>,
-    end: watch::Receiver<Option<Ended>>,
+    end: watch::Receiver<Option<CommandResult>>,
 }
 
-impl Started {
+impl RunningCommand {
     /// Waits until the command has ended, at most for `limit`.
-    pub(crate) async fn wait(&mut self, limit: Duration) -> Option<Ended> {
+    pub(crate) async fn wait(&mut self, limit: Duration) -> Option<CommandResult> {
         let ended = self.end.wait_for(Option::is_some);
         match tokio::time::timeout(limit, ended).await {
             Ok(Ok(ended)) => ended.clone(),
@@ -113,7 +113,7 @@ impl Started {
     }
 
     /// How it ended; `None` if it runs.
-    pub(crate) fn end(&self) -> Option<Ended> {
+    pub(crate) fn end(&self) -> Option<CommandResult> {
         self.end.borrow().clone()
     }
 
@@ -128,10 +128,10 @@ impl Started {
     }
 }
 
-/// Stops a command that nobody waits for any more, and keeps its turn until it has ended.
+/// Stops a command that nobody waits for any more, and keeps its permit until it has ended.
 struct StopOnDrop<T: Send + 'static> {
-    started: Started,
-    turn: Option<T>,
+    started: RunningCommand,
+    permit: Option<T>,
 }
 
 impl<T: Send + 'static> Drop for StopOnDrop<T> {
@@ -141,13 +141,13 @@ impl<T: Send + 'static> Drop for StopOnDrop<T> {
         }
         self.started.interrupt();
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (mut started, turn) = (self.started.clone(), self.turn.take());
+        let (mut started, permit) = (self.started.clone(), self.permit.take());
         runtime.spawn(async move {
             if started.wait(STOP_LIMIT).await.is_none() {
                 let _ = started.signals.send(Signal::KILL);
                 let _ = started.end.wait_for(Option::is_some).await;
             }
-            drop(turn);
+            drop(permit);
         });
     }
 }
@@ -155,13 +155,13 @@ impl<T: Send + 'static> Drop for StopOnDrop<T> {
 /// The commands that this server has started, by the ids of their runs, or by their command lines if
 /// they make no run.
 #[derive(Debug, Default)]
-pub(crate) struct StartedCommands {
-    by_name: Mutex<HashMap<String, Started>>,
+pub(crate) struct CommandRegistry {
+    by_name: Mutex<HashMap<String, RunningCommand>>,
 }
 
-impl StartedCommands {
+impl CommandRegistry {
     /// The command of a run, if this server started it.
-    pub(crate) fn get(&self, name: &str) -> Option<Started> {
+    pub(crate) fn get(&self, name: &str) -> Option<RunningCommand> {
         self.lock().get(name).cloned()
     }
 
@@ -182,7 +182,12 @@ impl StartedCommands {
     ///
     /// # Errors
     /// It cannot be started, or too many run already.
-    pub(crate) fn start(&self, name: &str, line: CommandLine, own: &OwnProgram) -> Result<Started> {
+    pub(crate) fn start(
+        &self,
+        name: &str,
+        line: CommandLine,
+        own: &OwnProgram,
+    ) -> Result<RunningCommand> {
         let mut commands = self.lock();
         if commands.len() >= MAX_RUNNING {
             commands.retain(|_, started| !started.has_ended());
@@ -197,7 +202,7 @@ impl StartedCommands {
         Ok(started)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Started>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, RunningCommand>> {
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -258,7 +263,7 @@ impl CommandLine {
     }
 
     /// Starts the command.
-    fn start(self, own: &OwnProgram) -> Result<Started> {
+    fn start(self, own: &OwnProgram) -> Result<RunningCommand> {
         for word in &self.argv {
             if word.len() > MAX_WORD_BYTES || word.as_encoded_bytes().contains(&0) {
                 let what = format!("a value of {} bytes is no word of a command", word.len());
@@ -302,7 +307,7 @@ impl CommandLine {
             let read = tokio::task::spawn_blocking(move || {
                 let document = read_document(&mut out)
                     .filter(|document| !makes_run || document["schema"] == ERROR_SCHEMA);
-                Ended { status, document, messages: read_end(&mut messages) }
+                CommandResult { status, document, messages: read_end(&mut messages) }
             });
             let ended = read.await.ok();
             if let Some(folder) = files {
@@ -310,23 +315,23 @@ impl CommandLine {
             }
             let _ = sender.send(ended);
         });
-        Ok(Started { signals, end })
+        Ok(RunningCommand { signals, end })
     }
 
     /// Runs the command to its end, at most for `limit`. It is stopped after that, or if the future is
     /// dropped.
-    pub(crate) async fn run(self, own: &OwnProgram, limit: Duration) -> Result<Ended> {
-        self.run_in_turn(own, limit, ()).await
+    pub(crate) async fn run(self, own: &OwnProgram, limit: Duration) -> Result<CommandResult> {
+        self.run_with_permit(own, limit, ()).await
     }
 
-    /// The same; `turn` is dropped once the command has ended, also if it had to be stopped.
-    pub(crate) async fn run_in_turn(
+    /// The same; `permit` is dropped once the command has ended, also if it had to be stopped.
+    pub(crate) async fn run_with_permit(
         self,
         own: &OwnProgram,
         limit: Duration,
-        turn: impl Send + 'static,
-    ) -> Result<Ended> {
-        let mut waited = StopOnDrop { started: self.start(own)?, turn: Some(turn) };
+        permit: impl Send + 'static,
+    ) -> Result<CommandResult> {
+        let mut waited = StopOnDrop { started: self.start(own)?, permit: Some(permit) };
         waited.started.wait(limit).await.ok_or_else(|| {
             let what = format!("the command did not end in {} s and was stopped", limit.as_secs());
             Failure::new(Exit::Tool, "too_slow", what)

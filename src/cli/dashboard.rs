@@ -95,7 +95,7 @@ pub(super) fn run(app: &App, args: &DashboardArgs) -> Result<Status> {
             let options = ServeOptions { listen: args.listen, read_only: args.read_only };
             // The browser reads the link from a file of the user: others can see command lines.
             let mut redirect = None;
-            let told = |link: &str| {
+            let print_link = |link: &str| {
                 app.print(&format!("{link}\n"));
                 app.print_note("the link works once; Ctrl-C ends the dashboard");
                 if args.open {
@@ -107,7 +107,7 @@ pub(super) fn run(app: &App, args: &DashboardArgs) -> Result<Status> {
                     }
                 }
             };
-            let ended = app.block_on(serve(context(app)?, options, told, |warning| {
+            let ended = app.block_on(serve(context(app)?, options, print_link, |warning| {
                 super::support::terminal::write_stderr(&format!("{warning}\n"));
             }));
             drop(redirect);

@@ -12,7 +12,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::own_command::CommandLine;
 
 /// How long an action is waited for. Its command goes on after that.
-const WAIT: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// A request to start a command.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -178,12 +178,12 @@ pub(super) async fn start(server: &Server, request: &ActionRequest) -> Result<Ac
         return Ok(result);
     }
     let name = format!("{} {}", result.command, server.next_number());
-    let mut started = server.started.start(&name, line, &server.own_program())?;
-    let Some(ended) = started.wait(WAIT).await else {
+    let mut started = server.started_commands.start(&name, line, &server.own_program())?;
+    let Some(ended) = started.wait(MAX_WAIT).await else {
         result.state = ActionState::Running;
         return Ok(result);
     };
-    server.started.forget(&name);
+    server.started_commands.forget(&name);
     result.state = ActionState::Ended;
     result.exit = ended.status;
     result.messages = ended.messages;

@@ -1,19 +1,20 @@
 //! The dashboard as static files: one page that has every answer, and the reports of the newest runs.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 
-use super::page::{Asset, Settings};
+use super::access::AccessControl;
+use super::export_folder::ExportFolder;
+use super::page::{PageDocument, Settings};
 use super::run_query::RunQuery;
 use super::run_table::Snapshot;
-use super::wall::Wall;
-use super::{DashboardContext, Server, campaign, host, overview, run_detail};
+use super::{DashboardContext, Server, host, overview, queue_and_loops, run_detail, suites};
 use crate::error::{Exit, Failure, Result};
-use crate::store::atomic;
 
 /// The most runs that an export lists.
 const MAX_RUNS: usize = 2000;
@@ -45,19 +46,39 @@ pub struct Exported {
     pub bytes: u64,
 }
 
-/// Writes the files.
+/// Writes the files. An earlier export in the folder is replaced; other files in it stay.
 ///
 /// # Errors
-/// The project cannot be read, or the folder cannot be written.
+/// The project cannot be read, the folder cannot be written, or SIGINT or SIGTERM came. Nothing is left
+/// behind then, and an earlier export stays.
 pub async fn export(context: DashboardContext, options: &ExportOptions) -> Result<Exported> {
-    let server = Server::new(context, Wall::new(([127, 0, 0, 1], 0).into(), true)?);
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    tokio::select! {
+        exported = write_export(context, options) => exported,
+        _ = terminate.recv() => Err(interrupted()),
+        _ = interrupt.recv() => Err(interrupted()),
+    }
+}
+
+fn no_signals(error: std::io::Error) -> Failure {
+    Failure::new(Exit::Bug, "bug", "signals cannot be waited for").cause(error)
+}
+
+fn interrupted() -> Failure {
+    Failure::new(Exit::Cancelled, "cancelled", "the export was cancelled; nothing of it was kept")
+}
+
+async fn write_export(context: DashboardContext, options: &ExportOptions) -> Result<Exported> {
+    let server = Server::new(context, AccessControl::new(([127, 0, 0, 1], 0).into(), true)?);
+    let folder = ExportFolder::begin(&options.folder)?;
     server.table.refresh();
     let snapshot = server.table.snapshot();
     let mut answers = answers(&server.context, &snapshot, server.table.problem())?;
     let mut bytes = 0;
     let mut reports = 0;
-    for row in snapshot.rows.iter().take(options.reports) {
-        let run = &row.summary;
+    for run in snapshot.runs.iter().take(options.reports) {
+        let run = &run.summary;
         // A run that cannot be read now is listed all the same, as is one whose report fails.
         let Ok(detail) = run_detail::detail(&server.context, &run.id) else { continue };
         for log in &detail.logs {
@@ -70,19 +91,18 @@ pub async fn export(context: DashboardContext, options: &ExportOptions) -> Resul
             continue;
         }
         if let Ok(page) = run_detail::report_page(&server, &run.id).await {
-            let path = options.folder.join("runs").join(&run.id).join("report.html");
-            bytes += write(&path, page.as_bytes())?;
+            bytes += folder.write_report(&run.id, &page)?;
             reports += 1;
         }
     }
     let answers: Value = serde_json::Map::from_iter(answers).into();
-    let asset = Asset::new(&Settings::exported(&server.context, answers));
-    let page = options.folder.join("index.html");
-    bytes += write(&page, asset.html().as_bytes())?;
+    let document = PageDocument::new(&Settings::exported(&server.context, answers));
+    let (page, page_bytes) = folder.finish(document.html())?;
+    bytes += page_bytes;
     Ok(Exported {
         schema: "rgpu.dashboard-export/1",
         page: page.display().to_string(),
-        runs: snapshot.rows.len().min(MAX_RUNS),
+        runs: snapshot.runs.len().min(MAX_RUNS),
         reports,
         bytes,
     })
@@ -95,47 +115,47 @@ fn answers(
     problem: Option<String>,
 ) -> Result<BTreeMap<String, Value>> {
     let mut answers = BTreeMap::new();
-    let campaigns = campaign::campaigns(context);
-    let entries: Vec<i64> = campaigns.entries.iter().map(|entry| entry.id).collect();
-    let hosts = host::hosts(context, snapshot, &campaigns.entries);
+    let state = queue_and_loops::of_overview(context);
+    let entries: Vec<i64> = state.entries.iter().map(|entry| entry.id).collect();
+    let hosts = host::hosts(context, snapshot, &state.entries);
     answers.insert("/hosts".to_owned(), value(&hosts)?);
-    let overview = overview::overview(context, snapshot, campaigns, problem);
+    let overview = overview::overview(context, snapshot, state, problem);
     let loops: Vec<String> = overview.loops.iter().map(|line| line.id.clone()).collect();
     answers.insert("/overview".to_owned(), value(&overview)?);
     let all = RunQuery::default().first(snapshot, MAX_RUNS);
     answers.insert("/runs".to_owned(), value(&all)?);
-    let suites = campaign::suites(snapshot);
+    let suites = suites::suites(snapshot);
     for line in suites.suites.iter().take(MAX_DETAILS) {
-        if let Ok(suite) = campaign::suite(&context.runs.join(&line.id)) {
+        if let Ok(suite) = suites::suite(&context.runs.join(&line.id)) {
             answers.insert(format!("/suites/{}", line.id), value(&suite)?);
         }
     }
     answers.insert("/suites".to_owned(), value(&suites)?);
-    if let Ok(history) = campaign::history(context, "*", "") {
+    if let Ok(history) = suites::history(context, "*", "") {
         answers.insert("/history".to_owned(), value(&history)?);
     }
-    if let Ok(queue) = campaign::queue(context) {
+    if let Ok(queue) = queue_and_loops::queue(context) {
         answers.insert("/queue".to_owned(), value(&queue)?);
         for id in entries.into_iter().rev().take(MAX_DETAILS) {
-            if let Ok(entry) = campaign::entry(context, snapshot, id) {
+            if let Ok(entry) = queue_and_loops::entry(context, snapshot, id) {
                 answers.insert(format!("/queue/{id}"), value(&entry)?);
             }
         }
     }
-    if let Ok(list) = campaign::loops(context) {
+    if let Ok(list) = queue_and_loops::loops(context) {
         answers.insert("/loops".to_owned(), value(&list)?);
     }
     for id in loops {
-        let Ok(status) = campaign::loop_status(context, &id) else { continue };
+        let Ok(status) = queue_and_loops::loop_status(context, &id) else { continue };
         for iteration in &status.iterations {
-            if let Ok(patch) = campaign::patch(context, &id, iteration.iteration) {
+            if let Ok(patch) = queue_and_loops::patch(context, &id, iteration.iteration) {
                 let path = format!("/loops/{id}/iterations/{}/patch", iteration.iteration);
                 answers.insert(path, value(&patch)?);
             }
         }
         answers.insert(format!("/loops/{id}"), value(&status)?);
     }
-    answers.insert("/model".to_owned(), value(&campaign::predictions(snapshot))?);
+    answers.insert("/model".to_owned(), value(&suites::predictions(snapshot))?);
     Ok(answers)
 }
 
@@ -143,17 +163,4 @@ fn value(document: &impl Serialize) -> Result<Value> {
     serde_json::to_value(document).map_err(|e| {
         Failure::new(Exit::Bug, "bug", "a document cannot be written as JSON").cause(e)
     })
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<u64> {
-    let failed = |e: std::io::Error| {
-        Failure::new(Exit::Disk, "disk", "the export cannot be written")
-            .file(path.display())
-            .cause(e)
-    };
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    atomic::write(path, bytes).map_err(failed)?;
-    Ok(bytes.len() as u64)
 }

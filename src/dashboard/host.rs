@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::run_table::Snapshot;
 use super::{DashboardContext, DashboardHost};
 use crate::queue::{Entry, EntryState};
-use crate::store::{EnvRecord, RunState};
+use crate::store::EnvRecord;
 
 /// The tools without which some mode does not work.
 const WANTED_TOOLS: [&str; 6] = ["ncu", "nsys", "compute-sanitizer", "nvcc", "nvdisasm", "python3"];
@@ -147,15 +147,11 @@ fn state(
     snapshot: &Snapshot,
     entries: &[Entry],
 ) -> HostState {
-    let own = || {
-        let runs = snapshot.rows.iter().map(|row| &row.summary);
-        runs.filter(|run| run.remote.split(',').any(|name| name == host.name))
-    };
     let cached = host.facts.last_with_time().and_then(|(asked, facts)| {
         Some((jiff::Timestamp::from_second(asked).ok()?.to_string(), facts))
     });
     let recorded = || {
-        own().take(MAX_ENV_RUNS).find_map(|run| {
+        snapshot.of_remote(&host.name).take(MAX_ENV_RUNS).find_map(|run| {
             let path = context.runs.join(&run.id).join("env.json");
             let bytes = crate::regular_file::read(&path, MAX_ENV_BYTES).ok()?;
             let env: EnvRecord = serde_json::from_slice(&bytes).ok()?;
@@ -171,6 +167,8 @@ fn state(
     let waits = |entry: &&Entry| {
         entry.state == EntryState::Waiting && entry.remote.as_deref() == Some(&host.name)
     };
+    let running = snapshot.running.iter().map(|at| &snapshot.runs[*at].summary);
+    let running = running.filter(|run| run.remote.split(',').any(|name| name == host.name));
     HostState {
         name: host.name.clone(),
         address: host.address.clone(),
@@ -178,7 +176,7 @@ fn state(
         asked,
         facts,
         health,
-        running: own().filter(|run| run.state == RunState::Running).map(|r| r.id.clone()).collect(),
+        running: running.map(|run| run.id.clone()).collect(),
         waiting: entries.iter().filter(waits).count(),
     }
 }

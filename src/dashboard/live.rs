@@ -1,7 +1,7 @@
 //! What changes while somebody looks: server-sent events, which go on where a cut connection ended.
 //!
 //! One thread looks for changes of the runs and of the state database, as long as somebody is connected
-//! or asked a moment ago. `/api/v1/live` tells of them; its ids are `REVISION.EVENT`, and events of the
+//! or made a request a moment ago. `/api/v1/live` tells of them; its ids are `REVISION.EVENT`, and events of the
 //! database since the last id are sent again. `/api/v1/runs/ID/live` sends the events and the output of
 //! one run; its ids are the offsets in these files.
 
@@ -25,24 +25,24 @@ use tokio::sync::mpsc;
 
 use super::{DashboardContext, Server, run_detail};
 use crate::error::Result;
-use crate::store::live::{phase, piece};
+use crate::store::live::{phase, read_at};
 use crate::store::state::{StateDb, sql_error};
 use crate::store::{RunFolder, RunState};
 
 /// How often to look for changes of the runs and of the database.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often to look for new output of a run.
-const RUN_EVERY: Duration = Duration::from_millis(300);
+const RUN_POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// A comment goes out this often, so that a dead connection is noticed.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// After a gap, at most so many events of the database are sent again.
-const MAX_REPEATED: usize = 500;
+const MAX_REPLAYED_EVENTS: usize = 500;
 
 /// The most bytes of a file in one message, and at the beginning of a stream.
-const PIECE_BYTES: u64 = 64 << 10;
+const MAX_READ_BYTES: u64 = 64 << 10;
 
 /// Numbers that grow with each change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,10 +105,10 @@ pub(super) struct OutputPiece {
     pub(super) text: String,
 }
 
-/// A body that ends when its sender goes away.
-struct Messages(mpsc::Receiver<Bytes>);
+/// The body of a stream of server-sent events. It ends when its sender is dropped.
+struct EventStreamBody(mpsc::Receiver<Bytes>);
 
-impl HttpBody for Messages {
+impl HttpBody for EventStreamBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -121,7 +121,7 @@ impl HttpBody for Messages {
 }
 
 fn stream(receiver: mpsc::Receiver<Bytes>) -> Response {
-    let mut response = Response::new(Body::new(Messages(receiver)));
+    let mut response = Response::new(Body::new(EventStreamBody(receiver)));
     let value = header::HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert(header::CONTENT_TYPE, value);
     response
@@ -142,9 +142,9 @@ pub(super) fn watch(server: &Arc<Server>) {
             let runs = server.table.snapshot().revision;
             let revision = Revision { runs, event };
             server.revision.send_if_modified(|old| std::mem::replace(old, revision) != revision);
-            std::thread::sleep(WATCH_EVERY);
-            while server.revision.receiver_count() == 0 && !server.was_asked() {
-                std::thread::sleep(WATCH_EVERY / 4);
+            std::thread::sleep(WATCH_INTERVAL);
+            while server.revision.receiver_count() == 0 && !server.had_request_recently() {
+                std::thread::sleep(WATCH_INTERVAL / 4);
             }
         }
     });
@@ -177,7 +177,7 @@ fn changes(context: &DashboardContext, last: i64) -> Result<Vec<StateChange>> {
             to: row.get(4)?,
         })
     };
-    let rows = query.query_map([last, MAX_REPEATED as i64], change);
+    let rows = query.query_map([last, MAX_REPLAYED_EVENTS as i64], change);
     let mut changes: Vec<StateChange> =
         rows.and_then(Iterator::collect).map_err(sql_error("read"))?;
     changes.reverse();
@@ -207,7 +207,9 @@ pub(super) fn changes_stream(server: &Arc<Server>, last: Option<&str>) -> Respon
             if sender.send(message("changed", &id, &change)).await.is_err() {
                 return;
             }
-            while let Err(_elapsed) = tokio::time::timeout(KEEP_ALIVE, revisions.changed()).await {
+            while let Err(_elapsed) =
+                tokio::time::timeout(KEEP_ALIVE_INTERVAL, revisions.changed()).await
+            {
                 if sender.send(Bytes::from_static(b": alive\n\n")).await.is_err() {
                     return;
                 }
@@ -251,13 +253,13 @@ fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunNews> 
     let own = position.get_or_insert_default();
     let events_path = path.join("events.jsonl");
     if is_first {
-        own.events = size(&events_path).saturating_sub(PIECE_BYTES);
+        own.events = size(&events_path).saturating_sub(MAX_READ_BYTES);
     }
-    let bytes = piece(&events_path, own.events, PIECE_BYTES).unwrap_or_default();
+    let bytes = read_at(&events_path, own.events, MAX_READ_BYTES).unwrap_or_default();
     let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
         Some(at) => at + 1,
         // A line that is longer than a piece is left out.
-        None if bytes.len() as u64 == PIECE_BYTES => bytes.len(),
+        None if bytes.len() as u64 == MAX_READ_BYTES => bytes.len(),
         // A line that is being written comes with the next message.
         None => 0,
     };
@@ -266,13 +268,13 @@ fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunNews> 
     let events = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
     let mut output = Vec::new();
     for log in run_detail::logs(path) {
-        let first = if is_first { log.bytes.saturating_sub(PIECE_BYTES) } else { 0 };
+        let first = if is_first { log.bytes.saturating_sub(MAX_READ_BYTES) } else { 0 };
         let offset = own.logs.entry(log.name.clone()).or_insert(first);
         if log.bytes <= *offset {
             continue;
         }
         let file = path.join("log").join(&log.name);
-        let mut bytes = piece(&file, *offset, PIECE_BYTES).unwrap_or_default();
+        let mut bytes = read_at(&file, *offset, MAX_READ_BYTES).unwrap_or_default();
         if is_first && first > 0 {
             // The first piece may begin inside a character.
             let rest = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
@@ -338,10 +340,10 @@ pub(super) fn run_stream(server: &Arc<Server>, folder: RunFolder, last: Option<&
                 Err(failure) if failure.code != "busy" => return,
                 Err(_) => None,
             };
-            quiet += RUN_EVERY;
+            quiet += RUN_POLL_INTERVAL;
             let bytes = match sent {
                 Some(bytes) => Some(bytes),
-                None if quiet > KEEP_ALIVE => Some(Bytes::from_static(b": alive\n\n")),
+                None if quiet > KEEP_ALIVE_INTERVAL => Some(Bytes::from_static(b": alive\n\n")),
                 None => None,
             };
             if let Some(bytes) = bytes {
@@ -353,7 +355,7 @@ pub(super) fn run_stream(server: &Arc<Server>, folder: RunFolder, last: Option<&
             if sender.is_closed() {
                 return;
             }
-            tokio::time::sleep(RUN_EVERY).await;
+            tokio::time::sleep(RUN_POLL_INTERVAL).await;
         }
     });
     stream(receiver)
@@ -405,14 +407,14 @@ mod tests {
         let third = news(&folder, &mut position).unwrap();
         assert!(third.events.is_empty() && third.output.is_empty());
         // A line that is longer than a piece is left out, and the next one is not.
-        let long = "x".repeat(PIECE_BYTES as usize);
+        let long = "x".repeat(MAX_READ_BYTES as usize);
         append("events.jsonl", format!("{{\"event\": \"{long}\"}}\n").as_bytes());
         append("events.jsonl", b"{\"event\": \"ended\"}\n");
         assert!(news(&folder, &mut position).unwrap().events.is_empty());
         let last = news(&folder, &mut position).unwrap();
         assert_eq!((last.events.len(), &last.events[0]["event"]), (1, &"ended".into()));
         // A stream that begins inside a character begins with the next one.
-        append("log/exec.stdout", "\u{e9}".repeat(PIECE_BYTES as usize / 2 - 1).as_bytes());
+        append("log/exec.stdout", "\u{e9}".repeat(MAX_READ_BYTES as usize / 2 - 1).as_bytes());
         append("log/exec.stdout", b".");
         let mut position = None;
         let output = news(&folder, &mut position).unwrap().output;

@@ -5,14 +5,16 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use super::access::KEY_HEADER;
 use super::action::{ActionRequest, ActionResult};
-use super::campaign::{LoopList, PredictionList, SuiteList, TextDocument};
 use super::host::HostList;
 use super::live::{LiveChange, RunNews};
 use super::overview::Overview;
+use super::queue_and_loops::LoopList;
 use super::run_detail::RunDetail;
 use super::run_query::{RunPage, RunQuery};
-use super::wall::KEY_HEADER;
+use super::suites::{PredictionList, SuiteList};
+use super::text_document::TextDocument;
 use crate::error::ErrorDocument;
 use crate::loops::LoopStatus;
 use crate::model::Comparison;

@@ -6,27 +6,27 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::DashboardContext;
-use super::campaign::{LoopLine, QueueCounts, SuiteLine};
 use super::host::{HostState, hosts};
+use super::queue_and_loops::{LoopLine, QueueAndLoops, QueueCounts};
 use super::run_detail::logs;
-use super::run_query::{RunLine, trend};
+use super::run_query::RunLine;
 use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
-use crate::queue::Entry;
+use super::suites::SuiteLine;
 use crate::store::{RunFolder, RunState, live};
 
 /// How many of the last runs are shown.
-const RECENT: usize = 12;
+const MAX_RECENT_RUNS: usize = 12;
 
 /// How many running runs are shown.
-const RUNNING: usize = 20;
+const MAX_RUNNING_RUNS: usize = 20;
 
 /// How many lines of a running run's output are shown, and so much of the log is read for them.
-const OUTPUT_LINES: usize = 3;
-const OUTPUT_BYTES: u64 = 2 << 10;
+const MAX_OUTPUT_LINES: usize = 3;
+const MAX_OUTPUT_BYTES: u64 = 2 << 10;
 
 /// How many suites are shown.
-const SUITES: usize = 6;
+const MAX_SUITES: usize = 6;
 
 /// The overview (`rgpu.dashboard/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -72,25 +72,15 @@ pub(super) struct RunningRun {
     pub(super) output: Option<String>,
 }
 
-/// What the state database has for the overview.
-#[derive(Default)]
-pub(super) struct Campaigns {
-    pub(super) entries: Vec<Entry>,
-    pub(super) queue: Option<QueueCounts>,
-    pub(super) loops: Vec<LoopLine>,
-    pub(super) problems: Vec<String>,
-}
-
 /// Makes the overview.
 pub(super) fn overview(
     context: &DashboardContext,
     snapshot: &Snapshot,
-    campaigns: Campaigns,
+    state: QueueAndLoops,
     problem: Option<String>,
 ) -> Overview {
-    let rows = || snapshot.rows.iter().map(|row| &row.summary);
-    let running = rows().filter(|run| run.state == RunState::Running).take(RUNNING);
-    let running = running.map(|run| {
+    let summary = |at: &usize| &snapshot.runs[*at].summary;
+    let running = snapshot.running.iter().take(MAX_RUNNING_RUNS).map(summary).map(|run| {
         let folder = RunFolder::open(&context.runs.join(&run.id)).ok();
         RunningRun {
             phase: folder.as_ref().and_then(live::phase),
@@ -98,23 +88,22 @@ pub(super) fn overview(
             run: run.clone(),
         }
     });
-    let ended = snapshot.rows.iter().enumerate();
-    let ended = ended.filter(|(_, row)| row.summary.state != RunState::Running).take(RECENT);
-    let recent = ended
-        .map(|(at, row)| RunLine { run: row.summary.clone(), trend: trend(&snapshot.rows[at..]) });
+    let ended = (0..snapshot.runs.len()).filter(|at| summary(at).state != RunState::Running);
+    let recent = ended.take(MAX_RECENT_RUNS).map(|at| RunLine::of(snapshot, at));
+    let suites = snapshot.suites.iter().map(summary).filter_map(SuiteLine::of).take(MAX_SUITES);
     Overview {
         schema: "rgpu.dashboard/1",
         project: context.project.display().to_string(),
         rgpu: env!("CARGO_PKG_VERSION"),
-        total: snapshot.rows.len(),
+        total: snapshot.runs.len(),
         reading: snapshot.reading,
-        hosts: hosts(context, snapshot, &campaigns.entries).hosts,
+        hosts: hosts(context, snapshot, &state.entries).hosts,
         running: running.collect(),
         recent: recent.collect(),
-        suites: rows().filter_map(SuiteLine::of).take(SUITES).collect(),
-        queue: campaigns.queue,
-        loops: campaigns.loops,
-        problems: problem.into_iter().chain(campaigns.problems).collect(),
+        suites: suites.collect(),
+        queue: state.queue,
+        loops: state.loops,
+        problems: problem.into_iter().chain(state.problems).collect(),
     }
 }
 
@@ -126,7 +115,7 @@ fn last_output(folder: &Path) -> Option<String> {
     };
     let logs = logs(folder).into_iter().filter(|log| log.bytes > 0);
     let (_, newest) = logs.filter_map(|log| changed(&log.name)).max()?;
-    let (text, _) = live::tail(&newest, OUTPUT_BYTES)?;
+    let (text, _) = live::tail(&newest, MAX_OUTPUT_BYTES)?;
     let lines: Vec<&str> = text.lines().collect();
-    Some(lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n"))
+    Some(lines[lines.len().saturating_sub(MAX_OUTPUT_LINES)..].join("\n"))
 }

@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use super::DashboardContext;
+use super::access::AccessControl;
 use super::openapi::field_names;
-use super::wall::Wall;
 use crate::kernel::MODES;
 use crate::report::page_parts::{CORE, CSS, THEME, hash};
 
@@ -15,7 +15,7 @@ use crate::report::page_parts::{CORE, CSS, THEME, hash};
 const OWN_CSS: &str = include_str!("page/page.css");
 
 /// All scripts in one function scope.
-const SCRIPT: [&str; 15] = [
+const SCRIPT: [&str; 16] = [
     "(() => {\n\"use strict\";\n",
     CORE,
     include_str!("page/api.js"),
@@ -24,10 +24,11 @@ const SCRIPT: [&str; 15] = [
     include_str!("page/overview.js"),
     include_str!("page/hosts.js"),
     include_str!("page/runs.js"),
+    include_str!("page/ranks.js"),
     include_str!("page/run.js"),
     include_str!("page/compare.js"),
     include_str!("page/suites.js"),
-    include_str!("page/campaigns.js"),
+    include_str!("page/queue_and_loops.js"),
     include_str!("page/main.js"),
     THEME,
     "})();\n",
@@ -40,9 +41,9 @@ pub(super) struct Settings {
 
 impl Settings {
     /// The settings of a served page.
-    pub(super) fn of(context: &DashboardContext, wall: &Wall) -> Self {
+    pub(super) fn of(context: &DashboardContext, access: &AccessControl) -> Self {
         let mut settings = Self::common(context);
-        settings.value["read_only"] = wall.is_read_only().into();
+        settings.value["read_only"] = access.is_read_only().into();
         settings
     }
 
@@ -65,13 +66,13 @@ impl Settings {
     }
 }
 
-/// The page and its policy.
-pub(super) struct Asset {
+/// The HTML document of the page, and its content security policy.
+pub(super) struct PageDocument {
     html: String,
     policy: String,
 }
 
-impl Asset {
+impl PageDocument {
     /// The page with these settings.
     pub(super) fn new(settings: &Settings) -> Self {
         let (css, script) = ([CSS, OWN_CSS].concat(), SCRIPT.concat());

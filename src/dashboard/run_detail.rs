@@ -5,15 +5,17 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::campaign::{TextDocument, history, suite};
-use super::run_summary::{ResultKind, RunSummary};
+use super::run_summary::{self, ResultKind, RunSummary};
+use super::suites::{history, suite};
+use super::text_document::TextDocument;
 use super::{DashboardContext, Server};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::model::ranks::Ranks;
 use crate::own_command::CommandLine;
 use crate::store::{EnvRecord, RunFolder, RunRecord, live};
 
 /// So much of the end of a log is shown.
-const LOG_BYTES: u64 = 256 << 10;
+const MAX_LOG_BYTES: u64 = 256 << 10;
 
 /// How long the page of a report may take.
 const REPORT_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
@@ -39,6 +41,9 @@ pub(super) struct RunDetail {
     /// The process that follows it. Absent if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) followed_by: Option<String>,
+    /// The ranks of its program, as `rgpu.profile/1` has them. Absent for one process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ranks: Option<Ranks>,
     /// Its logs.
     pub(super) logs: Vec<LogFile>,
 }
@@ -87,6 +92,7 @@ pub(super) fn detail(context: &DashboardContext, id: &str) -> Result<RunDetail> 
         followed_by: folder.followed_by(),
         failure: folder.failure(),
         logs: logs(folder.path()),
+        ranks: run.ranks.and_then(|_| run_summary::ranks(folder.path())),
         env,
         record,
         run,
@@ -116,7 +122,7 @@ pub(super) fn log(context: &DashboardContext, id: &str, name: &str) -> Result<Te
         let what = format!("the run has no log `{name}`");
         return Err(Failure::new(Exit::Usage, "unknown_log", what));
     }
-    TextDocument::of_end(&folder.path().join("log").join(name), name, LOG_BYTES)
+    TextDocument::of_end(&folder.path().join("log").join(name), name, MAX_LOG_BYTES)
 }
 
 /// The page of a run's report, as `rgpu report --format html` and `rgpu bench show --format html`

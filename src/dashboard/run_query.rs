@@ -1,21 +1,19 @@
 //! Pages of the list of runs: searched, filtered and counted.
 
-use std::sync::Arc;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::run_summary::RunSummary;
-use super::run_table::{Facets, Row, Snapshot};
+use super::run_table::{Facets, IndexedRun, Snapshot};
 
 /// The most runs of a page.
-const MAX_PAGE: usize = 500;
+const MAX_PAGE_RUNS: usize = 500;
 
 /// The runs of a page, if the request does not say.
-const DEFAULT_PAGE: usize = 50;
+const DEFAULT_PAGE_RUNS: usize = 50;
 
 /// Points of a spark line.
-const TREND_POINTS: usize = 20;
+const MAX_TREND_POINTS: usize = 20;
 
 /// Which runs are listed. Each field that is set must fit.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -79,27 +77,35 @@ pub(super) struct RunLine {
     pub(super) trend: Vec<f64>,
 }
 
+impl RunLine {
+    /// The run at this position of a snapshot.
+    pub(super) fn of(snapshot: &Snapshot, at: usize) -> Self {
+        let run = snapshot.runs[at].summary.clone();
+        Self { run, trend: snapshot.trend(at, MAX_TREND_POINTS) }
+    }
+}
+
 impl RunQuery {
     /// The page of a snapshot.
     pub(super) fn page(&self, snapshot: &Snapshot) -> RunPage {
-        self.first(snapshot, self.limit.unwrap_or(DEFAULT_PAGE).min(MAX_PAGE))
+        self.first(snapshot, self.limit.unwrap_or(DEFAULT_PAGE_RUNS).min(MAX_PAGE_RUNS))
     }
 
     /// The page of a snapshot with at most `limit` runs.
     pub(super) fn first(&self, snapshot: &Snapshot, limit: usize) -> RunPage {
         let words: Vec<String> = self.q.split_whitespace().map(str::to_lowercase).collect();
-        let fitting = snapshot.rows.iter().enumerate().filter(|(_, row)| self.fits(row, &words));
+        let fitting = snapshot.runs.iter().enumerate().filter(|(_, run)| self.fits(run, &words));
         let mut found = 0;
         let mut runs = Vec::new();
-        for (at, row) in fitting {
+        for (at, _) in fitting {
             if found >= self.offset && runs.len() < limit {
-                runs.push(RunLine { run: row.summary.clone(), trend: trend(&snapshot.rows[at..]) });
+                runs.push(RunLine::of(snapshot, at));
             }
             found += 1;
         }
         RunPage {
             schema: "rgpu.dashboard-runs/1",
-            total: snapshot.rows.len(),
+            total: snapshot.runs.len(),
             found,
             offset: self.offset,
             unreadable: snapshot.unreadable,
@@ -109,8 +115,8 @@ impl RunQuery {
         }
     }
 
-    fn fits(&self, row: &Row, words: &[String]) -> bool {
-        let run = &row.summary;
+    fn fits(&self, indexed: &IndexedRun, words: &[String]) -> bool {
+        let run = &indexed.summary;
         let is = |wanted: &str, value: &str| wanted.is_empty() || wanted == value;
         is(&self.state, run.state.as_str())
             && is(&self.command, &run.command)
@@ -121,7 +127,7 @@ impl RunQuery {
             && (self.kernel.is_empty() || run.kernel.contains(&self.kernel))
             && self.fits_label(run)
             && self.fits_parent(run)
-            && words.iter().all(|word| row.text.contains(word.as_str()))
+            && words.iter().all(|word| indexed.text.contains(word.as_str()))
     }
 
     fn fits_label(&self, run: &RunSummary) -> bool {
@@ -144,20 +150,4 @@ impl RunQuery {
             _ => false,
         }
     }
-}
-
-/// The earlier times of the first of these rows, which are newest first.
-pub(super) fn trend(rows: &[Arc<Row>]) -> Vec<f64> {
-    let Some(run) = rows.first().map(|row| &row.summary).filter(|run| run.median_ns.is_some())
-    else {
-        return Vec::new();
-    };
-    let same = |other: &&Arc<Row>| {
-        let other = &other.summary;
-        (&other.kernel, &other.gpu, &other.command) == (&run.kernel, &run.gpu, &run.command)
-    };
-    let times = rows.iter().filter(same).filter_map(|row| row.summary.median_ns);
-    let mut times: Vec<f64> = times.take(TREND_POINTS).collect();
-    times.reverse();
-    times
 }

@@ -7,13 +7,14 @@ use std::io::BufReader;
 use std::path::Path;
 
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
 use crate::model::bound::BoundShare;
 use crate::model::comparison::TimeVerdict;
 use crate::model::finding::KernelVerdict;
 use crate::model::profile::{Correctness, SCHEMA, Timing};
+use crate::model::ranks::Ranks;
 use crate::model::suite::{self, RowState, SuiteRun, SuiteVerdict};
 use crate::regular_file;
 use crate::store::{RunFolder, RunParent, RunRecord, RunState};
@@ -87,6 +88,9 @@ pub(super) struct RunSummary {
     /// Times beside their speed-of-light bound, one for each case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) bound: Vec<BoundShare>,
+    /// Number of ranks of its program. Absent for one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ranks: Option<usize>,
     /// Counts of a suite's cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) suite: Option<SuiteCounts>,
@@ -149,6 +153,20 @@ struct ProfileParts {
     correctness: Option<Correctness>,
     kernel_verdicts: Vec<KernelVerdict>,
     findings: Vec<FindingText>,
+    ranks: Option<RankParts>,
+}
+
+/// The ranks of a profile, only counted.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RankParts {
+    ranks: Vec<IgnoredAny>,
+}
+
+/// The ranks of a profile. The rest of it is passed over.
+#[derive(Deserialize)]
+struct ProfileRanks {
+    ranks: Option<Ranks>,
 }
 
 #[derive(Default, Deserialize)]
@@ -204,6 +222,7 @@ impl RunSummary {
             ci95_ns: None,
             checked: None,
             bound: Vec::new(),
+            ranks: None,
             suite: None,
             problem: None,
         }
@@ -247,6 +266,7 @@ impl RunSummary {
         self.median_ns = parts.timing.as_ref().map(|timing| timing.median_ns);
         self.ci95_ns = parts.timing.map(|timing| timing.ci95_ns);
         self.bound = parts.bound;
+        self.ranks = parts.ranks.map(|ranks| ranks.ranks.len());
         let checked = parts.correctness.and_then(|c| serde_json::to_value(c.verdict).ok());
         self.checked = checked.and_then(|word| word.as_str().map(ToOwned::to_owned));
         let finding = parts.findings.into_iter().next().map(|finding| finding.text);
@@ -271,6 +291,11 @@ impl SuiteCounts {
             slower: verdicts(SuiteVerdict::Slower),
         }
     }
+}
+
+/// The ranks of a run, as its profile has them. `None` if it has none, or cannot be read.
+pub(super) fn ranks(folder: &Path) -> Option<Ranks> {
+    document::<ProfileRanks>(folder, "profile.json").ok()?.ranks
 }
 
 /// A document of a run folder.

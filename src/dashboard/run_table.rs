@@ -16,24 +16,33 @@ use serde::Serialize;
 use super::run_summary::RunSummary;
 use crate::error::Failure;
 use crate::store::state::{StateDb, StateError, commit, sql_error};
-use crate::store::{RunFolder, Runs};
+use crate::store::{RunFolder, RunState, Runs};
 
 /// Changes when a summary gets other content.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
-/// Fewer runs are read faster than a database is made for them.
-const MIN_KEPT_RUNS: usize = 200;
+/// A project with fewer runs gets no database for their index: they are read faster than one is made.
+const MIN_RUNS_FOR_DATABASE: usize = 200;
 
 /// While many runs are read, readers see those that are there already this often.
 const RUNS_PER_SNAPSHOT: usize = 250;
 
-/// Times of change are not finer than this on every file system.
-const FRESH: Duration = Duration::from_millis(100);
+/// The coarsest resolution of modification times that a file system is expected to have.
+const MTIME_RESOLUTION: Duration = Duration::from_millis(100);
 
-/// All runs at one moment, newest first.
+/// All runs at one moment, newest first. What requests take from all runs is found here once for
+/// each change, so that an answer does not take longer where there are more runs.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    pub(super) rows: Vec<Arc<Row>>,
+    pub(super) runs: Vec<Arc<IndexedRun>>,
+    /// Positions in `runs` of those that run.
+    pub(super) running: Vec<usize>,
+    /// Positions in `runs` of suites.
+    pub(super) suites: Vec<usize>,
+    /// By the name of a remote: its runs, as positions in `runs`. A run may have several remotes.
+    by_remote: HashMap<String, Vec<usize>>,
+    /// By [`IndexedRun::series`]: the runs with a time, as positions in `runs`.
+    series: HashMap<String, Vec<usize>>,
     /// Folders whose record cannot be read.
     pub(super) unreadable: usize,
     /// Whether runs are still being read for the first time.
@@ -45,9 +54,62 @@ pub(super) struct Snapshot {
 
 /// A run with the text that a search looks at.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct IndexedRun {
     pub(super) summary: RunSummary,
     pub(super) text: String,
+    /// The command, kernel and GPU: runs with the same ones have times that can be compared. `None`
+    /// without a time.
+    series: Option<String>,
+}
+
+impl Snapshot {
+    /// The snapshot of these runs, in any order.
+    fn of(mut runs: Vec<Arc<IndexedRun>>) -> Self {
+        runs.sort_unstable_by(|a, b| {
+            let (a, b) = (&a.summary, &b.summary);
+            b.started.cmp(&a.started).then_with(|| b.id.cmp(&a.id))
+        });
+        let mut snapshot = Self { facets: Facets::of(&runs), ..Self::default() };
+        for (at, run) in runs.iter().enumerate() {
+            if run.summary.state == RunState::Running {
+                snapshot.running.push(at);
+            }
+            if run.summary.suite.is_some() {
+                snapshot.suites.push(at);
+            }
+            for remote in run.summary.remote.split(',') {
+                add_position(&mut snapshot.by_remote, remote, at);
+            }
+            if let Some(series) = &run.series {
+                add_position(&mut snapshot.series, series, at);
+            }
+        }
+        snapshot.runs = runs;
+        snapshot
+    }
+
+    /// The runs on a remote, newest first.
+    pub(super) fn of_remote(&self, remote: &str) -> impl Iterator<Item = &RunSummary> {
+        let positions = self.by_remote.get(remote).map(Vec::as_slice).unwrap_or_default();
+        positions.iter().map(|at| &self.runs[*at].summary)
+    }
+
+    /// The median times of at most `limit` runs that are like the run at this position in `runs`, up
+    /// to its own, oldest first.
+    pub(super) fn trend(&self, at: usize, limit: usize) -> Vec<f64> {
+        let series = self.runs[at].series.as_ref().and_then(|series| self.series.get(series));
+        let positions = series.map(Vec::as_slice).unwrap_or_default();
+        let first = positions.partition_point(|position| *position < at);
+        let runs = positions[first..].iter().take(limit).rev();
+        runs.filter_map(|at| self.runs[*at].summary.median_ns).collect()
+    }
+}
+
+fn add_position(positions: &mut HashMap<String, Vec<usize>>, name: &str, at: usize) {
+    match positions.get_mut(name) {
+        Some(positions) => positions.push(at),
+        None => drop(positions.insert(name.to_owned(), vec![at])),
+    }
 }
 
 /// The values that the runs of a project have, with the number of runs of each.
@@ -67,11 +129,11 @@ pub(super) struct Facets {
     pub(super) reason: BTreeMap<String, usize>,
 }
 
-/// What is known of a folder.
-struct Known {
+/// A run folder as it was last read.
+struct KnownFolder {
     stamp: String,
     /// `None` if the record cannot be read.
-    row: Option<Arc<Row>>,
+    run: Option<Arc<IndexedRun>>,
 }
 
 /// The index.
@@ -80,7 +142,7 @@ pub(super) struct RunTable {
     project: PathBuf,
     own_ids: PathBuf,
     snapshot: RwLock<Arc<Snapshot>>,
-    known: Mutex<Option<HashMap<String, Known>>>,
+    known: Mutex<Option<HashMap<String, KnownFolder>>>,
     problem: Mutex<Option<String>>,
 }
 
@@ -124,11 +186,11 @@ impl RunTable {
         let ids = match self.runs.ids() {
             Ok(ids) => ids,
             Err(error) => {
-                self.tell(Some(error.to_string()));
+                self.set_problem(Some(error.to_string()));
                 return;
             }
         };
-        let mut changed: Vec<(String, String, Option<Arc<Row>>)> = Vec::new();
+        let mut changed: Vec<(String, String, Option<Arc<IndexedRun>>)> = Vec::new();
         let wanted: std::collections::HashSet<&String> = ids.iter().collect();
         let removed: Vec<String> =
             known.keys().filter(|id| !wanted.contains(id)).cloned().collect();
@@ -140,18 +202,20 @@ impl RunTable {
             let path = self.runs.root().join(&id);
             let Some(stamp) = stamp(&path) else { continue };
             let is_active =
-                |known: &Known| known.row.as_ref().is_some_and(|row| row.summary.is_active());
+                |known: &KnownFolder| known.run.as_ref().is_some_and(|run| run.summary.is_active());
             if known.get(&id).is_some_and(|known| known.stamp == stamp && !is_active(known)) {
                 continue;
             }
             let summary = RunFolder::open(&path).ok().and_then(|folder| RunSummary::of(&folder));
-            let row = summary.map(|summary| Arc::new(Row::of(summary)));
-            let before = known.insert(id.clone(), Known { stamp: stamp.clone(), row: row.clone() });
-            let summary_of = |row: &Option<Arc<Row>>| row.as_ref().map(|row| row.summary.clone());
-            if before.is_some_and(|before| summary_of(&before.row) == summary_of(&row)) {
+            let run = summary.map(|summary| Arc::new(IndexedRun::of(summary)));
+            let before =
+                known.insert(id.clone(), KnownFolder { stamp: stamp.clone(), run: run.clone() });
+            let summary_of =
+                |run: &Option<Arc<IndexedRun>>| run.as_ref().map(|run| run.summary.clone());
+            if before.is_some_and(|before| summary_of(&before.run) == summary_of(&run)) {
                 continue;
             }
-            changed.push((id, stamp, row));
+            changed.push((id, stamp, run));
             if is_first && changed.len() == RUNS_PER_SNAPSHOT {
                 self.publish(known, true);
                 // Kept at once: a dashboard that ends early begins here the next time.
@@ -168,30 +232,24 @@ impl RunTable {
             }
         }
         if problem.is_some() || !changed.is_empty() {
-            self.tell(problem);
+            self.set_problem(problem);
         }
     }
 
-    fn tell(&self, problem: Option<String>) {
+    fn set_problem(&self, problem: Option<String>) {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
-    fn publish(&self, known: &HashMap<String, Known>, reading: bool) {
-        let mut rows: Vec<Arc<Row>> =
-            known.values().filter_map(|known| known.row.clone()).collect();
-        rows.sort_unstable_by(|a, b| {
-            let (a, b) = (&a.summary, &b.summary);
-            b.started.cmp(&a.started).then_with(|| b.id.cmp(&a.id))
-        });
-        let facets = Facets::of(&rows);
-        let unreadable = known.len() - rows.len();
+    fn publish(&self, known: &HashMap<String, KnownFolder>, reading: bool) {
+        let runs: Vec<_> = known.values().filter_map(|known| known.run.clone()).collect();
+        let unreadable = known.len() - runs.len();
         let revision = self.snapshot().revision + 1;
-        let snapshot = Snapshot { rows, unreadable, reading, revision, facets };
+        let snapshot = Snapshot { unreadable, reading, revision, ..Snapshot::of(runs) };
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
     }
 
     /// The summaries that the database has.
-    fn load(&self) -> Result<HashMap<String, Known>, StateError> {
+    fn load(&self) -> Result<HashMap<String, KnownFolder>, StateError> {
         let Some(db) = StateDb::open_existing(&self.project, &self.own_ids)? else {
             return Ok(HashMap::new());
         };
@@ -205,27 +263,29 @@ impl RunTable {
             rows.and_then(Iterator::collect).map_err(sql_error("read"))?;
         let known = rows.into_iter().filter_map(|(id, stamp, summary)| {
             let summary: RunSummary = serde_json::from_str(&summary).ok()?;
-            Some((id, Known { stamp, row: Some(Arc::new(Row::of(summary))) }))
+            Some((id, KnownFolder { stamp, run: Some(Arc::new(IndexedRun::of(summary))) }))
         });
         Ok(known.collect())
     }
 
     fn save(
         &self,
-        changed: &[(String, String, Option<Arc<Row>>)],
+        changed: &[(String, String, Option<Arc<IndexedRun>>)],
         removed: &[String],
         all: usize,
     ) -> Result<(), StateError> {
         let db = match StateDb::open_existing(&self.project, &self.own_ids)? {
-            None if all >= MIN_KEPT_RUNS => Some(StateDb::open(&self.project, &self.own_ids)?),
+            None if all >= MIN_RUNS_FOR_DATABASE => {
+                Some(StateDb::open(&self.project, &self.own_ids)?)
+            }
             db => db,
         };
         let Some(mut db) = db else { return Ok(()) };
         let fail = || sql_error("change");
         let transaction = db.begin()?;
-        for (id, stamp, row) in changed {
-            let text = row.as_ref().filter(|row| !row.summary.is_active());
-            match text.and_then(|row| serde_json::to_string(&row.summary).ok()) {
+        for (id, stamp, run) in changed {
+            let text = run.as_ref().filter(|run| !run.summary.is_active());
+            match text.and_then(|run| serde_json::to_string(&run.summary).ok()) {
                 Some(text) => transaction.execute(
                     "INSERT OR REPLACE INTO run_summary (run, stamp, summary) VALUES (?1, ?2, ?3)",
                     params![id, stamp, text],
@@ -246,11 +306,11 @@ impl RunTable {
 fn stamp(folder: &Path) -> Option<String> {
     let changed = std::fs::metadata(folder).ok()?.modified().ok()?;
     let since = changed.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    let is_new = changed.elapsed().is_ok_and(|age| age < FRESH);
+    let is_new = changed.elapsed().is_ok_and(|age| age < MTIME_RESOLUTION);
     Some(format!("{FORMAT}-{}{}", since.as_nanos(), if is_new { "-new" } else { "" }))
 }
 
-impl Row {
+impl IndexedRun {
     fn of(summary: RunSummary) -> Self {
         let labels = summary.labels.iter().map(|(name, value)| format!("{name}={value}"));
         let mut parts: Vec<String> = labels.collect();
@@ -259,12 +319,15 @@ impl Row {
         parts.extend(
             [&summary.gpu, &summary.verdict, &summary.reason].into_iter().flatten().cloned(),
         );
-        Self { text: parts.join("\n").to_lowercase(), summary }
+        let gpu = summary.gpu.as_deref().unwrap_or_default();
+        let series = [&summary.command, &summary.kernel, gpu].join("\n");
+        let series = summary.median_ns.is_some().then_some(series);
+        Self { text: parts.join("\n").to_lowercase(), series, summary }
     }
 }
 
 impl Facets {
-    fn of(rows: &[Arc<Row>]) -> Self {
+    fn of(runs: &[Arc<IndexedRun>]) -> Self {
         let mut facets = Self::default();
         let add = |counts: &mut BTreeMap<String, usize>, value: &str| {
             if !value.is_empty() {
@@ -274,8 +337,8 @@ impl Facets {
                 }
             }
         };
-        for row in rows {
-            let run = &row.summary;
+        for run in runs {
+            let run = &run.summary;
             add(&mut facets.state, run.state.as_str());
             add(&mut facets.command, &run.command);
             add(&mut facets.remote, &run.remote);
@@ -290,7 +353,7 @@ impl Facets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{RunRecord, RunState};
+    use crate::store::RunRecord;
 
     fn run(runs: &Runs, id: &str, state: RunState) -> RunFolder {
         let folder = RunFolder::create(runs.root(), id, None).unwrap();
@@ -301,7 +364,7 @@ mod tests {
     }
 
     fn ids(table: &RunTable) -> Vec<String> {
-        table.snapshot().rows.iter().map(|row| row.summary.id.clone()).collect()
+        table.snapshot().runs.iter().map(|run| run.summary.id.clone()).collect()
     }
 
     #[test]
@@ -326,7 +389,7 @@ mod tests {
         std::fs::write(runs.join("c/run.json"), "{").unwrap();
         table.refresh();
         assert_eq!(ids(&table), ["b"]);
-        assert_eq!(table.snapshot().rows[0].summary.note, "kept");
+        assert_eq!(table.snapshot().runs[0].summary.note, "kept");
         assert_eq!(table.snapshot().unreadable, 1);
     }
 

@@ -19,10 +19,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::access::{AccessControl, KEY_HEADER, Login};
 use super::action::{self, ActionRequest};
 use super::run_query::RunQuery;
-use super::wall::{KEY_HEADER, Login, Wall};
-use super::{DashboardContext, Server, campaign, host, live, openapi, overview, run_detail};
+use super::{
+    DashboardContext, Server, host, live, openapi, overview, queue_and_loops, run_detail, suites,
+};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::loopback;
 use crate::own_command::CommandLine;
@@ -37,8 +39,8 @@ const COMPARE_LIMIT: Duration = Duration::from_secs(120);
 /// The longest time for a request's header.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Changes are looked for until so long after the last request.
-const ASKED_FOR: Duration = Duration::from_secs(20);
+/// How long after the last request the server still looks for changes.
+const WATCH_AFTER_REQUEST: Duration = Duration::from_secs(20);
 
 /// How the server listens.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +51,7 @@ pub struct ServeOptions {
     pub read_only: bool,
 }
 
-/// Serves the page until SIGINT or SIGTERM. `told` gets the link, and `warned` what the user should
+/// Serves the page until SIGINT or SIGTERM. `print_link` gets the link, and `warn` what the user should
 /// know later.
 ///
 /// # Errors
@@ -57,19 +59,19 @@ pub struct ServeOptions {
 pub async fn serve(
     context: DashboardContext,
     options: ServeOptions,
-    told: impl FnOnce(&str),
-    warned: fn(&str),
+    print_link: impl FnOnce(&str),
+    warn: fn(&str),
 ) -> Result<()> {
     let again = "another dashboard may run there; `--listen 127.0.0.1:0` lets the system choose a \
                  port";
     let listener = loopback::listen(options.listen, again).await?;
     let address = listener.local_addr().map_err(loopback::failed)?;
-    let wall = Wall::new(address, options.read_only)?;
-    let link = format!("http://{address}/login?token={}", wall.token());
-    let server = Arc::new(Server::new(context, wall));
+    let access = AccessControl::new(address, options.read_only)?;
+    let link = format!("http://{address}/login?token={}", access.token());
+    let server = Arc::new(Server::new(context, access));
     live::watch(&server);
-    let router = router(&server, warned);
-    told(&link);
+    let router = router(&server, warn);
+    print_link(&link);
     let mut terminate = signal(SignalKind::terminate()).map_err(loopback::failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(loopback::failed)?;
     loop {
@@ -98,12 +100,12 @@ pub async fn serve(
 
 type Shared = State<Arc<Server>>;
 
-fn router(server: &Arc<Server>, warned: fn(&str)) -> Router {
+fn router(server: &Arc<Server>, warn: fn(&str)) -> Router {
     let login = move |State(server): Shared, Query(query): Query<LoginQuery>| async move {
-        log_in(&server, &query.token, warned)
+        log_in(&server, &query.token, warn)
     };
     // A program that only looks at a link does not use it up.
-    let look = || async { StatusCode::METHOD_NOT_ALLOWED };
+    let refuse_head = || async { StatusCode::METHOD_NOT_ALLOWED };
     let api = Router::new()
         .route("/overview", get(get_overview))
         .route("/hosts", get(get_hosts))
@@ -126,7 +128,7 @@ fn router(server: &Arc<Server>, warned: fn(&str)) -> Router {
         .route("/openapi.json", get(|| async { json(&openapi::document()) }));
     Router::new()
         .route("/", get(get_page))
-        .route("/login", get(login).head(look))
+        .route("/login", get(login).head(refuse_head))
         .route("/runs/{id}/report", get(get_report))
         .nest("/api/v1", api)
         .fallback(|| async { refusal(&unknown("there is nothing at this address")) })
@@ -138,20 +140,20 @@ fn router(server: &Arc<Server>, warned: fn(&str)) -> Router {
 async fn guard(State(server): Shared, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let (is_login, is_page) = (path == "/login", path == "/");
-    let checked = server.wall.check_origin(request.headers()).and_then(|()| match is_login {
+    let checked = server.access.check_origin(request.headers()).and_then(|()| match is_login {
         true => Ok(()),
         false => {
             let (method, headers) = (request.method(), request.headers());
-            server.wall.check_session(headers)?;
+            server.access.check_session(headers)?;
             if !is_page {
-                server.wall.check_key(method, request.uri(), headers)?;
+                server.access.check_key(method, request.uri(), headers)?;
             }
-            server.wall.check_change(method, headers)
+            server.access.check_may_act(method, headers)
         }
     });
     let mut response = match checked {
         Ok(()) => {
-            server.asked();
+            server.record_request();
             next.run(request).await
         }
         Err(failure) if is_page || is_login => {
@@ -184,15 +186,15 @@ struct LoginQuery {
     token: String,
 }
 
-fn log_in(server: &Server, token: &str, warned: fn(&str)) -> Response {
+fn log_in(server: &Server, token: &str, warn: fn(&str)) -> Response {
     let plain = "text/plain; charset=utf-8";
-    match server.wall.log_in(token) {
+    match server.access.log_in(token) {
         Login::Opened => {
             // Not a redirect: the navigation may come from elsewhere, and then has no strict cookies.
             let script = format!(
                 "try {{ localStorage.setItem(\"{KEY_HEADER}\", \"{}\"); }} catch {{}} \
                  location.replace(\"/\");",
-                server.wall.key()
+                server.access.key()
             );
             let policy = format!(
                 "default-src 'none'; script-src '{}'; img-src data:; frame-ancestors 'none'",
@@ -207,14 +209,14 @@ fn log_in(server: &Server, token: &str, warned: fn(&str)) -> Response {
             if let Ok(policy) = HeaderValue::from_str(&policy) {
                 response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
             }
-            if let Ok(cookie) = HeaderValue::from_str(&server.wall.cookie()) {
+            if let Ok(cookie) = HeaderValue::from_str(&server.access.cookie()) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
             response
         }
         Login::UsedBefore { is_second } => {
             if is_second {
-                warned(
+                warn(
                     "warning: the link was opened a second time, and refused. If you did not open \
                      it first, stop this dashboard",
                 );
@@ -223,7 +225,7 @@ fn log_in(server: &Server, token: &str, warned: fn(&str)) -> Response {
                          if you did not open it, stop `rgpu dashboard` and start it again\n";
             text(StatusCode::FORBIDDEN, plain, words.to_owned())
         }
-        Login::Wrong => {
+        Login::WrongToken => {
             let words = "the token of this link is wrong: open the link that `rgpu dashboard` \
                          printed\n";
             text(StatusCode::FORBIDDEN, plain, words.to_owned())
@@ -232,16 +234,16 @@ fn log_in(server: &Server, token: &str, warned: fn(&str)) -> Response {
 }
 
 impl Server {
-    /// Remembers that somebody asks.
-    fn asked(&self) {
+    /// Notes the time of a request.
+    fn record_request(&self) {
         *self.last_request.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
             Instant::now();
     }
 
-    /// Whether somebody asked a moment ago.
-    pub(super) fn was_asked(&self) -> bool {
+    /// Whether the last request is no longer ago than `WATCH_AFTER_REQUEST`.
+    pub(super) fn had_request_recently(&self) -> bool {
         let last = *self.last_request.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        last.elapsed() < ASKED_FOR
+        last.elapsed() < WATCH_AFTER_REQUEST
     }
 }
 
@@ -305,8 +307,8 @@ fn query<T: DeserializeOwned>(uri: &axum::http::Uri) -> Result<T> {
 
 async fn get_page(State(server): Shared) -> Response {
     let mut response =
-        text(StatusCode::OK, "text/html; charset=utf-8", server.asset.html().to_owned());
-    if let Ok(policy) = HeaderValue::from_str(server.asset.policy()) {
+        text(StatusCode::OK, "text/html; charset=utf-8", server.page.html().to_owned());
+    if let Ok(policy) = HeaderValue::from_str(server.page.policy()) {
         response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     response
@@ -314,17 +316,17 @@ async fn get_page(State(server): Shared) -> Response {
 
 async fn get_overview(State(server): Shared) -> Response {
     let context = server.context.clone();
-    let campaigns = server.blocking(move || Ok(campaign::campaigns(&context))).await;
-    let campaigns = campaigns.unwrap_or_else(|failure| overview::Campaigns {
+    let state = server.blocking(move || Ok(queue_and_loops::of_overview(&context))).await;
+    let state = state.unwrap_or_else(|failure| queue_and_loops::QueueAndLoops {
         problems: vec![failure.to_string()],
-        ..overview::Campaigns::default()
+        ..queue_and_loops::QueueAndLoops::default()
     });
     let (context, table) = (server.context.clone(), Arc::clone(&server.table));
     answer(
         server
             .blocking(move || {
                 let problem = table.problem();
-                Ok(overview::overview(&context, &table.snapshot(), campaigns, problem))
+                Ok(overview::overview(&context, &table.snapshot(), state, problem))
             })
             .await,
     )
@@ -333,8 +335,8 @@ async fn get_overview(State(server): Shared) -> Response {
 async fn get_hosts(State(server): Shared) -> Response {
     let (context, snapshot) = (server.context.clone(), server.table.snapshot());
     let read = server.blocking(move || {
-        let campaigns = campaign::campaigns(&context);
-        Ok(host::hosts(&context, &snapshot, &campaigns.entries))
+        let state = queue_and_loops::of_overview(&context);
+        Ok(host::hosts(&context, &snapshot, &state.entries))
     });
     answer(read.await)
 }
@@ -431,14 +433,14 @@ async fn compare(server: &Server, uri: &axum::http::Uri) -> Result<Value> {
 }
 
 async fn get_suites(State(server): Shared) -> Response {
-    json(&campaign::suites(&server.table.snapshot()))
+    json(&suites::suites(&server.table.snapshot()))
 }
 
 async fn get_suite(State(server): Shared, Path(id): Path<String>) -> Response {
     let context = server.context.clone();
     let read = server.blocking(move || {
         let folder = run_detail::find(&context, &id)?;
-        campaign::suite(folder.path())
+        suites::suite(folder.path())
     });
     answer(read.await)
 }
@@ -460,7 +462,7 @@ async fn get_history(State(server): Shared, uri: axum::http::Uri) -> Response {
     let context = server.context.clone();
     match query::<HistoryQuery>(&uri) {
         Ok(HistoryQuery { case, gpu }) => {
-            answer(server.blocking(move || campaign::history(&context, &case, &gpu)).await)
+            answer(server.blocking(move || suites::history(&context, &case, &gpu)).await)
         }
         Err(failure) => refusal(&failure),
     }
@@ -468,26 +470,26 @@ async fn get_history(State(server): Shared, uri: axum::http::Uri) -> Response {
 
 async fn get_queue(State(server): Shared) -> Response {
     let context = server.context.clone();
-    answer(server.blocking(move || campaign::queue(&context)).await)
+    answer(server.blocking(move || queue_and_loops::queue(&context)).await)
 }
 
 async fn get_entry(State(server): Shared, Path(id): Path<String>) -> Response {
     let (context, snapshot) = (server.context.clone(), server.table.snapshot());
     let read = server.blocking(move || {
         let id = id.parse().map_err(|_| unknown("the number of an entry is missing"))?;
-        campaign::entry(&context, &snapshot, id)
+        queue_and_loops::entry(&context, &snapshot, id)
     });
     answer(read.await)
 }
 
 async fn get_loops(State(server): Shared) -> Response {
     let context = server.context.clone();
-    answer(server.blocking(move || campaign::loops(&context)).await)
+    answer(server.blocking(move || queue_and_loops::loops(&context)).await)
 }
 
 async fn get_loop(State(server): Shared, Path(id): Path<String>) -> Response {
     let context = server.context.clone();
-    answer(server.blocking(move || campaign::loop_status(&context, &id)).await)
+    answer(server.blocking(move || queue_and_loops::loop_status(&context, &id)).await)
 }
 
 async fn get_patch(
@@ -498,13 +500,13 @@ async fn get_patch(
     let read = server.blocking(move || {
         let number = iteration.parse();
         let number = number.map_err(|_| unknown("the number of an iteration is missing"))?;
-        campaign::patch(&context, &id, number)
+        queue_and_loops::patch(&context, &id, number)
     });
     answer(read.await)
 }
 
 async fn get_predictions(State(server): Shared) -> Response {
-    json(&campaign::predictions(&server.table.snapshot()))
+    json(&suites::predictions(&server.table.snapshot()))
 }
 
 async fn post_action(State(server): Shared, body: Body) -> Response {

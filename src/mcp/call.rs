@@ -21,7 +21,7 @@ use super::arguments::{read, wrong};
 use super::run_result::RunResult;
 use super::{compare_result, run_result};
 use crate::error::{Exit, Failure, Result};
-use crate::own_command::{CommandLine, Ended, Started, StartedCommands};
+use crate::own_command::{CommandLine, CommandRegistry, CommandResult, RunningCommand};
 use crate::store::Runs;
 
 /// How long a call waits for a long command, if the client does not say.
@@ -34,7 +34,7 @@ const MAX_WAIT_S: u64 = 45;
 const SHORT_LIMIT: Duration = Duration::from_secs(50);
 
 /// How many short commands run at once.
-const SHORT_AT_ONCE: usize = 8;
+const MAX_SHORT_COMMANDS: usize = 8;
 
 /// Between two messages about progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -43,22 +43,27 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) context: McpContext,
-    pub(super) started: StartedCommands,
-    turns: Semaphore,
+    pub(super) started_commands: CommandRegistry,
+    permits: Arc<Semaphore>,
     /// Counts calls, to tell their commands apart.
     calls: AtomicU64,
 }
 
 impl Shared {
     pub(super) fn new(context: McpContext) -> Self {
-        let turns = Semaphore::new(SHORT_AT_ONCE);
-        Self { context, started: StartedCommands::default(), turns, calls: AtomicU64::new(0) }
+        let permits = Arc::new(Semaphore::new(MAX_SHORT_COMMANDS));
+        Self {
+            context,
+            started_commands: CommandRegistry::default(),
+            permits,
+            calls: AtomicU64::new(0),
+        }
     }
 }
 
 /// The commands of the calls that a connection waits for, to interrupt those that its client cancels.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InFlight(Arc<Mutex<HashMap<RequestId, Started>>>);
+pub(super) struct InFlight(Arc<Mutex<HashMap<RequestId, RunningCommand>>>);
 
 impl InFlight {
     /// Interrupts the command of a request.
@@ -73,7 +78,7 @@ impl InFlight {
         self.lock().remove(request);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, Started>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, RunningCommand>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,12 +109,13 @@ impl Call {
         &self.shared.context
     }
 
-    /// Runs a short command. Its document; the exit status of what it found is no failure.
+    /// Runs a short command. Its document; the exit status of what it found is no failure. If the
+    /// call is dropped, the command is stopped, and counts until it has ended.
     pub(super) async fn document(&self, line: CommandLine) -> Result<Value> {
-        let turn = self.shared.turns.acquire().await;
-        let ended = line.run(&self.context().own_program(), SHORT_LIMIT).await?;
-        drop(turn);
-        ended.into_document()
+        let failed = |e| Failure::new(Exit::Bug, "bug", "no command can be started").cause(e);
+        let permit = Arc::clone(&self.shared.permits).acquire_owned().await.map_err(failed)?;
+        let own = self.context().own_program();
+        line.run_with_permit(&own, SHORT_LIMIT, permit).await?.into_document()
     }
 
     /// Does work that reads files.
@@ -131,7 +137,8 @@ impl Call {
     ) -> Result<Answer> {
         let limit = wait(wait_s)?;
         line.makes_run = true;
-        let started = self.shared.started.start(&run, line, &self.context().own_program())?;
+        let started =
+            self.shared.started_commands.start(&run, line, &self.context().own_program())?;
         self.follow(run, started, limit).await
     }
 
@@ -139,7 +146,7 @@ impl Call {
     pub(super) async fn follow(
         &self,
         run: String,
-        mut started: Started,
+        mut started: RunningCommand,
         limit: Duration,
     ) -> Result<Answer> {
         let ended = self.wait(&mut started, limit, Some(&run)).await;
@@ -152,9 +159,9 @@ impl Call {
         &self,
         line: CommandLine,
         wait_s: Option<u64>,
-    ) -> Result<Option<Ended>> {
+    ) -> Result<Option<CommandResult>> {
         let limit = wait(wait_s)?;
-        let commands = &self.shared.started;
+        let commands = &self.shared.started_commands;
         let name = format!("{:?}", line.argv);
         // Only what an earlier call left running is found again: two calls at once are two commands.
         let (key, mut started) = match commands.get(&name) {
@@ -176,10 +183,10 @@ impl Call {
     /// Waits for a command, tells of its progress, and lets the client cancel it.
     async fn wait(
         &self,
-        started: &mut Started,
+        started: &mut RunningCommand,
         limit: Duration,
         run: Option<&str>,
-    ) -> Option<Ended> {
+    ) -> Option<CommandResult> {
         self.in_flight.lock().insert(self.request.clone(), started.clone());
         let begun = Instant::now();
         loop {
@@ -219,7 +226,11 @@ pub(super) fn wait(seconds: Option<u64>) -> Result<Duration> {
 ///
 /// # Errors
 /// The command failed before it made a folder.
-pub(super) fn answer(context: &McpContext, run: &str, ended: Option<Ended>) -> Result<Answer> {
+pub(super) fn answer(
+    context: &McpContext,
+    run: &str,
+    ended: Option<CommandResult>,
+) -> Result<Answer> {
     let folder = Runs::new(&context.runs).find(run);
     match (folder, ended) {
         (Ok(folder), ended) => {
@@ -239,5 +250,56 @@ pub(super) fn answer(context: &McpContext, run: &str, ended: Option<Ended>) -> R
             None => crate::own_command::no_document(ended.status, ended.messages),
         }),
         (Err(_), None) => Answer::of(&RunResult::starting(run)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::*;
+
+    fn call(program: &Path, folder: &Path) -> Call {
+        let context = McpContext {
+            program: program.to_owned(),
+            project: folder.to_owned(),
+            runs: folder.join("runs"),
+            scratch: folder.join("scratch"),
+        };
+        Call {
+            shared: Arc::new(Shared::new(context)),
+            fields: Map::new(),
+            request: RequestId::Number(1),
+            in_flight: InFlight::default(),
+            progress: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dropped_call_counts_until_its_command_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("rgpu");
+        // It ends some time after it was asked to.
+        let script = "#!/bin/sh\ntrap 'while [ ! -e go ]; do sleep 0.02; done; touch ended; exit 0' INT\n\
+                      touch started\nwhile :; do sleep 0.02; done\n";
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let call = call(&program, dir.path());
+        let permits = || call.shared.permits.available_permits();
+        {
+            let running = call.document(CommandLine::new(["report"]));
+            tokio::pin!(running);
+            while !dir.path().join("started").exists() {
+                let waited = tokio::time::timeout(Duration::from_millis(10), &mut running).await;
+                assert!(waited.is_err(), "it ended by itself");
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(permits(), MAX_SHORT_COMMANDS - 1, "its command still runs");
+        std::fs::write(dir.path().join("go"), "").unwrap();
+        let freed = Arc::clone(&call.shared.permits).acquire_many_owned(MAX_SHORT_COMMANDS as u32);
+        assert!(tokio::time::timeout(Duration::from_secs(20), freed).await.is_ok());
+        assert!(dir.path().join("ended").exists());
     }
 }

@@ -26,8 +26,8 @@ pub(super) fn working(run: &str) -> Task {
 /// There is no such run.
 pub(super) fn state(shared: &Shared, id: &str) -> Result<GetTaskResult, ErrorData> {
     let context = &shared.context;
-    let started = shared.started.get(id);
-    let ended = started.as_ref().and_then(crate::own_command::Started::end);
+    let started = shared.started_commands.get(id);
+    let ended = started.as_ref().and_then(crate::own_command::RunningCommand::end);
     let Ok(folder) = find(context, id) else {
         return match (started, ended) {
             (None, _) => Err(unknown(id)),
@@ -54,14 +54,14 @@ pub(super) fn state(shared: &Shared, id: &str) -> Result<GetTaskResult, ErrorDat
 /// # Errors
 /// There is no such run, or it cannot be stopped.
 pub(super) async fn cancel(shared: &Shared, id: &str) -> Result<(), ErrorData> {
-    if let Some(started) = shared.started.get(id) {
+    if let Some(started) = shared.started_commands.get(id) {
         started.interrupt();
         return Ok(());
     }
     find(&shared.context, id)?;
     let name = format!("cancel {id}");
     let line = CommandLine::new(["runs", "cancel", id]);
-    let started = shared.started.start(&name, line, &shared.context.own_program());
+    let started = shared.started_commands.start(&name, line, &shared.context.own_program());
     started.map(drop).map_err(|failure| ErrorData::internal_error(failure.what, None))
 }
 

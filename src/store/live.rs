@@ -33,20 +33,20 @@ pub fn phase(folder: &RunFolder) -> Option<String> {
 }
 
 /// The end of a file as text, and the size of the file. `None` if it cannot be read.
-pub fn tail(path: &Path, most: u64) -> Option<(String, u64)> {
+pub fn tail(path: &Path, max_bytes: u64) -> Option<(String, u64)> {
     let length = regular_file::open(path).ok()?.metadata().ok()?.len();
-    let bytes = piece(path, length.saturating_sub(most), most).ok()?;
+    let bytes = read_at(path, length.saturating_sub(max_bytes), max_bytes).ok()?;
     Some((String::from_utf8_lossy(&bytes).into_owned(), length))
 }
 
-/// At most `most` bytes of a file from `offset` on.
+/// At max_bytes `max_bytes` bytes of a file from `offset` on.
 ///
 /// # Errors
 /// I/O errors.
-pub fn piece(path: &Path, offset: u64, most: u64) -> io::Result<Vec<u8>> {
+pub fn read_at(path: &Path, offset: u64, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut file = regular_file::open(path)?;
     file.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
+    file.take(max_bytes).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

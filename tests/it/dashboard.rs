@@ -2,6 +2,7 @@
 //! loop on a played GPU host.
 
 mod client;
+mod export;
 mod faults;
 mod views;
 
@@ -212,6 +213,50 @@ fn make_run(laptop: &Laptop, id: &str, kernel: &str, at: usize) {
     });
     folder.write_json("profile.json", &profile).unwrap();
     folder.save(&record).unwrap();
+}
+
+/// Makes a run of a program of two ranks, of which the second is late.
+fn make_run_of_ranks(laptop: &Laptop, id: &str) {
+    make_run(laptop, id, "train.py", 200);
+    let path = laptop.project("artifacts/runs").join(id).join("profile.json");
+    let mut profile: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let rank = |number: u32, idle_ns: u64| {
+        json!({"rank": number, "host": "node0", "gpu": number, "pid": 1000 + number, "span_ns": 1_000_000,
+            "compute_ns": 800_000 - idle_ns, "communication_ns": 200_000, "exposed_ns": 200_000,
+            "overlapped_ns": 0, "copy_ns": 0, "idle_ns": idle_ns, "waited_ns": 100_000 - idle_ns,
+            "last": number * 9, "late_ns": idle_ns})
+    };
+    profile["ranks"] = json!({
+        "clock": {"source": "report"},
+        "ranks": [rank(0, 0), rank(1, 90_000)],
+        "collectives": [{"operation": "all_reduce", "group": "0", "ranks": 2, "calls": 10,
+            "median_ns": 5000, "total_ns": 50_000, "waited_ns": 90_000}],
+        "stragglers": [{"rank": 1, "last": 9, "late_ns": 90_000, "cause": "host", "cause_ns": 90_000,
+            "region": "step::load_batch"}],
+    });
+    fs::write(&path, profile.to_string()).unwrap();
+}
+
+#[test]
+fn the_ranks_of_a_run_are_those_of_its_report() {
+    let laptop = Laptop::new();
+    make_run(&laptop, "single", "vecadd", 1);
+    make_run_of_ranks(&laptop, "ranks");
+    let dashboard = Dashboard::start(&laptop, "");
+    let page = dashboard.get_when("/overview", |page| page["total"] == 2);
+    assert_eq!(page["recent"][0]["ranks"], 2);
+    assert!(page["recent"][1].get("ranks").is_none());
+    let document = dashboard.get("/runs/ranks");
+    let printed = laptop.run("report ranks --json");
+    let printed: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    assert_eq!(document["ranks"], printed["ranks"]);
+    assert_eq!(document["ranks"]["stragglers"][0]["rank"], 1);
+    assert!(dashboard.get("/runs/single").get("ranks").is_none());
+    let spec = dashboard.get("/openapi.json");
+    let schemas = &spec["components"]["schemas"];
+    let mut found = Vec::new();
+    unknown_keys(schemas, &schemas["RunDetail"], &document, "/runs/{id}", &mut found);
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]

@@ -3,10 +3,10 @@
 /** A button that starts an action after a look at its command; nothing where the page only shows. */
 function actionButton(text, action, note) {
   if (page.read_only) return null;
-  return el("button", { type: "button", "data-focus": JSON.stringify(action), on: { click: () => ask(text, action, note) } }, text);
+  return el("button", { type: "button", "data-focus": JSON.stringify(action), on: { click: () => openActionDialog(text, action, note) } }, text);
 }
 
-async function ask(title, action, note) {
+async function openActionDialog(title, action, note) {
   const dialog = el("dialog", { "aria-label": title });
   const body = el("div", { role: "status" });
   const run = el("button", { type: "button", class: "primary", disabled: true }, "Run it");
@@ -19,8 +19,8 @@ async function ask(title, action, note) {
   document.body.append(dialog);
   dialog.showModal();
   try {
-    const shown = await act(action, true);
-    body.append(el("p", { class: "note" }, "The same in a terminal, in the project's folder:"), commandLine(shown.command));
+    const preview = await act(action, true);
+    body.append(el("p", { class: "note" }, "The same in a terminal, in the project's folder:"), commandLine(preview.command));
     run.disabled = false;
     run.focus();
   } catch (error) {
@@ -28,14 +28,14 @@ async function ask(title, action, note) {
   }
   run.addEventListener("click", async () => {
     run.disabled = true;
-    const waits = el("p", { class: "note" }, "Running…");
-    body.append(waits);
+    const status = el("p", { class: "note" }, "Running…");
+    body.append(status);
     try {
       const result = await act(action, false);
-      waits.replaceWith(actionResult(result));
+      status.replaceWith(actionResult(result));
       refreshSoon();
     } catch (error) {
-      waits.replaceWith(failureBox(error));
+      status.replaceWith(failureBox(error));
     }
   });
 }

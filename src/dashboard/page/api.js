@@ -68,43 +68,43 @@ async function get(path, params) {
   return read(response);
 }
 
-/** Sends an action. */
-const act = (action, show) => fetch(BASE + "/actions", {
+/** Sends an action; a preview only returns its command line. */
+const act = (action, isPreview) => fetch(BASE + "/actions", {
   method: "POST",
   headers: { "content-type": "application/json", [KEY]: key },
-  body: JSON.stringify({ action, show_only: show }),
+  body: JSON.stringify({ action, show_only: isPreview }),
 }).then(read);
 
 /**
- * Takes the messages of a stream, by their names, while the tab is shown: a browser opens only six connections to a
- * server. It goes on where it was. Returns how to stop.
+ * Calls the handler of each message of a stream, by its name, while the tab is shown: a browser opens only six
+ * connections to a server. After a cut it goes on where it was. Returns a function that stops it.
  */
-function listen(path, takers, failed) {
+function listen(path, handlers, onError) {
   let source = null;
   let last = "";
   const open = () => {
     source = new EventSource(BASE + address(path, { key, last }));
-    for (const [name, take] of Object.entries(takers)) {
+    for (const [name, handle] of Object.entries(handlers)) {
       source.addEventListener(name, event => {
         last = event.lastEventId;
-        take(event);
+        handle(event);
       });
     }
-    const own = source;
-    if (failed) own.addEventListener("error", () => failed(own.readyState === EventSource.CLOSED));
+    const opened = source;
+    if (onError) opened.addEventListener("error", () => onError(opened.readyState === EventSource.CLOSED));
   };
   const close = () => {
     if (source) source.close();
     source = null;
   };
-  const turn = () => {
+  const openOrClose = () => {
     if (document.hidden) close();
     else if (!source || source.readyState === EventSource.CLOSED) open();
   };
-  document.addEventListener("visibilitychange", turn);
-  turn();
+  document.addEventListener("visibilitychange", openOrClose);
+  openOrClose();
   return () => {
-    document.removeEventListener("visibilitychange", turn);
+    document.removeEventListener("visibilitychange", openOrClose);
     close();
   };
 }

@@ -43,8 +43,8 @@ function healthList(health) {
 
 async function hostsView(params) {
   const data = await get("/hosts");
-  const chosen = params.host ? data.hosts.filter(host => host.name === params.host) : data.hosts;
-  const one = host => {
+  const shown = params.host ? data.hosts.filter(host => host.name === params.host) : data.hosts;
+  const hostSection = host => {
     const known = host.facts;
     return card(host.name + (host.default ? " (default)" : ""),
       el("div", { class: "row" }, healthBadge(host.health),
@@ -77,7 +77,7 @@ async function hostsView(params) {
     title: params.host ? "Host " + params.host : "Hosts",
     nodes: [
       params.host && el("p", null, link(view("/hosts"), "all hosts")),
-      chosen.length ? chosen.map(one) : empty("there is no host `" + params.host + "` in your settings"),
+      shown.length ? shown.map(hostSection) : empty("there is no host `" + params.host + "` in your settings"),
     ],
   };
 }

@@ -1,15 +1,15 @@
 // Which view is shown, by the address; and what changes while it is.
 
 const VIEWS = [
-  { path: "/", label: "Overview", make: overviewView },
-  { path: "/hosts", label: "Hosts", make: hostsView },
-  { path: "/runs", label: "Runs", make: runsView, one: runView, onePath: "/run/" },
-  { path: "/compare", label: "Compare", make: compareView },
-  { path: "/suites", label: "Suites", make: suitesView, one: suiteView },
-  { path: "/history", label: "History", make: historyView },
-  { path: "/queue", label: "Queue", make: queueView, one: entryView },
-  { path: "/loops", label: "Loops", make: loopsView, one: loopView },
-  { path: "/model", label: "Model", make: modelView },
+  { path: "/", label: "Overview", load: overviewView },
+  { path: "/hosts", label: "Hosts", load: hostsView },
+  { path: "/runs", label: "Runs", load: runsView, loadOne: runView, pathOfOne: "/run/" },
+  { path: "/compare", label: "Compare", load: compareView },
+  { path: "/suites", label: "Suites", load: suitesView, loadOne: suiteView },
+  { path: "/history", label: "History", load: historyView },
+  { path: "/queue", label: "Queue", load: queueView, loadOne: entryView },
+  { path: "/loops", label: "Loops", load: loopsView, loadOne: loopView },
+  { path: "/model", label: "Model", load: modelView },
 ];
 
 document.getElementById("project").textContent = page.project;
@@ -17,7 +17,7 @@ const liveText = document.getElementById("live");
 const heading = el("h1", { class: "view" });
 const content = el("div");
 main.replaceChildren(heading, content);
-nav.append(...VIEWS.filter(one => !exported || one.path !== "/compare").map(one => el("a", { href: view(one.path) }, one.label)));
+nav.append(...VIEWS.filter(entry => !exported || entry.path !== "/compare").map(entry => el("a", { href: view(entry.path) }, entry.label)));
 
 /** A part of the address as text; as it stands if it is not well-formed. */
 function decoded(text) {
@@ -28,61 +28,64 @@ function decoded(text) {
   }
 }
 
-/** The view of the address, its parameters, and what is chosen. */
-function chosen() {
+/** The entry of VIEWS that the address names, and a function that loads its content. */
+function viewOfAddress() {
   const [path, query] = (location.hash.slice(1) || "/").split("?");
   const params = Object.fromEntries(new URLSearchParams(query || ""));
-  const prefix = one => one.onePath || one.path + "/";
-  const single = VIEWS.find(one => one.one && path.startsWith(prefix(one)));
+  const prefix = entry => entry.pathOfOne || entry.path + "/";
+  const single = VIEWS.find(entry => entry.loadOne && path.startsWith(prefix(entry)));
   if (single) {
     const id = decoded(path.slice(prefix(single).length));
-    return { one: single, params, make: () => single.one(params, id) };
+    return { entry: single, load: () => single.loadOne(params, id) };
   }
-  const one = VIEWS.find(other => other.path === path) || VIEWS[0];
-  return { one, params, make: () => one.make(params) };
+  const entry = VIEWS.find(other => other.path === path) || VIEWS[0];
+  return { entry, load: () => entry.load(params) };
 }
 
-let turn = 0;
-let loading = false;
-let changed = false;
-let kept = null;
-let stopLive = null;
-let timer = null;
+// Each call of show() has a number, so that an answer that comes late is dropped.
+let showNumber = 0;
+let isLoading = false;
+let changedWhileLoading = false;
+let drawnKey = null;
+let stopFollowing = null;
+let refreshTimer = null;
 
-/** Shows the view of the address. What has the focus keeps it; a view that says so is not drawn again. */
+/**
+ * Shows the view of the address. What has the focus keeps it. A view whose key is the drawn one is not drawn again.
+ */
 async function show(isNew) {
-  const mine = ++turn;
-  loading = true;
-  changed = false;
-  const { one, make } = chosen();
-  nav.querySelectorAll("a").forEach(a => a.getAttribute("href") === view(one.path) ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current"));
-  let made;
+  const number = ++showNumber;
+  isLoading = true;
+  changedWhileLoading = false;
+  const { entry, load } = viewOfAddress();
+  nav.querySelectorAll("a").forEach(a => a.getAttribute("href") === view(entry.path) ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current"));
+  let loaded;
   try {
-    made = await make();
+    loaded = await load();
   } catch (error) {
-    made = { title: one.label, nodes: [failureBox(error)] };
+    loaded = { title: entry.label, nodes: [failureBox(error)] };
   }
-  if (mine !== turn) return;
-  loading = false;
-  if (changed) refreshSoon();
+  if (number !== showNumber) return;
+  isLoading = false;
+  if (changedWhileLoading) refreshSoon();
   if (document.querySelector("dialog[open]") && !isNew) return;
-  if (!isNew && made.keep && made.keep === kept) return;
-  kept = made.keep || null;
-  if (stopLive) stopLive();
-  stopLive = null;
+  if (!isNew && loaded.key && loaded.key === drawnKey) return;
+  drawnKey = loaded.key || null;
+  if (stopFollowing) stopFollowing();
+  stopFollowing = null;
   const focus = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.focus : null;
   const caret = focus && document.activeElement.selectionStart;
   const open = isNew ? [] : [...content.querySelectorAll("details[open] > summary")].map(node => node.textContent);
-  heading.textContent = made.title;
-  document.title = made.title + " · rgpu";
-  content.replaceChildren(...[made.nodes].flat(Infinity).filter(node => node instanceof Node));
-  if (made.mounted) stopLive = made.mounted() || null;
+  heading.textContent = loaded.title;
+  document.title = loaded.title + " · rgpu";
+  content.replaceChildren(...[loaded.nodes].flat(Infinity).filter(node => node instanceof Node));
+  if (loaded.mounted) stopFollowing = loaded.mounted() || null;
   content.querySelectorAll("details > summary").forEach(node => { if (open.includes(node.textContent)) node.parentNode.open = true; });
-  const again = focus && [...content.querySelectorAll("[data-focus]")].find(node => node.dataset.focus === focus);
-  if (again) {
-    again.focus({ preventScroll: true });
-    if (caret !== null && caret !== undefined && again.setSelectionRange) again.setSelectionRange(caret, caret);
-  } else if (isNew && turn > 1) {
+  const focused = focus && [...content.querySelectorAll("[data-focus]")].find(node => node.dataset.focus === focus);
+  if (focused) {
+    focused.focus({ preventScroll: true });
+    if (caret !== null && caret !== undefined && focused.setSelectionRange) focused.setSelectionRange(caret, caret);
+  } else if (isNew && showNumber > 1) {
     main.focus({ preventScroll: true });
     window.scrollTo(0, 0);
   }
@@ -91,26 +94,26 @@ async function show(isNew) {
 
 /** Shows the view again. If it is being loaded, it is loaded once more after that. */
 function refreshSoon() {
-  clearTimeout(timer);
-  timer = setTimeout(() => {
-    if (loading) changed = true;
+  clearTimeout(refreshTimer);
+  refreshTimer = setTimeout(() => {
+    if (isLoading) changedWhileLoading = true;
     else show(false);
   }, 250);
 }
 
-let before = location.hash.split("?")[0];
+let pathBefore = location.hash.split("?")[0];
 window.addEventListener("hashchange", () => {
-  // The same view with other filters keeps the focus and the place.
+  // The same view with other filters keeps the focus and the scroll position.
   const path = location.hash.split("?")[0];
-  const same = path === before;
-  before = path;
-  kept = null;
-  show(!same);
+  const isSameView = path === pathBefore;
+  pathBefore = path;
+  drawnKey = null;
+  show(!isSameView);
 });
 
 document.addEventListener("keydown", event => {
-  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
-  if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.key === "/") {
     const search = content.querySelector("input[type=search]");
     if (search) {
@@ -126,19 +129,19 @@ document.addEventListener("keydown", event => {
 if (exported) {
   liveText.textContent = "exported";
 } else {
-  let first = true;
-  let stop = null;
-  const takers = { changed: () => {
+  let isFirst = true;
+  let stopListening = null;
+  const handlers = { changed: () => {
     liveText.textContent = "live";
-    if (!first) refreshSoon();
-    first = false;
+    if (!isFirst) refreshSoon();
+    isFirst = false;
   } };
-  const connect = () => { stop = listen("/live", takers, failed); };
-  const failed = isRefused => {
+  const connect = () => { stopListening = listen("/live", handlers, onError); };
+  const onError = isRefused => {
     liveText.textContent = "not connected: trying again";
     if (!isRefused) return;
     // The browser does not try again; an ordinary request tells why.
-    stop();
+    stopListening();
     get("/hosts").then(() => setTimeout(connect, 3000), error => {
       if (error.status === 401) liveText.textContent = RESTARTED;
       else if (error.status !== 403) setTimeout(connect, 3000);

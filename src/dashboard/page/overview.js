@@ -9,7 +9,7 @@ const runColumns = {
     : run.suite ? suiteCounts(run.suite)
     : run.verdict || run.text || run.checked ? [run.verdict && badge(words(run.verdict), verdictClass(run.verdict)), " ", checkBadge(run.checked),
       run.text && el("span", { class: "sub" }, said(run.text))] : null },
-  where: { label: "where", cls: "place", cell: run => [link(view("/hosts", { host: run.remote }), run.remote || "local"), run.gpu && el("span", { class: "sub" }, run.gpu)] },
+  where: { label: "where", cls: "place", cell: run => [link(view("/hosts", { host: run.remote }), run.remote || "local"), (run.gpu || run.ranks) && el("span", { class: "sub" }, [run.gpu, run.ranks && plural(run.ranks, "rank")].filter(Boolean).join(" · "))] },
   started: { label: "started", cls: "nowrap", cell: run => [moment(run.started), run.seconds > 0 && el("span", { class: "sub" }, "took " + seconds(run.seconds))] },
 };
 
@@ -59,7 +59,7 @@ function startForm() {
   const remote = el("input", { type: "text", placeholder: "default" });
   return el("details", null, el("summary", null, "Profile a kernel"), el("form", { class: "filters", on: { submit: event => {
     event.preventDefault();
-    ask("Profile a kernel", { do: "profile", kernel: kernel.value.trim(), mode: mode.value, remote: remote.value.trim() },
+    openActionDialog("Profile a kernel", { do: "profile", kernel: kernel.value.trim(), mode: mode.value, remote: remote.value.trim() },
       "It may use a GPU host that costs money.");
   } } }, field("kernel", kernel), field("mode", mode), field("remote", remote), el("button", { type: "submit" }, "Start…")));
 }

@@ -6,7 +6,7 @@ async function runView(params, id) {
   const active = run.state === "running" || run.state === "detached";
   const parent = run.parent;
   const host = data.env && data.env.host;
-  const shown = run.result && run.result !== "fan_out" && !run.problem;
+  const hasReport = run.result && run.result !== "fan_out" && !run.problem;
   const live = el("div");
   const report = el("div");
   const nodes = [
@@ -22,7 +22,7 @@ async function runView(params, id) {
       facts([
         ["run", el("code", null, run.id)],
         ["time", run.median_ns !== undefined && duration(run.median_ns) + (run.ci95_ns ? ` (${range(run.ci95_ns)})` : "")],
-        ["GPU", run.gpu], ["rung", run.rung],
+        ["GPU", run.gpu], ["ranks", run.ranks], ["rung", run.rung],
         ["where", link(view("/hosts", { host: run.remote }), run.remote || "local")],
         ["started", moment(run.started)], ["took", run.seconds ? seconds(run.seconds) : null],
         ["cost", run.cost_usd !== undefined ? "$" + run.cost_usd.toFixed(2) : null],
@@ -35,6 +35,7 @@ async function runView(params, id) {
         ["followed by", data.followed_by],
       ])),
     data.failure && failureBox({ message: data.failure.error.what, cause: data.failure.error.cause, hints: data.failure.error.hints }),
+    data.ranks && ranksCard(data.ranks),
     live, report,
     run.bound && card("Bound", boundTable([{ run: run.id, kernel: run.kernel, gpu: run.gpu || "", started: run.started, bound: run.bound }])),
     data.logs.length > 0 && card("Logs", data.logs.map(log => logDetails(run.id, log))),
@@ -44,9 +45,9 @@ async function runView(params, id) {
     title: run.title || run.id,
     nodes,
     // A report or an output that is there is not drawn again.
-    keep: JSON.stringify([run.id, run.result, active]),
+    key: JSON.stringify([run.id, run.result, active]),
     mounted: () => {
-      if (shown) report.append(reportCard(run));
+      if (hasReport) report.append(reportCard(run));
       if (active && !exported) return followRun(run.id, live);
     },
   };
@@ -73,14 +74,14 @@ function logDetails(id, log) {
   } } }, el("summary", null, log.name + " (" + bytes(log.bytes) + ")"), body);
 }
 
-/** Follows a run. Returns how to stop. */
+/** Follows a run. Returns a function that stops it. */
 function followRun(id, box) {
   const phase = el("p", { class: "note", role: "status" });
   const steps = el("ul", { class: "plain" });
   const outputs = new Map();
   const logs = el("div");
   box.append(card("Now", phase, steps, logs));
-  const take = event => {
+  const showNews = event => {
     const news = strict(JSON.parse(event.data));
     phase.textContent = news.phase || stateText(news.state);
     for (const line of news.events) {
@@ -95,25 +96,25 @@ function followRun(id, box) {
         logs.append(el("h3", null, piece.log), pre);
       }
       const pre = outputs.get(piece.log);
-      const down = pre.scrollTop + pre.clientHeight > pre.scrollHeight - 20;
+      const isAtEnd = pre.scrollTop + pre.clientHeight > pre.scrollHeight - 20;
       pre.append(piece.text);
       while (pre.childNodes.length > 400) pre.firstChild.remove();
-      if (down) pre.scrollTop = pre.scrollHeight;
+      if (isAtEnd) pre.scrollTop = pre.scrollHeight;
     }
   };
   const end = event => {
-    take(event);
+    showNews(event);
     stop();
     refreshSoon();
   };
-  const stop = listen(`/runs/${encodeURIComponent(id)}/live`, { run: take, end });
+  const stop = listen(`/runs/${encodeURIComponent(id)}/live`, { run: showNews, end });
   return stop;
 }
 
-/** An event of a host in a line; its fields are the host's. */
+/** A line of text about an event; its fields come from the host and may be missing. */
 function eventText(event) {
-  const own = name => Object.hasOwn(event, name) ? event[name] : undefined;
-  const kind = own("event");
+  const field = name => Object.hasOwn(event, name) ? event[name] : undefined;
+  const kind = field("event");
   if (!kind || kind === "output") return null;
-  return [words(kind), own("title") || own("step")].filter(Boolean).join(": ");
+  return [words(kind), field("title") || field("step")].filter(Boolean).join(": ");
 }

@@ -7,23 +7,23 @@ async function runsView(params) {
   const query = { ...only(params, ["q", "kernel", "label", "parent", "offset", ...FILTERS]), limit: PAGE };
   const data = await get("/runs", query);
   const offset = Number(params.offset || 0);
-  const go = more => { location.hash = view("/runs", { ...params, offset: "", ...more }); };
+  const changeAddress = changes => { location.hash = view("/runs", { ...params, offset: "", ...changes }); };
   const typed = name => event => {
     clearTimeout(typed.timer);
-    typed.timer = setTimeout(() => go({ [name]: event.target.value }), 180);
+    typed.timer = setTimeout(() => changeAddress({ [name]: event.target.value }), 180);
   };
   const select = name => {
     const options = Object.entries(data.facets[name]);
     if (options.length === 0 && !params[name]) return null;
-    return el("label", null, name === "gpu" ? "GPU" : words(name), el("select", { "data-focus": "filter-" + name, on: { change: event => go({ [name]: event.target.value }) } },
+    return el("label", null, name === "gpu" ? "GPU" : words(name), el("select", { "data-focus": "filter-" + name, on: { change: event => changeAddress({ [name]: event.target.value }) } },
       el("option", { value: "" }, "all"),
       options.map(([value, n]) => el("option", { value, selected: params[name] === value }, `${words(value)} (${count(n)})`))));
   };
   const text = (name, label, placeholder) => el("label", null, label, el("input", {
     type: "search", "data-focus": "filter-" + name, value: params[name] || "", placeholder, on: { input: typed(name) } }));
-  const chosen = compareChoice(params);
+  const choice = compareChoice(params);
   const columns = [
-    { label: "compare", cell: run => run.result === "profile" && !exported ? chosen.box(run) : null },
+    { label: "compare", cell: run => run.result === "profile" && !exported ? choice.box(run) : null },
     ...["what", "state", "time", "trend", "verdict", "where", "started"].map(name => runColumns[name]),
     { label: "labels", cell: run => run.labels && Object.entries(run.labels).map(([name, value]) => [link(view("/runs", { label: name + "=" + value }), name + "=" + value), " "]) },
   ];
@@ -42,7 +42,7 @@ async function runsView(params) {
         value: run.median_ns, interval: run.ci95_ns, title: `${run.id} · ${run.gpu || ""} · ${duration(run.median_ns)}` })), "Times of " + params.kernel + ", oldest first")),
       card(null, el("div", { class: "row head" },
         el("p", { class: "note", role: "status", id: "found" }, `${count(first)} to ${count(last)} of ${count(data.found)}` + (data.found !== data.total ? ` (${count(data.total)} in all)` : "")),
-        exported ? null : chosen.go),
+        exported ? null : choice.compareLink),
         data.runs.length ? grid("Runs", columns, data.runs) : empty(data.total ? "no run fits" : "no runs yet: `rgpu profile KERNEL` makes one"),
         el("div", { class: "more" },
           offset > 0 && link(view("/runs", { ...params, offset: Math.max(0, offset - PAGE) || "" }), "← newer"),
@@ -53,16 +53,16 @@ async function runsView(params) {
 
 /** Two runs to compare; the choice stays in the address. */
 function compareChoice(params) {
-  const two = (params.pick || "").split(" ").filter(Boolean);
-  const go = el("span", { class: "note" }, two.length === 2
-    ? link(view("/compare", { a: two[0], b: two[1] }), "Compare the two")
-    : two.length === 1 ? "choose one more to compare" : "choose two to compare");
+  const picked = (params.pick || "").split(" ").filter(Boolean);
+  const compareLink = el("span", { class: "note" }, picked.length === 2
+    ? link(view("/compare", { a: picked[0], b: picked[1] }), "Compare the two")
+    : picked.length === 1 ? "choose one more to compare" : "choose two to compare");
   const box = run => el("input", {
-    type: "checkbox", "aria-label": "Compare " + run.id, "data-focus": "pick-" + run.id, checked: two.includes(run.id),
+    type: "checkbox", "aria-label": "Compare " + run.id, "data-focus": "pick-" + run.id, checked: picked.includes(run.id),
     on: { change: event => {
-      const rest = two.filter(id => id !== run.id);
-      const next = event.target.checked ? [...rest, run.id].slice(-2) : rest;
+      const others = picked.filter(id => id !== run.id);
+      const next = event.target.checked ? [...others, run.id].slice(-2) : others;
       location.hash = view("/runs", { ...params, pick: next.join(" ") });
     } } });
-  return { go, box };
+  return { compareLink, box };
 }

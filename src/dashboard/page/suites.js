@@ -1,4 +1,4 @@
-// Suites: their cases as a matrix, and the history of times.
+// Suites: their cases as a matrix, the history of times, and predictions beside measurements.
 
 const suiteTable = suites => grid("Suites", [
   { label: "suite", always: true, cell: line => [link(view("/suites/" + encodeURIComponent(line.id)), line.title || line.id), el("span", { class: "sub" }, line.id)] },
@@ -79,4 +79,27 @@ async function historyView(params) {
       data.series.length > 60 && problem(`The first 60 of ${data.series.length} series are drawn: choose cases.`),
     ],
   };
+}
+
+/** Measured times beside the least that the GPU allows. */
+function boundTable(rows) {
+  const lines = rows.flatMap(row => row.bound.map(share => ({ row, share })));
+  return grid("Predictions beside measurements", [
+    { label: "kernel", cls: "name", always: true, cell: ({ row }) => row.run ? runLink(row.run, row.kernel) : row.kernel },
+    { label: "case", cell: ({ share }) => share.case },
+    { label: "GPU", cell: ({ row, share }) => row.gpu || share.gpu },
+    { label: "predicted least", num: true, cell: ({ share }) => duration(share.bound_ns) },
+    { label: "measured", num: true, cell: ({ share }) => share.percent > 0 ? duration(share.bound_ns * 100 / share.percent) : null },
+    { label: "of the bound", num: true, cell: ({ share }) => [percent(share.percent), el("div", { class: "meter" }, bar(null, share.percent / 100))] },
+    { label: "limit", cell: ({ share }) => share.unit || words(share.limit) },
+    { label: "measured at", cls: "nowrap", cell: ({ row }) => moment(row.started) },
+  ], lines);
+}
+
+async function modelView() {
+  const data = await get("/model");
+  return { title: "Model", nodes: [
+    el("p", { class: "note" }, "The newest run of each kernel and GPU, beside the least time that the GPU's memory and units allow. ", el("code", null, "rgpu model"), " predicts more."),
+    card(null, data.rows.length ? boundTable(data.rows) : empty("no run has a bound: kernels with `[work]` on a GPU of `rgpu model hw list` have one")),
+  ] };
 }

@@ -135,7 +135,7 @@ async fn run(mut call: Call) -> Result<Answer> {
     let name = arguments.run.ok_or_else(|| wrong("`run` is missing"))?;
     check_place(call.context(), "run", &name)?;
     // A run whose command has just begun has no folder yet.
-    let id = match call.shared.started.get(&name) {
+    let id = match call.shared.started_commands.get(&name) {
         Some(_) => name,
         None => {
             let find =
@@ -143,7 +143,7 @@ async fn run(mut call: Call) -> Result<Answer> {
             call.reads(find).await?
         }
     };
-    let started = call.shared.started.get(&id);
+    let started = call.shared.started_commands.get(&id);
     match arguments.action {
         Action::Wait => {
             let limit = wait(Some(arguments.wait_s.unwrap_or(45)))?;

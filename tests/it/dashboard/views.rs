@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::client::Dashboard;
-use super::{Project, make_run};
+use super::{Project, make_run, make_run_of_ranks};
 use crate::browser::Browser;
 use crate::laptop::{Laptop, status, wait_for};
 
@@ -19,6 +19,7 @@ fn views(loop_id: &str) -> Vec<(&'static str, String)> {
         ("runs", "/runs".into()),
         ("kernel", "/runs?kernel=vecadd".into()),
         ("run", "/run/second".into()),
+        ("ranks", "/run/ranks".into()),
         ("compare", "/compare?a=first&b=second".into()),
         ("suites", "/suites".into()),
         ("suite", "/suites/night".into()),
@@ -82,6 +83,7 @@ fn breaches(browser: &mut Browser) -> Value {
 #[test]
 fn every_view_is_drawn_in_both_themes_and_widths_and_keeps_to_axe_cores_rules() {
     let project = Project::new();
+    make_run_of_ranks(project.laptop(), "ranks");
     let dashboard = Dashboard::start_unopened(project.laptop(), "");
     let Some(mut browser) = Browser::start() else { return };
     let path = dashboard.link.split_once(&dashboard.origin()).unwrap().1.to_owned();

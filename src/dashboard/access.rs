@@ -18,8 +18,8 @@ use crate::store::state::random_id;
 /// The header with the key.
 pub(super) const KEY_HEADER: &str = "x-rgpu-key";
 
-/// Checks requests.
-pub(super) struct Wall {
+/// The secrets of one server, and the checks of every request to it.
+pub(super) struct AccessControl {
     address: SocketAddr,
     token: String,
     /// Whether the link was used.
@@ -48,12 +48,12 @@ pub(super) enum Login {
         /// Whether this is its second use.
         is_second: bool,
     },
-    /// Its token is another one.
-    Wrong,
+    /// The link has another token.
+    WrongToken,
 }
 
-impl Wall {
-    /// A wall with new secrets for the server at this address.
+impl AccessControl {
+    /// Makes new secrets for the server at this address.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -87,7 +87,7 @@ impl Wall {
     /// Uses the link.
     pub(super) fn log_in(&self, token: &str) -> Login {
         match loopback::is_secret(token, &self.token) {
-            false => Login::Wrong,
+            false => Login::WrongToken,
             true if !self.was_opened.swap(true, Ordering::Relaxed) => Login::Opened,
             true => Login::UsedBefore { is_second: !self.was_told.swap(true, Ordering::Relaxed) },
         }
@@ -150,11 +150,11 @@ impl Wall {
         }
     }
 
-    /// Checks that a request may change something.
+    /// Checks that a request may start an action, if it is one.
     ///
     /// # Errors
     /// The server is read-only, or the request names no origin.
-    pub(super) fn check_change(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
+    pub(super) fn check_may_act(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
         match is_read(method) || headers.contains_key(header::ORIGIN) {
             _ if self.read_only && !is_read(method) => {
                 Err(Failure::new(Exit::Usage, "read_only", "this dashboard only shows")
@@ -179,60 +179,60 @@ fn not_the_page() -> Failure {
 mod tests {
     use super::*;
 
-    fn new_wall(port: u16, read_only: bool) -> Wall {
-        Wall::new(([127, 0, 0, 1], port).into(), read_only).unwrap()
+    fn new_access(port: u16, read_only: bool) -> AccessControl {
+        AccessControl::new(([127, 0, 0, 1], port).into(), read_only).unwrap()
     }
 
     #[test]
     fn a_link_works_once() {
-        let wall = new_wall(8710, false);
-        let token = wall.token();
-        assert_eq!(wall.log_in("wrong"), Login::Wrong);
-        assert_eq!(wall.log_in(token), Login::Opened);
-        assert_eq!(wall.log_in(""), Login::Wrong);
-        assert_eq!(wall.log_in("wrong"), Login::Wrong);
-        assert_eq!(wall.log_in(token), Login::UsedBefore { is_second: true });
-        assert_eq!(wall.log_in(token), Login::UsedBefore { is_second: false });
-        let other = new_wall(8711, false);
+        let access = new_access(8710, false);
+        let token = access.token();
+        assert_eq!(access.log_in("wrong"), Login::WrongToken);
+        assert_eq!(access.log_in(token), Login::Opened);
+        assert_eq!(access.log_in(""), Login::WrongToken);
+        assert_eq!(access.log_in("wrong"), Login::WrongToken);
+        assert_eq!(access.log_in(token), Login::UsedBefore { is_second: true });
+        assert_eq!(access.log_in(token), Login::UsedBefore { is_second: false });
+        let other = new_access(8711, false);
         assert_ne!(other.token(), token);
         let mut headers = HeaderMap::new();
-        assert!(wall.check_session(&headers).is_err());
-        let pair = |wall: &Wall| wall.cookie().split(';').next().unwrap().to_owned();
-        headers.insert(header::COOKIE, format!("a=b; {}", pair(&wall)).parse().unwrap());
-        assert!(wall.check_session(&headers).is_ok());
+        assert!(access.check_session(&headers).is_err());
+        let pair = |access: &AccessControl| access.cookie().split(';').next().unwrap().to_owned();
+        headers.insert(header::COOKIE, format!("a=b; {}", pair(&access)).parse().unwrap());
+        assert!(access.check_session(&headers).is_ok());
         assert!(other.check_session(&headers).is_err());
     }
 
     #[test]
     fn the_key_is_needed_and_in_the_address_it_only_reads() {
-        let wall = new_wall(8710, false);
+        let access = new_access(8710, false);
         let plain: Uri = "/api/v1/live".parse().unwrap();
         let with = |key: &str| format!("/api/v1/live?last=1.2&key={key}").parse::<Uri>().unwrap();
         let mut headers = HeaderMap::new();
         for method in [Method::GET, Method::HEAD, Method::POST] {
             let is_read = method != Method::POST;
-            assert!(wall.check_key(&method, &plain, &headers).is_err());
-            assert!(wall.check_key(&method, &with(""), &headers).is_err());
-            assert!(wall.check_key(&method, &with(&wall.session), &headers).is_err());
-            assert_eq!(wall.check_key(&method, &with(wall.key()), &headers).is_ok(), is_read);
+            assert!(access.check_key(&method, &plain, &headers).is_err());
+            assert!(access.check_key(&method, &with(""), &headers).is_err());
+            assert!(access.check_key(&method, &with(&access.session), &headers).is_err());
+            assert_eq!(access.check_key(&method, &with(access.key()), &headers).is_ok(), is_read);
         }
         headers.insert(KEY_HEADER, "wrong".parse().unwrap());
-        assert!(wall.check_key(&Method::GET, &plain, &headers).is_err());
-        headers.insert(KEY_HEADER, wall.key().parse().unwrap());
-        assert!(wall.check_key(&Method::GET, &plain, &headers).is_ok());
-        assert!(wall.check_key(&Method::POST, &plain, &headers).is_ok());
+        assert!(access.check_key(&Method::GET, &plain, &headers).is_err());
+        headers.insert(KEY_HEADER, access.key().parse().unwrap());
+        assert!(access.check_key(&Method::GET, &plain, &headers).is_ok());
+        assert!(access.check_key(&Method::POST, &plain, &headers).is_ok());
     }
 
     #[test]
     fn changes_need_an_origin() {
-        let wall = new_wall(8710, false);
+        let access = new_access(8710, false);
         let mut headers = HeaderMap::new();
-        assert!(wall.check_change(&Method::GET, &headers).is_ok());
-        assert!(wall.check_change(&Method::POST, &headers).is_err());
+        assert!(access.check_may_act(&Method::GET, &headers).is_ok());
+        assert!(access.check_may_act(&Method::POST, &headers).is_err());
         headers.insert(header::ORIGIN, "http://127.0.0.1:8710".parse().unwrap());
-        assert!(wall.check_change(&Method::POST, &headers).is_ok());
-        let read_only = new_wall(8710, true);
-        let refused = read_only.check_change(&Method::POST, &headers).unwrap_err();
+        assert!(access.check_may_act(&Method::POST, &headers).is_ok());
+        let read_only = new_access(8710, true);
+        let refused = read_only.check_may_act(&Method::POST, &headers).unwrap_err();
         assert_eq!(refused.code, "read_only");
     }
 }

@@ -1,4 +1,4 @@
-// The queue, loops, and predictions beside measurements.
+// The queue and the loops.
 
 async function queueView() {
   let data;
@@ -73,7 +73,7 @@ const OUTCOME_CLASS = { kept: "good", wrong: "bad", slower: "warn", refused: "ba
 
 async function loopView(params, id) {
   const data = await get("/loops/" + encodeURIComponent(id));
-  const time = kept => kept && kept.time ? duration(kept.time.gmean_us * 1e3) : null;
+  const time = state => state && state.time ? duration(state.time.gmean_us * 1e3) : null;
   const patches = iteration => {
     const body = el("div");
     return el("details", { on: { toggle: async event => {
@@ -104,27 +104,4 @@ async function loopView(params, id) {
       ], data.iterations) : empty("no iteration has ended")),
     ],
   };
-}
-
-/** Measured times beside the least that the GPU allows. */
-function boundTable(rows) {
-  const lines = rows.flatMap(row => row.bound.map(share => ({ row, share })));
-  return grid("Predictions beside measurements", [
-    { label: "kernel", cls: "name", always: true, cell: ({ row }) => row.run ? runLink(row.run, row.kernel) : row.kernel },
-    { label: "case", cell: ({ share }) => share.case },
-    { label: "GPU", cell: ({ row, share }) => row.gpu || share.gpu },
-    { label: "predicted least", num: true, cell: ({ share }) => duration(share.bound_ns) },
-    { label: "measured", num: true, cell: ({ share }) => share.percent > 0 ? duration(share.bound_ns * 100 / share.percent) : null },
-    { label: "of the bound", num: true, cell: ({ share }) => [percent(share.percent), el("div", { class: "meter" }, bar(null, share.percent / 100))] },
-    { label: "limit", cell: ({ share }) => share.unit || words(share.limit) },
-    { label: "measured at", cls: "nowrap", cell: ({ row }) => moment(row.started) },
-  ], lines);
-}
-
-async function modelView() {
-  const data = await get("/model");
-  return { title: "Model", nodes: [
-    el("p", { class: "note" }, "The newest run of each kernel and GPU, beside the least time that the GPU's memory and units allow. ", el("code", null, "rgpu model"), " predicts more."),
-    card(null, data.rows.length ? boundTable(data.rows) : empty("no run has a bound: kernels with `[work]` on a GPU of `rgpu model hw list` have one")),
-  ] };
 }

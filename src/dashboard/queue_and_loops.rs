@@ -1,0 +1,224 @@
+//! The queue and the loops, from the state database.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::DashboardContext;
+use super::run_table::Snapshot;
+use super::text_document::TextDocument;
+use crate::error::{Exit, Failure, Result};
+use crate::loops::{LoopError, LoopStatus, Loops};
+use crate::queue::{
+    Entry, EntryRun, EntryState, Queue, QueueDocument, QueueEntryDocument, QueueError,
+};
+use crate::store::live;
+
+/// The largest patch of an iteration.
+const MAX_PATCH_BYTES: u64 = 4 << 20;
+
+/// So much of the end of an entry's output is shown.
+const MAX_OUTPUT_BYTES: u64 = 256 << 10;
+
+/// How many loops are listed.
+const MAX_LOOPS: usize = 50;
+
+/// What the overview shows of the queue and the loops.
+#[derive(Default)]
+pub(super) struct QueueAndLoops {
+    pub(super) entries: Vec<Entry>,
+    pub(super) queue: Option<QueueCounts>,
+    pub(super) loops: Vec<LoopLine>,
+    /// What could not be read, each with the reason.
+    pub(super) problems: Vec<String>,
+}
+
+/// The entries of the queue by state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct QueueCounts {
+    /// Entries that wait.
+    pub(super) waiting: usize,
+    /// Entries that run.
+    pub(super) running: usize,
+    /// Entries that ended ok.
+    pub(super) ok: usize,
+    /// Entries that ended otherwise.
+    pub(super) bad: usize,
+    /// Whether no entry is started.
+    pub(super) paused: bool,
+    /// The process that runs the queue. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) runner: Option<i32>,
+}
+
+/// The loops (`rgpu.dashboard-loops/1`).
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct LoopList {
+    /// `rgpu.dashboard-loops/1`.
+    pub(super) schema: &'static str,
+    /// The loops, newest first.
+    pub(super) loops: Vec<LoopLine>,
+}
+
+/// A loop in a list.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct LoopLine {
+    /// Its id.
+    pub(super) id: String,
+    /// Its kernel, from the project.
+    pub(super) kernel_path: String,
+    /// The state, as in `rgpu.loop/1`.
+    pub(super) state: String,
+    /// The iteration, from 1; 0 before the first.
+    pub(super) iteration: u32,
+    /// The greatest number of iterations.
+    pub(super) max_iterations: u32,
+    /// When it started (RFC 3339).
+    pub(super) started: String,
+    /// Kept changes.
+    pub(super) kept: u32,
+    /// The best time divided into the start's. Absent if either is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) speedup: Option<f64>,
+    /// Why it stopped. Absent while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stopped: Option<String>,
+}
+
+fn open_queue(context: &DashboardContext) -> Result<Option<Queue>> {
+    match Queue::open_existing(&context.project, &context.own_ids) {
+        Err(QueueError::NoQueue(_)) => Ok(None),
+        queue => Ok(Some(queue?)),
+    }
+}
+
+fn no_queue() -> Failure {
+    Failure::new(Exit::Usage, "no_queue", "there is no queue in this project")
+        .hint("`rgpu queue add -- COMMAND` makes one")
+}
+
+/// The queue, in its order.
+///
+/// # Errors
+/// There is none, or the state database cannot be read.
+pub(super) fn queue(context: &DashboardContext) -> Result<QueueDocument> {
+    let queue = open_queue(context)?.ok_or_else(no_queue)?;
+    let entries = queue.entries()?;
+    Ok(QueueDocument::of(&queue, entries)?)
+}
+
+/// An entry of the queue with its output.
+///
+/// # Errors
+/// There is none, or the state database cannot be read.
+pub(super) fn entry(
+    context: &DashboardContext,
+    snapshot: &Snapshot,
+    id: i64,
+) -> Result<QueueEntryDocument> {
+    let queue = open_queue(context)?.ok_or_else(no_queue)?;
+    let entry = queue.entry(id)?;
+    let runs = snapshot.runs.iter().map(|run| &run.summary);
+    let own = runs.filter(|run| run.parent.as_ref().is_some_and(|p| p.queue == Some(id)));
+    let runs = own.map(|run| EntryRun { id: run.id.clone(), state: run.state }).collect();
+    let log = queue.log_path(id, entry.attempt);
+    let output = live::tail(&log, MAX_OUTPUT_BYTES).map(|(text, _)| text);
+    Ok(QueueEntryDocument::of(&queue, entry, runs, output)?)
+}
+
+fn open_loops(context: &DashboardContext) -> Result<Option<Loops>> {
+    match Loops::open_existing(&context.project, &context.own_ids) {
+        Err(LoopError::NoLoop(_)) => Ok(None),
+        loops => Ok(Some(loops?)),
+    }
+}
+
+/// The loops, newest first.
+///
+/// # Errors
+/// The state database cannot be read.
+pub(super) fn loops(context: &DashboardContext) -> Result<LoopList> {
+    let mut lines = Vec::new();
+    if let Some(loops) = open_loops(context)? {
+        for id in loops.ids_with("")?.into_iter().take(MAX_LOOPS) {
+            lines.push(LoopLine::of(&LoopStatus::of(&loops, &loops.find(Some(&id))?)?));
+        }
+    }
+    Ok(LoopList { schema: "rgpu.dashboard-loops/1", loops: lines })
+}
+
+impl LoopLine {
+    fn of(status: &LoopStatus) -> Self {
+        Self {
+            id: status.id.clone(),
+            kernel_path: status.kernel_path.clone(),
+            state: status.state.clone(),
+            iteration: status.iteration,
+            max_iterations: status.max_iterations,
+            started: status.started.clone(),
+            kept: status.kept,
+            speedup: status.speedup(),
+            stopped: status.stop.as_ref().map(|stop| stop.text.clone()),
+        }
+    }
+}
+
+/// A loop with its iterations.
+///
+/// # Errors
+/// There is none, or the state database cannot be read.
+pub(super) fn loop_status(context: &DashboardContext, id: &str) -> Result<LoopStatus> {
+    let loops = open_loops(context)?.ok_or(LoopError::NoLoop(Some(id.to_owned())))?;
+    let row = loops.find(Some(id))?;
+    let mut status = LoopStatus::of(&loops, &row)?;
+    // With it, a file of somebody else would count as the worker's.
+    status.nonce = None;
+    Ok(status)
+}
+
+/// The change of an iteration.
+///
+/// # Errors
+/// There is none.
+pub(super) fn patch(context: &DashboardContext, id: &str, iteration: u32) -> Result<TextDocument> {
+    let loops = open_loops(context)?.ok_or(LoopError::NoLoop(Some(id.to_owned())))?;
+    let row = loops.find(Some(id))?;
+    let path = loops.iteration_folder(&row.id, iteration).join("git_diff.patch");
+    TextDocument::of_end(&path, "git_diff.patch", MAX_PATCH_BYTES)
+}
+
+/// What the overview shows of queue and loops. What cannot be read is a problem of its own.
+pub(super) fn of_overview(context: &DashboardContext) -> QueueAndLoops {
+    let mut state = QueueAndLoops::default();
+    match queue_counts(context, &mut state) {
+        Ok(queue) => state.queue = queue,
+        Err(failure) => state.problems.push(failure.to_string()),
+    }
+    match loops(context) {
+        Ok(list) => state.loops = list.loops,
+        // Both are in one database, so both failed for one reason.
+        Err(failure) if state.problems.is_empty() => {
+            state.problems.push(failure.to_string());
+        }
+        Err(_) => {}
+    }
+    state
+}
+
+fn queue_counts(
+    context: &DashboardContext,
+    state: &mut QueueAndLoops,
+) -> Result<Option<QueueCounts>> {
+    let Some(queue) = open_queue(context)? else { return Ok(None) };
+    state.entries = queue.entries()?;
+    let count = |wanted| state.entries.iter().filter(|entry| entry.state == wanted).count();
+    let (waiting, running, ok) =
+        (count(EntryState::Waiting), count(EntryState::Running), count(EntryState::Ok));
+    Ok(Some(QueueCounts {
+        bad: state.entries.len() - waiting - running - ok - count(EntryState::Pruned),
+        waiting,
+        running,
+        ok,
+        paused: queue.is_paused()?,
+        runner: queue.runner().map(|holder| holder.pid()),
+    }))
+}

@@ -1,0 +1,39 @@
+//! The end of a text file: a log or a patch.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::error::{Exit, Failure, Result};
+use crate::store::live;
+
+/// A text (`rgpu.dashboard-text/1`): a log or a patch.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct TextDocument {
+    /// `rgpu.dashboard-text/1`.
+    pub(super) schema: &'static str,
+    /// The name of the file.
+    pub(super) name: String,
+    /// The size of the file in bytes.
+    pub(super) bytes: u64,
+    /// Whether the beginning of the file is left out.
+    pub(super) cut: bool,
+    /// The text.
+    pub(super) text: String,
+}
+
+impl TextDocument {
+    /// The end of a file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn of_end(path: &Path, name: &str, max_bytes: u64) -> Result<Self> {
+        let (text, bytes) = live::tail(path, max_bytes).ok_or_else(|| {
+            let what = format!("`{name}` cannot be read");
+            Failure::new(Exit::Artifact, "unreadable", what).file(path.display())
+        })?;
+        let schema = "rgpu.dashboard-text/1";
+        Ok(Self { schema, name: name.to_owned(), bytes, cut: bytes > max_bytes, text })
+    }
+}
