@@ -1,12 +1,11 @@
-"""kernel_times.py OUT.csv CONFIG.json: times products, attention, norms and elementwise kernels of torch on this GPU, and
-prefill and decode of a Hugging Face decoder. Writes rows that `rgpu model fit` and `reconcile` read.
+"""kernel_times.py OUT.csv: times products, attention, norms and elementwise kernels of torch on this GPU. Writes rows that
+`rgpu model fit` and `reconcile` read.
 
 Each kernel runs in a CUDA graph, on operands that take turns and together do not fit in the L2, so that they come from
 memory as the model assumes. A row is the median of seven replays, divided by the calls in the graph.
 """
 
 import csv
-import json
 import statistics
 import sys
 import time
@@ -109,51 +108,20 @@ def memory_bound():
         row("elementwise", "bf16", timed(add, 6 * elements), bytes=6 * elements)
 
 
-def decoder(config_file):
-    """Prefill and decode with a static cache in CUDA graphs."""
-    from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
-
-    layers, prompt, steps = 8, 1024, 32
-    config = LlamaConfig(vocab_size=32000, hidden_size=4096, intermediate_size=14336, num_hidden_layers=layers, num_attention_heads=32,
-                         num_key_value_heads=8, max_position_embeddings=8192, tie_word_embeddings=False)
-    config.architectures = ["LlamaForCausalLM"]
-    config.torch_dtype = torch.bfloat16
-    model = LlamaForCausalLM(config).to("cuda", torch.bfloat16).eval()
-    with open(config_file, "w", encoding="utf-8") as file:
-        json.dump({**config.to_dict(), "torch_dtype": "bfloat16", "dtype": "bfloat16"}, file, default=str)
-    with torch.inference_mode():
-        for batch in (1, 4, 16, 64):
-            cache = StaticCache(config=config, max_cache_len=prompt + steps)
-            prompt_ids = torch.randint(0, 32000, (batch, prompt), device="cuda")
-            one = torch.zeros(batch, 1, dtype=torch.long, device="cuda")
-            first, later = torch.arange(prompt, device="cuda"), torch.tensor([prompt + steps // 2], device="cuda")
-            prefill = lambda: model(prompt_ids, past_key_values=cache, cache_position=first, use_cache=True, logits_to_keep=1)
-            decode = lambda: model(one, past_key_values=cache, cache_position=later, use_cache=True)
-            ttft, tpot = graph_ns([prefill]), graph_ns([decode])
-            begun = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begun[0].record()
-            for _ in range(10):
-                decode()
-            begun[1].record()
-            torch.cuda.synchronize()
-            eager = begun[0].elapsed_time(begun[1]) * 1e5
-            print(f"decoder batch {batch}: prefill {ttft / 1e6:.3f} ms, decode {tpot / 1e6:.3f} ms, eager {eager / 1e6:.3f} ms", flush=True)
-            ROWS.append({"kind": "serving", "source": "kernel_times.py", "gpu": GPU, "gpus": 1, "framework": "transformers", "date": time.strftime("%Y-%m-%d"),
-                         "model": "llama-8-layers", "dtype": "bf16", "input": prompt, "output": steps, "concurrency": batch, "tp": 1, "pp": 1,
-                         "ttft_ns": round(ttft), "tpot_ns": round(tpot)})
-
-
 def main():
     torch.manual_seed(0)
-    for part in (products, attention, memory_bound, lambda: decoder(sys.argv[2])):
+    for part in (products, attention, memory_bound):
         begun = time.monotonic()
         try:
             part()
         except Exception as problem:  # the rows of the other parts are still of use
             print(f"{getattr(part, '__name__', part)}: {problem!r}", flush=True)
         print(f"{getattr(part, '__name__', part)}: {len(ROWS)} rows, {time.monotonic() - begun:.1f} s", flush=True)
-        torch.cuda.empty_cache()
-    with open(sys.argv[1], "w", newline="", encoding="utf-8") as file:
+        write(sys.argv[1])
+
+
+def write(path):
+    with open(path, "w", newline="", encoding="utf-8") as file:
         names = list(dict.fromkeys(name for one in ROWS for name in one))
         writer = csv.DictWriter(file, names)
         writer.writeheader()

@@ -1,4 +1,4 @@
-"""The part `model`: kernels and a decoder timed here (kernel_times.py), and how far the predictions are from them."""
+"""The part `model`: kernels timed here (kernel_times.py), and how far the predictions are from them."""
 
 import subprocess
 import sys
@@ -10,8 +10,8 @@ GOAL = 10
 
 
 def model(s):
-    rows, config, calibration = s.out / "rows.csv", s.out / "config.json", s.out / "calib.toml"
-    done = subprocess.run([sys.executable, HERE / "kernel_times.py", rows, config], check=False, capture_output=True, text=True,
+    rows, calibration = s.out / "rows.csv", s.out / "calib.toml"
+    done = subprocess.run([sys.executable, HERE / "kernel_times.py", rows], check=False, capture_output=True, text=True,
                           timeout=max(1, s.time_left()))
     (s.out / "kernel_times.txt").write_text(done.stdout + done.stderr)
     s.check("kernels are timed", done.returncode == 0 and rows.is_file(), done.stderr[-600:], note=" / ".join(done.stdout.splitlines())[-300:])
