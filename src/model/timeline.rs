@@ -192,8 +192,12 @@ pub struct DeviceTime {
 impl DeviceTime {
     /// Nanoseconds of start-up in which the host kept the GPU without work.
     pub fn start_up_ns(&self) -> u64 {
-        let of_host =
-            |sum: &&WaitSum| matches!(sum.cause, WaitCause::HostLate | WaitCause::LaunchLatency);
+        let of_host = |sum: &&WaitSum| {
+            matches!(
+                sum.cause,
+                WaitCause::HostLate | WaitCause::LaunchLatency | WaitCause::Synchronisation
+            )
+        };
         self.first_launches.iter().filter(of_host).map(|sum| sum.total_ns).sum()
     }
 }

@@ -28,7 +28,7 @@ pub(crate) const START_UP: &str = "gpu_waits_for_first_launches";
 const IDLE: &[Idle] = &[
     Idle {
         id: START_UP,
-        causes: &[WaitCause::HostLate, WaitCause::LaunchLatency],
+        causes: &[WaitCause::HostLate, WaitCause::LaunchLatency, WaitCause::Synchronisation],
         first_launch: Some(true),
         because: "the program starts up, which happens once: the host loads libraries, loads or \
                   compiles code, or chooses algorithms",
@@ -55,7 +55,7 @@ const IDLE: &[Idle] = &[
     Idle {
         id: "gpu_waits_after_synchronisation",
         causes: &[WaitCause::Synchronisation],
-        first_launch: None,
+        first_launch: Some(false),
         because: "the host had waited for the GPU to finish before it launched on",
         hint: "wait once after the loop, not after each step; order streams with events \
                (cudaStreamWaitEvent) instead of waiting on the host",

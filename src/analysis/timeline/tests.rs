@@ -354,6 +354,17 @@ fn a_long_gap_that_stands_alone_before_the_last_first_launch_is_start_up() {
 }
 
 #[test]
+fn a_wait_for_the_gpu_in_start_up_does_not_repeat() {
+    let mut trace = kernels(&[("a", 0, 10), ("b", 1000, 10)], &[("cudaDeviceSynchronize", 5)]);
+    let wait = trace.calls.last_mut().unwrap();
+    (wait.duration_ns, wait.waits) = (400_000, true);
+    let time = timeline(&trace).unwrap();
+    assert!(waiting(&time.devices[0].waiting, "synchronisation") > 300_000);
+    assert_eq!(time.devices[0].start_up_ns(), 990_000);
+    assert_eq!(ids(&found(&trace)), [START_UP]);
+}
+
+#[test]
 fn the_steady_state_is_judged_without_start_up() {
     // 10 ms before the first launch of b, then 30 µs before each of five launches and 20 µs in them.
     let mut work = vec![("a", 0, 20), ("b", 10_020, 20)];
