@@ -611,8 +611,8 @@ class DeviceTime(Record):
     waiting: Records[WaitSum]
     """Causes of time without a kernel, longest first. The times add up to `span_ns - kernel_ns`."""
     first_launches: Records[WaitSum]
-    """The part of `waiting` in gaps that are the program's start-up: the host loads libraries, loads
-    or compiles code, or chooses an algorithm before a launch, once.
+    """The part of `waiting` in gaps that are the program's start-up: the host loads libraries,
+    loads or compiles code, or chooses an algorithm before a launch, once.
     """
     places: Records[IdlePlace]
     """Where time without a kernel is, by cause, region and the kernel that ends it; most time
@@ -1332,7 +1332,7 @@ class KernelInfo(Record):
 
 
 class KernelSum(Record):
-    """All launches of one kernel, or of CUDA graphs ([`WHOLE_GRAPHS`])."""
+    """All launches of one kernel, or of CUDA graphs (`WHOLE_GRAPHS`)."""
 
     __slots__ = ()
     kernel: str
