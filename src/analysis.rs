@@ -28,6 +28,7 @@ mod set_up;
 mod stake;
 pub mod threshold;
 pub mod timeline;
+pub(crate) mod tuning;
 
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,10 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
         profile.findings.extend(found);
     }
     profile.findings.extend(found);
-    stake::sort(&mut profile.findings);
+    // Of several GPUs, the one with the most steady time.
+    let devices = profile.timeline.iter().flat_map(|timeline| &timeline.devices);
+    let steady_ns = devices.map(|device| timeline::steady_ns(device, &limits)).max().unwrap_or(0);
+    let repeating_ns = steady_ns as f64 * limits.threshold(&threshold::WAITING_SHARE).value;
+    stake::sort(&mut profile.findings, repeating_ns as u64);
     profile.kernel_verdicts = kernel_verdict::of(profile, &limits);
 }

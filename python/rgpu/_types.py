@@ -555,7 +555,7 @@ class CoveredKernel(Record):
     kernel: str
     """Demangled name."""
     launches: int
-    """Number of launches that it covers."""
+    """Number of launches that it covers: those that were judged, and those that they stand for."""
     total_ns: int
     """Their GPU time in nanoseconds."""
     stake_ns: int
@@ -611,8 +611,8 @@ class DeviceTime(Record):
     waiting: Records[WaitSum]
     """Causes of time without a kernel, longest first. The times add up to `span_ns - kernel_ns`."""
     first_launches: Records[WaitSum]
-    """The part of `waiting` in gaps that end with the first launch of a kernel in the trace: the
-    host may load or compile code, or choose an algorithm.
+    """The part of `waiting` in gaps that are the program's start-up: the host loads libraries,
+    loads or compiles code, or chooses an algorithm before a launch, once.
     """
     places: Records[IdlePlace]
     """Where time without a kernel is, by cause, region and the kernel that ends it; most time
@@ -1020,7 +1020,7 @@ class IdlePlace(Record):
     cause: str
     """The cause of the time counted here."""
     first_launch: bool
-    """Whether the gaps end with the first launch of that kernel in the trace."""
+    """Whether the gaps are the program's start-up; see `first_launches`."""
     region: str | None
     """The innermost region in which the kernel was launched; absent outside of all regions."""
     before: str
@@ -1378,7 +1378,7 @@ class KernelInfo(Record):
 
 
 class KernelSum(Record):
-    """All launches of one kernel."""
+    """All launches of one kernel, or of CUDA graphs (`WHOLE_GRAPHS`)."""
 
     __slots__ = ()
     kernel: str

@@ -4,8 +4,14 @@ use std::collections::BTreeMap;
 
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use super::threshold::{KERNEL_SHARE, Limits};
+use super::tuning;
 use crate::model::finding::KernelVerdict;
+use crate::model::timeline::WHOLE_GRAPHS;
 use crate::model::{Launch, Profile};
+
+/// Why graphs have no verdict.
+const NOT_TRACED: &str = "nsys traced the graphs as a whole; `--nsys-args \
+     '--cuda-graph-trace=node'` traces their kernels";
 
 /// The kernels with at least 5 % of the GPU time, longest first.
 pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
@@ -13,10 +19,15 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
     let share = |ns: u64| ns as f64 / all.max(1) as f64;
     let limit = limits.threshold(&KERNEL_SHARE).value;
     let long = profile.kernels.iter().filter(|kernel| share(kernel.total_ns) >= limit);
+    let tuning = tuning::kernels(&profile.launches);
     let verdicts = long.map(|kernel| {
         let launches = profile.launches.iter().filter(|launch| launch.kernel == kernel.kernel);
         let launches: Vec<&Launch> = launches.collect();
-        let (launch, verdict, text) = verdict(&launches);
+        let (launch, verdict, text) = match tuning.get(kernel.kernel.as_str()) {
+            _ if kernel.kernel == WHOLE_GRAPHS => (None, None, NOT_TRACED.to_owned()),
+            Some(what) => (None, None, format!("it is set-up: {what}")),
+            None => verdict(&launches),
+        };
         KernelVerdict {
             kernel: kernel.kernel.clone(),
             launches: kernel.launches,

@@ -56,6 +56,18 @@ fn is_library_gemm(name: &str) -> bool {
     GENERATIONS.iter().any(|generation| name.starts_with(generation)) && name.contains("gemm")
 }
 
+/// Whether a kernel serves XLA's autotuning, which times candidates before the program's own work: it
+/// delays the stream, prepares and checks buffers, and compares results.
+pub(super) fn is_autotuning(name: &str) -> bool {
+    const KERNELS: &[&str] = &[
+        "DelayKernel",
+        "RedzoneAllocatorKernelImpl",
+        "RepeatBufferKernelImpl",
+        "xla_fp_comparison",
+    ];
+    name.contains("stream_executor::") && KERNELS.iter().any(|kernel| name.contains(kernel))
+}
+
 /// The unit that a matrix product, a convolution or attention uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatrixUnit {

@@ -10,7 +10,9 @@ use super::classify::Verdicts;
 use super::known_kernel::{Author, author};
 use super::rule::{Conclusion, Kind, Rule};
 use super::stake::gains;
+use super::tuning;
 use crate::model::finding::{CoveredKernel, Stake, StakeScope};
+use crate::model::timeline::WHOLE_GRAPHS;
 use crate::model::{Finding, Launch, Profile};
 
 const LAUNCH_BOUND: &str = "launch_bound";
@@ -46,6 +48,9 @@ pub(super) fn findings(
     let mut causes: Vec<Cause<'_>> = Vec::new();
     let mut order: Vec<(&Launch, &Verdicts)> = profile.launches.iter().zip(verdicts).collect();
     let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
+    // Nobody tunes the kernels that tune.
+    let tuning = tuning::kernels(&profile.launches);
+    order.retain(|(launch, _)| !tuning.contains_key(launch.kernel.as_str()));
     order.sort_by(|a, b| duration(b.0).total_cmp(&duration(a.0)));
     for (launch, verdicts) in order {
         let short =
@@ -63,7 +68,12 @@ pub(super) fn findings(
                 continue;
             }
             let total_ns = duration(launch) * sums.scale(launch, rule);
-            let hint = hint(rule, conclusion, launch, graphs.contains(&launch.id));
+            let graph_use = match graphs.contains(&launch.id) {
+                true => GraphUse::Inside,
+                false if sums.has_whole_graphs => GraphUse::Beside,
+                false => GraphUse::Absent,
+            };
+            let hint = hint(rule, conclusion, launch, graph_use);
             let cause = causes.iter_mut().find(|c| c.rule.id == rule.id && c.hint == hint);
             let member = Member { launch, conclusion, stake_ns: gain * total_ns, total_ns };
             match cause {
@@ -78,14 +88,30 @@ pub(super) fn findings(
     findings.filter(|finding| finding.stake.as_ref().is_none_or(counts)).collect()
 }
 
+/// How a launch relates to the program's CUDA graphs.
+#[derive(Clone, Copy)]
+enum GraphUse {
+    /// It belongs to one.
+    Inside,
+    /// It does not, but the program replays graphs, whose kernels are not traced.
+    Beside,
+    /// The program is not known to replay any.
+    Absent,
+}
+
 /// The next step for whoever can take it: hints about a kernel's code help only its author.
-fn hint(rule: &Rule, conclusion: &Conclusion, launch: &Launch, in_graph: bool) -> String {
+fn hint(rule: &Rule, conclusion: &Conclusion, launch: &Launch, graph_use: GraphUse) -> String {
     if rule.id == LAUNCH_BOUND {
-        return match in_graph {
-            true => {
+        return match graph_use {
+            GraphUse::Inside => {
                 "it is in a CUDA graph already: fuse small kernels, or batch the work".to_owned()
             }
-            false => conclusion.hint.clone(),
+            GraphUse::Beside => {
+                "the program replays CUDA graphs, and these launches are outside of \
+                                 them, perhaps their warm-up: fuse small kernels, or batch the work"
+                    .to_owned()
+            }
+            GraphUse::Absent => conclusion.hint.clone(),
         };
     }
     if ["tensor_bound", "fp32_gemm", "fp64_trickle"].contains(&rule.id) {
@@ -109,6 +135,8 @@ struct LaunchSums<'a> {
     by_kernel: HashMap<&'a str, KernelLaunches>,
     gpu_ns: f64,
     wall_ns: Option<f64>,
+    /// Whether CUDA graphs were traced without their kernels.
+    has_whole_graphs: bool,
 }
 
 #[derive(Default)]
@@ -116,8 +144,8 @@ struct KernelLaunches {
     /// Launches with and without counters, and their GPU time.
     counted: (u64, f64),
     uncounted: (u64, f64),
-    /// Time of all launches, as far as the profile sums it.
-    total_ns: Option<f64>,
+    /// Number and time of all launches, as far as the profile sums them.
+    all: Option<(u64, f64)>,
 }
 
 impl<'a> LaunchSums<'a> {
@@ -134,7 +162,7 @@ impl<'a> LaunchSums<'a> {
         }
         for kernel in &profile.kernels {
             if let Some(sums) = by_kernel.get_mut(kernel.kernel.as_str()) {
-                sums.total_ns = Some(kernel.total_ns as f64);
+                sums.all = Some((kernel.launches, kernel.total_ns as f64));
             }
         }
         let summed: f64 = profile.kernels.iter().map(|kernel| kernel.total_ns as f64).sum();
@@ -145,6 +173,7 @@ impl<'a> LaunchSums<'a> {
             by_kernel,
             gpu_ns: if summed > 0.0 { summed } else { listed },
             wall_ns: wall.filter(|ns| *ns > 0).map(|ns| ns as f64),
+            has_whole_graphs: profile.kernels.iter().any(|kernel| kernel.kernel == WHOLE_GRAPHS),
         }
     }
 
@@ -167,9 +196,21 @@ impl<'a> LaunchSums<'a> {
     fn scale(&self, launch: &Launch, rule: &Rule) -> f64 {
         let Some(sums) = self.by_kernel.get(launch.kernel.as_str()) else { return 1.0 };
         let judged = if self.by_counters(launch, rule) { sums.counted.1 } else { sums.uncounted.1 };
-        match sums.total_ns {
-            Some(total) if judged > 0.0 && total > judged => total / judged,
+        match sums.all {
+            Some((_, total)) if judged > 0.0 && total > judged => total / judged,
             _ => 1.0,
+        }
+    }
+
+    /// The launches that `members` judged ones of their kernel stand for.
+    fn launches(&self, launch: &Launch, rule: &Rule, members: u64) -> u64 {
+        let Some(sums) = self.by_kernel.get(launch.kernel.as_str()) else { return members };
+        let judged = if self.by_counters(launch, rule) { sums.counted.0 } else { sums.uncounted.0 };
+        match sums.all {
+            Some((all, _)) if all > judged => {
+                (members as f64 * all as f64 / judged.max(1) as f64).round() as u64
+            }
+            _ => members,
         }
     }
 
@@ -182,7 +223,7 @@ impl<'a> LaunchSums<'a> {
 impl Cause<'_> {
     fn into_finding(mut self, profile: &Profile, sums: &LaunchSums<'_>) -> Finding {
         self.members.sort_by(|a, b| b.stake_ns.total_cmp(&a.stake_ns));
-        let covers = self.covers();
+        let covers = self.covers(sums);
         let first = &self.members[0];
         let ns: f64 = self.members.iter().map(|member| member.stake_ns).sum();
         let several = sums.by_kernel.len() > 1;
@@ -201,7 +242,7 @@ impl Cause<'_> {
     }
 
     /// The kernels of the members, most time at stake first.
-    fn covers(&self) -> Vec<CoveredKernel> {
+    fn covers(&self, sums: &LaunchSums<'_>) -> Vec<CoveredKernel> {
         let mut covers: Vec<CoveredKernel> = Vec::new();
         let mut index: HashMap<&str, usize> = HashMap::new();
         let mut times: Vec<(f64, f64)> = Vec::new();
@@ -219,6 +260,12 @@ impl Cause<'_> {
             covers[at].launches += 1;
             times[at].0 += member.total_ns;
             times[at].1 += member.stake_ns;
+        }
+        for member in &self.members {
+            let at = index.remove(member.launch.kernel.as_str());
+            if let Some(covered) = at.and_then(|at| covers.get_mut(at)) {
+                covered.launches = sums.launches(member.launch, self.rule, covered.launches);
+            }
         }
         for (covered, (total, stake)) in covers.iter_mut().zip(times) {
             (covered.total_ns, covered.stake_ns) = (total.round() as u64, stake.round() as u64);
@@ -255,9 +302,11 @@ impl Cause<'_> {
             _ => (sums.gpu_ns, "GPU"),
         };
         let judged = sums.judged(profile, self.rule);
-        let listed: u64 = profile.kernels.iter().map(|kernel| kernel.launches).sum();
-        let all = match listed > judged as u64 && self.rule.id == LAUNCH_BOUND {
-            true => format!("first {judged} launches"),
+        let kernels = profile.kernels.iter().filter(|kernel| kernel.kernel != WHOLE_GRAPHS);
+        let listed: u64 = kernels.map(|kernel| kernel.launches).sum();
+        let all = match listed > judged as u64 {
+            true if first.launch.metrics.is_empty() => format!("first {judged} launches"),
+            true => "profiled launches".to_owned(),
             false => "launches".to_owned(),
         };
         format!(
@@ -446,6 +495,8 @@ mod tests {
         assert_eq!(profile.findings[0].id, "latency_bound");
         let stake = profile.findings[0].stake.as_ref().unwrap();
         assert_eq!((stake.ns, stake.share), (600_000, 0.6));
+        let covered = &profile.findings[0].covers[0];
+        assert_eq!((covered.launches, covered.total_ns), (100, 1_000_000));
     }
 
     #[test]
@@ -485,5 +536,22 @@ mod tests {
         assert_eq!(profile.findings[0].id, "only_set_up");
         let profile = analyzed(vec![random, scaled.clone(), scaled.clone(), scaled]);
         assert!(profile.findings.iter().all(|f| f.id != "only_set_up"));
+    }
+
+    #[test]
+    fn xlas_autotuning_is_set_up_and_no_limit() {
+        let delay = launch(
+            "stream_executor::gpu::<unnamed>::DelayKernel(volatile int *, int)",
+            101_000.0,
+            &[(SM, 0.0), (MEMORY, 0.0), (WAVES, 2.37e-4)],
+        );
+        let gemm = launch("gemm_fusion_dot_1", 46.1, &[(SM, 8.8), (MEMORY, 80.6)]);
+        let profile = analyzed(vec![delay, gemm]);
+        let first = &profile.findings[0];
+        assert_eq!(first.id, "only_set_up");
+        assert!(first.text.contains("goes into autotuning of XLA"), "{}", first.text);
+        assert!(profile.findings[1..].iter().all(|f| !f.text.contains("DelayKernel")));
+        assert!(profile.findings.iter().all(|f| f.id != "small_grid"));
+        assert_eq!(profile.kernel_verdicts[0].text, "it is set-up: autotuning of XLA");
     }
 }

@@ -1,6 +1,7 @@
 //! Tells when the profiled launches are only a program's set-up: they fill tensors with random
-//! numbers.
+//! numbers, or tune kernels.
 
+use super::known_kernel::is_autotuning;
 use super::threshold::{Limits, SETUP_SHARE};
 use crate::model::finding::{CoveredKernel, Stake, StakeScope};
 use crate::model::{Finding, Launch, Profile};
@@ -15,17 +16,24 @@ pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding>
     }
     let ns = |launches: &[&Launch]| launches.iter().filter_map(|l| l.duration_ns).sum::<f64>();
     let all: Vec<&Launch> = profile.launches.iter().collect();
-    let random = all.iter().copied().filter(|l| RANDOM.iter().any(|word| l.kernel.contains(word)));
-    let random: Vec<&Launch> = random.collect();
-    let (total_ns, random_ns) = (ns(&all), ns(&random));
+    let tuning = |launch: &&Launch| is_autotuning(&launch.kernel);
+    let random = |launch: &&Launch| RANDOM.iter().any(|word| launch.kernel.contains(word));
+    let what = match (all.iter().any(random), all.iter().any(tuning)) {
+        (true, true) => "making random numbers and autotuning of XLA",
+        (false, true) => "autotuning of XLA",
+        _ => "making random numbers",
+    };
+    let set_up = all.iter().copied().filter(|launch| random(launch) || tuning(launch));
+    let set_up: Vec<&Launch> = set_up.collect();
+    let (total_ns, set_up_ns) = (ns(&all), ns(&set_up));
     let limit = limits.threshold(&SETUP_SHARE);
-    let share = random_ns / total_ns;
+    let share = set_up_ns / total_ns;
     // The share is NaN without durations.
     if share.is_nan() || share < limit.value {
         return None;
     }
     let mut covers: Vec<CoveredKernel> = Vec::new();
-    for launch in &random {
+    for launch in &set_up {
         let ns = launch.duration_ns.unwrap_or_default().round() as u64;
         let covered = match covers.iter().position(|covered| covered.kernel == launch.kernel) {
             Some(at) => &mut covers[at],
@@ -44,14 +52,14 @@ pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding>
         id: "only_set_up".to_owned(),
         category: "selection".to_owned(),
         stake: Some(Stake {
-            ns: random_ns.round() as u64,
+            ns: set_up_ns.round() as u64,
             of: StakeScope::GpuTime,
             region: None,
             share,
         }),
         text: format!(
-            "{:.0} % of the GPU time of the profiled launches goes into making random numbers: these \
-             {} launches are probably the program's set-up",
+            "{:.0} % of the GPU time of the profiled launches goes into {what}: these {} launches \
+             are probably the program's set-up",
             100.0 * share,
             all.len()
         ),
@@ -59,7 +67,7 @@ pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding>
             "profile what matters: an NVTX range with `--regions NAME`, the kernels that hold the \
                time with `--mode deep`, or more launches with `--launch-count N`"
                 .to_owned(),
-        evidence: vec![limit.evidence("launches.random_share", share, "of the GPU time")],
+        evidence: vec![limit.evidence("launches.set_up_share", share, "of the GPU time")],
         covers,
         ..Finding::default()
     })

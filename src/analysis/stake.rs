@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::classify::{Verdicts, decides};
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use super::rule::Gain;
+use super::timeline::START_UP;
 use crate::model::{Finding, Launch};
 
 /// For each verdict on a launch, the part of the launch's time that acting on it could give back.
@@ -26,11 +27,16 @@ pub(super) fn gains(launch: &Launch, verdicts: &Verdicts) -> Vec<f64> {
     verdicts.iter().map(|(rule, c)| gain(rule.gain, c.score).clamp(0.0, 1.0)).collect()
 }
 
-/// Sorts findings: correctness first, then by the time at stake, then those about no time. Their
-/// priorities are their places.
-pub(super) fn sort(findings: &mut [Finding]) {
+/// Sorts findings: correctness first, then by the time at stake, then those about no time. Start-up
+/// comes after what repeats and has at least `repeating_ns` at stake, because a program that runs for
+/// longer starts up only once, too. Their priorities are their places.
+pub(super) fn sort(findings: &mut [Finding], repeating_ns: u64) {
     let about_time = |finding: &Finding| finding.stake.as_ref().map_or(0, |stake| stake.ns);
-    findings.sort_by_key(|f| (f.category != "correctness", Reverse(about_time(f))));
+    let starts_up = findings.iter().any(|finding| finding.id == START_UP);
+    let repeats = |finding: &Finding| {
+        starts_up && finding.id != START_UP && about_time(finding) >= repeating_ns.max(1)
+    };
+    findings.sort_by_key(|f| (f.category != "correctness", !repeats(f), Reverse(about_time(f))));
     for (at, finding) in findings.iter_mut().enumerate() {
         finding.priority = u8::try_from(at + 1).unwrap_or(u8::MAX);
     }
@@ -55,8 +61,20 @@ mod tests {
             finding("large", "host", Some(500)),
             finding("wrong", "correctness", None),
         ];
-        sort(&mut all);
+        sort(&mut all, 0);
         let order: Vec<_> = all.iter().map(|f| (f.id.as_str(), f.priority)).collect();
         assert_eq!(order, [("wrong", 1), ("large", 2), ("small", 3), ("names", 4)]);
+    }
+
+    #[test]
+    fn what_repeats_comes_before_start_up_unless_it_is_little() {
+        let finding = |id: &str, ns| Finding {
+            id: id.to_owned(),
+            stake: Some(Stake { ns, ..Stake::default() }),
+            ..Finding::default()
+        };
+        let mut all = [finding("little", 5), finding(START_UP, 900), finding("repeats", 30)];
+        sort(&mut all, 10);
+        assert_eq!(all.each_ref().map(|f| f.id.as_str()), ["repeats", START_UP, "little"]);
     }
 }

@@ -133,7 +133,7 @@ table! {
     TF32_GAIN = row("tf32_gain", 4.0, "rgpu",
         "times by which TF32 on the tensor cores is taken to beat FP32 (the peaks differ 7 to 8 times)");
     SETUP_SHARE = row("setup_share", 0.5, "rgpu",
-        "share of the time in kernels of random numbers from which launches are a program's set-up");
+        "share of the time in kernels of random numbers or autotuning from which launches are a program's set-up");
     STRAGGLER_SHARE = row("straggler_share", 0.02, "rgpu",
         "share of the time that the ranks wait for one of them");
     RANK_IMBALANCE = row("rank_imbalance", 0.1, "rgpu",
@@ -145,7 +145,11 @@ table! {
     TMEM_BUSY = row("tmem_busy", 60.0, UNMEASURED,
         "% of peak from which Blackwell's tensor memory is the bound");
     WAITING_SHARE = row("waiting_share", 0.1, "rgpu",
-        "share of the time from the first kernel to the last in which no kernel runs for one cause");
+        "share of the time from the first kernel to the last in which no kernel runs for one cause; a large start-up is left out");
+    PREPARATIONS = row("preparations", 8.0, "rgpu",
+        "gaps before one kernel in which the host loads or compiles code above which that repeats");
+    ONE_OFF_NS = row("one_off_ns", 5e6, "rgpu",
+        "nanoseconds from which a single gap before a kernel may be a program's start-up");
     NCCL_ALONE = row("nccl_alone", 0.1, "rgpu",
         "share of that time in which nothing but NCCL runs");
     CLUSTER_PAIR = row("cluster_pair", 2.0, UNMEASURED,

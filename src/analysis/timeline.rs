@@ -8,6 +8,7 @@ mod idle;
 mod measure;
 mod places;
 mod scope;
+mod start_up;
 mod sums;
 
 #[cfg(test)]
@@ -22,23 +23,26 @@ use crate::model::{Finding, Profile, Trace};
 use idle::Waits;
 use measure::union_ns;
 use places::Places;
+use start_up::StartUp;
 use sums::Causes;
 
-pub(crate) use finding::findings;
+pub(crate) use finding::{START_UP, findings, steady_ns};
 
 /// The maximum number of gaps listed per GPU.
 const MAX_LISTED_GAPS: usize = 20;
 
 /// The timeline of a trace; `None` if no kernel ran.
-pub fn timeline(trace: &Trace) -> Option<Timeline> {
+pub fn timeline(trace: &Trace, limits: &Limits<'_>) -> Option<Timeline> {
     let scope = scope::Scope::find(trace);
     let waits = Waits::new(trace);
+    let start_up = StartUp::new(trace, limits);
     let mut regions: BTreeMap<u32, RegionSums> = BTreeMap::new();
     let devices: BTreeSet<(Option<u32>, u32)> =
         trace.work.iter().map(|work| (work.rank, work.device)).collect();
     let devices = devices.into_iter().filter_map(|device| {
         let parts = scope.parts(trace, device);
-        (!parts.is_empty()).then(|| of_device(trace, device, &parts, &waits, &mut regions))
+        let known = (&waits, &start_up);
+        (!parts.is_empty()).then(|| of_device(trace, device, &parts, known, &mut regions))
     });
     let devices: Vec<DeviceTime> = devices.collect();
     let regions = regions.into_iter().map(|(index, sums)| sums.into_time(trace, index));
@@ -53,7 +57,7 @@ pub fn timeline(trace: &Trace) -> Option<Timeline> {
 
 /// Adds the timeline of `trace` to a profile and returns its findings.
 pub(super) fn analyze(profile: &mut Profile, trace: &Trace, limits: &Limits<'_>) -> Vec<Finding> {
-    profile.timeline = timeline(trace);
+    profile.timeline = timeline(trace, limits);
     profile.timeline.iter().flat_map(|timeline| findings(timeline, limits)).collect()
 }
 
@@ -76,7 +80,7 @@ fn of_device(
     trace: &Trace,
     (rank, device): (Option<u32>, u32),
     parts: &[Vec<&Work>],
-    waits: &Waits,
+    (waits, start_up): (&Waits, &StartUp<'_>),
     regions: &mut BTreeMap<u32, RegionSums>,
 ) -> DeviceTime {
     let mut time = DeviceTime { device, rank, ..DeviceTime::default() };
@@ -85,14 +89,6 @@ fn of_device(
     let mut streams: BTreeMap<u64, StreamTime> = BTreeMap::new();
     for part in parts {
         measure::add(trace, part, &mut time);
-        for gap in idle::gaps(trace, part, waits) {
-            causes.add(&gap.parts);
-            places.add(&gap);
-            for region in gap.regions(trace) {
-                regions.entry(region).or_default().causes.add(&gap.parts);
-            }
-            time.gaps.push(gap.into_model());
-        }
         for work in part {
             let stream = streams.entry(work.stream).or_default();
             stream.stream = work.stream;
@@ -107,6 +103,16 @@ fn of_device(
             let of_it = part.iter().filter(|work| work.stream == stream.stream);
             stream.busy_ns += union_ns(of_it.map(|work| (work.start_ns, work.end_ns())).collect());
         }
+    }
+    let gaps: Vec<_> = parts.iter().flat_map(|part| idle::gaps(trace, part, waits)).collect();
+    let marks = start_up.mark(&gaps);
+    for (gap, is_start_up) in gaps.into_iter().zip(marks) {
+        causes.add(&gap.parts);
+        places.add(&gap, is_start_up);
+        for region in gap.regions(trace) {
+            regions.entry(region).or_default().causes.add(&gap.parts);
+        }
+        time.gaps.push(gap.into_model());
     }
     time.idle_ns = time.span_ns.saturating_sub(time.busy_ns);
     time.waiting = causes.into_sums();

@@ -105,7 +105,7 @@ pub struct Stake {
 pub struct CoveredKernel {
     /// Demangled name.
     pub kernel: String,
-    /// Number of launches that it covers.
+    /// Number of launches that it covers: those that were judged, and those that they stand for.
     pub launches: u64,
     /// Their GPU time in nanoseconds.
     pub total_ns: u64,

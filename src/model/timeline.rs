@@ -86,7 +86,10 @@ pub fn display_path(path: &[String]) -> String {
     parts.join("::")
 }
 
-/// All launches of one kernel.
+/// The name of the sum of all CUDA graphs that were traced as a whole, without their kernels.
+pub const WHOLE_GRAPHS: &str = "CUDA graphs, not traced by kernel";
+
+/// All launches of one kernel, or of CUDA graphs ([`WHOLE_GRAPHS`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelSum {
     /// Demangled name.
@@ -170,8 +173,8 @@ pub struct DeviceTime {
     /// Causes of time without a kernel, longest first. The times add up to `span_ns - kernel_ns`.
     #[serde(default)]
     pub waiting: Vec<WaitSum>,
-    /// The part of `waiting` in gaps that end with the first launch of a kernel in the trace: the
-    /// host may load or compile code, or choose an algorithm.
+    /// The part of `waiting` in gaps that are the program's start-up: the host loads libraries, loads
+    /// or compiles code, or chooses an algorithm before a launch, once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first_launches: Vec<WaitSum>,
     /// Where time without a kernel is, by cause, region and the kernel that ends it; most time
@@ -184,6 +187,19 @@ pub struct DeviceTime {
     /// Streams, in order of their numbers.
     #[serde(default)]
     pub streams: Vec<StreamTime>,
+}
+
+impl DeviceTime {
+    /// Nanoseconds of start-up in which the host kept the GPU without work.
+    pub fn start_up_ns(&self) -> u64 {
+        let of_host = |sum: &&WaitSum| {
+            matches!(
+                sum.cause,
+                WaitCause::HostLate | WaitCause::LaunchLatency | WaitCause::Synchronisation
+            )
+        };
+        self.first_launches.iter().filter(of_host).map(|sum| sum.total_ns).sum()
+    }
 }
 
 /// Time without a kernel that has one cause: `host_late`, `launch_latency`, `synchronisation`,
@@ -204,7 +220,7 @@ pub struct WaitSum {
 pub struct IdlePlace {
     /// The cause of the time counted here.
     pub cause: WaitCause,
-    /// Whether the gaps end with the first launch of that kernel in the trace.
+    /// Whether the gaps are the program's start-up; see `first_launches`.
     #[serde(default)]
     pub first_launch: bool,
     /// The innermost region in which the kernel was launched; absent outside of all regions.

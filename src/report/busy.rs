@@ -1,5 +1,6 @@
 //! The share of the time that the GPUs were busy, defined once for all reports.
 
+use super::quantity::duration;
 use crate::model::Profile;
 
 /// Busy time and the time from the first to the last kernel, each summed over the GPUs.
@@ -9,12 +10,24 @@ pub(super) struct BusyTime {
     pub(super) busy_ns: u64,
     /// Nanoseconds from the first kernel of a GPU to the end of its last.
     pub(super) span_ns: u64,
+    /// The part of `span_ns` in which the host prepared launches for the first time; 0 if no finding
+    /// says that it is much.
+    pub(super) start_up_ns: u64,
 }
 
 impl BusyTime {
-    /// The busy share in percent.
+    /// The busy share of the time after start-up in percent.
     pub(super) fn percent(self) -> f64 {
-        100.0 * self.busy_ns as f64 / self.span_ns.max(1) as f64
+        let steady_ns = self.span_ns.saturating_sub(self.start_up_ns);
+        100.0 * self.busy_ns as f64 / steady_ns.max(1) as f64
+    }
+
+    /// `of the time`, or `of the time after start-up (2.00 s)`.
+    pub(super) fn of_the_time(self) -> String {
+        match self.start_up_ns {
+            0 => "of the time".to_owned(),
+            ns => format!("of the time after start-up ({})", duration(ns as f64)),
+        }
     }
 }
 
@@ -22,21 +35,49 @@ impl BusyTime {
 pub(super) fn busy(profile: &Profile) -> Option<BusyTime> {
     let devices = &profile.timeline.as_ref()?.devices;
     let sum = |of: fn(&crate::model::timeline::DeviceTime) -> u64| devices.iter().map(of).sum();
-    let busy = BusyTime { busy_ns: sum(|d| d.busy_ns), span_ns: sum(|d| d.span_ns) };
+    let starts_up = profile.findings.iter().any(|f| f.id == "gpu_waits_for_first_launches");
+    let busy = BusyTime {
+        busy_ns: sum(|d| d.busy_ns),
+        span_ns: sum(|d| d.span_ns),
+        start_up_ns: if starts_up { sum(|d| d.start_up_ns()) } else { 0 },
+    };
     (busy.span_ns > 0).then_some(busy)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::timeline::{DeviceTime, Timeline};
+    use crate::model::Finding;
+    use crate::model::timeline::{DeviceTime, Timeline, WaitCause, WaitSum};
 
     #[test]
     fn gpus_count_together_over_the_time_from_their_first_to_their_last_kernel() {
         let gpu = |busy_ns, span_ns| DeviceTime { busy_ns, span_ns, ..DeviceTime::default() };
         let timeline = Timeline { devices: vec![gpu(50, 100), gpu(30, 60)], ..Timeline::default() };
         let profile = Profile { timeline: Some(timeline), ..Profile::default() };
-        assert_eq!(busy(&profile), Some(BusyTime { busy_ns: 80, span_ns: 160 }));
+        assert_eq!(busy(&profile), Some(BusyTime { busy_ns: 80, span_ns: 160, start_up_ns: 0 }));
         assert_eq!(busy(&Profile::default()), None);
+    }
+
+    #[test]
+    fn a_start_up_that_a_finding_names_is_told_apart() {
+        let first_launches =
+            vec![WaitSum { cause: WaitCause::HostLate, total_ns: 900_000_000, gaps: 1 }];
+        let gpu = DeviceTime {
+            busy_ns: 50_000_000,
+            span_ns: 1_000_000_000,
+            first_launches,
+            ..DeviceTime::default()
+        };
+        let timeline = Timeline { devices: vec![gpu], ..Timeline::default() };
+        let mut profile = Profile { timeline: Some(timeline), ..Profile::default() };
+        let text = |profile: &Profile| {
+            let busy = busy(profile).unwrap();
+            format!("{:.0} % {}", busy.percent(), busy.of_the_time())
+        };
+        assert_eq!(text(&profile), "5 % of the time");
+        let id = "gpu_waits_for_first_launches".to_owned();
+        profile.findings = vec![Finding { id, ..Finding::default() }];
+        assert_eq!(text(&profile), "50 % of the time after start-up (900 ms)");
     }
 }

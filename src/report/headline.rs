@@ -175,7 +175,9 @@ fn timeline(subject: &ReportInput<'_>, names: KernelNames) -> Option<Headline> {
     let first = subject.profile.findings.first().filter(|first| !first.places.is_empty());
     let text = first.map_or(text, |first| format!("{}.", capital(&first.text)));
     let title = match busy::busy(subject.profile) {
-        Some(busy) => format!("The GPU was busy {} of the time", percent(busy.percent())),
+        Some(busy) => {
+            format!("The GPU was busy {} {}", percent(busy.percent()), busy.of_the_time())
+        }
         None => format!("{} takes most of the GPU's time", names.name(&top.kernel)),
     };
     Some(Headline::new(title, text))

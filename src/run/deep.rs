@@ -10,6 +10,7 @@ mod numbers;
 
 use std::collections::HashMap;
 
+use crate::analysis::tuning;
 use crate::model::Launch;
 use crate::model::timeline::KernelSum;
 
@@ -53,6 +54,20 @@ impl KernelCandidate {
             class.total_ns += duration_ns;
         }
     }
+}
+
+/// The candidates without kernels that only serve a compiler's tuning, unless there are no others.
+/// `launches` are in the order of their start.
+pub(super) fn without_tuning(
+    mut candidates: Vec<KernelCandidate>,
+    launches: &[Launch],
+) -> Vec<KernelCandidate> {
+    let tuning = tuning::kernels(launches);
+    let tunes = |kernel: &KernelCandidate| tuning.contains_key(kernel.kernel.as_str());
+    if !candidates.iter().all(tunes) {
+        candidates.retain(|kernel| !tunes(kernel));
+    }
+    candidates
 }
 
 /// Kernels by their GPU time, longest first. `sums` also count launches that the trace did not
@@ -134,6 +149,21 @@ mod tests {
         let shown: Vec<_> =
             found.iter().map(|c| (c.mangled.as_deref().unwrap(), c.launches, c.total_ns)).collect();
         assert_eq!(shown, [("y", 1, 5), ("x", 2, 3)]);
+    }
+
+    #[test]
+    fn kernels_of_tuning_are_chosen_only_if_there_are_no_others() {
+        let launch = |kernel: &str, ns: f64| Launch {
+            kernel: kernel.to_owned(),
+            duration_ns: Some(ns),
+            ..Launch::default()
+        };
+        let delay = "stream_executor::gpu::<unnamed>::DelayKernel(volatile int *, int)";
+        let launches = [launch(delay, 900.0), launch("gemm_fusion_dot", 5.0)];
+        let chosen = without_tuning(candidates(launches.iter(), &[]), &launches);
+        assert_eq!(chosen.iter().map(|c| &*c.kernel).collect::<Vec<_>>(), ["gemm_fusion_dot"]);
+        let only = &launches[..1];
+        assert_eq!(without_tuning(candidates(only.iter(), &[]), only).len(), 1);
     }
 
     #[test]

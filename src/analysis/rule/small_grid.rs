@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     category: "occupancy",
     kind: Kind::Bound,
     gain: Gain::Score,
-    plural_predicate: "have a grid of less than one wave, which leaves SMs empty",
+    plural_predicate: "have a grid of less than one wave",
     apply,
 };
 

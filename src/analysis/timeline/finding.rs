@@ -16,20 +16,23 @@ struct Idle {
     id: &'static str,
     /// The causes of the timeline that it adds up.
     causes: &'static [WaitCause],
-    /// Whether it is about first launches of kernels, or about the others. `None` for both.
+    /// Whether it is about start-up, or about the time after it. `None` for both.
     first_launch: Option<bool>,
     because: &'static str,
     hint: &'static str,
 }
 
+/// Id of the finding about start-up.
+pub(crate) const START_UP: &str = "gpu_waits_for_first_launches";
+
 const IDLE: &[Idle] = &[
     Idle {
-        id: "gpu_waits_for_first_launches",
-        causes: &[WaitCause::HostLate, WaitCause::LaunchLatency],
+        id: START_UP,
+        causes: &[WaitCause::HostLate, WaitCause::LaunchLatency, WaitCause::Synchronisation],
         first_launch: Some(true),
-        because: "the host prepared a kernel's first launch: it loads libraries, loads or compiles \
-                  code, or chooses an algorithm",
-        hint: "this happens once: run a few steps as a warm-up before what you measure; keep \
+        because: "the program starts up, which happens once: the host loads libraries, loads or \
+                  compiles code, or chooses algorithms",
+        hint: "run a few steps as a warm-up before what you measure; keep \
                compiled code (a cache of Triton, Inductor, XLA or CuPy) between runs",
     },
     Idle {
@@ -52,7 +55,7 @@ const IDLE: &[Idle] = &[
     Idle {
         id: "gpu_waits_after_synchronisation",
         causes: &[WaitCause::Synchronisation],
-        first_launch: None,
+        first_launch: Some(false),
         because: "the host had waited for the GPU to finish before it launched on",
         hint: "wait once after the loop, not after each step; order streams with events \
                (cudaStreamWaitEvent) instead of waiting on the host",
@@ -119,7 +122,11 @@ fn waiting(
         Some(true) => first,
         Some(false) => (all.0.saturating_sub(first.0), all.1.saturating_sub(first.1)),
     };
-    let share = share(ns, device).filter(|share| *share >= threshold.value)?;
+    let whole_ns = match idle.first_launch {
+        Some(true) => device.span_ns,
+        _ => steady_ns(device, limits),
+    };
+    let share = share(ns, whole_ns).filter(|share| *share >= threshold.value)?;
     let of_this = |place: &&IdlePlace| {
         idle.causes.contains(&place.cause)
             && idle.first_launch.is_none_or(|first| place.first_launch == first)
@@ -144,11 +151,12 @@ fn waiting(
     Some(Finding {
         id: idle.id.to_owned(),
         category: "host".to_owned(),
-        stake: Some(stake(ns, share)),
+        stake: Some(stake(ns, device)),
         text: format!(
-            "for {:.0} % of {} {}runs no kernel because {} ({})",
+            "{}for {:.0} % of {} {}runs no kernel because {} ({})",
+            after_start_up(device, whole_ns),
             100.0 * share,
-            time(device.span_ns),
+            time(whole_ns),
             subject(device, several),
             idle.because,
             counted(gaps, "gap", "gaps"),
@@ -160,8 +168,11 @@ fn waiting(
                 metric: "timeline.kernel_ns".to_owned(),
                 value: device.kernel_ns as f64,
                 unit: "ns".to_owned(),
-                threshold: device.span_ns as f64,
-                source: "span of the trace".to_owned(),
+                threshold: whole_ns as f64,
+                source: match whole_ns == device.span_ns {
+                    true => "span of the trace".to_owned(),
+                    false => "span of the trace after start-up".to_owned(),
+                },
             },
         ],
         places: merged(places).into_iter().take(MAX_PLACES).collect(),
@@ -199,15 +210,17 @@ pub(in crate::analysis) fn is_graph_launch(call: &str) -> bool {
 
 fn nccl(device: &DeviceTime, several: bool, limits: &Limits<'_>) -> Option<Finding> {
     let threshold = limits.threshold(&NCCL_ALONE);
-    let alone = share(device.nccl_alone_ns, device).filter(|alone| *alone >= threshold.value)?;
+    let whole_ns = steady_ns(device, limits);
+    let alone = share(device.nccl_alone_ns, whole_ns).filter(|alone| *alone >= threshold.value)?;
     Some(Finding {
         id: "nccl_not_hidden".to_owned(),
         category: "host".to_owned(),
-        stake: Some(stake(device.nccl_alone_ns, alone)),
+        stake: Some(stake(device.nccl_alone_ns, device)),
         text: format!(
-            "for {:.0} % of {} {}runs nothing but NCCL ({})",
+            "{}for {:.0} % of {} {}runs nothing but NCCL ({})",
+            after_start_up(device, whole_ns),
             100.0 * alone,
-            time(device.span_ns),
+            time(whole_ns),
             subject(device, several),
             counted(device.nccl_launches, "launch", "launches"),
         ),
@@ -219,8 +232,28 @@ fn nccl(device: &DeviceTime, several: bool, limits: &Limits<'_>) -> Option<Findi
     })
 }
 
-fn stake(ns: u64, share: f64) -> Stake {
+fn stake(ns: u64, device: &DeviceTime) -> Stake {
+    let share = share(ns, device.span_ns).unwrap_or(0.0);
     Stake { ns, of: StakeScope::WallTime, region: None, share }
+}
+
+/// Nanoseconds that a program which runs for long repeats: the span without start-up, if that is
+/// large enough for a finding of its own.
+pub(crate) fn steady_ns(device: &DeviceTime, limits: &Limits<'_>) -> u64 {
+    let start_up_ns = device.start_up_ns();
+    let large = limits.threshold(&WAITING_SHARE).value;
+    match share(start_up_ns, device.span_ns) {
+        Some(share) if share >= large => device.span_ns.saturating_sub(start_up_ns),
+        _ => device.span_ns,
+    }
+}
+
+/// `after start-up (2.00 s), ` before a share of less than the whole span.
+fn after_start_up(device: &DeviceTime, whole_ns: u64) -> String {
+    match device.span_ns.saturating_sub(whole_ns) {
+        0 => String::new(),
+        start_up_ns => format!("after start-up ({}), ", time(start_up_ns)),
+    }
 }
 
 fn subject(device: &DeviceTime, several: bool) -> String {
@@ -244,8 +277,8 @@ fn time(ns: u64) -> String {
     }
 }
 
-fn share(ns: u64, device: &DeviceTime) -> Option<f64> {
-    (device.span_ns > 0).then(|| ns as f64 / device.span_ns as f64)
+fn share(ns: u64, whole_ns: u64) -> Option<f64> {
+    (whole_ns > 0).then(|| ns as f64 / whole_ns as f64)
 }
 
 fn percent(metric: &str, share: f64, threshold: Threshold) -> Evidence {

@@ -1,9 +1,8 @@
 //! Adds up idle time by where it is: cause, region and the kernel that ends the gap.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use super::computes;
 use super::idle::Gap;
 use super::sums::{Cause, Causes};
 use crate::model::Trace;
@@ -12,14 +11,12 @@ use crate::model::timeline::{IdlePlace, WaitSum, display_path};
 /// The maximum number of places listed per GPU.
 const MAX_LISTED_PLACES: usize = 30;
 
-/// Cause, whether a first launch ends the gap, region, and name of the work that ends it.
+/// Cause, whether the gap is start-up, region, and name of the work that ends it.
 type Key = (Cause, bool, Option<u32>, u32);
 
 /// The places of one GPU's idle time.
 pub(super) struct Places<'a> {
     trace: &'a Trace,
-    /// Start of the first work of each name.
-    first_starts: HashMap<u32, u64>,
     by_key: BTreeMap<Key, IdleSum>,
     first_launches: Causes,
 }
@@ -37,23 +34,17 @@ struct IdleSum {
 
 impl<'a> Places<'a> {
     pub(super) fn new(trace: &'a Trace) -> Places<'a> {
-        let mut first_starts = HashMap::new();
-        for work in trace.work.iter().filter(|work| computes(work)) {
-            let first = first_starts.entry(work.name).or_insert(work.start_ns);
-            *first = work.start_ns.min(*first);
-        }
-        Places { trace, first_starts, by_key: BTreeMap::new(), first_launches: Causes::default() }
+        Places { trace, by_key: BTreeMap::new(), first_launches: Causes::default() }
     }
 
     /// Adds the time of one gap to its places.
-    pub(super) fn add(&mut self, gap: &Gap<'_>) {
+    pub(super) fn add(&mut self, gap: &Gap<'_>, is_start_up: bool) {
         let next = gap.next;
-        let first = self.first_starts.get(&next.name) == Some(&next.start_ns);
-        if first {
+        if is_start_up {
             self.first_launches.add(&gap.parts);
         }
         for (cause, ns) in &gap.parts {
-            let key = (*cause, first, next.regions.first().copied(), next.name);
+            let key = (*cause, is_start_up, next.regions.first().copied(), next.name);
             let place = self.by_key.entry(key).or_default();
             place.gaps += 1;
             place.total_ns += ns;
@@ -65,7 +56,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The places with the most time, and the sums of all gaps that end with a first launch.
+    /// The places with the most time, and the sums of all gaps that are start-up.
     pub(super) fn finish(self) -> (Vec<IdlePlace>, Vec<WaitSum>) {
         let mut all: Vec<(Key, IdleSum)> = self.by_key.into_iter().collect();
         all.sort_by_key(|(_, place)| Reverse(place.total_ns));

@@ -8,11 +8,15 @@ use super::*;
 use crate::analysis::Thresholds;
 use crate::import::nsys::{import_report, import_sqlite};
 use crate::model::finding::StakeScope;
-use crate::model::trace::{CallEvent, TraceRegion};
+use crate::model::trace::{CallEvent, RangeEvent, TraceRegion};
 
 fn fixture(case: &str, file: &str) -> PathBuf {
     let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/nsys/2025.3.1");
     fixtures.join(case).join(file)
+}
+
+fn timeline(trace: &Trace) -> Option<Timeline> {
+    super::timeline(trace, &Limits::new(&Thresholds::default(), None))
 }
 
 fn of(case: &str) -> Timeline {
@@ -251,6 +255,130 @@ fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
     assert_eq!(found[0].places[0].call, "cuLibraryLoadData");
     assert!(!found[1].hint.contains("CUDA graph;") && found[1].hint.contains("already"));
     assert_eq!(launches_in_graphs(&trace), [3].into());
+}
+
+/// Kernels on one GPU by name, start and length in µs, each launched 1 µs before its start, with other
+/// calls of the same thread by name and start.
+fn kernels(work: &[(&str, u64, u64)], other_calls: &[(&str, u64)]) -> Trace {
+    let mut trace = Trace::default();
+    let mut name = |name: &str| {
+        let at = trace.names.iter().position(|known| known == name);
+        at.unwrap_or_else(|| {
+            trace.names.push(name.to_owned());
+            trace.names.len() - 1
+        }) as u32
+    };
+    let launches = work.iter().map(|(_, start, _)| ("cudaLaunchKernel", start.saturating_sub(1)));
+    let calls = launches.chain(other_calls.iter().copied());
+    let calls: Vec<CallEvent> = calls
+        .map(|(call, start)| CallEvent {
+            name: name(call),
+            start_ns: start * 1000,
+            duration_ns: 500,
+            thread: 1,
+            waits: false,
+            rank: None,
+        })
+        .collect();
+    let work = work.iter().zip(0..).map(|((kernel, start, us), at)| Work {
+        kind: WorkKind::Kernel,
+        name: name(kernel),
+        start_ns: start * 1000,
+        duration_ns: us * 1000,
+        device: 0,
+        stream: 7,
+        bytes: None,
+        call: Some(at),
+        launch: None,
+        regions: Vec::new(),
+        rank: None,
+    });
+    let work = work.collect();
+    Trace { work, calls, ..trace }
+}
+
+fn found(trace: &Trace) -> Vec<Finding> {
+    let own = Thresholds::default();
+    findings(&timeline(trace).unwrap(), &Limits::new(&own, None))
+}
+
+fn ids(found: &[Finding]) -> Vec<&str> {
+    found.iter().map(|finding| finding.id.as_str()).collect()
+}
+
+#[test]
+fn code_that_is_loaded_for_a_known_name_is_start_up_unless_that_repeats() {
+    let work = [("copy", 0, 10), ("copy", 11, 10), ("copy", 1000, 10)];
+    assert_eq!(ids(&found(&kernels(&work, &[]))), ["gpu_waits_for_host"]);
+    let loads = [("cuModuleLoadData", 500)];
+    assert_eq!(ids(&found(&kernels(&work, &loads))), [START_UP]);
+    // cuDNN loads a plan for each new shape.
+    let steps: Vec<_> = (0..12).map(|step| ("sdpa", step * 1000, 10)).collect();
+    let loads: Vec<_> = (0..11).map(|step| ("cuLibraryLoadData", step * 1000 + 500)).collect();
+    assert_eq!(ids(&found(&kernels(&steps, &loads))), ["gpu_waits_for_host"]);
+    assert_eq!(ids(&found(&kernels(&steps[..8], &loads[..7]))), [START_UP]);
+}
+
+#[test]
+fn compilation_and_autotuning_by_xla_are_start_up() {
+    let work = [("fusion", 0, 10), ("fusion", 11, 10), ("fusion", 1000, 10)];
+    let compiled = |name: &str, us: u64| {
+        let mut trace = kernels(&work, &[]);
+        trace.names.push(name.to_owned());
+        trace.ranges = vec![RangeEvent {
+            name: trace.names.len() as u32 - 1,
+            start_ns: 100_000,
+            duration_ns: Some(us * 1000),
+            thread: 2,
+            depth: 0,
+            start_end: false,
+            region: None,
+            rank: None,
+        }];
+        found(&trace)
+    };
+    assert_eq!(ids(&compiled("TSL@XlaCompileBackend:#module=gemm#", 800)), [START_UP]);
+    assert_eq!(ids(&compiled("TSL@XlaCompileBackend:#module=gemm#", 80)), ["gpu_waits_for_host"]);
+    assert_eq!(ids(&compiled("TSL@XlaModule:#hlo_module=step#", 800)), ["gpu_waits_for_host"]);
+    let tune = "stream_executor::gpu::RepeatBufferKernelImpl(char *, long, long)";
+    let tuned: Vec<_> = (0..20).map(|n| (tune, n * 1000, 10)).collect();
+    assert_eq!(ids(&found(&kernels(&tuned, &[]))), [START_UP]);
+}
+
+#[test]
+fn a_long_gap_that_stands_alone_before_the_last_first_launch_is_start_up() {
+    let mut work = vec![("fill", 0, 10), ("fill", 11, 10), ("fill", 9000, 10), ("gemm", 9011, 10)];
+    assert_eq!(ids(&found(&kernels(&work, &[]))), [START_UP]);
+    work.pop();
+    assert_eq!(ids(&found(&kernels(&work, &[]))), ["gpu_waits_for_host"]);
+}
+
+#[test]
+fn a_wait_for_the_gpu_in_start_up_does_not_repeat() {
+    let mut trace = kernels(&[("a", 0, 10), ("b", 1000, 10)], &[("cudaDeviceSynchronize", 5)]);
+    let wait = trace.calls.last_mut().unwrap();
+    (wait.duration_ns, wait.waits) = (400_000, true);
+    let time = timeline(&trace).unwrap();
+    assert!(waiting(&time.devices[0].waiting, "synchronisation") > 300_000);
+    assert_eq!(time.devices[0].start_up_ns(), 990_000);
+    assert_eq!(ids(&found(&trace)), [START_UP]);
+}
+
+#[test]
+fn the_steady_state_is_judged_without_start_up() {
+    // 10 ms before the first launch of b, then 30 µs before each of five launches and 20 µs in them.
+    let mut work = vec![("a", 0, 20), ("b", 10_020, 20)];
+    work.extend((0..5).map(|n| ("a", 10_070 + n * 50, 20)));
+    let found = found(&kernels(&work, &[]));
+    assert_eq!(ids(&found), [START_UP, "gpu_waits_for_host"]);
+    assert_eq!(
+        found[1].text,
+        "after start-up (10.00 ms), for 50 % of 0.29 ms the GPU runs no kernel because the host had \
+         not launched the next kernel (5 gaps)"
+    );
+    let stakes = found.iter().map(|f| f.stake.as_ref().unwrap());
+    let stakes: Vec<_> = stakes.map(|stake| (stake.ns, stake.share > 0.1)).collect();
+    assert_eq!(stakes, [(10_000_000, true), (145_000, false)]);
 }
 
 #[test]

@@ -135,18 +135,25 @@ pub(super) struct ReportRows<'r, 'a> {
     diagnostics: Vec<Diagnostic>,
     /// Number of events read.
     events: u64,
-    /// Number of events of GPU work that is neither kernel, copy, fill, graph launch nor
-    /// synchronisation.
+    /// Number of events of GPU work that takes time and is neither kernel, copy, fill nor graph
+    /// launch.
     other_work: u64,
+}
+
+/// Whether GPU work of an unparsed kind takes GPU time. Synchronisations and records of CUDA events
+/// do not.
+fn takes_time(kind: u64) -> bool {
+    const SYNCHRONISATION: u64 = 5;
+    const CUDA_EVENT: u64 = 6;
+    !matches!(kind, SYNCHRONISATION | CUDA_EVENT)
 }
 
 impl<'r, 'a> ReportRows<'r, 'a> {
     pub(super) fn new(report: &'r NsysReport<'a>) -> Result<Self, NsysRepError> {
-        const SYNCHRONISATION: u64 = 5;
         let (mut diagnostics, mut other_work) = (Vec::new(), 0);
         let events = report.events(|event| match event {
             Event::Diagnostic(diagnostic) => diagnostics.push(diagnostic),
-            Event::OtherGpuWork(kind) => other_work += u64::from(kind != SYNCHRONISATION),
+            Event::OtherGpuWork(kind) => other_work += u64::from(takes_time(kind)),
             _ => {}
         })?;
         Ok(ReportRows { report, diagnostics, events, other_work })
@@ -224,5 +231,15 @@ impl TraceRows for ReportRows<'_, '_> {
 
     fn diagnostics(&self) -> Result<Vec<Diagnostic>, NsysRepError> {
         Ok(self.diagnostics.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn synchronisations_and_event_records_take_no_gpu_time() {
+        assert_eq!([4, 5, 6, 7].map(takes_time), [true, false, false, true]);
     }
 }

@@ -7,7 +7,7 @@ use rgpu_format::nsys_row::CopyKind;
 
 use super::pieces::PieceTime;
 use super::trace::{GpuWorkKind, Work};
-use crate::model::timeline::{CopySum, KernelSum};
+use crate::model::timeline::{CopySum, KernelSum, WHOLE_GRAPHS};
 
 /// The durations of one kernel's launches.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,8 @@ fn sorted(mut sums: Vec<KernelSum>) -> Vec<KernelSum> {
 pub(super) struct Totals {
     /// By number of the kernel's name.
     kernels: Vec<KernelTimes>,
+    /// CUDA graphs that were traced as a whole.
+    graphs: KernelTimes,
     /// Count, bytes and total time by kind; `None` is for fills.
     copies: BTreeMap<Option<CopyKind>, (u64, u64, u64)>,
 }
@@ -75,7 +77,10 @@ impl Totals {
                 self.kernels[name].add(work.ns());
                 return;
             }
-            GpuWorkKind::Graph => return,
+            GpuWorkKind::Graph => {
+                self.graphs.add(work.ns());
+                return;
+            }
             GpuWorkKind::Copy { kind, bytes } => (Some(kind), bytes),
             GpuWorkKind::Set { bytes } => (None, bytes),
         };
@@ -85,9 +90,11 @@ impl Totals {
         *total = total.saturating_add(work.ns());
     }
 
-    /// Sums by kernel, longest first. `names` are the kernels' names by number.
+    /// Sums by kernel, and of all graphs, longest first. `names` are the kernels' names by number.
     pub(super) fn kernels(&self, names: &[String]) -> Vec<KernelSum> {
-        sorted(self.kernels.iter().zip(names).map(|(times, name)| times.named(name)).collect())
+        let kernels = self.kernels.iter().zip(names).map(|(times, name)| times.named(name));
+        let graphs = (self.graphs.launches > 0).then(|| self.graphs.named(WHOLE_GRAPHS));
+        sorted(kernels.chain(graphs).collect())
     }
 
     pub(super) fn copies(&self) -> Vec<CopySum> {

@@ -1,4 +1,6 @@
 use super::*;
+use crate::model::timeline::WHOLE_GRAPHS;
+use crate::model::trace::WorkKind;
 use std::path::PathBuf;
 
 const FIXTURES: &str = "tests/fixtures/nsys/2025.3.1";
@@ -151,6 +153,18 @@ fn the_report_itself_imports_to_the_same_as_its_export() {
         assert_eq!((native.gaps, native.refusals), (export.gaps, export.refusals));
         assert_eq!(native.device, export.device);
     }
+}
+
+#[test]
+fn graphs_traced_as_a_whole_are_a_row_of_the_kernels() {
+    let path = fixture("timeline-graph/report.sqlite");
+    let imported = import_sqlite(&path, "raw/report.sqlite").unwrap();
+    let graphs = imported.kernels.iter().find(|sum| sum.kernel == WHOLE_GRAPHS).unwrap();
+    assert_eq!(graphs.launches, 3);
+    let work = imported.sidecars.trace.unwrap().work;
+    let computes = work.iter().filter(|w| matches!(w.kind, WorkKind::Kernel | WorkKind::Graph));
+    let ns: u64 = computes.map(|work| work.duration_ns).sum();
+    assert_eq!(imported.kernels.iter().map(|sum| sum.total_ns).sum::<u64>(), ns);
 }
 
 #[test]

@@ -35,8 +35,11 @@ function tiles() {
       + (other ? `; ${percent(other.percent)} at the measured ${count(Math.round(other.mhz))} MHz` : ""), share.percent / 100));
   }
   if (page.busy) {
-    list.push(tile("GPU busy", percent(100 * page.busy.busy_ns / Math.max(1, page.busy.span_ns)),
-      `${duration(page.busy.busy_ns)} of ${duration(page.busy.span_ns)} from first to last kernel`, page.busy.busy_ns / page.busy.span_ns));
+    const { busy_ns, span_ns, start_up_ns } = page.busy;
+    const steady_ns = Math.max(1, span_ns - start_up_ns);
+    list.push(tile("GPU busy", percent(100 * busy_ns / steady_ns),
+      `${duration(busy_ns)} of ${duration(steady_ns)} from first to last kernel`
+      + (start_up_ns ? `, after ${duration(start_up_ns)} of start-up` : ""), busy_ns / steady_ns));
   }
   const launch = current();
   if (launch && launch.detailed) {

@@ -119,7 +119,11 @@ fn aggregates(subject: &ReportInput<'_>) -> TextTable {
     }
     if let Some(busy) = busy::busy(profile) {
         row("time from first to last kernel", duration(busy.span_ns as f64));
-        row("share of it with the GPU busy", percent(busy.percent()));
+        if busy.start_up_ns > 0 {
+            row("start-up in it", duration(busy.start_up_ns as f64));
+        }
+        let part = if busy.start_up_ns > 0 { "the rest" } else { "it" };
+        row(&format!("share of {part} with the GPU busy"), percent(busy.percent()));
     }
     table
 }
@@ -240,8 +244,9 @@ fn narrative(out: &mut String, subject: &ReportInput<'_>, names: KernelNames) {
     }
     if let Some(busy) = busy::busy(profile) {
         sentences.push(format!(
-            "The GPU was busy {} of the time from its first to its last kernel (`timeline.devices`).",
-            percent(busy.percent())
+            "The GPU was busy {} {}, from its first to its last kernel (`timeline.devices`).",
+            percent(busy.percent()),
+            busy.of_the_time()
         ));
     }
     for share in profile.bound.iter().take(1) {

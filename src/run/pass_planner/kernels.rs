@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::model::Launch;
 use crate::model::profile::Gap;
 use crate::model::selection::KernelChoice;
+use crate::model::timeline::WHOLE_GRAPHS;
 use crate::tool::{KernelFilter, LaunchCost, Request, RunnerRanges, Target, function_name};
 
 /// The set that is collected unless the user names another.
@@ -116,9 +117,12 @@ impl PassPlanner {
         let whole = ranges == RunnerRanges::Absent && chosen_regions.regions.is_empty();
         let sums = if whole { builder.profile.kernels.as_slice() } else { &[] };
         let all = deep::candidates(scope.iter().copied(), sums);
-        let total = all.iter().map(|kernel| kernel.total_ns).sum();
+        // Of the whole program, CUDA graphs count that were traced without their kernels.
+        let candidates_ns: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
+        let graphs = sums.iter().filter(|sum| sum.kernel == WHOLE_GRAPHS);
+        let total = candidates_ns + graphs.map(|sum| sum.total_ns).sum::<u64>();
         let filter = KernelFilter::new(&self.user_request.ncu)?;
-        let matching = all
+        let matching = deep::without_tuning(all, launches)
             .into_iter()
             .filter(|kernel| filter.matches(&kernel.kernel, kernel.mangled.as_deref()));
         Ok((matching.take(self.user_request.deep.top.max(1)).collect(), total))
