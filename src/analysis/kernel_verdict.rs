@@ -7,6 +7,15 @@ use super::threshold::{KERNEL_SHARE, Limits};
 use crate::model::finding::KernelVerdict;
 use crate::model::{Launch, Profile};
 
+const STOPPED: &str =
+    "the program was stopped before one of its launches was profiled (`--budget` raises the limit)";
+
+/// Whether this kernel was chosen, and its pass was stopped.
+fn is_stopped(profile: &Profile, kernel: &str) -> bool {
+    let chosen = profile.selection.iter().flat_map(|selection| &selection.kernels);
+    profile.stopped().is_some() && chosen.into_iter().any(|choice| choice.kernel == kernel)
+}
+
 /// The kernels with at least 5 % of the GPU time, longest first.
 pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
     let all: u64 = profile.kernels.iter().map(|kernel| kernel.total_ns).sum();
@@ -16,7 +25,11 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
     let verdicts = long.map(|kernel| {
         let launches = profile.launches.iter().filter(|launch| launch.kernel == kernel.kernel);
         let launches: Vec<&Launch> = launches.collect();
-        let (launch, verdict, text) = verdict(&launches);
+        let (launch, verdict, text) =
+            match launches.is_empty() && is_stopped(profile, &kernel.kernel) {
+                true => (None, None, STOPPED.to_owned()),
+                false => verdict(&launches),
+            };
         KernelVerdict {
             kernel: kernel.kernel.clone(),
             launches: kernel.launches,

@@ -90,7 +90,7 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
             },
         );
     }
-    for warning in &profile.warnings {
+    for warning in profile.stopped().into_iter().chain(&profile.warnings) {
         page.field("warning", &warning.text);
     }
 }
