@@ -9,7 +9,7 @@ use crate::model::sanitizer::{CheckTool, SanitizerCause};
 const TOOLS: [CheckTool; 4] =
     [CheckTool::Memcheck, CheckTool::Racecheck, CheckTool::Initcheck, CheckTool::Synccheck];
 
-/// `only memcheck ran: racecheck, initcheck and synccheck did not`. `None` if all of them ran, or if
+/// `Only memcheck ran: racecheck, initcheck and synccheck did not`. `None` if all of them ran, or if
 /// no log names its tool.
 pub(super) fn not_run(profile: &Profile) -> Option<String> {
     let ran = |tool: &CheckTool| profile.sanitizer.iter().any(|result| result.tool == *tool);
@@ -17,7 +17,7 @@ pub(super) fn not_run(profile: &Profile) -> Option<String> {
     if ran.is_empty() || others.is_empty() {
         return None;
     }
-    Some(format!("only {} ran: {} did not (`--tool` names the checks).", list(&ran), list(&others)))
+    Some(format!("Only {} ran: {} did not (`--tool` names the checks).", list(&ran), list(&others)))
 }
 
 fn list(tools: &[CheckTool]) -> String {
@@ -61,7 +61,7 @@ mod tests {
         };
         assert_eq!(
             ran(&[CheckTool::Memcheck]).unwrap(),
-            "only memcheck ran: racecheck, initcheck and synccheck did not (`--tool` names the checks)."
+            "Only memcheck ran: racecheck, initcheck and synccheck did not (`--tool` names the checks)."
         );
         assert_eq!(ran(&TOOLS), None);
         assert_eq!(ran(&[CheckTool::Guard]), None);

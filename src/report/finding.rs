@@ -23,11 +23,11 @@ pub(super) fn worth(finding: &Finding) -> Option<String> {
     finding.stake.as_ref().map(worth_of)
 }
 
-/// The advice of finding `at`. Advice that an earlier finding gives is not said again: `as for 3`.
+/// The advice of finding `at`. Advice that an earlier finding gives is not said again: `as for finding 3`.
 pub(super) fn hint(findings: &[Finding], at: usize) -> Cow<'_, str> {
     let hint = &findings[at].hint;
     match findings[..at].iter().position(|earlier| earlier.hint == *hint) {
-        Some(earlier) if !hint.is_empty() => Cow::Owned(format!("as for {}", earlier + 1)),
+        Some(earlier) if !hint.is_empty() => Cow::Owned(format!("as for finding {}", earlier + 1)),
         _ => Cow::Borrowed(hint),
     }
 }
@@ -151,7 +151,7 @@ mod tests {
         let finding = |hint: &str| Finding { hint: hint.to_owned(), ..Finding::default() };
         let findings = ["fuse", "", "fuse", "", "wait"].map(finding);
         let hints: Vec<_> = (0..findings.len()).map(|at| hint(&findings, at)).collect();
-        assert_eq!(hints, ["fuse", "", "as for 1", "", "wait"]);
+        assert_eq!(hints, ["fuse", "", "as for finding 1", "", "wait"]);
     }
 
     #[test]

@@ -366,10 +366,12 @@ fn count_profiled(selection: &mut Selection, launches: &[Launch]) {
             format!("`{kernel}`: {done} of {all} launches were profiled, {planned} were planned");
         // The plan's own text would contradict it.
         let of_kernel = format!("`{kernel}`: ");
-        selection
-            .left_out
-            .retain(|gap| gap.code != "budget_launches" || !gap.text.starts_with(&of_kernel));
-        selection.left_out.push(Gap { code: "fewer_launches".to_owned(), text });
+        let is_planned =
+            |gap: &&mut Gap| gap.code == "budget_launches" && gap.text.starts_with(&of_kernel);
+        match selection.left_out.iter_mut().find(is_planned) {
+            Some(gap) => gap.text = format!("{text} to stay within the budget"),
+            None => selection.left_out.push(Gap { code: "fewer_launches".to_owned(), text }),
+        }
     }
     if selection.covered_percent.is_some() {
         let profiled = selection.kernels.iter().filter(|choice| choice.profiled > 0);
@@ -455,7 +457,7 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "`gemm`: 1 of 600 launches were profiled, 10 were planned",
+                "`gemm`: 1 of 600 launches were profiled, 10 were planned to stay within the budget",
                 "`add`: 0 of 600 launches were profiled, 3 were planned",
             ]
         );

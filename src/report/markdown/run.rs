@@ -132,7 +132,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
             Some(kernel) => format!("{}: {}", plain(&kernel), plain(&finding.text)),
             None => plain(&capital(&finding.text)),
         };
-        out += &format!("{}. **{}** {text}", at + 1, capital(&finding.id.replace('_', " ")));
+        out += &format!("{}. **{text}** (`{}`)", at + 1, finding.id);
         let hint = finding::hint(&profile.findings, at);
         if !hint.is_empty() {
             out += &format!(" → {}", plain(&hint));
@@ -221,7 +221,7 @@ fn sanitizer(out: &mut String, profile: &Profile, names: KernelNames) {
     }
     section(out, table, "");
     if let Some(others) = checks::not_run(profile) {
-        *out += &format!("{}\n\n", capital(&others));
+        *out += &format!("{}\n\n", others);
     }
     for cause in profile.sanitizer.iter().flat_map(|result| &result.causes) {
         *out += &format!("- {}\n", plain(&checks::cause(cause, names)));
