@@ -373,10 +373,6 @@ fn count_profiled(selection: &mut Selection, launches: &[Launch]) {
             None => selection.left_out.push(Gap { code: "fewer_launches".to_owned(), text }),
         }
     }
-    if selection.covered_percent.is_some() {
-        let profiled = selection.kernels.iter().filter(|choice| choice.profiled > 0);
-        selection.covered_percent = Some(profiled.map(|choice| choice.percent).sum());
-    }
 }
 
 /// The next step after a plan.
@@ -439,7 +435,6 @@ mod tests {
         };
         let mut selection = Selection {
             kernels: vec![kernel("gemm", 50.0, 10), kernel("add", 20.0, 3), kernel("x", 10.0, 0)],
-            covered_percent: Some(70.0),
             left_out: vec![Gap {
                 code: "budget_launches".to_owned(),
                 text: "`gemm`: 10 of 600 launches, to stay within the budget".to_owned(),
@@ -452,7 +447,7 @@ mod tests {
         let traced = Launch { kernel: "add".to_owned(), ..Launch::default() };
         count_profiled(&mut selection, &[launch, traced]);
         let counts: Vec<u64> = selection.kernels.iter().map(|choice| choice.profiled).collect();
-        assert_eq!((counts, selection.covered_percent), (vec![1, 0, 0], Some(50.0)));
+        assert_eq!(counts, [1, 0, 0]);
         let texts: Vec<&str> = selection.left_out.iter().map(|gap| gap.text.as_str()).collect();
         assert_eq!(
             texts,
