@@ -29,9 +29,9 @@ function seriesRow(s) {
   // ncu gives no unit for counts: the name says what is counted, and how.
   const unit = s.unit || counted(name);
   return [
-    el("span", { class: "mono", title: s.metric }, name),
+    el("span", { class: "mono", title: s.metric }, breakable(name)),
     svg("svg", { viewBox: "0 0 300 36", preserveAspectRatio: "none", role: "img", "aria-label": `${name} over ${span}` },
       svg("polyline", { points: line })),
-    el("span", { class: "num dim" }, `at most ${unit === "%" ? percent(most) : `${most >= 1e4 ? si(most, "").trim() : digits(most)} ${unit}`.trim()} in ${span}`),
+    el("span", { class: "num dim" }, `at most ${unit === "%" ? percent(most) : `${most >= 1e4 ? count(Math.round(most)) : digits(most)} ${unit}`.trim()} in ${span}`),
   ];
 }
