@@ -7,6 +7,7 @@
 mod bound;
 mod brief;
 mod busy;
+mod checks;
 pub mod code;
 pub mod comparison;
 mod csv;

@@ -13,6 +13,15 @@ use crate::model::{Launch, Profile};
 const NOT_TRACED: &str = "nsys traced the graphs as a whole; `--nsys-args \
      '--cuda-graph-trace=node'` traces their kernels";
 
+const STOPPED: &str =
+    "the program was stopped before one of its launches was profiled (`--budget` raises the limit)";
+
+/// Whether this kernel was chosen, and its pass was stopped.
+fn is_stopped(profile: &Profile, kernel: &str) -> bool {
+    let chosen = profile.selection.iter().flat_map(|selection| &selection.kernels);
+    profile.stopped().is_some() && chosen.into_iter().any(|choice| choice.kernel == kernel)
+}
+
 /// The kernels with at least 5 % of the GPU time, longest first.
 pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
     let all: u64 = profile.kernels.iter().map(|kernel| kernel.total_ns).sum();
@@ -26,6 +35,9 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
         let (launch, verdict, text) = match tuning.get(kernel.kernel.as_str()) {
             _ if kernel.kernel == WHOLE_GRAPHS => (None, None, NOT_TRACED.to_owned()),
             Some(what) => (None, None, format!("it is set-up: {what}")),
+            None if launches.is_empty() && is_stopped(profile, &kernel.kernel) => {
+                (None, None, STOPPED.to_owned())
+            }
             None => verdict(&launches),
         };
         KernelVerdict {

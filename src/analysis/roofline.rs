@@ -129,10 +129,8 @@ impl Choice {
     /// Picks the peak of the unit that the launches' own charts show in use, else the device's FP32.
     fn new(launches: &[Launch], sheet: Option<&Peaks>) -> Choice {
         let roofs = || launches.iter().flat_map(|launch| &launch.roofline);
-        let reached = roofs().filter(|roof| roof.unit == FLOPS);
-        let reached = reached
-            .filter_map(|roof| Some((roof, roof.achieved.filter(|rate| *rate > 0.0)?)))
-            .max_by(|a, b| a.1.total_cmp(&b.1));
+        let reached =
+            launches.iter().filter_map(Launch::compute_roof).max_by(|a, b| a.1.total_cmp(&b.1));
         let unmeasured = sheet.is_some_and(|sheet| !sheet.measured);
         let mut compute = reached.map(|(roof, _)| Peak::from_roof(roof, ""));
         if compute.is_none() {

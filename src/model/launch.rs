@@ -94,6 +94,34 @@ impl Launch {
     pub fn first_number<'a>(&self, ids: &[&'a str]) -> Option<(&'a str, f64)> {
         ids.iter().find_map(|id| self.number(id).map(|x| (*id, x)))
     }
+
+    /// The compute ceiling with the highest rate reached, in FLOP/s. ncu counts the same operations
+    /// below the ceiling of their type (`tensor bf16 to fp32`), which only sparse operations reach,
+    /// and below that of the instructions (`tensor hgmma bf16 to fp32`): the latter is returned.
+    pub fn compute_roof(&self) -> Option<(&Roof, f64)> {
+        let reached = || {
+            let compute = self.roofline.iter().filter(|r| r.unit == "FLOP/s" && r.peak > 0.0);
+            compute.filter_map(|r| Some((r, r.achieved.filter(|rate| *rate > 0.0)?)))
+        };
+        let by_instruction: f64 =
+            reached().filter(|(roof, _)| roof.names_instruction()).map(|(_, rate)| rate).sum();
+        // Half of it, since other instructions can have a part of the type's operations.
+        let is_counted_twice = |roof: &Roof, rate: f64| {
+            roof.label.starts_with("tensor ")
+                && !roof.names_instruction()
+                && by_instruction >= 0.5 * rate
+        };
+        reached()
+            .filter(|(roof, rate)| !is_counted_twice(roof, *rate))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+impl Roof {
+    /// Whether the ceiling is that of a matrix instruction (`hmma`, `hgmma`), not of a type.
+    fn names_instruction(&self) -> bool {
+        self.label.split(' ').any(|word| word.ends_with("mma"))
+    }
 }
 
 /// A warp stall reason.
@@ -216,5 +244,39 @@ open_enum! {
         Optimization = "optimization",
         /// No kind.
         None = "none",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compute_ceiling_is_that_of_the_instructions_that_ran() {
+        let roof = |label: &str, peak, achieved| Roof {
+            chart: "c".to_owned(),
+            label: label.to_owned(),
+            peak,
+            unit: "FLOP/s".to_owned(),
+            achieved: Some(achieved),
+            source: PeakSource::Report,
+        };
+        let chosen = |roofline: Vec<Roof>| {
+            let launch = Launch { roofline, ..Launch::default() };
+            launch.compute_roof().map(|(roof, rate)| (roof.label.clone(), roof.peak, rate))
+        };
+        let hgmma = "tensor hgmma bf16 to fp32";
+        // A product of cuBLAS on an H200, whose tensor cores are 97 % busy.
+        let roofs = vec![
+            roof("FP32", 5.37e13, 0.0),
+            roof(hgmma, 8.59e14, 8.03e14),
+            roof("tensor hmma bf16 to fp32", 5.73e14, 0.0),
+            roof("tensor bf16 to fp32", 1.72e15, 8.03e14),
+        ];
+        assert_eq!(chosen(roofs), Some((hgmma.to_owned(), 8.59e14, 8.03e14)));
+        // A few products of another type are not what the launch did.
+        let fp8 = vec![roof(hgmma, 8.59e14, 1e12), roof("tensor fp8", 1.72e15, 1e15)];
+        assert_eq!(chosen(fp8), Some(("tensor fp8".to_owned(), 1.72e15, 1e15)));
+        assert_eq!(chosen(vec![roof("FP32", 5.37e13, 0.0)]), None);
     }
 }

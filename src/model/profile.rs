@@ -122,6 +122,16 @@ impl Profile {
         reached.map(|record| record.loses.as_str()).filter(|lost| !lost.is_empty())
     }
 
+    /// That a pass was stopped before the program ended, with how to avoid it.
+    pub fn stopped(&self) -> Option<&Gap> {
+        self.selection.as_ref()?.left_out.iter().find(|gap| gap.code == "stopped")
+    }
+
+    /// Everything that was not measured: the gaps, then the parts that the selection left out.
+    pub fn missing(&self) -> impl Iterator<Item = &Gap> {
+        self.gaps.iter().chain(self.selection.iter().flat_map(|selection| &selection.left_out))
+    }
+
     /// Whether any time is that of the CPU reference, which says nothing about the kernel.
     pub fn has_cpu_reference_time(&self) -> bool {
         let timings = self.cases.iter().filter_map(|case| case.timing.as_ref());

@@ -67,6 +67,7 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
         profile.device.as_deref().unwrap_or("no GPU"),
         profile.rung
     ));
+    profile.stopped().iter().for_each(|stopped| say(format!("warning: {}", stopped.text)));
     if let Some(t) = &profile.timing {
         let mut text = format!(
             "time: {} median of {}, 95 % {} to {}",
@@ -94,16 +95,19 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
     if let Some(c) = &profile.correctness {
         say(format!("results: {} ({} of {} wrong)", c.verdict, c.wrong, c.checked));
     }
-    for f in &profile.findings {
+    for (at, f) in profile.findings.iter().enumerate() {
         let kernel = finding::kernel(f, names).map(|kernel| format!("{kernel}: "));
         say(format!("finding {}: {}{}", f.id, kernel.unwrap_or_default(), f.text));
         finding::worth(f).iter().for_each(|worth| say(format!("  worth: {worth}")));
         f.places.iter().for_each(|place| say(format!("  where: {}", finding::place(place, names))));
         finding::covered(f, names).iter().for_each(|covered| say(format!("  in: {covered}")));
-        say(format!("  do: {}", f.hint));
+        say(format!("  do: {}", finding::hint(&profile.findings, at)));
         for e in &f.evidence {
-            let (value, unit, threshold) = (digits(e.value), &e.unit, digits(e.threshold));
-            say(format!("  because: {} = {value} {unit} (against {threshold})", e.metric));
+            let against = match finding::has_own_threshold(e, &f.evidence) {
+                true => format!(" (against {})", digits(e.threshold)),
+                false => String::new(),
+            };
+            say(format!("  because: {} = {} {}{against}", e.metric, digits(e.value), e.unit));
         }
     }
     for cause in profile.sanitizer.iter().flat_map(|r| &r.causes) {
@@ -129,7 +133,7 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
         .lost()
         .iter()
         .for_each(|lost| say(format!("not available on rung {}: {lost}", profile.rung)));
-    profile.gaps.iter().for_each(|gap| say(format!("missing {}: {}", gap.code, gap.text)));
+    profile.missing().for_each(|gap| say(format!("missing {}: {}", gap.code, gap.text)));
     out
 }
 

@@ -1,9 +1,11 @@
 //! The texts of a finding that all reports share: what it is worth, what it covers, and where.
 
+use std::borrow::Cow;
+
 use super::kernel_name::KernelNames;
 use super::quantity::{duration, percent};
 use crate::model::Finding;
-use crate::model::finding::{Stake, StakeScope};
+use crate::model::finding::{Evidence, Stake, StakeScope};
 use crate::model::timeline::IdlePlace;
 
 /// The maximum number of kernels that a finding names in a text.
@@ -19,6 +21,22 @@ pub(super) fn kernel(finding: &Finding, names: KernelNames) -> Option<String> {
 /// `up to 1.55 s, 62 % of the wall time`.
 pub(super) fn worth(finding: &Finding) -> Option<String> {
     finding.stake.as_ref().map(worth_of)
+}
+
+/// The advice of finding `at`. Advice that an earlier finding gives is not said again: `as for finding 3`.
+pub(super) fn hint(findings: &[Finding], at: usize) -> Cow<'_, str> {
+    let hint = &findings[at].hint;
+    match findings[..at].iter().position(|earlier| earlier.hint == *hint) {
+        Some(earlier) if !hint.is_empty() => Cow::Owned(format!("as for finding {}", earlier + 1)),
+        _ => Cow::Borrowed(hint),
+    }
+}
+
+/// Whether a number's threshold is of the same quantity. The first number with a threshold is the
+/// one that it applies to; a number with another unit only supports that one.
+pub(super) fn has_own_threshold(number: &Evidence, of: &[Evidence]) -> bool {
+    let is_alike = |e: &&Evidence| e.threshold == number.threshold && e.source == number.source;
+    of.iter().find(is_alike).is_none_or(|first| first.unit == number.unit)
 }
 
 fn worth_of(stake: &Stake) -> String {
@@ -64,7 +82,10 @@ pub(super) fn place(place: &IdlePlace, names: KernelNames) -> String {
     }
     text += &format!(" before {}", names.name(&place.before));
     if let Some(region) = &place.region {
-        text += &format!(" in `{}`", super::text::cut_middle(region, 44));
+        text += &format!(
+            " in `{}`",
+            super::text::cut_middle(&super::region_rows::short_xla(region), 44)
+        );
     }
     let at = duration(place.longest_start_ns as f64);
     text += &match place.gaps {
@@ -123,5 +144,26 @@ mod tests {
             "757 ms in 127 gaps before gemm in `decode::step`, the longest 56.9 ms at 2.25 s \
              (cuLibraryLoadData)"
         );
+    }
+
+    #[test]
+    fn advice_is_given_once() {
+        let finding = |hint: &str| Finding { hint: hint.to_owned(), ..Finding::default() };
+        let findings = ["fuse", "", "fuse", "", "wait"].map(finding);
+        let hints: Vec<_> = (0..findings.len()).map(|at| hint(&findings, at)).collect();
+        assert_eq!(hints, ["fuse", "", "as for finding 1", "", "wait"]);
+    }
+
+    #[test]
+    fn a_threshold_is_told_with_its_own_quantity() {
+        let number = |value, unit: &str| Evidence {
+            value,
+            unit: unit.to_owned(),
+            threshold: 0.05,
+            ..Evidence::default()
+        };
+        let numbers = [number(0.2, "of the time"), number(59710.0, "cycle")];
+        let own = numbers.each_ref().map(|e| has_own_threshold(e, &numbers));
+        assert_eq!(own, [true, false]);
     }
 }

@@ -3,6 +3,7 @@
 use super::bound::share_text;
 use super::kernel_name::KernelNames;
 use super::quantity::{digits, duration, percent};
+use super::text::capital;
 use super::{ReportInput, busy, finding};
 use crate::model::profile::{CheckVerdict, TimingClock};
 use crate::model::sanitizer::{SanitizerResult, SanitizerVerdict};
@@ -181,12 +182,6 @@ fn timeline(subject: &ReportInput<'_>, names: KernelNames) -> Option<Headline> {
         None => format!("{} takes most of the GPU's time", names.name(&top.kernel)),
     };
     Some(Headline::new(title, text))
-}
-
-/// A text with a capital first letter.
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 fn timed(profile: &Profile) -> Option<Headline> {

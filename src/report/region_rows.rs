@@ -2,6 +2,8 @@
 //! libraries open and regions without GPU work are one row each; the JSON document lists them all.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use super::quantity::duration;
 use super::text::cut_middle;
@@ -51,7 +53,7 @@ pub(super) fn rows(profile: &Profile, max: usize) -> Vec<RegionRow> {
     let any_gpu_work = profile.regions.iter().any(has_gpu_work);
     let mut folded = Folds::default();
     let mut shown = Vec::new();
-    for region in &profile.regions {
+    for region in by_time(&profile.regions) {
         if is_of_library(region) {
             folded.libraries.push(region);
         } else if any_gpu_work && !has_gpu_work(region) {
@@ -84,6 +86,23 @@ pub(super) fn rows(profile: &Profile, max: usize) -> Vec<RegionRow> {
     rows
 }
 
+/// The regions as a tree in which the one with the most GPU time comes first, and of those without
+/// GPU work the one with the most host time.
+pub(super) fn by_time(regions: &[Region]) -> Vec<&Region> {
+    let time = |region: &Region| (Reverse(region.gpu_ns), Reverse(region.host_ns));
+    let times: HashMap<&[String], _> =
+        regions.iter().map(|region| (&region.path[..], time(region))).collect();
+    let key = |region: &&Region| {
+        let ends = 1..=region.path.len();
+        let parts =
+            ends.map(|end| (times.get(&region.path[..end]).copied(), &region.path[end - 1]));
+        parts.map(|(time, name)| (time, name.clone())).collect::<Vec<_>>()
+    };
+    let mut sorted: Vec<&Region> = regions.iter().collect();
+    sorted.sort_by_cached_key(key);
+    sorted
+}
+
 /// Regions that are not shown one by one.
 #[derive(Default)]
 struct Folds<'a> {
@@ -114,7 +133,9 @@ impl Folds<'_> {
     }
 }
 
-/// The sum of regions. Times of a region include those of the regions inside it, which are left out.
+/// The GPU time of regions. Times of a region include those of the regions inside it, which are left
+/// out. Regions of several threads are open at once, so a sum of their host times is no time of the
+/// program.
 fn sum(label: String, regions: &[&Region]) -> RegionRow {
     let is_inside = |region: &Region| {
         regions.iter().any(|outer| {
@@ -128,8 +149,8 @@ fn sum(label: String, regions: &[&Region]) -> RegionRow {
     };
     RegionRow {
         label,
-        instances: total(|region| region.instances),
-        host_ns: total(|region| region.host_ns),
+        instances: None,
+        host_ns: None,
         gpu_ns: total(|region| region.gpu_ns),
         gpu_span_ns: None,
         inferred_gpu_ns: total(|region| region.inferred_gpu_ns),
@@ -150,9 +171,9 @@ fn library(part: &str) -> Option<&str> {
 
 /// The names cut in the middle. Equal ones get a number.
 fn distinct_labels(names: Vec<String>) -> Vec<String> {
-    let mut seen: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
+    let mut seen: HashMap<String, usize> = HashMap::new();
     let label = |name: String| {
-        let label = cut_middle(&name, MAX_COLUMNS);
+        let label = cut_middle(&short_xla(&name), MAX_COLUMNS);
         let count = seen.entry(label.clone()).or_default();
         *count += 1;
         match *count {
@@ -168,15 +189,69 @@ fn distinct_labels(names: Vec<String>) -> Vec<String> {
 
 /// A region's name in one row of text.
 pub(super) fn short_region(name: &str) -> Cow<'_, str> {
+    let name = short_xla(name);
     match name.chars().count() <= MAX_COLUMNS {
+        true => name,
+        false => Cow::Owned(cut_middle(&name, MAX_COLUMNS)),
+    }
+}
+
+/// The names of XLA's ranges without their arguments, except for the one that names the module,
+/// operation or pass: `TSL@XlaModule:#prefix=args[0],hlo_module=jit_step,program_id=0#` is
+/// `TSL@XlaModule:jit_step`.
+pub(super) fn short_xla(name: &str) -> Cow<'_, str> {
+    const KEYS: [&str; 4] = ["hlo_op=", "name=", "hlo_module=", "module="];
+    let mut out = String::new();
+    let mut rest = name;
+    while let Some((before, (arguments, after))) = rest
+        .split_once(":#")
+        .filter(|(before, _)| before.contains("TSL@"))
+        .and_then(|(before, after)| Some((before, after.split_once('#')?)))
+    {
+        let named = |key: &&str| arguments.split(',').find_map(|word| word.strip_prefix(*key));
+        let value = KEYS.iter().find_map(named).unwrap_or(arguments);
+        out += &format!("{before}:{value}");
+        rest = after;
+    }
+    match out.is_empty() {
         true => Cow::Borrowed(name),
-        false => Cow::Owned(cut_middle(name, MAX_COLUMNS)),
+        false => Cow::Owned(out + rest),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_of_xla_are_named_by_their_module() {
+        let short = |name| short_xla(name).into_owned();
+        assert_eq!(
+            short("TSL@XlaModule:#prefix=args[0],hlo_module=jit_stage,program_id=0#"),
+            "TSL@XlaModule:jit_stage"
+        );
+        assert_eq!(
+            short("TSL@XlaModule:#hlo_module=jit_step,program_id=6632#::TSL@Thunk:#hlo_op=dot.1#"),
+            "TSL@XlaModule:jit_step::TSL@Thunk:dot.1"
+        );
+        for name in ["step", "a:#b#", "TSL@XlaModule:#hlo_module=x", ""] {
+            assert_eq!(short(name), name);
+        }
+    }
+
+    #[test]
+    fn the_regions_with_the_most_gpu_time_come_first() {
+        let regions = [
+            region(&["load"], 9, 0),
+            region(&["load", "file"], 8, 0),
+            region(&["step"], 10, 7),
+            region(&["step", "loss"], 1, 2),
+            region(&["step", "attention"], 1, 5),
+            region(&["save"], 20, 0),
+        ];
+        let paths: Vec<String> = by_time(&regions).iter().map(|r| r.path.join("/")).collect();
+        assert_eq!(paths, ["step", "step/attention", "step/loss", "save", "load", "load/file"]);
+    }
 
     fn region(path: &[&str], host_ns: u64, gpu_ns: u64) -> Region {
         Region {
@@ -195,7 +270,7 @@ mod tests {
 
     #[test]
     fn ranges_of_libraries_and_regions_without_gpu_work_are_a_row_each() {
-        let row = |label: &str, host, gpu| (label.to_owned(), Some(host), Some(gpu));
+        let row = |label: &str, host, gpu| (label.to_owned(), host, Some(gpu));
         let regions = vec![
             region(&["step"], 100, 50),
             region(&["step", "cuBLAS@cublasGemmEx"], 10, 20),
@@ -205,13 +280,13 @@ mod tests {
             region(&["TSL@XlaPass:#name=a#", "TSL@XlaPass:#name=b#"], 30, 0),
         ];
         let expected = [
-            row("step", 100, 50),
-            row("(3 regions of cuBLAS, TSL)", 50, 20),
-            row("(2 regions without GPU work)", 35, 0),
+            row("step", Some(100), 50),
+            row("(3 regions of cuBLAS, TSL)", None, 20),
+            row("(2 regions without GPU work)", None, 0),
         ];
         assert_eq!(shown(regions), expected);
         // Where nothing ran on a GPU, every region is shown.
-        let expected = [row("load", 30, 0), row("parse", 5, 0)];
+        let expected = [row("load", Some(30), 0), row("parse", Some(5), 0)];
         assert_eq!(shown(vec![region(&["load"], 30, 0), region(&["parse"], 5, 0)]), expected);
     }
 
@@ -224,7 +299,7 @@ mod tests {
         let labels: Vec<_> = shown(regions).into_iter().map(|(label, ..)| label).collect();
         assert!(labels.iter().all(|label| label.chars().count() <= MAX_COLUMNS), "{labels:?}");
         assert_eq!(labels.len(), 3);
-        assert!(labels[0].ends_with('a') && labels[1].ends_with('b'), "{labels:?}");
+        assert!(labels[0].ends_with('a') && labels[2].ends_with('b'), "{labels:?}");
         let twice =
             distinct_labels(vec![format!("{}y", "z".repeat(90)), format!("{}y", "z".repeat(91))]);
         assert_eq!(twice[0].chars().count(), MAX_COLUMNS);

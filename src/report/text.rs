@@ -47,6 +47,12 @@ fn visible_width(text: &str) -> usize {
     unicode_width::UnicodeWidthStr::width(rgpu_protocol::pattern::strip_ansi(text).as_str())
 }
 
+/// A text with a capital first letter.
+pub(super) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

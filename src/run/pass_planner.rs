@@ -19,8 +19,8 @@ use super::required_rung::is_rung_of;
 use crate::error::{Failure, Result};
 use crate::kernel::ProfileMode;
 use crate::model::profile::Gap;
-use crate::model::selection::Price;
-use crate::model::{RungId, Selection};
+use crate::model::selection::{Price, ReplayMode};
+use crate::model::{Launch, RungId, Selection};
 use crate::tool::{
     FirstPass, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges, Target, WindowEnd,
 };
@@ -340,8 +340,38 @@ impl PassPlanner {
             let mode = self.user_request.ncu.replay_mode.as_deref().unwrap_or("kernel");
             self.selection.replay_mode = mode.into();
         }
+        // Before the counts of the plan become those of the result, which no repetition shares.
         self.selection.fingerprint = fingerprint(&self.user_request, &self.selection, facts);
+        count_profiled(&mut self.selection, &builder.profile.launches);
         (Some(self.selection), self.failure)
+    }
+}
+
+/// Replaces the planned number of launches of each chosen kernel by the number that was profiled,
+/// and says where these are fewer.
+fn count_profiled(selection: &mut Selection, launches: &[Launch]) {
+    // Those measure ranges, not launches.
+    if matches!(selection.replay_mode, ReplayMode::Range | ReplayMode::AppRange) {
+        return;
+    }
+    let counted: Vec<&Launch> = launches.iter().filter(|l| !l.metrics.is_empty()).collect();
+    for choice in selection.kernels.iter_mut().filter(|choice| choice.profiled > 0) {
+        let (kernel, planned) = (&choice.kernel, choice.profiled);
+        choice.profiled = counted.iter().filter(|l| l.kernel == *kernel).count() as u64;
+        if choice.profiled >= planned {
+            continue;
+        }
+        let (done, all) = (choice.profiled, choice.launches);
+        let text =
+            format!("`{kernel}`: {done} of {all} launches were profiled, {planned} were planned");
+        // The plan's own text would contradict it.
+        let of_kernel = format!("`{kernel}`: ");
+        let is_planned =
+            |gap: &&mut Gap| gap.code == "budget_launches" && gap.text.starts_with(&of_kernel);
+        match selection.left_out.iter_mut().find(is_planned) {
+            Some(gap) => gap.text = format!("{text} to stay within the budget"),
+            None => selection.left_out.push(Gap { code: "fewer_launches".to_owned(), text }),
+        }
     }
 }
 
@@ -379,7 +409,11 @@ fn failure_text(record: &RungRecord) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::model::selection::KernelChoice;
+    use crate::model::{Metric, Value};
 
     #[test]
     fn a_priced_pass_is_stopped_after_twice_what_was_expected() {
@@ -388,5 +422,39 @@ mod tests {
         // One launch that exceeds the budget is profiled anyway.
         assert_eq!(stop_s(&price(30.0, Some(5.0))), 60);
         assert_eq!(stop_s(&price(30.0, None)), 60);
+    }
+
+    #[test]
+    fn the_selection_says_what_was_profiled_in_the_end() {
+        let kernel = |kernel: &str, percent, profiled| KernelChoice {
+            kernel: kernel.to_owned(),
+            percent,
+            launches: 600,
+            profiled,
+            ..KernelChoice::default()
+        };
+        let mut selection = Selection {
+            kernels: vec![kernel("gemm", 50.0, 10), kernel("add", 20.0, 3), kernel("x", 10.0, 0)],
+            left_out: vec![Gap {
+                code: "budget_launches".to_owned(),
+                text: "`gemm`: 10 of 600 launches, to stay within the budget".to_owned(),
+            }],
+            ..Selection::default()
+        };
+        let metrics = Metric { value: Value::Int(1), unit: String::new(), from: String::new() };
+        let metrics = BTreeMap::from([("m".to_owned(), metrics)]);
+        let launch = Launch { kernel: "gemm".to_owned(), metrics, ..Launch::default() };
+        let traced = Launch { kernel: "add".to_owned(), ..Launch::default() };
+        count_profiled(&mut selection, &[launch, traced]);
+        let counts: Vec<u64> = selection.kernels.iter().map(|choice| choice.profiled).collect();
+        assert_eq!(counts, [1, 0, 0]);
+        let texts: Vec<&str> = selection.left_out.iter().map(|gap| gap.text.as_str()).collect();
+        assert_eq!(
+            texts,
+            [
+                "`gemm`: 1 of 600 launches were profiled, 10 were planned to stay within the budget",
+                "`add`: 0 of 600 launches were profiled, 3 were planned",
+            ]
+        );
     }
 }

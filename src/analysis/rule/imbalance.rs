@@ -33,6 +33,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         score: lost.min(1.0),
         confidence: Confidence::Medium,
         evidence: vec![
+            limits.threshold(&IMBALANCE).evidence("sm.imbalance", lost, "of the kernel's time"),
             limits.threshold(&IMBALANCE).evidence(MAX, max, "cycle"),
             limits.threshold(&IMBALANCE).evidence(AVERAGE, average, "cycle"),
         ],

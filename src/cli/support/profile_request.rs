@@ -10,6 +10,7 @@ use rgpu_protocol::plan::Arg;
 use super::app::App;
 use super::kernel_folders::kernel_folders;
 use super::profile_args::{CudaGraph, DeepArgs, Limit, ProfileArgs};
+use super::script_name::script_name;
 use super::{mode_flags, session};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, ProfileMode, Selection, find};
@@ -94,17 +95,15 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
         session::spec(app, args.place.remote.as_deref()).is_ok_and(|spec| session::is_local(&spec));
     let local_path = app.cwd.join(program_path);
     let is_file = program_path.contains('/') && local_path.is_file();
-    let name = Path::new(program_path)
-        .file_name()
-        .map_or(program_path.to_owned(), |n| n.to_string_lossy().into_owned());
+    let file = file_name(program_path);
     let mut assumptions = Vec::new();
     let mut files = Vec::new();
     let mut argv: Vec<Arg> = args.program.iter().cloned().map(Arg::from).collect();
     if is_file && on_this_machine {
         argv[0] = Arg::text(local_path.display().to_string());
     } else if is_file {
-        files.push(BundleFile::copy(format!("app/{name}"), &local_path).executable());
-        argv[0] = Arg::in_job(format!("app/{name}"));
+        files.push(BundleFile::copy(format!("app/{file}"), &local_path).executable());
+        argv[0] = Arg::in_job(format!("app/{file}"));
         assumptions.push(format!(
             "`{program_path}` is the file on this machine, which is sent to the host"
         ));
@@ -123,9 +122,15 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
         cases: Vec::new(),
         files: if is_file { vec![digest(&local_path)?] } else { Vec::new() },
     };
+    let name = script_name(&args.program).unwrap_or(file);
     let program = Program { name, argv, files, ..Program::default() };
     let profile_command = of_program(app, args, mode, program, inputs)?;
     Ok(ProfileCommand { assumptions, ..profile_command })
+}
+
+pub(super) fn file_name(path: &str) -> String {
+    let name = Path::new(path).file_name();
+    name.map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// The profile of an already made program.

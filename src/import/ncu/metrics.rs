@@ -57,6 +57,9 @@ pub(super) fn import(
 ) -> BTreeMap<String, Metric> {
     let mut metrics = BTreeMap::new();
     for metric in result.metrics().filter(|metric| !is_list(metric.name())) {
+        if is_sum_of_shares(metric.name()) {
+            continue;
+        }
         let name = metric.name().to_owned();
         let value = match metric.value() {
             MetricValue::Missing => {
@@ -84,6 +87,12 @@ pub(super) fn import(
         metrics.entry(name).or_insert(Metric { value, unit, from: from.to_owned() });
     }
     metrics
+}
+
+/// Whether a metric is a curve of ncu's occupancy calculator, a share for each block size or number of
+/// registers. Its scalar is their sum, thousands of percent.
+fn is_sum_of_shares(name: &str) -> bool {
+    name.starts_with("derived__pct_occupancy_per_")
 }
 
 /// Whether a metric is a list of parts (`breakdown:…`, `group:…`).

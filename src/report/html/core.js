@@ -70,7 +70,15 @@ function short(name) {
   const text = (cut > 0 ? name.slice(0, cut) : name).replace(/^void /, "");
   return text.length > 72 ? text.slice(0, 71) + "…" : text;
 }
-const kernelName = name => el("span", { title: name, class: "mono" }, short(name));
+const kernelName = name => el("span", { title: name, class: "mono" }, breakable(short(name)));
+/** A long name that may break after `_`, `::` and `,`. */
+const breakable = name => name.split(/(?<=_|::|,)/).flatMap((part, at) => at ? [el("wbr"), part] : part);
+/** The name of a range; XLA's arguments are cut to the one that names the module, operation or pass. */
+function rangeName(part) {
+  const [, kind, list] = /^(TSL@\w+):#(.*)#$/.exec(part) || [];
+  const value = ["hlo_op=", "name=", "hlo_module=", "module="].map(key => list && list.split(",").find(word => word.startsWith(key))).find(Boolean);
+  return value ? `${kind}:${value.slice(value.indexOf("=") + 1)}` : part;
+}
 const color = at => `var(--c${at % 10})`;
 const resolved = at => getComputedStyle(document.documentElement).getPropertyValue("--c" + (at % 10)).trim();
 const themed = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();

@@ -1,6 +1,7 @@
 //! The data for the page's script: the profile's parts unchanged, but metrics as one table and
 //! events as arrays, because keys would make them much larger.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -21,9 +22,12 @@ use crate::model::{
 };
 use crate::report::ReportInput;
 use crate::report::busy::{self, BusyTime};
+use crate::report::checks;
 use crate::report::finding;
 use crate::report::headline::{self, Headline};
 use crate::report::kernel_name::{KernelNames, distinct_names};
+use crate::report::region_rows;
+use crate::report::text::capital;
 
 /// The maximum number of entries of each list.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +57,7 @@ pub(super) struct Page<'a> {
     device: Option<&'a str>,
     rung: &'a str,
     ladder: &'a [rgpu_protocol::RungRecord],
-    gaps: &'a [Gap],
+    gaps: Vec<&'a Gap>,
     timing: Option<&'a Timing>,
     cases: &'a [CaseResult],
     correctness: Option<&'a Correctness>,
@@ -66,15 +70,19 @@ pub(super) struct Page<'a> {
     pub(super) metrics: MetricTable<'a>,
     kernels: &'a [KernelSum],
     copies: &'a [CopySum],
-    regions: &'a [Region],
+    /// As a tree, most GPU time first.
+    regions: Vec<&'a Region>,
     operators: &'a [Operator],
     sanitizer: &'a [SanitizerResult],
+    /// The checks of the sanitizer that did not run, as a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checks_not_run: Option<String>,
     code: &'a [KernelCode],
     findings: &'a [Finding],
     /// Of each finding, the texts that all reports share.
-    finding_texts: Vec<FindingTexts>,
+    finding_texts: Vec<FindingTexts<'a>>,
     kernel_verdicts: &'a [KernelVerdict],
-    warnings: &'a [Gap],
+    warnings: Vec<&'a Gap>,
     pub(super) hotspots: Vec<LaunchSpots>,
     pub(super) trace: Option<PageTrace<'a>>,
     busy: Option<BusyTime>,
@@ -85,19 +93,30 @@ pub(super) struct Page<'a> {
     left_out: Vec<String>,
 }
 
-/// The possible saving of a finding, and the places of idle time.
+/// Texts of a finding: title, advice, possible saving, and the places of idle time.
 #[derive(Serialize)]
-struct FindingTexts {
+struct FindingTexts<'a> {
+    title: String,
+    hint: Cow<'a, str>,
+    /// Of each number of the evidence, whether its threshold is of the same quantity.
+    own_thresholds: Vec<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     worth: Option<String>,
     places: Vec<String>,
 }
 
-impl FindingTexts {
-    fn new(of: &Finding) -> Self {
-        let places =
-            of.places.iter().map(|place| finding::place(place, KernelNames::Short)).collect();
-        Self { worth: finding::worth(of), places }
+impl<'a> FindingTexts<'a> {
+    fn new(findings: &'a [Finding], at: usize) -> Self {
+        let of = &findings[at];
+        let places = of.places.iter().map(|place| finding::place(place, KernelNames::Short));
+        let own = |e| finding::has_own_threshold(e, &of.evidence);
+        Self {
+            title: capital(&of.text),
+            hint: finding::hint(findings, at),
+            own_thresholds: of.evidence.iter().map(own).collect(),
+            worth: finding::worth(of),
+            places: places.collect(),
+        }
     }
 }
 
@@ -119,6 +138,9 @@ struct PageLaunch<'a> {
     classification: Option<&'a Classification>,
     rules: &'a [RuleMessage],
     roofline: &'a [Roof],
+    /// The label of the compute ceiling that the launch is held against.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compute_roof: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     series: &'a [MetricSeries],
     /// Whether the launch has metrics, not only a duration.
@@ -164,7 +186,7 @@ impl<'a> Page<'a> {
             device: profile.device.as_deref(),
             rung: &profile.rung,
             ladder: &profile.ladder,
-            gaps: &profile.gaps,
+            gaps: profile.missing().collect(),
             timing: profile.timing.as_ref(),
             cases: &profile.cases,
             correctness: profile.correctness.as_ref(),
@@ -179,14 +201,23 @@ impl<'a> Page<'a> {
             metrics: MetricTable::new(&profile.launches, caps.detailed, &mut left_out),
             kernels: cut(&profile.kernels, caps.sums, "kernels", &mut left_out),
             copies: &profile.copies,
-            regions: cut(&profile.regions, caps.sums, "regions", &mut left_out),
+            regions: cut(
+                &region_rows::by_time(&profile.regions),
+                caps.sums,
+                "regions",
+                &mut left_out,
+            )
+            .to_vec(),
             operators: cut(&profile.operators, caps.sums, "operators", &mut left_out),
             sanitizer: &profile.sanitizer,
+            checks_not_run: checks::not_run(profile),
             code: cut(&profile.code, caps.sums, "compiled kernels", &mut left_out),
             findings: &profile.findings,
-            finding_texts: profile.findings.iter().map(FindingTexts::new).collect(),
+            finding_texts: (0..profile.findings.len())
+                .map(|at| FindingTexts::new(&profile.findings, at))
+                .collect(),
             kernel_verdicts: &profile.kernel_verdicts,
-            warnings: &profile.warnings,
+            warnings: profile.stopped().into_iter().chain(&profile.warnings).collect(),
             hotspots: spots(subject, caps, &mut left_out),
             busy: busy::busy(subject.profile),
             timeline: profile.timeline.as_ref(),
@@ -203,8 +234,8 @@ fn names<'a>(subject: &ReportInput<'a>, caps: ListLimits) -> Vec<(&'a str, Strin
     let profile = subject.profile;
     let launches = profile.launches.iter().take(caps.launches).map(|l| &l.kernel);
     let kernels = profile.kernels.iter().take(caps.sums).map(|k| &k.kernel);
-    let regions =
-        profile.regions.iter().take(caps.sums).flat_map(|r| &r.kernels).map(|k| &k.kernel);
+    let regions = region_rows::by_time(&profile.regions).into_iter().take(caps.sums);
+    let regions = regions.flat_map(|r| &r.kernels).map(|k| &k.kernel);
     let mut seen = BTreeSet::new();
     let all = kernels.chain(launches).chain(regions).map(String::as_str);
     let all: Vec<&str> = all.filter(|name| seen.insert(*name)).collect();
@@ -213,7 +244,7 @@ fn names<'a>(subject: &ReportInput<'a>, caps: ListLimits) -> Vec<(&'a str, Strin
 }
 
 /// The first `max` entries of a list; a cut is noted in `left_out`.
-fn cut<'a, T>(list: &'a [T], max: usize, what: &str, left_out: &mut Vec<String>) -> &'a [T] {
+fn cut<'t, T>(list: &'t [T], max: usize, what: &str, left_out: &mut Vec<String>) -> &'t [T] {
     if list.len() > max {
         left_out.push(format!(
             "{} of {} {what} are in the JSON only",
@@ -240,7 +271,6 @@ fn spots(
         if spots.instructions.len() > caps.instructions {
             spots.instructions.sort_by_key(|i| std::cmp::Reverse(i.counts.samples));
             spots.instructions.truncate(caps.instructions);
-            spots.instructions.sort_by_key(|i| i.offset);
             left_out
                 .push(format!("{}: cold instructions are in hotspots.json alone", spots.kernel));
         }
@@ -263,6 +293,7 @@ impl<'a> PageLaunch<'a> {
             classification: launch.classification.as_ref(),
             rules: &launch.rules,
             roofline: &launch.roofline,
+            compute_roof: launch.compute_roof().map(|(roof, _)| roof.label.as_str()),
             series: if with_series { &launch.series } else { &[] },
             detailed: !launch.metrics.is_empty(),
         }

@@ -47,7 +47,7 @@ function hotspots() {
       : table([{ label: "offset", num: true, cell: r => el("code", null, "0x" + r.offset.toString(16).padStart(4, "0")), key: r => r.offset },
         { label: "instruction", cls: "code", cell: r => r.sass }, ...shared, waits, ...counted,
         { label: "line", cell: r => here(r) ? el("code", { class: "whole", title: r.at.map(a => `${a.file}:${a.line}`).join(" › ") }, at(here(r))) : "" }],
-      spots.instructions, { label: "instructions", search: r => `${r.sass || ""} ${here(r) ? at(here(r)) : ""}`, tools: tabs.map(t => t[1]), limit: 200 });
+      spots.instructions, { label: "instructions", search: r => `${r.sass || ""} ${here(r) ? at(here(r)) : ""}`, tools: tabs.map(t => t[1]), limit: 200, sort: { label: "samples", down: true } });
     const facts = [`${plural(total, "sample")} over ${plural(spots.instructions.length, "instruction")}`];
     if (!spots.lines.length) facts.push("no source lines: the code was compiled without -lineinfo, or the report has no cubin");
     else if (spots.lines.every(l => l.text === undefined)) facts.push("the report does not contain the source (ncu --import-source yes adds it)");

@@ -45,7 +45,7 @@ function launches() {
         { label: "SM %", ...pct("sm__throughput.avg.pct_of_peak_sustained_elapsed") },
         { label: "mem %", ...pct("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed") },
         { label: "bound by", cell: l => l.classification ? words(l.classification.primary) : "" },
-        { label: "region", cell: l => region(l.region), key: l => region(l.region) },
+        { label: "region", cls: "name", cell: l => l.region.length ? el("span", { class: "mono", title: region(l.region) }, breakable(region(l.region.map(rangeName)))) : "", key: l => region(l.region) },
       ], list, { label: "launches", search: list.length > 12 ? l => l.kernel + " " + region(l.region) : null, pick: (line, l) => {
         if (list.length < 2) return;
         const at = list.indexOf(l);

@@ -4,9 +4,9 @@ function regions() {
   const list = page.regions;
   if (!list.length) return absent.push(["Regions", "no NVTX range was recorded"]);
   const most = Math.max(1, ...list.map(r => r.gpu_ns || 0));
-  section("regions", "Regions", "NVTX ranges as a tree. GPU time is the time of work launched inside the range and its inner ranges; host time is not GPU time.", table([
+  section("regions", "Regions", "NVTX ranges as a tree, most GPU time first. GPU time is the time of work launched inside the range and its inner ranges; host time is not GPU time.", table([
     { label: "region", cls: "name", cell: r => {
-      const node = el("div", { class: "mono", title: r.path.join(" › ") }, r.path[r.path.length - 1]);
+      const node = el("div", { class: "mono", title: r.path.join(" › ") }, breakable(rangeName(r.path[r.path.length - 1])));
       node.style.paddingLeft = (r.path.length - 1) * 22 + "px";
       return node;
     } },
@@ -100,8 +100,8 @@ function code() {
 
 function sanitizer() {
   if (!page.sanitizer.length) return;
-  section("sanitizer", "Sanitizer", null, page.sanitizer.map(r => [
-    el("h3", null, r.tool, r.rank === undefined ? "" : ` of rank ${r.rank}`, " ", el("span", { class: "badge " + ({ clean: "good", found: "bad" }[r.verdict] || "warn") }, r.verdict === "found" ? plural(r.causes.length, "cause") : r.verdict)),
+  section("sanitizer", "Sanitizer", page.checks_not_run ? said(page.checks_not_run) : null, page.sanitizer.map(r => [
+    el("h3", null, r.tool, r.rank === undefined ? "" : ` of rank ${r.rank}`, " ", el("span", { class: "badge " + ({ clean: "good", found: "bad" }[r.verdict] || "warn") }, r.verdict === "found" ? plural(r.causes.length, "cause") : r.verdict), r.errors === undefined ? null : el("span", { class: "dim" }, " " + plural(r.errors, "error"))),
     r.note ? el("p", { class: "note" }, r.note) : null,
     el("ul", { class: "plain" }, r.causes.map(c => el("li", null, c.file ? el("code", null, c.file + (c.line ? ":" + c.line : "") + " ") : null, c.text,
       c.kernel ? [" in ", kernelName(c.kernel)] : null, c.count > 1 ? ` (${count(c.count)} times)` : "", c.details.map(d => el("div", { class: "dim" }, d))))),

@@ -23,20 +23,29 @@ function ceilings(launch, test) {
 function roofs(launch) {
   const memory = ceilings(launch, r => r.unit === "byte/s" && r.peak > 0).sort((a, b) => a.peak - b.peak);
   const compute = ceilings(launch, r => r.unit === "FLOP/s" && r.peak > 0).sort((a, b) => b.peak - a.peak);
-  const used = compute.filter(r => r.achieved > 0);
-  const reached = used.length ? used.reduce((a, b) => (b.achieved > a.achieved ? b : a)) : null;
+  const reached = compute.find(r => r.label === launch.compute_roof) || null;
   // Many tensor ceilings differ only in name. Keep those in use, the plain ones, and the highest of
-  // the rest.
+  // the rest. The ceiling of a type holds the same operations as that of the instructions that ran.
+  const instruction = r => /mma\b/.test(r.label);
   const tensor = compute.filter(r => /tensor/i.test(r.label) && !(r.achieved > 0));
-  const lines = compute.filter(r => !tensor.includes(r) || r === tensor[0]);
-  const points = reached ? memory.filter(m => m.achieved > 0).map(m => ({ memory: m, x: reached.achieved / m.achieved, y: reached.achieved })) : [];
+  const repeated = r => /tensor/i.test(r.label) && r.achieved > 0 && reached && instruction(reached) && !instruction(r);
+  const lines = compute.filter(r => !repeated(r) && (!tensor.includes(r) || r === tensor[0]));
+  const all = reached ? memory.filter(m => m.achieved > 0).map(m => ({ memory: m, x: reached.achieved / m.achieved, y: reached.achieved })) : [];
+  const every = el("details", null, el("summary", null, "Every ceiling, with its source"), ceilingTable(launch.roofline));
+  if (!all.length) return [el("p", { class: "note" }, "The launch did no counted floating-point work, so no point can be drawn."), every];
   const ridges = lines.flatMap(c => memory.map(m => c.peak / m.peak));
+  // Loads that bypass a level's counters (TMA: L1) leave it with next to no traffic.
+  const limit = 100 * Math.max(...ridges, 1);
+  const points = all.filter(p => p.x <= limit);
   const xs = [...points.map(p => p.x), ...ridges, 0.1, 100];
   const ys = [...points.map(p => p.y), ...lines.map(l => l.peak)];
   const [x0, x1] = [Math.floor(Math.log10(Math.min(...xs))), Math.ceil(Math.log10(Math.max(...xs)) + 0.2)];
   const low = Math.max(Math.log10(Math.max(...ys)) - 8, Math.log10(Math.min(...ys)) - 1.2);
   const [y0, y1] = [Math.floor(low), Math.ceil(Math.log10(Math.max(...ys)) + 0.1)];
-  const [w, h, left, top, right, bottom] = [1100, 470, 92, 14, 200, 44];
+  const named = c => `${c.label} ${rate(c.peak, c.unit)}`;
+  // A letter is 7 units wide at most.
+  const right = Math.min(420, 24 + 7 * Math.max(...lines.map(c => named(c).length), 20));
+  const [w, h, left, top, bottom] = [1100, 470, 92, 14, 44];
   const X = v => left + (Math.log10(v) - x0) / (x1 - x0) * (w - left - right);
   const Y = v => top + (y1 - Math.log10(v)) / (y1 - y0) * (h - top - bottom);
   const plot = svg("svg", { class: "plot", viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": `Roofline of ${launch.kernel}; the table below has its numbers` });
@@ -68,7 +77,7 @@ function roofs(launch) {
     plot.append(svg("path", { class: "roof" + (used ? "" : " faint"), stroke: used ? "var(--ink)" : "var(--dim)", d: `M${X(from)} ${Y(c.peak)}L${X(10 ** x1)} ${Y(c.peak)}` }));
     const y = Math.max(Y(c.peak) + 4, last + 14);
     last = y;
-    plot.append(svg("text", { x: w - right + 8, y, class: used ? "strong" : null }, `${c.label} ${rate(c.peak, c.unit)}`));
+    plot.append(svg("text", { x: w - right + 8, y, class: used ? "strong" : null }, named(c)));
   });
   points.forEach(p => {
     const at = memory.indexOf(p.memory);
@@ -78,17 +87,21 @@ function roofs(launch) {
         svg("title", null, `${p.memory.label}: ${rate(p.y, "FLOP/s")} at ${digits(p.x)} FLOP/byte, ${percent(100 * p.y / roof)} of what its roof allows`)));
   });
   plot.dataset.drawn = plot.childElementCount;
-  const notes = points.length ? el("div", { class: "legend" }, points.map(p => {
+  const notes = el("div", { class: "legend" }, all.map(p => {
     const swatch = el("i", { class: "swatch" });
     swatch.style.background = color(memory.indexOf(p.memory));
-    return el("span", null, swatch, `${p.memory.label}: ${digits(p.x)} FLOP/byte, ${percent(100 * p.y / Math.min(reached.peak, p.x * p.memory.peak))} of its roof`);
-  })) : el("p", { class: "note" }, "The launch did no counted floating-point work, so no point can be drawn.");
-  return [el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Roofline" }, plot), notes, el("details", null, el("summary", null, "Every ceiling, with its source"), table([
-    { label: "ceiling", cell: r => r.label, key: r => r.label },
-    { label: "peak", num: true, cell: r => rate(r.peak, r.unit), key: r => r.peak },
-    { label: "reached", num: true, cell: r => r.achieved === undefined ? "" : rate(r.achieved, r.unit), key: r => r.achieved },
-    { label: "of the peak", num: true, cell: r => r.achieved === undefined ? "" : percent(100 * r.achieved / r.peak), key: r => r.achieved / r.peak },
-    { label: "source", cell: r => r.source },
-    { label: "chart", cell: r => r.chart },
-  ], launch.roofline, { label: "ceilings" }))];
+    const at = `${p.memory.label}: ${p.x > limit ? count(Math.round(p.x)) : digits(p.x)} FLOP/byte, `;
+    return el("span", null, swatch, at + (p.x > limit ? "not drawn: next to no traffic was counted there"
+      : `${percent(100 * p.y / Math.min(reached.peak, p.x * p.memory.peak))} of its roof`));
+  }));
+  return [el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Roofline" }, plot), notes, every];
 }
+
+const ceilingTable = list => table([
+  { label: "ceiling", cell: r => r.label, key: r => r.label },
+  { label: "peak", num: true, cell: r => rate(r.peak, r.unit), key: r => r.peak },
+  { label: "reached", num: true, cell: r => r.achieved === undefined ? "" : rate(r.achieved, r.unit), key: r => r.achieved },
+  { label: "of the peak", num: true, cell: r => r.achieved === undefined ? "" : percent(100 * r.achieved / r.peak), key: r => r.achieved / r.peak },
+  { label: "source", cell: r => r.source },
+  { label: "chart", cell: r => r.chart },
+], list, { label: "ceilings" });

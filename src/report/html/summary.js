@@ -80,12 +80,12 @@ function summary() {
   }
 }
 
-function evidence(list) {
+function evidence(list, own) {
   return table([
     { label: "metric", cell: e => el("code", null, e.metric), cls: "name" },
     { label: "value", num: true, cell: e => digits(e.value) + (e.unit ? " " + e.unit : "") },
-    { label: "held against", num: true, cell: e => digits(e.threshold) },
-    { label: "threshold from", cell: e => e.source },
+    { label: "held against", num: true, cell: e => own(e) ? digits(e.threshold) : "" },
+    { label: "threshold from", cell: e => own(e) ? e.source : "" },
   ], list);
 }
 
@@ -121,15 +121,15 @@ function findings() {
     el("ol", { class: "findings" }, page.findings.map((f, at) => {
       const launch = page.launches[f.launch];
       const kernel = f.kernel || (launch && launch.kernel);
-      const texts = (page.finding_texts || [])[at] || {};
+      const texts = page.finding_texts[at];
       const covers = f.covers || [];
       return el("li", null, el("span", { class: "n", "aria-hidden": "true" }, at + 1),
-        el("div", { class: "what" }, said(f.text)),
+        el("div", { class: "what" }, said(texts.title)),
         el("div", { class: "note" }, el("span", { class: "badge" }, words(f.category)), several && kernel && covers.length < 2 ? [" ", kernelName(kernel), texts.worth && ","] : null, texts.worth && " worth " + texts.worth),
         texts.places && texts.places.length ? el("ul", { class: "places" }, texts.places.map(p => el("li", null, said(p)))) : null,
-        el("div", { class: "hint" }, "→ ", said(f.hint)),
+        el("div", { class: "hint" }, "→ ", said(texts.hint)),
         covers.length > 1 ? el("details", null, el("summary", null, plural(covers.length, "kernel")), covered(covers)) : null,
-        f.evidence.length ? el("details", null, el("summary", null, "Evidence"), evidence(f.evidence)) : null);
+        f.evidence.length ? el("details", null, el("summary", null, "Evidence"), evidence(f.evidence, e => texts.own_thresholds[f.evidence.indexOf(e)])) : null);
     })));
 }
 
@@ -139,6 +139,6 @@ function ladder() {
     el("ol", { class: "ladder" }, page.ladder.map(r => el("li", { class: r.ok ? "ok" : null },
       el("span", { class: "dot", "aria-hidden": "true" }, r.ok ? "✓" : "✕"),
       el("div", null, el("b", null, r.rung), " ", el("span", { class: "dim" }, r.step), " ",
-        el("span", { class: "badge " + (r.ok ? "good" : "bad") }, r.ok ? "held" : r.code || "given up"),
+        el("span", { class: "badge " + (r.ok ? "good" : "bad") }, r.ok ? "worked" : words(r.code || "given up")),
         r.words ? el("p", null, r.words) : null)))));
 }

@@ -2,12 +2,14 @@
 
 use super::{Align, KernelNames, TextTable, plain, section};
 use crate::model::Profile;
+use crate::report::checks;
 use crate::report::finding;
 use crate::report::quantity::{cost, digits, duration, per_second, percent, timestamp};
 use crate::report::ranks;
 use crate::report::region_rows;
 use crate::report::terminal::head::graph_text;
 use crate::report::terminal::launches::{roofline_text, stalls_text};
+use crate::report::text::capital;
 
 /// The maximum number of launches listed.
 const MAX_LAUNCHES: usize = 100;
@@ -26,6 +28,9 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     }
     let lost = profile.lost().map_or_else(String::new, |lost| format!(", not available: {lost}"));
     out += &format!("rung `{}`{lost}.\n\n", profile.rung);
+    for warning in profile.stopped().into_iter().chain(&profile.warnings) {
+        out += &format!("**Warning:** {}\n\n", plain_sentence(&warning.text));
+    }
     if profile.has_cpu_reference_time() {
         out += "No GPU was measured: the times are those of the reference on the CPU, not the kernel's.\n\n";
     }
@@ -96,6 +101,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     }
     launches(&mut out, profile, names);
 
+    sanitizer(&mut out, profile, names);
     if let Some(of_program) = &profile.ranks {
         out += &format!("## Ranks\n\n{}.\n\n", ranks::clock(&of_program.clock));
         section(&mut out, ranks::times(of_program), "");
@@ -130,32 +136,33 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     if profile.findings.is_empty() {
         out += "No findings.\n\n";
     }
-    for finding in &profile.findings {
-        let kernel = finding::kernel(finding, names).map(|kernel| format!("{}: ", plain(&kernel)));
-        let kernel = kernel.unwrap_or_default();
-        out += &format!("- **{}** {kernel}{}", finding.id, plain(&finding.text));
-        if !finding.hint.is_empty() {
-            out += &format!(" → {}", plain(&finding.hint));
+    for (at, finding) in profile.findings.iter().enumerate() {
+        let text = match finding::kernel(finding, names) {
+            Some(kernel) => format!("{}: {}", plain(&kernel), plain(&finding.text)),
+            None => plain(&capital(&finding.text)),
+        };
+        out += &format!("{}. **{text}** (`{}`)", at + 1, finding.id);
+        let hint = finding::hint(&profile.findings, at);
+        if !hint.is_empty() {
+            out += &format!(" → {}", plain(&hint));
         }
         out.push('\n');
         if let Some(worth) = finding::worth(finding) {
-            out += &format!("  - worth {}\n", plain(&worth));
+            out += &format!("   - worth {}\n", plain(&worth));
         }
         for place in &finding.places {
-            out += &format!("  - {}\n", plain(&finding::place(place, names)));
+            out += &format!("   - {}\n", plain(&finding::place(place, names)));
         }
         if let Some(covered) = finding::covered(finding, names) {
-            out += &format!("  - in {}\n", plain(&covered));
+            out += &format!("   - in {}\n", plain(&covered));
         }
         for e in &finding.evidence {
-            out += &format!(
-                "  - `{}` = {} {} (threshold {}, {})\n",
-                e.metric,
-                digits(e.value),
-                e.unit,
-                digits(e.threshold),
-                e.source
-            );
+            let unit = if e.unit.is_empty() { String::new() } else { format!(" {}", e.unit) };
+            let against = match finding::has_own_threshold(e, &finding.evidence) {
+                true => format!(" (threshold {}, {})", digits(e.threshold), e.source),
+                false => String::new(),
+            };
+            out += &format!("   - `{}` = {}{unit}{against}\n", e.metric, digits(e.value));
         }
     }
     if !profile.findings.is_empty() {
@@ -185,13 +192,52 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     section(&mut out, table, "No rung was tried.");
 
     out += "## Missing\n\n";
-    if profile.gaps.is_empty() {
+    if profile.missing().next().is_none() {
         out += "Nothing that was requested is missing.\n";
     }
-    for gap in &profile.gaps {
+    for gap in profile.missing() {
         out += &format!("- `{}`: {}\n", gap.code, plain(&gap.text));
     }
     out
+}
+
+/// A sentence of ours; its backticks stay markup.
+fn plain_sentence(text: &str) -> String {
+    format!("{}.", capital(&text.replace('<', "&lt;")).trim_end_matches('.'))
+}
+
+/// The checks of the sanitizer: verdict, errors and causes of each, and those that did not run.
+fn sanitizer(out: &mut String, profile: &Profile, names: KernelNames) {
+    if profile.sanitizer.is_empty() {
+        return;
+    }
+    *out += "## Sanitizer\n\n";
+    let mut table = TextTable::new(&[
+        ("check", Align::Left),
+        ("verdict", Align::Left),
+        ("errors", Align::Right),
+        ("causes", Align::Right),
+        ("note", Align::Left),
+    ]);
+    for result in &profile.sanitizer {
+        table.add_row([
+            plain(&result.tool),
+            plain(&result.verdict),
+            result.errors.map(|errors| errors.to_string()).unwrap_or_default(),
+            result.causes.len().to_string(),
+            plain(&result.note),
+        ]);
+    }
+    section(out, table, "");
+    if let Some(others) = checks::not_run(profile) {
+        *out += &format!("{}\n\n", others);
+    }
+    for cause in profile.sanitizer.iter().flat_map(|result| &result.causes) {
+        *out += &format!("- {}\n", plain(&checks::cause(cause, names)));
+    }
+    if profile.sanitizer.iter().any(|result| !result.causes.is_empty()) {
+        out.push('\n');
+    }
 }
 
 /// The launches with counters: how busy their units were, stalls, roofline and verdict.

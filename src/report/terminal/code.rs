@@ -3,6 +3,7 @@
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
 use crate::model::sanitizer::SanitizerVerdict;
+use crate::report::checks;
 use crate::report::quantity::bytes;
 use crate::report::{Align, TextTable};
 
@@ -13,7 +14,10 @@ pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
     page.line("");
     for result in &profile.sanitizer {
         let text = match result.verdict {
-            SanitizerVerdict::Clean => page.paint("32", "clean"),
+            SanitizerVerdict::Clean => match result.errors {
+                Some(errors) => format!("{}, {errors} errors", page.paint("32", "clean")),
+                None => page.paint("32", "clean"),
+            },
             SanitizerVerdict::Found => {
                 let causes = result.causes.len();
                 page.paint("31", &format!("{causes} cause{}", if causes == 1 { "" } else { "s" }))
@@ -26,23 +30,14 @@ pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
             page.field("", &result.note);
         }
         for cause in &result.causes {
-            let at = match (&cause.file, cause.line) {
-                (Some(file), Some(line)) => format!("{file}:{line}: "),
-                (Some(file), None) => format!("{file}: "),
-                _ => String::new(),
-            };
-            let kernel = if cause.kernel.is_empty() {
-                String::new()
-            } else {
-                format!(" in {}", page.style.names.name(&cause.kernel))
-            };
-            let count =
-                if cause.count > 1 { format!(" ({} times)", cause.count) } else { String::new() };
-            page.field("", &format!("{at}{}{kernel}{count}", cause.text));
+            page.field("", &checks::cause(cause, page.style.names));
             for detail in cause.details.iter().take(2) {
                 page.field("", &format!("  {detail}"));
             }
         }
+    }
+    if let Some(others) = checks::not_run(profile) {
+        page.field("", &others);
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
         if let Some(covered) = finding::covered(finding, page.style.names) {
             lines(page, "", &format!("in {covered}"));
         }
-        lines(page, "→ ", &finding.hint);
+        lines(page, "→ ", &finding::hint(&profile.findings, at));
     }
 }
 

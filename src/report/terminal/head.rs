@@ -73,11 +73,12 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
         page.field("bound", &share_text(share));
     }
     if let Some(selection) = &profile.selection {
-        let chosen = selection.kernels.iter().filter(|k| k.profiled > 0).count();
-        if let Some(covered) = selection.covered_percent.filter(|_| chosen > 0) {
-            let s = if chosen == 1 { "kernel that holds" } else { "kernels that hold" };
-            let all = percent(covered);
-            page.field("profiled", &format!("{chosen} {s} {all} of the GPU time"));
+        let profiled = || selection.kernels.iter().filter(|k| k.profiled > 0);
+        let kernels = profiled().count();
+        if kernels > 0 {
+            let s = if kernels == 1 { "kernel that holds" } else { "kernels that hold" };
+            let share = percent(profiled().map(|kernel| kernel.percent).sum());
+            page.field("profiled", &format!("{kernels} {s} {share} of the GPU time"));
         }
     }
     if let Some(spent) = profile.run.cost_usd {
@@ -90,7 +91,7 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
             },
         );
     }
-    for warning in &profile.warnings {
+    for warning in profile.stopped().into_iter().chain(&profile.warnings) {
         page.field("warning", &warning.text);
     }
 }

@@ -56,14 +56,10 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
 
 /// The rate reached, as a share of the roof at the launch's DRAM arithmetic intensity.
 pub(in crate::report) fn roofline_text(launch: &Launch) -> Option<String> {
-    let best = |unit: &str, label: Option<&str>| {
-        let roofs = launch.roofline.iter().filter(|r| r.unit == unit && r.peak > 0.0);
-        let roofs = roofs.filter(|r| label.is_none_or(|l| r.label == l));
-        let reached = roofs.filter_map(|r| Some((r, r.achieved.filter(|x| *x > 0.0)?)));
-        reached.max_by(|a, b| a.1.total_cmp(&b.1))
-    };
-    let (compute, rate) = best("FLOP/s", None)?;
-    let (memory, bytes) = best("byte/s", Some("DRAM"))?;
+    let (compute, rate) = launch.compute_roof()?;
+    let dram = launch.roofline.iter().filter(|r| r.label == "DRAM" && r.peak > 0.0);
+    let moved = dram.filter_map(|r| Some((r, r.achieved.filter(|x| *x > 0.0)?)));
+    let (memory, bytes) = moved.max_by(|a, b| a.1.total_cmp(&b.1))?;
     let intensity = rate / bytes;
     let roof = compute.peak.min(intensity * memory.peak);
     let roof_label = if roof < compute.peak { &memory.label } else { &compute.label };

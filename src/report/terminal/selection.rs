@@ -43,7 +43,9 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
         };
         page.field("selected", &matched);
     }
-    for gap in selection.left_out.iter().take(MAX_ROWS) {
+    // A stop is a warning in the first lines.
+    let stopped = profile.stopped();
+    for gap in selection.left_out.iter().filter(|gap| Some(*gap) != stopped).take(MAX_ROWS) {
         page.field("left out", &gap.text);
     }
 }
