@@ -110,6 +110,7 @@ const REGISTRIES: &[Registry] = &[
             "remotes_table",
             "text_table",
             "headline",
+            "checks",
             "kernel_name",
             "page_parts",
             "prediction",
