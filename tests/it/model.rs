@@ -474,3 +474,21 @@ fn the_terminal_shows_predictions() {
         );
     }
 }
+
+/// Kernels of torch 2.11 on an H200, driver 580.159.04: `tests/gpu/run model` on 2026-11-24.
+#[test]
+fn kernels_measured_on_an_h200_are_within_a_tenth_on_rows_that_the_fit_has_not_seen() {
+    let laptop = Laptop::new();
+    let rows = format!("{}/tests/fixtures/model/h200-kernels.csv", env!("CARGO_MANIFEST_DIR"));
+    let fit = json(&laptop, "model-fit", &format!("fit {rows} --gpu h200 --out calib.toml"));
+    let mut held = Vec::new();
+    for kernel in fit["calibration"]["kernel"].as_array().unwrap() {
+        let (op, dtype) = (kernel["op"].as_str().unwrap(), kernel["dtype"].as_str().unwrap());
+        let median = kernel["test"]["median"].as_f64().unwrap();
+        // Of prefill only two rows are held out.
+        let limit = if op == "attention_prefill" { 0.25 } else { 0.1 };
+        assert!(median <= limit, "{op} {dtype}: {median}");
+        held.push(format!("{op} {dtype}"));
+    }
+    assert_eq!(held, ["gemm bf16", "gemm fp8", "attention_prefill bf16", "attention_decode bf16"]);
+}
