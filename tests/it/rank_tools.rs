@@ -48,7 +48,7 @@ impl Launchers {
         let laptop = Laptop::new();
         FakeHost::new(&laptop).gpus(2);
         for (name, text) in [("torchrun", TORCHRUN), ("mpirun", MPIRUN)] {
-            let path = laptop.path(&format!("h200/bin/{name}"));
+            let path = laptop.path(format!("h200/bin/{name}"));
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }

@@ -262,13 +262,17 @@ fn a_job_that_slurm_has_forgotten_is_asked_of_the_accounts_if_there_are_any() {
             fs::read_to_string(log).ok()?.contains("begun").then_some(())
         });
         cluster.write("jobs/1/state", "");
-        // As Slurm ends them; the batch script comes first, so that it removes nothing.
-        let node = format!("-{}", cluster.read("jobs/1/pid").trim());
-        let killed = std::process::Command::new("kill").args(["-9", "--", &node]).status();
-        assert!(killed.unwrap().success());
-        for process in processes_of(&cluster) {
-            let pid = process.split(' ').next().unwrap_or_default();
-            let _ = std::process::Command::new("kill").args(["-9", pid]).status();
+        // As Slurm ends them: all at once, so that none tells of another's end. The batch script comes
+        // first, so that it removes nothing.
+        let kill = |signal: &str, process: &str| {
+            std::process::Command::new("kill").args([signal, "--", process]).status().unwrap()
+        };
+        assert!(kill("-9", &format!("-{}", cluster.read("jobs/1/pid").trim())).success());
+        let processes = processes_of(&cluster);
+        for signal in ["-STOP", "-9"] {
+            for process in &processes {
+                kill(signal, process.split(' ').next().unwrap_or_default());
+            }
         }
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
