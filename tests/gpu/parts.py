@@ -105,13 +105,13 @@ def bench(s):
         timing = p.get("timing") or {}
         s.check(f"{kernel} has a time", (timing.get("median_ns") or 0) > 1000, str(timing),
                 note=f"{(timing.get('median_ns') or 0) / 1000:.1f} us, {timing.get('samples')} samples")
+    s.check("host-entry's set-up is timed apart", (timing.get("prepare_ns") or 0) > 0, str(timing))
     p = s.profile("--kernel", "vecadd", "--mode", "bench", "--problem-sizes", "n=65536", "--remote", REMOTE)
     timing = p.get("timing") or {}
     graph = timing.get("graph") or {}
     s.check("a short kernel is timed in a CUDA graph, too, and not slower there", 0 < graph.get("median_ns", 0) < 1.1 * timing.get("median_ns", 0),
             f"{timing} {p.get('gaps')}", note=f"{timing.get('median_ns', 0) / 1000:.2f} us by events, {graph.get('median_ns', 0) / 1000:.2f} us in a graph, "
             f"{graph.get('prepare_ns', 0) / 1000:.2f} us taken off")
-    s.check("host-entry's set-up is timed apart", (timing.get("prepare_ns") or 0) > 0, str(timing))
 
 
 def verify(s):
