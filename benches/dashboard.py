@@ -112,7 +112,8 @@ class Browser:
             answer, self.rest = self.rest.split(b"\0", 1)
             answer = json.loads(answer)
             if answer.get("id") == self.number:
-                return answer["result"]
+                # While the page changes, an expression has no answer but an error.
+                return answer.get("result", {"result": {}})
 
     def value(self, expression):
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
