@@ -2,7 +2,7 @@
 //! kernels, shell completions and man pages, each where `rgpu` or the system looks for it. The tree
 //! may be copied over any prefix, and the `libexec` of two architectures over each other.
 
-use super::{Build, CLI, DistError, HOST_FILES, Target, at, place};
+use super::{Build, CLI, DistError, HOST_FILES, at, place};
 use crate::command;
 use crate::workspace::Workspace;
 use std::fs;
@@ -47,7 +47,7 @@ pub(super) fn lay_out(
     // README links to these.
     let docs = workspace.root.join("docs");
     copy(&docs, &documents.join("docs")).map_err(at(&docs))?;
-    let rgpu = native_cli(workspace, target, built)?;
+    let rgpu = native_cli(workspace, hosts)?;
     for (shell, place) in COMPLETIONS {
         let text = command::output(Command::new(&rgpu).args(["completions", shell]))?;
         let file = tree.join(place);
@@ -61,11 +61,11 @@ pub(super) fn lay_out(
     Ok(tree)
 }
 
-/// A CLI that runs here: the built one, or, if that is for another architecture, one built from the
+/// A CLI that runs here: that of a build, or, if all are for other architectures, one built from the
 /// same source.
-fn native_cli(workspace: &Workspace, target: &Target, built: &Path) -> Result<PathBuf, DistError> {
-    if workspace.triple == target.triple {
-        return Ok(built.join(CLI.1));
+fn native_cli(workspace: &Workspace, builds: &[Build]) -> Result<PathBuf, DistError> {
+    if let Some(native) = builds.iter().find(|build| build.target.triple == workspace.triple) {
+        return Ok(native.folder.join(CLI.1));
     }
     command::run(workspace.cargo().args(["build", "--package", CLI.0]))?;
     Ok(workspace.target.join("debug").join(CLI.1))
