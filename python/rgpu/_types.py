@@ -676,10 +676,10 @@ class Evidence(Record):
     """The value of the metric."""
     unit: str
     """The unit of the value and the threshold."""
-    threshold: float
-    """The threshold that the value was compared with."""
-    source: str
-    """Source of the threshold."""
+    threshold: float | None
+    """The threshold that the value was compared with. `None` for a number that only explains."""
+    source: str | None
+    """Source of the threshold; empty without one."""
 
 
 class Failure(Record):

@@ -291,7 +291,8 @@ impl Cause<'_> {
         }
         let predicate = match self.rule.id {
             LAUNCH_BOUND => {
-                let limit = first.conclusion.evidence.first().map_or(0.0, |e| e.threshold);
+                let limit =
+                    first.conclusion.evidence.first().and_then(|e| e.threshold).unwrap_or_default();
                 format!("run for less than {:.0} µs, about as long as a launch takes", limit / 1e3)
             }
             _ => self.rule.plural_predicate.to_owned(),

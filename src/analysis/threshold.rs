@@ -25,11 +25,9 @@ impl Threshold {
     /// Evidence for a number that was compared with this threshold.
     pub(super) fn evidence(self, metric: &str, value: f64, unit: &str) -> Evidence {
         Evidence {
-            metric: metric.to_owned(),
-            value,
-            unit: unit.to_owned(),
-            threshold: self.value,
+            threshold: Some(self.value),
             source: self.source.to_owned(),
+            ..Evidence::number(metric, value, unit)
         }
     }
 }

@@ -40,10 +40,19 @@ pub struct Evidence {
     pub value: f64,
     /// The unit of the value and the threshold.
     pub unit: String,
-    /// The threshold that the value was compared with.
-    pub threshold: f64,
-    /// Source of the threshold.
+    /// The threshold that the value was compared with. `None` for a number that only explains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f64>,
+    /// Source of the threshold; empty without one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
+}
+
+impl Evidence {
+    /// A number that was not compared with a threshold.
+    pub fn number(metric: &str, value: f64, unit: &str) -> Evidence {
+        Evidence { metric: metric.to_owned(), value, unit: unit.to_owned(), ..Evidence::default() }
+    }
 }
 
 /// A finding: a problem or an opportunity, with the next step. One cause is one finding, whatever

@@ -103,11 +103,12 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
         finding::covered(f, names).iter().for_each(|covered| say(format!("  in: {covered}")));
         say(format!("  do: {}", finding::hint(&profile.findings, at)));
         for e in &f.evidence {
-            let against = match finding::has_own_threshold(e, &f.evidence) {
-                true => format!(" (against {})", digits(e.threshold)),
-                false => String::new(),
+            let against = match e.threshold {
+                Some(threshold) => format!(" (threshold {})", digits(threshold)),
+                None => String::new(),
             };
-            say(format!("  because: {} = {} {}{against}", e.metric, digits(e.value), e.unit));
+            let unit = if e.unit.is_empty() { String::new() } else { format!(" {}", e.unit) };
+            say(format!("  because: {} = {}{unit}{against}", e.metric, digits(e.value)));
         }
     }
     for cause in profile.sanitizer.iter().flat_map(|r| &r.causes) {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::kernel_name::KernelNames;
 use super::quantity::{duration, percent};
 use crate::model::Finding;
-use crate::model::finding::{Evidence, Stake, StakeScope};
+use crate::model::finding::{Stake, StakeScope};
 use crate::model::timeline::IdlePlace;
 
 /// The maximum number of kernels that a finding names in a text.
@@ -30,13 +30,6 @@ pub(super) fn hint(findings: &[Finding], at: usize) -> Cow<'_, str> {
         Some(earlier) if !hint.is_empty() => Cow::Owned(format!("as for finding {}", earlier + 1)),
         _ => Cow::Borrowed(hint),
     }
-}
-
-/// Whether a number's threshold is of the same quantity. The first number with a threshold is the
-/// one that it applies to; a number with another unit only supports that one.
-pub(super) fn has_own_threshold(number: &Evidence, of: &[Evidence]) -> bool {
-    let is_alike = |e: &&Evidence| e.threshold == number.threshold && e.source == number.source;
-    of.iter().find(is_alike).is_none_or(|first| first.unit == number.unit)
 }
 
 fn worth_of(stake: &Stake) -> String {
@@ -152,18 +145,5 @@ mod tests {
         let findings = ["fuse", "", "fuse", "", "wait"].map(finding);
         let hints: Vec<_> = (0..findings.len()).map(|at| hint(&findings, at)).collect();
         assert_eq!(hints, ["fuse", "", "as for finding 1", "", "wait"]);
-    }
-
-    #[test]
-    fn a_threshold_is_told_with_its_own_quantity() {
-        let number = |value, unit: &str| Evidence {
-            value,
-            unit: unit.to_owned(),
-            threshold: 0.05,
-            ..Evidence::default()
-        };
-        let numbers = [number(0.2, "of the time"), number(59710.0, "cycle")];
-        let own = numbers.each_ref().map(|e| has_own_threshold(e, &numbers));
-        assert_eq!(own, [true, false]);
     }
 }

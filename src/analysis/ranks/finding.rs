@@ -78,11 +78,9 @@ fn straggler(ranks: &Ranks, worst: &Straggler, span_ns: u64, least: Threshold) -
         evidence: vec![
             least.evidence("ranks.late_share", share, "of the span"),
             Evidence {
-                metric: "ranks.late_ns".to_owned(),
-                value: worst.late_ns as f64,
-                unit: "ns".to_owned(),
-                threshold: ranks.clock.residual_ns.unwrap_or(0) as f64,
+                threshold: Some(ranks.clock.residual_ns.unwrap_or(0) as f64),
                 source: "residual of the clocks".to_owned(),
+                ..Evidence::number("ranks.late_ns", worst.late_ns as f64, "ns")
             },
         ],
         ..Finding::default()

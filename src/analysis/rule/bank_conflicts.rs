@@ -3,7 +3,7 @@
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{L1_THROUGHPUT, SHARED_WAVEFRONTS_BUSY};
 use crate::analysis::threshold::{BANK_CONFLICTS, Limits};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "bank_conflicts",
@@ -54,8 +54,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let busy = busy.or_else(|| launch.first_number(L1_THROUGHPUT));
     let mut evidence =
         vec![limits.threshold(&BANK_CONFLICTS).evidence(id, share, "of the wavefronts")];
-    evidence
-        .extend(busy.map(|(id, value)| limits.threshold(&BANK_CONFLICTS).evidence(id, value, "%")));
+    evidence.extend(busy.map(|(id, value)| Evidence::number(id, value, "%")));
     Some(Conclusion {
         score: share * busy.map_or(0.5, |(_, value)| value / 100.0),
         confidence: Confidence::High,

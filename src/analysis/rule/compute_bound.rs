@@ -5,7 +5,7 @@ use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use crate::analysis::known_kernel::{Author, author};
 use crate::analysis::threshold::{Limits, TENSOR_BUSY, THROUGHPUT_APART, THROUGHPUT_LOW};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "compute_bound",
@@ -36,7 +36,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let mut evidence = vec![limits.threshold(&THROUGHPUT_LOW).evidence(sm_id, sm, "%")];
     let mut text = format!("the SMs run at {sm:.0} % of their peak");
     if let Some((id, pipe, value)) = busiest_pipe(launch) {
-        evidence.push(limits.threshold(&THROUGHPUT_LOW).evidence(&id, value, "%"));
+        evidence.push(Evidence::number(&id, value, "%"));
         text.push_str(&format!(", pipe `{pipe}` at {value:.0} %"));
     }
     let confidence = if sm - memory >= limits.threshold(&THROUGHPUT_APART).value {

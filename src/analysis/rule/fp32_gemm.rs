@@ -4,7 +4,7 @@ use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{SM_THROUGHPUT, TENSOR_ACTIVE};
 use crate::analysis::known_kernel::{MatrixUnit, matrix_unit};
 use crate::analysis::threshold::{Limits, TENSOR_USED, TF32_GAIN, Threshold};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "fp32_gemm",
@@ -34,7 +34,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     evidence.extend(tensor.map(|(id, tensor)| used.evidence(id, tensor, "%")));
     let mut text = "the matrix product runs on the FP32 units, the tensor cores idle".to_owned();
     if let Some((id, sm)) = launch.first_number(SM_THROUGHPUT) {
-        evidence.push(used.evidence(id, sm, "%"));
+        evidence.push(Evidence::number(id, sm, "%"));
         text.push_str(&format!(", and the SMs are at {sm:.0} % of their peak"));
     }
     Some(Conclusion {

@@ -3,7 +3,7 @@
 use super::blocks::leave_sms_empty;
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::threshold::{IMBALANCE, Limits};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "imbalance",
@@ -34,8 +34,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         confidence: Confidence::Medium,
         evidence: vec![
             limits.threshold(&IMBALANCE).evidence("sm.imbalance", lost, "of the kernel's time"),
-            limits.threshold(&IMBALANCE).evidence(MAX, max, "cycle"),
-            limits.threshold(&IMBALANCE).evidence(AVERAGE, average, "cycle"),
+            Evidence::number(MAX, max, "cycle"),
+            Evidence::number(AVERAGE, average, "cycle"),
         ],
         text: format!(
             "the busiest SM is active longer than the average SM by {:.0} % of the kernel's time",

@@ -4,7 +4,7 @@ use super::blocks::leave_sms_empty;
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::ICACHE_HIT_RATE;
 use crate::analysis::threshold::{INSTRUCTION_STALL, Limits};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "instruction_cache",
@@ -32,7 +32,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         vec![limit.evidence(metric, share, "of the cycles between two instructions")];
     // A short kernel always misses at its start, so the hit rate alone is not enough.
     let hits = launch.first_number(ICACHE_HIT_RATE);
-    evidence.extend(hits.map(|(id, value)| limit.evidence(id, value, "%")));
+    evidence.extend(hits.map(|(id, value)| Evidence::number(id, value, "%")));
     Some(Conclusion {
         score: share,
         confidence: Confidence::Medium,

@@ -8,7 +8,7 @@ use super::matrix::multiplies;
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{MMA_SYNC, TCGEN05, TENSOR_ACTIVE, WGMMA};
 use crate::analysis::threshold::{Limits, TENSOR_USED};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "legacy_mma",
@@ -48,8 +48,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         confidence,
         evidence: vec![
             used.evidence(active_id, active, "%"),
-            used.evidence(mma_id, mma, "%"),
-            used.evidence(newer_id, newer_used, "%"),
+            Evidence::number(mma_id, mma, "%"),
+            Evidence::number(newer_id, newer_used, "%"),
         ],
         text,
         hint: format!(

@@ -3,7 +3,7 @@
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{INSTRUCTIONS, LOCAL, SPILLING};
 use crate::analysis::threshold::{LOCAL_MEMORY, Limits};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "local_memory",
@@ -34,8 +34,9 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
             Confidence::Medium
         },
         evidence: vec![
-            limit.evidence(id, share, "of the instructions"),
-            limit.evidence(all_id, all, "inst"),
+            limit.evidence("local.share", share, "of the instructions"),
+            Evidence::number(id, local, "inst"),
+            Evidence::number(all_id, all, "inst"),
         ],
         text: format!("{:.1} % of the executed instructions go to local memory", share * 100.0),
         hint:

@@ -3,7 +3,7 @@
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{ISSUE_ACTIVE, WARPS_ELIGIBLE};
 use crate::analysis::threshold::{ISSUE_SLOTS, Limits, STALL_SHARE};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "low_issue_slots",
@@ -29,7 +29,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let mut evidence = vec![limit.evidence(id, issue, "inst/cycle")];
     let mut text = format!("a scheduler issues {issue:.2} instructions per cycle of at most 1");
     if let Some((id, eligible)) = launch.first_number(WARPS_ELIGIBLE) {
-        evidence.push(limit.evidence(id, eligible, "warp"));
+        evidence.push(Evidence::number(id, eligible, "warp"));
         text.push_str(&format!("; {eligible:.2} of its warps are eligible on average"));
     }
     Some(Conclusion {

@@ -6,7 +6,7 @@ use crate::analysis::concept::{
     DRAM_THROUGHPUT, L1_THROUGHPUT, L2_THROUGHPUT, MEMORY_THROUGHPUT, SM_THROUGHPUT,
 };
 use crate::analysis::threshold::{Limits, TENSOR_BUSY, THROUGHPUT_APART, THROUGHPUT_LOW};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "memory_bound",
@@ -99,7 +99,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if let Some((level, id, value)) = level {
         text.push_str(&format!(", {} at {value:.0} %", level.name));
         hint = level.hint;
-        evidence.push(limits.threshold(&THROUGHPUT_LOW).evidence(&id, value, "%"));
+        evidence.push(Evidence::number(&id, value, "%"));
     }
     text.push_str(&tensor_clause(launch, limits));
     let confidence = if memory - sm >= limits.threshold(&THROUGHPUT_APART).value {

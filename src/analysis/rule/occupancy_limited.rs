@@ -6,7 +6,7 @@ use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, OCCUPANCY_THEORETICAL, SM_THROUGHPUT};
 use crate::analysis::known_kernel::matrix_unit;
 use crate::analysis::threshold::{Limits, OCCUPANCY_THEORETICAL as LIMIT};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "occupancy_limited",
@@ -70,7 +70,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let mut evidence = vec![limits.threshold(&LIMIT).evidence(id, theoretical, "%")];
     let (mut text, mut hint) = (format!("theoretical occupancy is {theoretical:.0} %"), "");
     if let Some((limit, name, blocks)) = limiter(launch) {
-        evidence.push(limits.threshold(&LIMIT).evidence(limit, blocks, "block"));
+        evidence.push(Evidence::number(limit, blocks, "block"));
         text.push_str(&format!(", limited by {name} to {blocks:.0} blocks per SM"));
         hint = match launch.shared_bytes {
             Some(0) if limit == SHARED => CARVE_OUT,

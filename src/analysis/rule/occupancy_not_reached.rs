@@ -4,7 +4,7 @@ use super::blocks::leave_sms_empty;
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{OCCUPANCY_ACHIEVED, OCCUPANCY_THEORETICAL};
 use crate::analysis::threshold::{Limits, OCCUPANCY_GAP};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "occupancy_not_reached",
@@ -26,8 +26,9 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         score: gap / 100.0 / 2.0,
         confidence: Confidence::Low,
         evidence: vec![
-            limits.threshold(&OCCUPANCY_GAP).evidence(achieved_id, achieved, "%"),
-            limits.threshold(&OCCUPANCY_GAP).evidence(theoretical_id, theoretical, "%"),
+            limits.threshold(&OCCUPANCY_GAP).evidence("occupancy.gap", gap, "%"),
+            Evidence::number(achieved_id, achieved, "%"),
+            Evidence::number(theoretical_id, theoretical, "%"),
         ],
         text: format!(
             "achieved occupancy is {achieved:.0} %, theoretical occupancy {theoretical:.0} %"

@@ -3,7 +3,7 @@
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{INSTRUCTIONS, SPILLING};
 use crate::analysis::threshold::{Limits, SPILLS};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "spills",
@@ -26,7 +26,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         confidence: Confidence::High,
         evidence: vec![
             limits.threshold(&SPILLS).evidence(SPILLING, spilling, "inst"),
-            limits.threshold(&SPILLS).evidence(executed_id, executed, "inst"),
+            Evidence::number(executed_id, executed, "inst"),
         ],
         text: format!(
             "{:.1} % of the executed instructions move spilled registers{}",

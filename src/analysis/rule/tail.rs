@@ -3,7 +3,7 @@
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::WAVES;
 use crate::analysis::threshold::{Limits, TAIL_LOST, TAIL_SHARE};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "tail",
@@ -27,7 +27,10 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     Some(Conclusion {
         score: lost,
         confidence: Confidence::Medium,
-        evidence: vec![limits.threshold(&TAIL_SHARE).evidence(id, waves, "")],
+        evidence: vec![
+            limits.threshold(&TAIL_LOST).evidence("waves.lost", lost, "of the kernel's time"),
+            Evidence::number(id, waves, ""),
+        ],
         text: format!(
             "{waves:.2} waves of blocks: the last one is {:.0} % full, up to {:.0} % of the time \
              is lost",

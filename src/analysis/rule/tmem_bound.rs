@@ -3,7 +3,7 @@
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{TENSOR_ACTIVE, TMEM_ACTIVE};
 use crate::analysis::threshold::{Limits, TMEM_BUSY};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "tmem_bound",
@@ -22,7 +22,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         return None;
     }
     let mut evidence = vec![limit.evidence(id, busy, "%")];
-    evidence.extend(tensor.map(|(id, value)| limit.evidence(id, value, "%")));
+    evidence.extend(tensor.map(|(id, value)| Evidence::number(id, value, "%")));
     Some(Conclusion {
         score: busy / 100.0 / 2.0,
         confidence: Confidence::Low,

@@ -3,7 +3,7 @@
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{L1_THROUGHPUT, L2_THROUGHPUT};
 use crate::analysis::threshold::{EXCESS_SECTORS, Limits};
-use crate::model::Launch;
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "uncoalesced",
@@ -43,8 +43,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let busy = busy.max_by(|a, b| a.1.total_cmp(&b.1));
     let mut evidence =
         vec![limits.threshold(&EXCESS_SECTORS).evidence(id, share, "of the sectors")];
-    evidence
-        .extend(busy.map(|(id, value)| limits.threshold(&EXCESS_SECTORS).evidence(id, value, "%")));
+    evidence.extend(busy.map(|(id, value)| Evidence::number(id, value, "%")));
     Some(Conclusion {
         score: share * busy.map_or(0.5, |(_, value)| value / 100.0),
         confidence: Confidence::High,

@@ -98,8 +98,6 @@ pub(super) struct Page<'a> {
 struct FindingTexts<'a> {
     title: String,
     hint: Cow<'a, str>,
-    /// Of each number of the evidence, whether its threshold is of the same quantity.
-    own_thresholds: Vec<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     worth: Option<String>,
     places: Vec<String>,
@@ -109,11 +107,9 @@ impl<'a> FindingTexts<'a> {
     fn new(findings: &'a [Finding], at: usize) -> Self {
         let of = &findings[at];
         let places = of.places.iter().map(|place| finding::place(place, KernelNames::Short));
-        let own = |e| finding::has_own_threshold(e, &of.evidence);
         Self {
             title: capital(&of.text),
             hint: finding::hint(findings, at),
-            own_thresholds: of.evidence.iter().map(own).collect(),
             worth: finding::worth(of),
             places: places.collect(),
         }

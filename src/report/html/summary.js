@@ -80,12 +80,12 @@ function summary() {
   }
 }
 
-function evidence(list, own) {
+function evidence(list) {
   return table([
     { label: "metric", cell: e => el("code", null, e.metric), cls: "name" },
     { label: "value", num: true, cell: e => digits(e.value) + (e.unit ? " " + e.unit : "") },
-    { label: "held against", num: true, cell: e => own(e) ? digits(e.threshold) : "" },
-    { label: "threshold from", cell: e => own(e) ? e.source : "" },
+    { label: "threshold", num: true, cell: e => e.threshold === undefined ? "" : digits(e.threshold) },
+    { label: "threshold from", cell: e => e.source || "" },
   ], list);
 }
 
@@ -129,7 +129,7 @@ function findings() {
         texts.places && texts.places.length ? el("ul", { class: "places" }, texts.places.map(p => el("li", null, said(p)))) : null,
         el("div", { class: "hint" }, "→ ", said(texts.hint)),
         covers.length > 1 ? el("details", null, el("summary", null, plural(covers.length, "kernel")), covered(covers)) : null,
-        f.evidence.length ? el("details", null, el("summary", null, "Evidence"), evidence(f.evidence, e => texts.own_thresholds[f.evidence.indexOf(e)])) : null);
+        f.evidence.length ? el("details", null, el("summary", null, "Evidence"), evidence(f.evidence)) : null);
     })));
 }
 

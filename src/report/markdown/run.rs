@@ -158,9 +158,9 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
         }
         for e in &finding.evidence {
             let unit = if e.unit.is_empty() { String::new() } else { format!(" {}", e.unit) };
-            let against = match finding::has_own_threshold(e, &finding.evidence) {
-                true => format!(" (threshold {}, {})", digits(e.threshold), e.source),
-                false => String::new(),
+            let against = match e.threshold {
+                Some(threshold) => format!(" (threshold {}, {})", digits(threshold), e.source),
+                None => String::new(),
             };
             out += &format!("   - `{}` = {}{unit}{against}\n", e.metric, digits(e.value));
         }

@@ -154,7 +154,7 @@ fn stages(profile: &Profile) -> TextTable {
     let mut table = TextTable::new(&[
         ("stage", Align::Left),
         ("rung", Align::Left),
-        ("held", Align::Left),
+        ("succeeded", Align::Left),
         ("seconds", Align::Right),
     ]);
     for r in &profile.ladder {
@@ -271,15 +271,17 @@ fn bound(launch: &Launch, class: &crate::model::Classification, names: KernelNam
     let name = names.name(&launch.kernel);
     let sentences = class.verdicts.iter().filter_map(|v| {
         let e = v.evidence.first()?;
+        let threshold = e.threshold.map(|threshold| {
+            format!(", threshold {} from {}", digits(threshold), plain(&e.source))
+        });
         Some(format!(
-            "The verdict on `{}` is {} (`{}` = {} {}, threshold {} from {}).",
+            "The verdict on `{}` is {} (`{}` = {} {}{}).",
             code(&name),
             v.verdict.replace('_', " "),
             code(&e.metric),
             digits(e.value),
             plain(&e.unit),
-            digits(e.threshold),
-            plain(&e.source)
+            threshold.unwrap_or_default()
         ))
     });
     sentences.collect()
