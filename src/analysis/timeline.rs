@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::Limits;
 use crate::model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline};
-use crate::model::trace::{Work, WorkKind};
+use crate::model::trace::{CallEvent, Work, WorkKind};
 use crate::model::{Finding, Profile, Trace};
 use idle::Waits;
 use measure::union_ns;
@@ -58,7 +58,17 @@ pub fn timeline(trace: &Trace, limits: &Limits<'_>) -> Option<Timeline> {
 /// Adds the timeline of `trace` to a profile and returns its findings.
 pub(super) fn analyze(profile: &mut Profile, trace: &Trace, limits: &Limits<'_>) -> Vec<Finding> {
     profile.timeline = timeline(trace, limits);
-    profile.timeline.iter().flat_map(|timeline| findings(timeline, limits)).collect()
+    profile
+        .timeline
+        .iter()
+        .flat_map(|timeline| findings(timeline, replays_graphs(trace), limits))
+        .collect()
+}
+
+/// Whether the program launches CUDA graphs.
+fn replays_graphs(trace: &Trace) -> bool {
+    let name = |call: &CallEvent| trace.names.get(call.name as usize);
+    trace.calls.iter().filter_map(name).any(|name| finding::is_graph_launch(name))
 }
 
 /// Ids of the profile's launches that belong to CUDA graphs.

@@ -3,37 +3,45 @@
 //! XLA's autotuning has kernels of its own. Triton's benchmarks fill a buffer as large as the L2 before
 //! each launch of a candidate, with torch's fill of integers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::known_kernel::{Author, author, is_autotuning};
 use crate::model::Launch;
 
 /// Fewer fills may be the program's own.
 const MIN_FLUSHES: usize = 100;
+/// Nanoseconds. A shorter fill does not write as much as the L2 holds.
+const MIN_FLUSH_NS: f64 = 5000.0;
 
 /// The kernels of tuning among these launches, which are in the order of their start, each with what
 /// it does.
 pub(crate) fn kernels(launches: &[Launch]) -> HashMap<&str, &'static str> {
-    let mut all: HashMap<&str, &'static str> = HashMap::new();
+    let xla = launches.iter().filter(|launch| is_autotuning(&launch.kernel));
+    let xla = xla.map(|launch| (launch.kernel.as_str(), "autotuning of XLA"));
+    let order: Vec<_> =
+        launches.iter().map(|l| (l.kernel.as_str(), l.duration_ns, l.grid)).collect();
+    let flushes = flushes(&order).into_iter();
+    xla.chain(flushes.map(|fill| (fill, "flushes the L2 for Triton's benchmarks"))).collect()
+}
+
+/// The fills that flush the L2 for Triton's benchmarks, of kernels in the order of their start: name,
+/// nanoseconds and grid of each.
+pub(super) fn flushes<'a>(order: &[(&'a str, Option<f64>, [u32; 3])]) -> HashSet<&'a str> {
     let mut fills: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (at, launch) in launches.iter().enumerate() {
-        if is_autotuning(&launch.kernel) {
-            all.insert(&launch.kernel, "autotuning of XLA");
-        } else if launch.kernel.contains("FillFunctor<int>") {
-            fills.entry(&launch.kernel).or_default().push(at);
+    for (at, (kernel, ns, _)) in order.iter().enumerate() {
+        if kernel.contains("FillFunctor<int>") && ns.is_none_or(|ns| ns >= MIN_FLUSH_NS) {
+            fills.entry(kernel).or_default().push(at);
         }
     }
-    for (kernel, at) in fills {
-        let of_one_size = at.iter().all(|fill| launches[*fill].grid == launches[at[0]].grid);
+    let flushes = |(kernel, at): &(&str, Vec<usize>)| {
+        let of_one_size = at.iter().all(|fill| order[*fill].2 == order[at[0]].2);
         // Some flushes are timed alone, one after the other.
-        let next = at.iter().filter_map(|fill| launches.get(fill + 1));
-        let next: Vec<&Launch> = next.filter(|next| next.kernel != kernel).collect();
-        let candidates = next.iter().filter(|next| author(&next.kernel) == Author::User).count();
-        if candidates >= MIN_FLUSHES && of_one_size && candidates * 4 >= next.len() * 3 {
-            all.insert(kernel, "flushes the L2 for Triton's benchmarks");
-        }
-    }
-    all
+        let next = at.iter().filter_map(|fill| order.get(fill + 1));
+        let next: Vec<&str> = next.map(|next| next.0).filter(|next| next != kernel).collect();
+        let candidates = next.iter().filter(|next| author(next) == Author::User).count();
+        candidates >= MIN_FLUSHES && of_one_size && candidates * 4 >= next.len() * 3
+    };
+    fills.into_iter().filter(flushes).map(|(kernel, _)| kernel).collect()
 }
 
 #[cfg(test)]

@@ -348,7 +348,8 @@ impl PassPlanner {
 }
 
 /// Replaces the planned number of launches of each chosen kernel by the number that was profiled,
-/// and says where these are fewer.
+/// and the planned share of the GPU time by that of the kernels profiled. Says where launches are
+/// fewer.
 fn count_profiled(selection: &mut Selection, launches: &[Launch]) {
     // Those measure ranges, not launches.
     if matches!(selection.replay_mode, ReplayMode::Range | ReplayMode::AppRange) {
@@ -372,6 +373,11 @@ fn count_profiled(selection: &mut Selection, launches: &[Launch]) {
             Some(gap) => gap.text = format!("{text} to stay within the budget"),
             None => selection.left_out.push(Gap { code: "fewer_launches".to_owned(), text }),
         }
+    }
+    let profiled = selection.kernels.iter().filter(|choice| choice.profiled > 0);
+    let covered = profiled.map(|choice| choice.percent).sum();
+    if let Some(percent) = &mut selection.covered_percent {
+        *percent = covered;
     }
 }
 
@@ -435,6 +441,7 @@ mod tests {
         };
         let mut selection = Selection {
             kernels: vec![kernel("gemm", 50.0, 10), kernel("add", 20.0, 3), kernel("x", 10.0, 0)],
+            covered_percent: Some(70.0),
             left_out: vec![Gap {
                 code: "budget_launches".to_owned(),
                 text: "`gemm`: 10 of 600 launches, to stay within the budget".to_owned(),
@@ -447,7 +454,7 @@ mod tests {
         let traced = Launch { kernel: "add".to_owned(), ..Launch::default() };
         count_profiled(&mut selection, &[launch, traced]);
         let counts: Vec<u64> = selection.kernels.iter().map(|choice| choice.profiled).collect();
-        assert_eq!(counts, [1, 0, 0]);
+        assert_eq!((counts, selection.covered_percent), (vec![1, 0, 0], Some(50.0)));
         let texts: Vec<&str> = selection.left_out.iter().map(|gap| gap.text.as_str()).collect();
         assert_eq!(
             texts,

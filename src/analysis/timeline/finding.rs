@@ -11,6 +11,9 @@ use crate::model::{Evidence, Finding};
 /// The maximum number of places that a finding lists.
 const MAX_PLACES: usize = 5;
 
+/// Fewer gaps do not show what repeats: they are compared with the whole span.
+const MIN_REPEATED_GAPS: u64 = 10;
+
 /// A cause of idle time that a user can remove.
 struct Idle {
     id: &'static str,
@@ -74,6 +77,10 @@ const IDLE: &[Idle] = &[
 const GRAPHS_ALREADY: &str = "the launches replay CUDA graphs already: put more work into each \
      graph, and queue the next replay before looking at a result";
 
+/// The hint for late launches beside those of CUDA graphs.
+const BESIDE_GRAPHS: &str = "the program replays CUDA graphs already: capture what it launches beside \
+     them too, if that repeats, and queue work before looking at a result";
+
 /// The hint for a host that is late mostly before one of cuDNN's kernels, and by more than
 /// [`PLAN_NS`]: that long it takes to make a plan for a new shape.
 const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the shapes equal (pad a \
@@ -82,13 +89,19 @@ const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the
 const PLAN_NS: u64 = 5_000_000;
 
 /// The findings of a timeline. Of ranks, each finding is about the rank that it concerns most.
-pub(crate) fn findings(timeline: &Timeline, limits: &Limits<'_>) -> Vec<Finding> {
+/// `replays_graphs` tells whether the program launches CUDA graphs.
+pub(crate) fn findings(
+    timeline: &Timeline,
+    replays_graphs: bool,
+    limits: &Limits<'_>,
+) -> Vec<Finding> {
     let several = timeline.devices.len() > 1;
     let mut all: Vec<Finding> = timeline
         .devices
         .iter()
         .flat_map(|device| {
-            let idle = IDLE.iter().filter_map(|idle| waiting(device, idle, several, limits));
+            let found = |idle| waiting(device, idle, (several, replays_graphs), limits);
+            let idle = IDLE.iter().filter_map(found);
             let found = idle.chain(nccl(device, several, limits));
             found.map(|finding| Finding { rank: device.rank, ..finding }).collect::<Vec<_>>()
         })
@@ -111,7 +124,7 @@ fn sum_of(sums: &[WaitSum], causes: &[WaitCause]) -> (u64, u64) {
 fn waiting(
     device: &DeviceTime,
     idle: &Idle,
-    several: bool,
+    (several, replays_graphs): (bool, bool),
     limits: &Limits<'_>,
 ) -> Option<Finding> {
     let threshold = limits.threshold(&WAITING_SHARE);
@@ -124,6 +137,7 @@ fn waiting(
     };
     let whole_ns = match idle.first_launch {
         Some(true) => device.span_ns,
+        _ if gaps < MIN_REPEATED_GAPS => device.span_ns,
         _ => steady_ns(device, limits),
     };
     let share = share(ns, whole_ns).filter(|share| *share >= threshold.value)?;
@@ -145,6 +159,8 @@ fn waiting(
         GRAPHS_ALREADY
     } else if idle.id == "gpu_waits_for_host" && places.iter().any(plans) {
         PLANS
+    } else if replays_graphs && idle.hint.contains("CUDA graph") {
+        BESIDE_GRAPHS
     } else {
         idle.hint
     };
@@ -153,9 +169,9 @@ fn waiting(
         category: "host".to_owned(),
         stake: Some(stake(ns, device)),
         text: format!(
-            "{}for {:.0} % of {} {}runs no kernel because {} ({})",
+            "{}for {} of {} {}runs no kernel because {} ({})",
             after_start_up(device, whole_ns),
-            100.0 * share,
+            percent(share),
             time(whole_ns),
             subject(device, several),
             idle.because,
@@ -163,17 +179,8 @@ fn waiting(
         ),
         hint: hint.to_owned(),
         evidence: vec![
-            percent(&metric, share, threshold),
-            Evidence {
-                metric: "timeline.kernel_ns".to_owned(),
-                value: device.kernel_ns as f64,
-                unit: "ns".to_owned(),
-                threshold: whole_ns as f64,
-                source: match whole_ns == device.span_ns {
-                    true => "span of the trace".to_owned(),
-                    false => "span of the trace after start-up".to_owned(),
-                },
-            },
+            percent_evidence(&metric, share, threshold),
+            Evidence::number("timeline.kernel_ns", device.kernel_ns as f64, "ns"),
         ],
         places: merged(places).into_iter().take(MAX_PLACES).collect(),
         ..Finding::default()
@@ -217,9 +224,9 @@ fn nccl(device: &DeviceTime, several: bool, limits: &Limits<'_>) -> Option<Findi
         category: "host".to_owned(),
         stake: Some(stake(device.nccl_alone_ns, device)),
         text: format!(
-            "{}for {:.0} % of {} {}runs nothing but NCCL ({})",
+            "{}for {} of {} {}runs nothing but NCCL ({})",
             after_start_up(device, whole_ns),
-            100.0 * alone,
+            percent(alone),
             time(whole_ns),
             subject(device, several),
             counted(device.nccl_launches, "launch", "launches"),
@@ -227,7 +234,7 @@ fn nccl(device: &DeviceTime, several: bool, limits: &Limits<'_>) -> Option<Findi
         hint: "start collectives earlier and on a stream of their own, in buckets, so that \
                computation runs beside them"
             .to_owned(),
-        evidence: vec![percent("timeline.nccl_alone", alone, threshold)],
+        evidence: vec![percent_evidence("timeline.nccl_alone", alone, threshold)],
         ..Finding::default()
     })
 }
@@ -264,6 +271,14 @@ fn subject(device: &DeviceTime, several: bool) -> String {
     }
 }
 
+/// `43 %`; a share just below the whole is `99.7 %`.
+fn percent(share: f64) -> String {
+    match 100.0 * share {
+        percent if (99.0..99.95).contains(&percent) => format!("{percent:.1} %"),
+        percent => format!("{percent:.0} %"),
+    }
+}
+
 /// `1 gap`, `2 gaps`.
 fn counted(n: u64, one: &str, several: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { several })
@@ -281,12 +296,7 @@ fn share(ns: u64, whole_ns: u64) -> Option<f64> {
     (whole_ns > 0).then(|| ns as f64 / whole_ns as f64)
 }
 
-fn percent(metric: &str, share: f64, threshold: Threshold) -> Evidence {
-    Evidence {
-        metric: metric.to_owned(),
-        value: 100.0 * share,
-        unit: "%".to_owned(),
-        threshold: 100.0 * threshold.value,
-        source: threshold.source.to_owned(),
-    }
+fn percent_evidence(metric: &str, share: f64, threshold: Threshold) -> Evidence {
+    let threshold = Threshold { value: 100.0 * threshold.value, ..threshold };
+    threshold.evidence(metric, 100.0 * share, "%")
 }

@@ -64,7 +64,7 @@ pub(super) struct Gap<'a> {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) parts: BTreeMap<Cause, u64>,
-    after: &'a str,
+    pub(super) after: &'a str,
     before: &'a str,
     call: &'a str,
     /// The work that ended the gap.

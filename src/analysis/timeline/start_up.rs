@@ -3,7 +3,8 @@
 //! A gap is start-up if one of these holds:
 //!
 //! 1. The first launch of a kernel ends it.
-//! 2. One of XLA's autotuning kernels ends it.
+//! 2. One of XLA's autotuning kernels ends it, or a fill that flushes the L2 for Triton's benchmarks
+//!    begins or ends it.
 //! 3. The launching thread loads or compiles code in it, or compilers' NVTX ranges cover half of it:
 //!    another kernel may have the same name. Before one kernel this happens a few times at most,
 //!    else it repeats.
@@ -17,6 +18,7 @@ use super::idle::Gap;
 use crate::analysis::Limits;
 use crate::analysis::known_kernel::is_autotuning;
 use crate::analysis::threshold::{ONE_OFF_NS, PREPARATIONS};
+use crate::analysis::tuning;
 use crate::model::Trace;
 use crate::model::trace::Work;
 
@@ -48,6 +50,8 @@ pub(super) struct StartUp<'a> {
     first_starts: HashMap<Key, u64>,
     /// Starts of calls that load code, sorted, by thread.
     loads: HashMap<u64, Vec<u64>>,
+    /// Names of the fills of Triton's benchmarks.
+    flushes: HashSet<&'a str>,
     /// Times in which a compiler works, sorted and disjoint, by rank.
     compiling: HashMap<Option<u32>, Vec<(u64, u64)>>,
     most_preparations: f64,
@@ -83,10 +87,16 @@ impl<'a> StartUp<'a> {
             let end = range.start_ns.saturating_add(range.duration_ns.unwrap_or(0));
             compiling.entry(range.rank).or_default().push((range.start_ns, end));
         }
+        let name = |work: &Work| trace.names.get(work.name as usize).map_or("", String::as_str);
+        let mut order: Vec<&Work> = trace.work.iter().filter(|work| computes(work)).collect();
+        order.sort_by_key(|work| (work.rank, work.device, work.start_ns));
+        let order: Vec<_> =
+            order.iter().map(|work| (name(work), Some(work.duration_ns as f64), [1; 3])).collect();
         StartUp {
             trace,
             first_starts,
             loads,
+            flushes: tuning::flushes(&order),
             compiling: compiling.into_iter().map(|(rank, all)| (rank, disjoint(all))).collect(),
             most_preparations: limits.threshold(&PREPARATIONS).value,
             one_off_ns: limits.threshold(&ONE_OFF_NS).value,
@@ -114,7 +124,9 @@ impl<'a> StartUp<'a> {
             let few = preparations as f64 <= self.most_preparations;
             let name = self.trace.names.get(gap.next.name as usize);
             self.is_first(gap)
-                || name.is_some_and(|name| is_autotuning(name))
+                || name
+                    .is_some_and(|name| is_autotuning(name) || self.flushes.contains(name.as_str()))
+                || self.flushes.contains(gap.after)
                 || *prepares && few
                 || one_off
         };

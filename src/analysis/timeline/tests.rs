@@ -149,7 +149,7 @@ fn a_report_and_its_export_have_one_timeline() {
 #[test]
 fn findings_name_the_share_the_cause_and_the_next_step() {
     let own = Thresholds::default();
-    let found = findings(&of("timeline-graph"), &Limits::new(&own, None));
+    let found = findings(&of("timeline-graph"), true, &Limits::new(&own, None));
     let ids: Vec<_> = found.iter().map(|f| f.id.as_str()).collect();
     assert_eq!(ids, ["gpu_waits_for_host", "gpu_waits_for_copies"]);
     assert_eq!(
@@ -249,7 +249,7 @@ fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
     let first: u64 = timeline.devices[0].first_launches.iter().map(|sum| sum.total_ns).sum();
     assert_eq!(first, 990, "b is launched first after 990 ns, then once more after 490 ns");
     let own = Thresholds::default();
-    let found = findings(&timeline, &Limits::new(&own, None));
+    let found = findings(&timeline, false, &Limits::new(&own, None));
     let ids: Vec<_> = found.iter().map(|f| f.id.as_str()).collect();
     assert_eq!(ids, ["gpu_waits_for_first_launches", "gpu_waits_for_host"]);
     assert_eq!(found[0].places[0].call, "cuLibraryLoadData");
@@ -299,7 +299,7 @@ fn kernels(work: &[(&str, u64, u64)], other_calls: &[(&str, u64)]) -> Trace {
 
 fn found(trace: &Trace) -> Vec<Finding> {
     let own = Thresholds::default();
-    findings(&timeline(trace).unwrap(), &Limits::new(&own, None))
+    findings(&timeline(trace).unwrap(), false, &Limits::new(&own, None))
 }
 
 fn ids(found: &[Finding]) -> Vec<&str> {
@@ -366,19 +366,53 @@ fn a_wait_for_the_gpu_in_start_up_does_not_repeat() {
 
 #[test]
 fn the_steady_state_is_judged_without_start_up() {
-    // 10 ms before the first launch of b, then 30 µs before each of five launches and 20 µs in them.
+    // 10 ms before the first launch of b, then 30 µs before each of ten launches and 20 µs in them.
     let mut work = vec![("a", 0, 20), ("b", 10_020, 20)];
-    work.extend((0..5).map(|n| ("a", 10_070 + n * 50, 20)));
+    work.extend((0..10).map(|n| ("a", 10_070 + n * 50, 20)));
     let found = found(&kernels(&work, &[]));
     assert_eq!(ids(&found), [START_UP, "gpu_waits_for_host"]);
     assert_eq!(
         found[1].text,
-        "after start-up (10.00 ms), for 50 % of 0.29 ms the GPU runs no kernel because the host had \
-         not launched the next kernel (5 gaps)"
+        "after start-up (10.00 ms), for 54 % of 0.54 ms the GPU runs no kernel because the host had \
+         not launched the next kernel (10 gaps)"
     );
     let stakes = found.iter().map(|f| f.stake.as_ref().unwrap());
     let stakes: Vec<_> = stakes.map(|stake| (stake.ns, stake.share > 0.1)).collect();
-    assert_eq!(stakes, [(10_000_000, true), (145_000, false)]);
+    assert_eq!(stakes, [(10_000_000, true), (290_000, false)]);
+}
+
+#[test]
+fn few_gaps_are_compared_with_the_whole_span() {
+    let mut work = vec![("a", 0, 20), ("b", 10_020, 20)];
+    work.extend((0..9).map(|n| ("a", 10_070 + n * 50, 20)));
+    assert_eq!(ids(&found(&kernels(&work, &[]))), [START_UP], "nine gaps do not show a repetition");
+}
+
+#[test]
+fn gaps_around_fills_of_tritons_benchmarks_are_start_up() {
+    const FILL: &str = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<int>, std::array<char *, (unsigned long)1>>(int, T2, T3)";
+    let benchmarks = |fill_us: u64| -> Vec<(&str, u64, u64)> {
+        let pair =
+            |n: u64| [(FILL, n * 200, fill_us), ("triton_poi_fused_gelu_0", n * 200 + 100, 10)];
+        (0..120).flat_map(pair).collect()
+    };
+    assert_eq!(ids(&found(&kernels(&benchmarks(14), &[]))), [START_UP]);
+    assert_eq!(ids(&found(&kernels(&benchmarks(1), &[]))), ["gpu_waits_for_host"], "a small fill");
+}
+
+#[test]
+fn a_program_that_replays_graphs_is_not_told_to_use_one() {
+    let work: Vec<_> = (0..12).map(|n| ("a", n * 100, 10)).collect();
+    let mut trace = kernels(&work, &[]);
+    let own = Thresholds::default();
+    let hint = |trace: &Trace| {
+        let mut profile = Profile::default();
+        analyze(&mut profile, trace, &Limits::new(&own, None)).remove(0).hint
+    };
+    assert!(hint(&trace).ends_with("capture a step that repeats in a CUDA graph"));
+    trace.names.push("cudaGraphLaunch".to_owned());
+    trace.calls[3].name = trace.names.len() as u32 - 1;
+    assert!(hint(&trace).starts_with("the program replays CUDA graphs already"));
 }
 
 #[test]
@@ -389,7 +423,7 @@ fn nccl_is_known_by_its_kernels_names() {
     let device = &time.devices[0];
     assert_eq!((device.nccl_launches, device.nccl_ns, device.nccl_alone_ns), (1, 100, 100));
     let own = Thresholds::default();
-    let found = findings(&time, &Limits::new(&own, None));
+    let found = findings(&time, false, &Limits::new(&own, None));
     assert!(found.iter().any(|f| f.id == "nccl_not_hidden"));
 }
 
