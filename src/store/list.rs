@@ -146,16 +146,15 @@ impl Runs {
         self.find_among(name, |_| true)
     }
 
-    /// As [`Runs::find`], but `latest` and `latest~N` pass over suites, and over runs that failed or
-    /// were cancelled and left no result. If all did, the latest is returned.
+    /// As [`Runs::find`], but `latest` and `latest~N` pass over suites, and over runs that ended without
+    /// a result, such as commands and failures. If all did, the latest is returned.
     ///
     /// # Errors
     /// As [`Runs::find`].
     pub fn find_result(&self, name: &str) -> Result<RunFolder, StoreError> {
         let has_result = |folder: &RunFolder| {
             let ended = |record: RunRecord| {
-                use RunState::{Cancelled, Failed, NeverSubmitted};
-                matches!(record.state, Failed | Cancelled | NeverSubmitted)
+                !matches!(record.state, RunState::Running | RunState::Detached)
             };
             let has = |file: &str| folder.path().join(file).is_file();
             RESULTS.iter().any(|file| has(file)) || !has(SUITE) && !folder.record().is_ok_and(ended)
@@ -361,15 +360,15 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_run_without_a_result_is_not_the_latest_result() {
+    fn a_run_that_ended_without_a_result_is_not_the_latest_result() {
         let dir = tempfile::tempdir().unwrap();
         let runs = Runs::new(dir.path());
         let results = |name: &str| runs.find_result(name).map(|f| f.record().unwrap().id);
         run(dir.path(), "a", RunState::Failed);
         assert_eq!(results("latest").unwrap(), "a");
-        run(dir.path(), "bb", RunState::Done);
+        run(dir.path(), "bb", RunState::Running);
         run(dir.path(), "ccc", RunState::Failed);
-        run(dir.path(), "dddd", RunState::Failed);
+        run(dir.path(), "dddd", RunState::Done);
         assert_eq!(results("latest").unwrap(), "bb");
         assert_eq!(runs.find("latest").unwrap().record().unwrap().id, "dddd");
         // A profile with a failure, such as wrong results, is a result.

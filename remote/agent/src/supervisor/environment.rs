@@ -4,7 +4,8 @@
 //! Steps do not inherit the user's whole environment, because nsys stores every variable in its
 //! reports, which leave the host. For the same reason they do not inherit a variable whose name says
 //! that it holds a secret. Variables that set up communication between GPUs and processes reach every
-//! step: on a host that others share, `NCCL_NVLS_ENABLE=0` must hold.
+//! step: on a host that others share, `NCCL_NVLS_ENABLE=0` must hold. So do those that downloads need
+//! behind a proxy or a certificate authority of one's own, since steps install Python packages.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::job::JobFolder;
 use crate::setup::Setup;
 
 /// Variables that steps inherit; a trailing `*` matches any rest.
-const INHERITED: [&str; 16] = [
+const INHERITED: [&str; 28] = [
     "PATH",
     "HOME",
     "USER",
@@ -33,6 +34,18 @@ const INHERITED: [&str; 16] = [
     "NVSHMEM_*",
     "OMPI_*",
     "SLURM_*",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "PIP_*",
+    "UV_*",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
 ];
 
 /// Variables of the Slurm step or task that the agent runs in ("OUTPUT ENVIRONMENT VARIABLES" of
@@ -65,7 +78,18 @@ pub(crate) fn inherited() -> Environment {
     // A plan cannot name variables that are not UTF-8.
     let variables = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    variables.filter(|(name, _)| is_inherited(name) || handed_over(name)).collect()
+    let is_allowed = |(name, value): &(String, String)| {
+        is_inherited(name) && !has_credentials(value) || handed_over(name)
+    };
+    variables.filter(is_allowed).collect()
+}
+
+/// Whether a value has a URL with a user or a password, as those of proxies and package indexes may.
+fn has_credentials(value: &str) -> bool {
+    value.split("://").skip(1).any(|rest| {
+        let authority = rest.split(['/', '?', '#', ' ', ',']).next().unwrap_or_default();
+        authority.contains('@')
+    })
 }
 
 fn is_inherited(name: &str) -> bool {
@@ -162,6 +186,9 @@ mod tests {
             "OMPI_COMM_WORLD_RANK",
             "SLURM_JOB_ID",
             "LC_ALL",
+            "SSL_CERT_FILE",
+            "UV_DEFAULT_INDEX",
+            "https_proxy",
         ];
         let dropped = [
             "SLURM_STEP_ID",
@@ -173,10 +200,19 @@ mod tests {
             "TORCH_API_KEY",
             "CUDA_SECRET",
             "PYTHONPATH",
+            "UV_PUBLISH_TOKEN",
             "PATHS",
         ];
         assert!(inherited.into_iter().all(is_inherited));
         assert!(!dropped.into_iter().any(is_inherited));
+    }
+
+    #[test]
+    fn values_with_credentials_are_known() {
+        assert!(has_credentials("http://me:word@proxy:3128"));
+        assert!(has_credentials("https://a/simple https://token@b/simple"));
+        assert!(!has_credentials("http://proxy:3128/a@b"));
+        assert!(!has_credentials("/etc/ssl/me@home.pem"));
     }
 
     #[test]
