@@ -62,6 +62,8 @@ pub use plan::request::{
 pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
 pub use plan::sections::{SETS, sections};
 pub use plan::wheels::{NVCC, WheelNvcc, Wheels};
+pub(crate) use plan::launcher::python_program_word;
+pub(crate) use plan::wheels::CUTE;
 pub use plan::{check, check_launcher, plan};
 
 /// A tool of the GPU host.

@@ -106,11 +106,6 @@ pub(super) fn run(
     }
 }
 
-/// The file with the ids of this user's state databases.
-fn own_ids(app: &App) -> PathBuf {
-    app.data.join("state-ids")
-}
-
 /// The project whose queue it is.
 fn project(app: &App) -> &Path {
     &app.config.project
@@ -118,12 +113,12 @@ fn project(app: &App) -> &Path {
 
 /// The queue of the project, which is created if there is none.
 fn open(app: &App) -> Result<Queue> {
-    Ok(Queue::open(project(app), &own_ids(app))?)
+    Ok(Queue::open(project(app), &app.state_ids_file())?)
 }
 
 /// The queue of the project.
 fn open_existing(app: &App) -> Result<Queue> {
-    Queue::open_existing(project(app), &own_ids(app)).map_err(|error| {
+    Queue::open_existing(project(app), &app.state_ids_file()).map_err(|error| {
         let failure = Failure::from(error);
         match queue_above(app).filter(|_| !has_queue(app)) {
             Some(above) => failure.hint(format!("`{}` has one", above.display())),

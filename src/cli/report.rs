@@ -129,7 +129,7 @@ fn check_format(app: &App, args: &ReportArgs) -> Result<()> {
         return Err(Failure::new(Exit::Usage, "usage", words).hint("leave one of them out"));
     }
     if args.bytes.is_some() && format != Some("brief") {
-        return Err(Failure::new(Exit::Usage, "usage", "`--bytes` belongs to `--format brief`")
+        return Err(Failure::new(Exit::Usage, "usage", "`--bytes` works only with `--format brief`")
             .hint("`--max-size` limits the bytes of the file that is read"));
     }
     Ok(())
@@ -162,10 +162,11 @@ fn run_joined(app: &App, args: &ReportArgs, several: &[String]) -> Result<Status
 fn run_one(app: &App, args: &ReportArgs, what: &str) -> Result<Status> {
     if let Some(several) = saved_fan_out::find(app, what)? {
         if args.redact || args.lint.is_some() {
-            let message = format!("`{}` is several runs together", what);
+            let message = format!("`{}` is a fan-out of several runs", what);
             return Err(Failure::new(Exit::Usage, "usage", message)
                 .hint("`--redact` and `--lint` work on one run; `rgpu runs list` shows each"));
         }
+        check_only_printed(args, "a fan-out of several runs")?;
         return saved_fan_out::show_as(app, &several, what, args.format.as_deref());
     }
     let kept = saved_comparison::find(app, what)?;
@@ -174,7 +175,7 @@ fn run_one(app: &App, args: &ReportArgs, what: &str) -> Result<Status> {
             .hint("redact the report of each side: `rgpu report RUN --redact`"));
     }
     if kept.is_some() && args.lint.is_some() {
-        return Err(Failure::new(Exit::Usage, "lint", "a comparison has no ranges of its own")
+        return Err(Failure::new(Exit::Usage, "lint", "a comparison cannot be checked with `--lint`")
             .hint("look at each side: `rgpu report RUN --lint nvtx`"));
     }
     let default = if app.global.json { "json" } else { "table" };
@@ -182,6 +183,7 @@ fn run_one(app: &App, args: &ReportArgs, what: &str) -> Result<Status> {
     let opened = match kept {
         Some(kept) if args.format.as_deref() == Some("html") => open_comparison(app, what, kept)?,
         Some(kept) => {
+            check_only_printed(args, "a comparison without `--format html`")?;
             return saved_comparison::show_as(app, &kept, what, args.format.as_deref());
         }
         None => {
@@ -191,6 +193,17 @@ fn run_one(app: &App, args: &ReportArgs, what: &str) -> Result<Status> {
         }
     };
     show(app, args, opened)
+}
+
+/// Refuses `--out` and `--open` for what is only printed.
+fn check_only_printed(args: &ReportArgs, what: &str) -> Result<()> {
+    let flag = match (&args.out, args.open) {
+        (Some(_), _) => "--out",
+        (None, true) => "--open",
+        (None, false) => return Ok(()),
+    };
+    let message = format!("`{flag}` does not work for {what}: it is only printed");
+    Err(Failure::new(Exit::Usage, "usage", message).hint("write it with `rgpu report RUN > FILE`"))
 }
 
 /// Shows what was opened.

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::Server;
 use crate::error::{Exit, Failure, Result};
-use crate::own_command::CommandLine;
+use crate::own_command::{CommandLine, check_word};
 
-/// How long an action is waited for. Its command goes on after that.
+/// How long a request waits for its command, which goes on after that.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// A request to start a command.
@@ -78,7 +78,7 @@ pub(super) enum Action {
     },
 }
 
-/// What became of an action (`rgpu.dashboard-action/1`).
+/// The outcome of an action (`rgpu.dashboard-action/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct ActionResult {
     /// `rgpu.dashboard-action/1`.
@@ -144,20 +144,15 @@ impl Action {
 fn numbered(what: &str, entry: i64) -> Result<CommandLine> {
     match entry > 0 {
         true => Ok(CommandLine::new(["queue", what, &entry.to_string()])),
-        false => Err(no_value("entry", &entry.to_string())),
+        false => {
+            let what = format!("`entry` cannot be `{entry}`: numbers of entries begin with 1");
+            Err(Failure::new(Exit::Usage, "wrong_argument", what))
+        }
     }
 }
 
-/// Checks a word that stands alone on a command line: a flag in its place would be another command.
 fn word<'t>(name: &str, text: &'t str) -> Result<&'t str> {
-    match text.is_empty() || text.starts_with('-') || text.contains(char::is_control) {
-        true => Err(no_value(name, text)),
-        false => Ok(text),
-    }
-}
-
-fn no_value(name: &str, text: &str) -> Failure {
-    Failure::new(Exit::Usage, "wrong_argument", format!("`{name}`: `{text}` is no value"))
+    check_word(name, text).map(|()| text)
 }
 
 /// Starts the command of an action and waits for it a little.

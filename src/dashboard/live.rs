@@ -290,7 +290,7 @@ fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunNews> 
         output.push(OutputPiece { log: log.name, offset: *offset, text });
         *offset += bytes.len() as u64;
     }
-    let is_active = matches!(record.state, RunState::Running | RunState::Detached);
+    let is_active = record.state.is_active();
     let phase = if is_active { phase(folder) } else { None };
     Ok(RunNews { state: record.state, phase, events, output })
 }
@@ -324,7 +324,7 @@ pub(super) fn run_stream(server: &Arc<Server>, folder: RunFolder, last: Option<&
                     // After a line that was left out there may be more.
                     let is_news = moved != position || shown.as_ref() != Some(&state);
                     position = moved;
-                    let is_active = matches!(news.state, RunState::Running | RunState::Detached);
+                    let is_active = news.state.is_active();
                     let id = position.as_ref().map(Position::id).unwrap_or_default();
                     shown = Some(state);
                     match (is_news, is_active) {

@@ -16,11 +16,8 @@ use std::path::Path;
 use super::Imported;
 use crate::model::profile::Gap;
 use crate::model::rank_work::{JoinedRanks, RankWork};
-use crate::model::ranks::{ClockSource, RankClock};
+use crate::model::ranks::{ClockSource, MAX_RANKS, RankClock};
 use trace::ReportTimes;
-
-/// More ranks than any program has. A larger number is none of a rank.
-const MAX_RANKS: u32 = 1 << 20;
 
 /// The ranks of one report, as indexes into all ranks.
 type ReportRanks = Vec<usize>;

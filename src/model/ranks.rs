@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::open_enum::open_enum;
 
+/// More ranks than any program has: a rank's number is below this.
+pub const MAX_RANKS: u32 = 1 << 20;
+
 /// What a profile knows of the ranks of its program. Times of ranks are unions of intervals, never
 /// sums. Lists with one number for each rank are in the order of `ranks`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -34,6 +34,12 @@ pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
     failure.on(remote.name(), remote.transport())
 }
 
+/// The failure after a second try: the host's facts changed again between the plan and its start.
+pub(super) fn facts_changed_twice() -> Failure {
+    let what = "the host's GPUs or tools changed while the command ran";
+    Failure::new(Exit::Host, "facts_changed", what).hint("run the command again")
+}
+
 /// A signal as text: `signal 11 (SIGSEGV)`; only the number if this machine does not know it.
 pub fn signal(number: i32) -> String {
     match nix::sys::signal::Signal::try_from(number) {

@@ -56,7 +56,7 @@ struct ArchiveDocument {
 /// Writes a run into an archive.
 pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result<Status> {
     let record = folder.current_record()?;
-    if matches!(record.state, RunState::Running | RunState::Detached) {
+    if record.state.is_active() {
         app.print_note(&format!(
             "warning: `{}` has not ended: `rgpu runs attach {}` fetches the rest",
             record.id, record.id

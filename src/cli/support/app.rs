@@ -74,6 +74,11 @@ pub(in crate::cli) struct GlobalArgs {
 }
 
 impl App {
+    /// The file with the ids of this user's state databases.
+    pub(in crate::cli) fn state_ids_file(&self) -> PathBuf {
+        self.data.join("state-ids")
+    }
+
     /// Writes data to stdout. A reader that went away (`| head`) is no error; any other failure is
     /// returned when the command ends.
     pub(in crate::cli) fn print(&self, text: &str) {

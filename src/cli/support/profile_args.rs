@@ -128,7 +128,7 @@ fn sweep(text: &str) -> Result<(String, Vec<String>), String> {
     let (name, values) = text.split_once('=').ok_or("write NAME=VALUES, e.g. n=256..8192:x2")?;
     match is_identifier(name) {
         true => Ok((name.to_owned(), sweep_values(values)?)),
-        false => Err(format!("`{name}` is no name of a variable")),
+        false => Err(format!("`{name}` is not a name of a variable")),
     }
 }
 
@@ -202,7 +202,7 @@ pub(in crate::cli) struct NcuArgs {
 
 /// Mode `deep`.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "ProfileMode deep")]
+#[command(next_help_heading = "Mode deep")]
 pub(in crate::cli) struct DeepArgs {
     /// Number of kernels to profile with ncu, by GPU time [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]

@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use clap::ColorChoice;
-use rgpu_protocol::plan::Stdin;
+use rgpu_protocol::plan::{Stdin, reorders_text};
 
 use crate::error::{Exit, Failure};
 
@@ -283,9 +283,10 @@ fn sgr_len(text: &str) -> Option<usize> {
     inner[end..].starts_with('m').then_some(2 + end + 1)
 }
 
-/// Characters that change the order of the text around them.
+/// Whether a character may change the order of the text around it. The two marks are invisible and
+/// belong to names of files in Hebrew and Arabic, so they are shown escaped but not refused.
 fn is_bidi(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+    reorders_text(c) || matches!(c, '\u{200e}' | '\u{200f}')
 }
 
 #[cfg(test)]

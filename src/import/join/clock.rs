@@ -7,6 +7,8 @@
 
 use std::collections::BTreeSet;
 
+use rgpu_case::stats::median;
+
 use super::ReportRanks;
 use crate::model::rank_work::{JoinedRanks, RankWork};
 use crate::model::ranks::{ClockSource, RankClock};
@@ -201,7 +203,7 @@ impl Fit {
             .collect();
         let drift = drift(&relative);
         let mut offsets: Vec<f64> = relative.iter().map(|(after, by)| by - drift * after).collect();
-        let offset = median(&mut offsets)?;
+        let offset = median(&offsets)?;
         let mut left: Vec<f64> = offsets.iter().map(|by| (by - offset).abs()).collect();
         left.sort_by(f64::total_cmp);
         let residual = left[(left.len() - 1) * 95 / 100];
@@ -234,12 +236,7 @@ fn drift(points: &[(f64, f64)]) -> f64 {
             sample[at + 1..].iter().filter(|b| b.0 > a.0).map(|b| (b.1 - a.1) / (b.0 - a.0)),
         );
     }
-    median(&mut slopes).filter(|slope| slope.abs() <= MAX_DRIFT).unwrap_or(0.0)
-}
-
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+    median(&slopes).filter(|slope| slope.abs() <= MAX_DRIFT).unwrap_or(0.0)
 }
 
 #[cfg(test)]
