@@ -258,7 +258,7 @@ def load(path: Path) -> Document:
     schema = document.get("schema") if isinstance(document, dict) else None
     kind = _types.BY_SCHEMA.get(schema or "")
     if kind is None:
-        raise ValueError(f"{os.fspath(path)!r} is no document of rgpu that this package knows (schema: {schema!r})")
+        raise ValueError(f"{os.fspath(path)!r} is not a document of rgpu that this package knows (schema: {schema!r})")
     made = kind(document)
     made._set_origin(0, [os.path.dirname(os.path.abspath(path))], None)
     return made

@@ -196,7 +196,7 @@ impl InitialFiles {
 
 fn wait_for_initial_files(initial_write: std::thread::JoinHandle<Result<()>>) -> Result<()> {
     let panicked =
-        |_| Failure::new(Exit::Bug, "panic", "the run folder's first files were not written");
+        |_| Failure::new(Exit::Bug, "panic", "a bug in rgpu: the run folder was not written");
     initial_write.join().map_err(panicked)?
 }
 

@@ -38,7 +38,7 @@ pub(super) enum LoopCommand {
     /// Ask a loop to stop; a second time without the last comparison
     #[command(after_long_help = examples!("rgpu loop stop"))]
     Stop(LoopArgs),
-    /// Go on with a loop whose process has gone; the interrupted phase begins again
+    /// Resume a loop whose process ended; the interrupted phase starts again
     #[command(after_long_help = examples!("rgpu loop resume"))]
     Resume(LoopArgs),
     /// Show the best state: time, interval, commit, profile and code

@@ -25,7 +25,7 @@ use crate::queue::{AttemptCall, Queue, watch_attempt};
 pub(super) enum QueueCommand {
     /// Add a command or a script
     Add(Box<add::AddArgs>),
-    /// Run the entries; one process at a time does
+    /// Run the entries; only one process can run the queue
     #[command(after_long_help = examples!("rgpu queue run", "rgpu queue run --once"))]
     Run(run::RunArgs),
     /// List the entries

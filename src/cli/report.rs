@@ -49,18 +49,18 @@ pub(super) struct ReportArgs {
     #[arg(long)]
     pub force: bool,
 
-    /// Open the written file with the desktop's default program; a `perfetto` trace in the browser at
-    /// ui.perfetto.dev, to which only this machine passes it
+    /// Open the written file; a `perfetto` trace opens at ui.perfetto.dev, in your browser only:
+    /// nothing is uploaded
     #[arg(long)]
     pub open: bool,
 
-    /// Look for faults instead: `nvtx` checks how the program uses NVTX ranges. Exits with 1 on any
-    /// fault
+    /// Check the program instead of showing it: `nvtx` checks how it uses NVTX ranges. Exits with 1
+    /// on any fault
     #[arg(long, value_name = "WHAT", value_enum, conflicts_with_all = ["format", "out", "open", "redact"])]
     pub lint: Option<LintName>,
 
-    /// Leave out what tells where and by whom it was made: host, user, paths, command lines,
-    /// environment, source text. The tools' own reports contain all of this and are never included
+    /// Remove host, user, paths, command lines, environment and source text. The tools' own reports
+    /// contain all of this and are never included
     #[arg(long)]
     pub redact: bool,
 
@@ -87,7 +87,7 @@ fn budget(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The things that can be searched for.
+/// A group of checks for `--lint`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum LintName {
     /// NVTX ranges

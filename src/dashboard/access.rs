@@ -111,8 +111,9 @@ impl AccessControl {
     pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<()> {
         match loopback::is_own(headers, self.address) {
             true => Ok(()),
-            false => Err(Failure::new(Exit::Usage, "foreign_request", "the request is foreign")
-                .cause("its Host or Origin is another one than this server")),
+            false => Err(Failure::new(Exit::Usage, "foreign_request", "the request comes from another site")
+                .cause("its Host or Origin header is not this server's")
+                .hint("open the link that `rgpu dashboard` printed")),
         }
     }
 
@@ -157,7 +158,7 @@ impl AccessControl {
     pub(super) fn check_may_act(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
         match is_read(method) || headers.contains_key(header::ORIGIN) {
             _ if self.read_only && !is_read(method) => {
-                Err(Failure::new(Exit::Usage, "read_only", "this dashboard only shows")
+                Err(Failure::new(Exit::Usage, "read_only", "the dashboard is read-only")
                     .hint("`rgpu dashboard` without --read-only can also start commands"))
             }
             true => Ok(()),

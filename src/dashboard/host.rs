@@ -108,12 +108,17 @@ impl HostHealth {
         let own = env!("CARGO_PKG_VERSION");
         let agent = facts.agent.agent.as_str();
         if !agent.is_empty() && agent != own {
-            health.outdated.push(format!("agent {agent}: this rgpu is {own}"));
+            health.outdated.push(format!(
+                "the agent there has version {agent}, this rgpu {own}: the next run updates it"
+            ));
         }
         if let (Some(driver), Some(nvcc)) = (&facts.cuda, facts.tool("nvcc"))
             && major(driver) < major(&nvcc.version)
         {
-            let what = format!("driver: it supports CUDA {driver}, and nvcc is {}", nvcc.version);
+            let what = format!(
+                "the driver supports CUDA {driver}, but nvcc is {}: update the driver",
+                nvcc.version
+            );
             health.outdated.push(what);
         }
         let has_warning = [&health.warnings, &health.missing, &health.outdated];

@@ -170,7 +170,7 @@ pub(super) fn existing_file(
     let path = folder.join(item.text()?);
     match std::fs::metadata(&path) {
         Ok(found) if found.is_file() => Ok(path),
-        Ok(_) => Err(item.error(format!("`{}` is no file", path.display()))),
+        Ok(_) => Err(item.error(format!("`{}` is not a file", path.display()))),
         Err(error) => Err(KernelError::unreadable(&path, Some(key))(error)),
     }
 }
@@ -210,7 +210,7 @@ fn architecture(item: &Item<'_>) -> Result<String, KernelError> {
     match super::is_architecture(text) {
         true => Ok(text.to_owned()),
         false => Err(item.error(format!(
-            "`{text}` is no architecture; there are {}",
+            "`{text}` is not an architecture; there are {}",
             super::list_architectures()
         ))),
     }

@@ -280,11 +280,11 @@ open_enum! {
         Compute = "compute",
         /// Only copies ran.
         Copy = "copy",
-        /// Its GPU was idle: its host had not launched.
+        /// Its GPU was idle: its host launched the next kernel late.
         Host = "host",
         /// It was in another collective.
         Communication = "communication",
-        /// It did nothing that the others did not do as long.
+        /// No cause was found: it spent its time like the other ranks.
         Unknown = "unknown",
     }
 }

@@ -69,12 +69,12 @@ impl QueueDocument {
         &self.entries
     }
 
-    /// A line on who runs the queue.
+    /// One line: whether the queue is paused, and which process runs it.
     pub fn runner_text(&self) -> String {
-        let paused = if self.paused { "paused; `rgpu queue resume` goes on; " } else { "" };
+        let paused = if self.paused { "paused (`rgpu queue resume` continues); " } else { "" };
         match &self.runner {
             Some(runner) => format!("{paused}process {} runs the queue", runner.pid),
-            None => format!("{paused}nothing runs the queue: `rgpu queue run`"),
+            None => format!("{paused}not running; start it with `rgpu queue run`"),
         }
     }
 }

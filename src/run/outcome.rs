@@ -28,7 +28,8 @@ pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
             None => Failure::new(Exit::Host, code, text.clone()),
         },
         Some(Outcome::Done | Outcome::Unknown) | None => {
-            Failure::new(Exit::Host, "no_end", "the job ended without saying how")
+            Failure::new(Exit::Host, "no_end", "the job ended without a result")
+                .hint("run it again; its output is under `log/` in the run folder")
         }
     };
     failure.on(remote.name(), remote.transport())

@@ -29,7 +29,8 @@ pub(crate) fn read(path: &Path) -> Result<Input> {
     if version.abi != CASE_ABI {
         let found = version.abi;
         return Err(bad_case(format!(
-            "`{shown}` has version {found}, but this runner supports {CASE_ABI}"
+            "`{shown}` has version {found}, but this runner supports {CASE_ABI}: use \
+             rgpu and rgpu-runner of one release"
         )));
     }
     let spec: RunnerInput = serde_json::from_slice(&bytes).map_err(malformed)?;
@@ -101,7 +102,9 @@ fn check_case(case: &Case) -> Result<()> {
         }
         let kind = |arg: &Arg| (arg.name.clone(), arg.dtype, arg.role, arg.dims.len());
         if group.args.iter().map(kind).ne(first.args.iter().map(kind)) {
-            return Err(bad_case(format!("the arguments of group {g} are not those of group 0")));
+            return Err(bad_case(format!(
+                "group {g} differs from group 0: names, types, roles and dimensions must match"
+            )));
         }
         for arg in &group.args {
             check_arg(arg)?;

@@ -86,7 +86,7 @@ fn read(app: &App, name: &str, files: &[PathBuf], task: &ImageTask) -> Result<(D
     show::errors(app, &document.inputs);
     if document.inputs.iter().all(|i| i.status == Ended::Failed) {
         return Err(
-            Failure::new(Exit::Artifact, "unreadable", "nothing of it could be read").file(name)
+            Failure::new(Exit::Artifact, "unreadable", "no code of this file could be read").file(name)
         );
     }
     Ok((document, list_instructions(app, files, task)?))

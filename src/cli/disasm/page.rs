@@ -40,7 +40,7 @@ pub(super) fn run(
             return Ok(Exit::Artifact as u8);
         }
         return Err(known::unmatched(args, files).unwrap_or_else(|| {
-            Failure::new(Exit::Artifact, "nothing_to_show", "there is no SASS in it")
+            Failure::new(Exit::Artifact, "nothing_to_show", "the files contain no SASS")
                 .hint("`--list` shows the content")
         }));
     }

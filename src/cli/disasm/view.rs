@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 use rgpu_format::cubin::{self, Cubin};
 use rgpu_format::ptx;
 use rgpu_format::sass;
@@ -285,5 +286,7 @@ fn nothing(args: &DisasmArgs, files: &[PathBuf], view: View) -> Failure {
         }
         _ => "`--list` shows the content",
     };
-    Failure::new(Exit::Artifact, "nothing_to_show", "there is nothing to show").hint(hint)
+    let name = view.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let what = format!("the files have nothing for `--view {name}`");
+    Failure::new(Exit::Artifact, "nothing_to_show", what).hint(hint)
 }

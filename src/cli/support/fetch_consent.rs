@@ -111,7 +111,7 @@ fn ask(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> bool {
         return false;
     }
     write_stderr(&format!(
-        "{} is fetched once: about {} MB of pinned wheels into rgpu's cache {}. Go on? [y/N] ",
+        "Fetch {}, about {} MB, into rgpu's cache {}? [y/N] ",
         wheels.title,
         wheels.megabytes,
         host_phrase(spec)
