@@ -8,23 +8,23 @@ import subprocess
 import time
 from pathlib import Path
 
-from agent import mcp
 from cupti import cupti
+from dashboard import dashboard
 from deep_program import deep_program
 from large import large
 from layouts import layout
-from live_page import dashboard
 from loop import loop
+from mcp import mcp
 from model import model
 from package import package
 from programs import endings, programs
 from proxy import Proxy
-from pykernels import python
+from python_kernels import python
 from ranks import ranks
 from rungs import rungs
 from suites import suite_expect, suite_levels, suite_sweep, verdicts
 from values import values
-from wagmi import wagmi
+from wagmiv67 import wagmi
 
 CORRECT = ["vecadd", "tiled-matmul", "softmax", "reduce", "transpose-conflicts", "transpose-padded",
            "uncoalesced", "spill", "divergent", "nested-regions", "host-entry"]
