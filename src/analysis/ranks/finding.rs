@@ -42,7 +42,9 @@ fn straggler(ranks: &Ranks, worst: &Straggler, span_ns: u64, least: Threshold) -
         (LateCause::Compute, None) => format!("it computed {took} longer{place}"),
         (LateCause::Copy, _) => format!("its GPU only copied for {took} longer{place}"),
         (LateCause::Host, _) => {
-            format!("its GPU was idle for {took} longer{place}: its host launched the next kernel late")
+            format!(
+                "its GPU was idle for {took} longer{place}: its host launched the next kernel late"
+            )
         }
         (LateCause::Communication, _) => {
             format!("it was in collectives of another group for {took} longer")
@@ -62,7 +64,7 @@ fn straggler(ranks: &Ranks, worst: &Straggler, span_ns: u64, least: Threshold) -
         _ => {
             "compare the ranks before that collective in the trace: `rgpu report RUN --format \
              perfetto --open`"
-        },
+        }
     };
     Some(Finding {
         id: "straggler".to_owned(),
