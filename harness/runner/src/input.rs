@@ -1,7 +1,7 @@
 //! Reads and validates the runner input before anything is allocated.
 
 use crate::fault::{Fault, Result, bad_case};
-use rgpu_case::{Arg, CASE_ABI, Case, Entry, ErrorClass, Reference, Role, RunnerInput};
+use rgpu_case::{Arg, CASE_ABI, Case, EntryPoint, ErrorClass, Reference, Role, RunnerInput};
 use std::path::{Path, PathBuf};
 
 /// The runner input and the folder that its paths are relative to.
@@ -45,14 +45,14 @@ fn check(spec: &RunnerInput) -> Result<()> {
     if spec.cases.is_empty() {
         return Err(bad_case("the runner input has no case"));
     }
-    if matches!(spec.entry, Entry::Python(_))
+    if matches!(spec.entry, EntryPoint::Python(_))
         || matches!(spec.reference, Some(Reference::Python { .. }))
     {
         return Err(bad_case(
             "the runner cannot run a Python entry or reference; use `harness.py`",
         ));
     }
-    let device_entry = matches!(spec.entry, Entry::Device { .. });
+    let device_entry = matches!(spec.entry, EntryPoint::Device { .. });
     for (i, case) in spec.cases.iter().enumerate() {
         if spec.cases[..i].iter().any(|other| other.name == case.name) {
             return Err(bad_case(format!("two cases are called `{}`", case.name)));

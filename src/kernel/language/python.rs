@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::spec::{Entry, PythonFunction, ReferenceSpec, Sizes, Work};
+use super::super::spec::{EntryPoint, PythonFunction, ReferenceSpec, Sizes, Work};
 use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
 use crate::regular_file::{self, MAX_FILE_BYTES};
@@ -57,7 +57,7 @@ impl Language for Python {
             folder: file.parent().unwrap_or(Path::new("")).to_owned(),
             file: None,
             source: file.to_owned(),
-            entry: Entry::Python(PythonFunction {
+            entry: EntryPoint::Python(PythonFunction {
                 function: POPCORN.to_owned(),
                 ..PythonFunction::default()
             }),
