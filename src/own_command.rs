@@ -283,7 +283,8 @@ impl CommandLine {
     fn start(self, own: &OwnProgram) -> Result<RunningCommand> {
         for word in &self.argv {
             if word.len() > MAX_WORD_BYTES || word.as_encoded_bytes().contains(&0) {
-                let what = format!("a value of {} bytes is too long for a command line", word.len());
+                let what =
+                    format!("a value of {} bytes is too long for a command line", word.len());
                 return Err(Failure::new(Exit::Usage, "wrong_argument", what)
                     .hint("put long texts into files"));
             }

@@ -9,7 +9,6 @@ mod start;
 pub(super) use check::{CheckDocument, ProgressDocument};
 pub(super) use prune::PrunedDocument;
 
-
 use clap::{Args, Subcommand};
 
 use super::support::app::{App, Status};

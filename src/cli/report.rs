@@ -129,8 +129,12 @@ fn check_format(app: &App, args: &ReportArgs) -> Result<()> {
         return Err(Failure::new(Exit::Usage, "usage", words).hint("leave one of them out"));
     }
     if args.bytes.is_some() && format != Some("brief") {
-        return Err(Failure::new(Exit::Usage, "usage", "`--bytes` works only with `--format brief`")
-            .hint("`--max-size` limits the bytes of the file that is read"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "usage",
+            "`--bytes` works only with `--format brief`",
+        )
+        .hint("`--max-size` limits the bytes of the file that is read"));
     }
     Ok(())
 }
@@ -175,8 +179,12 @@ fn run_one(app: &App, args: &ReportArgs, what: &str) -> Result<Status> {
             .hint("redact the report of each side: `rgpu report RUN --redact`"));
     }
     if kept.is_some() && args.lint.is_some() {
-        return Err(Failure::new(Exit::Usage, "lint", "a comparison cannot be checked with `--lint`")
-            .hint("look at each side: `rgpu report RUN --lint nvtx`"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "lint",
+            "a comparison cannot be checked with `--lint`",
+        )
+        .hint("look at each side: `rgpu report RUN --lint nvtx`"));
     }
     let default = if app.global.json { "json" } else { "table" };
     let Some(report) = report(args.format.as_deref().unwrap_or(default)) else { return Ok(0) };

@@ -83,11 +83,11 @@ pub(super) enum Action {
 pub(super) struct ActionResult {
     /// `rgpu.dashboard-action/1`.
     pub(super) schema: &'static str,
-    /// The equal command line.
+    /// The command line, as a user would type it.
     pub(super) command: String,
-    /// What was done.
+    /// How far it got.
     pub(super) state: ActionState,
-    /// The exit status. Absent unless it ended.
+    /// The exit status. Absent until the command ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) exit: Option<i32>,
     /// The end of its messages.
@@ -111,10 +111,10 @@ pub(super) enum ActionState {
 }
 
 impl Action {
-    /// The command that does it.
+    /// The command line of the action.
     ///
     /// # Errors
-    /// A value is no word of a command.
+    /// A value cannot be an argument of a command.
     fn command(&self) -> Result<CommandLine> {
         let words = |words: &[&str]| CommandLine::new(words.iter().copied());
         Ok(match self {
@@ -155,10 +155,10 @@ fn word<'t>(name: &str, text: &'t str) -> Result<&'t str> {
     check_word(name, text).map(|()| text)
 }
 
-/// Starts the command of an action and waits for it a little.
+/// Starts the command of an action and waits at most [`MAX_WAIT`] for its end.
 ///
 /// # Errors
-/// A value is no word of a command, or the command cannot be started.
+/// A value cannot be an argument of a command, or the command cannot be started.
 pub(super) async fn start(server: &Server, request: &ActionRequest) -> Result<ActionResult> {
     let line = request.action.command()?;
     let mut result = ActionResult {

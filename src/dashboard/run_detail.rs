@@ -14,7 +14,7 @@ use crate::model::ranks::Ranks;
 use crate::own_command::CommandLine;
 use crate::store::{EnvRecord, RunFolder, RunRecord, live};
 
-/// So much of the end of a log is shown.
+/// At most this many bytes at the end of a log are shown.
 const MAX_LOG_BYTES: u64 = 256 << 10;
 
 /// How long the page of a report may take.

@@ -349,7 +349,7 @@ fn dump(app: &App, file: &Path, args: &KernelArgs, options: DumpOptions) -> Resu
         None => RemoteSpec::local(),
     };
     if args.python.is_none() {
-        fetch_consent::environment(app, &spec, Dsl::Cute.wheels(), args.yes)?;
+        fetch_consent::require_wheel_consent(app, &spec, Dsl::Cute.wheels(), args.yes)?;
     }
     let name = name_of(file);
     let new = NewRun {

@@ -114,8 +114,9 @@ pub(super) fn best(app: &App, args: &LoopArgs) -> Result<Status> {
     let status = load(app, args)?;
     let Some(best) = &status.best else {
         let what = "the loop has not measured its start yet";
-        return Err(Failure::new(Exit::Usage, "no_best", what)
-            .hint("`rgpu loop status` shows its phase"));
+        return Err(
+            Failure::new(Exit::Usage, "no_best", what).hint("`rgpu loop status` shows its phase")
+        );
     };
     if app.global.json {
         app.print_json(&status)?;

@@ -11,8 +11,8 @@ use rgpu_predict::measurement::Measurement;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::rows::{DateArgs, rows};
 use super::gpu;
+use super::rows::{DateArgs, rows};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Align, TextTable, duration, percent};

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::fit::error_cells;
 use super::rows::{DateArgs, rows};
-use super::{gpu, input, llm};
+use super::{gpu, llm};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Align, TextTable, percent};

@@ -13,7 +13,7 @@ use super::super::support::open_profile;
 use crate::error::{Exit, Failure, Result};
 use crate::report::bytes;
 use crate::store::archive::Archive;
-use crate::store::{RunFolder, RunState, atomic};
+use crate::store::{RunFolder, atomic};
 
 /// `runs export`.
 #[derive(Args, Clone, Debug)]

@@ -58,7 +58,8 @@ pub(in crate::cli) fn show_as(
         Some("json") => app.print_json(fan_out)?,
         Some("markdown") => app.print(&markdown(fan_out)),
         Some(other) => {
-            let text = format!("`{what}` is a fan-out of several runs, which has no format `{other}`");
+            let text =
+                format!("`{what}` is a fan-out of several runs, which has no format `{other}`");
             let failure = Failure::new(Exit::Artifact, "nothing_to_show", text)
                 .hint("it has table, json and markdown; each of its runs has all:");
             let runs = fan_out.remotes.iter().filter_map(|row| row.run.as_ref());

@@ -3,7 +3,7 @@
 const MAX_RANKS = 64;
 
 const LATE_CAUSES = {
-  compute: "it computed longer", copy: "it only copied", host: "its host had not launched",
+  compute: "it computed longer", copy: "it only copied", host: "its host launched the next kernel late",
   communication: "it was in another collective", unknown: "its trace does not tell",
 };
 

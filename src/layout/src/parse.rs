@@ -224,7 +224,9 @@ impl<'a> Reader<'a> {
         self.expect(',')?;
         let shift = self.number()?;
         let error = |e: &dyn ToString| self.error(start, e.to_string());
-        let narrow = |n: i64| i32::try_from(n).map_err(|_| error(&"a number of a swizzle must be below 2^31"));
+        let narrow = |n: i64| {
+            i32::try_from(n).map_err(|_| error(&"a number of a swizzle must be below 2^31"))
+        };
         Swizzle::new(narrow(bits)?, narrow(base)?, narrow(shift)?).map_err(|e| error(&e))
     }
 
