@@ -10,7 +10,9 @@ use etcetera::BaseStrategy;
 use super::args::{Cli, Command};
 use super::support::app::{App, Status, set_json_mode, show_failure, stdout_is_taken};
 use super::support::exec_status::show_own_failure;
-use super::support::terminal::{Terminal, check_stdout, choose_color, write_out, write_stderr};
+use super::support::terminal::{
+    Terminal, check_output_written, choose_color, write_out, write_stderr,
+};
 use super::{
     arguments, attach, bench, build, compare, completions, dashboard, disasm, doctor, documents,
     exec, exec_commands, kernels, layout, loops, mcp, model, profile, queue, remote, report, runs,
@@ -144,7 +146,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
             Ok(0)
         }
     }?;
-    check_stdout().map(|()| status)
+    check_output_written().map(|()| status)
 }
 
 /// Refuses `queue` and `loop` where they could not end what they start.
@@ -229,7 +231,7 @@ fn handle_clap_error(
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             write_out(rendered(error, Terminal::detect().stdout_color).as_bytes());
-            check_stdout().map(|()| 0)
+            check_output_written().map(|()| 0)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if argv.len() <= 1 => {
             write_stderr(&next_steps());

@@ -26,7 +26,7 @@ use super::support::profile_request::{self, ProfileCommand};
 use super::support::progress::LiveOutput;
 use super::support::run_args::{PlaceArgs, RunArgs};
 use super::support::session::{self, HostNeed, OutputOptions, RemoteSession};
-use super::support::terminal::{RawTerminal, check_stdout};
+use super::support::terminal::{RawTerminal, check_output_written};
 use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::run::{
@@ -79,7 +79,7 @@ pub(super) struct ExecCommands {
 
 pub(super) fn run(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status> {
     execute(app, args, commands)
-        .and_then(|status| check_stdout().map(|()| status))
+        .and_then(|status| check_output_written().map(|()| status))
         .or_else(|failure| show_own_failure(failure, app.global.json))
 }
 
@@ -440,7 +440,7 @@ async fn drain_output(
 /// Turns a cancel for lack of a reader into death by SIGPIPE. A failed write to stdout is an error
 /// of ours.
 fn map_lost_reader(session: &RemoteSession, outcome: Result<ExecOutcome>) -> Result<ExecOutcome> {
-    check_stdout()?;
+    check_output_written()?;
     let unread = |f: &Failure| f.exit == Exit::Cancelled && session.cancel.is_output_unread();
     let end = Some(Ok(ProgramExit::Signal(SIGPIPE)));
     match outcome {

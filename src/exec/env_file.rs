@@ -92,7 +92,7 @@ mod tests {
     fn a_line_that_is_none_is_named_and_its_value_is_not_shown() {
         for (text, line, word) in [
             ("A=1\nhunter2\n", 2, "no `=`"),
-            ("1A=hunter2\n", 1, "no name"),
+            ("1A=hunter2\n", 1, "not a variable name"),
             ("A='hunter2\n", 1, "not closed"),
             ("A='x' hunter2\n", 1, "follows"),
         ] {

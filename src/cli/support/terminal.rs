@@ -45,7 +45,7 @@ fn has_color(
 }
 
 /// Writes data to stdout and returns whether that worked. A terminal gets it through
-/// [`escape_controls`]. A failure is kept for [`check_stdout`].
+/// [`escape_controls`]. A failure is kept for [`check_output_written`].
 pub(in crate::cli) fn write_out(bytes: &[u8]) -> bool {
     Stdout.write_all(bytes).map_err(|error| record_write_error(&error)).is_ok()
 }
@@ -92,7 +92,7 @@ pub(in crate::cli) fn record_write_error(error: &std::io::Error) {
 ///
 /// # Errors
 /// A write failed, for example because the disk is full.
-pub(in crate::cli) fn check_stdout() -> Result<(), Failure> {
+pub(in crate::cli) fn check_output_written() -> Result<(), Failure> {
     match WRITE_ERROR.get() {
         None => Ok(()),
         Some(why) => {

@@ -202,7 +202,7 @@ impl Fit {
             })
             .collect();
         let drift = drift(&relative);
-        let mut offsets: Vec<f64> = relative.iter().map(|(after, by)| by - drift * after).collect();
+        let offsets: Vec<f64> = relative.iter().map(|(after, by)| by - drift * after).collect();
         let offset = median(&offsets)?;
         let mut left: Vec<f64> = offsets.iter().map(|by| (by - offset).abs()).collect();
         left.sort_by(f64::total_cmp);
