@@ -47,13 +47,13 @@ pub use export::{ExportOptions, Exported, export};
 pub use openapi::document as openapi;
 pub use server::{ServeOptions, serve};
 
-/// How long a document may take that is read from the state database. Another process may hold it.
+/// Time limit for reading a document. Another process may have locked the state database.
 const READ_LIMIT: Duration = Duration::from_secs(3);
 
-/// How many documents are read at once. One that waits for a lock counts, too.
+/// Documents that are read at once, including those that wait for a lock.
 const MAX_CONCURRENT_READS: usize = 16;
 
-/// How many commands whose result a request waits for run at once.
+/// Commands that run at once while a request waits for their result.
 const MAX_CONCURRENT_COMMANDS: usize = 4;
 
 /// The folders, the program and the hosts that the page shows.
@@ -79,11 +79,11 @@ pub struct DashboardHost {
     pub address: String,
     /// Whether commands use it if none is named.
     pub default: bool,
-    /// What was last known of it.
+    /// The facts of its last check.
     pub facts: FactsCache,
 }
 
-/// What all requests share.
+/// The state that all requests share.
 struct Server {
     context: DashboardContext,
     table: Arc<RunTable>,

@@ -26,7 +26,7 @@ mod shards;
 mod sources;
 mod spare_cores;
 
-pub use code::{CodeError, LifeRanges, SourcePositions, code};
+pub use code::{CodeError, LifeRanges, SourcePositions, read_code};
 pub use diff::{DiffSide, diff};
 pub use fetch::{FetchError, PipOutput, WHEEL, fetch, fetched, pinned};
 pub use host_listings::{ListingCalls, ListingRequest, cubin_listing_requests};

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Each arrow is one row of the table of events with the whole state, written in one transaction
-//! (`runner`). A killed loop goes on in the phase that it was in, and does that phase again. A
+//! (`driver`). A killed loop goes on in the phase that it was in, and does that phase again. A
 //! worker's numbers are claims: a change is kept only if the reference holds at all sizes and two
 //! comparisons of rgpu's own say that it is faster (`measure`). What is measured is a copy of the
 //! project's files (`tree`), and the same copy is what is kept.
@@ -21,10 +21,10 @@ mod answers;
 mod commit;
 mod config;
 mod documents;
+mod driver;
 mod error;
 mod measure;
 mod prompt;
-mod runner;
 mod state;
 mod status;
 mod tree;
@@ -42,9 +42,9 @@ pub use config::{ConfigOrigin, Direction, LoopConfig, LoopMode, Metric};
 pub use documents::{
     DocumentKind, ProgressReport, ReviewerVerdict, Verdict, WorkerProgress, WorkerResult,
 };
+pub use driver::{LoopRunner, LoopSetup};
 pub use error::LoopError;
 pub use measure::own_loop;
-pub use runner::{LoopRunner, LoopSetup};
 pub use state::{
     IterationRecord, KeptState, LoopComparison, LoopState, MeasuredTime, Outcome, Phase, Proposal,
     Stop, StopReason,

@@ -47,6 +47,23 @@ pub(crate) struct OwnProgram {
     pub(crate) folder: PathBuf,
 }
 
+/// Checks a value that stands alone on a command line: a flag in its place would be another command.
+///
+/// # Errors
+/// A usage error that names the value.
+pub(crate) fn check_word(name: &str, text: &str) -> Result<()> {
+    match text.is_empty() || text.starts_with('-') || text.contains(char::is_control) {
+        true => {
+            let what = format!(
+                "`{name}` cannot be `{text}`: it must not be empty, begin with `-` or have control \
+                 characters"
+            );
+            Err(Failure::new(Exit::Usage, "wrong_argument", what))
+        }
+        false => Ok(()),
+    }
+}
+
 /// How a command ended.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandResult {
@@ -266,7 +283,8 @@ impl CommandLine {
     fn start(self, own: &OwnProgram) -> Result<RunningCommand> {
         for word in &self.argv {
             if word.len() > MAX_WORD_BYTES || word.as_encoded_bytes().contains(&0) {
-                let what = format!("a value of {} bytes is no word of a command", word.len());
+                let what =
+                    format!("a value of {} bytes is too long for a command line", word.len());
                 return Err(Failure::new(Exit::Usage, "wrong_argument", what)
                     .hint("put long texts into files"));
             }

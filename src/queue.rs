@@ -39,7 +39,7 @@ use crate::store::state::{LockHolder, StateDb, StateLock, now_ms, sql_error};
 
 pub use attempt::{AttemptCall, own_entry, watch_attempt};
 pub use change::{PruneChoice, RequeueChoice};
-pub use document::{EntryRun, QueueDocument, QueueEntryDocument, RunnerRecord};
+pub use document::{EntryRun, QueueDocument, QueueEntryDocument, QueueRunner};
 pub use entry::{
     Dependency, Entry, EntryEvent, EntryState, NewCommand, NewEntry, ScriptRecord, SnapshotMode,
 };

@@ -60,7 +60,7 @@ fn open_with(options: &mut OpenOptions, path: &Path, flags: OFlags) -> io::Resul
     let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::other("it is no regular file")),
+        false => Err(io::Error::other("it is not a regular file")),
     }
 }
 

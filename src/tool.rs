@@ -46,6 +46,7 @@ pub use plan::harness::HARNESS;
 pub use plan::host_tool::{HOST_TOOL_STEP_ID, HOST_TOOLS, HostTool};
 pub use plan::ladder::PLAIN_STEP;
 pub use plan::launcher::LauncherError;
+pub(crate) use plan::launcher::python_program_word;
 pub use plan::pair::{PAIR, PairDraft, SIDES, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::LaunchCost;
@@ -61,6 +62,7 @@ pub use plan::request::{
 };
 pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
 pub use plan::sections::{SETS, sections};
+pub(crate) use plan::wheels::CUTE;
 pub use plan::wheels::{NVCC, WheelNvcc, Wheels};
 pub use plan::{check, check_launcher, plan};
 

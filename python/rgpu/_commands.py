@@ -85,8 +85,8 @@ def profile(
     after: Measure from this time after the program's start, e.g. 30s
     arch: Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's]
     at_least: The lowest rung that counts as success, e.g. ncu.basic
-    budget: Budget for profiling them with ncu: 10m, 500MB, or both [default: half more than the
-        program takes under ncu, at least 20s; 500MB]
+    budget: Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
+        program's time under ncu, at least 20s; 500MB]
     capture_range: Record only inside this NVTX range
     clock_control: How ncu controls the GPU clocks
     cuda_graph: Time calls inside a CUDA graph too [default: auto]
@@ -101,7 +101,7 @@ def profile(
         qualify. The modes ncu and deep then need `--ranks` [default: 1]
     iters: Timed launches [default: until the median is known to 0.5 %]
     kernel: The kernel: a name of `rgpu kernels list`, a folder with kernel.toml, a .cu or .py file
-    kernel_exclude: No kernels with this name
+    kernel_exclude: Leave out kernels with this name
     kernel_name: Only kernels with this name
     kernel_name_base: The form of the name to match
     label: A label to store with the run
@@ -123,9 +123,9 @@ def profile(
     problem_sizes: Sizes: values in the kernel's order or as `n=…`, with `;` between groups (or
         between cases, if the kernel has no groups) and `|` between cases
     queue_timeout: How long to wait for the GPU
-    ranks: The ranks of a program that the tool looks at: ncu and deep one of them, sanitizer all by
-        default; nsys records all in one report, or one alone. The program is started by torchrun,
-        accelerate, mpirun or srun
+    ranks: The ranks to profile: ncu and deep one of them, sanitizer all by default; nsys records
+        all in one report, or one alone. The program is started by torchrun, accelerate, mpirun or
+        srun
     regions: Only these NVTX regions; it is an error if the program has none of them: A, A::A1,
         domain@A, decode*, regex:RE
     remote: A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port;
@@ -140,7 +140,7 @@ def profile(
     set: Section set: one of ncu's (basic, detailed, full, roofline …), or launchstats, minimal,
         sol, extended
     share_gpu: Run even if other processes use the GPU
-    strict: Fail before anything is timed if there are doubts about the host
+    strict: Fail before timing if the host is unfit to measure on (other processes, throttling, …)
     sudo: Use `sudo -n` if reading counters needs it
     sweep: Profile at each of these values, as a suite: a size of the kernel, else a macro of its
         compiler. Several sweeps make all combinations
@@ -227,8 +227,8 @@ def exec(
     accept_new: Accept the key of an unknown host
     after: Measure from this time after the program's start, e.g. 30s
     at_least: The lowest rung that counts as success, e.g. ncu.basic
-    budget: Budget for profiling them with ncu: 10m, 500MB, or both [default: half more than the
-        program takes under ncu, at least 20s; 500MB]
+    budget: Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
+        program's time under ncu, at least 20s; 500MB]
     capture_range: Record only inside this NVTX range
     clock_control: How ncu controls the GPU clocks
     code: The code to run
@@ -244,7 +244,7 @@ def exec(
     gpu: Which GPU: any, an index, a UUID, or part of a name
     gpus: Lock this many GPUs, all, or those with these indexes, and hide all others from the
         program; `--gpu` says which qualify; 0 hides all
-    kernel_exclude: No kernels with this name
+    kernel_exclude: Leave out kernels with this name
     kernel_name: Only kernels with this name
     kernel_name_base: The form of the name to match
     label: A label to store with the run
@@ -282,7 +282,7 @@ def exec(
     set: Section set: one of ncu's (basic, detailed, full, roofline …), or launchstats, minimal,
         sol, extended
     share_gpu: Run even if other processes use the GPU
-    strict: Fail before anything is timed if there are doubts about the host
+    strict: Fail before timing if the host is unfit to measure on (other processes, throttling, …)
     sudo: Use `sudo -n` if reading counters needs it
     target_processes: Which processes to profile
     timeout: Time limit of each step, e.g. 90s, 10m, 1h30m
@@ -377,16 +377,16 @@ def report(
     format: The format of the output [default: table, or json with --json]
     full_names: Show kernels by their full names in tables, Markdown and the brief summary; JSON and
         CSV always have them
-    lint: Look for faults instead: `nvtx` checks how the program uses NVTX ranges. Exits with 1 on
-        any fault
+    lint: Check the program instead of showing it: `nvtx` checks how it uses NVTX ranges. Exits with
+        1 on any fault
     max_size: Refuse a file that is larger than this, compressed or unpacked
-    open: Open the written file with the desktop's default program; a `perfetto` trace in the
-        browser at ui.perfetto.dev, to which only this machine passes it
+    open: Open the written file; a `perfetto` trace opens at ui.perfetto.dev, in your browser only:
+        nothing is uploaded
     out: Write to this file, or into this folder if there are several files, and print the names. By
         default `html` goes to report.html and `perfetto` to trace.pftrace, in the run's folder, or
         in the current folder if the input is a file
-    redact: Leave out what tells where and by whom it was made: host, user, paths, command lines,
-        environment, source text. The tools' own reports contain all of this and are never included
+    redact: Remove host, user, paths, command lines, environment and source text. The tools' own
+        reports contain all of this and are never included
     progress: who is told what happens: a function that takes each event of the run as a dict; True:
         lines on `sys.stderr`; False: nobody; None: the terminal or notebook, if there is one
     cwd: the folder of the project [default: the current one]
@@ -521,7 +521,7 @@ def compare(
     seed: Seed of the inputs [default: 1]
     set: ncu's section set [default: full]
     share_gpu: Run even if other processes use the GPU
-    strict: Fail before anything is timed if there are doubts about the host
+    strict: Fail before timing if the host is unfit to measure on (other processes, throttling, …)
     sudo: Use `sudo -n` if reading counters needs it
     threshold: The smallest effect that counts
     timeout: Time limit of each step, e.g. 90s, 10m

@@ -17,8 +17,8 @@ class ProfileOptions(TypedDict, total=False):
     at_least: Literal["sanitizer", "guard", "verify", "ncu.sudo", "ncu.asked", "ncu.app_range", "ncu.kernel", "ncu.service", "ncu.basic", "ncu.launch", "ncu.service_launch", "nsys.full", "nsys.cuda", "torch", "cupti", "nsys.nvtx", "ncu.times", "nvtx", "events", "host", "cpu"] | None
     """The lowest rung that counts as success, e.g. ncu.basic."""
     budget: str | Sequence[str] | None
-    """Budget for profiling them with ncu: 10m, 500MB, or both [default: half more than the program
-    takes under ncu, at least 20s; 500MB]
+    """Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the program's
+    time under ncu, at least 20s; 500MB]
     """
     capture_range: str | None
     """Record only inside this NVTX range."""
@@ -45,7 +45,7 @@ class ProfileOptions(TypedDict, total=False):
     kernel: Path | None
     """The kernel: a name of `rgpu kernels list`, a folder with kernel.toml, a .cu or .py file."""
     kernel_exclude: str | Sequence[str] | None
-    """No kernels with this name."""
+    """Leave out kernels with this name."""
     kernel_name: str | Sequence[str] | None
     """Only kernels with this name."""
     kernel_name_base: Literal["function", "demangled", "mangled"] | None
@@ -89,9 +89,8 @@ class ProfileOptions(TypedDict, total=False):
     queue_timeout: Time | None
     """How long to wait for the GPU."""
     ranks: str | None
-    """The ranks of a program that the tool looks at: ncu and deep one of them, sanitizer all by
-    default; nsys records all in one report, or one alone. The program is started by torchrun,
-    accelerate, mpirun or srun.
+    """The ranks to profile: ncu and deep one of them, sanitizer all by default; nsys records all in
+    one report, or one alone. The program is started by torchrun, accelerate, mpirun or srun.
     """
     regions: str | Sequence[str] | None
     """Only these NVTX regions; it is an error if the program has none of them: A, A::A1, domain@A,
@@ -116,7 +115,7 @@ class ProfileOptions(TypedDict, total=False):
     share_gpu: bool
     """Run even if other processes use the GPU."""
     strict: bool
-    """Fail before anything is timed if there are doubts about the host."""
+    """Fail before timing if the host is unfit to measure on (other processes, throttling, …)."""
     sudo: bool
     """Use `sudo -n` if reading counters needs it."""
     target_processes: Literal["all", "application-only"] | None
@@ -196,8 +195,8 @@ class ExecOptions(TypedDict, total=False):
     at_least: Literal["sanitizer", "guard", "verify", "ncu.sudo", "ncu.asked", "ncu.app_range", "ncu.kernel", "ncu.service", "ncu.basic", "ncu.launch", "ncu.service_launch", "nsys.full", "nsys.cuda", "torch", "cupti", "nsys.nvtx", "ncu.times", "nvtx", "events", "host", "cpu"] | None
     """The lowest rung that counts as success, e.g. ncu.basic."""
     budget: str | Sequence[str] | None
-    """Budget for profiling them with ncu: 10m, 500MB, or both [default: half more than the program
-    takes under ncu, at least 20s; 500MB]
+    """Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the program's
+    time under ncu, at least 20s; 500MB]
     """
     capture_range: str | None
     """Record only inside this NVTX range."""
@@ -224,7 +223,7 @@ class ExecOptions(TypedDict, total=False):
     `--gpu` says which qualify; 0 hides all.
     """
     kernel_exclude: str | Sequence[str] | None
-    """No kernels with this name."""
+    """Leave out kernels with this name."""
     kernel_name: str | Sequence[str] | None
     """Only kernels with this name."""
     kernel_name_base: Literal["function", "demangled", "mangled"] | None
@@ -297,7 +296,7 @@ class ExecOptions(TypedDict, total=False):
     share_gpu: bool
     """Run even if other processes use the GPU."""
     strict: bool
-    """Fail before anything is timed if there are doubts about the host."""
+    """Fail before timing if the host is unfit to measure on (other processes, throttling, …)."""
     sudo: bool
     """Use `sudo -n` if reading counters needs it."""
     target_processes: Literal["all", "application-only"] | None
@@ -435,8 +434,8 @@ class ReportOptions(TypedDict, total=False):
     max_size: int | str | None
     """Refuse a file that is larger than this, compressed or unpacked."""
     open: bool
-    """Open the written file with the desktop's default program; a `perfetto` trace in the browser
-    at ui.perfetto.dev, to which only this machine passes it.
+    """Open the written file; a `perfetto` trace opens at ui.perfetto.dev, in your browser only:
+    nothing is uploaded.
     """
     out: Path | None
     """Write to this file, or into this folder if there are several files, and print the names. By
@@ -444,8 +443,8 @@ class ReportOptions(TypedDict, total=False):
     in the current folder if the input is a file.
     """
     redact: bool
-    """Leave out what tells where and by whom it was made: host, user, paths, command lines,
-    environment, source text. The tools' own reports contain all of this and are never included.
+    """Remove host, user, paths, command lines, environment and source text. The tools' own reports
+    contain all of this and are never included.
     """
     progress: Progress
     """Who is told what happens: a function that takes each event of the run as a dict; True: lines
@@ -621,7 +620,7 @@ class CompareOptions(TypedDict, total=False):
     share_gpu: bool
     """Run even if other processes use the GPU."""
     strict: bool
-    """Fail before anything is timed if there are doubts about the host."""
+    """Fail before timing if the host is unfit to measure on (other processes, throttling, …)."""
     sudo: bool
     """Use `sudo -n` if reading counters needs it."""
     threshold: float | str | None

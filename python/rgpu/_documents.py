@@ -142,8 +142,8 @@ class Document(Record):
         self._cwd: str | None = None
 
     def _set_origin(self, status: int, origins: Sequence[Path], cwd: str | None) -> None:
-        """`origins` are the files, the folder or the run that it is of. The name of a run is not kept: `latest`
-        is another run later."""
+        """`origins` are the files, the folder or the run that the document describes. Names of runs are
+        dropped, because `latest` may mean another run later."""
         # Where runs are kept depends on the folder.
         self._status, self._cwd = status, os.path.abspath(cwd or "")
         paths = (os.path.join(self._cwd, origin) for origin in origins)
@@ -166,8 +166,8 @@ class RunMethods(Document):
     __slots__ = ()
 
     def _names(self) -> tuple[str, ...]:
-        """The files, the folder or the run that has it. Nothing has a comparison of two runs."""
-        # A comparison with a run of its own has its sides there.
+        """The files, the folder or the run to report on. Empty for a comparison of two saved runs."""
+        # A live comparison is a run, with a profile for each side.
         side = self._data.get("a") or {}
         run = side.get("run") if side.get("profile") else (self._data.get("run") or {}).get("id")
         return self._paths or ((run,) if run else ())
@@ -190,7 +190,7 @@ class RunMethods(Document):
                 return file.read()
 
     def _repr_html_(self) -> str | None:
-        """The page of the report, for notebooks. None: there is none."""
+        """The report as a page, for notebooks. None if there is no report."""
         from html import escape
 
         if not self._names():
@@ -239,12 +239,12 @@ class ExecMethods(Document):
 
 
 def class_of(document: Any) -> type[Document] | None:
-    """The class of a document. None: this package does not know it."""
+    """The class of a document. None if this package does not know its schema."""
     from . import _types
 
     if not isinstance(document, dict):
         return None
-    # A plan has no name of a schema.
+    # A plan has no `schema`.
     is_plan = "schema" not in document and "steps" in document
     return _types.Plan if is_plan else _types.BY_SCHEMA.get(document.get("schema", ""))
 
@@ -258,7 +258,7 @@ def load(path: Path) -> Document:
     schema = document.get("schema") if isinstance(document, dict) else None
     kind = _types.BY_SCHEMA.get(schema or "")
     if kind is None:
-        raise ValueError(f"{os.fspath(path)!r} is no document of rgpu that this package knows (schema: {schema!r})")
+        raise ValueError(f"{os.fspath(path)!r} is not a document of rgpu that this package knows (schema: {schema!r})")
     made = kind(document)
     made._set_origin(0, [os.path.dirname(os.path.abspath(path))], None)
     return made

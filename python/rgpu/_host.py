@@ -1,5 +1,5 @@
-"""What a function of `rgpu.kernel` finds as `rgpu` where it runs. Its text is sent to the host, so it
-imports nothing of this package."""
+"""The module `rgpu` of a function of `rgpu.kernel` on the GPU host. This file's text is sent to the
+host, so it imports nothing of this package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import functools
 import glob
 import os
 import sys
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar, cast
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _library() -> ctypes.CDLL | None:
@@ -62,13 +64,13 @@ class annotate:
     def __exit__(self, *exception: object) -> None:
         _nvtx()[1]()
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: _F) -> _F:
         @functools.wraps(function)
         def wrapped(*args: Any, **keywords: Any) -> Any:
             with annotate(self.name):
                 return function(*args, **keywords)
 
-        return wrapped
+        return cast(_F, wrapped)
 
 
 def _synchronize() -> None:

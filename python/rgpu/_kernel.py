@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from ._documents import Records, flat, table
+from ._host import annotate
 
 if TYPE_CHECKING:
     import pandas
@@ -24,19 +25,6 @@ if TYPE_CHECKING:
     from ._types import Launch, Profile, Region
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-if TYPE_CHECKING:
-
-    class annotate:
-        """An NVTX range around a block (`with rgpu.annotate("matmul"):`) or a function
-        (`@rgpu.annotate("matmul")`). Reports have it as a region."""
-
-        def __init__(self, name: str) -> None: ...
-        def __enter__(self) -> annotate: ...
-        def __exit__(self, *exception: object) -> None: ...
-        def __call__(self, function: F) -> F: ...
-else:
-    from ._host import annotate
 
 
 def kernel(
@@ -51,13 +39,13 @@ def kernel(
     """Makes a function that is profiled on the GPU host when it is called.
 
     sweep: values of parameters; all combinations are measured
-    configs: or the points themselves: each a dict, a tuple of arguments, or the only argument
+    configs: the points, instead of `sweep`: each is a dict, a tuple of arguments, or the only argument
     runs: how often the function is called at each point
     dependencies: packages that it needs and the host may lack, as for pip
     mode and all other keywords: as for `rgpu.exec`
 
-    The call without arguments measures every point and returns a `Sweep`; with arguments it measures that
-    point. `function.here(…)` calls the function on this machine.
+    A call without arguments measures every point and returns a `Sweep`. A call with arguments measures
+    that point. `function.here(…)` calls the function on this machine.
     """
 
     for flag in ("detach", "dry_run"):

@@ -1,4 +1,4 @@
-"""The program `rgpu`: where it is, and how it runs."""
+"""Finds the program `rgpu` and runs it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _STOP_TIMEOUT_S = 300.0
 """How long a command may take to stop its job on the host."""
 
 _SECOND_STOP_TIMEOUT_S = 10.0
-"""How long it may take to end without the host."""
+"""How long it may take to end after that, without waiting for the host."""
 
 _found: str | None = None
 
 
 def find() -> str:
-    """The path of `rgpu`: of the wheel that this package is in, else the variable RGPU, else on PATH."""
+    """The path of `rgpu`: from this package's wheel, else from the variable RGPU, else from PATH."""
     global _found
     if _found is None or not os.access(_found, os.X_OK):
         _found = _installed() or os.environ.get("RGPU") or shutil.which("rgpu")
@@ -183,8 +183,8 @@ class Call:
             return rest[:0]
 
     def _stop(self, events: int | None) -> None:
-        """Stops the command and waits for its end. A further Ctrl-C makes it end without its host, and so
-        does the end of the time that it has."""
+        """Stops the command and waits for its end. After another Ctrl-C, or after the time limit, it no
+        longer waits for the host."""
         assert self.process is not None
         for stop, seconds in (
             (self.interrupt, _STOP_TIMEOUT_S),
@@ -199,8 +199,8 @@ class Call:
                 continue
 
     def _drain(self, events: int | None, seconds: float) -> bool:
-        """Throws away what the command still writes, since a full pipe would hold it up. Whether it has
-        ended within this time."""
+        """Discards the rest of the command's output, because a full pipe would block it. Returns whether
+        the command ended in time."""
         process = self.process
         assert process is not None
         if process.stdin is not None:

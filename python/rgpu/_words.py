@@ -55,7 +55,7 @@ def to_word(value: Any) -> str:
             return word
     if isinstance(value, (int, float)):
         return str(value)
-    raise TypeError(f"{value!r} is no value of an argument: write text, a number or a path")
+    raise TypeError(f"{value!r} is not a value of an argument: write text, a number or a path")
 
 
 def _file(value: Any) -> str:

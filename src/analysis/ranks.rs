@@ -34,14 +34,14 @@ struct Activity {
 impl Activity {
     fn of(rank: &RankWork) -> Activity {
         let of_kind = |kind: GpuWorkKind| {
-            let pieces = rank.pieces.iter().filter(move |piece| piece.kind == kind);
+            let pieces = rank.gpu_work.iter().filter(move |piece| piece.kind == kind);
             Intervals::union(pieces.map(|piece| (piece.start_ns, piece.end_ns)))
         };
         Activity {
             compute: of_kind(GpuWorkKind::Compute),
             communication: of_kind(GpuWorkKind::Collective),
             copies: of_kind(GpuWorkKind::Copy),
-            any: Intervals::union(rank.pieces.iter().map(|p| (p.start_ns, p.end_ns))),
+            any: Intervals::union(rank.gpu_work.iter().map(|p| (p.start_ns, p.end_ns))),
         }
     }
 }

@@ -45,7 +45,7 @@ pub enum BundleError {
         path: String,
     },
     /// The path leaves the job's folder: a bug in rgpu.
-    #[error("`{path}` is no place in the job's folder")]
+    #[error("`{path}` is not a place in the job's folder")]
     BadPath {
         /// The rejected path.
         path: String,

@@ -11,7 +11,7 @@ use super::support::followed_run::{FollowedRun, NewRun};
 use super::support::session::{self, OutputOptions};
 use super::support::{fetch_consent, nvdisasm};
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::Entry;
+use crate::kernel::EntryPoint;
 use crate::model::Build;
 use crate::model::profile::ArtifactKind;
 use crate::remote::RemoteSpec;
@@ -33,7 +33,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, args.remote.as_deref())?;
     if let BuildTarget::Dsl(build) = &build_command.target {
-        fetch_consent::environment(app, &spec, build.dsl.wheels(), args.yes)?;
+        fetch_consent::require_wheel_consent(app, &spec, build.dsl.wheels(), args.yes)?;
     }
     if let BuildTarget::Kernel(request) = &mut build_command.target {
         request.build.fetch |= fetch_consent::wants_nvcc(app, &spec);
@@ -63,7 +63,8 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         (&built, &mut task.build_command.target)
         && !request.build.fetch
     {
-        match fetch_consent::nvcc(app, &task.spec, is_device_code(request), failure) {
+        match fetch_consent::require_nvcc_consent(app, &task.spec, is_device_code(request), failure)
+        {
             Ok(()) => {
                 request.build.fetch = true;
                 built = task.run_build();
@@ -72,7 +73,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         }
     }
     if args.yes && matches!(&built, Ok(BuildOutcome::Built(build, _)) if build.by_wheels()) {
-        fetch_consent::wanted_nvcc(app, &task.spec);
+        fetch_consent::save_nvcc_consent(app, &task.spec);
     }
     finish(app, task.run, built, out)
 }
@@ -103,7 +104,7 @@ pub(super) fn attach(app: &App, args: &BuildArgs, run: FollowedRun) -> Result<St
 /// Whether the target has device code only.
 fn is_device_code(request: &Request) -> bool {
     match &request.target {
-        Target::Kernel { spec, .. } => matches!(spec.entry, Entry::Device(_)),
+        Target::Kernel { spec, .. } => matches!(spec.entry, EntryPoint::Device(_)),
         _ => false,
     }
 }

@@ -9,6 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::support::app::{App, Status};
 use super::support::desktop::open_on_desktop;
+use super::support::terminal::write_stderr;
 use super::support::{overwrite, session};
 use crate::dashboard::{
     DashboardContext, DashboardHost, ExportOptions, ServeOptions, export, serve,
@@ -39,7 +40,7 @@ pub(super) struct DashboardArgs {
     #[arg(long)]
     pub open: bool,
 
-    /// Start and change nothing from the page
+    /// Make the page read-only: it can start no commands
     #[arg(long)]
     pub read_only: bool,
 }
@@ -102,13 +103,13 @@ pub(super) fn run(app: &App, args: &DashboardArgs) -> Result<Status> {
                     match open(link) {
                         Ok(file) => redirect = Some(file),
                         Err(failure) => {
-                            app.print_note(&format!("open the link yourself: {}", failure.what));
+                            app.print_note(&format!("{}: open the link yourself", failure.what));
                         }
                     }
                 }
             };
             let ended = app.block_on(serve(context(app)?, options, print_link, |warning| {
-                super::support::terminal::write_stderr(&format!("{warning}\n"));
+                write_stderr(&format!("{warning}\n"));
             }));
             drop(redirect);
             ended?;
@@ -132,7 +133,11 @@ fn open(link: &str) -> Result<NamedTempFile> {
     );
     file.write_all(page.as_bytes()).map_err(failed)?;
     let path = file.path().display().to_string();
-    std::thread::spawn(move || open_on_desktop(&path));
+    std::thread::spawn(move || {
+        if let Err(failure) = open_on_desktop("the link", &path) {
+            write_stderr(&format!("{}: open it yourself\n", failure.what));
+        }
+    });
     Ok(file)
 }
 
@@ -151,7 +156,7 @@ fn context(app: &App) -> Result<DashboardContext> {
         program,
         project: app.config.project.clone(),
         runs: app.cwd.join(&app.config.runs_dir.value),
-        own_ids: app.data.join("state-ids"),
+        own_ids: app.state_ids_file(),
         hosts: specs.map(host).collect(),
     })
 }

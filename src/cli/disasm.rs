@@ -62,11 +62,11 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     }
     let html = view::format(args) == Some(Format::Html) && args.view.is_none();
     if args.hot {
-        return if html { page::hot(app, args) } else { hot::run(app, args) };
+        return if html { page::write_hot_page(app, args) } else { hot::run(app, args) };
     }
     let named = named_inputs(app, &args.what)?;
     if let ([NamedInput::Run(_)], true) = (named.as_slice(), html)
-        && let Some(status) = page::of_run(app, args)?
+        && let Some(status) = page::write_run_page(app, args)?
     {
         return Ok(status);
     }
@@ -84,7 +84,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     }
     let wanted = ImageFilter { launched, ..image_filter(args)? };
     if html {
-        return page::run(app, args, &files, wanted);
+        return page::write_page(app, args, &files, wanted);
     }
     if let Some(view) = args.view {
         check_format(view, args)?;
@@ -131,7 +131,7 @@ fn listings(
         list_only: args.list,
         columns: listing_columns(args),
         threads: args.block,
-        out: if args.list { None } else { Some(out(app, args)?) },
+        out: if args.list { None } else { Some(output_folder(app, args)?) },
         ..ImageTask::default()
     };
     if let Some(out) = task.out.as_ref().filter(|out| out.is_file()) {
@@ -365,7 +365,7 @@ fn pattern(typed: &str) -> Result<Regex> {
 }
 
 /// The output folder. It is created when something is written.
-fn out(app: &App, args: &DisasmArgs) -> Result<PathBuf> {
+fn output_folder(app: &App, args: &DisasmArgs) -> Result<PathBuf> {
     args.out.clone().map_or_else(|| app.config.folder_beside_runs("sass"), Ok)
 }
 

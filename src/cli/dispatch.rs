@@ -8,9 +8,11 @@ use clap::{ColorChoice, CommandFactory, FromArgMatches, ValueEnum};
 use etcetera::BaseStrategy;
 
 use super::args::{Cli, Command};
-use super::support::app::{App, Status, show_failure, stdout_is_taken, will_want_json};
+use super::support::app::{App, Status, set_json_mode, show_failure, stdout_is_taken};
 use super::support::exec_status::show_own_failure;
-use super::support::terminal::{Terminal, choose_color, write_out, write_stderr, written};
+use super::support::terminal::{
+    Terminal, check_output_written, choose_color, write_out, write_stderr,
+};
 use super::{
     arguments, attach, bench, build, compare, completions, dashboard, disasm, doctor, documents,
     exec, exec_commands, kernels, layout, loops, mcp, model, profile, queue, remote, report, runs,
@@ -27,7 +29,7 @@ use crate::store::RunParent;
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let argv: Vec<OsString> = args.into_iter().collect();
     let json = argv.iter().take_while(|a| *a != "--").any(|a| a == "--json");
-    will_want_json(json);
+    set_json_mode(json);
     choose_color(typed_color(&argv));
     std::panic::set_hook(Box::new(|info| {
         let place =
@@ -144,7 +146,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
             Ok(0)
         }
     }?;
-    written().map(|()| status)
+    check_output_written().map(|()| status)
 }
 
 /// Refuses `queue` and `loop` where they could not end what they start.
@@ -229,7 +231,7 @@ fn handle_clap_error(
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             write_out(rendered(error, Terminal::detect().stdout_color).as_bytes());
-            written().map(|()| 0)
+            check_output_written().map(|()| 0)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if argv.len() <= 1 => {
             write_stderr(&next_steps());

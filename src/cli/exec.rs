@@ -20,13 +20,13 @@ use super::support::app::{App, Status};
 use super::support::exec_status::{show_own_failure, status_of_failure};
 use super::support::fetch_consent::wants_nvcc;
 use super::support::followed_run::FollowedRun;
-use super::support::mode_flags::first_given;
+use super::support::mode_flags::refuse_mode_flags;
 use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::progress::LiveOutput;
 use super::support::run_args::{PlaceArgs, RunArgs};
 use super::support::session::{self, HostNeed, OutputOptions, RemoteSession};
-use super::support::terminal::{RawTerminal, written};
+use super::support::terminal::{RawTerminal, check_output_written};
 use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::run::{
@@ -79,7 +79,7 @@ pub(super) struct ExecCommands {
 
 pub(super) fn run(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status> {
     execute(app, args, commands)
-        .and_then(|status| written().map(|()| status))
+        .and_then(|status| check_output_written().map(|()| status))
         .or_else(|failure| show_own_failure(failure, app.global.json))
 }
 
@@ -99,7 +99,7 @@ fn execute(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status
     if source.is_library() && !needs_program(args) {
         return compile_library(app, args, &source, commands);
     }
-    first_given(&args.profile())?;
+    refuse_mode_flags(&args.profile())?;
     if args.run.detach {
         source.check_detached_input(app)?;
     }
@@ -196,7 +196,7 @@ impl InitialFiles {
 
 fn wait_for_initial_files(initial_write: std::thread::JoinHandle<Result<()>>) -> Result<()> {
     let panicked =
-        |_| Failure::new(Exit::Bug, "panic", "the run folder's first files were not written");
+        |_| Failure::new(Exit::Bug, "panic", "a bug in rgpu: the run folder was not written");
     initial_write.join().map_err(panicked)?
 }
 
@@ -440,7 +440,7 @@ async fn drain_output(
 /// Turns a cancel for lack of a reader into death by SIGPIPE. A failed write to stdout is an error
 /// of ours.
 fn map_lost_reader(session: &RemoteSession, outcome: Result<ExecOutcome>) -> Result<ExecOutcome> {
-    written()?;
+    check_output_written()?;
     let unread = |f: &Failure| f.exit == Exit::Cancelled && session.cancel.is_output_unread();
     let end = Some(Ok(ProgramExit::Signal(SIGPIPE)));
     match outcome {

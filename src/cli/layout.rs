@@ -37,7 +37,7 @@ pub(super) use snapshot::LayoutSnapshot;
 /// The exit status is 1 if a layout does not exist, and if a protected layout changed.
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum LayoutCommand {
-    /// What a layout is as a function: size, image, injective, compact; offsets and pictures
+    /// Evaluate a layout: size, image, injective, compact; offsets and pictures
     #[command(after_long_help = examples!(
         "rgpu layout eval '(4,8):(8,1)' --at '(3,2)'",
         "rgpu layout eval '((4,2),(2,1)):((2,1),(8,0))' --tile 4x4 --table",
@@ -47,16 +47,16 @@ pub(super) enum LayoutCommand {
     /// The layout of A∘B: B's coordinates through A
     #[command(after_long_help = examples!("rgpu layout compose '(4,8):(8,1)' '(3,2):(1,3)'"))]
     Compose(algebra::ComposeArgs),
-    /// The layout that counts the places which a layout leaves out
+    /// Complement: a layout of the offsets that this one skips
     #[command(after_long_help = examples!("rgpu layout complement '(4,2):(1,8)' 64"))]
     Complement(algebra::ComplementArgs),
     /// Split a layout into tiles and the rest
     #[command(after_long_help = examples!("rgpu layout divide '16:1' '4:1'"))]
     Divide(algebra::TileArgs),
-    /// Repeat a layout as another one counts
+    /// Logical product: repeat a layout as another one counts
     #[command(after_long_help = examples!("rgpu layout product '(2,2):(1,2)' '3:1'"))]
     Product(algebra::TileArgs),
-    /// The layout that leads from offsets back to indices
+    /// Inverse: from offsets to indices
     #[command(after_long_help = examples!("rgpu layout inverse --left '(4,8):(8,1)'"))]
     Inverse(algebra::InverseArgs),
     /// The same function with as few modes as possible

@@ -9,8 +9,6 @@ mod start;
 pub(super) use check::{CheckDocument, ProgressDocument};
 pub(super) use prune::PrunedDocument;
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 
 use super::support::app::{App, Status};
@@ -39,7 +37,7 @@ pub(super) enum LoopCommand {
     /// Ask a loop to stop; a second time without the last comparison
     #[command(after_long_help = examples!("rgpu loop stop"))]
     Stop(LoopArgs),
-    /// Go on with a loop whose process has gone; the interrupted phase begins again
+    /// Resume a loop whose process ended; the interrupted phase starts again
     #[command(after_long_help = examples!("rgpu loop resume"))]
     Resume(LoopArgs),
     /// Show the best state: time, interval, commit, profile and code
@@ -111,19 +109,14 @@ pub(super) fn run(
     }
 }
 
-/// The file with the ids of this user's state databases.
-fn own_ids(app: &App) -> PathBuf {
-    app.data.join("state-ids")
-}
-
 /// The loops of the project, which are created if there are none.
 fn open(app: &App) -> Result<Loops> {
-    Ok(Loops::open(&app.config.project, &own_ids(app))?)
+    Ok(Loops::open(&app.config.project, &app.state_ids_file())?)
 }
 
 /// The loops of the project.
 fn open_existing(app: &App) -> Result<Loops> {
-    Ok(Loops::open_existing(&app.config.project, &own_ids(app))?)
+    Ok(Loops::open_existing(&app.config.project, &app.state_ids_file())?)
 }
 
 /// 0 if the loop reached its target, or had none and stopped well.

@@ -67,7 +67,7 @@ pub(super) enum ModelCommand {
     /// Show every term of a prediction that was saved with --json, with formula and source
     #[command(after_long_help = examples!("rgpu model explain prediction.json"))]
     Explain(explain::ExplainArgs),
-    /// Check GPUs and configs, and hold the predictions against known results
+    /// Check GPUs and configs, and compare the predictions with known results
     #[command(after_long_help = examples!("rgpu model check"))]
     Check(check::CheckArgs),
 }

@@ -25,7 +25,7 @@ use crate::queue::{AttemptCall, Queue, watch_attempt};
 pub(super) enum QueueCommand {
     /// Add a command or a script
     Add(Box<add::AddArgs>),
-    /// Run the entries; one process at a time does
+    /// Run the entries; only one process can run the queue
     #[command(after_long_help = examples!("rgpu queue run", "rgpu queue run --once"))]
     Run(run::RunArgs),
     /// List the entries
@@ -106,11 +106,6 @@ pub(super) fn run(
     }
 }
 
-/// The file with the ids of this user's state databases.
-fn own_ids(app: &App) -> PathBuf {
-    app.data.join("state-ids")
-}
-
 /// The project whose queue it is.
 fn project(app: &App) -> &Path {
     &app.config.project
@@ -118,12 +113,12 @@ fn project(app: &App) -> &Path {
 
 /// The queue of the project, which is created if there is none.
 fn open(app: &App) -> Result<Queue> {
-    Ok(Queue::open(project(app), &own_ids(app))?)
+    Ok(Queue::open(project(app), &app.state_ids_file())?)
 }
 
 /// The queue of the project.
 fn open_existing(app: &App) -> Result<Queue> {
-    Queue::open_existing(project(app), &own_ids(app)).map_err(|error| {
+    Queue::open_existing(project(app), &app.state_ids_file()).map_err(|error| {
         let failure = Failure::from(error);
         match queue_above(app).filter(|_| !has_queue(app)) {
             Some(above) => failure.hint(format!("`{}` has one", above.display())),

@@ -94,7 +94,7 @@ pub(super) fn run(
         RemoteCommand::Default { remote: name } => {
             session::spec(app, Some(name))?;
             app.config.set_default(name)?;
-            let set = app.settings()?.default_remote;
+            let set = app.reload_settings()?.default_remote;
             app.print_note(&format!("`{name}` is the default remote"));
             if set.value != *name {
                 app.print_note(&format!("warning: here it is `{}`, by {}", set.value, set.origin));

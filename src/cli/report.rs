@@ -49,18 +49,18 @@ pub(super) struct ReportArgs {
     #[arg(long)]
     pub force: bool,
 
-    /// Open the written file with the desktop's default program; a `perfetto` trace in the browser at
-    /// ui.perfetto.dev, to which only this machine passes it
+    /// Open the written file; a `perfetto` trace opens at ui.perfetto.dev, in your browser only:
+    /// nothing is uploaded
     #[arg(long)]
     pub open: bool,
 
-    /// Look for faults instead: `nvtx` checks how the program uses NVTX ranges. Exits with 1 on any
-    /// fault
+    /// Check the program instead of showing it: `nvtx` checks how it uses NVTX ranges. Exits with 1
+    /// on any fault
     #[arg(long, value_name = "WHAT", value_enum, conflicts_with_all = ["format", "out", "open", "redact"])]
     pub lint: Option<LintName>,
 
-    /// Leave out what tells where and by whom it was made: host, user, paths, command lines,
-    /// environment, source text. The tools' own reports contain all of this and are never included
+    /// Remove host, user, paths, command lines, environment and source text. The tools' own reports
+    /// contain all of this and are never included
     #[arg(long)]
     pub redact: bool,
 
@@ -87,7 +87,7 @@ fn budget(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The things that can be searched for.
+/// A group of checks for `--lint`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum LintName {
     /// NVTX ranges
@@ -129,8 +129,12 @@ fn check_format(app: &App, args: &ReportArgs) -> Result<()> {
         return Err(Failure::new(Exit::Usage, "usage", words).hint("leave one of them out"));
     }
     if args.bytes.is_some() && format != Some("brief") {
-        return Err(Failure::new(Exit::Usage, "usage", "`--bytes` belongs to `--format brief`")
-            .hint("`--max-size` limits the bytes of the file that is read"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "usage",
+            "`--bytes` works only with `--format brief`",
+        )
+        .hint("`--max-size` limits the bytes of the file that is read"));
     }
     Ok(())
 }
@@ -162,10 +166,11 @@ fn run_joined(app: &App, args: &ReportArgs, several: &[String]) -> Result<Status
 fn run_one(app: &App, args: &ReportArgs, what: &str) -> Result<Status> {
     if let Some(several) = saved_fan_out::find(app, what)? {
         if args.redact || args.lint.is_some() {
-            let message = format!("`{}` is several runs together", what);
+            let message = format!("`{}` is a fan-out of several runs", what);
             return Err(Failure::new(Exit::Usage, "usage", message)
                 .hint("`--redact` and `--lint` work on one run; `rgpu runs list` shows each"));
         }
+        check_only_printed(args, "a fan-out of several runs")?;
         return saved_fan_out::show_as(app, &several, what, args.format.as_deref());
     }
     let kept = saved_comparison::find(app, what)?;
@@ -174,14 +179,19 @@ fn run_one(app: &App, args: &ReportArgs, what: &str) -> Result<Status> {
             .hint("redact the report of each side: `rgpu report RUN --redact`"));
     }
     if kept.is_some() && args.lint.is_some() {
-        return Err(Failure::new(Exit::Usage, "lint", "a comparison has no ranges of its own")
-            .hint("look at each side: `rgpu report RUN --lint nvtx`"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "lint",
+            "a comparison cannot be checked with `--lint`",
+        )
+        .hint("look at each side: `rgpu report RUN --lint nvtx`"));
     }
     let default = if app.global.json { "json" } else { "table" };
     let Some(report) = report(args.format.as_deref().unwrap_or(default)) else { return Ok(0) };
     let opened = match kept {
         Some(kept) if args.format.as_deref() == Some("html") => open_comparison(app, what, kept)?,
         Some(kept) => {
+            check_only_printed(args, "a comparison without `--format html`")?;
             return saved_comparison::show_as(app, &kept, what, args.format.as_deref());
         }
         None => {
@@ -191,6 +201,17 @@ fn run_one(app: &App, args: &ReportArgs, what: &str) -> Result<Status> {
         }
     };
     show(app, args, opened)
+}
+
+/// Refuses `--out` and `--open` for what is only printed.
+fn check_only_printed(args: &ReportArgs, what: &str) -> Result<()> {
+    let flag = match (&args.out, args.open) {
+        (Some(_), _) => "--out",
+        (None, true) => "--open",
+        (None, false) => return Ok(()),
+    };
+    let message = format!("`{flag}` does not work for {what}: it is only printed");
+    Err(Failure::new(Exit::Usage, "usage", message).hint("write it with `rgpu report RUN > FILE`"))
 }
 
 /// Shows what was opened.

@@ -254,7 +254,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         app.print_note(&format!("`rgpu bench show {}` shows its cases", record.id));
         return Ok(0);
     }
-    if matches!(record.state, RunState::Running | RunState::Detached) {
+    if record.state.is_active() {
         app.print_note(&match folder.followed_by() {
             Some(who) => format!("{who} is attached to it"),
             None => format!("attach with `rgpu runs attach {}`", record.id),
@@ -347,7 +347,7 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
         for own in saved_fan_out::run_folders(app, folder, &record)? {
             stop(app, &own)?;
         }
-        if matches!(record.state, RunState::Running | RunState::Detached) {
+        if record.state.is_active() {
             record.state = RunState::Cancelled;
             record.exit = Some(Exit::Cancelled as u8);
             if let Ok(folder) = folder.clone().follow() {

@@ -30,7 +30,6 @@ pub(super) mod release;
 pub(super) mod run_args;
 pub(super) mod saved_comparison;
 pub(super) mod saved_fan_out;
-mod script_name;
 pub(super) mod session;
 pub(super) mod signals;
 pub(super) mod started_here;

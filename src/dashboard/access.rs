@@ -24,8 +24,8 @@ pub(super) struct AccessControl {
     token: String,
     /// Whether the link was used.
     was_opened: AtomicBool,
-    /// Whether a second use was told.
-    was_told: AtomicBool,
+    /// Whether a second use was already reported.
+    has_warned: AtomicBool,
     session: String,
     key: String,
     read_only: bool,
@@ -38,12 +38,12 @@ struct KeyQuery {
     key: String,
 }
 
-/// What became of a link.
+/// The result of opening a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Login {
-    /// It opens a session.
+    /// A session was opened.
     Opened,
-    /// It was used before.
+    /// The link was used before.
     UsedBefore {
         /// Whether this is its second use.
         is_second: bool,
@@ -62,7 +62,7 @@ impl AccessControl {
             address,
             token: random_id()?,
             was_opened: AtomicBool::new(false),
-            was_told: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
             session: random_id()?,
             key: random_id()?,
             read_only,
@@ -89,7 +89,7 @@ impl AccessControl {
         match loopback::is_secret(token, &self.token) {
             false => Login::WrongToken,
             true if !self.was_opened.swap(true, Ordering::Relaxed) => Login::Opened,
-            true => Login::UsedBefore { is_second: !self.was_told.swap(true, Ordering::Relaxed) },
+            true => Login::UsedBefore { is_second: !self.has_warned.swap(true, Ordering::Relaxed) },
         }
     }
 
@@ -111,8 +111,13 @@ impl AccessControl {
     pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<()> {
         match loopback::is_own(headers, self.address) {
             true => Ok(()),
-            false => Err(Failure::new(Exit::Usage, "foreign_request", "the request is foreign")
-                .cause("its Host or Origin is another one than this server")),
+            false => Err(Failure::new(
+                Exit::Usage,
+                "foreign_request",
+                "the request comes from another site",
+            )
+            .cause("its Host or Origin header is not this server's")
+            .hint("open the link that `rgpu dashboard` printed")),
         }
     }
 
@@ -157,7 +162,7 @@ impl AccessControl {
     pub(super) fn check_may_act(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
         match is_read(method) || headers.contains_key(header::ORIGIN) {
             _ if self.read_only && !is_read(method) => {
-                Err(Failure::new(Exit::Usage, "read_only", "this dashboard only shows")
+                Err(Failure::new(Exit::Usage, "read_only", "the dashboard is read-only")
                     .hint("`rgpu dashboard` without --read-only can also start commands"))
             }
             true => Ok(()),

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::Server;
 use crate::error::{Exit, Failure, Result};
-use crate::own_command::CommandLine;
+use crate::own_command::{CommandLine, check_word};
 
-/// How long an action is waited for. Its command goes on after that.
+/// How long a request waits for its command, which goes on after that.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// A request to start a command.
@@ -78,16 +78,16 @@ pub(super) enum Action {
     },
 }
 
-/// What became of an action (`rgpu.dashboard-action/1`).
+/// The outcome of an action (`rgpu.dashboard-action/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct ActionResult {
     /// `rgpu.dashboard-action/1`.
     pub(super) schema: &'static str,
-    /// The equal command line.
+    /// The command line, as a user would type it.
     pub(super) command: String,
-    /// What was done.
+    /// How far it got.
     pub(super) state: ActionState,
-    /// The exit status. Absent unless it ended.
+    /// The exit status. Absent until the command ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) exit: Option<i32>,
     /// The end of its messages.
@@ -111,10 +111,10 @@ pub(super) enum ActionState {
 }
 
 impl Action {
-    /// The command that does it.
+    /// The command line of the action.
     ///
     /// # Errors
-    /// A value is no word of a command.
+    /// A value cannot be an argument of a command.
     fn command(&self) -> Result<CommandLine> {
         let words = |words: &[&str]| CommandLine::new(words.iter().copied());
         Ok(match self {
@@ -144,26 +144,21 @@ impl Action {
 fn numbered(what: &str, entry: i64) -> Result<CommandLine> {
     match entry > 0 {
         true => Ok(CommandLine::new(["queue", what, &entry.to_string()])),
-        false => Err(no_value("entry", &entry.to_string())),
+        false => {
+            let what = format!("`entry` cannot be `{entry}`: numbers of entries begin with 1");
+            Err(Failure::new(Exit::Usage, "wrong_argument", what))
+        }
     }
 }
 
-/// Checks a word that stands alone on a command line: a flag in its place would be another command.
 fn word<'t>(name: &str, text: &'t str) -> Result<&'t str> {
-    match text.is_empty() || text.starts_with('-') || text.contains(char::is_control) {
-        true => Err(no_value(name, text)),
-        false => Ok(text),
-    }
+    check_word(name, text).map(|()| text)
 }
 
-fn no_value(name: &str, text: &str) -> Failure {
-    Failure::new(Exit::Usage, "wrong_argument", format!("`{name}`: `{text}` is no value"))
-}
-
-/// Starts the command of an action and waits for it a little.
+/// Starts the command of an action and waits at most [`MAX_WAIT`] for its end.
 ///
 /// # Errors
-/// A value is no word of a command, or the command cannot be started.
+/// A value cannot be an argument of a command, or the command cannot be started.
 pub(super) async fn start(server: &Server, request: &ActionRequest) -> Result<ActionResult> {
     let line = request.action.command()?;
     let mut result = ActionResult {

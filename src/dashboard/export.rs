@@ -122,7 +122,10 @@ fn answers(
     let overview = overview::overview(context, snapshot, state, problem);
     let loops: Vec<String> = overview.loops.iter().map(|line| line.id.clone()).collect();
     answers.insert("/overview".to_owned(), value(&overview)?);
-    let all = RunQuery::default().first(snapshot, MAX_RUNS);
+    let mut all = RunQuery::default().first(snapshot, MAX_RUNS);
+    for (line, run) in all.runs.iter_mut().zip(&snapshot.runs) {
+        line.search_text.clone_from(&run.text);
+    }
     answers.insert("/runs".to_owned(), value(&all)?);
     let suites = suites::suites(snapshot);
     for line in suites.suites.iter().take(MAX_DETAILS) {

@@ -42,10 +42,10 @@ pub(super) struct HostState {
     /// When the facts were asked for (RFC 3339). Absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) asked: Option<String>,
-    /// What the host has. Absent if it was never asked.
+    /// The host's facts. Absent if it was never checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) facts: Option<HostFacts>,
-    /// What the facts mean for rgpu.
+    /// The problems that the facts show.
     pub(super) health: HostHealth,
     /// The ids of the project's runs that may be running there.
     pub(super) running: Vec<String>,
@@ -53,18 +53,18 @@ pub(super) struct HostState {
     pub(super) waiting: usize,
 }
 
-/// What works on a host and what does not, by its facts.
+/// Which problems a host has, by its facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct HostHealth {
-    /// The worst of what is listed.
+    /// The most severe level of the lists below.
     pub(super) level: HealthLevel,
-    /// What makes some modes impossible.
+    /// Problems that make some modes impossible.
     pub(super) issues: Vec<String>,
-    /// What may disturb.
+    /// Problems that may disturb measurements.
     pub(super) warnings: Vec<String>,
     /// Tools and packages that were not found.
     pub(super) missing: Vec<String>,
-    /// What is older than what it is used with.
+    /// Software that is too old for the rest.
     pub(super) outdated: Vec<String>,
 }
 
@@ -108,12 +108,17 @@ impl HostHealth {
         let own = env!("CARGO_PKG_VERSION");
         let agent = facts.agent.agent.as_str();
         if !agent.is_empty() && agent != own {
-            health.outdated.push(format!("agent {agent}: this rgpu is {own}"));
+            health.outdated.push(format!(
+                "the agent there has version {agent}, this rgpu {own}: the next run updates it"
+            ));
         }
         if let (Some(driver), Some(nvcc)) = (&facts.cuda, facts.tool("nvcc"))
             && major(driver) < major(&nvcc.version)
         {
-            let what = format!("driver: it supports CUDA {driver}, and nvcc is {}", nvcc.version);
+            let what = format!(
+                "the driver supports CUDA {driver}, but nvcc is {}: update the driver",
+                nvcc.version
+            );
             health.outdated.push(what);
         }
         let has_warning = [&health.warnings, &health.missing, &health.outdated];

@@ -1,9 +1,10 @@
-//! What changes while somebody looks: server-sent events, which go on where a cut connection ended.
+//! Live updates of the page as server-sent events. A client that reconnects continues after the last id
+//! that it received.
 //!
-//! One thread looks for changes of the runs and of the state database, as long as somebody is connected
-//! or made a request a moment ago. `/api/v1/live` tells of them; its ids are `REVISION.EVENT`, and events of the
-//! database since the last id are sent again. `/api/v1/runs/ID/live` sends the events and the output of
-//! one run; its ids are the offsets in these files.
+//! One thread polls the runs and the state database while a client is connected or made a request a
+//! moment ago. `/api/v1/live` sends a message for each change. Its ids are `REVISION.EVENT`, and events of
+//! the database since the client's last id are sent again. `/api/v1/runs/ID/live` sends the events and
+//! the output of one run. Its ids are offsets in these files.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -38,7 +39,7 @@ const RUN_POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// A comment goes out this often, so that a dead connection is noticed.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// After a gap, at most so many events of the database are sent again.
+/// At most this many events of the database are sent again after a gap.
 const MAX_REPLAYED_EVENTS: usize = 500;
 
 /// The most bytes of a file in one message, and at the beginning of a stream.
@@ -80,9 +81,9 @@ pub(super) struct StateChange {
     pub(super) to: String,
 }
 
-/// News of a run (a message `run` of `/api/v1/runs/ID/live`).
+/// What a run added since the last message (a message `run` of `/api/v1/runs/ID/live`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct RunNews {
+pub(super) struct RunUpdate {
     /// The state.
     pub(super) state: RunState,
     /// What it does at the moment.
@@ -244,8 +245,8 @@ impl Position {
     }
 }
 
-/// What a run wrote since `position`, which goes on.
-fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunNews> {
+/// What a run wrote since `position`, which moves to its end.
+fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunUpdate> {
     let record = folder.current_record()?;
     let path = folder.path();
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
@@ -290,9 +291,9 @@ fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunNews> 
         output.push(OutputPiece { log: log.name, offset: *offset, text });
         *offset += bytes.len() as u64;
     }
-    let is_active = matches!(record.state, RunState::Running | RunState::Detached);
+    let is_active = record.state.is_active();
     let phase = if is_active { phase(folder) } else { None };
-    Ok(RunNews { state: record.state, phase, events, output })
+    Ok(RunUpdate { state: record.state, phase, events, output })
 }
 
 /// The bytes at the end that begin a character whose rest is not there yet.
@@ -324,7 +325,7 @@ pub(super) fn run_stream(server: &Arc<Server>, folder: RunFolder, last: Option<&
                     // After a line that was left out there may be more.
                     let is_news = moved != position || shown.as_ref() != Some(&state);
                     position = moved;
-                    let is_active = matches!(news.state, RunState::Running | RunState::Detached);
+                    let is_active = news.state.is_active();
                     let id = position.as_ref().map(Position::id).unwrap_or_default();
                     shown = Some(state);
                     match (is_news, is_active) {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::access::KEY_HEADER;
 use super::action::{ActionRequest, ActionResult};
 use super::host::HostList;
-use super::live::{LiveChange, RunNews};
+use super::live::{LiveChange, RunUpdate};
 use super::overview::Overview;
 use super::queue_and_loops::LoopList;
 use super::run_detail::RunDetail;
@@ -63,8 +63,8 @@ pub fn document() -> Value {
     spec.get::<TextDocument>(path, "The change of an iteration", vec![]);
     spec.get::<PredictionList>("/model", "Predictions beside measurements", vec![]);
     spec.stream::<LiveChange>("/live", "Messages `changed`, each a `LiveChange`");
-    let about = "Messages `run` and a last one `end`, each a `RunNews`";
-    spec.stream::<RunNews>("/runs/{id}/live", about);
+    let about = "Messages `run` and a last one `end`, each a `RunUpdate`";
+    spec.stream::<RunUpdate>("/runs/{id}/live", about);
     spec.actions();
     let SpecBuilder { mut schemas, paths } = spec;
     json!({
@@ -133,7 +133,7 @@ impl SpecBuilder {
     fn actions(&mut self) {
         let body = self.content::<ActionRequest>("application/json");
         let content = self.content::<ActionResult>("application/json");
-        let answer = json!({"description": "what became of it", "content": content});
+        let answer = json!({"description": "its outcome", "content": content});
         let summary = "Start one of rgpu's own commands, or show it";
         self.route("post", "/actions", summary, vec![], &answer);
         self.paths["/actions"]["post"]["requestBody"] = json!({"required": true, "content": body});

@@ -21,7 +21,8 @@ const MAX_RECENT_RUNS: usize = 12;
 /// How many running runs are shown.
 const MAX_RUNNING_RUNS: usize = 20;
 
-/// How many lines of a running run's output are shown, and so much of the log is read for them.
+/// At most this many lines of a running run's output are shown, from at most this many bytes at the
+/// end of its log.
 const MAX_OUTPUT_LINES: usize = 3;
 const MAX_OUTPUT_BYTES: u64 = 2 << 10;
 

@@ -34,7 +34,7 @@ const SCRIPT: [&str; 16] = [
     "})();\n",
 ];
 
-/// What the page knows before it asks.
+/// The settings that are written into the page.
 pub(super) struct Settings {
     value: Value,
 }

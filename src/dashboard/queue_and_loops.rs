@@ -16,7 +16,7 @@ use crate::store::live;
 /// The largest patch of an iteration.
 const MAX_PATCH_BYTES: u64 = 4 << 20;
 
-/// So much of the end of an entry's output is shown.
+/// At most this many bytes at the end of an entry's output are shown.
 const MAX_OUTPUT_BYTES: u64 = 256 << 10;
 
 /// How many loops are listed.

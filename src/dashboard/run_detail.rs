@@ -14,7 +14,7 @@ use crate::model::ranks::Ranks;
 use crate::own_command::CommandLine;
 use crate::store::{EnvRecord, RunFolder, RunRecord, live};
 
-/// So much of the end of a log is shown.
+/// At most this many bytes at the end of a log are shown.
 const MAX_LOG_BYTES: u64 = 256 << 10;
 
 /// How long the page of a report may take.
@@ -118,9 +118,12 @@ pub(super) fn logs(folder: &Path) -> Vec<LogFile> {
 /// There is no such run or log.
 pub(super) fn log(context: &DashboardContext, id: &str, name: &str) -> Result<TextDocument> {
     let folder = find(context, id)?;
-    if !logs(folder.path()).iter().any(|log| log.name == name) {
+    let logs = logs(folder.path());
+    if !logs.iter().any(|log| log.name == name) {
         let what = format!("the run has no log `{name}`");
-        return Err(Failure::new(Exit::Usage, "unknown_log", what));
+        let names: Vec<&str> = logs.iter().map(|log| log.name.as_str()).collect();
+        return Err(Failure::new(Exit::Usage, "unknown_log", what)
+            .hint(format!("its logs: {}", names.join(", "))));
     }
     TextDocument::of_end(&folder.path().join("log").join(name), name, MAX_LOG_BYTES)
 }

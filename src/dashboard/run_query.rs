@@ -9,7 +9,7 @@ use super::run_table::{Facets, IndexedRun, Snapshot};
 /// The most runs of a page.
 const MAX_PAGE_RUNS: usize = 500;
 
-/// The runs of a page, if the request does not say.
+/// The runs of a page, if the request has no limit.
 const DEFAULT_PAGE_RUNS: usize = 50;
 
 /// Points of a spark line.
@@ -41,7 +41,7 @@ pub(super) struct RunQuery {
     pub(super) parent: String,
     /// How many runs to skip.
     pub(super) offset: usize,
-    /// At most so many runs: 50, at most 500.
+    /// At most this many runs: 50 by default, at most 500.
     pub(super) limit: Option<usize>,
 }
 
@@ -75,13 +75,17 @@ pub(super) struct RunLine {
     /// Median times in nanoseconds of the kernel's runs on this GPU up to this one, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) trend: Vec<f64>,
+    /// The text in which a search looks for its words, in lower case. Only an export has it: its page
+    /// searches by itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) search_text: String,
 }
 
 impl RunLine {
     /// The run at this position of a snapshot.
     pub(super) fn of(snapshot: &Snapshot, at: usize) -> Self {
         let run = snapshot.runs[at].summary.clone();
-        Self { run, trend: snapshot.trend(at, MAX_TREND_POINTS) }
+        Self { run, trend: snapshot.trend(at, MAX_TREND_POINTS), search_text: String::new() }
     }
 }
 

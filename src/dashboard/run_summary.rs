@@ -230,7 +230,7 @@ impl RunSummary {
 
     /// Whether the run may still change without a change of its folder.
     pub(super) fn is_active(&self) -> bool {
-        matches!(self.state, RunState::Running | RunState::Detached)
+        self.state.is_active()
     }
 
     fn add_result(&mut self, folder: &Path) -> Result<(), String> {

@@ -300,7 +300,7 @@ fn answer<T: Serialize>(result: Result<T>) -> Response {
 fn query<T: DeserializeOwned>(uri: &axum::http::Uri) -> Result<T> {
     let read = Query::<T>::try_from_uri(uri);
     read.map(|query| query.0).map_err(|e| {
-        Failure::new(Exit::Usage, "wrong_query", "the address has a query that is not known")
+        Failure::new(Exit::Usage, "wrong_query", "the address has an unknown query parameter")
             .cause(e.body_text())
     })
 }

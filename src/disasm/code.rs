@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rgpu_format::cubin::{CodeSection, Cubin, FunctionLines, Lines, Table, lines};
 use rgpu_format::demangle::demangle;
-use rgpu_format::sass::text::{File, Mark, TextSection};
+use rgpu_format::sass::text::{LiveRegister, RegisterFile, RegisterUse, TextSection};
 use rgpu_format::sass::{self, Instruction};
 
 use super::image_task::ImageTask;
@@ -23,9 +23,9 @@ use crate::model::hotspots::SourceAt;
 pub enum SourcePositions {
     /// Do not read them.
     #[default]
-    Unasked,
+    Skip,
     /// Read them if the cubin has them.
-    Wanted,
+    Read,
 }
 
 /// Whether to read life ranges of registers.
@@ -33,11 +33,11 @@ pub enum SourcePositions {
 pub enum LifeRanges {
     /// Do not read them.
     #[default]
-    Unasked,
+    Skip,
     /// Read them if possible.
-    Welcome,
-    /// They are required.
-    Needed,
+    Optional,
+    /// It is an error if they cannot be read.
+    Required,
 }
 
 /// Why code cannot be shown as requested.
@@ -58,7 +58,7 @@ pub enum CodeError {
 ///
 /// # Errors
 /// [`CodeError`] if life ranges are required and missing; other problems are recorded in the image.
-pub fn code(
+pub fn read_code(
     path: &Path,
     cubin: &Cubin,
     bytes: &[u8],
@@ -71,12 +71,12 @@ pub fn code(
         tool: Some(format!("rgpu {}", env!("CARGO_PKG_VERSION"))),
         ..CodeImage::default()
     };
-    let listing = listing(&mut image, cubin, bytes, task)?;
+    let listing = read_listing(&mut image, cubin, bytes, task)?;
     let texts = rgpu_format::sass::text::read(&listing);
-    if task.life_ranges == LifeRanges::Needed && !texts.iter().any(|t| t.has_lives) {
+    if task.life_ranges == LifeRanges::Required && !texts.iter().any(|t| t.has_lives) {
         return Err(CodeError::NoLives);
     }
-    let with_positions = positions == SourcePositions::Wanted;
+    let with_positions = positions == SourcePositions::Read;
     let table = |kind| if with_positions { lines(bytes, kind).ok() } else { None };
     let tables = (table(Table::Source), table(Table::Ptx));
     let mut sources = Sources::default();
@@ -89,7 +89,7 @@ pub fn code(
             .find(|(at, text)| text.name == section.name && !used_texts.contains(at));
         used_texts.extend(text.map(|(at, _)| at));
         let text = text.map(|(_, text)| text);
-        let kernel = kernel(cubin, section, bytes, text, &tables);
+        let kernel = read_kernel(cubin, section, bytes, text, &tables);
         kernel.instructions.iter().flat_map(|i| &i.at).for_each(|at| sources.add(at));
         image.kernels.push(kernel);
     }
@@ -101,7 +101,7 @@ pub fn code(
 }
 
 /// nvdisasm's listing; empty if there is none.
-fn listing(
+fn read_listing(
     image: &mut CodeImage,
     cubin: &Cubin,
     bytes: &[u8],
@@ -109,13 +109,13 @@ fn listing(
 ) -> Result<String, CodeError> {
     let Some(tool) = task.nvdisasm.as_ref() else {
         return match task.life_ranges {
-            LifeRanges::Needed => Err(CodeError::NoTool),
+            LifeRanges::Required => Err(CodeError::NoTool),
             _ => Ok(String::new()),
         };
     };
     let (flags, symbols) = listing_options(cubin, task);
     let mut result = tool.listing(bytes, flags, &symbols);
-    if result.is_err() && task.life_ranges == LifeRanges::Welcome {
+    if result.is_err() && task.life_ranges == LifeRanges::Optional {
         result = tool.listing(bytes, &[], &symbols);
     }
     match result {
@@ -123,7 +123,7 @@ fn listing(
             image.tool = Some(tool.name());
             Ok(text)
         }
-        Err(error) if task.life_ranges == LifeRanges::Needed => Err(error.into()),
+        Err(error) if task.life_ranges == LifeRanges::Required => Err(error.into()),
         Err(error) => {
             image.tool_problem = Some(error.to_string());
             Ok(String::new())
@@ -131,7 +131,7 @@ fn listing(
     }
 }
 
-fn kernel(
+fn read_kernel(
     cubin: &Cubin,
     section: &CodeSection,
     bytes: &[u8],
@@ -157,15 +157,15 @@ fn kernel(
         spill_bytes: facts.and_then(|k| k.spills).map(|s| [s.store_bytes, s.load_bytes]),
         shared_bytes: facts.map(|k| k.shared_bytes),
         samples: None,
-        instructions: instructions(section, code, sm, text, tables),
-        blocks: blocks(code, sm),
+        instructions: read_instructions(section, code, sm, text, tables),
+        blocks: read_blocks(code, sm),
         classes,
         mnemonics: mix.mnemonics.iter().map(|(name, n)| (name.to_string(), *n)).collect(),
-        ranges: text.map(|text| ranges(text, count)).unwrap_or_default(),
+        ranges: text.map(|text| life_ranges(text, count)).unwrap_or_default(),
     }
 }
 
-fn instructions(
+fn read_instructions(
     section: &CodeSection,
     code: &[Instruction],
     sm: u32,
@@ -199,7 +199,7 @@ fn instructions(
         };
         CodeLine {
             offset,
-            function: functions.get(&offset).map(|name| function(name)),
+            function: functions.get(&offset).map(|name| function_name(name)),
             text: text
                 .zip(text_line)
                 .map_or_else(own_text, |(t, text_line)| t.resolved(text_line.text)),
@@ -210,7 +210,7 @@ fn instructions(
             live: text
                 .zip(text_line)
                 .filter(|(t, _)| t.has_lives)
-                .map(|(_, text_line)| lives(&text_line.live)),
+                .map(|(_, text_line)| count_live(&text_line.live)),
             counts: None,
         }
     };
@@ -219,7 +219,7 @@ fn instructions(
 
 /// The name of a function kept in a kernel's section; symbols like `$kernel$_Z4keptf` also name the
 /// kernel.
-fn function(symbol: &str) -> String {
+fn function_name(symbol: &str) -> String {
     let own = symbol.rsplit('$').next().filter(|name| !name.is_empty()).unwrap_or(symbol);
     demangle(own).unwrap_or_else(|| own.to_owned())
 }
@@ -235,23 +235,23 @@ fn source_chain(table: &FunctionLines<'_>, offset: u64) -> Vec<SourceAt> {
     at.collect()
 }
 
-fn lives(live: &[sass::text::Live]) -> Lives {
+fn count_live(live: &[LiveRegister]) -> Lives {
     let count = |file| live.iter().filter(|l| l.file == file).count() as u32;
     Lives {
-        registers: count(File::General),
-        predicates: count(File::Predicate),
-        uniform: count(File::Uniform),
-        uniform_predicates: count(File::UniformPredicate),
+        registers: count(RegisterFile::General),
+        predicates: count(RegisterFile::Predicate),
+        uniform: count(RegisterFile::Uniform),
+        uniform_predicates: count(RegisterFile::UniformPredicate),
     }
 }
 
 /// Life ranges in a section's first `count` instructions: from the instruction that writes a value
 /// to where its register is free or rewritten.
-fn ranges(text: &TextSection<'_>, count: usize) -> Vec<LifeRange> {
-    let mut open: BTreeMap<(File, u16), LifeRange> = BTreeMap::new();
-    let mut finished: Vec<((File, u16), LifeRange)> = Vec::new();
+fn life_ranges(text: &TextSection<'_>, count: usize) -> Vec<LifeRange> {
+    let mut open: BTreeMap<(RegisterFile, u16), LifeRange> = BTreeMap::new();
+    let mut finished: Vec<((RegisterFile, u16), LifeRange)> = Vec::new();
     for line in text.lines.iter().take(count) {
-        let live_registers: BTreeSet<(File, u16)> =
+        let live_registers: BTreeSet<(RegisterFile, u16)> =
             line.live.iter().map(|l| (l.file, l.number)).collect();
         let freed: Vec<_> =
             open.keys().filter(|key| !live_registers.contains(key)).copied().collect();
@@ -259,7 +259,7 @@ fn ranges(text: &TextSection<'_>, count: usize) -> Vec<LifeRange> {
         for live in &line.live {
             let key = (live.file, live.number);
             // A guarded write may keep the old value, so only an unguarded one starts a new range.
-            if live.mark == Mark::Written && !line.text.starts_with('@') {
+            if live.mark == RegisterUse::Written && !line.text.starts_with('@') {
                 finished.extend(open.remove(&key).map(|range| (key, range)));
             }
             let range = open.entry(key).or_insert_with(|| LifeRange {
@@ -268,10 +268,10 @@ fn ranges(text: &TextSection<'_>, count: usize) -> Vec<LifeRange> {
                 ..LifeRange::default()
             });
             range.to = line.offset;
-            if matches!(live.mark, Mark::Written | Mark::Both) {
+            if matches!(live.mark, RegisterUse::Written | RegisterUse::Both) {
                 range.writes.push(line.offset);
             }
-            if matches!(live.mark, Mark::Read | Mark::Both) {
+            if matches!(live.mark, RegisterUse::Read | RegisterUse::Both) {
                 range.reads.push(line.offset);
             }
         }
@@ -281,7 +281,7 @@ fn ranges(text: &TextSection<'_>, count: usize) -> Vec<LifeRange> {
     finished.into_iter().map(|(_, range)| range).collect()
 }
 
-fn blocks(code: &[Instruction], sm: u32) -> Vec<CodeBlock> {
+fn read_blocks(code: &[Instruction], sm: u32) -> Vec<CodeBlock> {
     let block = |block: sass::Block| {
         let from = code.partition_point(|i| i.offset < block.start);
         let to = code.partition_point(|i| i.offset < block.end);

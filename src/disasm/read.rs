@@ -283,9 +283,9 @@ pub(super) fn listing_options(
 ) -> (&'static [&'static str], Vec<usize>) {
     let flags: &[&str] = match (task.life_ranges, task.columns.lines) {
         // nvdisasm does not accept both flags together.
-        (LifeRanges::Welcome | LifeRanges::Needed, _) => &["-plr"],
-        (LifeRanges::Unasked, true) => &["-gi"],
-        (LifeRanges::Unasked, false) => &[],
+        (LifeRanges::Optional | LifeRanges::Required, _) => &["-plr"],
+        (LifeRanges::Skip, true) => &["-gi"],
+        (LifeRanges::Skip, false) => &[],
     };
     let wanted = cubin.kernels.iter().filter(|k| task.wanted.matches_kernel(&k.name));
     let symbols = wanted.map(|k| k.symbol_index);

@@ -8,7 +8,7 @@ use regex::Regex;
 use rgpu_format::cubin::{self, Cubin};
 use rgpu_format::ncu_rep::{Limits, NcuReport, Source};
 
-use super::code::{SourcePositions, code};
+use super::code::{SourcePositions, read_code};
 use super::image_task::{ImageFilter, ImageTask};
 use super::operands::OperandsError;
 use crate::import::gpu_code;
@@ -51,7 +51,7 @@ pub fn sampled(
             ..ImageTask::default()
         };
         let Ok(mut image) =
-            code(path, &cubin, source.cubin, &sampled_task, SourcePositions::Wanted)
+            read_code(path, &cubin, source.cubin, &sampled_task, SourcePositions::Read)
         else {
             continue;
         };

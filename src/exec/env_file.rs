@@ -26,7 +26,7 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ExecError> {
         let name = name.trim();
         let has_valid_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         if !has_valid_start || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            return Err(failed("that is no name of a variable"));
+            return Err(failed("that is not a variable name"));
         }
         variables.insert(name.to_owned(), unquote(value.trim()).map_err(failed)?);
     }
@@ -92,7 +92,7 @@ mod tests {
     fn a_line_that_is_none_is_named_and_its_value_is_not_shown() {
         for (text, line, word) in [
             ("A=1\nhunter2\n", 2, "no `=`"),
-            ("1A=hunter2\n", 1, "no name"),
+            ("1A=hunter2\n", 1, "not a variable name"),
             ("A='hunter2\n", 1, "not closed"),
             ("A='x' hunter2\n", 1, "follows"),
         ] {

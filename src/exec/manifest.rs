@@ -109,7 +109,7 @@ fn check(manifest: &Table) -> Result<(), String> {
                 None => Ok(()),
             }
         }
-        Some(_) => Err("`package` is no table".to_owned()),
+        Some(_) => Err("`package` is not a table".to_owned()),
         None => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
 //! The report of the runner: correctness, times, doubts about the host, and why it stopped.
 
-use rgpu_case::stats::Summary;
+use rgpu_case::stats::{Summary, median};
 use rgpu_case::{
     CaseReport, ErrorClass, GuardFinding, GuardKind, OutputCheck, RunnerJob, RunnerReport,
     TimingSource,
@@ -73,6 +73,12 @@ fn import(report: &RunnerReport, source: &Source<'_>) -> Imported {
     }
 }
 
+/// The median clock of the SMs over the samples that have one.
+fn median_sm_mhz(clocks: &[rgpu_case::ClockReading]) -> Option<f64> {
+    let sm_mhz: Vec<f64> = clocks.iter().filter_map(|c| c.sm_mhz).map(f64::from).collect();
+    median(&sm_mhz)
+}
+
 fn case(data: &CaseReport, stopped: bool) -> CaseResult {
     CaseResult {
         name: data.name.clone(),
@@ -96,7 +102,7 @@ fn case(data: &CaseReport, stopped: bool) -> CaseResult {
             contents: t.distinct_inputs,
             verified: t.verified,
             repeated: t.repeated,
-            sm_mhz: median(t.clocks.iter().filter_map(|c| c.sm_mhz)),
+            sm_mhz: median_sm_mhz(&t.clocks),
             temperature_c: t.clocks.iter().rev().find_map(|c| c.temperature_c).map(f64::from),
             throttle: {
                 let mut reasons: Vec<String> =
@@ -138,12 +144,6 @@ fn graph(t: &rgpu_case::GraphTiming) -> GraphTiming {
 fn kept(samples: &[f64], discarded: &[usize]) -> Vec<f64> {
     let is_kept = |&(i, _): &(usize, &f64)| discarded.binary_search(&i).is_err();
     samples.iter().enumerate().filter(is_kept).map(|(_, ns)| *ns).collect()
-}
-
-fn median(values: impl Iterator<Item = u32>) -> Option<f64> {
-    let mut values: Vec<u32> = values.collect();
-    values.sort_unstable();
-    values.get(values.len() / 2).map(|v| f64::from(*v))
 }
 
 fn correctness(c: &rgpu_case::Correctness) -> Correctness {

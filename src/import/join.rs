@@ -2,8 +2,8 @@
 //! program.
 //!
 //! Ranks get their numbers from the reports, else from the names of the files, else from the order.
-//! Collectives are matched between ranks, clocks are fitted over them, and all times become those of
-//! one clock that begins with the first event. Without a common clock every rank begins at 0.
+//! Collectives are matched between ranks, and the clocks of the reports are aligned on their ends. All
+//! times are then relative to the first event. Without a common clock, each rank's times begin at 0.
 
 mod clock;
 mod collectives;
@@ -16,11 +16,8 @@ use std::path::Path;
 use super::Imported;
 use crate::model::profile::Gap;
 use crate::model::rank_work::{JoinedRanks, RankWork};
-use crate::model::ranks::{ClockSource, RankClock};
+use crate::model::ranks::{ClockSource, MAX_RANKS, RankClock};
 use trace::ReportTimes;
-
-/// More ranks than any program has. A larger number is none of a rank.
-const MAX_RANKS: u32 = 1 << 20;
 
 /// The ranks of one report, as indexes into all ranks.
 type ReportRanks = Vec<usize>;
@@ -32,8 +29,8 @@ pub fn join_processes(imported: &mut Imported) {
     imported.gaps.push(Gap {
         code: "ranks_inferred".to_owned(),
         text: format!(
-            "{from}: it has the work of {} processes and does not tell their ranks; they are \
-             numbered by GPU and process id",
+            "{from}: it has the work of {} processes without their ranks; they are numbered by GPU \
+             and process id",
             joined.ranks.len()
         ),
     });
@@ -45,30 +42,27 @@ pub fn join_processes(imported: &mut Imported) {
     imported.sidecars.ranks = Some(joined);
 }
 
-/// Joins several reports, each with one rank or more. Reports without work on a GPU only add their
-/// gaps.
-pub fn join_reports(reports: Vec<Imported>) -> Imported {
-    let mut whole = Imported::default();
+/// Joins several reports of one rank or more each. A report without GPU work only adds its gaps.
+pub fn join_reports(mut reports: Vec<Imported>) -> Imported {
+    let mut joined_report = Imported::default();
     let mut joined = JoinedRanks::default();
     let mut of_reports: Vec<ReportRanks> = Vec::new();
-    let mut parts = Vec::new();
-    for mut report in reports {
+    for report in &mut reports {
         let ranks = report.sidecars.ranks.take().unwrap_or_default().ranks;
         let first = joined.ranks.len();
         joined.ranks.extend(ranks);
         of_reports.push((first..joined.ranks.len()).collect());
-        parts.push(report);
     }
-    whole.gaps.extend(number_ranks(&mut joined.ranks));
-    whole.gaps.extend(match_ranks(&mut joined));
-    // Without a rank, a report's events have no clock but their own.
+    joined_report.gaps.extend(number_ranks(&mut joined.ranks));
+    joined_report.gaps.extend(match_ranks(&mut joined));
+    // The events of a report without ranks keep the report's own clock.
     let firsts: Vec<i64> = of_reports
         .iter()
         .map(|ranks| ranks.iter().map(|at| joined.ranks[*at].first_ns).min().unwrap_or(0))
         .collect();
     let (clock, clocks) = clock::align(&mut joined, &of_reports);
     joined.clock = clock;
-    // Only now are starts on different ranks comparable.
+    // Starts on different ranks can be compared only on the common clock.
     collectives::sort_by_start(&mut joined.collectives, &joined.ranks);
     let numbers: Vec<Vec<u32>> = of_reports
         .iter()
@@ -78,11 +72,11 @@ pub fn join_reports(reports: Vec<Imported>) -> Imported {
     let times: Vec<ReportTimes> = (clocks.into_iter().zip(firsts))
         .map(|(clock, first_ns)| ReportTimes { clock, first_ns })
         .collect();
-    whole.sidecars.trace =
-        trace::join(&mut parts, &numbers, &times, joined.ranks.iter().map(|r| &r.place));
-    sums::join(&mut whole, parts, &numbers);
-    whole.sidecars.ranks = Some(joined);
-    whole
+    joined_report.sidecars.trace =
+        trace::join(&mut reports, &numbers, &times, joined.ranks.iter().map(|r| &r.place));
+    sums::join(&mut joined_report, reports, &numbers);
+    joined_report.sidecars.ranks = Some(joined);
+    joined_report
 }
 
 /// Sorts the ranks by number. Matched collectives refer to them by index.
@@ -102,7 +96,7 @@ fn sort_by_number(joined: &mut JoinedRanks) {
     joined.ranks.sort_by_key(|rank| rank.place.rank);
 }
 
-/// Numbers the ranks of several reports, and says what is odd about their numbers.
+/// Numbers the ranks of several reports. Returns a gap for each number that is missing or not certain.
 fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
     let mut gaps = Vec::new();
     for rank in ranks.iter_mut().filter(|rank| rank.place.rank >= MAX_RANKS) {
@@ -134,7 +128,11 @@ fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
         for (rank, number) in ranks.iter_mut().zip(0..) {
             rank.place.rank = number;
         }
-        let why = if all_numbered { "several have the same number" } else { "not all tell it" };
+        let why = if all_numbered {
+            "several have the same number"
+        } else {
+            "not every report has a number"
+        };
         gaps.push(Gap {
             code: "ranks_inferred".to_owned(),
             text: format!("ranks are numbered in the order of the reports: {why}"),
@@ -170,7 +168,7 @@ pub(super) fn rank_of_name(path: &str) -> Option<u32> {
     rest[..digits].parse().ok().filter(|rank| *rank < MAX_RANKS)
 }
 
-/// Matches the collectives of the ranks, and says what could not be compared.
+/// Matches the collectives of the ranks. Returns a gap for each group that could not be compared.
 fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let outcome = collectives::match_all(&joined.ranks);
@@ -190,8 +188,8 @@ fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
     }
     let kernels = |rank: &RankWork| -> BTreeSet<String> { rank.names.iter().cloned().collect() };
     if let [first, rest @ ..] = &joined.ranks[..] {
-        let known = kernels(first);
-        for other in rest.iter().filter(|other| kernels(other).is_disjoint(&known)) {
+        let first_names = kernels(first);
+        for other in rest.iter().filter(|other| kernels(other).is_disjoint(&first_names)) {
             gaps.push(Gap {
                 code: "ranks_differ".to_owned(),
                 text: format!(
@@ -242,7 +240,7 @@ mod tests {
             };
             let mut trace = Trace { names: rank.names.clone(), ..Trace::default() };
             for (k, piece) in (0..40).zip(0..) {
-                rank.pieces.push(GpuWork {
+                rank.gpu_work.push(GpuWork {
                     start_ns: start(k),
                     end_ns: start(k) + 1_000_000,
                     called_ns: None,
@@ -279,14 +277,14 @@ mod tests {
             imported
         };
         let fast = |ns: i64| ns + 7_000_000_000 + (ns - 1_790_000_000_000_000_000) / 50_000;
-        let whole = join_reports(vec![report(0, |ns| ns), report(1, fast)]);
-        let (ranks, trace) = (whole.sidecars.ranks.unwrap(), whole.sidecars.trace.unwrap());
+        let joined = join_reports(vec![report(0, |ns| ns), report(1, fast)]);
+        let (ranks, trace) = (joined.sidecars.ranks.unwrap(), joined.sidecars.trace.unwrap());
         assert_eq!(ranks.clock.source, ClockSource::Fitted);
         for (rank, number) in ranks.ranks.iter().zip(0..) {
             let of_rank = trace.work.iter().filter(|work| work.rank == Some(number));
             let listed: Vec<(u64, u64)> =
                 of_rank.map(|work| (work.start_ns, work.end_ns())).collect();
-            let pieces = rank.pieces.iter();
+            let pieces = rank.gpu_work.iter();
             let pieces: Vec<(u64, u64)> =
                 pieces.map(|p| (p.start_ns as u64, p.end_ns as u64)).collect();
             assert_eq!(listed, pieces, "rank {number}");

@@ -16,7 +16,7 @@ use crate::model::RungId;
 pub enum ProfileMode {
     /// Hardware counters, by Nsight Compute.
     Ncu,
-    /// A time line, by Nsight Systems.
+    /// A timeline, by Nsight Systems.
     Nsys,
     /// Memory errors, races and wrong barriers, by Compute Sanitizer.
     Sanitizer,
@@ -26,7 +26,7 @@ pub enum ProfileMode {
     Nvtx,
     /// Only the check against the reference.
     Verify,
-    /// First a time line, then hardware counters of the kernels with the most time.
+    /// First a timeline, then hardware counters of the kernels with the most time.
     Deep,
     /// Operators and kernels of a Python kernel or program, by torch's own profiler.
     Torch,
@@ -107,7 +107,7 @@ pub struct ModeInfo {
     pub in_doctor: bool,
 }
 
-/// The rungs of the first pass of mode `deep`, which records the time line.
+/// The rungs of the first pass of mode `deep`, which records the timeline.
 pub static KERNEL_SURVEY: &[RungId] =
     &[RungId::NsysFull, RungId::NsysCuda, RungId::Cupti, RungId::NcuTimes];
 
@@ -217,7 +217,7 @@ pub static MODES: &[ModeInfo] = &[
         name: "deep",
         gives: "Nsight Systems first, then Nsight Compute on the kernels with the most GPU time",
         steps: &[ModeStep::Verify, ModeStep::Time, ModeStep::Survey, ModeStep::Profile],
-        // The survey has recorded the time line already.
+        // The survey has recorded the timeline already.
         rungs: &[
             RungId::NcuRequested,
             RungId::NcuAppRange,

@@ -8,8 +8,8 @@ use toml::de::DeTable;
 use super::document::{Item, Origin, Table};
 use super::expr::{Expr, Grammar};
 use super::spec::{
-    ArgSpec, DeviceReference, Entry, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec, ScalarValue,
-    Sizes, Work,
+    ArgSpec, DeviceReference, EntryPoint, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec,
+    ScalarValue, Sizes, Work,
 };
 use super::{KernelError, LANGUAGES, MODES, ProfileMode, python};
 
@@ -57,20 +57,20 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
         None => Vec::new(),
     };
     let launch = match (top.optional("launch"), &entry) {
-        (Some(item), Entry::Device(_)) => Some(launch(&item, &sizes.vars)?),
-        (Some(item), Entry::Host) => {
+        (Some(item), EntryPoint::Device(_)) => Some(launch(&item, &sizes.vars)?),
+        (Some(item), EntryPoint::Host) => {
             return Err(item.error("a host entry launches its own kernels: it takes no `[launch]`"));
         }
-        (Some(item), Entry::Python(_)) => {
+        (Some(item), EntryPoint::Python(_)) => {
             return Err(
                 item.error("a Python entry launches its own kernels: it takes no `[launch]`")
             );
         }
-        (None, Entry::Python(_)) => None,
-        (None, Entry::Device(_)) => {
+        (None, EntryPoint::Python(_)) => None,
+        (None, EntryPoint::Device(_)) => {
             return Err(top.error("`[launch]` is missing: a device entry needs `grid` and `block`"));
         }
-        (None, Entry::Host) => None,
+        (None, EntryPoint::Host) => None,
     };
     if sizes.groups && launch.is_some() {
         return Err(top.error(
@@ -79,7 +79,7 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
     }
     let reference = match top.optional("reference") {
         Some(item) => Some(match &entry {
-            Entry::Python(_) => python::reference(&item, &folder, &source, args.is_empty())?,
+            EntryPoint::Python(_) => python::reference(&item, &folder, &source, args.is_empty())?,
             _ => reference(&item, &folder, &entry, &sizes)?,
         }),
         None => None,
@@ -90,7 +90,7 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
     };
     let extra_files = strings(top.optional("files"), |item| existing_file(item, &folder, "files"))?;
     let model = match top.optional("model") {
-        Some(item) if !matches!(entry, Entry::Python(_)) => {
+        Some(item) if !matches!(entry, EntryPoint::Python(_)) => {
             return Err(item.error("only a Python kernel has a `[model]`"));
         }
         Some(item) => Some(python::model(&item)?),
@@ -170,22 +170,22 @@ pub(super) fn existing_file(
     let path = folder.join(item.text()?);
     match std::fs::metadata(&path) {
         Ok(found) if found.is_file() => Ok(path),
-        Ok(_) => Err(item.error(format!("`{}` is no file", path.display()))),
+        Ok(_) => Err(item.error(format!("`{}` is not a file", path.display()))),
         Err(error) => Err(KernelError::unreadable(&path, Some(key))(error)),
     }
 }
 
-fn entry(item: &Item<'_>, language: &str) -> Result<Entry, KernelError> {
+fn entry(item: &Item<'_>, language: &str) -> Result<EntryPoint, KernelError> {
     if language == "python" {
-        return python::entry(item).map(Entry::Python);
+        return python::entry(item).map(EntryPoint::Python);
     }
     let table = item.table(&["device", "host", "python"])?;
     let (device, host) = (table.optional("device"), table.optional("host"));
     let python = table.optional("python");
     match (device, host, python) {
-        (Some(device), None, None) => identifier(&device).map(Entry::Device),
+        (Some(device), None, None) => identifier(&device).map(EntryPoint::Device),
         (None, Some(host), None) => match host.integer()? {
-            1 => Ok(Entry::Host),
+            1 => Ok(EntryPoint::Host),
             other => Err(host.error(format!("host-entry ABI {other} is unknown; 1 is supported"))),
         },
         (None, None, Some(python)) => {
@@ -210,7 +210,7 @@ fn architecture(item: &Item<'_>) -> Result<String, KernelError> {
     match super::is_architecture(text) {
         true => Ok(text.to_owned()),
         false => Err(item.error(format!(
-            "`{text}` is no architecture; there are {}",
+            "`{text}` is not an architecture; there are {}",
             super::list_architectures()
         ))),
     }
@@ -460,7 +460,7 @@ fn row(item: &Item<'_>, vars: &[String]) -> Result<Vec<i64>, KernelError> {
 fn reference(
     item: &Item<'_>,
     folder: &Path,
-    entry: &Entry,
+    entry: &EntryPoint,
     sizes: &Sizes,
 ) -> Result<ReferenceSpec, KernelError> {
     let table = item.table(&[
@@ -518,10 +518,10 @@ fn reference(
 /// launch.
 fn reference_launch(
     table: &Table<'_>,
-    entry: &Entry,
+    entry: &EntryPoint,
     vars: &[String],
 ) -> Result<Option<LaunchSpec>, KernelError> {
-    if matches!(entry, Entry::Device(_)) {
+    if matches!(entry, EntryPoint::Device(_)) {
         return launch_of(table, vars).map(Some);
     }
     match ["grid", "block", "cluster", "shared"].iter().find_map(|key| table.optional(key)) {

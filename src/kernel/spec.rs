@@ -21,7 +21,7 @@ pub struct KernelSpec {
     /// The source file that kernel.toml names.
     pub source: PathBuf,
     /// The function to launch.
-    pub entry: Entry,
+    pub entry: EntryPoint,
     /// The mode if the command line names none.
     pub mode: Option<ProfileMode>,
     /// Architectures to compile for (`sm_90a`); empty: that of the GPU.
@@ -46,7 +46,7 @@ pub struct KernelSpec {
 
 /// The function to launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum EntryPoint {
     /// A `__global__` function of this name.
     Device(String),
     /// The functions of the host-entry ABI (`harness/include/rgpu.h`).
@@ -182,15 +182,15 @@ impl KernelSpec {
     /// Name of the entry: the `__global__` function, `rgpu_launch`, or the Python callable.
     pub fn entry_name(&self) -> &str {
         match &self.entry {
-            Entry::Device(function) => function,
-            Entry::Host => "rgpu_launch",
-            Entry::Python(python) => &python.function,
+            EntryPoint::Device(function) => function,
+            EntryPoint::Host => "rgpu_launch",
+            EntryPoint::Python(python) => &python.function,
         }
     }
 
     /// Whether the entry is a Python callable.
     pub fn is_python(&self) -> bool {
-        matches!(self.entry, Entry::Python(_))
+        matches!(self.entry, EntryPoint::Python(_))
     }
 
     /// Every file of the user that a run of this kernel reads: kernel.toml, source, reference,

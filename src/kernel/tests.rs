@@ -41,7 +41,7 @@ fn every_worked_kernel_has_a_value_for_every_named_size() {
         let sets = spec.cases(&Selection::All).unwrap();
         assert_eq!(sets.len(), spec.sizes.cases.len());
         for set in sets {
-            assert_eq!(set.launch.is_some(), matches!(spec.entry, Entry::Device(_)));
+            assert_eq!(set.launch.is_some(), matches!(spec.entry, EntryPoint::Device(_)));
             assert!(set.flops.is_some() && set.bytes.is_some());
         }
     }
@@ -217,7 +217,7 @@ fn a_python_kernel_names_callables_and_its_model() {
     };
     let (file, decoder) = text("decoder-gqa");
     let spec = read(&file, &decoder).unwrap();
-    let Entry::Python(python) = &spec.entry else { panic!("{:?}", spec.entry) };
+    let EntryPoint::Python(python) = &spec.entry else { panic!("{:?}", spec.entry) };
     assert_eq!((python.function.as_str(), python.prepare.as_deref()), ("generate", Some("build")));
     let model = spec.model.as_ref().unwrap();
     assert_eq!((model.name.as_str(), model.dtype.as_str()), ("decoder", "float32"));
@@ -265,7 +265,7 @@ fn a_bare_source_is_inferred_with_its_assumptions() {
     let source = "__global__ void axpy(const float *x, float *y, float alpha, int n) {}";
     std::fs::write(&file, source).unwrap();
     let loaded = find::find(file.to_str().unwrap(), &kernel_folders()).unwrap();
-    assert_eq!(loaded.spec.entry, Entry::Device("axpy".into()));
+    assert_eq!(loaded.spec.entry, EntryPoint::Device("axpy".into()));
     let roles: Vec<_> = loaded.spec.args.iter().map(|a| a.role).collect();
     assert_eq!(roles, [Role::In, Role::InOut, Role::Scalar, Role::Scalar]);
     let set = &loaded.spec.cases(&Selection::Default).unwrap()[0];

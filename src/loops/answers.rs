@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::config::LoopMode;
 use super::documents::{DocumentKind, Signed, read_signed, reject, write_json, write_text};
+use super::driver::LoopRunner;
 use super::measure::Halt;
 use super::prompt::{self, PromptInput};
-use super::runner::LoopRunner;
 use crate::fault_point;
 
 /// The time between two looks for a file that somebody else writes.

@@ -150,10 +150,10 @@ pub struct LoopConfig {
     /// The value to reach. Absent: the loop has no target. `target` is another name of this key.
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "target")]
     pub target_metric_threshold: Option<f64>,
-    /// So many comparisons in a row must reach the target.
+    /// This many comparisons in a row must reach the target.
     #[serde(default = "default_confirmations")]
     pub target_confirmations: u32,
-    /// The loop stops after so many iterations.
+    /// The loop stops after this many iterations.
     #[serde(default = "default_iterations")]
     pub max_iterations: u32,
     /// The loop stops after so many iterations in a row that improved nothing.

@@ -12,8 +12,8 @@ use std::time::Duration;
 use rustix::process::{Signal, WaitStatus};
 use serde::de::DeserializeOwned;
 
+use super::driver::LoopRunner;
 use super::error::io_error;
-use super::runner::LoopRunner;
 use super::state::{LoopComparison, MeasuredTime, Outcome, Phase};
 use super::{LoopError, status};
 use crate::child_tree::{Look, Wake};

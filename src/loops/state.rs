@@ -131,7 +131,7 @@ pub struct Stop {
     pub text: String,
 }
 
-/// What became of an iteration's change.
+/// The outcome of an iteration's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -315,7 +315,7 @@ pub struct Proposal {
 pub struct IterationRecord {
     /// Its number, from 1.
     pub iteration: u32,
-    /// What became of the change.
+    /// The outcome of the change.
     pub outcome: Outcome,
     /// Why.
     pub reason: String,

@@ -239,7 +239,7 @@ pub(super) fn refusal(project: &Path, path: &Path) -> Option<&'static str> {
     match FileState::of(&project.join(path)) {
         FileState::Missing | FileState::File { .. } => None,
         FileState::Link(_) => Some("it is a link"),
-        FileState::Other => Some("it is no file that can be read"),
+        FileState::Other => Some("it is not a file that can be read"),
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::McpContext;
 use crate::error::{Exit, Failure, Result};
+use crate::own_command::check_word;
 
 /// A wrong argument.
 pub(super) fn wrong(what: impl Into<String>) -> Failure {
@@ -24,18 +25,15 @@ pub(super) fn read<T: serde::de::DeserializeOwned>(fields: Map<String, Value>) -
     })
 }
 
-/// Checks a word that stands alone on a command line: a flag in its place would be another command.
-pub(super) fn check_word(name: &str, word: &str) -> Result<()> {
-    match word.starts_with('-') || word.is_empty() || word.contains('\0') {
-        true => Err(wrong(format!("`{name}`: `{word}` is no value"))),
-        false => Ok(()),
-    }
-}
-
 /// Checks the name of a run or a file. A file must be in the project or among its runs, also where
 /// a link leads.
 pub(super) fn check_place(context: &McpContext, name: &str, text: &str) -> Result<()> {
     check_word(name, text)?;
+    check_inside(context, name, text)
+}
+
+/// Checks that a word names no file outside of the project.
+fn check_inside(context: &McpContext, name: &str, text: &str) -> Result<()> {
     let path = context.project.join(text);
     let Ok(real) = path.canonicalize() else {
         // No file: the id of a run, the name of a kernel, or a mistake that the command tells.
@@ -72,7 +70,7 @@ pub(super) fn check_words(context: &McpContext, words: &[String]) -> Result<()> 
         let whole = (!word.starts_with('-')).then_some(&**word);
         for value in values.chain(whole) {
             if !value.is_empty() && !value.starts_with('-') {
-                check_place(context, "arguments", value)?;
+                check_inside(context, "arguments", value)?;
             }
         }
     }

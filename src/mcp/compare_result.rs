@@ -186,7 +186,7 @@ impl KernelFigures {
 
 /// What is known of a comparison's run.
 pub(super) fn of_run(folder: &RunFolder, record: &RunRecord) -> Result<Answer> {
-    let is_active = matches!(record.state, RunState::Running | RunState::Detached);
+    let is_active = record.state.is_active();
     let comparison = folder.read("compare.json").ok();
     let comparison = comparison.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let mut result = match comparison {

@@ -83,7 +83,7 @@ impl SentFiles {
         let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
         match is_plain && !inner.is_empty() && !inner.contains('\0') {
             true => Ok(self.folder.path().join(path)),
-            false => Err(wrong(format!("`files`: `{inner}` is no path below a folder"))),
+            false => Err(wrong(format!("`files`: `{inner}` is not a path below a folder"))),
         }
     }
 

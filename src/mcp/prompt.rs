@@ -37,7 +37,7 @@ static PROMPTS: &[PromptInfo] = &[
                3. `profile` the new version with mode `verify`. If its results are wrong, repair \
                or drop the change.\n\
                4. `compare` with kernels [original, new version]. Keep the change only if the \
-               verdict is FASTER. AMBIGUOUS is no success.\n\
+               verdict is FASTER. AMBIGUOUS is not a success.\n\
                5. Go on with 1 until no finding has time at stake, or three changes in a row were \
                dropped. Report each change with its verdict and numbers.",
     },

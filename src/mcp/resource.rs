@@ -126,7 +126,7 @@ fn text_of(folder: &Path, inner: &Path) -> Result<String, String> {
     let bytes = regular_file::read(&path, MAX_FILE_BYTES).map_err(|e| e.to_string())?;
     match String::from_utf8(bytes) {
         Ok(text) if !text.contains('\0') => Ok(text),
-        _ => Err("it is no text; open it with the tool that made it".to_owned()),
+        _ => Err("it is not text; open it with the tool that made it".to_owned()),
     }
 }
 

@@ -287,7 +287,7 @@ impl RunResult {
     /// # Errors
     /// Its folder cannot be read.
     pub(super) fn of(folder: &RunFolder, record: &RunRecord) -> Result<Self> {
-        let is_active = matches!(record.state, RunState::Running | RunState::Detached);
+        let is_active = record.state.is_active();
         let mut result = Self {
             schema: SCHEMA.to_owned(),
             run: record.id.clone(),

@@ -31,12 +31,12 @@ pub struct RankWork {
     /// Paths of regions.
     pub regions: Vec<Vec<String>>,
     /// Work on the GPU, in order of start.
-    pub pieces: Vec<GpuWork>,
+    pub gpu_work: Vec<GpuWork>,
     /// Ranges of the host, in order of start.
     pub ranges: Vec<HostRange>,
     /// The time at which the report's `trace.json` begins.
     pub first_ns: i64,
-    /// Collectives among the pieces, in order of start.
+    /// Collectives among the GPU work, in order of start.
     pub collectives: Vec<RankCollective>,
     /// Whether the report tells the rank's number.
     pub is_numbered: bool,
@@ -127,7 +127,7 @@ impl RankWork {
 
     /// Replaces all times.
     pub fn map_times(&mut self, time: impl Fn(i64) -> i64) {
-        for piece in &mut self.pieces {
+        for piece in &mut self.gpu_work {
             (piece.start_ns, piece.end_ns) = (time(piece.start_ns), time(piece.end_ns));
             piece.called_ns = piece.called_ns.map(&time);
         }

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::open_enum::open_enum;
 
+/// More ranks than any program has: a rank's number is below this.
+pub const MAX_RANKS: u32 = 1 << 20;
+
 /// What a profile knows of the ranks of its program. Times of ranks are unions of intervals, never
 /// sums. Lists with one number for each rank are in the order of `ranks`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -277,11 +280,11 @@ open_enum! {
         Compute = "compute",
         /// Only copies ran.
         Copy = "copy",
-        /// Its GPU was idle: its host had not launched.
+        /// Its GPU was idle: its host launched the next kernel late.
         Host = "host",
         /// It was in another collective.
         Communication = "communication",
-        /// It did nothing that the others did not do as long.
+        /// No cause was found: it spent its time like the other ranks.
         Unknown = "unknown",
     }
 }

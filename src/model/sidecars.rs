@@ -28,7 +28,7 @@ impl Sidecars {
             }
         }
         let pieces =
-            |ranks: &JoinedRanks| ranks.ranks.iter().map(|r| r.pieces.len()).sum::<usize>();
+            |ranks: &JoinedRanks| ranks.ranks.iter().map(|r| r.gpu_work.len()).sum::<usize>();
         if other.ranks.as_ref().map(pieces) > self.ranks.as_ref().map(pieces) {
             self.ranks = other.ranks;
         }

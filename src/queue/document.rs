@@ -8,7 +8,7 @@ use crate::store::RunState;
 
 /// The process that runs the queue.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct RunnerRecord {
+pub struct QueueRunner {
     /// The process id.
     pid: i32,
     /// Since when (RFC 3339).
@@ -23,7 +23,7 @@ pub struct QueueDocument {
     schema: &'static str,
     /// The process that runs the queue. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    runner: Option<RunnerRecord>,
+    runner: Option<QueueRunner>,
     /// Whether no entry is started.
     paused: bool,
     /// The entries that the command is about, by number.
@@ -41,7 +41,7 @@ impl QueueDocument {
     pub fn of(queue: &Queue, entries: Vec<Entry>) -> Result<Self, QueueError> {
         let runner = queue
             .runner()
-            .map(|holder| RunnerRecord { pid: holder.pid(), since: holder.since().to_owned() });
+            .map(|holder| QueueRunner { pid: holder.pid(), since: holder.since().to_owned() });
         let paused = queue.is_paused()?;
         Ok(Self { schema: "rgpu.queue/1", runner, paused, entries, removed: Vec::new() })
     }
@@ -69,12 +69,12 @@ impl QueueDocument {
         &self.entries
     }
 
-    /// A line on who runs the queue.
+    /// One line: whether the queue is paused, and which process runs it.
     pub fn runner_text(&self) -> String {
-        let paused = if self.paused { "paused; `rgpu queue resume` goes on; " } else { "" };
+        let paused = if self.paused { "paused (`rgpu queue resume` continues); " } else { "" };
         match &self.runner {
             Some(runner) => format!("{paused}process {} runs the queue", runner.pid),
-            None => format!("{paused}nothing runs the queue: `rgpu queue run`"),
+            None => format!("{paused}not running; start it with `rgpu queue run`"),
         }
     }
 }

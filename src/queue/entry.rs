@@ -38,7 +38,7 @@ pub enum EntryState {
 }
 
 impl EntryState {
-    const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Waiting,
         Self::Running,
         Self::Ok,
@@ -83,6 +83,11 @@ impl EntryState {
     /// The state of a word; `None` for other words.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+
+    /// Whether the entry has ended and is still in the queue.
+    pub fn is_end(self) -> bool {
+        !self.is_active() && self != Self::Pruned
     }
 
     /// Whether the entry waits or runs.

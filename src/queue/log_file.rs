@@ -13,6 +13,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 
 use rusqlite::Row;
 
+use super::entry::EntryState;
 use super::{Queue, QueueError, detail_of, error};
 use crate::store::state::sql_error;
 use crate::{fault_point, regular_file};
@@ -54,15 +55,14 @@ impl Queue {
 
     /// The lines of all ends after an event.
     fn ends_after(&self, event: i64) -> Result<String, QueueError> {
-        let mut query = self
-            .db
-            .connection()
-            .prepare(
-                "SELECT id, subject, attempt, to_state, detail FROM event \
-                 WHERE id > ?1 AND kind = 'entry' AND to_state IN \
-                 ('ok', 'failed', 'timeout', 'cancelled', 'skipped', 'lost') ORDER BY id",
-            )
-            .map_err(sql_error("read"))?;
+        let ends = EntryState::ALL.into_iter().filter(|state| state.is_end());
+        let ends: Vec<String> = ends.map(|state| format!("'{}'", state.as_str())).collect();
+        let text = format!(
+            "SELECT id, subject, attempt, to_state, detail FROM event \
+             WHERE id > ?1 AND kind = 'entry' AND to_state IN ({}) ORDER BY id",
+            ends.join(", ")
+        );
+        let mut query = self.db.connection().prepare(&text).map_err(sql_error("read"))?;
         let lines = query.query_map([event], line).and_then(Iterator::collect::<Result<String, _>>);
         Ok(lines.map_err(sql_error("read"))?)
     }

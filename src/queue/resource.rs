@@ -23,12 +23,12 @@ impl Resource {
                 let is_name = !word.is_empty() && !word.contains(|c: char| c.is_whitespace());
                 is_name.then(|| word.to_owned())
             })
-            .ok_or_else(|| format!("`--remote {text}` is no name of a remote"))?,
+            .ok_or_else(|| format!("`--remote {text}` is not a remote name"))?,
         };
         let gpus = match gpu {
             None => Vec::new(),
             Some(text) => list(text, gpu_name).ok_or_else(|| {
-                format!("`--gpu {text}` is no index, no UUID, and no list such as 0,1")
+                format!("`--gpu {text}` is neither an index, a UUID nor a list such as 0,1")
             })?,
         };
         Ok(Self { remotes, gpus })

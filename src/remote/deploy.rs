@@ -86,7 +86,7 @@ impl AgentStart {
         let program = std::fs::read(agent)
             .map_err(|source| RemoteError::NoAgent { path: agent.to_owned(), source })?;
         let needs = HostNeeds::read(&program).map_err(|why| RemoteError::Unfit {
-            why: format!("`{}` is no program for it: {why}", agent.display()),
+            why: format!("`{}` is not a program for it: {why}", agent.display()),
             arch: None,
         })?;
         let digest = Digest::of(&program);

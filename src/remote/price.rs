@@ -34,7 +34,7 @@ impl std::str::FromStr for Price {
     fn from_str(text: &str) -> Result<Self, String> {
         let usd = text.trim_start_matches('$').parse().ok();
         usd.and_then(Self::per_hour)
-            .ok_or_else(|| format!("`{text}` is no price in US dollars an hour, like 6.25"))
+            .ok_or_else(|| format!("`{text}` is not a price in US dollars an hour, like 6.25"))
     }
 }
 
@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for Price {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let usd = f64::deserialize(deserializer)?;
         Self::per_hour(usd).ok_or_else(|| {
-            serde::de::Error::custom(format!("{usd} is no price in US dollars an hour"))
+            serde::de::Error::custom(format!("{usd} is not a price in US dollars an hour"))
         })
     }
 }

@@ -65,7 +65,7 @@ fn sanitizer(profile: &Profile) -> Option<Headline> {
     ))
 }
 
-/// Of a program whose first finding is about idle time: the time line, although launches have
+/// Of a program whose first finding is about idle time: the timeline, although launches have
 /// counters too.
 fn idle(subject: &ReportInput<'_>, names: KernelNames) -> Option<Headline> {
     let first = subject.profile.findings.first()?;

@@ -15,7 +15,7 @@ pub(super) fn clock(clock: &RankClock) -> String {
         ClockSource::Report => "one clock: a single report has all ranks".to_owned(),
         ClockSource::Host => "the clock of their host".to_owned(),
         ClockSource::Fitted => format!(
-            "clocks fitted over {} collectives; residual {}, so no finer order is known",
+            "clocks aligned on {} collectives, accurate to {}",
             clock.collectives.unwrap_or(0),
             duration(clock.residual_ns.unwrap_or(0) as f64),
         ),
@@ -24,7 +24,7 @@ pub(super) fn clock(clock: &RankClock) -> String {
     }
 }
 
-/// The place of a rank: `GPU 1`, with several hosts `node0:1`.
+/// The GPU of a rank: `GPU 1`, with several hosts `node0:1`.
 fn place(rank: &RankTime, several_hosts: bool) -> String {
     let gpu = rank.place.gpu.map(|gpu| gpu.to_string()).unwrap_or_default();
     let host = rank.place.host.as_deref().filter(|_| several_hosts);
@@ -60,11 +60,11 @@ pub(super) fn left_out(ranks: &Ranks) -> Option<String> {
 pub(super) fn times(ranks: &Ranks) -> TextTable {
     let mut table = TextTable::new(&[
         ("rank", Align::Right),
-        ("place", Align::Right),
+        ("GPU", Align::Right),
         ("span", Align::Right),
         ("compute", Align::Right),
         ("exposed", Align::Right),
-        ("hidden", Align::Right),
+        ("overlap", Align::Right),
         ("copies", Align::Right),
         ("idle", Align::Right),
         ("waited", Align::Right),
@@ -74,14 +74,14 @@ pub(super) fn times(ranks: &Ranks) -> TextTable {
     let several = ranks.ranks.iter().any(|rank| rank.place.host.as_ref() != first);
     for rank in shown(ranks) {
         let share = |ns: u64, of: u64| percent(100.0 * ns as f64 / of.max(1) as f64);
-        let hidden = share(rank.overlapped_ns, rank.communication_ns);
+        let overlapped = share(rank.overlapped_ns, rank.communication_ns);
         table.add_row([
             rank.place.rank.to_string(),
             place(rank, several),
             duration(rank.span_ns as f64),
             share(rank.compute_ns, rank.span_ns),
             share(rank.exposed_ns, rank.span_ns),
-            if rank.communication_ns > 0 { hidden } else { String::new() },
+            if rank.communication_ns > 0 { overlapped } else { String::new() },
             share(rank.copy_ns, rank.span_ns),
             share(rank.idle_ns, rank.span_ns),
             duration(rank.waited_ns as f64),
@@ -117,7 +117,7 @@ pub(super) fn idle(ranks: &Ranks) -> TextTable {
 pub(super) fn collectives(ranks: &Ranks) -> TextTable {
     let mut table = TextTable::new(&[
         ("collective", Align::Left),
-        ("n", Align::Right),
+        ("ranks", Align::Right),
         ("size", Align::Right),
         ("calls", Align::Right),
         ("median", Align::Right),
@@ -149,9 +149,9 @@ pub(super) fn waits(ranks: &Ranks) -> TextTable {
         ("collective", Align::Left),
         ("call", Align::Right),
         ("last rank", Align::Right),
-        ("by", Align::Right),
-        ("because of", Align::Left),
-        ("in", Align::Left),
+        ("late by", Align::Right),
+        ("cause", Align::Left),
+        ("region", Align::Left),
     ]);
     for wait in ranks.waits.iter().take(MAX_WAITS) {
         table.add_row([

@@ -121,5 +121,5 @@ pub async fn fetch_host_listings(
             result => return Ok(result?),
         }
     }
-    Err(Failure::new(Exit::Host, "facts_changed", "the host keeps changing"))
+    Err(outcome::facts_changed_twice())
 }

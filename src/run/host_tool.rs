@@ -41,7 +41,7 @@ pub async fn install_host_tool(
             Failure::new(Exit::Tool, "not_installed", what).cause(problems.unwrap_or_default())
         });
     }
-    Err(Failure::new(Exit::Host, "facts_changed", "the host keeps changing"))
+    Err(outcome::facts_changed_twice())
 }
 
 /// Runs the job that installs the tool.

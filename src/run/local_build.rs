@@ -17,7 +17,7 @@ use super::programs::Programs;
 use super::resume;
 use crate::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::Entry;
+use crate::kernel::EntryPoint;
 use crate::remote::options::NoPrompt;
 use crate::remote::{ConnectOptions, HostLink, OnRemote, Remote, RemoteSpec, UnknownHostPolicy};
 use crate::tool::{self, DraftInfo, HostBinaries, JobName, PlanError, PlanPart, Request, Target};
@@ -40,7 +40,7 @@ pub(super) async fn compile_here(
     let wheels = request.build.fetch && facts.tool("cc").is_some();
     let has_compiler = wheels || !tool::compilers(facts, &spec.entry).is_empty();
     let is_built = !request.prebuilt.is_empty() || !request.reuse.is_empty();
-    let is_device = matches!(spec.entry, Entry::Device(_));
+    let is_device = matches!(spec.entry, EntryPoint::Device(_));
     if has_compiler || is_built || super::is_local(session.link) || !is_device {
         return Ok(());
     }

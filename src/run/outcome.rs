@@ -28,10 +28,17 @@ pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
             None => Failure::new(Exit::Host, code, text.clone()),
         },
         Some(Outcome::Done | Outcome::Unknown) | None => {
-            Failure::new(Exit::Host, "no_end", "the job ended without saying how")
+            Failure::new(Exit::Host, "no_end", "the job ended without a result")
+                .hint("run it again; its output is under `log/` in the run folder")
         }
     };
     failure.on(remote.name(), remote.transport())
+}
+
+/// The failure after a second try: the host's facts changed again between the plan and its start.
+pub(super) fn facts_changed_twice() -> Failure {
+    let what = "the host's GPUs or tools changed while the command ran";
+    Failure::new(Exit::Host, "facts_changed", what).hint("run the command again")
 }
 
 /// A signal as text: `signal 11 (SIGSEGV)`; only the number if this machine does not know it.

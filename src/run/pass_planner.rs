@@ -177,7 +177,7 @@ impl PassPlanner {
         }
         match first_pass {
             Some(FirstPass::Kernels) => {
-                // The export of the time line is no part of the program's time.
+                // The export of the timeline is no part of the program's time.
                 let is_survey = |r: &&RungRecord| r.ok && r.step == "survey";
                 let program_s = end.rungs.iter().find(is_survey).map_or(1.0, |r| r.seconds);
                 self.choose_kernels(builder, program_s, say)?;

@@ -110,7 +110,7 @@ mod tests {
         assert_eq!((cost.cost_usd, cost.cost_from), (Some(2.0), Some(CostSource::Price)));
         cost.bill("it costs something".into(), None);
         cost.settle(2.0);
-        assert_eq!(cost.cost_from, Some(CostSource::Price), "no amount is no cost");
+        assert_eq!(cost.cost_from, Some(CostSource::Price), "no amount is not a cost");
         for _ in 0..2 {
             cost.bill("$0.25 used".into(), Some(0.25));
         }

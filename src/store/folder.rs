@@ -271,7 +271,7 @@ impl RunFolder {
         let record = serde_json::from_slice::<RunRecord>(&bytes).and_then(|record| {
             let names = record.jobs.iter().map(|job| &job.job).chain([&record.id]);
             let bad = names.into_iter().find(|name| !valid_job_id(name)).cloned();
-            let refused = |name| serde_json::Error::custom(format!("`{name}` is no name of a run"));
+            let refused = |name| serde_json::Error::custom(format!("`{name}` is not a run name"));
             bad.map_or(Ok(record), |name| Err(refused(name)))
         });
         record.map_err(|source| StoreError::BadRecord { path, source })

@@ -216,8 +216,7 @@ impl Runs {
     /// # Errors
     /// I/O errors.
     pub fn ended_beyond(&self, keep: usize) -> Result<Vec<RunLine>, StoreError> {
-        let ended =
-            |line: &RunLine| !matches!(line.record.state, RunState::Running | RunState::Detached);
+        let ended = |line: &RunLine| !line.record.state.is_active();
         let older = self.list()?.into_iter().filter(ended).skip(keep);
         Ok(older.filter(|line| follower::current(&line.folder).is_none()).collect())
     }

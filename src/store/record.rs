@@ -174,6 +174,11 @@ pub enum RunState {
 }
 
 impl RunState {
+    /// Whether the run may go on: it has no end on record.
+    pub fn is_active(self) -> bool {
+        matches!(self, Self::Running | Self::Detached)
+    }
+
     /// As shown in lists.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Nsight Systems: a time line of CUDA calls, kernels, copies and NVTX ranges.
+//! Nsight Systems: a timeline of CUDA calls, kernels, copies and NVTX ranges.
 //!
 //! A separate importer program makes the report. If a library is missing, the importer fails, and
 //! nsys leaves the raw capture with exit status 0 (tests/fixtures/nsys/2025.3.1/importer-missing).

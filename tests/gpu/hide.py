@@ -28,65 +28,65 @@ PLACES = {
 HIDDEN = "hidden-by-rgpu-tests."
 
 
-def aside(path):
+def hidden_path(path):
     """The path of a file while it is hidden."""
     return os.path.join(os.path.dirname(path), HIDDEN + os.path.basename(path))
 
 
-def on_path(thing):
+def find_on_path(thing):
     for folder in os.environ["PATH"].split(":"):
         if shutil.which(thing, path=folder):
             yield os.path.join(folder, thing)
 
 
-def of_python():
+def find_in_python_packages():
     """libcupti in the packages of this host's Python, found as rgpu finds them."""
     ask = "import glob, sys; [print(p) for f in sys.path for p in glob.glob(f + '/nvidia/*/lib/libcupti.so*')]"
     told = subprocess.run(["python3", "-c", ask], check=False, capture_output=True, text=True)
     return told.stdout.split("\n")[:-1]
 
 
-def places(thing):
+def find_paths(thing):
     known = [path for pattern in PLACES[thing] for path in sorted(glob.glob(pattern))]
-    return [*known, *on_path(thing), *(of_python() if thing == "libcupti" else [])]
+    return [*known, *find_on_path(thing), *(find_in_python_packages() if thing == "libcupti" else [])]
 
 
-def mount(*words):
+def try_mount(*words):
     done = subprocess.run(["mount", *words], check=False, capture_output=True, text=True)
     return done.returncode == 0
 
 
-def is_apart(folder):
+def has_mount_below(folder):
     """Whether something is mounted below a folder. A mount over the folder would hide that too."""
     with open("/proc/self/mounts") as mounts:
         return any(line.split()[1].startswith(folder.rstrip("/") + "/") for line in mounts)
 
 
-class Hiding:
+class HiddenFiles:
     """The changes made so far. They are undone in reverse order."""
 
     def __init__(self):
         self.undo = []
 
-    def take(self, paths):
+    def hide(self, paths):
         fixed = {}
         for path in paths:
             try:
-                os.rename(path, aside(path))
-                self.undo.append(lambda path=path: os.rename(aside(path), path))
+                os.rename(path, hidden_path(path))
+                self.undo.append(lambda path=path: os.rename(hidden_path(path), path))
             except OSError as problem:
                 if problem.errno not in (errno.EROFS, errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES):
                     raise
                 fixed.setdefault(os.path.realpath(os.path.dirname(path)), []).append(os.path.basename(path))
         for folder, names in fixed.items():
-            if is_apart(folder) or not self.cover_folder(folder, names):
+            if has_mount_below(folder) or not self.cover_folder(folder, names):
                 for name in names:
                     self.cover_file(os.path.join(folder, name))
 
     def cover_folder(self, folder, names):
         """Mounts an overlay in which these names are marked as removed over the folder."""
         layer = tempfile.mkdtemp(prefix="rgpu-hide-")
-        if not mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", layer):
+        if not try_mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", layer):
             os.rmdir(layer)
             return False
 
@@ -97,7 +97,7 @@ class Hiding:
         try:
             for name in names:
                 os.mknod(os.path.join(layer, name), 0o600 | 0o020000, os.makedev(0, 0))
-            covered = mount("-t", "overlay", "overlay", "-o", f"ro,lowerdir={layer}:{folder}", folder)
+            covered = try_mount("-t", "overlay", "overlay", "-o", f"ro,lowerdir={layer}:{folder}", folder)
         except OSError:
             covered = False
         if not covered:
@@ -112,11 +112,11 @@ class Hiding:
         with tempfile.NamedTemporaryFile(prefix="rgpu-hide-", delete=False) as empty:
             os.chmod(empty.name, 0)
         self.undo.append(lambda: os.unlink(empty.name))
-        if not mount("--bind", empty.name, path):
+        if not try_mount("--bind", empty.name, path):
             raise OSError(f"`{path}` can be neither renamed nor mounted over here")
         self.undo.append(lambda: subprocess.run(["umount", "-l", path], check=True))
 
-    def put_back(self):
+    def restore(self):
         for step in reversed(self.undo):
             try:
                 step()
@@ -127,19 +127,19 @@ class Hiding:
 @contextlib.contextmanager
 def hidden(*things):
     """Hides `things` on the host; yields the paths that were found and hidden."""
-    hiding, gone = Hiding(), []
+    hidden_files, gone = HiddenFiles(), []
     try:
         for thing in things:
-            found = [path for path in dict.fromkeys(places(thing)) if not os.path.basename(path).startswith(HIDDEN) and os.path.lexists(path)]
+            found = [path for path in dict.fromkeys(find_paths(thing)) if not os.path.basename(path).startswith(HIDDEN) and os.path.lexists(path)]
             # Several paths may lead to the same folder; one is enough.
             found = list({(os.path.realpath(os.path.dirname(p)), os.path.basename(p)): p for p in found}.values())
             gone += found
-            hiding.take(found)
+            hidden_files.hide(found)
         if gone:
             # -X: without it, ldconfig removes links whose files were renamed.
             subprocess.run(["ldconfig", "-X"], check=False)
         yield gone
     finally:
-        hiding.put_back()
+        hidden_files.restore()
         if gone:
             subprocess.run(["ldconfig", "-X"], check=False)

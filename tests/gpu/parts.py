@@ -8,23 +8,23 @@ import subprocess
 import time
 from pathlib import Path
 
-from agent import mcp
 from cupti import cupti
+from dashboard import dashboard
 from deep_program import deep_program
 from large import large
 from layouts import layout
-from live_page import dashboard
 from loop import loop
+from mcp import mcp
 from model import model
 from package import package
 from programs import endings, programs
 from proxy import Proxy
-from pykernels import python
+from python_kernels import python
 from ranks import ranks
 from rungs import rungs
 from suites import suite_expect, suite_levels, suite_sweep, verdicts
 from values import values
-from wagmi import wagmi
+from wagmiv67 import wagmi
 
 CORRECT = ["vecadd", "tiled-matmul", "softmax", "reduce", "transpose-conflicts", "transpose-padded",
            "uncoalesced", "spill", "divergent", "nested-regions", "host-entry"]
@@ -303,7 +303,7 @@ def deep(s):
     argv = next((" ".join(r["argv"]) for r in p["ladder"] if r["step"] == "profile"), "")
     s.check("in one process, by their numbers", "--kernel-id ::regex:" in argv and ":^(1|2|3|7)$" in argv, argv)
     s.check("with counters", all(len(launch["metrics"]) > 100 for launch in p.get("launches", [])), str(len(p.get("launches", []))))
-    s.check("the time line has all ten kernels", len(p.get("kernels", [])) == 10, str([k["kernel"] for k in p.get("kernels", [])]))
+    s.check("the timeline has all ten kernels", len(p.get("kernels", [])) == 10, str([k["kernel"] for k in p.get("kernels", [])]))
     kinds = {a["kind"] for a in p.get("artifacts", [])}
     s.check("both reports are there", {"nsys_rep", "ncu_rep"} <= kinds, str(kinds))
     took = sum(r["seconds"] for r in p["ladder"] if r["step"].startswith("profile"))
@@ -442,7 +442,7 @@ def exec_(s):
 
     p = s.rgpu("exec", "--remote", REMOTE, snippets / "axpy.rs", "--mode", "nsys", "--json").json
     s.top_rung("exec --mode nsys", p)
-    s.check("its kernel is in the time line", any(k["kernel"].startswith("axpy") for k in p.get("kernels", [])), str(p.get("kernels"))[:300])
+    s.check("its kernel is in the timeline", any(k["kernel"].startswith("axpy") for k in p.get("kernels", [])), str(p.get("kernels"))[:300])
     s.check("its range is too, with GPU time", any(r["path"][-1] == "axpy" and (r.get("gpu_ns") or 0) > 0 for r in p.get("regions", [])),
             str(p.get("regions"))[:300])
     p = s.rgpu("exec", "--remote", REMOTE, snippets / "axpy.rs", "--mode", "ncu", "--set", "minimal", "--regions", "axpy", "--json").json

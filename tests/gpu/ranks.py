@@ -11,7 +11,7 @@ SAFE = [word for pair in ("NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICAS
 
 
 # The exit status of a failure of the host.
-NO_SUCH_GPU = 4
+HOST_FAILED = 4
 
 
 def gpus_of(s):
@@ -20,10 +20,9 @@ def gpus_of(s):
     return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
 
 
-def profiled(s, fault, gpus):
-    """The profile of two ranks under nsys."""
-    name = f"ranks-{fault or 'equal'}"
-    ended = s.rgpu("exec", "--mode", "nsys", "--remote", "h200", "--gpus", str(gpus), *SAFE, "--run-id", name, "--json",
+def profile_two_ranks(s, gpus, name, *flags, fault=""):
+    """The profile of the program on two ranks with these flags; None if it failed."""
+    ended = s.rgpu("exec", *flags, "--remote", "h200", "--gpus", str(gpus), *SAFE, "--run-id", name, "--json",
                    "--", "torchrun", "--nproc-per-node", "2", str(PROGRAM), *([fault] if fault else []))
     return ended.json if ended.status == 0 else None
 
@@ -32,15 +31,8 @@ def finding(profile, name):
     return next((found for found in profile["findings"] if found["id"] == name), {})
 
 
-def started(s, gpus, name, *flags):
-    """The profile of a program of two ranks with these flags."""
-    ended = s.rgpu("exec", *flags, "--remote", "h200", "--gpus", str(gpus), *SAFE, "--run-id", name, "--json",
-                   "--", "torchrun", "--nproc-per-node", "2", str(PROGRAM))
-    return ended.json if ended.status == 0 else None
-
-
 def one_rank_under_ncu(s, gpus):
-    profile = started(s, gpus, "ranks-ncu", "--mode", "ncu", "--ranks", "0", "--launch-count", "6")
+    profile = profile_two_ranks(s, gpus, "ranks-ncu", "--mode", "ncu", "--ranks", "0", "--launch-count", "6")
     if profile is None:
         return
     launches = profile["launches"]
@@ -53,7 +45,7 @@ def one_rank_under_ncu(s, gpus):
 
 
 def each_rank_under_the_sanitizer(s, gpus):
-    profile = started(s, gpus, "ranks-sanitizer", "--mode", "sanitizer")
+    profile = profile_two_ranks(s, gpus, "ranks-sanitizer", "--mode", "sanitizer")
     if profile is None:
         return
     results = [(one.get("rank"), one["verdict"]) for one in profile["sanitizer"]]
@@ -65,13 +57,13 @@ def ranks(s):
     for mode in ("ncu", "deep"):
         refused = s.rgpu("profile", "--mode", mode, "--gpus", "2", "--remote", "h200", "--", "true", expect=2)
         s.check(f"{mode} on two GPUs is refused with the reason", "waits for another rank" in refused.stderr, refused.stderr)
-    too_many = s.rgpu("profile", "--mode", "nsys", "--gpus", str(gpus + 1), "--remote", "h200", "--", "true", expect=NO_SUCH_GPU)
+    too_many = s.rgpu("profile", "--mode", "nsys", "--gpus", str(gpus + 1), "--remote", "h200", "--", "true", expect=HOST_FAILED)
     s.check("more GPUs than there are is an error", f"but {gpus + 1} are requested" in too_many.stderr, too_many.stderr)
     use = min(gpus, 2)
     one_rank_under_ncu(s, use)
     each_rank_under_the_sanitizer(s, use)
     for fault in ("", "slow", "sleep"):
-        profile = profiled(s, fault, use)
+        profile = profile_two_ranks(s, use, f"ranks-{fault or 'equal'}", "--mode", "nsys", fault=fault)
         if profile is None:
             continue
         of = profile.get("ranks") or {}

@@ -11,19 +11,19 @@ import time
 REMOTE = "h200"
 
 
-def tool(name, *patterns):
+def find_tool(name, *patterns):
     found = shutil.which(name)
     return found or next((path for pattern in patterns for path in reversed(sorted(glob.glob(pattern)))), None)
 
 
-def rows(text):
+def read_csv(text):
     """The CSV after NVIDIA's other messages. ncu quotes its cells, nsys does not."""
     lines = text.splitlines()
     first = next((i for i, line in enumerate(lines) if line.startswith('"') or line.count(",") > 5), len(lines))
     return list(csv.reader(io.StringIO("\n".join(lines[first:]))))
 
 
-def printed(cell, value):
+def matches_printed(cell, value):
     """Whether `cell` equals `value` within the printed digits."""
     if isinstance(value, str):
         return cell == value
@@ -36,21 +36,21 @@ def printed(cell, value):
     return abs(there - value) <= 0.5001 * 10**-decimals + abs(value) * 1e-12
 
 
-def report_of(s, profile, ending):
+def report_file(s, profile, ending):
     path = next((a["path"] for a in profile.get("artifacts", []) if a["path"].endswith(ending)), None)
     return path and s.project / "artifacts/runs" / profile["run"]["id"] / path
 
 
 def ncu_metrics(s, kernel):
     p = s.profile("--kernel", kernel, "--mode", "ncu", "--set", "full", "--remote", REMOTE)
-    report = report_of(s, p, (".ncu-rep", ".ncu-repz"))
+    report = report_file(s, p, (".ncu-rep", ".ncu-repz"))
     if not s.check(f"{kernel}: there is a report", report and report.is_file(), str(report)):
         return
     began = time.monotonic()
     text = subprocess.run(["ncu", "--import", report, "--page", "raw", "--csv", "--print-units", "base"],
                           check=False, stdout=subprocess.PIPE, text=True).stdout
     theirs = time.monotonic() - began
-    table = rows(text)
+    table = read_csv(text)
     launches = s.rgpu("report", report, "--json").json.get("launches", [])
     if not s.check(f"{kernel}: as many launches as ncu prints", len(launches) == len(table) - 2 > 0,
                    f"{len(launches)} against {len(table) - 2}"):
@@ -67,7 +67,7 @@ def ncu_metrics(s, kernel):
                     absent.append(f"{name}={cell}")
                 continue
             compared += 1
-            if not printed(cell, metric["value"]) or metric.get("unit", "") != unit:
+            if not matches_printed(cell, metric["value"]) or metric.get("unit", "") != unit:
                 wrong.append(f"{name}: {cell} {unit} against {metric['value']} {metric.get('unit')}")
     s.check(f"{kernel}: every metric equals what `ncu --import` prints", compared > 1000 and not wrong and not absent,
             f"{len(wrong)} differ: {wrong[:4]}; {len(absent)} absent: {absent[:8]}",
@@ -76,8 +76,8 @@ def ncu_metrics(s, kernel):
 
 def nsys_rows(s):
     p = s.profile("--kernel", "nested-regions", "--mode", "nsys", "--remote", REMOTE)
-    report = report_of(s, p, ".nsys-rep")
-    nsys = tool("nsys", "/opt/nvidia/nsight-systems/*/target-linux-x64/nsys",
+    report = report_file(s, p, ".nsys-rep")
+    nsys = find_tool("nsys", "/opt/nvidia/nsight-systems/*/target-linux-x64/nsys",
                 "/opt/nvidia/nsight-compute/*/host/target-linux-x64/nsys")
     if not s.check("there is an nsys report, and an nsys to read it", report and report.is_file() and nsys, f"{report} {nsys}"):
         return
@@ -108,7 +108,7 @@ def nsys_rows(s):
     def stats(report_name):
         text = subprocess.run([nsys, "stats", "--report", report_name, "--format", "csv", "-o", "-", base],
                               check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-        table = rows(text)
+        table = read_csv(text)
         return [dict(zip(table[0], row)) for row in table[1:] if len(row) == len(table[0])] if table else []
 
     theirs = {r["Name"]: (int(r["Total Time (ns)"]), int(r["Instances"]), int(r["Min (ns)"]), int(r["Max (ns)"]))

@@ -446,7 +446,7 @@ fn commands_do_not_import_each_other() {
         // `loop` is a keyword of Rust.
         let command = if command == "loops" { "loop" } else { &command };
         let variant = format!("    {}{}(", command[..1].to_uppercase(), &command[1..]);
-        assert!(args.contains(&variant), "`{command}` is no command of args.rs");
+        assert!(args.contains(&variant), "`{command}` is not a command of args.rs");
     }
 }
 

@@ -246,6 +246,13 @@ fn two_kernels_are_timed_interleaved_in_one_job_and_looked_at_by_ncu() {
     assert!(shown.stdout == fs::read(run.join("compare.md")).unwrap());
     let html = laptop.run("report latest --format csv");
     assert_eq!(status(&html), 7, "{}", laptop.shown("report latest --format csv", &html));
+    for line in ["report latest --out x.txt", "report latest --format markdown --open"] {
+        let output = laptop.run(line);
+        let shown = laptop.shown(line, &output);
+        assert_eq!(status(&output), 2, "{shown}");
+        assert!(shown.contains("it is only printed"), "{shown}");
+    }
+    assert!(!laptop.project("x.txt").exists());
     laptop.wait_until_quiet();
 }
 

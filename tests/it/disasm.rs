@@ -378,7 +378,7 @@ fn lto_ir_is_named_and_no_damage() {
     let view = laptop.run("disasm lto.fatbin --tool rgpu --view sass");
     assert_eq!(status(&view), 7);
     let words = String::from_utf8_lossy(&view.stderr);
-    assert!(words.contains("there is nothing to show") && !words.contains("decompressed"));
+    assert!(words.contains("the files have nothing for") && !words.contains("decompressed"));
 }
 
 #[test]

@@ -193,7 +193,7 @@ async fn a_long_way_that_stands_still_now_and_then_brings_everything() {
     let (story, ()) = tokio::join!(whole, stalls);
     let want: String = (1..=200_000).map(|i| format!("{i}\n")).collect();
     assert!(story.stdout == want.as_bytes(), "{} bytes", story.stdout.len());
-    assert_eq!(far.links(), 1, "a pause is no cut");
+    assert_eq!(far.links(), 1, "a pause is not a cut");
 }
 
 #[test]

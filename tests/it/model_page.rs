@@ -153,7 +153,7 @@ fn a_file_to_compare_with_is_checked() {
         ("fusion = \"none\"\n", 3, "`none` is none of eager, fused, megakernel"),
         ("weights = \"fp9\"\n", 3, "fp9"),
         ("tp = 1\n", 3, "GB too much"),
-        ("place = \"kv=tape\"\n", 3, "`tape` is no place"),
+        ("place = \"kv=tape\"\n", 3, "`tape` is not a place"),
     ] {
         laptop.write("other.toml", text);
         let output = laptop.run(line);

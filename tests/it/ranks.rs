@@ -136,7 +136,7 @@ fn clocks_of_two_hosts_are_fitted_and_the_residual_is_printed() {
     let apart = starts[1].as_i64().unwrap() - starts[0].as_i64().unwrap();
     assert!((apart - 100 * MS).abs() < MS, "{starts:?}");
     let text = laptop.show("report ranks");
-    assert!(text.contains("fitted over 10 collectives"), "{text}");
+    assert!(text.contains("aligned on 10 collectives"), "{text}");
 }
 
 #[test]

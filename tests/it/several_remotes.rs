@@ -60,6 +60,7 @@ fn each_remote_has_a_run_of_its_own_and_one_document_holds_them_together() {
         let again: FanOut = serde_json::from_slice(&again.stdout).unwrap();
         assert_eq!(again, fan_out);
     }
+    assert_eq!(status(&laptop.run("report both --out x.txt")), 2, "it is only printed");
     assert_eq!(status(&laptop.run("report both-box")), 0);
     let list = String::from_utf8(laptop.run("runs list").stdout).unwrap();
     assert!(["both", "both-here", "both-box"].iter().all(|id| list.contains(id)), "{list}");

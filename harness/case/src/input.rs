@@ -16,7 +16,7 @@ pub struct RunnerInput {
     /// Name of the kernel spec.
     pub kernel: String,
     /// The kernel or function to launch.
-    pub entry: Entry,
+    pub entry: EntryPoint,
     /// The problem sizes, in the order of the command line.
     #[serde(rename = "data_sets")]
     pub cases: Vec<Case>,
@@ -40,7 +40,7 @@ pub struct RunnerInput {
 /// The kernel or function to launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Entry {
+pub enum EntryPoint {
     /// A `__global__` function.
     Device {
         /// Path of a cubin, fatbin or PTX file.
@@ -106,7 +106,7 @@ pub enum Reference {
     DeviceKernel {
         /// Path of a cubin, fatbin or PTX file.
         module: String,
-        /// Symbol, as in [`Entry::Device`].
+        /// Symbol, as in [`EntryPoint::Device`].
         function: String,
         /// The host function that checks the kernel.
         check: HostFunction,
@@ -125,7 +125,7 @@ pub enum Reference {
         /// Small cases for that check.
         small: Vec<Case>,
     },
-    /// A Python callable, for an [`Entry::Python`].
+    /// A Python callable, for an [`EntryPoint::Python`].
     Python {
         /// Path of the Python source.
         file: String,

@@ -26,7 +26,7 @@ pub use case::{Arg, Case, Group, Init, Launch, Number, Role};
 pub use codec::Value;
 pub use dtype::{Dtype, UnknownDtype};
 pub use input::{
-    CASE_ABI, ClockPolicy, Entry, HostFunction, Policies, PythonEntry, Reference, RunnerInput,
+    CASE_ABI, ClockPolicy, EntryPoint, HostFunction, Policies, PythonEntry, Reference, RunnerInput,
     Setting, TimingPlan, Tolerance,
 };
 pub use pair::PairedTiming;

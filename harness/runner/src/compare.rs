@@ -3,21 +3,22 @@
 use crate::poison::Poison;
 use rgpu_case::{Arg, Dtype, Mismatch, OutputCheck, Tolerance, Value};
 
-/// One output after two launches on the same inputs, each with its own poison.
-pub(crate) struct Results<'a> {
+/// One output after two launches on the same inputs. Unwritten elements are found only if `left` began
+/// with the first poison and `right` with the second.
+pub(crate) struct OutputPair<'a> {
     pub(crate) arg: &'a Arg,
     pub(crate) group: usize,
-    pub(crate) first: &'a [u8],
-    pub(crate) second: &'a [u8],
+    pub(crate) left: &'a [u8],
+    pub(crate) right: &'a [u8],
 }
 
-impl Results<'_> {
+impl OutputPair<'_> {
     /// Whether neither launch wrote element `i`. Always false for `inout`, which is never poisoned.
     fn unwritten(&self, i: usize) -> bool {
         let dtype = self.arg.dtype;
         self.arg.role == rgpu_case::Role::Out
-            && dtype.bits_at(self.first, i) == Some(Poison::First.bits(dtype))
-            && dtype.bits_at(self.second, i) == Some(Poison::Second.bits(dtype))
+            && dtype.bits_at(self.left, i) == Some(Poison::First.bits(dtype))
+            && dtype.bits_at(self.right, i) == Some(Poison::Second.bits(dtype))
     }
 
     fn elements(&self) -> usize {
@@ -26,10 +27,10 @@ impl Results<'_> {
 
     /// Whether both launches gave the same bits. Elements that neither launch wrote are skipped.
     pub(crate) fn bit_equal(&self) -> bool {
-        self.first == self.second
+        self.left == self.right
             || (0..self.elements()).all(|i| {
                 let dtype = self.arg.dtype;
-                dtype.bits_at(self.first, i) == dtype.bits_at(self.second, i) || self.unwritten(i)
+                dtype.bits_at(self.left, i) == dtype.bits_at(self.right, i) || self.unwritten(i)
             })
     }
 
@@ -39,11 +40,11 @@ impl Results<'_> {
         let dtype = self.arg.dtype;
         let tolerance = self.arg.tolerance.as_ref().unwrap_or(default);
         let mut all = (0..self.elements()).filter(|&i| {
-            let (first, second) = (dtype.bits_at(self.first, i), dtype.bits_at(self.second, i));
-            let (Some(first), Some(second)) = (first, second) else { return false };
-            let expected_value = dtype.decode(second);
-            first != second
-                && !Error::between(dtype.decode(first), expected_value)
+            let (left, right) = (dtype.bits_at(self.left, i), dtype.bits_at(self.right, i));
+            let (Some(left), Some(right)) = (left, right) else { return false };
+            let expected_value = dtype.decode(right);
+            left != right
+                && !Deviation::between(dtype.decode(left), expected_value)
                     .within(tolerance, expected_value)
                 && !self.unwritten(i)
         });
@@ -58,7 +59,7 @@ impl Results<'_> {
         (u64::from(first.is_some()) + all.count() as u64, first)
     }
 
-    /// Compares the first launch with the reference.
+    /// Compares `left` with the reference.
     pub(crate) fn check(&self, expected: &[u8], default: &Tolerance) -> OutputCheck {
         let dtype = self.arg.dtype;
         let tolerance = self.arg.tolerance.as_ref().unwrap_or(default);
@@ -74,7 +75,7 @@ impl Results<'_> {
         };
         for i in 0..self.elements() {
             let (Some(actual), Some(expected_value)) =
-                (dtype.bits_at(self.first, i), dtype.bits_at(expected, i))
+                (dtype.bits_at(self.left, i), dtype.bits_at(expected, i))
             else {
                 break; // cannot happen: all three have the size of the argument
             };
@@ -84,7 +85,7 @@ impl Results<'_> {
                 continue;
             }
             let (actual, expected_value) = (dtype.decode(actual), dtype.decode(expected_value));
-            let error = Error::between(actual, expected_value);
+            let error = Deviation::between(actual, expected_value);
             checked.max_abs_error = checked.max_abs_error.max(error.abs);
             checked.max_rel_error = checked.max_rel_error.max(error.rel);
             if error.within(tolerance, expected_value) && !self.unwritten(i) {
@@ -111,8 +112,8 @@ pub(crate) fn passes(checked: &OutputCheck, arg: &Arg, default: &Tolerance) -> b
     checked.unwritten == 0 && checked.mismatches as f64 <= allowed
 }
 
-/// The distance between two values; 0 if one of them is not finite.
-struct Error {
+/// How far a value is from the expected one; 0 if either is not finite.
+struct Deviation {
     abs: f64,
     rel: f64,
     /// Whether both are equal, both NaN, or the same infinity.
@@ -120,8 +121,8 @@ struct Error {
     finite: bool,
 }
 
-impl Error {
-    fn between(actual: Value, expected: Value) -> Error {
+impl Deviation {
+    fn between(actual: Value, expected: Value) -> Deviation {
         let same = match (actual, expected) {
             (Value::Int(a), Value::Int(e)) => a == e,
             _ => {
@@ -136,12 +137,12 @@ impl Error {
         };
         let finite = actual.as_f64().is_finite() && expected.as_f64().is_finite();
         if !finite || same {
-            return Error { abs: 0.0, rel: 0.0, same, finite };
+            return Deviation { abs: 0.0, rel: 0.0, same, finite };
         }
         let scale = expected.as_f64().abs();
         let rel = if scale > 0.0 { (distance / scale).min(f64::MAX) } else { 0.0 };
         // The distance of two finite values may overflow, and the report holds finite numbers only.
-        Error { abs: distance.min(f64::MAX), rel, same, finite }
+        Deviation { abs: distance.min(f64::MAX), rel, same, finite }
     }
 
     fn within(&self, tolerance: &Tolerance, expected: Value) -> bool {
@@ -200,7 +201,7 @@ mod tests {
     fn check(actual: &[f32], expected: &[f32], tolerance: Tolerance) -> (OutputCheck, bool) {
         let arg = arg(Dtype::F32, &[actual.len() as u64]);
         let actual = bytes(actual);
-        let results = Results { arg: &arg, group: 0, first: &actual, second: &actual };
+        let results = OutputPair { arg: &arg, group: 0, left: &actual, right: &actual };
         let checked = results.check(&bytes(expected), &tolerance);
         let passed = passes(&checked, &arg, &tolerance);
         (checked, passed)
@@ -235,7 +236,7 @@ mod tests {
     fn the_first_mismatch_has_coordinates_and_both_values() {
         let arg = arg(Dtype::F32, &[2, 3]);
         let actual = bytes(&[0.0, 0.0, 0.0, 0.0, f32::NAN, 0.0]);
-        let results = Results { arg: &arg, group: 1, first: &actual, second: &actual };
+        let results = OutputPair { arg: &arg, group: 1, left: &actual, right: &actual };
         let checked = results.check(&bytes(&[0.0; 6]), &Tolerance::default());
         let first = checked.first_mismatch.unwrap();
         assert_eq!((first.index, first.coordinates), (4, vec![1, 1]));
@@ -253,7 +254,7 @@ mod tests {
     fn large_integers_are_compared_exactly() {
         let arg = arg(Dtype::U64, &[1]);
         let actual = (u64::MAX).to_le_bytes();
-        let results = Results { arg: &arg, group: 0, first: &actual, second: &actual };
+        let results = OutputPair { arg: &arg, group: 0, left: &actual, right: &actual };
         let checked = results.check(&(u64::MAX - 1).to_le_bytes(), &Tolerance::default());
         assert_eq!((checked.mismatches, checked.max_abs_error), (1, 1.0));
     }
@@ -275,12 +276,12 @@ mod tests {
             for i in 0..4 {
                 dtype.set_bits(&mut expected, i, written).unwrap();
             }
-            let results = Results { arg: &arg, group: 0, first: &first, second: &second };
+            let results = OutputPair { arg: &arg, group: 0, left: &first, right: &second };
             let loose = tolerance(1e30, 0.0);
             let checked = results.check(&expected, &loose);
             assert_eq!((checked.unwritten, checked.mismatches), (1, 1), "{dtype}");
             assert!(!passes(&checked, &arg, &loose), "{dtype}");
-            assert!(results.bit_equal(), "{dtype}: what nobody wrote is no difference");
+            assert!(results.bit_equal(), "{dtype}: what nobody wrote is not a difference");
             assert_eq!(results.unwritten_elements(), (1, Some(2)), "{dtype}");
         }
     }
@@ -289,14 +290,14 @@ mod tests {
     fn a_changing_result_is_not_bit_equal() {
         let arg = arg(Dtype::F32, &[2]);
         let (first, second) = (bytes(&[1.0, 2.0]), bytes(&[1.0, 2.5]));
-        assert!(!Results { arg: &arg, group: 0, first: &first, second: &second }.bit_equal());
+        assert!(!OutputPair { arg: &arg, group: 0, left: &first, right: &second }.bit_equal());
     }
 
     #[test]
     fn differences_within_the_tolerance_are_no_differing_elements() {
         let arg = arg(Dtype::F32, &[3]);
         let (first, second) = (bytes(&[1.0, 2.0, 3.0]), bytes(&[1.0, 2.001, 4.0]));
-        let results = Results { arg: &arg, group: 0, first: &first, second: &second };
+        let results = OutputPair { arg: &arg, group: 0, left: &first, right: &second };
         assert_eq!(results.differing(&tolerance(0.01, 0.0)), (1, Some(2)));
         assert_eq!(results.differing(&tolerance(0.0, 0.0)), (2, Some(1)));
     }

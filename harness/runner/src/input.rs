@@ -1,7 +1,7 @@
 //! Reads and validates the runner input before anything is allocated.
 
 use crate::fault::{Fault, Result, bad_case};
-use rgpu_case::{Arg, CASE_ABI, Case, Entry, ErrorClass, Reference, Role, RunnerInput};
+use rgpu_case::{Arg, CASE_ABI, Case, EntryPoint, ErrorClass, Reference, Role, RunnerInput};
 use std::path::{Path, PathBuf};
 
 /// The runner input and the folder that its paths are relative to.
@@ -29,7 +29,8 @@ pub(crate) fn read(path: &Path) -> Result<Input> {
     if version.abi != CASE_ABI {
         let found = version.abi;
         return Err(bad_case(format!(
-            "`{shown}` has version {found}, but this runner supports {CASE_ABI}"
+            "`{shown}` has version {found}, but this runner supports {CASE_ABI}: use \
+             rgpu and rgpu-runner of one release"
         )));
     }
     let spec: RunnerInput = serde_json::from_slice(&bytes).map_err(malformed)?;
@@ -44,14 +45,14 @@ fn check(spec: &RunnerInput) -> Result<()> {
     if spec.cases.is_empty() {
         return Err(bad_case("the runner input has no case"));
     }
-    if matches!(spec.entry, Entry::Python(_))
+    if matches!(spec.entry, EntryPoint::Python(_))
         || matches!(spec.reference, Some(Reference::Python { .. }))
     {
         return Err(bad_case(
             "the runner cannot run a Python entry or reference; use `harness.py`",
         ));
     }
-    let device_entry = matches!(spec.entry, Entry::Device { .. });
+    let device_entry = matches!(spec.entry, EntryPoint::Device { .. });
     for (i, case) in spec.cases.iter().enumerate() {
         if spec.cases[..i].iter().any(|other| other.name == case.name) {
             return Err(bad_case(format!("two cases are called `{}`", case.name)));
@@ -101,7 +102,9 @@ fn check_case(case: &Case) -> Result<()> {
         }
         let kind = |arg: &Arg| (arg.name.clone(), arg.dtype, arg.role, arg.dims.len());
         if group.args.iter().map(kind).ne(first.args.iter().map(kind)) {
-            return Err(bad_case(format!("the arguments of group {g} are not those of group 0")));
+            return Err(bad_case(format!(
+                "group {g} differs from group 0: names, types, roles and dimensions must match"
+            )));
         }
         for arg in &group.args {
             check_arg(arg)?;

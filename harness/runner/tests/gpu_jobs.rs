@@ -311,7 +311,7 @@ fn longer_kernels_have_no_time_in_a_graph() {
 fn a_graph_that_cannot_be_made_is_a_gap_and_the_other_times_stay() {
     let host_entry = || {
         with_graphs("-", 5000).change(|input| {
-            input.entry = rgpu_case::Entry::Host { library: "entry.so".into() };
+            input.entry = rgpu_case::EntryPoint::Host { library: "entry.so".into() };
         })
     };
     let old = with_graphs("vecadd", 5000);
@@ -479,7 +479,7 @@ fn guard_says_nothing_seen_and_never_clean_of_a_right_kernel() {
 fn a_host_entry_is_prepared_once_per_data_set_and_its_status_is_shown() {
     let entry = || {
         Bench::new("-").change(|input| {
-            input.entry = rgpu_case::Entry::Host { library: "entry.so".into() };
+            input.entry = rgpu_case::EntryPoint::Host { library: "entry.so".into() };
         })
     };
     for job in ["verify", "time", "once", "guard"] {
@@ -522,7 +522,7 @@ fn a_host_entry_has_a_reference_on_the_gpu_that_launches_by_itself() {
     let with_reference = |function: &str| {
         let function = function.to_owned();
         Bench::new("-").change(|input| {
-            input.entry = rgpu_case::Entry::Host { library: "entry.so".into() };
+            input.entry = rgpu_case::EntryPoint::Host { library: "entry.so".into() };
             let Some(Reference::HostLibrary(check)) = input.reference.take() else { return };
             let small = vec![input.cases[0].clone()];
             let library = "entry.so".to_owned();
@@ -542,7 +542,7 @@ fn a_host_entry_has_a_reference_on_the_gpu_that_launches_by_itself() {
 /// A host entry that computes part of its result in `rgpu_prepare`, with a reference on the "GPU".
 fn on_new_data(library: &str) -> Bench {
     Bench::new("-").change(|input| {
-        input.entry = rgpu_case::Entry::Host { library: library.into() };
+        input.entry = rgpu_case::EntryPoint::Host { library: library.into() };
         let Some(Reference::HostLibrary(check)) = input.reference.take() else { return };
         let small = vec![input.cases[0].clone()];
         let (library, function) = ("entry.so".to_owned(), "slow_vecadd".to_owned());

@@ -109,7 +109,7 @@ fn read_hello(reader: &mut FrameReader<File>) -> Result<Option<Hello>, WireError
             let hello = serde_json::from_slice(body).map_err(std::io::Error::from)?;
             Ok(Some(hello))
         }
-        Some(_) => Err(std::io::Error::other("the first frame is no message").into()),
+        Some(_) => Err(std::io::Error::other("the first frame is not a message").into()),
         None => Ok(None),
     }
 }

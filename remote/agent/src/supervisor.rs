@@ -9,13 +9,13 @@ mod capture;
 mod clients;
 mod environment;
 mod gpu;
+mod gpu_queue;
 mod guard;
-mod queue;
 mod relay;
 mod rung;
 mod rung_verdict;
 mod step;
-mod trace;
+mod supervisor_log;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -82,7 +82,7 @@ impl EarlyEnd {
 /// # Errors
 /// The event log cannot be written. The next client of the job reports that.
 pub fn run(folder: &Path) -> Result<(), HostFault> {
-    trace::kept(folder, || supervise(folder.to_owned()))
+    supervisor_log::run_logged(folder, || supervise(folder.to_owned()))
 }
 
 fn supervise(folder: PathBuf) -> Result<(), HostFault> {
@@ -228,7 +228,7 @@ impl Supervisor {
                     self.lock_gpu(request)?;
                 }
                 match self.run_step(step, &secrets)? {
-                    StepResult::Well => {
+                    StepResult::Succeeded => {
                         succeeded.insert(step.id.as_str());
                     }
                     StepResult::Failed(code) if step.on_failure == OnFailure::Stop => {

@@ -64,7 +64,7 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
     }
     if !address.ip().is_loopback() {
         eprintln!(
-            "rgpu-agent-http: {address} is no loopback address, and this server has no TLS of its \
+            "rgpu-agent-http: {address} is not a loopback address, and this server has no TLS of its \
              own: put one that has in front of it, or reach it through `ssh -L`"
         );
     }

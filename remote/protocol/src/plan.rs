@@ -403,13 +403,14 @@ pub fn valid_job_id(id: &str) -> bool {
 /// `.` parts, no control characters, at most 1,024 bytes.
 pub fn valid_relative_path(path: &str) -> bool {
     path.len() <= 1024
-        && !path.chars().any(|c| c.is_control() || reorders(c))
+        && !path.chars().any(|c| c.is_control() || reorders_text(c))
         && !path.contains('\\')
         && path.split('/').all(|part| !matches!(part, "" | "." | "..") && part.len() <= 255)
 }
 
-/// Whether a character reorders the text after it, so that a name looks like another one.
-fn reorders(c: char) -> bool {
+/// Returns whether a character begins or ends an embedding, override or isolate of text direction: it
+/// reorders the text after it, so that a name looks like another one.
+pub fn reorders_text(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 

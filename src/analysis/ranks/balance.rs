@@ -60,7 +60,7 @@ fn of_rank(rank: &RankWork) -> BTreeMap<Vec<String>, u64> {
         })
         .collect();
     let mut times: Vec<Vec<(i64, i64)>> = vec![Vec::new(); paths.len()];
-    for piece in rank.pieces.iter().filter(|piece| piece.kind == GpuWorkKind::Compute) {
+    for piece in rank.gpu_work.iter().filter(|piece| piece.kind == GpuWorkKind::Compute) {
         let Some(around) = piece.region.and_then(|at| around.get(at as usize)) else { continue };
         for path in around {
             let times = &mut times[*path];

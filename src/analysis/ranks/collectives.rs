@@ -70,7 +70,7 @@ pub(super) fn durations<'a>(
     matched: &'a MatchedCollective,
 ) -> impl Iterator<Item = u64> + 'a {
     matched.calls.iter().map(|(rank, piece)| {
-        let piece = &joined.ranks[*rank as usize].pieces[*piece as usize];
+        let piece = &joined.ranks[*rank as usize].gpu_work[*piece as usize];
         piece.end_ns.abs_diff(piece.start_ns)
     })
 }

@@ -42,12 +42,14 @@ fn straggler(ranks: &Ranks, worst: &Straggler, span_ns: u64, least: Threshold) -
         (LateCause::Compute, None) => format!("it computed {took} longer{place}"),
         (LateCause::Copy, _) => format!("its GPU only copied for {took} longer{place}"),
         (LateCause::Host, _) => {
-            format!("its GPU was idle for {took} longer{place}: its host had not launched")
+            format!(
+                "its GPU was idle for {took} longer{place}: its host launched the next kernel late"
+            )
         }
         (LateCause::Communication, _) => {
             format!("it was in collectives of another group for {took} longer")
         }
-        _ => "it did nothing that the others did not do as long".to_owned(),
+        _ => "no cause was found: it spent its time like the other ranks".to_owned(),
     };
     let hint = match worst.cause {
         LateCause::Compute => {
@@ -59,7 +61,10 @@ fn straggler(ranks: &Ranks, worst: &Straggler, span_ns: u64, least: Threshold) -
             "look at what its host does in that region: data loading, logging, checkpoints, \
              synchronisation, or other load on its cores"
         }
-        _ => "look at the rows of the ranks before that collective (`--format perfetto`)",
+        _ => {
+            "compare the ranks before that collective in the trace: `rgpu report RUN --format \
+             perfetto --open`"
+        }
     };
     Some(Finding {
         id: "straggler".to_owned(),
@@ -67,8 +72,8 @@ fn straggler(ranks: &Ranks, worst: &Straggler, span_ns: u64, least: Threshold) -
         rank: Some(worst.rank),
         stake: Some(stake(worst.late_ns, share)),
         text: format!(
-            "rank {} comes last to {} of {calls} collectives, by {} in total, {:.0} % of the time: \
-             {did}",
+            "rank {} arrives last at {} of {calls} collectives and makes the others wait {} in total, \
+             {:.0} % of the time: {did}",
             worst.rank,
             worst.times_last,
             time(worst.late_ns),

@@ -1,10 +1,10 @@
 //! Which rank comes last to collectives, by how much, and what it did meanwhile.
 //!
-//! On a common clock the last rank is that which starts last, if by more than the clock can err.
-//! Without one it is that with the least duration: the others wait inside of the collective.
+//! On a common clock, the last rank is the one that starts last by more than the error of the clock.
+//! Without a common clock it is the one with the shortest call: the others wait inside the collective.
 //!
-//! What it did is the difference to the other ranks in the time between the end of the group's
-//! collective before, which all leave together, and its start of this one.
+//! Its cause is found by comparing it with the other ranks between the end of the group's previous
+//! collective, which all leave together, and its start of this one.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::model::rank_work::{GpuWorkKind, JoinedRanks, MatchedCollective, RankW
 use crate::model::ranks::{ClockSource, CollectiveWait, LateCause, Straggler};
 use crate::model::timeline::display_path;
 
-/// Less is no difference between ranks, but jitter of launches.
+/// A smaller difference between ranks is jitter of their launches.
 const MIN_LATE_NS: u64 = 1_000;
-/// Ranges that are looked through for the one around a time.
+/// At most this many ranges are searched for the one around a time.
 const MAX_RANGES: usize = 10_000;
 
-/// What is known of late ranks.
+/// The late calls of all ranks, and how long the others waited.
 pub(super) struct LateRanks {
     /// Calls with a last rank.
     late: Vec<LateCall>,
@@ -62,10 +62,10 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
         all.waited_in.push(waits.iter().sum());
         for ((rank, piece), wait) in matched.calls.iter().zip(&waits) {
             let at = *rank as usize;
-            let start = joined.ranks[at].pieces[*piece as usize].start_ns;
+            let start = joined.ranks[at].gpu_work[*piece as usize].start_ns;
             waiting[at].push((start, start.saturating_add_unsigned(*wait)));
         }
-        let Some((position, late_ns)) = last(joined, matched, &waits) else { continue };
+        let Some((position, late_ns)) = find_last(joined, matched, &waits) else { continue };
         let window = previous.filter(|earlier| earlier.number + 1 == matched.number);
         let reason = window
             .and_then(|earlier| find_reason(joined, activities, earlier, matched, position))
@@ -91,8 +91,9 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
 }
 
 fn starts(joined: &JoinedRanks, matched: &MatchedCollective) -> Vec<i64> {
-    let start =
-        |(rank, piece): &(u32, u32)| joined.ranks[*rank as usize].pieces[*piece as usize].start_ns;
+    let start = |(rank, piece): &(u32, u32)| {
+        joined.ranks[*rank as usize].gpu_work[*piece as usize].start_ns
+    };
     matched.calls.iter().map(start).collect()
 }
 
@@ -111,13 +112,17 @@ fn waits(joined: &JoinedRanks, matched: &MatchedCollective) -> Vec<u64> {
 
 /// The position of the last rank among the calls, and by how much it is later than the median of the
 /// others. `None` if that is too little to tell.
-fn last(joined: &JoinedRanks, matched: &MatchedCollective, waits: &[u64]) -> Option<(usize, u64)> {
+fn find_last(
+    joined: &JoinedRanks,
+    matched: &MatchedCollective,
+    waits: &[u64],
+) -> Option<(usize, u64)> {
     let (position, least) = waits.iter().enumerate().min_by_key(|(_, wait)| **wait)?;
     let mut others: Vec<u64> = waits.to_vec();
     others.remove(position);
     others.sort_unstable();
     let late_ns = others.get(others.len() / 2)?.saturating_sub(*least);
-    // Two clocks err.
+    // Each of the two clocks has this error.
     let err_ns = joined.clock.residual_ns.unwrap_or(0).saturating_mul(2);
     (late_ns > err_ns.max(MIN_LATE_NS) && matched.number > 0).then_some((position, late_ns))
 }
@@ -131,6 +136,30 @@ struct LateReason {
     kernel: Option<String>,
 }
 
+/// How a rank spent a window, in nanoseconds. The four add up to at most the window.
+#[derive(Clone, Copy)]
+struct WindowTimes {
+    compute: u64,
+    /// Communication without computing.
+    communication: u64,
+    /// Copies without computing and communication.
+    copy: u64,
+    idle: u64,
+}
+
+impl WindowTimes {
+    /// The times with the causes that they are for a late rank, in the order in which ties are broken:
+    /// the last one wins.
+    fn by_cause(self) -> [(LateCause, u64); 4] {
+        [
+            (LateCause::Compute, self.compute),
+            (LateCause::Communication, self.communication),
+            (LateCause::Copy, self.copy),
+            (LateCause::Host, self.idle),
+        ]
+    }
+}
+
 /// A rank between two collectives.
 #[derive(Clone, Copy)]
 struct Window<'a> {
@@ -141,24 +170,29 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// Time by cause: computing, communicating alone, copying alone, idle.
-    fn times(&self) -> [u64; 4] {
+    /// How the rank spent the window.
+    fn times(&self) -> WindowTimes {
         let (from, until) = (self.from, self.until);
         let busy = self.activity.any.ns_within(from, until);
         let compute = self.activity.compute.ns_within(from, until);
         let communication = self.activity.communication.ns_within(from, until);
-        // What overlaps computing counts as that.
+        // Communication that overlaps computing counts as computing.
         let alone = communication.min(busy.saturating_sub(compute));
         let copies = busy.saturating_sub(compute + alone);
         let idle = until.abs_diff(from).saturating_sub(busy);
-        [compute, alone, copies.min(self.activity.copies.ns_within(from, until)), idle]
+        WindowTimes {
+            compute,
+            communication: alone,
+            copy: copies.min(self.activity.copies.ns_within(from, until)),
+            idle,
+        }
     }
 
     /// Computing time by kernel and region.
     fn kernels(&self) -> BTreeMap<(&str, Option<&[String]>), u64> {
         let mut by_kernel = BTreeMap::new();
-        let first = self.rank.pieces.partition_point(|piece| piece.start_ns < self.from);
-        let inside = self.rank.pieces[first..].iter();
+        let first = self.rank.gpu_work.partition_point(|piece| piece.start_ns < self.from);
+        let inside = self.rank.gpu_work[first..].iter();
         for piece in inside.take_while(|piece| piece.start_ns < self.until) {
             if piece.kind == GpuWorkKind::Compute {
                 let region = piece.region.and_then(|at| self.rank.regions.get(at as usize));
@@ -180,8 +214,8 @@ impl Window<'_> {
         let around = near.filter(|range| range.end_ns > middle);
         let innermost = around.max_by_key(|range| (range.depth, range.start_ns));
         let next = || {
-            let at = self.rank.pieces.partition_point(|piece| piece.start_ns < end);
-            self.rank.pieces.get(at)?.region
+            let at = self.rank.gpu_work.partition_point(|piece| piece.start_ns < end);
+            self.rank.gpu_work.get(at)?.region
         };
         let region = innermost.map(|range| range.region).or_else(next)?;
         self.rank.regions.get(region as usize).map(|path| display_path(path))
@@ -200,8 +234,8 @@ fn find_reason(
         let at = *rank as usize;
         let (_, before) = earlier.calls.iter().find(|(other, _)| other == rank)?;
         let rank = &joined.ranks[at];
-        let from = rank.pieces[*before as usize].end_ns;
-        let until = rank.pieces[*piece as usize].start_ns;
+        let from = rank.gpu_work[*before as usize].end_ns;
+        let until = rank.gpu_work[*piece as usize].start_ns;
         Some(Window { rank, activity: &activities[at], from, until: until.max(from) })
     };
     let last = window(&matched.calls[position])?;
@@ -209,37 +243,33 @@ fn find_reason(
     for (_, call) in matched.calls.iter().enumerate().filter(|(at, _)| *at != position) {
         others.push(window(call)?);
     }
-    let of_others: Vec<[u64; 4]> = others.iter().map(Window::times).collect();
-    let excess = |cause: usize| {
-        let mut times: Vec<u64> = of_others.iter().map(|times| times[cause]).collect();
+    let of_others: Vec<_> = others.iter().map(|window| window.times().by_cause()).collect();
+    let excess = |(at, (cause, own_ns)): (usize, (LateCause, u64))| {
+        let mut times: Vec<u64> = of_others.iter().map(|times| times[at].1).collect();
         times.sort_unstable();
-        last.times()[cause].saturating_sub(times.get(times.len() / 2).copied().unwrap_or(0))
+        (cause, own_ns.saturating_sub(times.get(times.len() / 2).copied().unwrap_or(0)))
     };
-    let (cause, cause_ns) = (0..4).map(|cause| (cause, excess(cause))).max_by_key(|(_, ns)| *ns)?;
+    let excesses = last.times().by_cause().into_iter().enumerate().map(excess);
+    let (cause, cause_ns) = excesses.max_by_key(|(_, ns)| *ns)?;
     if cause_ns == 0 {
         return Some(LateReason { cause: LateCause::Unknown, ..LateReason::default() });
     }
     // The other rank that came first shows what the window takes without the delay.
     let other = others.iter().min_by_key(|window| window.until.saturating_sub(window.from))?;
-    let mut reason = LateReason { cause_ns, ..LateReason::default() };
-    match cause {
-        0 => {
+    let mut reason = LateReason { cause, cause_ns, ..LateReason::default() };
+    match reason.cause {
+        LateCause::Compute => {
             let usual = other.kernels();
             let more = last.kernels().into_iter().map(|(key, ns)| {
                 let usual = usual.get(&key).copied().unwrap_or(0);
                 (ns.saturating_sub(usual), key)
             });
             let most = more.max_by_key(|(ns, _)| *ns);
-            reason.cause = LateCause::Compute;
             reason.kernel = most.as_ref().map(|(_, (kernel, _))| (*kernel).to_owned());
             reason.region = most.and_then(|(_, (_, region))| region).map(display_path);
         }
-        1 => reason.cause = LateCause::Communication,
-        2 => reason.cause = LateCause::Copy,
-        _ => {
-            reason.cause = LateCause::Host;
-            reason.region = last.idle_region();
-        }
+        LateCause::Host => reason.region = last.idle_region(),
+        _ => {}
     }
     Some(reason)
 }
@@ -274,7 +304,7 @@ impl LateRanks {
             let mut duration_ns = start_ns.clone();
             for (rank, piece) in &matched.calls {
                 let at = *rank as usize;
-                let piece = &joined.ranks[at].pieces[*piece as usize];
+                let piece = &joined.ranks[at].gpu_work[*piece as usize];
                 start_ns[at] = u64::try_from(piece.start_ns).ok();
                 duration_ns[at] = Some(piece.end_ns.abs_diff(piece.start_ns));
             }

@@ -88,7 +88,7 @@ fn uncounted(name: &str) -> String {
 /// Start, time on the host and computing time of each range.
 fn times(rank: &RankWork, ranges: &[&HostRange]) -> Vec<StepOfRank> {
     let mut work: Vec<Vec<(i64, i64)>> = vec![Vec::new(); ranges.len()];
-    for piece in rank.pieces.iter().filter(|piece| piece.kind == GpuWorkKind::Compute) {
+    for piece in rank.gpu_work.iter().filter(|piece| piece.kind == GpuWorkKind::Compute) {
         let Some(called) = piece.called_ns else { continue };
         let after = ranges.partition_point(|range| range.start_ns <= called);
         let Some(at) = after.checked_sub(1).filter(|at| called < ranges[*at].end_ns) else {

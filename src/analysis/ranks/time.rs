@@ -43,43 +43,52 @@ fn of_rank(rank: &RankWork, activity: &Activity, at: usize, late: &LateRanks) ->
     }
 }
 
-/// The causes of the times between all work. Before its call, the work that ends a gap is late;
-/// after it, the launch takes that long.
+/// Idle time by cause, in nanoseconds.
+#[derive(Default)]
+struct IdleTimes {
+    host_late: u64,
+    launch: u64,
+    rank: u64,
+    unexplained: u64,
+}
+
+/// The causes of a rank's idle times. Until the call that launches the next work, the host is late;
+/// from then on, the launch takes the time.
 fn idle(rank: &RankWork, any: &Intervals) -> Vec<RankIdle> {
     let waits = |name: &str| HOST_COLLECTIVES.iter().any(|start| name.starts_with(start));
     let waiting = rank.ranges.iter().filter(|range| waits(rank.name(range.name)));
     let waiting = Intervals::union(waiting.map(|range| (range.start_ns, range.end_ns)));
-    let causes = [
-        RankIdleCause::HostLate,
-        RankIdleCause::Launch,
-        RankIdleCause::Rank,
-        RankIdleCause::Unexplained,
-    ];
-    let mut ns = [0; 4];
+    let mut times = IdleTimes::default();
     for (start, end) in any.gaps() {
         let waited = waiting.ns_within(start, end);
         match next_piece(rank, end).and_then(|piece| piece.called_ns) {
             Some(called) if called > start => {
                 let called = called.min(end);
                 let waited = waiting.ns_within(start, called);
-                ns[0] += called.abs_diff(start) - waited;
-                ns[1] += end.abs_diff(called);
-                ns[2] += waited;
+                times.host_late += called.abs_diff(start) - waited;
+                times.launch += end.abs_diff(called);
+                times.rank += waited;
             }
             _ => {
-                ns[2] += waited;
-                ns[3] += end.abs_diff(start) - waited;
+                times.rank += waited;
+                times.unexplained += end.abs_diff(start) - waited;
             }
         }
     }
-    let all = causes.into_iter().zip(ns).filter(|(_, ns)| *ns > 0);
+    let all = [
+        (RankIdleCause::HostLate, times.host_late),
+        (RankIdleCause::Launch, times.launch),
+        (RankIdleCause::Rank, times.rank),
+        (RankIdleCause::Unexplained, times.unexplained),
+    ];
+    let all = all.into_iter().filter(|(_, ns)| *ns > 0);
     let mut all: Vec<RankIdle> =
         all.map(|(cause, total_ns)| RankIdle { cause, total_ns }).collect();
     all.sort_by_key(|idle| std::cmp::Reverse(idle.total_ns));
     all
 }
 
-/// The piece that starts at a time.
+/// The first work that starts at or after a time.
 fn next_piece(rank: &RankWork, at_ns: i64) -> Option<&GpuWork> {
-    rank.pieces.get(rank.pieces.partition_point(|piece| piece.start_ns < at_ns))
+    rank.gpu_work.get(rank.gpu_work.partition_point(|piece| piece.start_ns < at_ns))
 }

@@ -122,7 +122,7 @@ pub(in crate::cli) struct LiveArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
 
-    /// Fail before anything is timed if there are doubts about the host
+    /// Fail before timing if the host is unfit to measure on (other processes, throttling, …)
     #[arg(long)]
     pub strict: bool,
 

@@ -7,7 +7,7 @@ use super::args::{FailOn, IgnoredDifference};
 use super::{DisasmArgs, failure, image_filter, listing_columns, named_inputs, show, tool, view};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::terminal::escape_controls;
-use crate::disasm::{self, ComparedText, DiffSide, ImageTask, SourcePositions, code};
+use crate::disasm::{self, ComparedText, DiffSide, ImageTask, SourcePositions, read_code};
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::Code;
 use crate::model::disasm::{Change, Diff, Disasm, KernelDiff, Sameness, Status as Ended};
@@ -85,9 +85,12 @@ fn read(app: &App, name: &str, files: &[PathBuf], task: &ImageTask) -> Result<(D
     let document = disasm::all(files, &facts, &|_| {});
     show::errors(app, &document.inputs);
     if document.inputs.iter().all(|i| i.status == Ended::Failed) {
-        return Err(
-            Failure::new(Exit::Artifact, "unreadable", "nothing of it could be read").file(name)
-        );
+        return Err(Failure::new(
+            Exit::Artifact,
+            "unreadable",
+            "no code of this file could be read",
+        )
+        .file(name));
     }
     Ok((document, list_instructions(app, files, task)?))
 }
@@ -95,7 +98,7 @@ fn read(app: &App, name: &str, files: &[PathBuf], task: &ImageTask) -> Result<(D
 /// The instructions of one side. Reading errors were reported with the facts.
 fn list_instructions(app: &App, files: &[PathBuf], task: &ImageTask) -> Result<Code> {
     let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
-        let image = code(file, cubin, bytes, task, SourcePositions::Unasked);
+        let image = read_code(file, cubin, bytes, task, SourcePositions::Skip);
         let image = image.map_err(|e| view::failure(app, &e, "sass"))?;
         if let Some(problem) = &image.tool_problem {
             app.print_note(&show::problem_of(&image.arch, problem));

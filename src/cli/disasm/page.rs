@@ -4,18 +4,20 @@
 use std::path::{Path, PathBuf};
 
 use super::output_file::OutputFile;
-use super::{DisasmArgs, hot, image_filter, known, listing_columns, out, output_file, tool, view};
+use super::{
+    DisasmArgs, hot, image_filter, known, listing_columns, output_file, output_folder, tool, view,
+};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::nvdisasm::find_here;
 use crate::cli::support::open_profile::open;
-use crate::disasm::{self, ImageFilter, ImageTask, LifeRanges, SourcePositions, code};
+use crate::disasm::{self, ImageFilter, ImageTask, LifeRanges, SourcePositions, read_code};
 use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;
 use crate::model::code::{Code, SCHEMA};
 use crate::report::code::page;
 
 /// Writes the page of files.
-pub(super) fn run(
+pub(super) fn write_page(
     app: &App,
     args: &DisasmArgs,
     files: &[PathBuf],
@@ -24,13 +26,13 @@ pub(super) fn run(
     let mut task = ImageTask {
         wanted,
         columns: listing_columns(args),
-        life_ranges: LifeRanges::Welcome,
+        life_ranges: LifeRanges::Optional,
         ..ImageTask::default()
     };
     task.nvdisasm = tool::chosen(app, args, files, &task)?;
     let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
         // Life ranges are optional here: without them the page is still made.
-        let image = code(file, cubin, bytes, &task, SourcePositions::Wanted);
+        let image = read_code(file, cubin, bytes, &task, SourcePositions::Read);
         image.map(view::CubinImage::Image).map_err(|e| view::failure(app, &e, "html"))
     };
     let document = view::gather(app, files, "page", &mut read, &task)?;
@@ -40,35 +42,35 @@ pub(super) fn run(
             return Ok(Exit::Artifact as u8);
         }
         return Err(known::unmatched(args, files).unwrap_or_else(|| {
-            Failure::new(Exit::Artifact, "nothing_to_show", "there is no SASS in it")
+            Failure::new(Exit::Artifact, "nothing_to_show", "the files contain no SASS")
                 .hint("`--list` shows the content")
         }));
     }
     let stem = files.first().and_then(|f| f.file_stem());
     let name = stem.map_or("code".into(), |s| s.to_string_lossy());
-    write(app, args, files, &document, &name)?;
+    write_document(app, args, files, &document, &name)?;
     Ok(if failed { Exit::Artifact as u8 } else { 0 })
 }
 
 /// Writes the page of `--hot`, for one run or one report.
-pub(super) fn hot(app: &App, args: &DisasmArgs) -> Result<Status> {
+pub(super) fn write_hot_page(app: &App, args: &DisasmArgs) -> Result<Status> {
     let (spots, folder) = hot::spots(app, args)?;
-    sampled(app, args, &spots, folder.as_deref())
+    write_sampled_page(app, args, &spots, folder.as_deref())
 }
 
 /// Writes the page of a run with samples. `None` if it has none.
-pub(super) fn of_run(app: &App, args: &DisasmArgs) -> Result<Option<Status>> {
+pub(super) fn write_run_page(app: &App, args: &DisasmArgs) -> Result<Option<Status>> {
     let Some(name) = args.what.first() else { return Ok(None) };
     let Ok(opened) = open(app, name) else { return Ok(None) };
     match opened.sidecars.hotspots {
         Some(spots) if !spots.launches.is_empty() => {
-            sampled(app, args, &spots, opened.folder.as_deref()).map(Some)
+            write_sampled_page(app, args, &spots, opened.folder.as_deref()).map(Some)
         }
         _ => Ok(None),
     }
 }
 
-fn sampled(
+fn write_sampled_page(
     app: &App,
     args: &DisasmArgs,
     spots: &HotSpots,
@@ -77,7 +79,7 @@ fn sampled(
     let mut task = ImageTask {
         wanted: image_filter(args)?,
         columns: listing_columns(args),
-        life_ranges: LifeRanges::Welcome,
+        life_ranges: LifeRanges::Optional,
         ..ImageTask::default()
     };
     if args.tool != super::args::Tool::Rgpu {
@@ -113,12 +115,12 @@ fn sampled(
     }
     let stem = Path::new(name).file_stem().map_or("code".into(), |s| s.to_string_lossy());
     let files: Vec<PathBuf> = args.what.iter().map(PathBuf::from).collect();
-    write(app, args, &files, &document, &stem)?;
+    write_document(app, args, &files, &document, &stem)?;
     Ok(0)
 }
 
 /// Writes the page where the user asked, else beside the listings.
-fn write(
+fn write_document(
     app: &App,
     args: &DisasmArgs,
     files: &[PathBuf],
@@ -132,7 +134,7 @@ fn write(
     let default = || {
         let safe = |c: char| if c.is_alphanumeric() || "._-+".contains(c) { c } else { '_' };
         let name: String = name.trim_start_matches('.').chars().map(safe).collect();
-        out(app, args).map(|folder| folder.join(format!("{name}.html")))
+        output_folder(app, args).map(|folder| folder.join(format!("{name}.html")))
     };
     let file = args.out.clone().map_or_else(default, Ok)?;
     output_file::write_text(app, Some(OutputFile { path: &file, args, inputs: files }), &text)

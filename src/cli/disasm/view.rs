@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 use rgpu_format::cubin::{self, Cubin};
 use rgpu_format::ptx;
 use rgpu_format::sass;
@@ -11,7 +12,7 @@ use super::output_file::OutputFile;
 use super::{known, output_file, show};
 use crate::cli::support::app::{App, Status};
 use crate::disasm::{
-    CodeError, ImageTask, LifeRanges, SourcePositions, code, image_bytes, listing,
+    CodeError, ImageTask, LifeRanges, SourcePositions, image_bytes, listing, read_code,
 };
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::{Code, CodeImage, SCHEMA};
@@ -19,14 +20,14 @@ use crate::report::code::{ExtraColumn, dot, live, mix, source, svg};
 
 /// Whether a view needs life ranges.
 pub(super) fn life_ranges(view: View) -> LifeRanges {
-    if view == View::Live { LifeRanges::Needed } else { LifeRanges::Unasked }
+    if view == View::Live { LifeRanges::Required } else { LifeRanges::Skip }
 }
 
 /// Whether a view needs source positions.
 fn source_positions(view: View) -> SourcePositions {
     match view {
-        View::Sass | View::Source => SourcePositions::Wanted,
-        View::Ptx | View::Mix | View::Cfg | View::Live => SourcePositions::Unasked,
+        View::Sass | View::Source => SourcePositions::Read,
+        View::Ptx | View::Mix | View::Cfg | View::Live => SourcePositions::Skip,
     }
 }
 
@@ -44,7 +45,7 @@ pub(super) fn run(
         files,
         view.name(),
         &mut |file, cubin, bytes| {
-            let image = match code(file, cubin, bytes, task, source_positions(view)) {
+            let image = match read_code(file, cubin, bytes, task, source_positions(view)) {
                 Ok(image) => image,
                 Err(error @ CodeError::NoTool) => return Err(failure(app, &error, view.name())),
                 Err(error) => {
@@ -285,5 +286,8 @@ fn nothing(args: &DisasmArgs, files: &[PathBuf], view: View) -> Failure {
         }
         _ => "`--list` shows the content",
     };
-    Failure::new(Exit::Artifact, "nothing_to_show", "there is nothing to show").hint(hint)
+    let name =
+        view.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let what = format!("the files have nothing for `--view {name}`");
+    Failure::new(Exit::Artifact, "nothing_to_show", what).hint(hint)
 }

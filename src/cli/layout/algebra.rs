@@ -276,7 +276,7 @@ fn swizzled_recast(
     }
     let offset = whole.offset().checked_mul(args.from).filter(|bits| bits % args.to == 0);
     let offset = offset.ok_or_else(|| {
-        usage(format!("the offset {} is no whole number of new elements", whole.offset()))
+        usage(format!("the offset {} is not a whole number of new elements", whole.offset()))
     })?;
     SwizzledLayout::new(whole.swizzle(), offset / args.to, below.clone()).map_err(usage)
 }

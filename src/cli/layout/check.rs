@@ -149,7 +149,7 @@ fn text(check: &AccessCheck) -> String {
     }
     if let Some(at) = &report.split_vector {
         let place = format!("lane {} of request {}", at.lane, at.request);
-        text += &line("split", format!("{place}: its elements are no neighbours"));
+        text += &line("split", format!("{place}: its elements are not neighbours"));
     }
     if let Some(offence) = &report.first_conflict {
         let (a, b) = (&offence.first, &offence.second);

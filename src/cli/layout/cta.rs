@@ -141,7 +141,7 @@ fn raster(text: &str) -> Result<Raster> {
         other => {
             let width = other.strip_prefix("swizzle:").and_then(|width| width.parse().ok());
             let width = width.ok_or_else(|| {
-                usage(format!("`{other}` is no order of tiles")).hint("m, n, or swizzle:8")
+                usage(format!("`{other}` is not an order of tiles")).hint("m, n, or swizzle:8")
             })?;
             Ok(Raster::Swizzled { width })
         }

@@ -130,7 +130,7 @@ fn protections(
             None => (text.as_str(), Level::Function),
             Some((name, level)) => {
                 let level = level.parse().map_err(|()| {
-                    usage(format!("`{level}` is no level")).hint("function, profile or text")
+                    usage(format!("`{level}` is not a level")).hint("function, profile or text")
                 })?;
                 (name, level)
             }

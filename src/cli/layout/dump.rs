@@ -23,7 +23,7 @@ use crate::kernel::name_of;
 use crate::remote::RemoteSpec;
 use crate::run::LayoutsRun;
 use crate::store::{InputsRecord, RunRecord, digest_file};
-use crate::tool::{Dsl, DslLayouts, LayoutQuestions};
+use crate::tool::{CUTE, Dsl, DslLayouts, LayoutQuestions};
 
 /// The tile if neither the command line nor the kernel names one.
 pub(super) const DEFAULT_TILE: &str = "128x128x256";
@@ -95,7 +95,7 @@ impl KernelArgs {
         let columns = text.strip_prefix("32x32b.x").and_then(|n| n.parse().ok());
         let known = columns.filter(|n| [1, 2, 4, 8, 16, 32, 64, 128].contains(n));
         known.map(Some).ok_or_else(|| {
-            usage(format!("`{text}` is no load whose threads have a row each"))
+            usage(format!("`{text}` is not a load whose threads have a row each"))
                 .hint("32x32b.x1, .x2, .x4 … .x128")
         })
     }
@@ -349,7 +349,7 @@ fn dump(app: &App, file: &Path, args: &KernelArgs, options: DumpOptions) -> Resu
         None => RemoteSpec::local(),
     };
     if args.python.is_none() {
-        fetch_consent::environment(app, &spec, Dsl::Cute.wheels(), args.yes)?;
+        fetch_consent::require_wheel_consent(app, &spec, Dsl::Cute.wheels(), args.yes)?;
     }
     let name = name_of(file);
     let new = NewRun {
@@ -422,7 +422,10 @@ fn script_failure(file: &Path, report: &ScriptReport, error: &ScriptError) -> Fa
         _ => Failure::new(Exit::Tool, "dsl_failed", "the DSL printed no layout")
             .tool(report.dsl.clone())
             .cause(cause)
-            .hint("another version may have other functions; rgpu's own environment has 4.4.0")
+            .hint(format!(
+                "another version may have other functions; rgpu's own environment has {}",
+                CUTE.version()
+            ))
             .hint("`rgpu layout snapshot` has the layouts of the formulas"),
     }
 }

@@ -139,7 +139,7 @@ fn compare(a: &str, b: &str, limit: LimitArgs) -> Result<(Option<bool>, Equality
 
 /// The names of a shape's line with their values.
 fn variables(line: &str) -> Result<(Vec<String>, Vec<i64>)> {
-    let wrong = || usage(format!("`{line}` is no shape: `80,4096,7168,1` or `M=80 K=7168`"));
+    let wrong = || usage(format!("`{line}` is not a shape: `80,4096,7168,1` or `M=80 K=7168`"));
     let value = |text: &str| text.trim().parse::<i64>().map_err(|_| wrong());
     if line.contains('=') {
         let (mut names, mut values) = (Vec::new(), Vec::new());

@@ -48,7 +48,7 @@ pub(in crate::cli) struct EvalArgs {
     #[arg(long, value_name = "FILE", requires = "format", help_heading = "Pictures")]
     pub out: Option<PathBuf>,
 
-    /// Overwrite files that are no pictures
+    /// Overwrite files that are not pictures
     #[arg(long, help_heading = "Pictures")]
     pub force: bool,
 
@@ -142,7 +142,7 @@ pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
     for text in &args.at {
         let coordinate: Coordinate = parsed(text, "coordinate")?;
         let offset = plain.at_coordinate(&coordinate).ok_or_else(|| {
-            usage(format!("`{text}` is no coordinate of {plain}, which has {}", plain.size()))
+            usage(format!("`{text}` is not a coordinate of {plain}, which has {}", plain.size()))
                 .hint("give an index below its size, or a tuple nested as its shape")
         })?;
         let offset = placed.swizzle().apply(offset + placed.offset());

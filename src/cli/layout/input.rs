@@ -30,7 +30,7 @@ pub(super) fn parsed<T: FromStr<Err = ParseError>>(text: &str, what: &str) -> Re
             "coordinate" => "a coordinate is an index, or a tuple such as `(5,(1,0))`",
             _ => "a layout is written `(4,8):(8,1)`, and in a shell between quotes",
         };
-        Failure::new(Exit::Usage, "layout_syntax", format!("this is no {what}: {place}"))
+        Failure::new(Exit::Usage, "layout_syntax", format!("this is not a {what}: {place}"))
             .cause(error.caret())
             .hint(hint)
     })

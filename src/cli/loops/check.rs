@@ -122,7 +122,7 @@ pub(super) fn validate(app: &App, args: &ValidateArgs) -> Result<Status> {
         DocumentKind::Reviewer => "reviewer's verdict",
     };
     if let Some(fault) = kind.fault(&text) {
-        let words = format!("`{shown}` is no {name}");
+        let words = format!("`{shown}` is not a {name}");
         let command = match kind {
             DocumentKind::Worker => "rgpu loop schema worker",
             DocumentKind::Reviewer => "rgpu loop schema reviewer",

@@ -10,7 +10,7 @@ use crate::error::Result;
 /// `loop prune`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct PruneArgs {
-    /// So many of the loops that have stopped are left, the newest
+    /// Keep this many of the newest stopped loops
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub keep: usize,
 }

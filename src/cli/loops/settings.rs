@@ -52,7 +52,7 @@ fn check_kernel(config: &LoopConfig, origin: &ConfigOrigin, spec: &KernelSpec) -
     let mode = config.profile_mode.as_str();
     if mode != "none" && ProfileMode::named(mode).is_none() {
         let names: Vec<&str> = MODES.iter().map(|info| info.name).chain(["none"]).collect();
-        let why = format!("`{mode}` is no mode; there are `{}`", names.join("`, `"));
+        let why = format!("`{mode}` is not a mode; there are `{}`", names.join("`, `"));
         return Err(origin.error("profile_mode", why).into());
     }
     if config.problem_sizes.is_empty() {

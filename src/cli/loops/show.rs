@@ -113,11 +113,10 @@ fn best_text(status: &LoopStatus) -> String {
 pub(super) fn best(app: &App, args: &LoopArgs) -> Result<Status> {
     let status = load(app, args)?;
     let Some(best) = &status.best else {
-        return Err(Failure::new(
-            Exit::Usage,
-            "no_best",
-            "the loop has not measured its start yet",
-        ));
+        let what = "the loop has not measured its start yet";
+        return Err(
+            Failure::new(Exit::Usage, "no_best", what).hint("`rgpu loop status` shows its phase")
+        );
     };
     if app.global.json {
         app.print_json(&status)?;

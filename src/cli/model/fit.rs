@@ -11,8 +11,8 @@ use rgpu_predict::measurement::Measurement;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::rows::rows;
-use super::{gpu, input};
+use super::gpu;
+use super::rows::{DateArgs, rows};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Align, TextTable, duration, percent};
@@ -37,13 +37,8 @@ pub(in crate::cli) struct FitArgs {
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
 
-    /// Leave out rows of days before this one
-    #[arg(long, value_parser = input::day)]
-    pub since: Option<String>,
-
-    /// Leave out rows of days after this one
-    #[arg(long, value_parser = input::day)]
-    pub until: Option<String>,
+    #[command(flatten)]
+    pub dates: DateArgs,
 }
 
 /// The result of a fit (`rgpu.model-fit/1`).
@@ -88,7 +83,7 @@ struct TooFew {
 pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
     let hardware = gpu::load(app, &args.gpu)?;
     let numbers = gpu::resolve(&hardware)?;
-    let all = rows(app, &args.sources, args.since.as_deref(), args.until.as_deref())?;
+    let all = rows(app, &args.sources, &args.dates)?;
     let wanted = |row: &&Measurement| match &args.framework {
         Some(name) => row.framework.as_deref() == Some(name),
         None => true,
@@ -96,7 +91,8 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
     let own: Vec<Measurement> = of_gpu(&all, &hardware.id).filter(wanted).cloned().collect();
     if own.is_empty() {
         let what = format!("none of {} rows is of `{}`", all.len(), hardware.id);
-        return Err(Failure::new(Exit::Artifact, "no_rows", what));
+        return Err(Failure::new(Exit::Artifact, "no_rows", what)
+            .hint("check `--gpu`, `--framework`, `--since` and `--until`"));
     }
     let topology = Topology::of(&numbers);
     let fitted = fit(&hardware.id, &numbers, topology.as_ref(), &own);
@@ -143,7 +139,8 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
         })?;
     }
     match is_empty {
-        true => Err(Failure::new(Exit::Artifact, "no_fit", "no kind has enough rows to fit")),
+        true => Err(Failure::new(Exit::Artifact, "no_fit", "no kind has enough rows to fit")
+            .hint("add measured rows of this GPU: CSVs of `rgpu model import`, or runs")),
         false => Ok(0),
     }
 }

@@ -50,7 +50,7 @@ pub(in crate::cli) struct AddArgs {
     /// The file
     pub file: PathBuf,
 
-    /// Complete the file with what a host told: the output of `rgpu doctor --json`
+    /// Fill in missing values from the output of `rgpu doctor --json`
     #[arg(long, value_name = "JSON")]
     pub doctor: Option<PathBuf>,
 

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use rgpu_predict::document::model_document;
-use rgpu_predict::import::{ImportDefaults, ImportError, MergedRows, between, merge};
+use rgpu_predict::import::{ImportDefaults, ImportError, MergedRows, merge};
 use rgpu_predict::import::{aic, card, inferencemax, mlperf, trtllm, vllm};
 use rgpu_predict::measurement::{Measurement, write_csv};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::rows::DateArgs;
 use super::{input, llm};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::overwrite;
@@ -33,33 +34,28 @@ pub(in crate::cli) struct ImportArgs {
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
-    /// The GPU, where files do not tell it; for trtllm instead of theirs
+    /// The GPU, if the files do not name one; for trtllm it replaces theirs
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<String>,
 
-    /// How many GPUs, where files do not tell it
+    /// Number of GPUs, if the files do not give it
     #[arg(long)]
     pub tp: Option<u32>,
 
-    /// Tokens of a prompt, where files do not tell it; for vllm and trtllm instead of theirs
+    /// Tokens of a prompt, if the files do not give them; for vllm and trtllm it replaces theirs
     #[arg(long, value_parser = input::count)]
     pub isl: Option<f64>,
 
-    /// Tokens of an answer, where files do not tell it; for vllm and trtllm instead of theirs
+    /// Tokens of an answer, if the files do not give them; for vllm and trtllm it replaces theirs
     #[arg(long, value_parser = input::count)]
     pub osl: Option<f64>,
 
-    /// The day, where files do not tell it
+    /// The day, if the files do not give it
     #[arg(long, value_parser = input::day)]
     pub date: Option<String>,
 
-    /// Leave out rows of days before this one
-    #[arg(long, value_parser = input::day)]
-    pub since: Option<String>,
-
-    /// Leave out rows of days after this one
-    #[arg(long, value_parser = input::day)]
-    pub until: Option<String>,
+    #[command(flatten)]
+    pub dates: DateArgs,
 }
 
 /// The format of the files.
@@ -132,7 +128,7 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
         };
         rows.extend(read.map_err(failure)?);
     }
-    let rows = between(rows, args.since.as_deref(), args.until.as_deref());
+    let rows = args.dates.select(rows);
     let MergedRows { rows, duplicates } = merge(rows);
     let mut counts: BTreeMap<&(String, String), usize> = BTreeMap::new();
     for pair in &duplicates {
@@ -169,14 +165,14 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
     Ok(0)
 }
 
-/// Refuses to replace a file that is no CSV of measurements.
+/// Refuses to replace a file that is not a CSV of measurements.
 fn overwrite_csv(path: &std::path::Path, new: &[u8]) -> Result<()> {
     let first_line = |bytes: &[u8]| bytes.split(|b| *b == b'\n').next().map(<[u8]>::to_vec);
     match overwrite::head(path).filter(|old| !old.is_empty()) {
         Some(old) if first_line(&old) != first_line(new) => Err(Failure::new(
             Exit::Usage,
             "foreign_file",
-            "the existing file is no CSV of measurements",
+            "the existing file is not a CSV of measurements",
         )
         .file(path.display())
         .hint("write to another path, or remove the file")),

@@ -47,11 +47,11 @@ pub(super) fn size(typed: &str) -> std::result::Result<f64, String> {
         "kb" => 1e3,
         "mb" => 1e6,
         "gb" => 1e9,
-        other => return Err(format!("`{other}` is no unit of size: use K, M, G, kB, MB or GB")),
+        other => return Err(format!("`{other}` is not a unit of size: use K, M, G, kB, MB or GB")),
     };
     match number.trim().parse::<f64>() {
         Ok(number) if number > 0.0 && number * scale < 1e18 => Ok((number * scale).round()),
-        _ => Err(format!("`{typed}` is no size above 0")),
+        _ => Err(format!("`{typed}` is not a size above 0")),
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) fn size(typed: &str) -> std::result::Result<f64, String> {
 pub(super) fn count(typed: &str) -> std::result::Result<f64, String> {
     match typed.parse::<u64>() {
         Ok(number) if (1..=1 << 48).contains(&number) => Ok(number as f64),
-        _ => Err(format!("`{typed}` is no whole number above 0")),
+        _ => Err(format!("`{typed}` is not a whole number above 0")),
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn counts(typed: &str) -> std::result::Result<Counts, String> {
     };
     let (last, step) = rest.split_once(':').unwrap_or((rest, "x2"));
     let (mut at, last) = (count(first)?, count(last)?);
-    let wrong = || format!("`{step}` is no step: write x2 or +8");
+    let wrong = || format!("`{step}` is not a step: write x2 or +8");
     let by = step.strip_prefix(['x', '+']).ok_or_else(wrong)?;
     let by: f64 = by.parse().map_err(|_| wrong())?;
     let is_factor = step.starts_with('x');
@@ -98,7 +98,7 @@ pub(in crate::cli) struct Counts(pub(super) Vec<f64>);
 pub(super) fn day(typed: &str) -> std::result::Result<String, String> {
     match typed.parse::<jiff::civil::Date>() {
         Ok(date) => Ok(date.to_string()),
-        Err(_) => Err(format!("`{typed}` is no day: write YYYY-MM-DD")),
+        Err(_) => Err(format!("`{typed}` is not a day: write YYYY-MM-DD")),
     }
 }
 

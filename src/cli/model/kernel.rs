@@ -35,15 +35,15 @@ pub(in crate::cli) struct KernelArgs {
     #[arg(long, value_name = "DTYPE")]
     pub weights: Option<Dtype>,
 
-    /// A product's rows, columns and inner dimension
+    /// M, N and K of the GEMM
     #[arg(long, value_name = "M,N,K", value_parser = sizes)]
     pub mnk: Option<Sizes>,
 
-    /// A file with one `m,n,k` a line: one launch for all
+    /// A file with one m,n,k per line, run as one grouped GEMM
     #[arg(long, value_name = "FILE", conflicts_with = "mnk")]
     pub grouped: Option<PathBuf>,
 
-    /// A product's bf16 activations are narrowed to --dtype by a kernel before it
+    /// Add the kernel that quantizes bf16 activations to --dtype
     #[arg(long, conflicts_with = "grouped")]
     pub quantize: bool,
 
@@ -51,11 +51,11 @@ pub(in crate::cli) struct KernelArgs {
     #[arg(long, default_value = "1", value_parser = input::count)]
     pub batch: f64,
 
-    /// Queries a sequence: 1 is decode
+    /// Queries per sequence; 1 is decode
     #[arg(long, value_parser = input::count)]
     pub queries: Option<f64>,
 
-    /// Keys a sequence, with those of the queries
+    /// Keys per sequence, including those of the queries
     #[arg(long, value_parser = input::count)]
     pub keys: Option<f64>,
 
@@ -87,7 +87,7 @@ pub(in crate::cli) struct KernelArgs {
     #[arg(long)]
     pub naive: bool,
 
-    /// Experts in all, and a token, for example 128,8
+    /// Number of experts, and experts per token, e.g. 128,8
     #[arg(long, value_name = "ALL,CHOSEN", value_parser = latent)]
     pub experts: Option<(f64, f64)>,
 

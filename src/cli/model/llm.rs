@@ -29,15 +29,15 @@ pub(in crate::cli) struct LlmArgs {
     #[command(flatten)]
     pub gpu: GpuArgs,
 
-    /// GPUs of a stage: they split heads, MLPs and experts
+    /// Tensor-parallel GPUs per pipeline stage; they split heads, MLPs and experts
     #[arg(long, default_value = "1")]
     pub tp: u32,
 
-    /// Stages: they split layers
+    /// Pipeline stages; they split layers
     #[arg(long, default_value = "1")]
     pub pp: u32,
 
-    /// GPUs of a stage that share the experts; divides --tp
+    /// Expert-parallel GPUs per pipeline stage; divides --tp
     #[arg(long, default_value = "1")]
     pub ep: u32,
 
@@ -61,7 +61,7 @@ pub(in crate::cli) struct LlmArgs {
     #[arg(long, default_value = "1", value_parser = input::counts)]
     pub concurrency: input::Counts,
 
-    /// As many GPUs more that only read prompts
+    /// Additional GPUs that only do prefill
     #[arg(long, value_name = "GPUS")]
     pub prefill_gpus: Option<u32>,
 
@@ -89,7 +89,7 @@ pub(in crate::cli) struct LlmArgs {
     #[arg(long, value_name = "FILE")]
     pub topology: Option<PathBuf>,
 
-    /// Show other ways to spread the model over as many GPUs, and what rules them out
+    /// Show other parallel layouts on as many GPUs, and why each is ruled out
     #[arg(long)]
     pub suggest: bool,
 
@@ -119,7 +119,7 @@ pub(super) fn placement(typed: &str) -> std::result::Result<Placement, String> {
             "host" => Tier::Host,
             "pool" => Tier::Pool,
             "nvme" => Tier::Nvme,
-            other => return Err(format!("`{other}` is no place: use hbm, host, pool or nvme")),
+            other => return Err(format!("`{other}` is not a place: use hbm, host, pool or nvme")),
         };
         match what {
             "weights" => placement.weights = tier,

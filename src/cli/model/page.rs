@@ -26,7 +26,7 @@ pub(in crate::cli) struct PageArgs {
 /// A document as a side of a page.
 pub(super) fn side(name: &str, document: &impl Serialize) -> Result<Side> {
     let document = serde_json::to_value(document).map_err(|error| {
-        Failure::new(Exit::Bug, "unwritten", "the prediction is no JSON").cause(error)
+        Failure::new(Exit::Bug, "unwritten", "the prediction is not JSON").cause(error)
     })?;
     Ok(Side { name: name.to_owned(), document })
 }
@@ -43,7 +43,7 @@ pub(super) fn write(
     let page = prediction::page(title, place, sides);
     if !args.force {
         overwrite::check(path, page.as_bytes()).map_err(|_| {
-            Failure::new(Exit::Usage, "foreign_file", "the existing file is no page of rgpu")
+            Failure::new(Exit::Usage, "foreign_file", "the existing file is not a page of rgpu")
                 .file(path.display())
                 .hint("write to another path, or overwrite the file with `--force`")
         })?;

@@ -15,8 +15,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fit::error_cells;
-use super::rows::rows;
-use super::{gpu, input, llm};
+use super::rows::{DateArgs, rows};
+use super::{gpu, llm};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Align, TextTable, percent};
@@ -44,13 +44,8 @@ pub(in crate::cli) struct ReconcileArgs {
     #[arg(long, value_name = "TEXT")]
     pub model: Option<String>,
 
-    /// Leave out rows of days before this one
-    #[arg(long, value_parser = input::day)]
-    pub since: Option<String>,
-
-    /// Leave out rows of days after this one
-    #[arg(long, value_parser = input::day)]
-    pub until: Option<String>,
+    #[command(flatten)]
+    pub dates: DateArgs,
 }
 
 /// How far predictions are from measurements (`rgpu.model-reconcile/1`).
@@ -89,7 +84,7 @@ pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
         None => None,
     };
     let model = args.config.as_deref().map(llm::model).transpose()?;
-    let all = rows(app, &args.sources, args.since.as_deref(), args.until.as_deref())?;
+    let all = rows(app, &args.sources, &args.dates)?;
     let has_name = |row: &&Measurement| match &args.model {
         Some(part) => row.model.as_deref().is_some_and(|name| name.contains(part)),
         None => true,

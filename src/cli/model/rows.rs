@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use clap::Args;
 use rgpu_predict::import::between;
 use rgpu_predict::measurement::{Measurement, read_csv};
 
@@ -13,13 +14,27 @@ use crate::cli::support::open_profile::saved_profile;
 use crate::error::{Exit, Failure, Result};
 use crate::store::{Runs, StoreError};
 
-/// The rows of CSV files and runs, of the days from `since` to `until`.
-pub(super) fn rows(
-    app: &App,
-    sources: &[String],
-    since: Option<&str>,
-    until: Option<&str>,
-) -> Result<Vec<Measurement>> {
+/// Limits the days of rows.
+#[derive(Args, Clone, Debug, Default)]
+pub(in crate::cli) struct DateArgs {
+    /// Only rows from this day on
+    #[arg(long, value_parser = input::day)]
+    pub since: Option<String>,
+
+    /// Only rows up to this day
+    #[arg(long, value_parser = input::day)]
+    pub until: Option<String>,
+}
+
+impl DateArgs {
+    /// The rows of these days. Rows without a day are left out if a limit is given.
+    pub(super) fn select(&self, rows: Vec<Measurement>) -> Vec<Measurement> {
+        between(rows, self.since.as_deref(), self.until.as_deref())
+    }
+}
+
+/// The rows of CSV files and runs, of these days.
+pub(super) fn rows(app: &App, sources: &[String], dates: &DateArgs) -> Result<Vec<Measurement>> {
     let mut rows = Vec::new();
     for source in sources {
         match Path::new(source).is_file() {
@@ -27,7 +42,7 @@ pub(super) fn rows(
             false => rows.extend(of_run(app, source)?),
         }
     }
-    Ok(between(rows, since, until))
+    Ok(dates.select(rows))
 }
 
 fn of_csv(file: &Path) -> Result<Vec<Measurement>> {

@@ -174,7 +174,9 @@ pub(super) fn run(app: &App, args: &AddArgs) -> Result<Status> {
     }
     app.print(&format!("{id}\n"));
     if queue.runner().is_none() {
-        app.print_note("nothing runs the queue: `rgpu queue run`, or `rgpu queue run --detach`");
+        app.print_note(
+            "the queue is not running; start it with `rgpu queue run` or `rgpu queue run --detach`",
+        );
     }
     Ok(0)
 }

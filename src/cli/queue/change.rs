@@ -94,7 +94,7 @@ pub(super) fn wait(app: &App, args: &WaitArgs) -> Result<Status> {
     let ended = wait_for_all(&queue, &wanted, || {
         if !is_told && queue.runner().is_none() {
             is_told = true;
-            app.print_note("nothing runs the queue: `rgpu queue run`");
+            app.print_note("the queue is not running; start it with `rgpu queue run`");
         }
     })?;
     show(app, &queue, ended.clone())?;

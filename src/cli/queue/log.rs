@@ -25,7 +25,7 @@ pub(in crate::cli) struct LogArgs {
     #[arg(value_name = "ID")]
     pub entry: i64,
 
-    /// Print what comes, until the entry has ended
+    /// Keep printing output until the entry ends
     #[arg(long, short)]
     pub follow: bool,
 

@@ -12,7 +12,7 @@ use crate::error::{Exit, Result};
 use crate::queue::{QueueDocument, Runner, RunnerEvent, RunnerOptions, detach};
 use crate::run::channel;
 
-/// Run the entries; one process at a time does
+/// Run the entries; only one process can run the queue
 ///
 /// Ctrl-C starts no more entries and waits for the running ones. A second Ctrl-C leaves them
 /// running: the next `rgpu queue run` finds them. Either exits with 130; entries that failed do not

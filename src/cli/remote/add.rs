@@ -103,7 +103,7 @@ pub(in crate::cli) struct AddArgs {
     #[arg(long)]
     pub default: bool,
 
-    /// Do not try its tools now; only at a terminal they are tried
+    /// Do not check the host's tools now (checked only at a terminal)
     #[arg(long)]
     pub no_doctor: bool,
 }

@@ -89,7 +89,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
 /// With `--json`, prints the settings after a change of the user's file. Asks no platform.
 pub(super) fn now_set(app: &App) -> Result<Status> {
     if app.global.json {
-        let config = app.settings()?;
+        let config = app.reload_settings()?;
         let specs = specs(&config);
         let states = specs.iter().map(|_| None).collect();
         app.print_json(&document(app, &config, &specs, states))?;

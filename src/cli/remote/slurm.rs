@@ -104,7 +104,7 @@ impl SlurmArgs {
         };
         let host = login.strip_prefix("ssh://").unwrap_or(login);
         match host.contains("://") {
-            true => Err(usage(format!("`--login {login}` is no address of ssh"))
+            true => Err(usage(format!("`--login {login}` is not an address of ssh"))
                 .hint(hint("ssh://user@login"))),
             false => Ok(format!("slurm://{host}")),
         }

@@ -52,10 +52,10 @@ pub(super) fn show(app: &App, trace: &Path, bytes: Vec<u8>) -> Result<()> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)).await.map_err(not_served)?;
         app.print_note(&format!("{link}\nserved until the page has fetched it; Ctrl-C ends this"));
         // A browser that was not running yet may end only when its user closes it.
-        let opened = tokio::task::spawn_blocking(move || open_on_desktop(&link));
+        let opened = tokio::task::spawn_blocking(move || open_on_desktop("the link", &link));
         let advise = async {
             if let Ok(Err(failure)) = opened.await {
-                app.print_note(&format!("open the link yourself: {}", failure.what));
+                app.print_note(&format!("{}: open it yourself", failure.what));
             }
             std::future::pending::<()>().await;
         };

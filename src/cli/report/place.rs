@@ -61,8 +61,10 @@ pub(super) fn place(
         (Some(trace), Some(document)) if args.open && report.id == "perfetto" => {
             perfetto_ui::show(app, trace, document.bytes)
         }
-        (Some(main), _) if args.open => open_on_desktop(&main.display().to_string())
-            .map_err(|failure| failure.file(main.display())),
+        (Some(main), _) if args.open => {
+            open_on_desktop("the written report", &main.display().to_string())
+                .map_err(|failure| failure.file(main.display()))
+        }
         _ => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ use super::super::support::open_profile;
 use crate::error::{Exit, Failure, Result};
 use crate::report::bytes;
 use crate::store::archive::Archive;
-use crate::store::{RunFolder, RunState, atomic};
+use crate::store::{RunFolder, atomic};
 
 /// `runs export`.
 #[derive(Args, Clone, Debug)]
@@ -56,7 +56,7 @@ struct ArchiveDocument {
 /// Writes a run into an archive.
 pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result<Status> {
     let record = folder.current_record()?;
-    if matches!(record.state, RunState::Running | RunState::Detached) {
+    if record.state.is_active() {
         app.print_note(&format!(
             "warning: `{}` has not ended: `rgpu runs attach {}` fetches the rest",
             record.id, record.id

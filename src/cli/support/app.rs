@@ -40,8 +40,8 @@ pub(in crate::cli) struct App {
 /// Whether this process's command line has `--json`. The signal thread has no [`App`].
 static JSON: AtomicBool = AtomicBool::new(false);
 
-/// Records whether the command line has `--json`.
-pub(in crate::cli) fn will_want_json(json: bool) {
+/// Sets whether the command line has `--json`.
+pub(in crate::cli) fn set_json_mode(json: bool) {
     JSON.store(json, Ordering::Relaxed);
 }
 
@@ -74,6 +74,11 @@ pub(in crate::cli) struct GlobalArgs {
 }
 
 impl App {
+    /// The file with the ids of this user's state databases.
+    pub(in crate::cli) fn state_ids_file(&self) -> PathBuf {
+        self.data.join("state-ids")
+    }
+
     /// Writes data to stdout. A reader that went away (`| head`) is no error; any other failure is
     /// returned when the command ends.
     pub(in crate::cli) fn print(&self, text: &str) {
@@ -95,7 +100,7 @@ impl App {
     }
 
     /// Loads the settings again, after a command has changed them.
-    pub(in crate::cli) fn settings(&self) -> Result<Config> {
+    pub(in crate::cli) fn reload_settings(&self) -> Result<Config> {
         Config::load(&self.cwd, &self.config_dir, &Environment::read())
     }
 
@@ -151,14 +156,14 @@ impl App {
     /// Runs `future` on this thread. The connection runs on a worker thread, so that decryption
     /// does not hold up this one.
     pub(in crate::cli) fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
-        open_files::enough()?;
+        open_files::check_open_file_limit()?;
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(WORKER_THREADS).enable_all().build();
         let runtime = runtime
             .map_err(|e| open_files::cannot_start("runtime", "the event loop cannot start", &e))?;
         let result = runtime.block_on(async {
             let result = future.await;
-            release::hosts_of_this_command().await;
+            release::release_hosts().await;
             result
         });
         // Do not wait for threads that are blocked on stdin.

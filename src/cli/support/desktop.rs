@@ -2,12 +2,15 @@
 
 use crate::error::{Exit, Failure, Result};
 
-/// Opens a file or a link with the desktop's default program.
-pub(in crate::cli) fn open_on_desktop(what: &str) -> Result<()> {
+/// Opens a file or a link with the desktop's default program. `what` names it in the failure: "the
+/// report".
+pub(in crate::cli) fn open_on_desktop(what: &str, target: &str) -> Result<()> {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let ended = std::process::Command::new(program).arg(what).status();
-    let failure =
-        || Failure::new(Exit::Disk, "open", "the report was written, but cannot be opened");
+    let ended = std::process::Command::new(program).arg(target).status();
+    let failure = || {
+        Failure::new(Exit::Disk, "open", format!("{what} cannot be opened"))
+            .hint("open it yourself")
+    };
     match ended {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(failure().cause(format!("`{program}` ended with {status}"))),

@@ -16,7 +16,7 @@ use crate::tool::{NVCC, Wheels, probe_again_hint};
 ///
 /// # Errors
 /// The user refuses, or cannot be asked.
-pub(in crate::cli) fn environment(
+pub(in crate::cli) fn require_wheel_consent(
     app: &App,
     spec: &RemoteSpec,
     wheels: &Wheels,
@@ -50,7 +50,7 @@ pub(in crate::cli) fn environment(
 ///
 /// # Errors
 /// `failure` with new hints, if the user refuses or cannot be asked.
-pub(in crate::cli) fn nvcc(
+pub(in crate::cli) fn require_nvcc_consent(
     app: &App,
     spec: &RemoteSpec,
     device: bool,
@@ -86,7 +86,7 @@ pub(in crate::cli) fn wants_nvcc(app: &App, spec: &RemoteSpec) -> bool {
 }
 
 /// Remembers that the user agreed to nvcc's wheels on this remote.
-pub(in crate::cli) fn wanted_nvcc(app: &App, spec: &RemoteSpec) {
+pub(in crate::cli) fn save_nvcc_consent(app: &App, spec: &RemoteSpec) {
     save_consent(&consent_file(app, spec, &NVCC));
 }
 
@@ -111,7 +111,7 @@ fn ask(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> bool {
         return false;
     }
     write_stderr(&format!(
-        "{} is fetched once: about {} MB of pinned wheels into rgpu's cache {}. Go on? [y/N] ",
+        "Fetch {}, about {} MB, into rgpu's cache {}? [y/N] ",
         wheels.title,
         wheels.megabytes,
         host_phrase(spec)

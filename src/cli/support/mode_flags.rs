@@ -7,11 +7,11 @@ use crate::kernel::{FlagGroup, ProfileMode};
 /// A flag and the group that a mode must take.
 type ModeFlag = (&'static str, FlagGroup);
 
-/// A usage error if a flag of some mode was given where nothing is profiled.
+/// Refuses flags of modes where nothing is profiled.
 ///
 /// # Errors
-/// There is such a flag.
-pub(in crate::cli) fn first_given(args: &ProfileArgs) -> Result<()> {
+/// A usage error that names the first such flag.
+pub(in crate::cli) fn refuse_mode_flags(args: &ProfileArgs) -> Result<()> {
     match given(args).first() {
         Some((flag, group)) => {
             let failure = Failure::new(

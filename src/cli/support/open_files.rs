@@ -18,7 +18,7 @@ const HINT: &str =
 ///
 /// # Errors
 /// The limit is too low.
-pub(in crate::cli) fn enough() -> Result<()> {
+pub(in crate::cli) fn check_open_file_limit() -> Result<()> {
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < MIN_OPEN_FILES => Err(too_few(limit)),
         _ => Ok(()),

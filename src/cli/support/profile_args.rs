@@ -35,7 +35,7 @@ pub(in crate::cli) struct ProfileArgs {
     #[arg(long, value_name = "N|all|LIST", help_heading = "Where")]
     pub gpus: Option<GpuSelection>,
 
-    /// The ranks of a program that the tool looks at: ncu and deep one of them, sanitizer all by
+    /// The ranks to profile: ncu and deep one of them, sanitizer all by
     /// default; nsys records all in one report, or one alone. The program is started by torchrun,
     /// accelerate, mpirun or srun
     #[arg(long, value_name = "N|LIST|all", help_heading = "Where")]
@@ -128,7 +128,7 @@ fn sweep(text: &str) -> Result<(String, Vec<String>), String> {
     let (name, values) = text.split_once('=').ok_or("write NAME=VALUES, e.g. n=256..8192:x2")?;
     match is_identifier(name) {
         true => Ok((name.to_owned(), sweep_values(values)?)),
-        false => Err(format!("`{name}` is no name of a variable")),
+        false => Err(format!("`{name}` is not a variable name")),
     }
 }
 
@@ -157,7 +157,7 @@ pub(in crate::cli) struct NcuArgs {
     #[arg(long, value_name = "function|demangled|mangled", value_parser = ["function", "demangled", "mangled"])]
     pub kernel_name_base: Option<String>,
 
-    /// No kernels with this name
+    /// Leave out kernels with this name
     #[arg(long, value_name = "NAME|regex:RE")]
     pub kernel_exclude: Vec<String>,
 
@@ -202,14 +202,14 @@ pub(in crate::cli) struct NcuArgs {
 
 /// Mode `deep`.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "ProfileMode deep")]
+#[command(next_help_heading = "Mode deep")]
 pub(in crate::cli) struct DeepArgs {
     /// Number of kernels to profile with ncu, by GPU time [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub top: Option<u32>,
 
-    /// Budget for profiling them with ncu: 10m, 500MB, or both [default: half more than the program
-    /// takes under ncu, at least 20s; 500MB]
+    /// Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
+    /// program's time under ncu, at least 20s; 500MB]
     #[arg(long, value_name = "TIME|SIZE", value_delimiter = ',', value_parser = limit)]
     pub budget: Vec<Limit>,
 

@@ -10,7 +10,6 @@ use rgpu_protocol::plan::Arg;
 use super::app::App;
 use super::kernel_folders::kernel_folders;
 use super::profile_args::{CudaGraph, DeepArgs, Limit, ProfileArgs};
-use super::script_name::script_name;
 use super::{mode_flags, session};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, ProfileMode, Selection, find};
@@ -18,7 +17,7 @@ use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{
     BundleFile, CaptureRange, DeepOptions, GpuSelection, NcuOptions, NsysOptions, PlanError,
     Program, RankSelection, RegionPattern, Request, SanitizerOptions, SanitizerTool, Target,
-    WAITING_KERNELS, Window, check_launcher,
+    WAITING_KERNELS, Window, check_launcher, python_program_word,
 };
 
 /// A resolved command line.
@@ -126,6 +125,13 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     let program = Program { name, argv, files, ..Program::default() };
     let profile_command = of_program(app, args, mode, program, inputs)?;
     Ok(ProfileCommand { assumptions, ..profile_command })
+}
+
+/// The name of the script or module that Python runs in this command: `python3` or `torchrun` would be
+/// the same title for every program. `None` for other commands.
+fn script_name(command: &[String]) -> Option<String> {
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+    python_program_word(&words).map(|at| file_name(words[at]))
 }
 
 pub(super) fn file_name(path: &str) -> String {

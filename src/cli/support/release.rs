@@ -36,7 +36,7 @@ pub(in crate::cli) fn at_end(
 }
 
 /// Gives back the hosts of this thread's command. One more Ctrl-C ends the wait.
-pub(in crate::cli) async fn hosts_of_this_command() {
+pub(in crate::cli) async fn release_hosts() {
     for OpenedRemote { remote, options, mut cancel } in OPENED.take() {
         let cancels_seen = cancel.request_count();
         tokio::select! {

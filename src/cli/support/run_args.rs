@@ -64,7 +64,7 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long, value_name = "RUNG", value_parser = rung_parser())]
     pub at_least: Option<RungId>,
 
-    /// Fail before anything is timed if there are doubts about the host
+    /// Fail before timing if the host is unfit to measure on (other processes, throttling, …)
     #[arg(long)]
     pub strict: bool,
 

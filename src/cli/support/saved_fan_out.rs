@@ -58,9 +58,10 @@ pub(in crate::cli) fn show_as(
         Some("json") => app.print_json(fan_out)?,
         Some("markdown") => app.print(&markdown(fan_out)),
         Some(other) => {
-            let text = format!("`{what}` is several runs together, which have no format `{other}`");
+            let text =
+                format!("`{what}` is a fan-out of several runs, which has no format `{other}`");
             let failure = Failure::new(Exit::Artifact, "nothing_to_show", text)
-                .hint("together they have table, json and markdown; each of them has all:");
+                .hint("it has table, json and markdown; each of its runs has all:");
             let runs = fan_out.remotes.iter().filter_map(|row| row.run.as_ref());
             return Err(runs.fold(failure, |failure, run| {
                 failure.hint(format!("rgpu report {run} --format {other}"))

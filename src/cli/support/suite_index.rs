@@ -1,7 +1,5 @@
 //! The index of suites, as the commands open it.
 
-use std::path::PathBuf;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -10,15 +8,10 @@ use crate::error::Result;
 use crate::store::Runs;
 use crate::suite::RunIndex;
 
-/// The file with the ids of this user's state databases.
-fn own_ids(app: &App) -> PathBuf {
-    app.data.join("state-ids")
-}
-
 /// The index of the project, which is created if there is none. `None` if it cannot be used: a suite
 /// runs without it.
 pub(in crate::cli) fn open(app: &App) -> Option<RunIndex> {
-    match RunIndex::open(&app.config.project, &own_ids(app)) {
+    match RunIndex::open(&app.config.project, &app.state_ids_file()) {
         Ok(index) => Some(index),
         Err(error) => {
             app.print_note(&format!("warning: there is no history: {error}"));
@@ -29,7 +22,7 @@ pub(in crate::cli) fn open(app: &App) -> Option<RunIndex> {
 
 /// The index of the project; `None` if there is none.
 pub(in crate::cli) fn open_existing(app: &App) -> Result<Option<RunIndex>> {
-    Ok(RunIndex::open_existing(&app.config.project, &own_ids(app))?)
+    Ok(RunIndex::open_existing(&app.config.project, &app.state_ids_file())?)
 }
 
 /// The output of `runs reindex --json` (`rgpu.reindexed/1`).
@@ -45,7 +38,7 @@ pub(in crate::cli) struct Reindexed {
 
 /// Makes the index again from the run folders.
 pub(in crate::cli) fn reindex(app: &App) -> Result<Status> {
-    let mut index = RunIndex::open(&app.config.project, &own_ids(app))?;
+    let mut index = RunIndex::open(&app.config.project, &app.state_ids_file())?;
     let (suites, times) = index.rebuild(&Runs::new(&app.config.runs_dir.value))?;
     match app.global.json {
         true => app.print_json(&Reindexed { schema: "rgpu.reindexed/1", suites, times })?,

@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use clap::ColorChoice;
-use rgpu_protocol::plan::Stdin;
+use rgpu_protocol::plan::{Stdin, reorders_text};
 
 use crate::error::{Exit, Failure};
 
@@ -44,13 +44,13 @@ fn has_color(
     }
 }
 
-/// Writes data to stdout, on a terminal made [`escape_controls`], and returns whether that worked. A failure is
-/// kept for [`written`].
+/// Writes data to stdout and returns whether that worked. A terminal gets it through
+/// [`escape_controls`]. A failure is kept for [`check_output_written`].
 pub(in crate::cli) fn write_out(bytes: &[u8]) -> bool {
     Stdout.write_all(bytes).map_err(|error| record_write_error(&error)).is_ok()
 }
 
-/// stdout as a writer: each write is flushed, and on a terminal made [`escape_controls`].
+/// stdout as a writer that flushes each write. A terminal gets it through [`escape_controls`].
 pub(in crate::cli) struct Stdout;
 
 impl Write for Stdout {
@@ -70,8 +70,8 @@ impl Write for Stdout {
     }
 }
 
-/// Writes a text to stderr, made [`escape_controls`]. A failure is ignored: there is no place left to report
-/// it.
+/// Writes a text to stderr through [`escape_controls`]. A failure is ignored: there is no place left to
+/// report it.
 pub(in crate::cli) fn write_stderr(text: &str) {
     write_stderr_unchanged(escape_controls(text.as_bytes()).as_bytes());
 }
@@ -92,7 +92,7 @@ pub(in crate::cli) fn record_write_error(error: &std::io::Error) {
 ///
 /// # Errors
 /// A write failed, for example because the disk is full.
-pub(in crate::cli) fn written() -> Result<(), Failure> {
+pub(in crate::cli) fn check_output_written() -> Result<(), Failure> {
     match WRITE_ERROR.get() {
         None => Ok(()),
         Some(why) => {
@@ -283,9 +283,10 @@ fn sgr_len(text: &str) -> Option<usize> {
     inner[end..].starts_with('m').then_some(2 + end + 1)
 }
 
-/// Characters that change the order of the text around them.
+/// Whether a character may change the order of the text around it. The two marks are invisible and
+/// belong to names of files in Hebrew and Arabic, so they are shown escaped but not refused.
 fn is_bidi(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+    reorders_text(c) || matches!(c, '\u{200e}' | '\u{200f}')
 }
 
 #[cfg(test)]

@@ -171,7 +171,7 @@ fn read_status(line: &str) -> Option<ToolStatus> {
     let digits = before.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
     let percent: u64 = before.get(digits..)?.parse().ok()?;
     let text = match line.starts_with("Processing") {
-        true => "export the time line",
+        true => "export the timeline",
         false => "make the report",
     };
     Some(ToolStatus { text: text.to_owned(), done: Some((percent.min(100), 100)) })
@@ -227,7 +227,7 @@ mod tests {
             "\rProcessing 22593 events: [==8%  ]\n",
         ]);
         assert_eq!(shown, "");
-        let text = "export the time line".to_owned();
+        let text = "export the timeline".to_owned();
         assert_eq!(statuses, [(text.clone(), Some((5, 100))), (text, Some((8, 100)))]);
         let recorded = include_str!("../../../tests/fixtures/nsys/2025.3.1/regions/stdout.txt");
         let (shown, statuses) = added(&[recorded]);

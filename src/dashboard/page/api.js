@@ -115,13 +115,15 @@ function answer(path, params) {
   if (!known) throw new ApiError(404, { what: "this export does not have it", hints: ["`rgpu dashboard export --reports N` includes more runs"] });
   if (path !== "/runs") return known;
   const need = String(params.q || "").toLowerCase().split(/\s+/).filter(Boolean);
+  const [parentKind, ...parentId] = String(params.parent || "").split(":");
+  const parentOf = run => ["suite", "queue", "loop"].includes(parentKind) ? (run.parent || {})[parentKind] : undefined;
   const runs = known.runs.filter(run => {
-    const text = JSON.stringify(run).toLowerCase();
     const same = ["state", "command", "remote", "gpu", "verdict", "reason"];
     const label = String(params.label || "").split("=");
     const own = run.labels || {};
-    return need.every(word => text.includes(word))
+    return need.every(word => run.search_text.includes(word))
       && same.every(name => !params[name] || (name === "state" ? words(run.state) : run[name]) === params[name])
+      && (!params.parent || String(parentOf(run) ?? "") === parentId.join(":"))
       && (!params.kernel || run.kernel.includes(params.kernel))
       && (!params.label || (label.length === 1 ? label[0] in own : own[label[0]] === label.slice(1).join("=")));
   });

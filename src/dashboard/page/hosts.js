@@ -17,7 +17,7 @@ function hostCard(host) {
       ["driver", known && known.driver && known.driver + (known.cuda ? " · CUDA " + known.cuda : "")],
       ["address", el("code", null, host.address)],
       ["running", host.running.length ? plural(host.running.length, "run") : "nothing of this project"],
-      ["waiting", host.waiting ? plural(host.waiting, "entry").replace("entrys", "entries") : null],
+      ["waiting", host.waiting ? plural(host.waiting, "entry") : null],
       ["seen", host.asked && moment(host.asked)],
     ]),
     host.health.issues.length > 0 && el("ul", { class: "health" }, host.health.issues.map(text => el("li", null, badge("issue", "bad"), " ", text))));
@@ -38,7 +38,7 @@ function healthList(health) {
   const rows = [["issues", "issue", "bad"], ["warnings", "warning", "warn"], ["missing", "missing", "warn"], ["outdated", "outdated", "warn"]];
   const lines = rows.flatMap(([field, word, cls]) => health[field].map(text => el("li", null, badge(word, cls), " ", text)));
   if (lines.length) return el("ul", { class: "health" }, lines);
-  return el("p", null, health.level === "unknown" ? "Nothing is known: the host was never asked." : "Nothing is wrong, by what the host said when it was asked.");
+  return el("p", null, health.level === "unknown" ? "Nothing is known: the host was never asked." : "No problems at the last check.");
 }
 
 async function hostsView(params) {

@@ -3,7 +3,7 @@
 const MAX_RANKS = 64;
 
 const LATE_CAUSES = {
-  compute: "it computed longer", copy: "it only copied", host: "its host had not launched",
+  compute: "it computed longer", copy: "it only copied", host: "its host launched the next kernel late",
   communication: "it was in another collective", unknown: "its trace does not tell",
 };
 
@@ -29,12 +29,12 @@ function ranksCard(ranks) {
       { label: "span", num: true, cell: time => duration(time.span_ns) },
       { label: "compute", num: true, cell: time => share(time.compute_ns, time.span_ns) },
       { label: "exposed", num: true, cell: time => share(time.exposed_ns, time.span_ns) },
-      { label: "hidden", num: true, cell: time => time.communication_ns ? share(time.overlapped_ns, time.communication_ns) : null },
+      { label: "overlap", num: true, cell: time => time.communication_ns ? share(time.overlapped_ns, time.communication_ns) : null },
       { label: "copies", num: true, cell: time => time.copy_ns ? share(time.copy_ns, time.span_ns) : null },
       { label: "idle", num: true, cell: time => share(time.idle_ns, time.span_ns) },
       { label: "waited", num: true, cell: time => duration(time.waited_ns) },
       { label: "came last", num: true, cell: time => ranks.collectives.length ? count(time.last) : null },
     ], rows),
-    el("p", { class: "note" }, "Compute, exposed communication, copies and idle add up to the span. Hidden is the share of communication beside which kernels computed.",
+    el("p", { class: "note" }, "Compute, exposed communication, copies and idle add up to the span. Overlap is the share of communication beside which kernels computed.",
       rows.length < ranks.ranks.length && ` ${count(rows.length)} of ${count(ranks.ranks.length)} ranks are shown; the report has all.`));
 }

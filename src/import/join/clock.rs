@@ -1,46 +1,48 @@
 //! Brings the times of several reports to one clock.
 //!
-//! No rank leaves a collective that synchronises long before another. So the ends of matched calls
-//! are the same moments on two clocks: the offset is the median of their differences, and the drift
-//! that of the slopes between pairs of points (Theil and Sen). What remains is the residual: no order
-//! of events that is finer can be told.
+//! All ranks leave a synchronising collective at about the same time. So the ends of a matched call are
+//! the same moment on two clocks. The offset is the median of the differences between the ends. The
+//! drift is the median of the slopes between pairs of points (the Theil-Sen estimator). The residual
+//! is the error that remains: events closer than that have no known order.
 
 use std::collections::BTreeSet;
+
+use rgpu_case::stats::median;
 
 use super::ReportRanks;
 use crate::model::rank_work::{JoinedRanks, RankWork};
 use crate::model::ranks::{ClockSource, RankClock};
 
-/// Fewest collectives that a clock is fitted over.
+/// Collectives that a fit needs.
 const MIN_POINTS: usize = 3;
-/// Fewest collectives, and the least time in nanoseconds that they span, for a drift.
+/// Collectives that a fit of the drift needs, and the time in nanoseconds that they must span.
 const MIN_DRIFT_POINTS: usize = 20;
 const MIN_DRIFT_SPAN_NS: i64 = 1_000_000_000;
-/// Points that slopes are computed between. The number of pairs grows with its square.
+/// Points whose slopes are computed. The number of pairs grows with its square.
 const MAX_SLOPE_POINTS: usize = 128;
-/// A larger drift is no clock's.
+/// Fits with a larger drift are rejected.
 const MAX_DRIFT: f64 = 1e-3;
 /// Times since 1970 in nanoseconds are larger than this, times since a boot or a capture are not.
 const SINCE_1970_NS: i64 = 1_000_000_000_000_000_000;
 
-/// The clock of one report. Analysis and `trace.json` get their times from the same function.
+/// The clock of one report. The analysis and `trace.json` convert their times with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReportClock {
     fit: Option<Fit>,
-    /// The time at which the clock that all ranks share begins.
+    /// The start of the common clock, on that clock before the start is subtracted.
     begin_ns: i64,
 }
 
 impl ReportClock {
-    /// The common time of a time of the report.
+    /// Converts a time of the report to the common clock.
     pub(super) fn common(&self, own_ns: i64) -> i64 {
         let fitted = self.fit.map_or(own_ns, |fit| fit.common(own_ns));
         fitted.saturating_sub(self.begin_ns)
     }
 }
 
-/// Changes all times to those of one clock that begins at 0. Returns how that was done, and the clock
-/// of each report.
+/// Converts all times to one clock that begins at 0. Returns the source of that clock, and the clock of
+/// each report.
 pub(super) fn align(
     joined: &mut JoinedRanks,
     reports: &[ReportRanks],
@@ -60,7 +62,7 @@ pub(super) fn align(
     let first = firsts.iter().flatten().min().copied().unwrap_or(0);
     for ((ranks, of_report), own_first) in reports.iter().zip(&mut clocks).zip(firsts) {
         of_report.begin_ns = match own_first {
-            // Without work it has no ranks, and its events stay as they are.
+            // A report without work has no ranks. Its events keep their times.
             None => 0,
             Some(own_first) if clock.source == ClockSource::None => own_first,
             Some(_) => first,
@@ -79,7 +81,7 @@ fn host_clock(ranks: &[RankWork]) -> RankClock {
     RankClock { source, ..RankClock::default() }
 }
 
-/// Fits every report's clock to that of the first. `None` if too few collectives join them.
+/// Fits every report's clock to that of the first. `None` if they share too few collectives.
 fn fit_all(
     joined: &JoinedRanks,
     reports: &[ReportRanks],
@@ -89,7 +91,7 @@ fn fit_all(
     let shared = SharedCollectives::new(joined, reports);
     let mut open: Vec<usize> = (0..reports.len()).filter(|at| !reports[*at].is_empty()).collect();
     let mut is_known = vec![false; reports.len()];
-    // Of each collective, whether a known report takes part; of each report, in how many such.
+    // Whether a fitted report takes part in each collective, and how many of these each report shares.
     let mut is_joined = vec![false; joined.collectives.len()];
     let mut points_of = vec![0_usize; reports.len()];
     let mut next = 0;
@@ -101,7 +103,7 @@ fn fit_all(
                 shared.reports_in(*at).for_each(|(report, _)| points_of[report] += 1);
             }
         }
-        // Reports that share most collectives with the fitted ones come first.
+        // The report that shares most collectives with the fitted ones comes next.
         let Some(best) = (0..open.len()).max_by_key(|at| points_of[open[*at]]) else { break };
         let points = shared.common_ends(open[best], &is_known, clocks);
         let fit = Fit::over(&points)?;
@@ -147,7 +149,7 @@ impl<'a> SharedCollectives<'a> {
         calls.filter_map(move |(rank, piece)| {
             let at = *rank as usize;
             let report = self.report_of[at];
-            let end_ns = self.joined.ranks[at].pieces[*piece as usize].end_ns;
+            let end_ns = self.joined.ranks[at].gpu_work[*piece as usize].end_ns;
             seen.insert(report).then_some((report, end_ns))
         })
     }
@@ -177,9 +179,9 @@ impl<'a> SharedCollectives<'a> {
 struct Fit {
     /// The time of the report's own clock that the line is relative to.
     at_ns: i64,
-    /// What to take off at `at_ns`.
+    /// Nanoseconds to subtract at `at_ns`.
     offset_ns: i64,
-    /// What to take off more for each nanosecond later.
+    /// Additional nanoseconds to subtract for each nanosecond after `at_ns`.
     drift: f64,
     residual_ns: u64,
 }
@@ -190,7 +192,7 @@ impl Fit {
             return None;
         }
         let (first_common, at_ns) = points[0];
-        // Differences of times since 1970 fit no `f64` to the nanosecond, those of these do.
+        // An `f64` cannot hold nanoseconds since 1970 exactly, but their differences to `base`.
         let base = at_ns.saturating_sub(first_common);
         let relative: Vec<(f64, f64)> = points
             .iter()
@@ -200,8 +202,8 @@ impl Fit {
             })
             .collect();
         let drift = drift(&relative);
-        let mut offsets: Vec<f64> = relative.iter().map(|(after, by)| by - drift * after).collect();
-        let offset = median(&mut offsets)?;
+        let offsets: Vec<f64> = relative.iter().map(|(after, by)| by - drift * after).collect();
+        let offset = median(&offsets)?;
         let mut left: Vec<f64> = offsets.iter().map(|by| (by - offset).abs()).collect();
         left.sort_by(f64::total_cmp);
         let residual = left[(left.len() - 1) * 95 / 100];
@@ -220,7 +222,7 @@ impl Fit {
     }
 }
 
-/// The median of the slopes between points; 0 if there are too few, or too close.
+/// The median of the slopes between points; 0 if the points are too few or span too little time.
 fn drift(points: &[(f64, f64)]) -> f64 {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return 0.0 };
     if points.len() < MIN_DRIFT_POINTS || last.0 - first.0 < MIN_DRIFT_SPAN_NS as f64 {
@@ -234,12 +236,7 @@ fn drift(points: &[(f64, f64)]) -> f64 {
             sample[at + 1..].iter().filter(|b| b.0 > a.0).map(|b| (b.1 - a.1) / (b.0 - a.0)),
         );
     }
-    median(&mut slopes).filter(|slope| slope.abs() <= MAX_DRIFT).unwrap_or(0.0)
-}
-
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+    median(&slopes).filter(|slope| slope.abs() <= MAX_DRIFT).unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -252,7 +249,7 @@ mod tests {
         let common = |k: i64| 1_790_000_000_000_000_000 + k * 100_000_000;
         let own = |k: i64| common(k) + 7_000_000_000 + k * 2_000 + (k % 3 - 1) * 3_000;
         let mut points: Vec<(i64, i64)> = (0..40).map(|k| (common(k), own(k))).collect();
-        // One call in which a rank was held up is no clock.
+        // An outlier: one rank was delayed in this call.
         points[20].1 += 50_000_000;
         let fit = Fit::over(&points).unwrap();
         assert!((fit.drift - 2e-5).abs() < 2e-6, "{fit:?}");

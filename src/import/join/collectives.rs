@@ -1,6 +1,6 @@
 //! Matches the calls of collectives between ranks: the k-th of a process group on one rank is the
-//! k-th of that group on every other. Calls from point to point do not count: only two ranks make
-//! them.
+//! k-th of that group on every other. Point-to-point calls are left out: only
+//! two ranks make them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(super) struct MatchOutcome {
     pub(super) matched: Vec<MatchedCollective>,
     /// Number of calls without a match.
     pub(super) unmatched: u64,
-    /// What is wrong with groups whose ranks do not call the same, as sentences.
+    /// How the calls of groups differ between their ranks, as sentences.
     pub(super) different: Vec<String>,
 }
 
@@ -29,13 +29,15 @@ pub(super) fn match_all(ranks: &[RankWork]) -> MatchOutcome {
     }
     let mut outcome = MatchOutcome::default();
     for (group, by_rank) in groups {
-        let told = by_rank.values().flatten().find_map(|collective| collective.ranks);
+        let stated_ranks = by_rank.values().flatten().find_map(|collective| collective.ranks);
         let all: u64 = by_rank.values().map(|calls| calls.len() as u64).sum();
         let many = by_rank.len();
-        if many < 2 || told.is_some_and(|told| many != told as usize) {
-            if let Some(told) = told.filter(|told| many > *told as usize) {
+        if many < 2 || stated_ranks.is_some_and(|stated_ranks| many != stated_ranks as usize) {
+            if let Some(stated_ranks) =
+                stated_ranks.filter(|stated_ranks| many > *stated_ranks as usize)
+            {
                 outcome.different.push(format!(
-                    "{many} ranks call collectives of {group}, which has {told}: several groups \
+                    "{many} ranks call collectives of {group}, which has {stated_ranks}: several groups \
                      have this name, so their calls are not matched"
                 ));
             }
@@ -102,7 +104,7 @@ fn match_group(
 pub(super) fn sort_by_start(matched: &mut [MatchedCollective], ranks: &[RankWork]) {
     matched.sort_by_cached_key(|matched| {
         let (rank, piece) = matched.calls[0];
-        ranks[rank as usize].pieces[piece as usize].start_ns
+        ranks[rank as usize].gpu_work[piece as usize].start_ns
     });
 }
 
@@ -119,10 +121,10 @@ mod tests {
     use crate::model::ranks::CollectiveOperation;
 
     /// A rank of the group `dp` with these operations and bytes.
-    fn rank(calls: &[(CollectiveOperation, Option<u64>)], told: Option<u32>) -> RankWork {
+    fn rank(calls: &[(CollectiveOperation, Option<u64>)], stated_ranks: Option<u32>) -> RankWork {
         let mut work = RankWork::default();
         for ((operation, bytes), piece) in calls.iter().zip(0..) {
-            work.pieces.push(GpuWork {
+            work.gpu_work.push(GpuWork {
                 start_ns: i64::from(piece) * 100,
                 end_ns: i64::from(piece) * 100 + 50,
                 called_ns: None,
@@ -136,7 +138,7 @@ mod tests {
                 operation: operation.clone(),
                 bytes: *bytes,
                 bytes_of_rank: false,
-                ranks: told,
+                ranks: stated_ranks,
             });
         }
         work

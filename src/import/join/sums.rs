@@ -7,18 +7,18 @@ use crate::model::Region;
 use crate::model::profile::Gap;
 use crate::model::timeline::{CopySum, KernelSum, RegionKind};
 
-/// Adds everything of `reports` but their events and ranks to `whole`. `numbers` are the ranks of
+/// Adds everything of `reports` but their events and ranks to `joined`. `numbers` are the ranks of
 /// each report.
-pub(super) fn join(whole: &mut Imported, reports: Vec<Imported>, numbers: &[Vec<u32>]) {
+pub(super) fn join(joined: &mut Imported, reports: Vec<Imported>, numbers: &[Vec<u32>]) {
     let most = nsys::MAX_LAUNCHES / reports.len().max(1);
     let mut several_have_operators = 0;
-    let mut known = SumIndexes::default();
-    // What to add to the number of a launch, by rank.
+    let mut indexes = SumIndexes::default();
+    // The number of the first launch of each rank.
     let mut first_of: HashMap<u32, u32> = HashMap::new();
     for (report, ranks) in reports.into_iter().zip(numbers) {
         let cut = report.launches.len().saturating_sub(most);
         if cut > 0 {
-            whole.gaps.push(Gap {
+            joined.gaps.push(Gap {
                 code: "launches_capped".to_owned(),
                 text: format!(
                     "rank {}: its first {most} launches are listed one by one; the sums include all",
@@ -26,50 +26,53 @@ pub(super) fn join(whole: &mut Imported, reports: Vec<Imported>, numbers: &[Vec<
                 ),
             });
         }
-        let first = u32::try_from(whole.launches.len()).unwrap_or(u32::MAX);
+        let first = u32::try_from(joined.launches.len()).unwrap_or(u32::MAX);
         first_of.extend(ranks.iter().map(|rank| (*rank, first)));
-        whole.launches.extend(report.launches.into_iter().take(most).map(|mut launch| {
+        joined.launches.extend(report.launches.into_iter().take(most).map(|mut launch| {
             launch.id = launch.id.saturating_add(first);
             launch.rank = launch.rank.and_then(|at| ranks.get(at as usize).copied());
             launch
         }));
         for sum in report.kernels {
-            known.add_kernel(None, &mut whole.kernels, sum);
+            indexes.add_kernel(None, &mut joined.kernels, sum);
         }
-        report.copies.into_iter().for_each(|sum| known.add_copy(&mut whole.copies, sum));
-        report.regions.into_iter().for_each(|region| known.add_region(&mut whole.regions, region));
+        report.copies.into_iter().for_each(|sum| indexes.add_copy(&mut joined.copies, sum));
+        report
+            .regions
+            .into_iter()
+            .for_each(|region| indexes.add_region(&mut joined.regions, region));
         several_have_operators += u32::from(!report.operators.is_empty());
-        if whole.operators.is_empty() {
-            whole.operators = report.operators;
-            whole.stages = report.stages;
-            whole.program_model = report.program_model;
+        if joined.operators.is_empty() {
+            joined.operators = report.operators;
+            joined.stages = report.stages;
+            joined.program_model = report.program_model;
         }
-        whole.memory.extend(report.memory);
-        whole.device = whole.device.take().or(report.device);
-        whole.tool_version = whole.tool_version.take().or(report.tool_version);
+        joined.memory.extend(report.memory);
+        joined.device = joined.device.take().or(report.device);
+        joined.tool_version = joined.tool_version.take().or(report.tool_version);
         for refusal in report.refusals {
-            whole.gaps.push(Gap { code: refusal.code.to_owned(), text: refusal.text });
+            joined.gaps.push(Gap { code: refusal.code.to_owned(), text: refusal.text });
         }
         for gap in report.gaps {
-            // Each rank's trace tells of itself alone.
-            if gap.code != "one_rank" && !whole.gaps.contains(&gap) {
-                whole.gaps.push(gap);
+            // Each report of one rank has this gap.
+            if gap.code != "one_rank" && !joined.gaps.contains(&gap) {
+                joined.gaps.push(gap);
             }
         }
     }
-    for work in whole.sidecars.trace.iter_mut().flat_map(|trace| &mut trace.work) {
+    for work in joined.sidecars.trace.iter_mut().flat_map(|trace| &mut trace.work) {
         let Some(first) = work.rank.and_then(|rank| first_of.get(&rank)) else { continue };
         let listed = work.launch.filter(|launch| (*launch as usize) < most);
         work.launch = listed.map(|launch| launch.saturating_add(*first));
     }
     if several_have_operators > 1 {
         let text = "operators and stages are those of the first report".to_owned();
-        whole.gaps.push(Gap { code: "operators_of_one_rank".to_owned(), text });
+        joined.gaps.push(Gap { code: "operators_of_one_rank".to_owned(), text });
     }
-    whole.kernels.sort_by_key(|sum| std::cmp::Reverse(sum.total_ns));
+    joined.kernels.sort_by_key(|sum| std::cmp::Reverse(sum.total_ns));
 }
 
-/// Where each sum is in the lists of the whole.
+/// Positions of the sums in the lists of the joined report.
 #[derive(Default)]
 struct SumIndexes {
     /// By the index of its region, if it is of one, and name.

@@ -9,21 +9,21 @@ use crate::model::Trace;
 use crate::model::ranks::RankLocation;
 use crate::model::trace::SCHEMA;
 
-/// How the times of a report's events become common ones.
+/// Converts the times of a report's events to the common clock.
 pub(super) struct ReportTimes {
     pub(super) clock: ReportClock,
-    /// The time of the report's own clock at which its list begins.
+    /// The start of its list, on the report's own clock.
     pub(super) first_ns: i64,
 }
 
 impl ReportTimes {
-    /// The common time of a time in the list.
+    /// Converts a time in the list.
     fn common(&self, after_ns: u64) -> u64 {
         let own_ns = self.first_ns.saturating_add_unsigned(after_ns);
         u64::try_from(self.clock.common(own_ns)).unwrap_or(0)
     }
 
-    /// Changes a start and the duration after it.
+    /// Converts a start and the duration from there.
     fn change(&self, start_ns: &mut u64, duration_ns: &mut u64) {
         let end_ns = self.common(start_ns.saturating_add(*duration_ns));
         *start_ns = self.common(*start_ns);
@@ -39,7 +39,7 @@ pub(super) fn join<'a>(
     times: &[ReportTimes],
     places: impl Iterator<Item = &'a RankLocation>,
 ) -> Option<Trace> {
-    let mut whole =
+    let mut joined =
         Trace { schema: SCHEMA.to_owned(), ranks: places.cloned().collect(), ..Trace::default() };
     let mut names = NameTable::default();
     let mut has_events = false;
@@ -62,13 +62,13 @@ pub(super) fn join<'a>(
             true => id ^ (number << 56),
             false => id,
         };
-        let (regions, calls) = (whole.regions.len() as u32, whole.calls.len() as u32);
-        whole.span_ns = whole.span_ns.max(times.common(trace.span_ns));
-        whole.regions.extend(trace.regions.into_iter().map(|mut region| {
+        let (regions, calls) = (joined.regions.len() as u32, joined.calls.len() as u32);
+        joined.span_ns = joined.span_ns.max(times.common(trace.span_ns));
+        joined.regions.extend(trace.regions.into_iter().map(|mut region| {
             region.parent = region.parent.map(|at| at.saturating_add(regions));
             region
         }));
-        whole.work.extend(trace.work.into_iter().map(|mut work| {
+        joined.work.extend(trace.work.into_iter().map(|mut work| {
             work.name = name(work.name);
             times.change(&mut work.start_ns, &mut work.duration_ns);
             work.call = work.call.map(|at| at.saturating_add(calls));
@@ -76,7 +76,7 @@ pub(super) fn join<'a>(
             work.rank = rank(work.rank);
             work
         }));
-        whole.ranges.extend(trace.ranges.into_iter().map(|mut range| {
+        joined.ranges.extend(trace.ranges.into_iter().map(|mut range| {
             range.name = name(range.name);
             match &mut range.duration_ns {
                 Some(duration_ns) => times.change(&mut range.start_ns, duration_ns),
@@ -87,24 +87,24 @@ pub(super) fn join<'a>(
             range.thread = thread(range.thread);
             range
         }));
-        whole.calls.extend(trace.calls.into_iter().map(|mut call| {
+        joined.calls.extend(trace.calls.into_iter().map(|mut call| {
             call.name = name(call.name);
             times.change(&mut call.start_ns, &mut call.duration_ns);
             call.rank = rank(call.rank);
             call.thread = thread(call.thread);
             call
         }));
-        whole.cut.work += trace.cut.work;
-        whole.cut.ranges += trace.cut.ranges;
-        whole.cut.calls += trace.cut.calls;
+        joined.cut.work += trace.cut.work;
+        joined.cut.ranges += trace.cut.ranges;
+        joined.cut.calls += trace.cut.calls;
         known_threads.extend(own_threads);
-        if whole.from.is_empty() {
-            whole.from = trace.from;
+        if joined.from.is_empty() {
+            joined.from = trace.from;
         }
     }
-    whole.names = names.into_vec();
-    sort(&mut whole);
-    has_events.then_some(whole)
+    joined.names = names.into_vec();
+    sort(&mut joined);
+    has_events.then_some(joined)
 }
 
 /// Sorts all lists by start. Work refers to calls by index.

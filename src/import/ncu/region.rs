@@ -40,7 +40,7 @@ pub(super) struct LaunchPath {
 }
 
 /// Removes inferred regions of threads that open ranges themselves elsewhere in the report, as the
-/// import of time lines does.
+/// import of timelines does.
 pub(super) fn keep_own_regions(report: &NcuReport<'_>, launches: &mut [Launch]) {
     if launches.iter().all(|launch| !launch.region_inferred) {
         return;

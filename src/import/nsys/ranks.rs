@@ -183,8 +183,8 @@ impl<'a> RankReader<'a> {
         let rank = self.ranks.entry(process).or_default();
         rank.device = rank.device.or(device);
         let region = node.map(|around| rank.region(self.placed, around.innermost.node));
-        let piece = u32::try_from(rank.work.pieces.len()).unwrap_or(u32::MAX);
-        rank.work.pieces.push(GpuWork {
+        let piece = u32::try_from(rank.work.gpu_work.len()).unwrap_or(u32::MAX);
+        rank.work.gpu_work.push(GpuWork {
             start_ns: time.0,
             end_ns: time.1.max(time.0),
             called_ns: call.map(|call| call.at_ns),
@@ -239,16 +239,16 @@ impl RankBuilder {
     /// The rank with its work in order of start.
     fn finish(mut self, place: RankLocation) -> RankWork {
         let mut work = self.work;
-        let mut order: Vec<u32> = (0..work.pieces.len() as u32).collect();
+        let mut order: Vec<u32> = (0..work.gpu_work.len() as u32).collect();
         order.sort_by_key(|at| {
-            let piece = &work.pieces[*at as usize];
+            let piece = &work.gpu_work[*at as usize];
             (piece.start_ns, piece.end_ns)
         });
         let mut moved = vec![0; order.len()];
         for (to, from) in (0..).zip(&order) {
             moved[*from as usize] = to;
         }
-        work.pieces = order.iter().map(|at| work.pieces[*at as usize]).collect();
+        work.gpu_work = order.iter().map(|at| work.gpu_work[*at as usize]).collect();
         for collective in &mut self.collectives {
             collective.piece = moved[collective.piece as usize];
         }

@@ -15,7 +15,7 @@ use rgpu_case::{Dtype, Init, Number, Role};
 
 use super::super::declaration::{Function, Param, ParamKind, Source, scan};
 use super::super::expr::{Expr, Grammar};
-use super::super::spec::{ArgSpec, Entry, LaunchSpec, NamedCase, ScalarValue, Sizes, Work};
+use super::super::spec::{ArgSpec, EntryPoint, LaunchSpec, NamedCase, ScalarValue, Sizes, Work};
 use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
 
@@ -73,7 +73,7 @@ impl Language for Cuda {
             folder: file.parent().unwrap_or(Path::new("")).to_owned(),
             file: None,
             source: file.to_owned(),
-            entry: Entry::Device(function.name.clone()),
+            entry: EntryPoint::Device(function.name.clone()),
             mode: None,
             arch: Vec::new(),
             flags: Vec::new(),
@@ -107,8 +107,8 @@ impl Language for Cuda {
         let first = source.functions.first()?;
         // NVRTC compiles no host code.
         let entry = match source.main || source.host_entry {
-            true => Entry::Host,
-            false => Entry::Device(first.name.clone()),
+            true => EntryPoint::Host,
+            false => EntryPoint::Device(first.name.clone()),
         };
         Some(KernelSpec {
             name: name_of(file),

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::spec::{Entry, PythonFunction, ReferenceSpec, Sizes, Work};
+use super::super::spec::{EntryPoint, PythonFunction, ReferenceSpec, Sizes, Work};
 use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
 use crate::regular_file::{self, MAX_FILE_BYTES};
@@ -57,7 +57,7 @@ impl Language for Python {
             folder: file.parent().unwrap_or(Path::new("")).to_owned(),
             file: None,
             source: file.to_owned(),
-            entry: Entry::Python(PythonFunction {
+            entry: EntryPoint::Python(PythonFunction {
                 function: POPCORN.to_owned(),
                 ..PythonFunction::default()
             }),
@@ -105,7 +105,7 @@ impl Language for Python {
                 "\n# No [[arg]]: `generate_input` of the reference makes the data; its parameters\n# get the sizes of their names, and `seed`.\n"
             }
             _ => {
-                "\n# One for each parameter of the function, by name; an `out` that is no parameter\n# is what the function returns.\n[[arg]]\nname = \"x\"\ndtype = \"f32\"\nshape = [\"n\"]\ninit = { normal = [0.0, 1.0] }\nrole = \"in\"\n\n[[arg]]\nname = \"y\"\ndtype = \"f32\"\nshape = [\"n\"]\nrole = \"out\"\n"
+                "\n# One for each parameter of the function, by name; an `out` that is not a parameter\n# is what the function returns.\n[[arg]]\nname = \"x\"\ndtype = \"f32\"\nshape = [\"n\"]\ninit = { normal = [0.0, 1.0] }\nrole = \"in\"\n\n[[arg]]\nname = \"y\"\ndtype = \"f32\"\nshape = [\"n\"]\nrole = \"out\"\n"
             }
         };
         let reference = if function == POPCORN { "ref_kernel" } else { "reference" };

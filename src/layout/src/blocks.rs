@@ -87,7 +87,7 @@ pub enum GridError {
     #[error("problem {0} is empty; write M,N for each problem, and `;` only between two")]
     EmptyText(usize),
     /// The text does not describe problems.
-    #[error("`{text}` is no problem; write M,N and put `;` between problems")]
+    #[error("`{text}` is not a problem; write M,N and put `;` between problems")]
     Text {
         /// The text.
         text: String,

@@ -49,7 +49,7 @@ pub(crate) fn columns(layout: &SwizzledLayout) -> Result<Vec<i64>, Box<Rejection
     let mut used = 0_i64;
     for (index, mode) in layout.layout().modes().iter().enumerate() {
         if mode.extent.count_ones() != 1 {
-            let reason = format!("the extent of mode {index} ({mode}) is no power of two");
+            let reason = format!("the extent of mode {index} ({mode}) is not a power of two");
             return Err(reject(index, mode, reason));
         }
         for bit in 0..mode.extent.trailing_zeros() {

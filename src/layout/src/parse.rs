@@ -172,7 +172,11 @@ impl<'a> Reader<'a> {
                     Tuple::Leaf(..) => "a number".to_owned(),
                     Tuple::Node(parts, _) => format!("a tuple of {}", parts.len()),
                 };
-                let reason = format!("the stride is {}, its shape {}", count(stride), count(shape));
+                let reason = format!(
+                    "the stride is {}, but the shape is {}: they must nest alike",
+                    count(stride),
+                    count(shape)
+                );
                 Err(self.error(stride.position(), reason))
             }
         }
@@ -220,7 +224,9 @@ impl<'a> Reader<'a> {
         self.expect(',')?;
         let shift = self.number()?;
         let error = |e: &dyn ToString| self.error(start, e.to_string());
-        let narrow = |n: i64| i32::try_from(n).map_err(|_| error(&"a swizzle acts on 63 bits"));
+        let narrow = |n: i64| {
+            i32::try_from(n).map_err(|_| error(&"a number of a swizzle must be below 2^31"))
+        };
         Swizzle::new(narrow(bits)?, narrow(base)?, narrow(shift)?).map_err(|e| error(&e))
     }
 

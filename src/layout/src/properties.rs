@@ -18,15 +18,15 @@ pub struct Properties {
     pub cosize: i64,
     /// The number of different offsets. `None` if counting them passes the limit of points.
     pub image_size: Option<i64>,
-    /// Coordinates for each offset, if all have as many. `None` if not, or not known.
+    /// How many coordinates share an offset. `None` if the offsets differ in that, or it is not known.
     pub duplication: Option<i64>,
-    /// Whether no two coordinates have one offset. `None` if that is not known.
+    /// Whether no two coordinates share an offset. `None` if that is not known.
     pub injective: Option<bool>,
     /// Whether it is a bijection onto `[0, size)`.
     pub compact: bool,
     /// Whether its sorted strides form a divisible chain.
     pub tractable: bool,
-    /// Whether it has no fewer modes when coalesced.
+    /// Whether coalescing leaves it as it is.
     pub coalesced: bool,
     /// The layout with the extent 1 in modes of stride 0.
     pub filter_zeros: Layout,
@@ -59,14 +59,15 @@ pub fn properties(layout: &Layout, limits: Limits) -> Properties {
     }
 }
 
-/// Modes of more than one coordinate by the size of their strides.
+/// Modes with an extent above 1, sorted by the absolute value of their strides.
 fn sorted(modes: &[Mode]) -> Vec<Mode> {
     let mut sorted: Vec<Mode> = modes.iter().copied().filter(|mode| mode.extent > 1).collect();
     sorted.sort_by_key(|mode| (mode.stride.unsigned_abs(), mode.extent));
     sorted
 }
 
-/// Whether each stride is beyond what the smaller ones reach together: then offsets are digits.
+/// Whether each stride is larger than the largest sum of the smaller modes: then each offset has one
+/// coordinate, as a number has one sequence of digits.
 fn strides_dominate(sorted: &[Mode]) -> bool {
     let mut reach = 0_u128;
     sorted.iter().all(|mode| {
@@ -152,10 +153,10 @@ fn image(form: &[Mode], size: i64, limits: Limits) -> Option<(i64, Proof)> {
     Some((image, Proof::new(Method::Enumeration, count as u64, claim)))
 }
 
-/// Coordinates for each offset, if that is one number for all offsets.
+/// How many coordinates share an offset, if the number is the same for all offsets.
 fn duplication(form: &[Mode], size: i64, image: i64) -> Option<i64> {
     let repeats: i64 =
         form.iter().filter(|mode| mode.stride == 0).map(|mode| mode.extent).product();
-    // Otherwise different coordinates meet, and not each offset need have as many.
+    // Otherwise modes with strides overlap, and offsets may differ in their number of coordinates.
     (image.checked_mul(repeats) == Some(size)).then_some(repeats)
 }

@@ -78,7 +78,7 @@ impl LoopConfig {
             written.into_iter().map(|(key, value)| (canonical(&key).to_owned(), value)).collect();
         for word in overrides {
             let (name, text) = word.split_once('=').ok_or_else(|| {
-                wrong(None, format!("`{word}` of the command line is no KEY=VALUE of it"))
+                wrong(None, format!("`{word}` of the command line is not KEY=VALUE"))
             })?;
             let name = name.trim();
             // A bare word is text, so that quotes are not needed in a shell.
@@ -132,7 +132,7 @@ impl LoopConfig {
         }
         for (key, command) in self.commands() {
             if shlex::split(command).is_none_or(|words| words.is_empty()) {
-                let why = format!("`{command}` is no command: a quote is open, or it is empty");
+                let why = format!("`{command}` is not a command: a quote is open, or it is empty");
                 return Err((key, why));
             }
             if let Some(name) = unknown_placeholder(command) {
@@ -324,7 +324,7 @@ mod tests {
         for (text, overrides, wanted) in [
             ("mode = \"manual\"", &[][..], "missing field `kernel_path`"),
             (kernel, &["max_iteration=3"][..], "unknown field `max_iteration`"),
-            (kernel, &["max_iterations"][..], "is no KEY=VALUE"),
+            (kernel, &["max_iterations"][..], "is not KEY=VALUE"),
             (kernel, &["max_iterations=0"][..], "at least 1"),
             (kernel, &["mode=command"][..], "needs `worker_command`"),
             (kernel, &["mode=command", "worker_command=sh 'x"][..], "a quote is open"),

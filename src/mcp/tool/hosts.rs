@@ -7,8 +7,9 @@ use super::ToolInfo;
 use super::command::{Action, actions, output, run as run_command};
 use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::{check_word, wrong};
+use crate::mcp::arguments::wrong;
 use crate::mcp::call::Call;
+use crate::own_command::check_word;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "hosts",

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use crate::error::Result;
 use crate::mcp::McpContext;
-use crate::mcp::arguments::{check_place, check_word, wrong};
+use crate::mcp::arguments::{check_place, wrong};
 use crate::mcp::files::{InlineFile, SentFiles};
-use crate::own_command::CommandLine;
+use crate::own_command::{CommandLine, check_word};
 
 /// Adds `--remote`. One remote a call, so that a call is one run.
 pub(super) fn remote(line: &mut CommandLine, remote: Option<&str>) -> Result<()> {

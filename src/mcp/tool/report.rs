@@ -143,7 +143,7 @@ async fn run(mut call: Call) -> Result<Answer> {
             let line = CommandLine::new(["report", &arguments.of]);
             let document = call.document(line).await?;
             if document["schema"] != crate::model::profile::SCHEMA {
-                let what = format!("`{}` is no single run", arguments.of);
+                let what = format!("`{}` is not a single run", arguments.of);
                 return Err(wrong(what).hint("name one of its runs: runs {\"action\": \"list\"}"));
             }
             let profile = serde_json::from_value(document).map_err(|e| unreadable(&e))?;

@@ -177,7 +177,7 @@ async fn watch(call: &Call, id: String, limit: Duration) -> Result<Answer> {
             .reads(move |context| {
                 let folder = Runs::new(&context.runs).find(&name)?;
                 let state = folder.current_record()?.state;
-                let is_active = matches!(state, RunState::Running | RunState::Detached);
+                let is_active = state.is_active();
                 Ok((is_active, folder.followed_by().is_some()))
             })
             .await?;

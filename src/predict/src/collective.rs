@@ -35,7 +35,7 @@ pub enum Op {
 
 /// A name that is no collective.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{typed}` is no collective that can be predicted; the nearest is `{nearest}`")]
+#[error("`{typed}` is not a collective that can be predicted; the nearest is `{nearest}`")]
 pub struct UnknownCollective {
     /// The name that was given.
     pub typed: String,

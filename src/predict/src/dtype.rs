@@ -149,7 +149,7 @@ impl fmt::Display for Dtype {
 
 /// A name that is no number format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{typed}` is no number format; the nearest is `{nearest}`")]
+#[error("`{typed}` is not a number format; the nearest is `{nearest}`")]
 pub struct UnknownDtype {
     /// The name that was given.
     pub typed: String,

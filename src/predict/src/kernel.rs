@@ -70,7 +70,7 @@ impl OpKind {
 
 /// A name that is no kind of kernel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{typed}` is no kernel that can be predicted; the nearest is `{nearest}`")]
+#[error("`{typed}` is not a kernel that can be predicted; the nearest is `{nearest}`")]
 pub struct UnknownOp {
     /// The name that was given.
     pub typed: String,

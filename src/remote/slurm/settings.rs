@@ -78,7 +78,7 @@ impl Settings {
         for (name, value) in &spec.options {
             let fits = (1..=MAX_VALUE_CHARS).contains(&value.chars().count());
             if !fits || value.chars().any(char::is_control) || value.starts_with('-') {
-                return Err(bad(name, format!("{value:?} is no value for an option of Slurm")));
+                return Err(bad(name, format!("{value:?} is not a value for an option of Slurm")));
             }
         }
         let get = |name: &str| spec.options.get(name).cloned();
@@ -89,7 +89,7 @@ impl Settings {
         let time = get(TIME);
         if let Some(time) = time.as_ref().filter(|time| !is_time(time)) {
             let why = format!(
-                "`{time}` is no time of Slurm: minutes, HH:MM:SS or D-HH:MM:SS; a job needs an end"
+                "`{time}` is not a time of Slurm: minutes, HH:MM:SS or D-HH:MM:SS; a job needs an end"
             );
             return Err(bad(TIME, why));
         }

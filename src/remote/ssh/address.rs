@@ -39,7 +39,7 @@ impl Address {
         };
         if !valid_host(host) {
             return Err(format!(
-                "`{}` is no host name of letters, digits and `._-`",
+                "`{}` is not a host name of letters, digits and `._-`",
                 host.escape_default()
             ));
         }
@@ -47,7 +47,7 @@ impl Address {
             && !valid_user(user)
         {
             return Err(format!(
-                "`{}` is no user name of letters, digits and `._-`",
+                "`{}` is not a user name of letters, digits and `._-`",
                 user.escape_default()
             ));
         }

@@ -98,10 +98,10 @@ pub(super) async fn resolve(
     let resolved = read_answer(&answer, &address.host, &LoginSession::read());
     // HostName and User come from the user's own file, but also reach command lines.
     if !valid_host(&resolved.host) {
-        return Err(fail(format!("`{}` is no host name", resolved.host.escape_default())));
+        return Err(fail(format!("`{}` is not a host name", resolved.host.escape_default())));
     }
     if !valid_user(&resolved.user) {
-        return Err(fail(format!("`{}` is no user name", resolved.user.escape_default())));
+        return Err(fail(format!("`{}` is not a user name", resolved.user.escape_default())));
     }
     Ok(resolved)
 }

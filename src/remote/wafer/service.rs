@@ -115,7 +115,7 @@ impl WaferService {
 /// Checks that a token may be sent to an address; returns it without a trailing slash.
 fn checked_url(address: &str) -> Result<String, WaferError> {
     let invalid = |why: &str| WaferError::Local {
-        what: format!("`{address}` is no address for Wafer's service"),
+        what: format!("`{address}` is not an address for Wafer's service"),
         why: why.to_owned(),
     };
     let url = Url::parse(address).map_err(|e| invalid(&e.to_string()))?;

@@ -108,7 +108,7 @@ async fn fetch(
         response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned)
     };
     if header(&response, CONTENT_TYPE).is_none_or(|kind| kind != FRAMES) {
-        return Err(cut("it is no stream of frames".to_owned()));
+        return Err(cut("it is not a stream of frames".to_owned()));
     }
     let tag = header(&response, ETAG);
     let announced = response.content_length().unwrap_or(0).min(max_bytes);

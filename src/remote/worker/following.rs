@@ -145,7 +145,7 @@ impl FollowPosition {
         link: &RequestContext,
     ) -> Result<StreamOutcome, HttpError> {
         if response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != FRAMES) {
-            return Err(cut_error("it is no stream of frames"));
+            return Err(cut_error("it is not a stream of frames"));
         }
         let mut buffer: Vec<u8> = Vec::new();
         let mut group = MessageGroup::default();

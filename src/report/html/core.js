@@ -57,7 +57,7 @@ const percent = x => (Math.abs(x) < 9.995 ? x.toFixed(2) : x.toFixed(0)) + " %";
 const count = n => Number(n).toLocaleString("en-US").replace(/,/g, "\u202f");
 const words = id => String(id).replace(/_/g, " ");
 const sum = list => list.reduce((a, b) => a + b, 0);
-const plural = (n, one) => count(n) + " " + one + (n === 1 ? "" : "s");
+const plural = (n, one) => count(n) + " " + (n === 1 ? one : /[^aeiou]y$/.test(one) ? one.slice(0, -1) + "ies" : one + "s");
 
 /** A sentence of ours; text in backticks is shown as code. */
 const said = text => text.split("`").map((part, at) => at % 2 ? el("code", null, part) : part);

@@ -106,7 +106,7 @@ function ranks() {
     { label: "span", num: true, cell: r => duration(r.span_ns), key: r => r.span_ns },
     { label: "compute", num: true, cell: r => share(r.compute_ns, r.span_ns), key: r => r.compute_ns },
     { label: "exposed communication", num: true, cell: r => share(r.exposed_ns, r.span_ns), key: r => r.exposed_ns },
-    { label: "hidden", num: true, cell: r => r.communication_ns ? share(r.overlapped_ns, r.communication_ns) : "", key: r => r.overlapped_ns },
+    { label: "overlap", num: true, cell: r => r.communication_ns ? share(r.overlapped_ns, r.communication_ns) : "", key: r => r.overlapped_ns },
     { label: "copies", num: true, cell: r => share(r.copy_ns, r.span_ns), key: r => r.copy_ns },
     { label: "idle", num: true, cell: r => share(r.idle_ns, r.span_ns), key: r => r.idle_ns },
     { label: "causes of idle time", cell: r => r.idle.map(i => `${words(i.cause)} ${duration(i.total_ns)}`).join(", ") },

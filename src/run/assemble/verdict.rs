@@ -7,7 +7,7 @@ use rgpu_protocol::Outcome;
 use super::{ProfileBuilder, is_pass_step};
 use crate::error::{Exit, Failure, Side};
 use crate::import::case_report::RunnerFailure;
-use crate::kernel::Entry;
+use crate::kernel::EntryPoint;
 use crate::model::profile::CaseResult;
 use crate::model::profile::{ArtifactKind, CheckVerdict};
 use crate::model::sanitizer::SanitizerVerdict;
@@ -109,7 +109,7 @@ impl ProfileBuilder {
     /// GPU, where nothing else reports it.
     pub(super) fn missing_entry(&self, request: &Request) -> Option<Failure> {
         let Target::Kernel { spec, .. } = &request.target else { return None };
-        let Entry::Device(function) = &spec.entry else { return None };
+        let EntryPoint::Device(function) = &spec.entry else { return None };
         let compiled = self.profile.artifacts.iter().any(|a| a.kind == ArtifactKind::Cubin);
         let symbols: Vec<&str> = self.profile.code.iter().map(|c| c.symbol.as_str()).collect();
         // With a GPU the driver reports it. A mangled name contains the plain one.

@@ -9,7 +9,7 @@ use super::draft::{PlanError, SourceNames};
 use super::message_rows::{NextRungs, table};
 use super::request::{BuildOptions, Output, path_of};
 use super::wheels::WheelNvcc;
-use crate::kernel::{Entry, KernelSpec, SourceTree};
+use crate::kernel::{EntryPoint, KernelSpec, SourceTree};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
 use crate::tool::nvcc;
@@ -33,13 +33,13 @@ pub enum Compiler {
 }
 
 /// The compilers of a host that can build `entry`, best first.
-pub fn compilers(facts: &HostFacts, entry: &Entry) -> Vec<Compiler> {
+pub fn compilers(facts: &HostFacts, entry: &EntryPoint) -> Vec<Compiler> {
     let has = |tool| path_of(facts, tool).is_some();
     let mut found = Vec::new();
     if has("nvcc") && has("cc") {
         found.push(Compiler::Nvcc);
     }
-    if has("nvrtc") && matches!(entry, Entry::Device(_)) {
+    if has("nvrtc") && matches!(entry, EntryPoint::Device(_)) {
         found.push(Compiler::Nvrtc);
     }
     found
@@ -49,10 +49,10 @@ pub fn compilers(facts: &HostFacts, entry: &Entry) -> Vec<Compiler> {
 pub(super) fn module(spec: &KernelSpec) -> String {
     let stem = stem(spec);
     match spec.entry {
-        Entry::Device(_) => format!("{BUILD}/{stem}.cubin"),
-        Entry::Host => format!("{BUILD}/lib{stem}.so"),
+        EntryPoint::Device(_) => format!("{BUILD}/{stem}.cubin"),
+        EntryPoint::Host => format!("{BUILD}/lib{stem}.so"),
         // Python compiles the kernel when it runs.
-        Entry::Python(_) => String::new(),
+        EntryPoint::Python(_) => String::new(),
     }
 }
 
@@ -81,9 +81,9 @@ pub(super) fn localized(sources: &SourceTree) -> Vec<SourceNames> {
 pub(super) fn built(spec: &KernelSpec) -> Vec<String> {
     let stem = stem(spec);
     match spec.entry {
-        Entry::Device(_) => vec![module(spec), format!("{BUILD}/{stem}.ptx")],
-        Entry::Host => vec![module(spec)],
-        Entry::Python(_) => Vec::new(),
+        EntryPoint::Device(_) => vec![module(spec), format!("{BUILD}/{stem}.ptx")],
+        EntryPoint::Host => vec![module(spec)],
+        EntryPoint::Python(_) => Vec::new(),
     }
 }
 
@@ -126,7 +126,7 @@ impl CompileRequest<'_> {
 
     /// Whether the product is a shared library.
     fn is_library(&self) -> bool {
-        self.options.output == Output::Module && self.spec.entry == Entry::Host
+        self.options.output == Output::Module && self.spec.entry == EntryPoint::Host
     }
 }
 
@@ -155,7 +155,7 @@ pub(super) fn step(
     if rungs.is_empty() {
         return Err(PlanError::NoCompiler {
             source_name: sources.source.clone(),
-            device: matches!(spec.entry, Entry::Device(_)),
+            device: matches!(spec.entry, EntryPoint::Device(_)),
             remote: facts.remote.clone(),
         });
     }

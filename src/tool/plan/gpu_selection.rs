@@ -7,11 +7,11 @@ use rgpu_protocol::plan::{GpuChoice, KnownGpu};
 /// The GPUs that a program gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GpuSelection {
-    /// So many.
+    /// This many, whichever are free.
     Number(u32),
     /// All of the host.
     All,
-    /// Those with these indexes.
+    /// The GPUs with these indexes.
     Indexes(Vec<u32>),
 }
 
@@ -57,7 +57,7 @@ pub struct MissingGpus {
 }
 
 impl GpuSelection {
-    /// Whether it is a single GPU, whichever.
+    /// Whether it is one GPU, no matter which.
     pub fn is_one(&self) -> bool {
         *self == Self::Number(1)
     }
@@ -75,7 +75,7 @@ impl GpuSelection {
     /// them, the host's agent says so.
     ///
     /// # Errors
-    /// `MissingGpus` if the host has fewer, or not those.
+    /// `MissingGpus` if the host has fewer GPUs, or lacks an index.
     pub fn of_host(
         &self,
         known: Vec<KnownGpu>,

@@ -28,8 +28,8 @@ pub enum LauncherError {
     Unknown,
     /// An option of the launcher that may have a value or not.
     #[error(
-        "where the program begins after the option `{option}` of `{launcher}` is not known: write \
-         `--` before the program"
+        "rgpu does not know whether `{option}` of `{launcher}` takes a value: write `--` before the \
+         program"
     )]
     Option {
         /// Name of the launcher.
@@ -89,9 +89,12 @@ const SRUN: Options = Options {
 
 /// Options of `torchrun` and `accelerate launch` without a value. All others have one.
 const PYTHON_FLAGS: &str = "standalone no-python no_python run-path run_path m module use-env use_env \
-         virtual-local-rank virtual_local_rank cpu multi-gpu multi_gpu use-deepspeed \
-         use_deepspeed use-fsdp use_fsdp use-megatron-lm use_megatron_lm quiet q debug \
-         same-network same_network";
+         virtual-local-rank virtual_local_rank cpu multi-gpu multi_gpu tpu use-xpu use_xpu \
+         use-deepspeed use_deepspeed use-fsdp use_fsdp use-megatron-lm use_megatron_lm \
+         enable-cpu-affinity enable_cpu_affinity quiet q debug same-network same_network";
+
+/// Options of Python itself with a value in the next word.
+const PYTHON_VALUED: &[&str] = &["-W", "-X", "--check-hash-based-pycs"];
 
 /// Modules of Python that are launchers.
 const MODULES: &[&str] =
@@ -103,8 +106,39 @@ const MODULES: &[&str] =
 /// There is no launcher that rgpu knows, or its program cannot be found.
 pub(crate) fn program_start(argv: &[Arg]) -> Result<ProgramStart, LauncherError> {
     let words: Vec<&str> = argv.iter().map(text).collect();
+    let at = first_program(&words);
+    let Some(word) = words.get(at) else { return Err(LauncherError::Unknown) };
+    if let Some((launcher, options)) = python_launcher(&words, at) {
+        return python_start(&words, options, launcher);
+    }
+    match name(word) {
+        launcher @ ("mpirun" | "mpiexec" | "mpiexec.hydra" | "orterun" | "prterun") => {
+            word_start(&words, at + 1, launcher, &MPI)
+        }
+        launcher @ "srun" => word_start(&words, at + 1, launcher, &SRUN),
+        _ => Err(LauncherError::Unknown),
+    }
+}
+
+/// The index of the script, or of the module's name, that Python runs in a command: directly,
+/// through `torchrun` or through `accelerate launch`. `None` if the command starts no Python, or
+/// Python runs neither (`python3 -c …`).
+pub(crate) fn python_program_word(words: &[&str]) -> Option<usize> {
+    let at = first_program(words);
+    let program = match python_launcher(words, at) {
+        Some((_, options)) => {
+            let end = options_end(words, options);
+            end + usize::from(words.get(end) == Some(&"--"))
+        }
+        None if is_python(name(words.get(at)?)) => python_argument(words, at + 1)?,
+        None => return None,
+    };
+    (program < words.len()).then_some(program)
+}
+
+/// The index of the first word behind `env NAME=VALUE` and `uv run`, which pass on what follows them.
+fn first_program(words: &[&str]) -> usize {
     let mut at = 0;
-    // `env NAME=VALUE` and `uv run` pass on what follows them.
     while let Some(word) = words.get(at) {
         let is_assignment = word.find('=').is_some_and(|end| is_name(&word[..end]));
         match (name(word), words.get(at + 1)) {
@@ -114,29 +148,49 @@ pub(crate) fn program_start(argv: &[Arg]) -> Result<ProgramStart, LauncherError>
             _ => break,
         }
     }
-    let Some(word) = words.get(at) else { return Err(LauncherError::Unknown) };
-    let launcher = name(word);
-    match launcher {
-        "torchrun" => python_start(&words, at + 1, launcher),
-        "accelerate" if words.get(at + 1) == Some(&"launch") => {
-            python_start(&words, at + 2, "accelerate launch")
+    at
+}
+
+/// The launcher of Python programs that the word at `at` starts, and the index of its first option.
+fn python_launcher<'w>(words: &[&'w str], at: usize) -> Option<(&'w str, usize)> {
+    match name(words.get(at)?) {
+        "torchrun" => Some(("torchrun", at + 1)),
+        "accelerate" if words.get(at + 1) == Some(&"launch") => Some(("accelerate launch", at + 2)),
+        program if is_python(program) => {
+            let module = python_argument(words, at + 1)?;
+            let is_launcher = words[module - 1] == "-m" && MODULES.contains(words.get(module)?);
+            is_launcher.then(|| (words[module], module + 1))
         }
-        "mpirun" | "mpiexec" | "mpiexec.hydra" | "orterun" | "prterun" => {
-            word_start(&words, at + 1, launcher, &MPI)
-        }
-        "srun" => word_start(&words, at + 1, launcher, &SRUN),
-        _ if launcher.starts_with("python") => {
-            let switches = words[at + 1..].iter().take_while(|w| w.starts_with('-') && **w != "-m");
-            let module = at + 1 + switches.count() + 1;
-            match words.get(module) {
-                Some(name) if words[module - 1] == "-m" && MODULES.contains(name) => {
-                    python_start(&words, module + 1, name)
-                }
-                _ => Err(LauncherError::Unknown),
-            }
-        }
-        _ => Err(LauncherError::Unknown),
+        _ => None,
     }
+}
+
+fn is_python(program: &str) -> bool {
+    program.starts_with("python") && !program.contains("config")
+}
+
+/// The index of the script, or of the module's name behind `-m`, after Python's own options.
+fn python_argument(words: &[&str], first: usize) -> Option<usize> {
+    let mut at = first;
+    loop {
+        match *words.get(at)? {
+            "-m" => return Some(at + 1),
+            "-c" | "-" => return None,
+            option if PYTHON_VALUED.contains(&option) => at += 2,
+            option if option.starts_with('-') => at += 1,
+            _ => return Some(at),
+        }
+    }
+}
+
+/// The index behind the options of `torchrun` or `accelerate launch`.
+fn options_end(words: &[&str], first: usize) -> usize {
+    let mut at = first;
+    while let Some(name) = words.get(at).and_then(|word| option_name(word)) {
+        let has_value = !lists(PYTHON_FLAGS, name) && !words[at].contains('=');
+        at += 1 + usize::from(has_value);
+    }
+    at
 }
 
 /// The text of an argument. A file of the job is no option and no launcher.
@@ -173,21 +227,12 @@ fn python_start(
     first: usize,
     launcher: &str,
 ) -> Result<ProgramStart, LauncherError> {
-    let mut at = first;
-    let mut is_program = false;
-    while let Some(name) = words.get(at).and_then(|word| option_name(word)) {
-        match name {
-            "run-path" | "run_path" => {
-                return Err(LauncherError::Refused(
-                    "`--run-path`, which starts no program for each rank",
-                ));
-            }
-            "no-python" | "no_python" => is_program = true,
-            _ => {}
-        }
-        let has_value = !lists(PYTHON_FLAGS, name) && !words[at].contains('=');
-        at += 1 + usize::from(has_value);
+    let at = options_end(words, first);
+    let mut options = words[first..at.min(words.len())].iter().filter_map(|word| option_name(word));
+    if options.clone().any(|name| matches!(name, "run-path" | "run_path")) {
+        return Err(LauncherError::Refused("`--run-path`, which starts no program for each rank"));
     }
+    let is_program = options.any(|name| matches!(name, "no-python" | "no_python"));
     let separated = words.get(at) == Some(&"--");
     let at = at + usize::from(separated);
     match words.get(at) {
@@ -257,11 +302,37 @@ mod tests {
             "accelerate launch --multi_gpu --num_processes 2 train.py",
             "env A=1 torchrun --nproc-per-node 2 train.py",
             "uv run torchrun --nproc-per-node 2 -- train.py",
+            "python3 -X dev -m torch.distributed.run --nproc-per-node 2 train.py",
         ] {
             assert_eq!(start(line), Ok(ProgramStart::PythonExec), "{line}");
         }
         let program = ProgramStart::Word { at: 4, separated: false };
         assert_eq!(start("torchrun --nproc-per-node 2 --no-python ./app --no-python"), Ok(program));
+    }
+
+    #[test]
+    fn the_script_or_module_that_python_runs_is_found() {
+        for (line, program) in [
+            ("python3 /work/hf.py --steps 3", Some("/work/hf.py")),
+            ("/opt/py/bin/python3.12 -u -X dev train.py", Some("train.py")),
+            ("python -m pkg.mod --x", Some("pkg.mod")),
+            ("torchrun --nproc-per-node 2 --standalone programs/ddp.py", Some("programs/ddp.py")),
+            ("torchrun --nproc-per-node=2 -m pkg.ddp", Some("pkg.ddp")),
+            ("torchrun --nproc-per-node 2 -- ddp.py", Some("ddp.py")),
+            ("python3 -m torch.distributed.run --nproc_per_node 2 ddp.py", Some("ddp.py")),
+            ("accelerate launch --num_processes 2 hf.py", Some("hf.py")),
+            ("accelerate launch --same_network hf.py", Some("hf.py")),
+            ("env A=1 uv run python3 train.py", Some("train.py")),
+            ("accelerate config", None),
+            ("python3 -c pass", None),
+            ("python3", None),
+            ("torchrun --nproc-per-node", None),
+            ("./app x.py", None),
+            ("python3-config x", None),
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            assert_eq!(python_program_word(&words).map(|at| words[at]), program, "{line}");
+        }
     }
 
     #[test]

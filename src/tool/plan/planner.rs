@@ -461,7 +461,7 @@ impl<'a> Planner<'a> {
                 plain_rung(&RungId::NsysExport, nsys::export_command_line(path), artifacts);
             rung.needs = vec![report];
             rung.success.files = vec![sqlite];
-            let step = self.step("export", "export the time line".to_owned(), false, vec![rung]);
+            let step = self.step("export", "export the timeline".to_owned(), false, vec![rung]);
             step.needs = vec![id];
             step.on_failure = OnFailure::Continue;
         }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::model::ranks::MAX_RANKS;
+
 /// Ranks of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RankSelection {
@@ -11,9 +13,6 @@ pub enum RankSelection {
     /// The ranks with these numbers, in order, each once. Never empty.
     Numbers(Vec<u32>),
 }
-
-/// More ranks than any program has.
-const MAX_RANKS: u32 = 1 << 20;
 
 impl RankSelection {
     /// The number of the only selected rank; `None` for several or all.

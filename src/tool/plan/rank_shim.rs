@@ -11,6 +11,7 @@ use super::launcher::{LauncherError, ProgramStart, program_start};
 use super::message_rows::{MessageRow, RowAction};
 use super::rank_selection::RankSelection;
 use crate::error::shell_word;
+use crate::model::ranks::MAX_RANKS;
 
 /// Stands for the number of the rank in the paths that a tool's command names in the job's folder.
 pub(crate) const RANK: &str = "{rank}";
@@ -91,7 +92,7 @@ pub(super) fn place(
         let names = names.join(" ");
         script.push_str(&format!(
             "for chosen in {names}; do\n    \
-                 if [ \"$chosen\" -ge \"${{ranks:-1048576}}\" ]; then\n        \
+                 if [ \"$chosen\" -ge \"${{ranks:-{MAX_RANKS}}}\" ]; then\n        \
                      echo \"rgpu ranks: there is no rank $chosen: the program has $ranks\" >&2\n        \
                      exit {REFUSED}\n    \
                  fi\n\

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use rgpu_case::{
-    CASE_ABI, Case, Entry as CaseEntry, HostFunction, PythonEntry, Reference, RunnerInput, Setting,
-    Tolerance,
+    CASE_ABI, Case, EntryPoint as CaseEntry, HostFunction, PythonEntry, Reference, RunnerInput,
+    Setting, Tolerance,
 };
 
 use super::build;
 use super::request::Request;
-use crate::kernel::{Entry, KernelSpec, ModelSpec, SourceTree};
+use crate::kernel::{EntryPoint, KernelSpec, ModelSpec, SourceTree};
 
 /// Makes the runner's input; all paths are relative to the job's folder, where it lies.
 pub(super) fn runner_input(
@@ -32,7 +32,7 @@ pub(super) fn runner_input(
         }
         match &reference.device {
             None => Reference::HostLibrary(check),
-            Some(device) if matches!(spec.entry, Entry::Host) => Reference::DeviceFunction {
+            Some(device) if matches!(spec.entry, EntryPoint::Host) => Reference::DeviceFunction {
                 library: module.clone(),
                 function: device.function.clone(),
                 check,
@@ -50,9 +50,11 @@ pub(super) fn runner_input(
         abi: CASE_ABI,
         kernel: spec.name.clone(),
         entry: match &spec.entry {
-            Entry::Device(function) => CaseEntry::Device { module, function: function.clone() },
-            Entry::Host => CaseEntry::Host { library: module },
-            Entry::Python(python) => CaseEntry::Python(PythonEntry {
+            EntryPoint::Device(function) => {
+                CaseEntry::Device { module, function: function.clone() }
+            }
+            EntryPoint::Host => CaseEntry::Host { library: module },
+            EntryPoint::Python(python) => CaseEntry::Python(PythonEntry {
                 file: in_job(&sources.source),
                 function: python.function.clone(),
                 prepare: python.prepare.clone(),

@@ -29,6 +29,11 @@ pub(crate) static TRITON: Wheels =
     Wheels { title: "Triton 3.6.0", megabytes: 190, list: include_str!("wheels/triton.txt") };
 
 impl Wheels {
+    /// Version of the compiler, the last word of the title.
+    pub(crate) fn version(&self) -> &'static str {
+        self.title.rsplit(' ').next().unwrap_or(self.title)
+    }
+
     /// The environment with these wheels, without the host's own packages.
     pub fn environment(&self) -> PythonEnv {
         PythonEnv {
@@ -96,5 +101,17 @@ mod tests {
                 assert!(!requirement.contains("://") && !requirement.contains('\\'));
             }
         }
+    }
+
+    #[test]
+    fn the_list_and_the_app_for_modal_have_the_same_version_of_the_dsl() {
+        let package = format!("nvidia-cutlass-dsl=={}", CUTE.version());
+        let has_package = |text: &str| {
+            text.match_indices(&package).any(|(at, _)| {
+                text[at + package.len()..].starts_with(|c: char| c.is_whitespace() || c == '"')
+            })
+        };
+        assert!(has_package(CUTE.list), "{package}");
+        assert!(has_package(include_str!("../../../remote/modal_app.py")), "{package}");
     }
 }

@@ -91,5 +91,5 @@ fn export(words: &[String]) -> Result<u8, ImitationError> {
             return Ok(0);
         }
     }
-    Err(format!("`{input}` is no recorded report").into())
+    Err(format!("`{input}` is not a recorded report").into())
 }

@@ -7,7 +7,7 @@ use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, Correctness, DeviceFacts, Entry, ErrorClass, GraphTiming,
+    CASE_ABI, Case, CaseReport, Correctness, DeviceFacts, EntryPoint, ErrorClass, GraphTiming,
     GuardFinding, GuardKind, GuardReport, HostWarning, Mismatch, OutputCheck, PairedTiming, Phase,
     RunnerError, RunnerInput, RunnerJob, RunnerReport, Timing, TimingSource, WarningKind,
 };
@@ -210,7 +210,7 @@ fn correctness(input: &RunnerInput, case: &Case, wrong: bool) -> Correctness {
 /// An input, with the path of its module as the real runner understands it: from the input's folder.
 fn read_input(path: &Path) -> Result<RunnerInput, ImitationError> {
     let mut input: RunnerInput = serde_json::from_slice(&fs::read(path)?)?;
-    if let (Entry::Device { module, .. }, Some(folder)) = (&mut input.entry, path.parent()) {
+    if let (EntryPoint::Device { module, .. }, Some(folder)) = (&mut input.entry, path.parent()) {
         *module = folder.join(&module).to_string_lossy().into_owned();
     }
     Ok(input)
@@ -256,7 +256,7 @@ struct Marked {
 impl Marked {
     fn read(input: &RunnerInput) -> Self {
         let code = match &input.entry {
-            Entry::Device { module, .. } => fs::read(module).unwrap_or_default(),
+            EntryPoint::Device { module, .. } => fs::read(module).unwrap_or_default(),
             _ => Vec::new(),
         };
         let mark = MARK.as_bytes();

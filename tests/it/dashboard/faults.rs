@@ -1,6 +1,7 @@
 //! Who gets in, and what a damaged project or a second dashboard does.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,24 @@ use serde_json::json;
 use super::client::Dashboard;
 use super::make_run;
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, status, wait_for};
+use crate::laptop::{Laptop, status, wait_for, words};
+
+#[test]
+fn a_browser_that_cannot_be_opened_is_reported() {
+    let laptop = Laptop::new();
+    let mut command = laptop.rgpu(words("dashboard --listen 127.0.0.1:0 --open"));
+    command.env("PATH", laptop.path("no-programs")).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
+    // The other line says how the dashboard ends.
+    let told: Vec<String> = lines.by_ref().take(2).collect();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(
+        told.iter().any(|line| line == "the link cannot be opened: open it yourself"),
+        "{told:?}"
+    );
+}
 
 #[test]
 fn a_link_works_once_and_opens_a_session_of_its_own_server() {

@@ -254,6 +254,15 @@ fn an_exported_page_needs_no_server() {
         let text = text.as_str().unwrap();
         assert!(!text.contains("does not have it") && !text.contains("undefined"), "{text}");
     }
+    // Its filter finds what the server finds.
+    let dashboard = Dashboard::start(project.laptop(), "");
+    for query in ["q=vecadd", "q=median_ns", "parent=suite:night", "parent=suite:other"] {
+        let found = dashboard.get_when(&format!("/runs?{query}"), |page| page["reading"] == false);
+        show(&mut browser, &format!("/runs?{query}"));
+        let text = browser.value("document.getElementById('found').textContent");
+        let shown = text.as_str().unwrap().split(" of ").nth(1).unwrap().split(' ').next();
+        assert_eq!(shown, Some(found["found"].to_string().as_str()), "{query}: {text}");
+    }
     assert_eq!(browser.value("document.querySelectorAll('button:not(#theme)').length"), json!(0));
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
 }

@@ -45,7 +45,7 @@ fn wrong_values_are_refused_with_their_place_and_the_allowed_ones() {
     let file = test.laptop.project("loop.toml");
     let text = fs::read_to_string(&file).unwrap();
     for (line, wanted) in [
-        ("profile_mode = \"fast\"", "`fast` is no mode; there are `ncu`"),
+        ("profile_mode = \"fast\"", "`fast` is not a mode; there are `ncu`"),
         ("problem_sizes = [\"huge\"]", "`huge`"),
         ("allowed_paths = [\"src/*.cu\"]", "`src/*.cu` matches no file"),
         ("max_wall_time = 0", "must be above 0"),

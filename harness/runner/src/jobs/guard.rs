@@ -9,7 +9,7 @@
 
 use super::Session;
 use super::session::{DeviceCase, PreparedTarget, Target};
-use crate::compare::Results;
+use crate::compare::OutputPair;
 use crate::cuda::ExpectedFailures;
 use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
@@ -63,11 +63,11 @@ fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<Guar
             continue;
         };
         let between = |second: &'_ HostBuffer| {
-            let results = Results {
+            let results = OutputPair {
                 arg: arg.spec,
                 group: arg.group,
-                first: first.bytes(),
-                second: second.bytes(),
+                left: first.bytes(),
+                right: second.bytes(),
             };
             (results.unwritten_elements(), results.differing(&session.input.spec.tolerance))
         };

@@ -7,7 +7,7 @@
 
 use super::Session;
 use super::session::{DeviceCase, PreparedTarget};
-use crate::compare::Results;
+use crate::compare::OutputPair;
 use crate::cuda::{Buffer, ExpectedFailures, Function, KernelArgs, Module};
 use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
@@ -24,9 +24,10 @@ pub(super) struct OutputWatch<'w> {
     device: &'w DeviceCase<'w>,
     compare_kernel: Function<'w>,
     count: Buffer<'w>,
-    kept: Vec<(usize, Buffer<'w>)>,
-    /// The kept outputs in host memory.
-    first: Vec<Option<HostBuffer>>,
+    /// The first call's outputs, each with the index of its argument.
+    expected_on_gpu: Vec<(usize, Buffer<'w>)>,
+    /// The same by argument; `None` for inputs.
+    expected_on_host: Vec<Option<HostBuffer>>,
 }
 
 impl<'w> OutputWatch<'w> {
@@ -49,16 +50,23 @@ impl<'w> OutputWatch<'w> {
         device.enqueue_poison()?;
         prepared.launch()?;
         gpu.synchronize_all()?;
-        let mut kept = Vec::new();
+        let mut expected_on_gpu = Vec::new();
         for (i, buffer) in device.tensors() {
             if device.host.args[i].spec.role.is_output() && buffer.size() > 0 {
                 let copy = Buffer::new(gpu, buffer.size(), 0)?;
                 copy.copy_from(buffer)?;
-                kept.push((i, copy));
+                expected_on_gpu.push((i, copy));
             }
         }
-        let first = device.download_outputs()?;
-        Ok(OutputWatch { session, device, compare_kernel, count, kept, first })
+        let expected_on_host = device.download_outputs()?;
+        Ok(OutputWatch {
+            session,
+            device,
+            compare_kernel,
+            count,
+            expected_on_gpu,
+            expected_on_host,
+        })
     }
 
     /// Enqueues the comparison of the current outputs.
@@ -66,7 +74,7 @@ impl<'w> OutputWatch<'w> {
         let blocks = 2 * self.session.gpu.facts.sms.max(1);
         let launch =
             Launch { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: None, dynamic_shared: 0 };
-        for (i, expected) in &self.kept {
+        for (i, expected) in &self.expected_on_gpu {
             let Some((_, buffer)) = self.device.tensors().find(|(at, _)| at == i) else { continue };
             let args = KernelArgs::new(vec![
                 ("a".into(), 8, buffer.address()),
@@ -107,12 +115,14 @@ impl<'w> OutputWatch<'w> {
         let mut bit_equal = true;
         let now = self.device.download_outputs()?;
         for (i, arg) in self.device.host.args.iter().enumerate() {
-            let (Some(first), Some(now)) = (&self.first[i], &now[i]) else { continue };
-            let results = Results {
+            let (Some(expected), Some(now)) = (&self.expected_on_host[i], &now[i]) else {
+                continue;
+            };
+            let results = OutputPair {
                 arg: arg.spec,
                 group: arg.group,
-                first: now.bytes(),
-                second: first.bytes(),
+                left: now.bytes(),
+                right: expected.bytes(),
             };
             bit_equal &= results.bit_equal();
             let (bad, at) = results.differing(&self.session.input.spec.tolerance);

@@ -12,7 +12,7 @@ use crate::library::{EntryLibrary, EntryState};
 use crate::nvml::Nvml;
 use crate::poison::Poison;
 use crate::report_writer::ReportWriter;
-use rgpu_case::{Case, Entry, ErrorClass, Launch, Phase, Role};
+use rgpu_case::{Case, EntryPoint, ErrorClass, Launch, Phase, Role};
 use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::Instant;
@@ -75,13 +75,13 @@ impl<'a> Session<'a> {
         let _ranges = self.report.enter_phase(Phase::Setup, None)?;
         let folder = &input.folder;
         Ok(match &input.spec.entry {
-            Entry::Device { module, function } => {
+            EntryPoint::Device { module, function } => {
                 let module = Module::load(&self.gpu, &folder.join(module))?;
                 Target::Device(module.function(function)?)
             }
-            Entry::Host { library } => Target::Host(EntryLibrary::open(library, folder)?),
+            EntryPoint::Host { library } => Target::Host(EntryLibrary::open(library, folder)?),
             // `input::read` refuses a Python entry.
-            Entry::Python(_) => return Err(bad_case("the runner cannot run Python")),
+            EntryPoint::Python(_) => return Err(bad_case("the runner cannot run Python")),
         })
     }
 

@@ -4,7 +4,7 @@
 use super::Session;
 use super::session::{DeviceCase, Target, bind_kernel};
 use crate::abi::AbiCase;
-use crate::compare::{Results, passes};
+use crate::compare::{OutputPair, passes};
 use crate::cuda::{ExpectedFailures, Function, Module};
 use crate::fault::{Fault, Result};
 use crate::host_case::{HostCase, ReferenceRun};
@@ -146,11 +146,11 @@ fn compare(
     let (mut bit_equal, mut passed) = (true, true);
     for (i, arg) in host.args.iter().enumerate() {
         let (Some(first), Some(second)) = (&first[i], &second[i]) else { continue };
-        let results = Results {
+        let results = OutputPair {
             arg: arg.spec,
             group: arg.group,
-            first: first.bytes(),
-            second: second.bytes(),
+            left: first.bytes(),
+            right: second.bytes(),
         };
         bit_equal &= results.bit_equal();
         if let Some(expected_outputs) =

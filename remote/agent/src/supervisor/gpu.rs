@@ -12,7 +12,7 @@ use rgpu_protocol::plan::{GpuRequest, KnownGpu};
 use rgpu_protocol::{EventBody, GpuChoice, Outcome};
 use rustix::fs::FlockOperation;
 
-use super::queue::{Queue, QueueError, QueueState, Ticket, valid_uuid};
+use super::gpu_queue::{GpuQueue, GpuQueueError, GpuQueueState, Ticket, valid_uuid};
 use super::{EarlyEnd, Supervisor};
 use crate::command::ask_unless;
 use crate::host::user_name;
@@ -65,8 +65,8 @@ fn no_gpu(text: String) -> EarlyEnd {
     EarlyEnd::Outcome(Outcome::NoGpu { text })
 }
 
-impl From<QueueError> for EarlyEnd {
-    fn from(error: QueueError) -> Self {
+impl From<GpuQueueError> for EarlyEnd {
+    fn from(error: GpuQueueError) -> Self {
         let (code, text) = ("gpu_lock".into(), error.to_string());
         Self::Outcome(Outcome::HostError { code, text })
     }
@@ -76,7 +76,7 @@ impl Supervisor {
     /// Waits for GPUs that `request` allows, locks them, and checks that no other user's processes
     /// run there.
     pub(crate) fn lock_gpu(&mut self, request: &GpuRequest) -> Result<(), EarlyEnd> {
-        let queue = Queue::open(std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from))?;
+        let queue = GpuQueue::open(std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from))?;
         let start = Instant::now();
         let mut candidates = choose(request)?;
         let count = usize::try_from(request.count).unwrap_or(usize::MAX).max(1);
@@ -138,7 +138,7 @@ impl Supervisor {
     /// Waits in the queue until `count` of `candidates` are ours.
     fn wait_for_gpus(
         &mut self,
-        queue: &Queue,
+        queue: &GpuQueue,
         ticket: &mut Option<Ticket>,
         candidates: &[String],
         count: usize,
@@ -154,15 +154,15 @@ impl Supervisor {
             }
             let look = ticket
                 .as_ref()
-                .map_or(Ok(QueueState::Busy), |ticket| queue.try_lock_gpus(ticket))?;
+                .map_or(Ok(GpuQueueState::Busy), |ticket| queue.try_lock_gpus(ticket))?;
             let now = match look {
-                QueueState::Ours(held) => return Ok(held),
-                QueueState::Wait { position, holder } => {
+                GpuQueueState::Ours(held) => return Ok(held),
+                GpuQueueState::Wait { position, holder } => {
                     last_look = Instant::now();
                     (position, holder)
                 }
-                QueueState::Busy if last_look.elapsed() < BUSY_LIMIT => (0, String::new()),
-                QueueState::Busy => {
+                GpuQueueState::Busy if last_look.elapsed() < BUSY_LIMIT => (0, String::new()),
+                GpuQueueState::Busy => {
                     (0, format!("whoever locks `{}`", queue.queue_lock_path().display()))
                 }
             };

@@ -27,7 +27,7 @@ use rgpu_protocol::{
 use rustix::event::PollFlags;
 
 use super::clients::ClientSet;
-use super::{inherited_files, trace};
+use super::{inherited_files, supervisor_log};
 use crate::blob::Blobs;
 use crate::connection::FEATURES;
 use crate::host_fault::{HostFault, IoContext};
@@ -143,7 +143,7 @@ fn is_pending(error: &io::Error) -> bool {
 /// # Errors
 /// The event log cannot be written.
 pub fn relay(folder: &Path, socket: &Path) -> Result<(), HostFault> {
-    trace::kept(folder, || hand_over(folder.to_owned(), socket))
+    supervisor_log::run_logged(folder, || hand_over(folder.to_owned(), socket))
 }
 
 fn hand_over(folder: PathBuf, socket: &Path) -> Result<(), HostFault> {

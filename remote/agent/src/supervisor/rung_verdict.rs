@@ -12,13 +12,13 @@ use super::rung::ProgramResult;
 const TAIL_BYTES: usize = 3000;
 
 /// Most bytes of the tool's own message in a record.
-const WORDS_BYTES: usize = 500;
+const MAX_MESSAGE_BYTES: usize = 500;
 
 /// Where the ladder continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RungVerdict {
     /// The step succeeded.
-    Well,
+    Succeeded,
     /// At the next rung.
     Next,
     /// At the named rung.
@@ -56,14 +56,14 @@ pub(crate) fn judge(
         Some((row, message)) => (row.code.clone(), message, verdict_of(&row.then)),
         None => match failure {
             Some((code, message)) => (code.to_owned(), message, RungVerdict::Next),
-            None => (String::new(), String::new(), RungVerdict::Well),
+            None => (String::new(), String::new(), RungVerdict::Succeeded),
         },
     };
     let record = RungRecord {
         step: step.id.clone(),
         rung: rung.id.clone(),
         argv,
-        ok: verdict == RungVerdict::Well,
+        ok: verdict == RungVerdict::Succeeded,
         code,
         message,
         exit: result.exit,
@@ -169,7 +169,7 @@ fn plain_failure(
 /// Trims a line to the length limit of a record.
 fn cut(line: &str) -> String {
     let line = line.trim();
-    let mut end = line.len().min(WORDS_BYTES);
+    let mut end = line.len().min(MAX_MESSAGE_BYTES);
     while !line.is_char_boundary(end) {
         end -= 1;
     }
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_note_alone_fails_nothing() {
-        assert_eq!(judge_output(NCU, 0, "WARNING").1, RungVerdict::Well);
+        assert_eq!(judge_output(NCU, 0, "WARNING").1, RungVerdict::Succeeded);
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
         let rung = r#"{"id":"r","argv":["x"],"diagnosis":[
             {"pattern":"error:","code":"does_not_compile","when":"failed","then":"stop"}]}"#;
         let warning = "k.cu(3): warning: unused\n  printf(\"error: %d\", n);\n";
-        assert_eq!(judge_output(rung, 0, warning).1, RungVerdict::Well);
+        assert_eq!(judge_output(rung, 0, warning).1, RungVerdict::Succeeded);
         let (record, verdict) = judge_output(rung, 1, "k.cu(3): error: no\n");
         assert_eq!((verdict, record.code.as_str()), (RungVerdict::Stop, "does_not_compile"));
     }

@@ -12,7 +12,7 @@ use super::{EarlyEnd, Supervisor, environment};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StepResult {
     /// A rung of the step succeeded.
-    Well,
+    Succeeded,
     /// No rung succeeded; the code of the last failure.
     Failed(String),
 }
@@ -31,13 +31,14 @@ impl Supervisor {
             let (record, verdict) = self.try_rung(step, rung, secrets)?;
             code.clone_from(&record.code);
             self.emit(EventBody::RungEnded(record))?;
-            if !matches!(verdict, RungVerdict::Next | RungVerdict::Well | RungVerdict::Rung(_)) {
+            if !matches!(verdict, RungVerdict::Next | RungVerdict::Succeeded | RungVerdict::Rung(_))
+            {
                 break;
             }
             match verdict {
-                RungVerdict::Well => {
+                RungVerdict::Succeeded => {
                     self.end_step(step, Some(rung.id.clone()), String::new())?;
-                    return Ok(StepResult::Well);
+                    return Ok(StepResult::Succeeded);
                 }
                 // The plan was checked: this rung exists, further down.
                 RungVerdict::Rung(id) => {

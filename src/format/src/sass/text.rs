@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 /// A register file, as named in the header of `-plr` columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum File {
+pub enum RegisterFile {
     /// `R0` …
     General,
     /// `P0` …
@@ -28,13 +28,13 @@ pub enum File {
     UniformPredicate,
 }
 
-impl File {
-    fn from_head(head: &str) -> Option<File> {
+impl RegisterFile {
+    fn from_head(head: &str) -> Option<RegisterFile> {
         match head.trim() {
-            "GPR" => Some(File::General),
-            "PRED" => Some(File::Predicate),
-            "UGPR" => Some(File::Uniform),
-            "UPRED" => Some(File::UniformPredicate),
+            "GPR" => Some(RegisterFile::General),
+            "PRED" => Some(RegisterFile::Predicate),
+            "UGPR" => Some(RegisterFile::Uniform),
+            "UPRED" => Some(RegisterFile::UniformPredicate),
             _ => None,
         }
     }
@@ -42,17 +42,17 @@ impl File {
     /// The text before a register's number.
     pub fn prefix(self) -> &'static str {
         match self {
-            File::General => "R",
-            File::Predicate => "P",
-            File::Uniform => "UR",
-            File::UniformPredicate => "UP",
+            RegisterFile::General => "R",
+            RegisterFile::Predicate => "P",
+            RegisterFile::Uniform => "UR",
+            RegisterFile::UniformPredicate => "UP",
         }
     }
 }
 
 /// Effect of an instruction on a live register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum RegisterUse {
     /// Neither reads nor writes it, but it is needed later.
     Kept,
     /// Writes it.
@@ -65,13 +65,13 @@ pub enum Mark {
 
 /// A register that is live at an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Live {
+pub struct LiveRegister {
     /// Register file.
-    pub file: File,
+    pub file: RegisterFile,
     /// Register number.
     pub number: u16,
     /// Effect of the instruction on it.
-    pub mark: Mark,
+    pub mark: RegisterUse,
 }
 
 /// One instruction.
@@ -82,7 +82,7 @@ pub struct TextLine<'t> {
     /// Guard, name, modifiers and operands.
     pub text: &'t str,
     /// Registers that are live here, by file and number; empty unless requested.
-    pub live: Vec<Live>,
+    pub live: Vec<LiveRegister>,
 }
 
 /// The code of one section.
@@ -165,17 +165,17 @@ fn instruction(line: &str) -> Option<(u64, &str)> {
 /// The columns of a row and their registers.
 #[derive(Default)]
 struct Columns {
-    files: Vec<Option<File>>,
+    files: Vec<Option<RegisterFile>>,
     /// Position in the row, and register.
-    registers: Vec<(usize, File, u16)>,
+    registers: Vec<(usize, RegisterFile, u16)>,
 }
 
 impl Columns {
     /// Reads a row of the header: names of register files, or numbers of registers.
     fn head(&mut self, row: &str) {
         let cells = cells(row);
-        if cells.iter().any(|(_, cell)| File::from_head(cell).is_some()) {
-            self.files = cells.iter().map(|(_, cell)| File::from_head(cell)).collect();
+        if cells.iter().any(|(_, cell)| RegisterFile::from_head(cell).is_some()) {
+            self.files = cells.iter().map(|(_, cell)| RegisterFile::from_head(cell)).collect();
             self.registers.clear();
         } else if cells.iter().any(|(_, cell)| cell.trim_start().starts_with("# ")) {
             self.registers.clear();
@@ -188,17 +188,18 @@ impl Columns {
         }
     }
 
-    fn live(&self, row: &str) -> Vec<Live> {
+    fn live(&self, row: &str) -> Vec<LiveRegister> {
         let bytes = row.as_bytes();
         let mark = |at: usize| match bytes.get(at)? {
-            b':' => Some(Mark::Kept),
-            b'^' => Some(Mark::Written),
-            b'v' => Some(Mark::Read),
-            b'x' => Some(Mark::Both),
+            b':' => Some(RegisterUse::Kept),
+            b'^' => Some(RegisterUse::Written),
+            b'v' => Some(RegisterUse::Read),
+            b'x' => Some(RegisterUse::Both),
             _ => None,
         };
         let all = self.registers.iter();
-        all.filter_map(|&(at, file, number)| Some(Live { file, number, mark: mark(at)? })).collect()
+        all.filter_map(|&(at, file, number)| Some(LiveRegister { file, number, mark: mark(at)? }))
+            .collect()
     }
 }
 
@@ -259,10 +260,10 @@ mod tests {
         assert_eq!(
             live,
             [
-                (File::General, 9, Mark::Written),
-                (File::General, 10, Mark::Read),
-                (File::General, 100, Mark::Kept),
-                (File::Uniform, 1, Mark::Both),
+                (RegisterFile::General, 9, RegisterUse::Written),
+                (RegisterFile::General, 10, RegisterUse::Read),
+                (RegisterFile::General, 100, RegisterUse::Kept),
+                (RegisterFile::Uniform, 1, RegisterUse::Both),
             ]
         );
     }

@@ -65,7 +65,7 @@ pub enum SearchError {
         high: i64,
     },
     /// The threads are no whole warps.
-    #[error("{0} threads are no whole warps of 32")]
+    #[error("{0} threads are not a multiple of the warp size, 32")]
     Warps(i64),
     /// No arrangement of the threads fills the tile.
     #[error(

@@ -21,7 +21,7 @@ const ALL_ROWS: i64 = 128;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EpilogueError {
     /// The instruction that reads tensor memory has another form.
-    #[error("`{0}` is no load whose threads have a row each")]
+    #[error("`{0}` is not a load whose threads have a row each")]
     Load(String),
     /// A CTA has no accumulator of so many rows.
     #[error(

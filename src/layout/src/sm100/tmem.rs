@@ -77,7 +77,7 @@ impl TmemRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Advice {
-    /// So many stages of the accumulator fit.
+    /// At most this many stages of the accumulator fit.
     FewerStages {
         /// Stages.
         stages: i64,

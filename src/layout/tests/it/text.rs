@@ -72,8 +72,16 @@ fn an_error_has_its_place_and_a_caret() {
         ("(4,8):(1,4", 11, "`,` or `)` is expected, not the end"),
         ("(4,0):(1,4)", 4, "the extent 0 has no coordinates: extents begin at 1"),
         ("(4,-2):(1,4)", 4, "the extent -2 has no coordinates: extents begin at 1"),
-        ("(4,8):(1,(4))", 10, "the stride is a tuple of 1, its shape a number"),
-        ("(4,8):(1,4,8)", 7, "the stride is a tuple of 3, its shape a tuple of 2"),
+        (
+            "(4,8):(1,(4))",
+            10,
+            "the stride is a tuple of 1, but the shape is a number: they must nest alike",
+        ),
+        (
+            "(4,8):(1,4,8)",
+            7,
+            "the stride is a tuple of 3, but the shape is a tuple of 2: they must nest alike",
+        ),
         ("4:1 x", 5, "the end is expected, not `x`"),
         ("4:?", 3, "a number is expected, not `?`"),
         ("", 1, "a number is expected, not the end"),

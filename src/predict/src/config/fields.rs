@@ -43,10 +43,10 @@ const MAX_LAYERS: u64 = 4096;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The config is not a JSON object.
-    #[error("the config is no JSON object")]
+    #[error("the config is not a JSON object")]
     NoObject,
     /// There is no reader for this architecture.
-    #[error("`{name}` at /architectures is no known architecture; the nearest is `{nearest}`")]
+    #[error("`{name}` at /architectures is not a known architecture; the nearest is `{nearest}`")]
     Architecture {
         /// The name in the config.
         name: String,

@@ -86,7 +86,7 @@ pub fn check(hardware: &Hardware) -> Vec<Problem> {
         if link.unit.quantity() != Quantity::Bandwidth {
             report(place, "the unit measures no bandwidth".into());
         } else if !is_between(link.unit.base(link.value), LINK) {
-            report(place, format!("{} {:?} is no link: wrong unit?", link.value, link.unit));
+            report(place, format!("{} {:?} is not a link: wrong unit?", link.value, link.unit));
         }
     }
     for (place, source) in sources {
@@ -95,7 +95,10 @@ pub fn check(hardware: &Hardware) -> Vec<Problem> {
         }
     }
     if !is_between(hardware.processors.value, PROCESSORS) {
-        report("processors".into(), format!("{} is no number of SMs", hardware.processors.value));
+        report(
+            "processors".into(),
+            format!("{} is not a number of SMs", hardware.processors.value),
+        );
     }
     if let Some(hz) = hardware.clock_hz().filter(|hz| !is_between(*hz, CLOCK_HZ)) {
         report("clock".into(), format!("{:.0} MHz is no GPU's clock", hz / 1e6));
@@ -119,7 +122,8 @@ pub fn check(hardware: &Hardware) -> Vec<Problem> {
         report("compute.bf16".into(), "there is no dense peak of the tensor cores".into());
     }
     if let Some(ridge) = hardware.ridge(MathKind::Half).filter(|ridge| !is_between(*ridge, RIDGE)) {
-        let text = format!("{ridge:.0} FLOP a byte is no ridge point: peak or bandwidth is wrong");
+        let text =
+            format!("{ridge:.0} FLOP a byte is not a ridge point: peak or bandwidth is wrong");
         report("compute.bf16".into(), text);
     }
     tiers_in_order(hardware, &mut report);

@@ -53,7 +53,7 @@ pub struct DiagnosedGpu {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiagnosisError {
     /// The text is no output of `rgpu doctor --json`.
-    #[error("this is no output of `rgpu doctor --json`: {0}")]
+    #[error("this is not the output of `rgpu doctor --json`: {0}")]
     Json(String),
     /// The host has no such GPU, or several different ones.
     #[error("{0}")]

@@ -228,7 +228,7 @@ impl ModelCard {
     fn set(&mut self, field: Field, text: &str, line: usize) -> Result<(), ImportError> {
         let place = format!("line {line}");
         let wrong = |what: &str| {
-            let text = format!("`{text}` is no {what}");
+            let text = format!("`{text}` is not a {what}");
             Err(ImportError::shape(&self.file, place.clone(), text))
         };
         let (name, old, new) = match field {
@@ -359,7 +359,7 @@ mod tests {
         let error = read("card.md", &text).unwrap_err().to_string();
         assert_eq!(error, "`card.md`: line 15 has layers 36, but line 12 has 40");
         let error = read("card.md", &CARD.replace("8.2B", "many")).unwrap_err().to_string();
-        assert!(error.contains("line 13 `many` is no number of parameters"), "{error}");
+        assert!(error.contains("line 13 `many` is not a number of parameters"), "{error}");
         let error = read("card.md", &CARD.replace("bfloat16", "[1]")).unwrap_err().to_string();
         assert!(error.contains("a text or a number"), "{error}");
         assert!(read("card.md", "# A text\n").is_err());

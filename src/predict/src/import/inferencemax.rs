@@ -25,7 +25,7 @@ pub fn read(
         Value::Array(list) => {
             let rows = list.iter().enumerate().map(|(at, value)| match value.as_object() {
                 Some(object) => row(file, &format!("/{at}"), object, defaults),
-                None => Err(ImportError::shape(file, format!("/{at}"), "is no object")),
+                None => Err(ImportError::shape(file, format!("/{at}"), "is not an object")),
             });
             rows.collect()
         }

@@ -13,7 +13,7 @@ use crate::job::JobFolder;
 ///
 /// # Errors
 /// Those of `work`.
-pub(crate) fn kept(
+pub(crate) fn run_logged(
     folder: &Path,
     work: impl FnOnce() -> Result<(), HostFault>,
 ) -> Result<(), HostFault> {
@@ -36,13 +36,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_kept_where_there_are_some() {
+    fn the_log_is_created_only_for_a_message() {
         let before = std::panic::take_hook();
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("supervisor.log");
-        kept(dir.path(), || Ok(())).unwrap();
+        run_logged(dir.path(), || Ok(())).unwrap();
         assert!(!log.exists());
-        kept(dir.path(), || {
+        run_logged(dir.path(), || {
             let defect = std::panic::catch_unwind(|| panic!("no such rung"));
             assert!(defect.is_err());
             Err(HostFault::new("write `events.jsonl`", Errno::NOSPC))

@@ -40,7 +40,7 @@ const NFS: u64 = 0x6969;
 
 /// Why there is no queue. The job ends, because nothing runs on a GPU without the lock.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum QueueError {
+pub(crate) enum GpuQueueError {
     /// There is no usable folder for locks.
     #[error("no folder for GPU locks: {0}")]
     Folder(String),
@@ -50,13 +50,13 @@ pub(crate) enum QueueError {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Queue {
+pub(crate) struct GpuQueue {
     folder: PathBuf,
 }
 
 /// The result of a look at the queue.
 #[derive(Debug)]
-pub(crate) enum QueueState {
+pub(crate) enum GpuQueueState {
     /// The GPUs are ours while their files are open: UUID and flocked file of each.
     Ours(Vec<(String, File)>),
     /// Another job is looking at the queue right now. Try again.
@@ -78,12 +78,12 @@ enum LockAttempt {
     HeldBy(String),
 }
 
-impl Queue {
+impl GpuQueue {
     /// Opens the queue in `folder`, or in the folder that all users of this host share.
     ///
     /// # Errors
     /// No folder can be used safely.
-    pub(crate) fn open(folder: Option<PathBuf>) -> Result<Self, QueueError> {
+    pub(crate) fn open(folder: Option<PathBuf>) -> Result<Self, GpuQueueError> {
         if let Some(folder) = folder {
             // The user's own folder, closed to others, is allowed.
             let meta = fs::symlink_metadata(&folder).ok().filter(fs::Metadata::is_dir);
@@ -98,11 +98,11 @@ impl Queue {
 
     /// Opens the first existing folder, else the first that can be created. An existing folder that
     /// cannot be used is an error: skipping it would make a second queue.
-    fn open_first(folders: &[&Path]) -> Result<Self, QueueError> {
+    fn open_first(folders: &[&Path]) -> Result<Self, GpuQueueError> {
         if let Some(existing) = folders.iter().find(|f| fs::symlink_metadata(f).is_ok()) {
             return prepare(existing).map(|()| Self { folder: existing.to_path_buf() });
         }
-        let mut last_error = QueueError::Folder("none is named".into());
+        let mut last_error = GpuQueueError::Folder("none is named".into());
         for folder in folders {
             match prepare(folder) {
                 Ok(()) => return Ok(Self { folder: folder.to_path_buf() }),
@@ -119,12 +119,12 @@ impl Queue {
         wanted: &[String],
         count: usize,
         job_title: &str,
-    ) -> Result<Option<Ticket>, QueueError> {
+    ) -> Result<Option<Ticket>, GpuQueueError> {
         let Some(_lock) = self.lock_queue()? else { return Ok(None) };
         let content =
             TicketContent { gpus: wanted.to_vec(), count, job_title: job_title.to_owned() };
         let created = Ticket::create(&self.folder, content);
-        created.map(Some).map_err(|(path, source)| QueueError::File { path, source })
+        created.map(Some).map_err(|(path, source)| GpuQueueError::File { path, source })
     }
 
     /// Waits again in the same position, for any of the GPUs in `wanted`. Returns false if another
@@ -133,25 +133,25 @@ impl Queue {
         &self,
         ticket: &mut Ticket,
         wanted: &[String],
-    ) -> Result<bool, QueueError> {
+    ) -> Result<bool, GpuQueueError> {
         let Some(_lock) = self.lock_queue()? else { return Ok(false) };
         wanted.clone_into(&mut ticket.content.gpus);
         self.write(ticket, &ticket.content)?;
         Ok(true)
     }
 
-    fn write(&self, ticket: &Ticket, content: &TicketContent) -> Result<(), QueueError> {
-        let failed = |source| QueueError::File { path: ticket.path().to_owned(), source };
+    fn write(&self, ticket: &Ticket, content: &TicketContent) -> Result<(), GpuQueueError> {
+        let failed = |source| GpuQueueError::File { path: ticket.path().to_owned(), source };
         ticket.write(content).map_err(failed)
     }
 
     /// Takes GPUs if enough are free that no earlier ticket could use. The ticket then keeps its
-    /// position, but lists no GPUs until [`Queue::requeue`].
+    /// position, but lists no GPUs until [`GpuQueue::requeue`].
     ///
     /// # Errors
     /// Too few of the ticket's GPUs have a usable lock file.
-    pub(crate) fn try_lock_gpus(&self, ticket: &Ticket) -> Result<QueueState, QueueError> {
-        let Some(_lock) = self.lock_queue()? else { return Ok(QueueState::Busy) };
+    pub(crate) fn try_lock_gpus(&self, ticket: &Ticket) -> Result<GpuQueueState, GpuQueueError> {
+        let Some(_lock) = self.lock_queue()? else { return Ok(GpuQueueState::Busy) };
         let content = &ticket.content;
         let ahead = ahead_of(&self.folder, ticket.number);
         let reserved = self.reserved(&ahead);
@@ -167,7 +167,7 @@ impl Queue {
                     ours.push((uuid.clone(), lock));
                     if ours.len() == content.count {
                         self.write(ticket, &TicketContent::default())?;
-                        return Ok(QueueState::Ours(ours));
+                        return Ok(GpuQueueState::Ours(ours));
                     }
                 }
                 Ok(LockAttempt::HeldBy(title)) => {
@@ -182,7 +182,7 @@ impl Queue {
             return Err(error);
         }
         let last = || rivals.next_back().map(|rival| rival.job_title.clone()).unwrap_or_default();
-        Ok(QueueState::Wait { position, holder: holder.unwrap_or_else(last) })
+        Ok(GpuQueueState::Wait { position, holder: holder.unwrap_or_else(last) })
     }
 
     /// Returns the GPUs that earlier tickets will take: the first free ones on each ticket's list.
@@ -212,9 +212,9 @@ impl Queue {
     }
 
     /// Tries to lock one GPU.
-    fn try_lock_gpu(&self, uuid: &str, job_title: &str) -> Result<LockAttempt, QueueError> {
+    fn try_lock_gpu(&self, uuid: &str, job_title: &str) -> Result<LockAttempt, GpuQueueError> {
         let path = self.lock_path(uuid);
-        let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
+        let failed = |source: io::Error| GpuQueueError::File { path: path.clone(), source };
         let file = open_shared(&path).map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) if is_at(&file, &path) => {
@@ -235,9 +235,9 @@ impl Queue {
     }
 
     /// Locks the queue; `None` if another job holds that lock.
-    fn lock_queue(&self) -> Result<Option<File>, QueueError> {
+    fn lock_queue(&self) -> Result<Option<File>, GpuQueueError> {
         let path = self.queue_lock_path();
-        let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
+        let failed = |source: io::Error| GpuQueueError::File { path: path.clone(), source };
         let file = match open_shared(&path) {
             // The file's owner holds a lease on it.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -263,8 +263,8 @@ pub(crate) fn valid_uuid(uuid: &str) -> bool {
 }
 
 /// Creates the folder with mode 1777, or checks an existing one.
-fn prepare(folder: &Path) -> Result<(), QueueError> {
-    let refuse = |why: String| Err(QueueError::Folder(format!("`{}` {why}", folder.display())));
+fn prepare(folder: &Path) -> Result<(), GpuQueueError> {
+    let refuse = |why: String| Err(GpuQueueError::Folder(format!("`{}` {why}", folder.display())));
     match DirBuilder::new().mode(0o1777).create(folder) {
         Ok(()) => {
             // The umask has removed some of the mode bits.
@@ -299,8 +299,8 @@ fn prepare(folder: &Path) -> Result<(), QueueError> {
 }
 
 /// Refuses a folder on NFS.
-fn require_local(folder: &Path) -> Result<(), QueueError> {
-    let refuse = |why: String| Err(QueueError::Folder(format!("`{}` {why}", folder.display())));
+fn require_local(folder: &Path) -> Result<(), GpuQueueError> {
+    let refuse = |why: String| Err(GpuQueueError::Folder(format!("`{}` {why}", folder.display())));
     match rustix::fs::statfs(folder) {
         Ok(fs) if fs.f_type as u64 == NFS => refuse("is on NFS, where locks are unreliable".into()),
         Ok(_) => Ok(()),
@@ -312,9 +312,9 @@ fn require_local(folder: &Path) -> Result<(), QueueError> {
 mod tests {
     use super::*;
 
-    fn queue() -> (tempfile::TempDir, Queue) {
+    fn queue() -> (tempfile::TempDir, GpuQueue) {
         let dir = tempfile::tempdir().unwrap();
-        let queue = Queue::open(Some(dir.path().join("locks"))).unwrap();
+        let queue = GpuQueue::open(Some(dir.path().join("locks"))).unwrap();
         (dir, queue)
     }
 
@@ -322,16 +322,16 @@ mod tests {
         uuids.iter().map(|u| (*u).to_owned()).collect()
     }
 
-    fn position(look: QueueState) -> (u32, String) {
+    fn position(look: GpuQueueState) -> (u32, String) {
         match look {
-            QueueState::Wait { position, holder } => (position, holder),
+            GpuQueueState::Wait { position, holder } => (position, holder),
             other => panic!("got {other:?}"),
         }
     }
 
-    fn uuid(look: &QueueState) -> &str {
+    fn uuid(look: &GpuQueueState) -> &str {
         match look {
-            QueueState::Ours(held) => &held[0].0,
+            GpuQueueState::Ours(held) => &held[0].0,
             other => panic!("got {other:?}"),
         }
     }
@@ -388,7 +388,7 @@ mod tests {
         let late = queue.enter(&gpus(&["B"]), 1, "late").unwrap().unwrap();
         assert_eq!(position(queue.try_lock_gpus(&late).unwrap()).0, 2);
         drop(held);
-        let QueueState::Ours(both) = queue.try_lock_gpus(&two).unwrap() else { panic!() };
+        let GpuQueueState::Ours(both) = queue.try_lock_gpus(&two).unwrap() else { panic!() };
         assert_eq!(both.iter().map(|(uuid, _)| uuid.as_str()).collect::<Vec<_>>(), ["A", "B"]);
     }
 
@@ -409,19 +409,19 @@ mod tests {
         let open = dir.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(Queue::open(Some(open.clone())).is_err());
+        assert!(GpuQueue::open(Some(open.clone())).is_err());
         fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
-        assert!(Queue::open(Some(open.clone())).is_ok());
+        assert!(GpuQueue::open(Some(open.clone())).is_ok());
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&open, &link).unwrap();
-        assert!(Queue::open(Some(link)).is_err());
+        assert!(GpuQueue::open(Some(link)).is_err());
     }
 
     #[test]
     fn all_users_use_the_folder_that_is_there_and_none_passes_a_bad_one_over() {
         let dir = tempfile::tempdir().unwrap();
         let (run, temp) = (dir.path().join("run/rgpu"), dir.path().join("temp"));
-        let open_first = || Queue::open_first(&[&run, &temp]).map(|queue| queue.folder);
+        let open_first = || GpuQueue::open_first(&[&run, &temp]).map(|queue| queue.folder);
         // A user who cannot write to the first folder's parent has created the second.
         assert_eq!(open_first().unwrap(), temp);
         fs::create_dir(dir.path().join("run")).unwrap();
@@ -533,7 +533,7 @@ mod tests {
         let (dir, queue) = queue();
         let mut mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
         let _lock = locked(&dir.path().join("locks/queue.lock"), "");
-        assert!(matches!(queue.try_lock_gpus(&mine).unwrap(), QueueState::Busy));
+        assert!(matches!(queue.try_lock_gpus(&mine).unwrap(), GpuQueueState::Busy));
         assert!(!queue.requeue(&mut mine, &gpus(&["A"])).unwrap());
         assert!(queue.enter(&gpus(&["A"]), 1, "you").unwrap().is_none());
     }
