@@ -101,6 +101,11 @@ fn folders(app: &App, home: &Path, target: Option<&str>) -> Result<Vec<PathBuf>>
         let agent = AGENTS.iter().find(|(name, _)| *name == target);
         return Ok(vec![match agent {
             Some((_, folder)) => of_agent(folder),
+            None if !target.contains('/') && !app.cwd.join(target).is_dir() => {
+                let what = format!("`{target}` is neither an agent nor a folder");
+                return Err(Failure::new(Exit::Usage, "unknown_agent", what)
+                    .hint("agents: claude, codex, cursor; a new folder is named with a slash: ./skills/"));
+            }
             None => app.cwd.join(target),
         }]);
     }
@@ -114,14 +119,17 @@ fn folders(app: &App, home: &Path, target: Option<&str>) -> Result<Vec<PathBuf>>
     }
 }
 
-/// Refuses to overwrite a file that is not ours.
+/// Refuses to overwrite a file that is not ours, or that somebody may have changed.
 fn check(file: &Path, force: bool) -> Result<()> {
-    match std::fs::read_to_string(file) {
-        Ok(text) if !force && !text.starts_with(OWN_HEAD) => {
-            Err(Failure::new(Exit::Usage, "foreign_file", "another skill has this name")
-                .file(file.display())
-                .hint("`--force` overwrites it"))
+    let (code, what) = match std::fs::read_to_string(file) {
+        _ if force => return Ok(()),
+        Ok(text) if text == SKILL => return Ok(()),
+        Ok(text) if text.starts_with(OWN_HEAD) => {
+            ("other_text", "the installed skill is another version, or was changed")
         }
-        _ => Ok(()),
-    }
+        Ok(_) => ("foreign_file", "another skill has this name"),
+        Err(_) => return Ok(()),
+    };
+    let failure = Failure::new(Exit::Usage, code, what).file(file.display());
+    Err(failure.hint("`--force` overwrites it"))
 }

@@ -42,8 +42,9 @@ pub(super) struct RunResult {
     /// The exit status of the user's program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) program_exit: Option<i32>,
-    /// Seconds on the wall clock.
-    pub(super) seconds: f64,
+    /// Seconds on the wall clock; absent while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) seconds: Option<f64>,
     /// The rung that was reached: what the tools could see, e.g. `ncu.asked`, `nvtx`, `cpu`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rung: Option<String>,
@@ -297,7 +298,7 @@ impl RunResult {
             remote: record.remote.clone(),
             exit: record.exit,
             program_exit: record.program_exit,
-            seconds: record.seconds,
+            seconds: (!is_active).then_some(record.seconds),
             error: folder.failure().map(|document| document.error.into()),
             ..Self::default()
         };
@@ -480,13 +481,16 @@ pub(super) fn phase_of(context: &McpContext, run: &str) -> Option<String> {
     live::phase(&Runs::new(&context.runs).find(run).ok()?)
 }
 
-/// The output of an `exec`.
+/// The output of an `exec`: of its program alone, or of its program under a tool.
 fn output(folder: &RunFolder) -> Option<ProgramOutput> {
-    let log = |stream: &str| {
-        live::tail(&folder.path().join(format!("log/exec.{stream}")), OUTPUT_BYTES)
-            .unwrap_or_default()
+    let of_step = |step: &str| {
+        let log = |stream: &str| {
+            let path = folder.path().join(format!("log/{step}.{stream}"));
+            live::tail(&path, OUTPUT_BYTES).unwrap_or_default()
+        };
+        let (stdout, stderr) = (log("stdout"), log("stderr"));
+        let bytes = [stdout.1, stderr.1];
+        (bytes != [0, 0]).then_some(ProgramOutput { stdout: stdout.0, stderr: stderr.0, bytes })
     };
-    let (stdout, stderr) = (log("stdout"), log("stderr"));
-    let bytes = [stdout.1, stderr.1];
-    (bytes != [0, 0]).then_some(ProgramOutput { stdout: stdout.0, stderr: stderr.0, bytes })
+    of_step("exec").or_else(|| of_step("profile"))
 }

@@ -84,54 +84,55 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     })
 }
 
-/// Resolves a program. A path that is a file here is sent along; anything else must exist on the
-/// host.
+/// Resolves a program. A path that is a file here is sent along, as is a script that Python runs;
+/// anything else must exist on the host.
 fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     let mode = args.mode.unwrap_or(ProfileMode::Ncu);
     mode_flags::check(args, mode)?;
     let program_path = args.program.first().map_or("", String::as_str);
     let on_this_machine =
         session::spec(app, args.place.remote.as_deref()).is_ok_and(|spec| session::is_local(&spec));
-    let local_path = app.cwd.join(program_path);
-    let is_file = program_path.contains('/') && local_path.is_file();
-    let file = file_name(program_path);
+    let words: Vec<&str> = args.program.iter().map(String::as_str).collect();
+    let script = python_program_word(&words);
     let mut assumptions = Vec::new();
     let mut files = Vec::new();
+    let mut digests = Vec::new();
     let mut argv: Vec<Arg> = args.program.iter().cloned().map(Arg::from).collect();
-    if is_file && on_this_machine {
-        argv[0] = Arg::text(local_path.display().to_string());
-    } else if is_file {
-        files.push(BundleFile::copy(format!("app/{file}"), &local_path).executable());
-        argv[0] = Arg::in_job(format!("app/{file}"));
-        assumptions.push(format!(
-            "`{program_path}` is the file on this machine, which is sent to the host"
-        ));
-    } else if program_path.contains('/') && !Path::new(program_path).is_absolute() {
-        return Err(Failure::new(
-            Exit::Config,
-            "missing_source",
-            format!("there is no file `{program_path}` here"),
-        )
-        .hint("to run a program of the host, give its absolute path or only its name"));
+    for at in Some(0).filter(|_| program_path.contains('/')).into_iter().chain(script) {
+        let word = words[at];
+        let local_path = app.cwd.join(word);
+        if !local_path.is_file() {
+            // The program starts in a folder of its own, so a relative path leads nowhere there.
+            let is_module = at > 0 && words[at - 1] == "-m";
+            if is_module || Path::new(word).is_absolute() {
+                continue;
+            }
+            let what = format!("there is no file `{word}` here");
+            return Err(Failure::new(Exit::Config, "missing_source", what)
+                .hint("to run a program of the host, give its absolute path or only its name"));
+        }
+        digests.push(digest(&local_path)?);
+        if on_this_machine {
+            argv[at] = Arg::text(local_path.display().to_string());
+            continue;
+        }
+        let sent = format!("app/{}", file_name(word));
+        files.push(BundleFile::copy(sent.clone(), &local_path).executable());
+        argv[at] = Arg::in_job(sent);
+        assumptions.push(format!("`{word}` is the file on this machine, which is sent to the host"));
     }
     needs_no_kernel(mode)?;
     let inputs = InputsRecord {
         schema: "rgpu.inputs/1".to_owned(),
         seed: args.seed,
         cases: Vec::new(),
-        files: if is_file { vec![digest(&local_path)?] } else { Vec::new() },
+        files: digests,
     };
-    let name = script_name(&args.program).unwrap_or(file);
+    // `python3` or `torchrun` would be the same title for every program.
+    let name = file_name(script.map_or(program_path, |at| words[at]));
     let program = Program { name, argv, files, ..Program::default() };
     let profile_command = of_program(app, args, mode, program, inputs)?;
     Ok(ProfileCommand { assumptions, ..profile_command })
-}
-
-/// The name of the script or module that Python runs in this command: `python3` or `torchrun` would be
-/// the same title for every program. `None` for other commands.
-fn script_name(command: &[String]) -> Option<String> {
-    let words: Vec<&str> = command.iter().map(String::as_str).collect();
-    python_program_word(&words).map(|at| file_name(words[at]))
 }
 
 pub(super) fn file_name(path: &str) -> String {

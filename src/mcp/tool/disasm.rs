@@ -105,6 +105,9 @@ struct CodeResult {
     /// What changed, for `diff_with`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     diff: Option<Value>,
+    /// What the listing lacks, and how to get it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     /// Parts that could not be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     errors: Vec<String>,
@@ -160,6 +163,9 @@ async fn run(mut call: Call) -> Result<Answer> {
     let kernels = || code.images.iter().flat_map(|i| i.kernels.iter().map(move |k| (i, k)));
     result.kernels = kernels().map(|(image, kernel)| KernelLine::of(image, kernel)).collect();
     result.errors.clone_from(&code.errors);
+    if matches!(view, View::Sass) {
+        result.note = code.images.first().and_then(no_operands);
+    }
     let first = kernels().next().map(|(_, kernel)| kernel);
     let lines: Vec<String> = match view {
         View::Sass => first.map(sass).unwrap_or_default(),
@@ -203,6 +209,17 @@ async fn run(mut call: Call) -> Result<Answer> {
         result.kernels.truncate(12);
     }
     Answer::of(&result)
+}
+
+/// Why the instructions of an image have no operands, if they have none.
+fn no_operands(image: &CodeImage) -> Option<String> {
+    let own = image.tool.as_deref().is_some_and(|tool| tool.starts_with("rgpu "));
+    own.then(|| match &image.tool_problem {
+        Some(problem) => format!("instructions have no operands: {problem}"),
+        None => "instructions have no operands, since there is no nvdisasm here: \
+                 `rgpu setup nvdisasm` fetches it"
+            .to_owned(),
+    })
 }
 
 /// The instructions of a kernel, one a line.

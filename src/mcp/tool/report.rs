@@ -102,6 +102,9 @@ struct ReportResult {
     launch: Option<String>,
     /// The items of the part; each is an object.
     items: Vec<Value>,
+    /// Of the names asked for, those that no metric begins with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<String>,
     /// How many there are in all.
     all: usize,
     /// Where to go on, as `offset`; absent at the end.
@@ -174,6 +177,7 @@ fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> 
     let launches = || profile.launches.iter().filter(|launch| fits(&launch.kernel));
     let mut summary = None;
     let mut launch_name = None;
+    let mut unknown = Vec::new();
     let items: Vec<Value> = match part {
         Part::Summary => {
             let sidecars = Sidecars::default();
@@ -188,7 +192,10 @@ fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> 
             let launch = launches().find(is_asked);
             let launch = launch.ok_or_else(|| wrong("there is no such launch"))?;
             launch_name = Some(format!("{} {}", launch.id, names.name(&launch.kernel)));
-            metrics(launch, arguments.names.as_deref().unwrap_or_default())
+            let asked = arguments.names.as_deref().unwrap_or_default();
+            let is_known = |name: &str| launch.metrics.keys().any(|metric| metric.starts_with(name));
+            unknown.extend(asked.iter().filter(|name| !is_known(name)).cloned());
+            metrics(launch, asked)
         }
         Part::HotSpots => hot_spots(opened.hot_spots.as_ref(), fits),
         Part::Regions => values(&profile.regions),
@@ -205,6 +212,7 @@ fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> 
         device: profile.device.clone(),
         summary,
         launch: launch_name,
+        unknown,
         all: items.len(),
         next_offset: (listed.end < items.len()).then_some(listed.end),
         items: items[listed].to_vec(),

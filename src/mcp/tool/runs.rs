@@ -106,8 +106,9 @@ struct RunLine {
     remote: String,
     /// When it began, UTC.
     started: String,
-    /// Seconds on the wall clock.
-    seconds: f64,
+    /// Seconds on the wall clock; absent while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
     /// The exit status of its command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     exit: Option<u8>,
@@ -121,7 +122,7 @@ impl From<RunRecord> for RunLine {
             state: record.state.as_str().to_owned(),
             remote: record.remote,
             started: record.started,
-            seconds: record.seconds,
+            seconds: (!record.state.is_active()).then_some(record.seconds),
             exit: record.exit,
         }
     }
