@@ -284,7 +284,7 @@ fn sgr_len(text: &str) -> Option<usize> {
 }
 
 /// Characters that change the order of the text around them.
-fn is_bidi(c: char) -> bool {
+pub(in crate::cli) fn is_bidi(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
