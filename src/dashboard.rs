@@ -20,6 +20,7 @@ mod live;
 mod openapi;
 mod overview;
 mod page;
+mod project_reader;
 mod queue_and_loops;
 mod run_detail;
 mod run_query;
@@ -44,7 +45,10 @@ use live::Revision;
 use run_table::RunTable;
 
 pub use export::{ExportOptions, Exported, export};
+pub(crate) use host::{HealthLevel, HostState};
 pub use openapi::document as openapi;
+pub(crate) use overview::RunningRun;
+pub(crate) use project_reader::{HostsAndRuns, ProjectReader};
 pub use server::{ServeOptions, serve};
 
 /// Time limit for reading a document. Another process may have locked the state database.

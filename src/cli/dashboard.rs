@@ -8,14 +8,12 @@ use clap::{Args, Subcommand, ValueHint};
 use tempfile::NamedTempFile;
 
 use super::support::app::{App, Status};
+use super::support::dashboard::context;
 use super::support::desktop::open_on_desktop;
+use super::support::overwrite;
 use super::support::terminal::write_stderr;
-use super::support::{overwrite, session};
-use crate::dashboard::{
-    DashboardContext, DashboardHost, ExportOptions, ServeOptions, export, serve,
-};
+use crate::dashboard::{ExportOptions, ServeOptions, export, serve};
 use crate::error::{Exit, Failure, Result};
-use crate::remote::RemoteSpec;
 
 /// Show hosts, runs, suites, queue, loops and predictions on one local page
 ///
@@ -86,6 +84,9 @@ pub(super) fn run(app: &App, args: &DashboardArgs) -> Result<Status> {
                 true => app.print_json(&exported)?,
                 false => app.print(&format!("{}\n", app.short(exported.page.as_ref()))),
             }
+            for run in &exported.left_out {
+                app.print_note(&format!("`{run}` is left out: it was removed meanwhile"));
+            }
         }
         None if app.global.json => {
             let what = "the page has no JSON";
@@ -139,24 +140,4 @@ fn open(link: &str) -> Result<NamedTempFile> {
         }
     });
     Ok(file)
-}
-
-fn context(app: &App) -> Result<DashboardContext> {
-    let program = std::env::current_exe().map_err(|e| {
-        Failure::new(Exit::Config, "no_program", "the path of rgpu itself is unknown").cause(e)
-    })?;
-    let specs = app.config.remotes.values().cloned().chain([RemoteSpec::local()]);
-    let host = |spec: RemoteSpec| DashboardHost {
-        facts: session::facts_cache(app, &spec),
-        default: spec.name == app.config.default_remote.value,
-        name: spec.name,
-        address: spec.url,
-    };
-    Ok(DashboardContext {
-        program,
-        project: app.config.project.clone(),
-        runs: app.cwd.join(&app.config.runs_dir.value),
-        own_ids: app.state_ids_file(),
-        hosts: specs.map(host).collect(),
-    })
 }

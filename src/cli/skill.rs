@@ -103,8 +103,9 @@ fn folders(app: &App, home: &Path, target: Option<&str>) -> Result<Vec<PathBuf>>
             Some((_, folder)) => of_agent(folder),
             None if !target.contains('/') && !app.cwd.join(target).is_dir() => {
                 let what = format!("`{target}` is neither an agent nor a folder");
-                return Err(Failure::new(Exit::Usage, "unknown_agent", what)
-                    .hint("agents: claude, codex, cursor; a new folder is named with a slash: ./skills/"));
+                return Err(Failure::new(Exit::Usage, "unknown_agent", what).hint(
+                    "agents: claude, codex, cursor; a new folder is named with a slash: ./skills/",
+                ));
             }
             None => app.cwd.join(target),
         }]);

@@ -2,6 +2,7 @@
 
 pub(super) mod app;
 pub(super) mod comparison_result;
+pub(super) mod dashboard;
 pub(super) mod deferred;
 pub(super) mod desktop;
 pub(super) mod dry_run;

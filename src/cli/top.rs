@@ -15,7 +15,7 @@ use crate::error::{Exit, Failure, Result};
 /// Show hosts, queue and loop in the terminal
 ///
 /// Left and right choose what is shown, up and down scroll, and q ends the view. Nothing is changed
-/// and no host is asked: hosts are shown as they were last seen.
+/// but the index of runs, and no host is asked: hosts are shown as they were last seen.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = examples!("rgpu top", "rgpu top queue"))]
 pub(super) struct TopArgs {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,6 +13,7 @@ use super::access::AccessControl;
 use super::export_folder::ExportFolder;
 use super::page::{PageDocument, Settings};
 use super::run_query::RunQuery;
+use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
 use super::{DashboardContext, Server, host, overview, queue_and_loops, run_detail, suites};
 use crate::error::{Exit, Failure, Result};
@@ -44,6 +46,8 @@ pub struct Exported {
     pub reports: usize,
     /// Size of all files in bytes.
     pub bytes: u64,
+    /// The ids of runs that were removed while the export was made; it has nothing of them.
+    pub left_out: Vec<String>,
 }
 
 /// Writes the files. An earlier export in the folder is replaced; other files in it stay.
@@ -72,29 +76,36 @@ fn interrupted() -> Failure {
 async fn write_export(context: DashboardContext, options: &ExportOptions) -> Result<Exported> {
     let server = Server::new(context, AccessControl::new(([127, 0, 0, 1], 0).into(), true)?);
     let folder = ExportFolder::begin(&options.folder)?;
-    server.table.refresh();
-    let snapshot = server.table.snapshot();
-    let mut answers = answers(&server.context, &snapshot, server.table.problem())?;
-    let mut bytes = 0;
-    let mut reports = 0;
+    let mut snapshot = read_runs(&server).await?;
+    let mut details = BTreeMap::new();
+    let mut left_out = Vec::new();
+    let (mut bytes, mut reports) = (0, 0);
     for run in snapshot.runs.iter().take(options.reports) {
         let run = &run.summary;
+        let read = details_of(&server.context, run)?;
+        let page = match run_detail::has_page(run) {
+            true => run_detail::report_page(&server, &run.id).await.ok(),
+            false => None,
+        };
+        let is_whole = read.is_some() && page.is_some() == run_detail::has_page(run);
         // A run that cannot be read now is listed all the same, as is one whose report fails.
-        let Ok(detail) = run_detail::detail(&server.context, &run.id) else { continue };
-        for log in &detail.logs {
-            if let Ok(text) = run_detail::log(&server.context, &run.id, &log.name) {
-                answers.insert(format!("/runs/{}/log/{}", run.id, log.name), value(&text)?);
-            }
-        }
-        answers.insert(format!("/runs/{}", run.id), value(&detail)?);
-        if !run_detail::has_page(run) {
+        if !is_whole && !read_runs(&server).await?.runs.iter().any(|now| now.summary.id == run.id) {
+            left_out.push(run.id.clone());
             continue;
         }
-        if let Ok(page) = run_detail::report_page(&server, &run.id).await {
+        details.extend(read.into_iter().flatten());
+        if let Some(page) = page {
             bytes += folder.write_report(&run.id, &page)?;
             reports += 1;
         }
     }
+    if !left_out.is_empty() {
+        snapshot = Arc::new(snapshot.without(&left_out));
+    }
+    let (context, listed) = (server.context.clone(), Arc::clone(&snapshot));
+    let problem = server.table.problem();
+    let mut answers = on_thread(move || answers(&context, &listed, problem)).await??;
+    answers.append(&mut details);
     let answers: Value = serde_json::Map::from_iter(answers).into();
     let document = PageDocument::new(&Settings::exported(&server.context, answers));
     let (page, page_bytes) = folder.finish(document.html())?;
@@ -105,7 +116,42 @@ async fn write_export(context: DashboardContext, options: &ExportOptions) -> Res
         runs: snapshot.runs.len().min(MAX_RUNS),
         reports,
         bytes,
+        left_out,
     })
+}
+
+/// All runs as they are now.
+async fn read_runs(server: &Server) -> Result<Arc<Snapshot>> {
+    let table = Arc::clone(&server.table);
+    on_thread(move || {
+        table.refresh();
+        table.snapshot()
+    })
+    .await
+}
+
+/// Does what takes long, or waits for the database, on a thread of its own, so that a signal ends the
+/// export meanwhile.
+async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|e| Failure::new(Exit::Bug, "bug", "a document cannot be made").cause(e))
+}
+
+/// A run and its logs, by address; `None` if it cannot be read.
+fn details_of(
+    context: &DashboardContext,
+    run: &RunSummary,
+) -> Result<Option<BTreeMap<String, Value>>> {
+    let Ok(detail) = run_detail::detail(context, &run.id) else { return Ok(None) };
+    let mut details = BTreeMap::new();
+    for log in &detail.logs {
+        if let Ok(text) = run_detail::log(context, &run.id, &log.name) {
+            details.insert(format!("/runs/{}/log/{}", run.id, log.name), value(&text)?);
+        }
+    }
+    details.insert(format!("/runs/{}", run.id), value(&detail)?);
+    Ok(Some(details))
 }
 
 /// The answers to the requests of the page, by address.

@@ -32,46 +32,46 @@ pub(super) struct HostList {
 
 /// A host as it was last seen.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct HostState {
+pub(crate) struct HostState {
     /// The remote's name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The remote's address.
-    pub(super) address: String,
+    pub(crate) address: String,
     /// Whether commands use it if none is named.
-    pub(super) default: bool,
+    pub(crate) default: bool,
     /// When the facts were asked for (RFC 3339). Absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) asked: Option<String>,
+    pub(crate) asked: Option<String>,
     /// The host's facts. Absent if it was never checked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) facts: Option<HostFacts>,
+    pub(crate) facts: Option<HostFacts>,
     /// The problems that the facts show.
-    pub(super) health: HostHealth,
+    pub(crate) health: HostHealth,
     /// The ids of the project's runs that may be running there.
-    pub(super) running: Vec<String>,
+    pub(crate) running: Vec<String>,
     /// Entries of the queue that wait for it.
-    pub(super) waiting: usize,
+    pub(crate) waiting: usize,
 }
 
 /// Which problems a host has, by its facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub(super) struct HostHealth {
+pub(crate) struct HostHealth {
     /// The most severe level of the lists below.
-    pub(super) level: HealthLevel,
+    pub(crate) level: HealthLevel,
     /// Problems that make some modes impossible.
-    pub(super) issues: Vec<String>,
+    pub(crate) issues: Vec<String>,
     /// Problems that may disturb measurements.
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     /// Tools and packages that were not found.
-    pub(super) missing: Vec<String>,
+    pub(crate) missing: Vec<String>,
     /// Software that is too old for the rest.
-    pub(super) outdated: Vec<String>,
+    pub(crate) outdated: Vec<String>,
 }
 
 /// How healthy a host is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum HealthLevel {
+pub(crate) enum HealthLevel {
     /// It was never asked.
     #[default]
     Unknown,

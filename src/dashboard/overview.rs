@@ -13,7 +13,7 @@ use super::run_query::RunLine;
 use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
 use super::suites::SuiteLine;
-use crate::store::{RunFolder, RunState, live};
+use crate::store::{RunFolder, live};
 
 /// How many of the last runs are shown.
 const MAX_RECENT_RUNS: usize = 12;
@@ -44,7 +44,7 @@ pub(super) struct Overview {
     pub(super) reading: bool,
     /// The hosts.
     pub(super) hosts: Vec<HostState>,
-    /// Runs that are running, newest first.
+    /// Runs that are running or detached, newest first.
     pub(super) running: Vec<RunningRun>,
     /// The last runs that have ended, newest first.
     pub(super) recent: Vec<RunLine>,
@@ -59,18 +59,21 @@ pub(super) struct Overview {
     pub(super) problems: Vec<String>,
 }
 
-/// A run that is running.
+/// A run that is running, or detached.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct RunningRun {
+pub(crate) struct RunningRun {
     /// The run.
     #[serde(flatten)]
-    pub(super) run: RunSummary,
-    /// What it does at the moment, if it says so.
+    pub(crate) run: RunSummary,
+    /// What it does at the moment, if it says so, or what it did when it was last followed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) phase: Option<String>,
+    pub(crate) phase: Option<String>,
+    /// The process that follows it. Absent if none does: then nothing is known of it since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) followed_by: Option<String>,
     /// The last lines of the output that changed last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) output: Option<String>,
+    pub(crate) output: Option<String>,
 }
 
 /// Makes the overview.
@@ -81,15 +84,7 @@ pub(super) fn overview(
     problem: Option<String>,
 ) -> Overview {
     let summary = |at: &usize| &snapshot.runs[*at].summary;
-    let running = snapshot.running.iter().take(MAX_RUNNING_RUNS).map(summary).map(|run| {
-        let folder = RunFolder::open(&context.runs.join(&run.id)).ok();
-        RunningRun {
-            phase: folder.as_ref().and_then(live::phase),
-            output: folder.and_then(|folder| last_output(folder.path())),
-            run: run.clone(),
-        }
-    });
-    let ended = (0..snapshot.runs.len()).filter(|at| summary(at).state != RunState::Running);
+    let ended = (0..snapshot.runs.len()).filter(|at| !summary(at).is_active());
     let recent = ended.take(MAX_RECENT_RUNS).map(|at| RunLine::of(snapshot, at));
     let suites = snapshot.suites.iter().map(summary).filter_map(SuiteLine::of).take(MAX_SUITES);
     Overview {
@@ -99,13 +94,28 @@ pub(super) fn overview(
         total: snapshot.runs.len(),
         reading: snapshot.reading,
         hosts: hosts(context, snapshot, &state.entries).hosts,
-        running: running.collect(),
+        running: running_runs(context, snapshot),
         recent: recent.collect(),
         suites: suites.collect(),
         queue: state.queue,
         loops: state.loops,
         problems: problem.into_iter().chain(state.problems).collect(),
     }
+}
+
+/// The newest of the runs that may go on.
+pub(super) fn running_runs(context: &DashboardContext, snapshot: &Snapshot) -> Vec<RunningRun> {
+    let runs = snapshot.running.iter().map(|at| &snapshot.runs[*at].summary);
+    let running = runs.take(MAX_RUNNING_RUNS).map(|run| {
+        let folder = RunFolder::open(&context.runs.join(&run.id)).ok();
+        RunningRun {
+            phase: folder.as_ref().and_then(live::phase),
+            followed_by: folder.as_ref().and_then(RunFolder::followed_by),
+            output: folder.and_then(|folder| last_output(folder.path())),
+            run: run.clone(),
+        }
+    });
+    running.collect()
 }
 
 /// The last lines of the log that changed last.

@@ -24,85 +24,85 @@ const MAX_IN_MEMORY_BYTES: u64 = 4 << 20;
 
 /// A run in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub(super) struct RunSummary {
+pub(crate) struct RunSummary {
     /// The run's id.
-    pub(super) id: String,
+    pub(crate) id: String,
     /// The title: "profile vecadd (ncu)".
-    pub(super) title: String,
+    pub(crate) title: String,
     /// The command, such as `profile` or `exec`.
-    pub(super) command: String,
+    pub(crate) command: String,
     /// The mode; empty for commands without modes.
-    pub(super) mode: String,
+    pub(crate) mode: String,
     /// The kernel or program.
-    pub(super) kernel: String,
+    pub(crate) kernel: String,
     /// The name of the remote.
-    pub(super) remote: String,
+    pub(crate) remote: String,
     /// The state.
-    pub(super) state: RunState,
+    pub(crate) state: RunState,
     /// When it started (RFC 3339, UTC).
-    pub(super) started: String,
+    pub(crate) started: String,
     /// Wall-clock seconds.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// Exit status of the command. Absent until it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) exit: Option<u8>,
+    pub(crate) exit: Option<u8>,
     /// Labels from `--label`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) labels: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
     /// The text of `--note`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(super) note: String,
+    pub(crate) note: String,
     /// The suite, queue entry or loop that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) parent: Option<RunParent>,
+    pub(crate) parent: Option<RunParent>,
     /// Cost in US dollars, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) cost_usd: Option<f64>,
+    pub(crate) cost_usd: Option<f64>,
     /// Code of the failure, as in `rgpu.error/1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// The result document that it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) result: Option<ResultKind>,
+    pub(crate) result: Option<ResultKind>,
     /// The GPU's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) gpu: Option<String>,
+    pub(crate) gpu: Option<String>,
     /// The rung that was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) rung: Option<String>,
+    pub(crate) rung: Option<String>,
     /// What limits the kernel with the most time, or the verdict of a comparison.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) verdict: Option<String>,
+    pub(crate) verdict: Option<String>,
     /// The verdict or the most important finding in one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) text: Option<String>,
+    pub(crate) text: Option<String>,
     /// Median time of the default case in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) median_ns: Option<f64>,
+    pub(crate) median_ns: Option<f64>,
     /// 95 % interval of the median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) ci95_ns: Option<[f64; 2]>,
+    pub(crate) ci95_ns: Option<[f64; 2]>,
     /// Result of the check: `right`, `wrong` or `unchecked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) checked: Option<String>,
+    pub(crate) checked: Option<String>,
     /// Times beside their speed-of-light bound, one for each case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) bound: Vec<BoundShare>,
+    pub(crate) bound: Vec<BoundShare>,
     /// Number of ranks of its program. Absent for one process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) ranks: Option<usize>,
+    pub(crate) ranks: Option<usize>,
     /// Counts of a suite's cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) suite: Option<SuiteCounts>,
+    pub(crate) suite: Option<SuiteCounts>,
     /// Why the result cannot be shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) problem: Option<String>,
+    pub(crate) problem: Option<String>,
 }
 
 /// The kind of a run's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum ResultKind {
+pub(crate) enum ResultKind {
     /// `profile.json`.
     Profile,
     /// `compare.json`.
@@ -128,17 +128,17 @@ impl ResultKind {
 
 /// The cases of a suite by state and verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(super) struct SuiteCounts {
+pub(crate) struct SuiteCounts {
     /// All cases.
-    pub(super) cases: usize,
+    pub(crate) cases: usize,
     /// Cases that ended well.
-    pub(super) ok: usize,
+    pub(crate) ok: usize,
     /// Cases that failed.
-    pub(super) failed: usize,
+    pub(crate) failed: usize,
     /// Times that are faster than expected.
-    pub(super) faster: usize,
+    pub(crate) faster: usize,
     /// Times that are slower than expected.
-    pub(super) slower: usize,
+    pub(crate) slower: usize,
 }
 
 /// The parts of `profile.json` that a summary has.

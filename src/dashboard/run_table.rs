@@ -4,7 +4,7 @@
 //! from the one that it was read at: rgpu writes each document under another name and renames it, which
 //! changes that time. A run that may still go on is read every time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::run_summary::RunSummary;
 use crate::error::Failure;
 use crate::store::state::{StateDb, StateError, commit, sql_error};
-use crate::store::{RunFolder, RunState, Runs};
+use crate::store::{RunFolder, Runs};
 
 /// Changes when a summary gets other content.
 const FORMAT: u32 = 2;
@@ -35,7 +35,7 @@ const MTIME_RESOLUTION: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) runs: Vec<Arc<IndexedRun>>,
-    /// Positions in `runs` of those that run.
+    /// Positions in `runs` of those that run or are detached.
     pub(super) running: Vec<usize>,
     /// Positions in `runs` of suites.
     pub(super) suites: Vec<usize>,
@@ -71,7 +71,7 @@ impl Snapshot {
         });
         let mut snapshot = Self { facets: Facets::of(&runs), ..Self::default() };
         for (at, run) in runs.iter().enumerate() {
-            if run.summary.state == RunState::Running {
+            if run.summary.is_active() {
                 snapshot.running.push(at);
             }
             if run.summary.suite.is_some() {
@@ -86,6 +86,13 @@ impl Snapshot {
         }
         snapshot.runs = runs;
         snapshot
+    }
+
+    /// The same without the runs with these ids.
+    pub(super) fn without(&self, ids: &[String]) -> Self {
+        let runs = self.runs.iter().filter(|run| !ids.contains(&run.summary.id)).cloned();
+        let Self { unreadable, reading, revision, .. } = *self;
+        Self { unreadable, reading, revision, ..Self::of(runs.collect()) }
     }
 
     /// The runs on a remote, newest first.
@@ -136,13 +143,21 @@ struct KnownFolder {
     run: Option<Arc<IndexedRun>>,
 }
 
+/// What was read of all run folders.
+#[derive(Default)]
+struct KnownFolders {
+    folders: HashMap<String, KnownFolder>,
+    /// The runs whose rows in the database are not up to date, also after it could not be written.
+    unsaved: HashSet<String>,
+}
+
 /// The index.
 pub(super) struct RunTable {
     runs: Runs,
     project: PathBuf,
     own_ids: PathBuf,
     snapshot: RwLock<Arc<Snapshot>>,
-    known: Mutex<Option<HashMap<String, KnownFolder>>>,
+    known: Mutex<Option<KnownFolders>>,
     problem: Mutex<Option<String>>,
 }
 
@@ -174,73 +189,71 @@ impl RunTable {
         let mut guard = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut problem = None;
         let is_first = guard.is_none();
-        let known = guard.get_or_insert_with(|| {
-            self.load().unwrap_or_else(|error| {
-                problem = Some(Failure::from(error).to_string());
-                HashMap::new()
-            })
-        });
-        if is_first && !known.is_empty() {
-            self.publish(known, true);
+        let known = guard.get_or_insert_default();
+        if is_first {
+            match self.load() {
+                Ok(folders) => known.folders = folders,
+                Err(error) => problem = Some(Failure::from(error).to_string()),
+            }
+            if !known.folders.is_empty() {
+                self.publish(known, true);
+            }
         }
-        let ids = match self.runs.ids() {
+        let mut ids = match self.runs.ids() {
             Ok(ids) => ids,
             Err(error) => {
                 self.set_problem(Some(error.to_string()));
                 return;
             }
         };
-        let mut changed: Vec<(String, String, Option<Arc<IndexedRun>>)> = Vec::new();
-        let wanted: std::collections::HashSet<&String> = ids.iter().collect();
+        let wanted: HashSet<&String> = ids.iter().collect();
         let removed: Vec<String> =
-            known.keys().filter(|id| !wanted.contains(id)).cloned().collect();
-        removed.iter().for_each(|id| drop(known.remove(id)));
+            known.folders.keys().filter(|id| !wanted.contains(id)).cloned().collect();
+        known.folders.retain(|id, _| wanted.contains(id));
+        let mut has_changed = !removed.is_empty();
+        known.unsaved.extend(removed);
         // The newest first, since lists begin with them.
-        let mut ids = ids;
         ids.sort_unstable_by(|a, b| b.cmp(a));
+        let mut read = 0;
         for id in ids {
             let path = self.runs.root().join(&id);
             let Some(stamp) = stamp(&path) else { continue };
             let is_active =
                 |known: &KnownFolder| known.run.as_ref().is_some_and(|run| run.summary.is_active());
-            if known.get(&id).is_some_and(|known| known.stamp == stamp && !is_active(known)) {
+            if known.folders.get(&id).is_some_and(|known| known.stamp == stamp && !is_active(known))
+            {
                 continue;
             }
             let summary = RunFolder::open(&path).ok().and_then(|folder| RunSummary::of(&folder));
             let run = summary.map(|summary| Arc::new(IndexedRun::of(summary)));
-            let before =
-                known.insert(id.clone(), KnownFolder { stamp: stamp.clone(), run: run.clone() });
+            let before = known.folders.insert(id.clone(), KnownFolder { stamp, run: run.clone() });
             let summary_of =
                 |run: &Option<Arc<IndexedRun>>| run.as_ref().map(|run| run.summary.clone());
             if before.is_some_and(|before| summary_of(&before.run) == summary_of(&run)) {
                 continue;
             }
-            changed.push((id, stamp, run));
-            if is_first && changed.len() == RUNS_PER_SNAPSHOT {
+            known.unsaved.insert(id);
+            has_changed = true;
+            read += 1;
+            if is_first && read % RUNS_PER_SNAPSHOT == 0 {
                 self.publish(known, true);
                 // Kept at once: a dashboard that ends early begins here the next time.
-                if let Err(error) = self.save(&changed, &[], known.len()) {
-                    problem = Some(Failure::from(error).to_string());
-                }
-                changed.clear();
+                problem = problem.or_else(|| self.save(known));
             }
         }
-        if !changed.is_empty() || !removed.is_empty() || is_first {
+        // Until the first whole reading, which may have failed before, more is to come.
+        if has_changed || self.snapshot().reading {
             self.publish(known, false);
-            if let Err(error) = self.save(&changed, &removed, known.len()) {
-                problem = Some(Failure::from(error).to_string());
-            }
         }
-        if problem.is_some() || !changed.is_empty() {
-            self.set_problem(problem);
-        }
+        self.set_problem(problem.or_else(|| self.save(known)));
     }
 
     fn set_problem(&self, problem: Option<String>) {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
-    fn publish(&self, known: &HashMap<String, KnownFolder>, reading: bool) {
+    fn publish(&self, known: &KnownFolders, reading: bool) {
+        let known = &known.folders;
         let runs: Vec<_> = known.values().filter_map(|known| known.run.clone()).collect();
         let unreadable = known.len() - runs.len();
         let revision = self.snapshot().revision + 1;
@@ -268,14 +281,21 @@ impl RunTable {
         Ok(known.collect())
     }
 
-    fn save(
-        &self,
-        changed: &[(String, String, Option<Arc<IndexedRun>>)],
-        removed: &[String],
-        all: usize,
-    ) -> Result<(), StateError> {
+    /// Brings the rows of the database up to date. Returns why that failed; the next call tries again.
+    fn save(&self, known: &mut KnownFolders) -> Option<String> {
+        let failure = self.write_rows(known).err().map(|error| Failure::from(error).to_string());
+        if failure.is_none() {
+            known.unsaved.clear();
+        }
+        failure
+    }
+
+    fn write_rows(&self, known: &KnownFolders) -> Result<(), StateError> {
+        if known.unsaved.is_empty() {
+            return Ok(());
+        }
         let db = match StateDb::open_existing(&self.project, &self.own_ids)? {
-            None if all >= MIN_RUNS_FOR_DATABASE => {
+            None if known.folders.len() >= MIN_RUNS_FOR_DATABASE => {
                 Some(StateDb::open(&self.project, &self.own_ids)?)
             }
             db => db,
@@ -283,19 +303,19 @@ impl RunTable {
         let Some(mut db) = db else { return Ok(()) };
         let fail = || sql_error("change");
         let transaction = db.begin()?;
-        for (id, stamp, run) in changed {
-            let text = run.as_ref().filter(|run| !run.summary.is_active());
-            match text.and_then(|run| serde_json::to_string(&run.summary).ok()) {
-                Some(text) => transaction.execute(
+        for id in &known.unsaved {
+            let summary = known.folders.get(id).and_then(|folder| {
+                let run = folder.run.as_ref().filter(|run| !run.summary.is_active())?;
+                Some((&folder.stamp, serde_json::to_string(&run.summary).ok()?))
+            });
+            match summary {
+                Some((stamp, text)) => transaction.execute(
                     "INSERT OR REPLACE INTO run_summary (run, stamp, summary) VALUES (?1, ?2, ?3)",
                     params![id, stamp, text],
                 ),
                 None => transaction.execute("DELETE FROM run_summary WHERE run = ?1", [id]),
             }
             .map_err(fail())?;
-        }
-        for id in removed {
-            transaction.execute("DELETE FROM run_summary WHERE run = ?1", [id]).map_err(fail())?;
         }
         commit(transaction)
     }
@@ -353,7 +373,7 @@ impl Facets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::RunRecord;
+    use crate::store::{RunRecord, RunState};
 
     fn run(runs: &Runs, id: &str, state: RunState) -> RunFolder {
         let folder = RunFolder::create(runs.root(), id, None).unwrap();
@@ -391,6 +411,32 @@ mod tests {
         assert_eq!(ids(&table), ["b"]);
         assert_eq!(table.snapshot().runs[0].summary.note, "kept");
         assert_eq!(table.snapshot().unreadable, 1);
+    }
+
+    #[test]
+    fn a_problem_is_told_until_it_is_mended_and_no_longer() {
+        let dir = tempfile::tempdir().unwrap();
+        let (runs, own) = (dir.path().join("runs"), dir.path().join("ids"));
+        let table = RunTable::new(&runs, dir.path(), &own);
+        std::fs::write(&runs, "no folder").unwrap();
+        table.refresh();
+        assert!(table.problem().unwrap().contains("cannot read"), "{:?}", table.problem());
+        std::fs::remove_file(&runs).unwrap();
+        table.refresh();
+        assert_eq!((table.problem(), table.snapshot().reading), (None, false));
+        // A database that is not the user's is not written.
+        drop(StateDb::open(dir.path(), &own).unwrap());
+        let ids = std::fs::read(&own).unwrap();
+        std::fs::write(&own, "").unwrap();
+        run(&table.runs, "a", RunState::Done);
+        for _ in 0..2 {
+            table.refresh();
+            assert!(table.problem().unwrap().contains("not made by you"), "{:?}", table.problem());
+        }
+        std::fs::write(&own, ids).unwrap();
+        table.refresh();
+        assert_eq!(table.problem(), None);
+        assert_eq!(RunTable::new(&runs, dir.path(), &own).load().unwrap().len(), 1);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Numbers for readers: three significant digits and a suitable unit.
 
+use std::time::Duration;
+
 /// Nanoseconds as `812 ns`, `59.7 µs`, `1.20 ms`, `3.4 s`.
 pub fn duration(ns: f64) -> String {
     scaled(ns, &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")])
@@ -29,6 +31,16 @@ pub fn cost(usd_spent: f64, from: Option<&str>) -> String {
 pub fn timestamp(rfc3339: &str) -> String {
     let Some((seconds, rest)) = rfc3339.split_once('.') else { return rfc3339.to_owned() };
     format!("{seconds}{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
+}
+
+/// A time that has passed, in the unit that fits: `40 s`, `12 min`, `3 h` or `2 days`.
+pub fn age(time: Duration) -> String {
+    match time.as_secs() {
+        s @ 0..=99 => format!("{s} s"),
+        s @ 100..=5999 => format!("{} min", s / 60),
+        s @ 6000..=172_799 => format!("{} h", s / 3600),
+        s => format!("{} days", s / 86400),
+    }
 }
 
 /// A count: `812`, `25.6 k`, `5.25 M`.
@@ -70,6 +82,15 @@ pub(super) fn digits(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ages_are_told_in_the_unit_that_fits() {
+        let age = |seconds| age(Duration::from_secs(seconds));
+        assert_eq!(age(40), "40 s");
+        assert_eq!(age(12 * 60), "12 min");
+        assert_eq!(age(3 * 3600), "3 h");
+        assert_eq!(age(2 * 86_400), "2 days");
+    }
 
     #[test]
     fn a_moment_has_whole_seconds() {

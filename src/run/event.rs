@@ -91,6 +91,8 @@ pub enum RunEvent<'a> {
     LinkLost {
         /// Why the connection was lost.
         why: String,
+        /// Seconds until the first attempt to restore it. Each later attempt waits longer.
+        retry_s: u64,
     },
     /// The connection is restored.
     LinkBack {},

@@ -27,7 +27,8 @@ impl LinkRecord {
 impl Reporter for LinkRecord {
     fn report(&mut self, event: &RunEvent<'_>) {
         let why = match event {
-            RunEvent::LinkLost { why } => Some(why.as_str()),
+            // Without the wait: it is the first one, and later attempts wait longer.
+            RunEvent::LinkLost { why, .. } => Some(why.as_str()),
             // A run that was left alone is taken up again.
             RunEvent::LinkBack {} | RunEvent::Connected { .. } => None,
             _ => return,
@@ -51,7 +52,7 @@ mod tests {
         let folder = RunFolder::create(root.path(), "one", None).unwrap();
         folder.write("run.json", b"{}").unwrap();
         let mut record = LinkRecord::new(Runs::new(root.path()), "one");
-        let lost = RunEvent::LinkLost { why: "cut".to_owned() };
+        let lost = RunEvent::LinkLost { why: "cut".to_owned(), retry_s: 1 };
         record.report(&RunEvent::Connected { ms: 1 });
         assert!(!folder.has_events(), "a new run has no lost link to end");
         record.report(&lost);
@@ -72,7 +73,7 @@ mod tests {
         std::fs::create_dir(root.path().join("runs")).unwrap();
         for run in ["absent", "", "..", "../runs"] {
             let mut record = LinkRecord::new(Runs::new(root.path().join("runs")), run);
-            record.report(&RunEvent::LinkLost { why: "cut".to_owned() });
+            record.report(&RunEvent::LinkLost { why: "cut".to_owned(), retry_s: 1 });
         }
         let left: Vec<_> = walkdir::WalkDir::new(root.path()).into_iter().flatten().collect();
         assert_eq!(left.len(), 2, "{left:?}");

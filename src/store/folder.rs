@@ -207,6 +207,11 @@ impl RunFolder {
         other.map(|OtherFollower { pid }| follower_text(pid))
     }
 
+    /// Whether a process follows the run, which may be this one.
+    pub fn is_followed(&self) -> bool {
+        self.follower.is_some() || self.followed_by().is_some()
+    }
+
     /// The name of the run on a command line: its id if that names the folder, else the path.
     fn name(&self) -> String {
         match self.record() {

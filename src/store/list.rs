@@ -153,9 +153,8 @@ impl Runs {
     /// As [`Runs::find`].
     pub fn find_result(&self, name: &str) -> Result<RunFolder, StoreError> {
         let has_result = |folder: &RunFolder| {
-            let ended = |record: RunRecord| {
-                !matches!(record.state, RunState::Running | RunState::Detached)
-            };
+            let ended =
+                |record: RunRecord| !matches!(record.state, RunState::Running | RunState::Detached);
             let has = |file: &str| folder.path().join(file).is_file();
             RESULTS.iter().any(|file| has(file)) || !has(SUITE) && !folder.record().is_ok_and(ended)
         };

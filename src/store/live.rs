@@ -5,14 +5,29 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::RunFolder;
+use super::{RunFolder, RunState};
 use crate::regular_file;
 
 /// The part of the events that is searched for the phase, from their end.
 const EVENTS_BYTES: u64 = 16 << 10;
 
-/// What a run does, from the last event that begins a phase.
+/// What a run does, from the last event that begins a phase. If the run has not ended and no process
+/// follows it, nothing is recorded any more, so the text says that this is only what was seen last.
 pub fn phase(folder: &RunFolder) -> Option<String> {
+    let last = last_phase(folder);
+    let may_go_on = || {
+        let record = folder.current_record();
+        record.is_ok_and(|run| matches!(run.state, RunState::Running | RunState::Detached))
+    };
+    // Asked in this order: a follower that ends now has written the record before.
+    if folder.is_followed() || !may_go_on() {
+        return last;
+    }
+    let seen = last.map(|last| format!("; last seen: {last}")).unwrap_or_default();
+    Some(format!("not followed{seen}"))
+}
+
+fn last_phase(folder: &RunFolder) -> Option<String> {
     let (text, _) = tail(&folder.path().join("events.jsonl"), EVENTS_BYTES)?;
     let mut link_is_back = false;
     text.lines().rev().find_map(|line| {
@@ -49,4 +64,40 @@ pub fn read_at(path: &Path, offset: u64, max_bytes: u64) -> io::Result<Vec<u8>> 
     let mut bytes = Vec::new();
     file.take(max_bytes).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{JobRecord, RunRecord};
+
+    #[test]
+    fn the_phase_of_a_run_that_no_process_follows_is_only_the_last_that_was_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(dir.path(), "one", None).unwrap();
+        let mut record = RunRecord::new("one".into(), "profile", jiff::Timestamp::UNIX_EPOCH);
+        record.jobs = vec![JobRecord {
+            job: "one.1".into(),
+            remote: "h200".into(),
+            last_seq: 1,
+            outcome: None,
+            unsynced: Vec::new(),
+        }];
+        folder.save(&record).unwrap();
+        assert_eq!(phase(&folder), None);
+        let path = folder.path().to_owned();
+        let opened = RunFolder::open(&path).unwrap();
+        assert_eq!(phase(&opened), None, "this process follows it");
+        drop(folder);
+        assert_eq!(phase(&opened).as_deref(), Some("not followed"));
+        std::fs::write(path.join("events.jsonl"), "{\"event\":\"queued\"}\n").unwrap();
+        let seen = "not followed; last seen: waiting for the GPU";
+        assert_eq!(phase(&opened).as_deref(), Some(seen));
+        let followed = RunFolder::open(&path).unwrap().follow().unwrap();
+        assert_eq!(phase(&opened).as_deref(), Some("waiting for the GPU"));
+        record.state = RunState::Done;
+        followed.save(&record).unwrap();
+        drop(followed);
+        assert_eq!(phase(&opened).as_deref(), Some("waiting for the GPU"));
+    }
 }

@@ -151,6 +151,9 @@ async fn input_that_a_cut_meets_in_the_middle_arrives_whole_and_once() {
         );
         assert_eq!(printed, "first\nsecond\nthird\nlast\n");
         assert!(told.contains("reconnected"), "{told}");
+        // Who reads the events later is not told how long the first attempt had to wait.
+        let events = fs::read_to_string(laptop.latest().join("events.jsonl")).unwrap();
+        assert!(events.contains("\"link_lost\"") && !events.contains("reconnecting"), "{events}");
     });
 }
 

@@ -76,7 +76,7 @@ fn it_shows_the_queue_moves_by_keys_and_gives_the_terminal_back() {
     view.ours.write_all(b"\x1b[C").unwrap();
     view.wait_for("rgpu loop start");
     view.ours.write_all(b"\x1b[C").unwrap();
-    view.wait_for("GPUs (last seen)");
+    view.wait_for("health");
     view.ours.write_all(b"q").unwrap();
     assert_eq!(view.end(), 0);
 }
@@ -85,7 +85,7 @@ fn it_shows_the_queue_moves_by_keys_and_gives_the_terminal_back() {
 fn a_signal_and_ctrl_c_give_the_terminal_back() {
     let laptop = Laptop::new();
     let view = View::open(&laptop, "top");
-    view.wait_for("GPUs (last seen)");
+    view.wait_for("health");
     kill_process(Pid::from_child(&view.child), Signal::TERM).unwrap();
     assert_eq!(view.end(), 0);
     let mut view = View::open(&laptop, "loop tui");

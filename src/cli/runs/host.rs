@@ -21,7 +21,7 @@ use super::clean::{CleanArgs, CleanResult, counted};
 use super::{AttachArgs, outcome_word};
 use crate::error::{Exit, Failure, Result, inset};
 use crate::remote::{HostJobs, HostLink, OnRemote};
-use crate::report::{Align, TextTable, bytes, one_line};
+use crate::report::{Align, TextTable, age, bytes, one_line};
 use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
 
 /// Limits a run's plans: each may have 1 MiB.
@@ -106,7 +106,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
             escape_controls(job.title.as_bytes()),
             state(job),
             // Both times are by the host's clock, which may differ from ours.
-            now_ms.checked_sub(since).map(age).unwrap_or_default(),
+            now_ms.checked_sub(since).map(Duration::from_millis).map(age).unwrap_or_default(),
             if home.contains(&job.job) { "home" } else { "not home" }.to_owned(),
             bytes(job.bytes as f64),
         ]);
@@ -131,16 +131,6 @@ fn state(job: &JobLine) -> String {
         (None, Some(place)) => format!("waits for a GPU, place {place}"),
         (None, None) if job.step.is_empty() => "running".to_owned(),
         (None, None) => format!("at step {}", one_line(&job.step)),
-    }
-}
-
-/// A duration as `40 s`, `12 min`, `3 h` or `2 days`.
-fn age(ms: u64) -> String {
-    match Duration::from_millis(ms).as_secs() {
-        s @ 0..=99 => format!("{s} s"),
-        s @ 100..=5999 => format!("{} min", s / 60),
-        s @ 6000..=172_799 => format!("{} h", s / 3600),
-        s => format!("{} days", s / 86400),
     }
 }
 
@@ -379,13 +369,5 @@ mod tests {
             assert!(!belongs_to(other, &origin), "{other}");
         }
         assert_eq!(sequence("a.b.12"), 12);
-    }
-
-    #[test]
-    fn ages_are_told_in_the_unit_that_fits() {
-        assert_eq!(age(40_999), "40 s");
-        assert_eq!(age(12 * 60_000), "12 min");
-        assert_eq!(age(3 * 3_600_000), "3 h");
-        assert_eq!(age(2 * 86_400_000), "2 days");
     }
 }

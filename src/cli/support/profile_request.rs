@@ -119,7 +119,8 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
         let sent = format!("app/{}", file_name(word));
         files.push(BundleFile::copy(sent.clone(), &local_path).executable());
         argv[at] = Arg::in_job(sent);
-        assumptions.push(format!("`{word}` is the file on this machine, which is sent to the host"));
+        assumptions
+            .push(format!("`{word}` is the file on this machine, which is sent to the host"));
     }
     needs_no_kernel(mode)?;
     let inputs = InputsRecord {

@@ -439,9 +439,11 @@ impl Reporter for Progress {
             RunEvent::Output { step, stream, bytes, recorded, .. } => {
                 self.show_output(step, *stream, bytes, *recorded);
             }
-            RunEvent::LinkLost { why } => {
+            RunEvent::LinkLost { why, retry_s } => {
                 self.show_compiler();
-                self.print_line(&format!("connection lost: {why}. The job continues."))
+                self.print_line(&format!(
+                    "connection lost: {why}; reconnecting in {retry_s} s. The job continues."
+                ))
             }
             RunEvent::LinkBack {} => self.print_line("reconnected"),
             RunEvent::Refused { rung, code, text } => {

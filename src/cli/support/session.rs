@@ -537,9 +537,8 @@ impl UserPrompt for TerminalPrompt {
         let (reporter, loss_reported) = &mut *shared;
         // Only the first failed attempt is reported, unless with `-v`.
         if !*loss_reported || self.verbose {
-            reporter.report(&RunEvent::LinkLost {
-                why: format!("{error}; reconnecting in {} s", wait.as_secs()),
-            });
+            reporter
+                .report(&RunEvent::LinkLost { why: error.to_string(), retry_s: wait.as_secs() });
         }
         *loss_reported = true;
     }

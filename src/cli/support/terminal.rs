@@ -285,7 +285,7 @@ fn sgr_len(text: &str) -> Option<usize> {
 
 /// Whether a character may change the order of the text around it. The two marks are invisible and
 /// belong to names of files in Hebrew and Arabic, so they are shown escaped but not refused.
-fn is_bidi(c: char) -> bool {
+pub(in crate::cli) fn is_bidi(c: char) -> bool {
     reorders_text(c) || matches!(c, '\u{200e}' | '\u{200f}')
 }
 

@@ -1,17 +1,21 @@
-//! What the view shows, read from the settings, the run folders and the state database.
+//! What the view shows: the hosts and runs as the dashboard has them, the queue and the newest loop.
+//! It is read on threads of its own, so that neither many runs nor a locked database holds up a key.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::cli::support::app::App;
-use crate::cli::support::session;
+use jiff::Timestamp;
+
+use crate::dashboard::{DashboardContext, HostState, HostsAndRuns, ProjectReader, RunningRun};
 use crate::loops::{Heartbeat, LoopStatus, Loops, read_heartbeat};
 use crate::queue::{Entry, Queue};
 use crate::regular_file;
-use crate::remote::RemoteSpec;
-use crate::store::{RunState, Runs};
+
+/// How long to wait between two readings.
+const READ_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How much of the end of `run.log` is read.
 const LOG_BYTES: u64 = 16 << 10;
@@ -20,24 +24,21 @@ const LOG_BYTES: u64 = 16 << 10;
 #[derive(Clone, Debug, Default)]
 pub(super) struct TopData {
     pub(super) project: String,
-    pub(super) hosts: Vec<HostRow>,
+    /// The moment of this reading.
+    pub(super) now: Timestamp,
+    pub(super) hosts: Vec<HostState>,
+    /// The newest of the runs that run or are detached.
+    pub(super) running: Vec<RunningRun>,
+    /// The number of all of these runs.
+    pub(super) running_count: usize,
+    /// Whether runs are still being read for the first time.
+    pub(super) reading: bool,
     /// `None` without a queue.
     pub(super) queue: Option<QueueData>,
     /// `None` without a loop.
     pub(super) loop_data: Option<LoopData>,
     /// Why something could not be read.
     pub(super) problem: Option<String>,
-}
-
-/// A remote as it was last seen.
-#[derive(Clone, Debug, Default)]
-pub(super) struct HostRow {
-    pub(super) name: String,
-    pub(super) address: String,
-    /// Its GPUs; empty if they are not known.
-    pub(super) gpus: String,
-    /// The project's runs that are running there.
-    pub(super) running: Vec<String>,
 }
 
 /// The project's queue.
@@ -57,54 +58,63 @@ pub(super) struct LoopData {
     pub(super) lines: Vec<String>,
 }
 
-impl TopData {
-    /// Reads everything anew.
-    pub(super) fn read(app: &App) -> Self {
-        let mut data = Self {
-            project: app.config.project.display().to_string(),
-            hosts: hosts(app),
-            ..Self::default()
-        };
-        match queue(app) {
-            Ok(queue) => data.queue = queue,
-            Err(problem) => data.problem = Some(problem),
-        }
-        match loop_data(app) {
-            Ok(loop_data) => data.loop_data = loop_data,
-            Err(problem) => data.problem = Some(problem),
-        }
-        data
-    }
+/// Reads what the view shows, until the process ends.
+pub(super) struct TopReader {
+    latest: Arc<Mutex<Option<Arc<TopData>>>>,
 }
 
-fn hosts(app: &App) -> Vec<HostRow> {
-    let now = jiff::Timestamp::now().as_second();
-    let mut running: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let records = Runs::new(&app.config.runs_dir.value).records().unwrap_or_default();
-    for run in records.into_iter().filter(|run| run.state == RunState::Running) {
-        running.entry(run.remote).or_default().push(run.title);
-    }
-    let specs = app.config.remotes.values().cloned().chain([RemoteSpec::local()]);
-    specs
-        .map(|spec| {
-            let facts = session::facts_cache(app, &spec).load(now);
-            let gpus = facts.map(|facts| {
-                let names: Vec<String> = facts.gpus.into_iter().map(|gpu| gpu.name).collect();
-                if names.is_empty() { "no GPU".to_owned() } else { names.join(", ") }
-            });
-            HostRow {
-                gpus: gpus.unwrap_or_default(),
-                running: running.remove(&spec.name).unwrap_or_default(),
-                name: spec.name,
-                address: spec.url,
+impl TopReader {
+    pub(super) fn start(context: DashboardContext) -> Self {
+        let latest = Arc::new(Mutex::new(None));
+        let project = Arc::new(ProjectReader::new(context.clone()));
+        let (own, filled) = (Arc::clone(&project), Arc::clone(&latest));
+        std::thread::spawn(move || {
+            loop {
+                own.refresh();
+                std::thread::sleep(READ_INTERVAL);
             }
-        })
-        .collect()
+        });
+        std::thread::spawn(move || {
+            loop {
+                let data = Arc::new(TopData::read(&context, &project));
+                *filled.lock().unwrap_or_else(PoisonError::into_inner) = Some(data);
+                std::thread::sleep(READ_INTERVAL);
+            }
+        });
+        Self { latest }
+    }
+
+    /// What was read last; `None` until the first reading has ended.
+    pub(super) fn latest(&self) -> Option<Arc<TopData>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
-fn queue(app: &App) -> Result<Option<QueueData>, String> {
-    let own_ids = app.data.join("state-ids");
-    let queue = match Queue::open_existing(&app.config.project, &own_ids) {
+impl TopData {
+    fn read(context: &DashboardContext, project: &ProjectReader) -> Self {
+        let queue = queue(context);
+        let loop_data = loop_data(context);
+        let entries = queue.as_ref().ok().and_then(Option::as_ref).map(|queue| &queue.entries);
+        let HostsAndRuns { hosts, running, running_count, reading, problem } =
+            project.hosts_and_runs(entries.map(Vec::as_slice).unwrap_or_default());
+        let problems = [loop_data.as_ref().err(), queue.as_ref().err(), problem.as_ref()];
+        let problem = problems.into_iter().flatten().next().cloned();
+        Self {
+            project: context.project.display().to_string(),
+            now: Timestamp::now(),
+            hosts,
+            running,
+            running_count,
+            reading,
+            problem,
+            queue: queue.unwrap_or_default(),
+            loop_data: loop_data.unwrap_or_default(),
+        }
+    }
+}
+
+fn queue(context: &DashboardContext) -> Result<Option<QueueData>, String> {
+    let queue = match Queue::open_existing(&context.project, &context.own_ids) {
         Err(crate::queue::QueueError::NoQueue(_)) => return Ok(None),
         queue => queue.map_err(|e| e.to_string())?,
     };
@@ -115,9 +125,8 @@ fn queue(app: &App) -> Result<Option<QueueData>, String> {
     }))
 }
 
-fn loop_data(app: &App) -> Result<Option<LoopData>, String> {
-    let own_ids = app.data.join("state-ids");
-    let found = Loops::open_existing(&app.config.project, &own_ids)
+fn loop_data(context: &DashboardContext) -> Result<Option<LoopData>, String> {
+    let found = Loops::open_existing(&context.project, &context.own_ids)
         .and_then(|loops| loops.find(None).map(|row| (loops, row)));
     let (loops, row) = match found {
         Err(crate::loops::LoopError::NoLoop(_)) => return Ok(None),

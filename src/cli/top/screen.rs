@@ -1,30 +1,29 @@
 //! The terminal while the view has it: set up, keys, and given back, also after a panic or a signal.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
-use super::data::TopData;
+use super::data::TopReader;
 use super::view::{ViewState, draw};
 use super::{App, Tab};
+use crate::cli::support::dashboard::context;
 use crate::cli::support::signals;
 use crate::error::{Exit, Failure, Result};
 use crate::run::channel;
-
-/// How often everything is read anew.
-const READ_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often to look for signals while no key is pressed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Shows the view until the user or a signal ends it.
 pub(super) fn show(app: &App, first: Tab) -> Result<()> {
+    let reader = TopReader::start(context(app)?);
     let (canceller, stop) = channel();
     signals::listen(canceller)?;
     ratatui::crossterm::style::force_color_output(app.terminal.stdout_color);
     // It also makes a panic give the terminal back.
     let mut terminal = ratatui::try_init().map_err(failed)?;
-    let shown = follow(app, first, &mut terminal, || stop.request_count() > 0);
+    let shown = follow(&reader, first, &mut terminal, || stop.request_count() > 0);
     ratatui::restore();
     shown.map_err(failed)
 }
@@ -34,20 +33,15 @@ fn failed(e: std::io::Error) -> Failure {
 }
 
 fn follow(
-    app: &App,
+    reader: &TopReader,
     first: Tab,
     terminal: &mut ratatui::DefaultTerminal,
     is_stopped: impl Fn() -> bool,
 ) -> std::io::Result<()> {
     let mut state = ViewState { tab: first, scroll: 0 };
-    let mut data = TopData::read(app);
-    let mut read = Instant::now();
     while !is_stopped() {
-        if read.elapsed() > READ_INTERVAL {
-            data = TopData::read(app);
-            read = Instant::now();
-        }
-        terminal.draw(|frame| draw(frame, &data, &mut state))?;
+        let data = reader.latest();
+        terminal.draw(|frame| draw(frame, data.as_deref(), &mut state))?;
         if !event::poll(POLL_INTERVAL)? {
             continue;
         }

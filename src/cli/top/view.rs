@@ -1,6 +1,8 @@
 //! Draws the view. Text of hosts and of a loop's workers is untrusted, so [`draw`] replaces its control
 //! characters.
 
+mod hosts;
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -10,6 +12,7 @@ use ratatui::widgets::{Axis, Block, Cell, Chart, Dataset, GraphType, Paragraph, 
 
 use super::Tab;
 use super::data::{LoopData, QueueData, TopData};
+use crate::cli::support::terminal::is_bidi;
 use crate::loops::{LoopStatus, Outcome, Phase};
 use crate::queue::EntryState;
 use crate::report::one_line;
@@ -38,36 +41,44 @@ impl ViewState {
     }
 }
 
-/// Draws everything.
-pub(super) fn draw(frame: &mut Frame<'_>, data: &TopData, state: &mut ViewState) {
+/// Draws everything. `data` is `None` until something was read.
+pub(super) fn draw(frame: &mut Frame<'_>, data: Option<&TopData>, state: &mut ViewState) {
     let rows = [Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)];
     let [top, middle, bottom] = Layout::vertical(rows).areas(frame.area());
     let tabs = Tabs::new(["hosts", "queue", "loop"]).select(state.index());
     frame.render_widget(tabs.highlight_style(Style::new().reversed()), top);
-    match state.tab {
-        Tab::Hosts => draw_hosts(frame, middle, data, state),
-        Tab::Queue => match &data.queue {
-            Some(queue) => draw_queue(frame, middle, queue, state),
-            None => {
-                draw_message(frame, middle, "no queue in this project: rgpu queue add -- COMMAND")
-            }
-        },
-        Tab::Loop => match &data.loop_data {
-            Some(loop_data) => draw_loop(frame, middle, loop_data, state),
-            None => {
-                draw_message(frame, middle, "no loop in this project: rgpu loop start loop.toml")
-            }
-        },
+    match data {
+        Some(data) => draw_tab(frame, middle, data, state),
+        None => draw_message(frame, middle, "the project is being read"),
     }
-    let help = match &data.problem {
-        Some(problem) => Line::from(problem.as_str()).red(),
-        None => Line::from(format!("← → tab  ↑ ↓ scroll  q end  {}", data.project)).dim(),
+    let help = match data.and_then(|data| data.problem.as_deref()) {
+        Some(problem) => Line::from(one_line(problem)).red(),
+        None => {
+            let project = data.map(|data| one_line(&data.project)).unwrap_or_default();
+            Line::from(format!("← → tab  ↑ ↓ scroll  q end  {project}")).dim()
+        }
     };
     frame.render_widget(help, bottom);
     for cell in &mut frame.buffer_mut().content {
-        if cell.symbol().contains(char::is_control) {
+        if cell.symbol().contains(|c: char| c.is_control() || is_bidi(c)) {
             cell.set_symbol("·");
         }
+    }
+}
+
+fn draw_tab(frame: &mut Frame<'_>, area: Rect, data: &TopData, state: &mut ViewState) {
+    match state.tab {
+        Tab::Hosts => hosts::draw_hosts(frame, area, data, state),
+        Tab::Queue => match &data.queue {
+            Some(queue) => draw_queue(frame, area, queue, state),
+            None => {
+                draw_message(frame, area, "no queue in this project: rgpu queue add -- COMMAND")
+            }
+        },
+        Tab::Loop => match &data.loop_data {
+            Some(loop_data) => draw_loop(frame, area, loop_data, state),
+            None => draw_message(frame, area, "no loop in this project: rgpu loop start loop.toml"),
+        },
     }
 }
 
@@ -92,25 +103,6 @@ fn draw_table(
         .header(Row::new(header.iter().copied()).bold())
         .block(Block::bordered().title(title));
     frame.render_widget(table, area);
-}
-
-fn draw_hosts(frame: &mut Frame<'_>, area: Rect, data: &TopData, state: &mut ViewState) {
-    let rows = data.hosts.iter().map(|host| {
-        Row::new([
-            host.name.clone(),
-            host.address.clone(),
-            host.gpus.clone(),
-            host.running.join(", "),
-        ])
-    });
-    let widths =
-        [Constraint::Length(12), Constraint::Length(24), Constraint::Fill(1), Constraint::Fill(1)];
-    let header = ["remote", "address", "GPUs (last seen)", "running"];
-    let title = match data.hosts.len() {
-        1 => "1 host".to_owned(),
-        n => format!("{n} hosts"),
-    };
-    draw_table(frame, area, state, title, (&header, &widths), rows.collect());
 }
 
 fn draw_queue(frame: &mut Frame<'_>, area: Rect, queue: &QueueData, state: &mut ViewState) {

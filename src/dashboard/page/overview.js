@@ -42,7 +42,7 @@ async function overviewView() {
       el("div", { class: "cards" }, data.hosts.map(hostCard)),
       data.running.length > 0 && card("Running", grid("Running runs", [runColumns.what,
         { label: "does", cls: "text", cell: run => [run.phase, run.output && el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of " + run.id }, run.output)] }, runColumns.where, runColumns.started,
-        { label: "action", cell: run => actionButton("Cancel", { do: "cancel_run", run: run.id }) }], data.running)),
+        { label: "action", cell: run => [!run.followed_by && actionButton("Attach", { do: "attach", run: run.id }, ATTACH_NOTE), " ", actionButton("Cancel", { do: "cancel_run", run: run.id })] }], data.running)),
       card("Last runs", data.recent.length ? grid("Last runs", columns, data.recent) : empty("no runs yet: `rgpu profile KERNEL` makes one")),
       data.suites.length > 0 && card("Suites", suiteTable(data.suites)),
       data.loops.length > 0 && card("Loops", loopTable(data.loops.slice(0, 6))),

@@ -1,5 +1,7 @@
 // One run: what it is, what it does at the moment with its output, and its report.
 
+const ATTACH_NOTE = "It follows the run and fetches its results.";
+
 async function runView(params, id) {
   const data = await get("/runs/" + encodeURIComponent(id));
   const { run, record } = data;
@@ -14,7 +16,7 @@ async function runView(params, id) {
       el("div", { class: "row head" }, el("div", { class: "row" }, stateBadge(run.state), checkBadge(run.checked),
         run.verdict && badge(words(run.verdict), verdictClass(run.verdict))),
         el("div", { class: "row" },
-          active && actionButton("Attach", { do: "attach", run: run.id }, "It follows the run and fetches its results."),
+          active && actionButton("Attach", { do: "attach", run: run.id }, ATTACH_NOTE),
           active && actionButton("Cancel", { do: "cancel_run", run: run.id }, "It stops the run on its host."),
           run.kernel && link(view("/runs", { kernel: run.kernel }), "its kernel"))),
       run.text && el("p", { class: "lead" }, said(run.text)),

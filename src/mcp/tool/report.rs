@@ -193,7 +193,8 @@ fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> 
             let launch = launch.ok_or_else(|| wrong("there is no such launch"))?;
             launch_name = Some(format!("{} {}", launch.id, names.name(&launch.kernel)));
             let asked = arguments.names.as_deref().unwrap_or_default();
-            let is_known = |name: &str| launch.metrics.keys().any(|metric| metric.starts_with(name));
+            let is_known =
+                |name: &str| launch.metrics.keys().any(|metric| metric.starts_with(name));
             unknown.extend(asked.iter().filter(|name| !is_known(name)).cloned());
             metrics(launch, asked)
         }

@@ -1,11 +1,14 @@
 //! `rgpu dashboard export` of damaged projects, and into folders that take no export.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::make_run;
 use crate::faults::Disk;
-use crate::laptop::{Laptop, status};
+use crate::laptop::{Laptop, status, wait_for};
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
@@ -101,4 +104,69 @@ fn a_full_or_read_only_disk_leaves_nothing_of_an_export() {
     }
     let (status, told) = export(&laptop, "page");
     assert_eq!(status, 0, "{told}");
+}
+
+/// Exports six runs into `page`, and does `meanwhile` once the newest run's report is written. The
+/// export is stopped during that, and goes on with `signal`.
+fn export_interrupted(laptop: &Laptop, signal: Signal, meanwhile: impl FnOnce()) -> Output {
+    for at in 0..6 {
+        make_run(laptop, &format!("run{at}"), "vecadd", [1, 2, 4, 5, 6, 7][at]);
+    }
+    let child = laptop.start("dashboard export page");
+    let pid = Pid::from_child(&child);
+    let written = || -> Option<PathBuf> {
+        let entries = fs::read_dir(laptop.project("page")).ok()?.flatten();
+        let mut staged =
+            entries.filter(|e| e.file_name().to_string_lossy().starts_with(".writing"));
+        Some(staged.next()?.path().join("new/runs"))
+    };
+    wait_for("the first report", || written()?.join("run5/report.html").is_file().then_some(()));
+    kill_process(pid, Signal::STOP).unwrap();
+    assert!(!written().unwrap().join("run0").exists(), "the export was faster than this test");
+    meanwhile();
+    kill_process(pid, signal).unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_run_that_is_removed_meanwhile_is_left_out_and_named() {
+    let laptop = Laptop::new();
+    let output = export_interrupted(&laptop, Signal::CONT, || {
+        fs::remove_dir_all(laptop.project("artifacts/runs/run0")).unwrap();
+        // Its report is written, so it stays.
+        fs::remove_dir_all(laptop.project("artifacts/runs/run5")).unwrap();
+    });
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(status(&output), 0, "{told}");
+    assert_eq!(told, "`run0` is left out: it was removed meanwhile\n");
+    let folder = laptop.project("page");
+    assert_eq!(names(&folder), ["index.html", "runs"]);
+    assert_eq!(names(&folder.join("runs")), ["run1", "run2", "run3", "run4", "run5"]);
+    let page = fs::read_to_string(folder.join("index.html")).unwrap();
+    assert!(!page.contains("run0"), "the page lists a run that it does not have");
+    assert!(page.contains("/runs/run5") && page.contains("/runs/run1"));
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_of_an_export_and_an_earlier_one_whole() {
+    let laptop = Laptop::new();
+    make_run(&laptop, "earlier", "vecadd", 1);
+    assert_eq!(export(&laptop, "page").0, 0);
+    let folder = laptop.project("page");
+    let files = || {
+        let files = walkdir::WalkDir::new(&folder).sort_by_file_name().into_iter().flatten();
+        files.map(|file| (file.path().to_owned(), fs::read(file.path()).ok())).collect::<Vec<_>>()
+    };
+    let before = files();
+    let output = export_interrupted(&laptop, Signal::INT, || ());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(status(&output), 130, "{told}");
+    assert_eq!(told, "error: the export was cancelled; nothing of it was kept\n");
+    assert!(files() == before, "{:?}", names(&folder));
+    laptop.wait_until_quiet();
+    assert_eq!(names(&laptop.path("tmp")), [""; 0]);
+    // The next one has nothing in its way.
+    assert_eq!(export(&laptop, "page").0, 0);
+    assert_eq!(names(&folder.join("runs")).len(), 7);
 }

@@ -1,16 +1,22 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use rgpu_protocol::HostFacts;
+use rgpu_protocol::probe::GpuFacts;
 use serde_json::json;
 
 use super::*;
-use crate::cli::top::data::HostRow;
+use crate::dashboard::{HealthLevel, HostState, RunningRun};
 use crate::loops::{Heartbeat, IterationRecord, LoopMode, LoopTarget, Metric};
 use crate::queue::Entry;
 
 fn shown(data: &TopData, tab: Tab, scroll: usize) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(90, 24)).unwrap();
+    shown_in(90, 24, data, tab, scroll)
+}
+
+fn shown_in(width: u16, height: u16, data: &TopData, tab: Tab, scroll: usize) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let mut state = ViewState { tab, scroll };
-    terminal.draw(|frame| draw(frame, data, &mut state)).unwrap();
+    terminal.draw(|frame| draw(frame, Some(data), &mut state)).unwrap();
     let text = terminal.backend().to_string();
     // The backend quotes its lines; blanks at their ends say nothing.
     let lines = text.lines().map(|line| line.trim_matches('"').trim_end());
@@ -68,13 +74,76 @@ fn kept(iteration: u32, us: f64) -> crate::loops::KeptState {
     .unwrap()
 }
 
-fn sample() -> TopData {
-    let host = |name: &str, gpus: &str, running: &[&str]| HostRow {
+fn gpu(index: u32, name: &str, memory_bytes: u64) -> GpuFacts {
+    GpuFacts { index, name: name.to_owned(), memory_bytes, sm: 90, ..GpuFacts::default() }
+}
+
+/// A host that was never asked.
+fn host(name: &str, address: &str) -> HostState {
+    HostState {
         name: name.to_owned(),
-        address: format!("ssh://me@{name}"),
-        gpus: gpus.to_owned(),
-        running: running.iter().map(ToString::to_string).collect(),
+        address: address.to_owned(),
+        default: false,
+        asked: None,
+        facts: None,
+        health: Default::default(),
+        running: Vec::new(),
+        waiting: 0,
+    }
+}
+
+fn asked_host(name: &str, address: &str, gpus: Vec<GpuFacts>) -> HostState {
+    let facts = HostFacts {
+        driver: (!gpus.is_empty()).then(|| "580.159.04".to_owned()),
+        cuda: (!gpus.is_empty()).then(|| "13.0".to_owned()),
+        gpus,
+        ..HostFacts::default()
     };
+    let mut host = host(name, address);
+    host.asked = Some("2026-11-23T09:40:00Z".to_owned());
+    host.facts = Some(facts);
+    host.health.level = HealthLevel::Ok;
+    host
+}
+
+fn running(id: &str, title: &str, remote: &str, phase: &str) -> RunningRun {
+    let run = json!({
+        "id": id, "title": title, "command": "profile", "mode": "ncu", "kernel": "k",
+        "remote": remote, "state": "running", "started": "2026-11-23T10:13:02Z", "seconds": 0.0,
+    });
+    RunningRun {
+        run: serde_json::from_value(run).unwrap(),
+        phase: Some(phase.to_owned()),
+        followed_by: (!phase.starts_with("not followed")).then(|| "process 4711".to_owned()),
+        output: None,
+    }
+}
+
+/// Two hosts with GPUs, this machine without, and one that was never asked.
+fn sample_hosts() -> Vec<HostState> {
+    let h200: Vec<GpuFacts> = (0..8).map(|n| gpu(n, "NVIDIA H200", 143_771 << 20)).collect();
+    let mut h200 = asked_host("h200", "ssh://root@gpu-box:2222", h200);
+    h200.running = vec!["20261123-101302-vecadd-ncu-3f2a1c".to_owned()];
+    h200.waiting = 3;
+    let mig = GpuFacts { mig: true, ..gpu(2, "NVIDIA B200", 183_359 << 20) };
+    let b200 = vec![
+        gpu(0, "NVIDIA B200", 183_359 << 20),
+        gpu(1, "NVIDIA B200", 183_359 << 20),
+        mig,
+        gpu(3, "Tesla T4", 15_109 << 20),
+    ];
+    let mut b200 = asked_host("b200", "b200.example", b200);
+    b200.health.level = HealthLevel::Warning;
+    b200.health.warnings = vec!["GPU 2 is in MIG mode".to_owned()];
+    b200.health.missing = vec!["nvcc".to_owned(), "triton".to_owned()];
+    b200.running = vec!["20261121-090000-softmax-nsys-aa1100".to_owned()];
+    let mut local = asked_host("local", "local", Vec::new());
+    local.health.level = HealthLevel::Issue;
+    local.health.issues = vec!["no NVIDIA driver answers".to_owned()];
+    vec![b200, h200, host("modal", "https://me--rgpu.modal.run"), local]
+}
+
+fn sample() -> TopData {
     let status = LoopStatus {
         schema: "rgpu.loop/1",
         id: "20261123-101502-k-3f2a1c".to_owned(),
@@ -121,11 +190,24 @@ fn sample() -> TopData {
     let lines = (1..=9).map(|n| format!("2026-11-23T10:2{n}:00Z line {n}")).collect();
     TopData {
         project: "/home/me/project".to_owned(),
-        hosts: vec![
-            host("h200", "NVIDIA H200", &["profile k (ncu)"]),
-            // Words of a host cannot draw over the view.
-            host("evil", "\u{1b}[2J\u{7}red", &[]),
+        now: "2026-11-23T10:25:02Z".parse().unwrap(),
+        hosts: sample_hosts(),
+        running: vec![
+            running(
+                "20261123-101302-vecadd-ncu-3f2a1c",
+                "profile vecadd (ncu)",
+                "h200",
+                "ncu: vecadd",
+            ),
+            running(
+                "20261121-090000-softmax-nsys-aa1100",
+                "profile softmax (nsys)",
+                "b200",
+                "not followed; last seen: the link is lost: the link was cut while following the job",
+            ),
         ],
+        running_count: 2,
+        reading: false,
         queue: Some(QueueData {
             entries: vec![
                 entry(1, EntryState::Ok, None),
@@ -144,9 +226,52 @@ fn sample() -> TopData {
 #[test]
 fn hosts_queue_and_loop_are_drawn() {
     let data = sample();
-    insta::assert_snapshot!("hosts", shown(&data, Tab::Hosts, 0));
+    insta::assert_snapshot!("hosts_140", shown_in(140, 20, &data, Tab::Hosts, 0));
+    insta::assert_snapshot!("hosts_80", shown_in(80, 24, &data, Tab::Hosts, 0));
     insta::assert_snapshot!("queue", shown(&data, Tab::Queue, 0));
     insta::assert_snapshot!("loop", shown(&data, Tab::Loop, 0));
+}
+
+#[test]
+fn without_remotes_and_runs_it_says_how_to_get_them() {
+    let mut data = TopData { hosts: vec![host("local", "local")], ..TopData::default() };
+    insta::assert_snapshot!("nothing", shown_in(80, 12, &data, Tab::Hosts, 0));
+    data.reading = true;
+    assert!(shown(&data, Tab::Hosts, 0).contains("are being read"));
+    let mut terminal = Terminal::new(TestBackend::new(80, 12)).unwrap();
+    terminal.draw(|frame| draw(frame, None, &mut ViewState::default())).unwrap();
+    assert!(terminal.backend().to_string().contains("is being read"));
+}
+
+#[test]
+fn words_of_a_host_cannot_draw_over_the_view() {
+    let evil = "\u{1b}[2J\u{7}\u{202e}red\nhost";
+    let mut data = sample();
+    data.hosts = vec![asked_host(evil, evil, vec![gpu(0, evil, 1 << 30)])];
+    data.hosts[0].health.level = HealthLevel::Issue;
+    data.hosts[0].health.issues = vec![evil.to_owned()];
+    data.running = vec![running("a-run", evil, evil, evil)];
+    data.problem = Some(evil.to_owned());
+    for width in [60, 80, 140] {
+        let text = shown_in(width, 12, &data, Tab::Hosts, 0);
+        assert!(!text.contains(|c: char| c != '\n' && (c.is_control() || is_bidi(c))), "{text}");
+    }
+    insta::assert_snapshot!("hostile", shown_in(140, 9, &data, Tab::Hosts, 0));
+}
+
+#[test]
+fn many_hosts_and_many_runs_share_the_screen_and_scroll_to_their_ends() {
+    let mut data = sample();
+    data.hosts = (0..30).map(|n| host(&format!("host{n}"), "local")).collect();
+    let many = (0..20).map(|n| running(&format!("run{n}"), "title", "h200", "ncu"));
+    data.running = many.collect();
+    data.running_count = 35;
+    let first = shown(&data, Tab::Hosts, 0);
+    assert!(first.contains("host0") && first.contains("run0"), "{first}");
+    assert!(first.contains("35 runs not ended, the newest 20"), "{first}");
+    let last = shown(&data, Tab::Hosts, usize::MAX);
+    assert!(last.contains("host29") && last.contains("run19"), "{last}");
+    assert!(!last.contains("host0 ") && last.contains("health"), "{last}");
 }
 
 #[test]
@@ -158,14 +283,13 @@ fn without_a_queue_or_a_loop_it_says_how_to_get_one() {
 }
 
 #[test]
-fn no_control_character_reaches_the_terminal_and_no_size_is_too_small() {
+fn no_size_is_too_small() {
     let data = sample();
-    assert!(!shown(&data, Tab::Hosts, 0).contains(|c: char| c.is_control() && c != '\n'));
     for (width, height) in [(0, 0), (1, 1), (5, 3), (200, 2), (3, 60)] {
         for tab in TABS {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             let mut state = ViewState { tab, scroll: usize::MAX };
-            terminal.draw(|frame| draw(frame, &data, &mut state)).unwrap();
+            terminal.draw(|frame| draw(frame, Some(&data), &mut state)).unwrap();
         }
     }
 }
