@@ -14,6 +14,7 @@ mod cargo;
 mod cc;
 mod cuobjdump;
 mod cupti;
+mod cxx;
 mod driver;
 mod libcuda;
 mod ncu;
@@ -32,6 +33,7 @@ pub use ncu::{WAITING_KERNELS, escaped};
 pub use nvdisasm::{CALL_TIMEOUT_S, LISTINGS, ListingCall, NVDISASM_STEP_ID, listings};
 pub use nvidia_smi::gpu_processes;
 pub use plan::arch::target_arch;
+pub(crate) use plan::build::lacks_for_wheels;
 pub use plan::build::{Compiler, compilers};
 pub use plan::compile_cache::{compile_once, compiler_rows};
 pub use plan::draft::{
@@ -86,6 +88,7 @@ pub static TOOLS: &[&dyn Tool] = &[
     &nvcc::Nvcc,
     &nvrtc::Nvrtc,
     &cc::Cc,
+    &cxx::Cxx,
     &ncu::Ncu,
     &nsys::Nsys,
     &sanitizer::Sanitizer,

@@ -62,6 +62,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     if let (Ok(BuildOutcome::NoCompiler(failure)), BuildTarget::Kernel(request)) =
         (&built, &mut task.build_command.target)
         && !request.build.fetch
+        && failure.code == "no_compiler"
     {
         match fetch_consent::require_nvcc_consent(app, &task.spec, is_device_code(request), failure)
         {

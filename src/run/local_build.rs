@@ -37,7 +37,7 @@ pub(super) async fn compile_here(
     context: &mut RunContext<'_>,
 ) -> Result<()> {
     let Target::Kernel { spec, .. } = &request.target else { return Ok(()) };
-    let wheels = request.build.fetch && facts.tool("cc").is_some();
+    let wheels = request.build.fetch && tool::lacks_for_wheels(facts).is_empty();
     let has_compiler = wheels || !tool::compilers(facts, &spec.entry).is_empty();
     let is_built = !request.prebuilt.is_empty() || !request.reuse.is_empty();
     let is_device = matches!(spec.entry, EntryPoint::Device(_));

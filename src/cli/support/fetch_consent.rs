@@ -64,13 +64,13 @@ pub(in crate::cli) fn require_nvcc_consent(
     let mut failure = failure.clone();
     failure.hints.clear();
     let mut failure = failure.hint(format!(
-        "`--yes` fetches {} once: about {} MB of pinned wheels into rgpu's cache {}; it needs python3 and a C++ compiler",
-        NVCC.title, NVCC.megabytes, host_phrase(spec)
+        "`--yes` fetches {} once: about {} MB of pinned wheels into rgpu's cache {}",
+        NVCC.title,
+        NVCC.megabytes,
+        host_phrase(spec)
     ));
     failure = match (is_local(spec), device) {
-        (true, true) => failure.hint(
-            "or install the CUDA toolkit, or NVRTC by `cargo xtask setup` in rgpu's source tree",
-        ),
+        (true, true) => failure.hint("or install the CUDA toolkit, or NVRTC"),
         (true, false) => failure
             .hint("or install the CUDA toolkit; NVRTC is not enough for a source with host code"),
         (false, _) => failure

@@ -43,7 +43,7 @@ impl Language for Cuda {
         let facts = tools.facts;
         let has = |tool| facts.is_some_and(|facts| facts.tool(tool).is_some());
         let nvcc = facts.and_then(|facts| facts.tool("nvcc")).map(|nvcc| nvcc.path.as_str());
-        let wheels = (nvcc.is_none() && has("cc") && tools.may_fetch_nvcc).then(WheelNvcc::new);
+        let wheels = (nvcc.is_none() && has("c++") && tools.may_fetch_nvcc).then(WheelNvcc::new);
         let (rung, mut argv) = match (nvcc, &wheels) {
             (Some(nvcc), _) => (RungId::BuildNvcc, vec![Arg::text(nvcc)]),
             (None, Some(wheels)) => (RungId::BuildWheels, wheels.argv.clone()),
@@ -145,8 +145,6 @@ mod tests {
         };
         let mut facts = crate::tool::assumed("box", "x86_64");
         facts.tools.retain(|tool| tool.name != "nvcc");
-        let cc = rgpu_protocol::probe::ToolFacts { name: "cc".to_owned(), ..Default::default() };
-        facts.tools.push(cc);
         let mounts = crate::exec::Snapshot::default();
         let mut tools = BuildTools {
             facts: Some(&facts),

@@ -36,7 +36,7 @@ pub enum Compiler {
 pub fn compilers(facts: &HostFacts, entry: &EntryPoint) -> Vec<Compiler> {
     let has = |tool| path_of(facts, tool).is_some();
     let mut found = Vec::new();
-    if has("nvcc") && has("cc") {
+    if has("nvcc") && has("c++") {
         found.push(Compiler::Nvcc);
     }
     if has("nvrtc") && matches!(entry, EntryPoint::Device(_)) {
@@ -96,7 +96,17 @@ fn artifact(path: impl Into<String>, kind: ArtifactKind) -> ArtifactSpec {
 pub(super) fn by_wheels(request: &CompileRequest<'_>, facts: &HostFacts) -> bool {
     request.options.fetch
         && compilers(facts, &request.spec.entry).is_empty()
-        && path_of(facts, "cc").is_some()
+        && lacks_for_wheels(facts).is_empty()
+}
+
+/// What a host lacks to compile with nvcc from NVIDIA's wheels.
+pub(crate) fn lacks_for_wheels(facts: &HostFacts) -> Vec<&'static str> {
+    let lacks = |tool: &str| path_of(facts, tool).is_none();
+    [("c++", "a C++ compiler (g++)"), ("python3", "python3")]
+        .into_iter()
+        .filter(|(tool, _)| lacks(tool))
+        .map(|(_, name)| name)
+        .collect()
 }
 
 /// The input of a build step.
@@ -157,6 +167,7 @@ pub(super) fn step(
             source_name: sources.source.clone(),
             device: matches!(spec.entry, EntryPoint::Device(_)),
             remote: facts.remote.clone(),
+            lacks: lacks_for_wheels(facts).join(" and "),
         });
     }
     if let Some(first) = rungs.first_mut() {

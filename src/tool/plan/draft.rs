@@ -143,6 +143,8 @@ pub enum PlanError {
         device: bool,
         /// Name of the remote.
         remote: String,
+        /// What it lacks for NVIDIA's wheels; empty if nothing.
+        lacks: String,
     },
     /// The host is a login node of a Slurm cluster: its GPUs are on other nodes.
     #[error("`{remote}` is a login node of a Slurm cluster: it has no GPU itself")]
@@ -228,6 +230,11 @@ impl PlanError {
             (Some(lowest), Some(_)) if lowest.code == "no_reference" => {
                 format!("{way} name one under `[reference]` in its kernel.toml")
             }
+            (Some(lowest), _) if lowest.code == "tool_missing" => {
+                format!(
+                    "{way} `apt-get install gcc` there (Debian, Ubuntu), or your system's C compiler"
+                )
+            }
             _ => String::new(),
         };
         Self::NoGpu {
@@ -280,13 +287,17 @@ impl From<PlanError> for Failure {
                 .hint("`rgpu kernels list` shows which are; `--mode nsys` traces any program"),
             PlanError::PairOfPython => Failure::new(Exit::Usage, "usage", what)
                 .hint("profile each, then compare the runs: `rgpu compare RUN RUN`"),
-            PlanError::NoCompiler { device, remote, .. } => {
-                let failure = Failure::new(Exit::Host, "no_compiler", what);
-                let failure = match device {
-                    true => failure.hint("install the CUDA toolkit there, or NVRTC here: `cargo xtask setup` in the source tree"),
-                    false => failure.hint("a host entry needs nvcc and a C++ compiler there"),
+            PlanError::NoCompiler { device, remote, lacks, .. } => {
+                let failure = match lacks.is_empty() {
+                    true => Failure::new(Exit::Host, "no_compiler", what).hint("`rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too"),
+                    false => Failure::new(Exit::Host, "lacks_compiler", what).hint(format!(
+                        "install {lacks} there (Debian, Ubuntu: `apt-get install g++ python3`); then `rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too"
+                    )),
                 };
-                let failure = failure.hint("`rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too; that needs python3 and a C++ compiler there");
+                let failure = match device {
+                    true => failure.hint("or install the CUDA toolkit there"),
+                    false => failure.hint("or install the CUDA toolkit there; NVRTC is not enough for a host entry"),
+                };
                 match remote.as_str() {
                     "local" => failure,
                     _ => failure.hint(probe_again_hint(&remote)),

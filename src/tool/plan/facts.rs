@@ -57,7 +57,7 @@ pub fn assumed(remote: &str, arch: &str) -> HostFacts {
             sm: 90,
             ..GpuFacts::default()
         }],
-        tools: ["nvcc", "cc", "ncu", "nsys", "compute-sanitizer"].iter().map(tool).collect(),
+        tools: ["nvcc", "cc", "c++", "ncu", "nsys", "compute-sanitizer"].iter().map(tool).collect(),
         ..HostFacts::default()
     }
 }

@@ -261,10 +261,9 @@ impl<'a> Planner<'a> {
             "" => "`rgpu build` with `--yes`".to_owned(),
             named => format!("`rgpu build {named} --remote {} --yes`", self.facts.remote),
         };
-        let has = |tool| path_of(self.facts, tool).is_some();
-        match has("cc") && has("python3") {
-            true => format!("{command} fetches one"),
-            false => format!("{command} fetches one where python3 and a C++ compiler are"),
+        match build::lacks_for_wheels(self.facts).join(" and ") {
+            lacks if lacks.is_empty() => format!("{command} fetches one"),
+            lacks => format!("install {lacks} there, then {command} fetches one"),
         }
     }
 
