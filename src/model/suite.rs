@@ -131,6 +131,9 @@ pub struct SuiteOptions {
     /// Time limit of each step in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
+    /// Time limit of the check of results in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify_timeout_s: Option<u64>,
     /// The speedup below which a pair is too close to call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_speedup: Option<f64>,
@@ -291,6 +294,13 @@ pub struct SuiteTime {
     /// The time inside a CUDA graph; only for short kernels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphTiming>,
+    /// Seconds that a hot GPU was left to cool before the samples; absent if it was not hot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cooled_s: Option<f64>,
+    /// Where the time stands under the roofline of its GPU; absent without counted operations and
+    /// bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roofline: Option<RooflinePoint>,
     /// Share of the speed of light, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sol_percent: Option<f64>,
@@ -306,6 +316,21 @@ pub struct SuiteTime {
     /// The verdict against the expected time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<TimeJudgement>,
+}
+
+/// Where a time stands under the roofline of its GPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RooflinePoint {
+    /// Floating-point operations per second.
+    pub flops_per_s: f64,
+    /// Bytes per second.
+    pub bytes_per_s: f64,
+    /// Peak rate of the unit that computes, in floating-point operations per second.
+    pub flops_peak: f64,
+    /// Peak rate of DRAM in bytes per second.
+    pub bytes_peak: f64,
+    /// Name of the compute peak: `FP32`, `tensor bf16` …
+    pub label: String,
 }
 
 /// A time against another of the same key.

@@ -7,6 +7,7 @@ use rgpu::model::suite::{RowState, SuiteComparison, SuiteRun, SuiteState, SuiteV
 use rgpu::model::suite_history::History;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::browser::Browser;
 use crate::documents::printed_keeps;
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};
@@ -108,6 +109,49 @@ fn a_suite_has_a_row_and_a_run_for_each_case_and_reports_in_every_format() {
         let shown = laptop.run(&format!("bench show night --format {format}"));
         assert!(String::from_utf8_lossy(&shown.stdout).contains("memory:transpose"));
     }
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn the_page_of_a_suite_draws_samples_and_roofline_and_filters_both() {
+    let text =
+        SUITE.to_owned() + "[[target]]\nname = \"compute:matmul\"\nkernel = \"tiled-matmul\"\n";
+    let (laptop, _host) = laptop_with(&text);
+    for id in ["one", "two"] {
+        suite(&laptop, &format!("bench run --run-id {id}"), 0);
+    }
+    let page = laptop.project("artifacts/runs/two/index.html");
+    let Some(mut browser) = Browser::start() else { return };
+    let target = std::path::Path::new(env!("CARGO_BIN_EXE_rgpu")).ancestors().nth(2).unwrap();
+    for (width, name) in [(390, "narrow"), (1280, "wide")] {
+        browser.resize(width);
+        for scheme in ["light", "dark"] {
+            browser.wish(scheme);
+            browser.open(&page);
+            browser.picture(&target.join(format!("pages/suite-{name}-{scheme}.png")));
+            let wide = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
+            assert!(wide <= u64::from(width), "{wide} pixels wide");
+        }
+    }
+    let mut count = |what: &str| {
+        let counted = browser.value(&format!("document.querySelectorAll({what:?}).length"));
+        counted.as_u64().unwrap()
+    };
+    // Two sizes of vecadd and the product have counted work; the pair may have it, too.
+    let points = count("svg.roofline circle");
+    assert!(points >= 3, "{points}");
+    assert!(count("svg.roofline .roof") >= 2 && count("svg.roofline text.k0") >= 1);
+    assert_eq!(count("svg.spread"), 5);
+    assert!(count("svg.spread .median") == 5 && count("svg.spread .band") == 5);
+    let filled = "getComputedStyle(document.querySelector('td svg polyline')).fill";
+    assert_eq!(browser.value(filled), "none");
+    browser.value(
+        "(() => { const f = document.getElementById('filter'); f.value = 'matmul'; \
+         f.dispatchEvent(new Event('input')); })()",
+    );
+    let shown = "[...document.querySelectorAll('[data-point]')].filter(g => g.style.display !== 'none').length";
+    assert_eq!(browser.value(shown), 1);
+    assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
     laptop.wait_until_quiet();
 }
 

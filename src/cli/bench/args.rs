@@ -94,6 +94,10 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
 
+    /// Time limit of the check of results, which comes before all times [default: as of each step]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub verify_timeout: Option<Duration>,
+
     /// The speedup below which a pair is too close to call [default: 1.05]
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub min_speedup: Option<f64>,

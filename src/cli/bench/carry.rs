@@ -397,6 +397,7 @@ impl<'a> CaseRunner<'a> {
         request.env.extend(case.settings.env.clone());
         let define = |(name, value): (&String, &String)| format!("-D{name}={value}");
         request.build.flags.extend(case.settings.define.iter().map(define));
+        request.verify_timeout_s = self.options.verify_timeout_s.or(case.settings.verify_timeout_s);
         request.build.fetch |= wants_nvcc(self.app, &self.session.spec);
         request.build.fetch_here = wants_nvcc(self.app, &RemoteSpec::local());
     }

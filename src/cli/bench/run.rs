@@ -77,6 +77,7 @@ fn options(app: &App, args: &RunArgs) -> Result<SuiteOptions> {
         include_generated: args.targets.include_generated,
         iters: args.iters,
         timeout_s: args.timeout.map(|time| time.as_secs().max(1)),
+        verify_timeout_s: args.verify_timeout.map(|time| time.as_secs().max(1)),
         min_speedup: args.min_speedup,
         threshold: args.threshold,
     })

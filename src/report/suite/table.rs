@@ -47,6 +47,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
         ("side", Align::Left),
         ("time", Align::Right),
         ("in a graph", Align::Right),
+        ("cooled", Align::Right),
         ("of light", Align::Right),
         ("speedup", Align::Right),
         ("pair", Align::Left),
@@ -67,6 +68,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
             table.add_row([
                 case,
                 remote,
+                blank(),
                 blank(),
                 blank(),
                 blank(),
@@ -96,6 +98,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
                 if time.key.side == "kernel" { String::new() } else { time.key.side.clone() },
                 time_text(time),
                 time.graph.as_ref().map(graph_text).unwrap_or_default(),
+                time.cooled_s.map(|s| format!("{s:.0} s")).unwrap_or_default(),
                 time.sol_percent.map(|x| format!("{x:.0} %")).unwrap_or_default(),
                 speedup_text(pair.and_then(|pair| pair.speedup)),
                 verdict.unwrap_or_default(),

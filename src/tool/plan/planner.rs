@@ -350,7 +350,9 @@ impl<'a> Planner<'a> {
             false => format!("run {name} twice and compare"),
         };
         let rungs = vec![plain_rung(&RungId::Verify, argv, artifacts)];
+        let limit_s = self.request.verify_timeout_s.unwrap_or(self.request.timeout_s);
         let step = self.step("verify", title, true, rungs);
+        step.timeout_s = limit_s;
         if built {
             // If the reference does not compile, the results stay unchecked and the other steps
             // run.
