@@ -122,6 +122,12 @@ pub struct SuiteOptions {
     /// Whether doubts about the host are an error.
     #[serde(default)]
     pub strict: bool,
+    /// The SM clock in MHz at which GPUs are locked while their cases run; absent: as found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_clocks_mhz: Option<u32>,
+    /// Over how many hosts of one remote the cases are spread; absent: one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<u32>,
     /// Whether generated targets are included.
     #[serde(default)]
     pub include_generated: bool,
@@ -159,6 +165,9 @@ pub struct SuiteRow {
     pub baseline: Option<String>,
     /// Name of the remote.
     pub remote: String,
+    /// Which of the remote's hosts the last attempt ran on, from 0; absent: the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_number: Option<u32>,
     /// State of the last attempt.
     pub state: RowState,
     /// Number of attempts.

@@ -110,9 +110,8 @@ impl RunIndex {
     pub fn history(&self, query: &TimeQuery) -> Result<PointsByKey, StateError> {
         let has_pattern = query.case.contains(['*', '?']);
         let compared = if has_pattern { "?1 != ''" } else { "case_name = ?1" };
-        let text = format!(
-            "SELECT {COLUMNS} FROM suite_time WHERE {compared} AND started >= ?2 {ORDER}"
-        );
+        let text =
+            format!("SELECT {COLUMNS} FROM suite_time WHERE {compared} AND started >= ?2 {ORDER}");
         let since = query.since.as_deref().unwrap_or_default();
         let gpu = query.gpu.as_ref().map(|gpu| gpu.to_lowercase());
         let is_wanted = |key: &MeasurementKey| {

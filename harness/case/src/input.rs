@@ -220,7 +220,8 @@ pub struct Policies {
     pub clocks: ClockPolicy,
 }
 
-/// The expected SM clock. The runner checks it under load and never sets it.
+/// The expected SM clock. The runner checks it under load and never sets it: where it is to be
+/// locked, the agent does that for the whole job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockPolicy {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::plot::{PlotPoint, PlotSeries, page, svg};
-use super::table::{counts, speedup_text, time_text};
+use super::table::{clock_policy, counts, speedup_text, time_text};
 use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::model::suite_history::{History, Series};
 use crate::report::html::escape;
@@ -26,7 +26,8 @@ text.addEventListener('input',apply);state.addEventListener('change',apply);})()
 /// Renders the page. `history` is what is known of the cases' earlier times.
 pub fn html(run: &SuiteRun, history: &History) -> String {
     let mut body = format!("<h1>{}</h1>\n<p>{}", escape(&run.id), escape(&counts(run)));
-    let _ = write!(body, " · {} · {:.0} s", escape(&timestamp(&run.started)), run.seconds);
+    let started = escape(&timestamp(&run.started));
+    let _ = write!(body, " · {started} · {:.0} s · {}", run.seconds, clock_policy(run));
     if let Some(commit) = &run.commit {
         let dirty = if run.dirty { ", with changes" } else { "" };
         let _ =
