@@ -130,6 +130,8 @@ pub struct RemoteKind {
     pub scheme: &'static str,
     /// The form of such an address; empty: the same as another kind's.
     pub form: &'static str,
+    /// Whether each connection can have a host of its own: a container or a granted node.
+    pub has_many_hosts: bool,
     /// Makes the remote without connecting.
     pub open: fn(&RemoteSpec) -> Result<Box<dyn Remote>, RemoteError>,
 }

@@ -30,7 +30,7 @@ pub use change_points::change_points;
 pub use compare::compare;
 pub use file::SuiteFile;
 pub use history::history;
-pub use index::{RunIndex, TimeQuery};
+pub use index::{PointsByKey, RunIndex, TimeQuery, sessions};
 pub use matrix::{Axis, AxisKind, Matrix, sweep_values};
 pub use select::{matches, select};
 pub use target::{Grow, Settings, TargetSpec, Work};

@@ -479,6 +479,18 @@ class ComparedSide(Record):
     """Path of its profile in the comparison's run folder."""
 
 
+class Cooling(Record):
+    """A wait until a hot GPU had cooled."""
+
+    __slots__ = ()
+    seconds: float
+    """Seconds that were waited."""
+    from_c: int
+    """Headroom before the wait: °C below the temperature at which the driver slows the GPU down."""
+    to_c: int
+    """Headroom after the wait."""
+
+
 class CopySum(Record):
     """All copies or memsets of one kind."""
 
@@ -894,6 +906,20 @@ class GpuRequest(Record):
     """argv of a command that lists compute processes as `uuid, pid, name, memory` lines
     (nvidia-smi's `--query-compute-apps` CSV). Empty: other users' processes cannot be detected.
     """
+    setting: GpuSetting | None
+    """A change of each locked GPU while the job holds it."""
+
+
+class GpuSetting(Record):
+    """A change of each locked GPU, from before the first step that uses it until the GPU is given
+    back. `UUID` in a word stands for the GPU.
+    """
+
+    __slots__ = ()
+    apply: list[str]
+    """argv of the command that makes the change. If it fails, no step runs on the GPU."""
+    undo: list[str]
+    """argv of the command that undoes it, however the job ends."""
 
 
 class GraphTiming(Record):
@@ -2313,6 +2339,22 @@ class Roof(Record):
     """Source of the ceiling: `report`, `device`, `datasheet`."""
 
 
+class RooflinePoint(Record):
+    """Where a time stands under the roofline of its GPU."""
+
+    __slots__ = ()
+    flops_per_s: float
+    """Floating-point operations per second."""
+    bytes_per_s: float
+    """Bytes per second."""
+    flops_peak: float
+    """Peak rate of the unit that computes, in floating-point operations per second."""
+    bytes_peak: float
+    """Peak rate of DRAM in bytes per second."""
+    label: str
+    """Name of the compute peak: `FP32`, `tensor bf16` …"""
+
+
 class RuleMessage(Record):
     """A message of one of the tool's own rules."""
 
@@ -2801,12 +2843,18 @@ class SuiteOptions(Record):
     """Whether other processes may use the GPU."""
     strict: bool
     """Whether doubts about the host are an error."""
+    lock_clocks_mhz: int | None
+    """The SM clock in MHz at which GPUs are locked while their cases run; absent: as found."""
+    parallel: int | None
+    """Over how many hosts of one remote the cases are spread; absent: one."""
     include_generated: bool
     """Whether generated targets are included."""
     iters: int | None
     """Number of timed launches."""
     timeout_s: int | None
     """Time limit of each step in seconds."""
+    verify_timeout_s: int | None
+    """Time limit of the check of results in seconds."""
     min_speedup: float | None
     """The speedup below which a pair is too close to call."""
     threshold: float | None
@@ -2830,6 +2878,8 @@ class SuiteRow(Record):
     """The baseline of a pair."""
     remote: str
     """Name of the remote."""
+    host_number: int | None
+    """Which of the remote's hosts the last attempt ran on, from 0; absent: the first."""
     state: RowState
     """State of the last attempt."""
     attempts: int
@@ -2896,6 +2946,12 @@ class SuiteTime(Record):
     """How the samples are spread."""
     graph: GraphTiming | None
     """The time inside a CUDA graph; only for short kernels."""
+    cooled_s: float | None
+    """Seconds that a hot GPU was left to cool before the samples; absent if it was not hot."""
+    roofline: RooflinePoint | None
+    """Where the time stands under the roofline of its GPU; absent without counted operations and
+    bytes.
+    """
     sol_percent: float | None
     """Share of the speed of light, in percent."""
     correctness: str | None
@@ -3020,6 +3076,8 @@ class Timing(Record):
     """How the samples are spread."""
     graph: GraphTiming | None
     """The time inside a CUDA graph; only for short kernels."""
+    cooling: Cooling | None
+    """The wait for a hot GPU before the samples; absent if it was not hot."""
 
 
 class ToolFacts(Record):

@@ -9,7 +9,7 @@ use rgpu_case::{
 use super::histogram::histogram;
 use super::{Imported, Importer, Source};
 use crate::model::profile::ArtifactKind;
-use crate::model::profile::{CaseResult, Correctness, Gap, GraphTiming, Timing};
+use crate::model::profile::{CaseResult, Cooling, Correctness, Gap, GraphTiming, Timing};
 use crate::model::profile::{CheckVerdict, TimingClock};
 use crate::model::sanitizer::{CheckTool, FaultKind, SanitizerVerdict};
 use crate::model::sanitizer::{SanitizerCause, SanitizerResult};
@@ -115,6 +115,11 @@ fn case(data: &CaseReport, stopped: bool) -> CaseResult {
             bytes_per_s: None,
             histogram: histogram(&kept(&t.sample_ns, &t.discarded), t.median_ns, t.mad_ns),
             graph: t.graph.as_ref().map(graph),
+            cooling: t.cooling.as_ref().map(|cooling| Cooling {
+                seconds: cooling.seconds,
+                from_c: cooling.from_c,
+                to_c: cooling.to_c,
+            }),
         }),
         correctness: data.correctness.as_ref().map(correctness).or_else(|| {
             (stopped && data.timing.is_none()).then(|| Correctness {

@@ -293,6 +293,20 @@ pub struct Timing {
     /// The time inside a CUDA graph; only for short kernels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphTiming>,
+    /// The wait for a hot GPU before the samples; absent if it was not hot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cooling: Option<Cooling>,
+}
+
+/// A wait until a hot GPU had cooled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cooling {
+    /// Seconds that were waited.
+    pub seconds: f64,
+    /// Headroom before the wait: °C below the temperature at which the driver slows the GPU down.
+    pub from_c: i32,
+    /// Headroom after the wait.
+    pub to_c: i32,
 }
 
 /// Samples of a time, counted in bins of one width.

@@ -122,6 +122,12 @@ pub struct SuiteOptions {
     /// Whether doubts about the host are an error.
     #[serde(default)]
     pub strict: bool,
+    /// The SM clock in MHz at which GPUs are locked while their cases run; absent: as found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_clocks_mhz: Option<u32>,
+    /// Over how many hosts of one remote the cases are spread; absent: one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<u32>,
     /// Whether generated targets are included.
     #[serde(default)]
     pub include_generated: bool,
@@ -131,6 +137,9 @@ pub struct SuiteOptions {
     /// Time limit of each step in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
+    /// Time limit of the check of results in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify_timeout_s: Option<u64>,
     /// The speedup below which a pair is too close to call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_speedup: Option<f64>,
@@ -156,6 +165,9 @@ pub struct SuiteRow {
     pub baseline: Option<String>,
     /// Name of the remote.
     pub remote: String,
+    /// Which of the remote's hosts the last attempt ran on, from 0; absent: the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_number: Option<u32>,
     /// State of the last attempt.
     pub state: RowState,
     /// Number of attempts.
@@ -291,6 +303,13 @@ pub struct SuiteTime {
     /// The time inside a CUDA graph; only for short kernels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphTiming>,
+    /// Seconds that a hot GPU was left to cool before the samples; absent if it was not hot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cooled_s: Option<f64>,
+    /// Where the time stands under the roofline of its GPU; absent without counted operations and
+    /// bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roofline: Option<RooflinePoint>,
     /// Share of the speed of light, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sol_percent: Option<f64>,
@@ -306,6 +325,21 @@ pub struct SuiteTime {
     /// The verdict against the expected time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<TimeJudgement>,
+}
+
+/// Where a time stands under the roofline of its GPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RooflinePoint {
+    /// Floating-point operations per second.
+    pub flops_per_s: f64,
+    /// Bytes per second.
+    pub bytes_per_s: f64,
+    /// Peak rate of the unit that computes, in floating-point operations per second.
+    pub flops_peak: f64,
+    /// Peak rate of DRAM in bytes per second.
+    pub bytes_peak: f64,
+    /// Name of the compute peak: `FP32`, `tensor bf16` …
+    pub label: String,
 }
 
 /// A time against another of the same key.

@@ -37,9 +37,6 @@ pub struct HistoryPoint {
     pub run: String,
     /// When it started (RFC 3339).
     pub started: String,
-    /// The key; left out where the series has it.
-    #[serde(skip)]
-    pub key: MeasurementKey,
     /// Digest of the files and options that the kernel was made of.
     pub inputs: String,
     /// UUID of the GPU.

@@ -18,6 +18,7 @@ use super::{
 pub const KIND: RemoteKind = RemoteKind {
     scheme: "local",
     form: "local",
+    has_many_hosts: false,
     open: |spec| {
         deploy::refuse_unknown_options(spec, &[])?;
         if spec.transport != Transport::Auto {

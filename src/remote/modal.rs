@@ -13,11 +13,16 @@ use super::worker::{Address, ServerKind, Worker, no_ssh_settings};
 use super::{Remote, RemoteError, RemoteKind, RemoteSpec};
 
 /// Remotes of kind `modal`: an app on Modal.
-pub const KIND: RemoteKind =
-    RemoteKind { scheme: "modal", form: "`modal` with `--url https://…` of your app", open };
+pub const KIND: RemoteKind = RemoteKind {
+    scheme: "modal",
+    form: "`modal` with `--url https://…` of your app",
+    has_many_hosts: true,
+    open,
+};
 
 /// The kind `modal+http`: a test server on this machine or a tunnel to one. Help texts omit it.
-pub const PLAIN: RemoteKind = RemoteKind { scheme: "modal+http", form: "", open };
+pub const PLAIN: RemoteKind =
+    RemoteKind { scheme: "modal+http", form: "", has_many_hosts: true, open };
 
 /// The setting for the certificates of a test server.
 const CA: &str = "ca_file";

@@ -24,6 +24,8 @@ pub struct ConnectOptions {
 pub struct HostRequest {
     /// The id of the command's run; empty if there is none.
     pub run: String,
+    /// Which of the hosts that the run uses at once, from 0.
+    pub host_number: u32,
     /// Whether a host may be requested.
     pub host_use: HostUse,
     /// The longest wait for the host; `None`: no limit.

@@ -45,8 +45,8 @@ use super::deploy::AgentStart;
 use super::stream::AgentStream;
 use super::wafer::nonce;
 use super::{
-    ConnectOptions, HostUse, ReconnectPolicy, Remote, RemoteError, RemoteKind, RemoteSpec, Rental,
-    RentedRemote, Session, ssh,
+    ConnectOptions, HostRequest, HostUse, ReconnectPolicy, Remote, RemoteError, RemoteKind,
+    RemoteSpec, Rental, RentedRemote, Session, ssh,
 };
 use allocation::{Allocation, Reached};
 pub use error::SlurmError;
@@ -54,8 +54,12 @@ use login::LoginNode;
 use settings::{Settings, login_spec};
 
 /// Remotes of kind `slurm`: a cluster behind its login node.
-pub const KIND: RemoteKind =
-    RemoteKind { scheme: "slurm", form: "`slurm` with `--login ssh://[user@]host[:port]`", open };
+pub const KIND: RemoteKind = RemoteKind {
+    scheme: "slurm",
+    form: "`slurm` with `--login ssh://[user@]host[:port]`",
+    has_many_hosts: true,
+    open,
+};
 
 /// How long an allocation that a command no longer needs may take to be given back.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -163,12 +167,17 @@ impl Slurm {
         options: &ConnectOptions,
     ) -> Result<Session, RemoteError> {
         let request = &options.host_request;
-        let run_name = job_name("rgpu-", &request.run);
+        let run_name = allocation_name(request);
         if state.allocation.is_none() {
             let warm_name = self.warm_name();
             let login = self.login(state, options).await?;
             let names = [run_name.as_str(), &warm_name];
-            let names = if request.run.is_empty() { &names[1..] } else { &names[..] };
+            let names = match (request.run.is_empty(), request.host_number) {
+                (true, _) => &names[1..],
+                (false, 0) => &names[..],
+                // The node that is kept is the first host of the run.
+                (false, _) => &names[..1],
+            };
             let found = Allocation::find(login, names).await?;
             state.allocation = match (found, request.host_use) {
                 // Nobody has put a job there yet.
@@ -430,6 +439,16 @@ const WARM_IDLE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The name of a job of Slurm for a run or a remote. Both have names of these characters, unless the
 /// user typed an address in place of a remote's name.
+/// The name of the allocation that a command requests: that of its run, with the number of the host
+/// after the first. No run has a `+` in its name.
+fn allocation_name(request: &HostRequest) -> String {
+    let name = job_name("rgpu-", &request.run);
+    match request.host_number {
+        0 => name,
+        number => format!("{name}+{number}"),
+    }
+}
+
 fn job_name(prefix: &str, name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     let name: String = name.chars().take(MAX_NAME_CHARS).map(plain).collect();

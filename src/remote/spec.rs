@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Price, REMOTES, Remote, RemoteError};
+use super::{Price, REMOTES, Remote, RemoteError, RemoteKind};
 use crate::error::{Exit, Failure, nearest};
 
 /// The ssh client to use.
@@ -125,12 +125,17 @@ impl RemoteSpec {
         }
     }
 
+    /// The kind of remote; `None` if there is none of this scheme.
+    pub fn kind(&self) -> Option<&'static RemoteKind> {
+        REMOTES.iter().find(|kind| kind.scheme == self.scheme())
+    }
+
     /// Makes the remote without connecting.
     ///
     /// # Errors
     /// The address or a setting is invalid.
     pub fn open(&self) -> Result<Box<dyn Remote>, RemoteError> {
-        match REMOTES.iter().find(|kind| kind.scheme == self.scheme()) {
+        match self.kind() {
             Some(kind) => (kind.open)(self),
             None => {
                 let (url, scheme) = (self.url.clone(), self.scheme());

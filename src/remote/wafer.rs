@@ -51,7 +51,8 @@ pub(super) use exec::nonce;
 pub use login::{LoggedIn, login};
 
 /// Remotes of kind `wafer`: a workspace at Wafer.
-pub const KIND: RemoteKind = RemoteKind { scheme: "wafer", form: "wafer://workspace", open };
+pub const KIND: RemoteKind =
+    RemoteKind { scheme: "wafer", form: "wafer://workspace", has_many_hosts: false, open };
 
 /// The setting for the GPU of a new workspace.
 pub const GPU: &str = "gpu";

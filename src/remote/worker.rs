@@ -43,11 +43,16 @@ pub use refusal::ServerKind;
 pub(super) use token::Credentials;
 
 /// Workers behind TLS, with `https://` addresses.
-pub const HTTPS: RemoteKind = RemoteKind { scheme: "https", form: "https://host[:port]", open };
+pub const HTTPS: RemoteKind =
+    RemoteKind { scheme: "https", form: "https://host[:port]", has_many_hosts: false, open };
 
 /// Workers without TLS, with `http://` addresses.
-pub const HTTP: RemoteKind =
-    RemoteKind { scheme: "http", form: "http://127.0.0.1:port of `rgpu worker`", open };
+pub const HTTP: RemoteKind = RemoteKind {
+    scheme: "http",
+    form: "http://127.0.0.1:port of `rgpu worker`",
+    has_many_hosts: false,
+    open,
+};
 
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     let known = [token::ENV, token::FILE, token::KEYCHAIN, address::PLAIN, address::CA];

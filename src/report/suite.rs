@@ -8,6 +8,7 @@ mod junit;
 mod markdown;
 mod page;
 mod plot;
+mod roofline;
 mod table;
 
 pub use csv::csv;

@@ -1,5 +1,6 @@
 //! Turns how a job ended into the one failure that a user reads.
 
+use rgpu_protocol::plan::GpuSetting;
 use rgpu_protocol::{Outcome, RungRecord};
 
 use super::job::{JobResult, cancelled};
@@ -25,6 +26,13 @@ pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
             .hint("`rgpu doctor` lists the host's GPUs; `--share-gpu` runs beside other processes"),
         Some(Outcome::HostError { code, text }) => match remote.host_end() {
             Some(end) => return end.failure(remote.name(), remote.transport()),
+            None if code == GpuSetting::REFUSED => Failure::new(
+                Exit::Host,
+                "clocks_refused",
+                "the host does not let this user lock the GPU's clocks",
+            )
+            .cause(text)
+            .hint("`--lock-clocks` needs root on the host; without it the clocks stay as they are"),
             None => Failure::new(Exit::Host, code, text.clone()),
         },
         Some(Outcome::Done | Outcome::Unknown) | None => {

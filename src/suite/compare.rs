@@ -1,11 +1,13 @@
 //! Compares two runs of a suite, time by time.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::expectations::{UNKNOWN_SPREAD, differences, judge_sessions};
 use crate::model::comparison::SideTime;
 use crate::model::profile::CheckVerdict;
 use crate::model::suite::{
-    COMPARISON_SCHEMA, ComparedRow, RowState, SuiteComparison, SuiteRun, SuiteTime, SuiteVerdict,
-    TimeJudgement,
+    COMPARISON_SCHEMA, ComparedRow, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteTime,
+    SuiteVerdict, TimeJudgement,
 };
 
 /// Compares `b` with `a`. `spread` gives what is known of the spread between sessions of a time of
@@ -18,15 +20,12 @@ pub fn compare(
     force: bool,
     spread: impl Fn(&SuiteTime) -> Option<f64>,
 ) -> SuiteComparison {
-    let same = |x: &SuiteTime, y: &SuiteTime| {
-        x.key.case == y.key.case && x.key.side == y.key.side && x.key.sizes == y.key.sizes
-    };
+    let (times_of_a, times_of_b) = (times_by_work(a), times_by_work(b));
     let name = |time: &SuiteTime| {
-        let words = [time.key.case.as_str(), &time.key.side, &time.key.sizes];
-        words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+        work_of(time).into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     };
     let row = |time: &SuiteTime| {
-        let base = a.times().map(|(_, base)| base).find(|base| same(base, time));
+        let base = times_of_a.get(&work_of(time)).copied();
         let judgement = match base {
             None => none(SuiteVerdict::New, String::new()),
             Some(base) => judge(base, time, threshold, spread(base), force),
@@ -40,9 +39,11 @@ pub fn compare(
             judgement,
         }
     };
-    let ok = |case: &str| a.rows.iter().any(|r| r.case == case && r.state == RowState::Ok);
-    let failed = b.rows.iter().filter(|r| r.state == RowState::Failed && ok(&r.case));
-    let is_gone = |time: &&SuiteTime| !b.times().any(|(_, other)| same(time, other));
+    let is_ok = |row: &&SuiteRow| row.state == RowState::Ok;
+    let ok: BTreeSet<&str> = a.rows.iter().filter(is_ok).map(|row| row.case.as_str()).collect();
+    let is_new = |row: &&SuiteRow| row.state == RowState::Failed && ok.contains(row.case.as_str());
+    let failed = b.rows.iter().filter(is_new);
+    let is_gone = |time: &&SuiteTime| !times_of_b.contains_key(&work_of(time));
     SuiteComparison {
         schema: COMPARISON_SCHEMA.to_owned(),
         a: a.id.clone(),
@@ -54,6 +55,20 @@ pub fn compare(
             .map(|row| format!("{}: {}", row.case, row.failure.as_deref().unwrap_or_default()))
             .collect(),
     }
+}
+
+/// What a time is of, whatever it was measured under: case, side and sizes.
+fn work_of(time: &SuiteTime) -> [&str; 3] {
+    [&time.key.case, &time.key.side, &time.key.sizes]
+}
+
+/// The times of a suite by what they are of; the first of equal ones.
+fn times_by_work(run: &SuiteRun) -> BTreeMap<[&str; 3], &SuiteTime> {
+    let mut found = BTreeMap::new();
+    for (_, time) in run.times() {
+        found.entry(work_of(time)).or_insert(time);
+    }
+    found
 }
 
 fn judge(
@@ -97,7 +112,7 @@ fn none(verdict: SuiteVerdict, why: String) -> TimeJudgement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::suite::{MeasurementKey, SuiteRow};
+    use crate::model::suite::MeasurementKey;
 
     fn suite(id: &str, times: &[(&str, f64)]) -> SuiteRun {
         let row = |(case, ns): &(&str, f64)| SuiteRow {

@@ -263,7 +263,7 @@ impl Expectations {
     pub fn update(
         &mut self,
         time: &SuiteTime,
-        sessions: &[HistoryPoint],
+        sessions: &[&HistoryPoint],
         commit: Option<&str>,
         dirty: bool,
         accepted: &[UpdateRefusal],
@@ -303,18 +303,18 @@ impl Expectations {
 
 impl Expectation {
     /// The expectation of a time from its sessions, and from itself if there are none.
-    pub fn from_sessions(time: &SuiteTime, sessions: &[HistoryPoint], commit: &str) -> Self {
-        let own = || HistoryPoint {
+    pub fn from_sessions(time: &SuiteTime, sessions: &[&HistoryPoint], commit: &str) -> Self {
+        let own = HistoryPoint {
             device: time.device.clone(),
             median_ns: time.median_ns,
             ci95_ns: time.ci95_ns,
             samples: time.samples,
             ..HistoryPoint::default()
         };
-        let sessions = if sessions.is_empty() { vec![own()] } else { sessions.to_vec() };
+        let sessions = if sessions.is_empty() { &[&own] } else { sessions };
         let median = |values: &[f64]| rgpu_case::stats::median(values).unwrap_or(time.median_ns);
         let mut by_device: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        for session in &sessions {
+        for session in sessions {
             by_device.entry(&session.device).or_default().push(session.median_ns);
         }
         let of_devices: Vec<f64> = by_device.values().map(|medians| median(medians)).collect();
@@ -506,6 +506,7 @@ mod tests {
             .iter()
             .flat_map(|device| [999.0, 1000.0, 1002.0].map(|ns| session(ns, device)))
             .collect();
+        let sessions: Vec<&HistoryPoint> = sessions.iter().collect();
         let updated = all.update(&time(1000.0, devices[0]), &sessions, Some("abc"), false, &[]);
         assert_eq!((updated.refused, updated.after_ns), (None, Some(1000.0)));
         all
@@ -564,10 +565,12 @@ mod tests {
             .iter()
             .map(|s| HistoryPoint { ci95_ns: [900.0, 1100.0], ..s.clone() })
             .collect();
+        let [sessions, wide]: [Vec<&HistoryPoint>; 2] =
+            [sessions.iter().collect(), wide.iter().collect()];
         let right = time(1000.0, "GPU-1");
         let unchecked = SuiteTime { correctness: None, ..right.clone() };
         let hot = SuiteTime { throttle: vec!["sw_thermal_slowdown".into()], ..right.clone() };
-        let cases: [(&SuiteTime, &[HistoryPoint], bool, UpdateRefusal); 5] = [
+        let cases: [(&SuiteTime, &[&HistoryPoint], bool, UpdateRefusal); 5] = [
             (&right, &sessions, true, UpdateRefusal::Dirty),
             (&unchecked, &sessions, false, UpdateRefusal::Wrong),
             (&hot, &sessions, false, UpdateRefusal::Throttled),

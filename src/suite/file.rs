@@ -42,6 +42,7 @@ const DEFAULTS: &[&str] = &[
     "warmup",
     "iters",
     "timeout",
+    "verify_timeout",
     "min_speedup",
     "threshold",
     "grow",
@@ -68,6 +69,7 @@ const TARGET: &[&str] = &[
     "warmup",
     "iters",
     "timeout",
+    "verify_timeout",
     "min_speedup",
     "threshold",
     "grow",
@@ -269,6 +271,10 @@ fn settings(table: &Table<'_>) -> Result<Settings, KernelError> {
         warmup: number("warmup", 0, most)?.map(|n| n as u32),
         iters: number("iters", 1, most)?.map(|n| n as u32),
         timeout_s: table.optional("timeout").map(|item| timeout(&item)).transpose()?,
+        verify_timeout_s: table
+            .optional("verify_timeout")
+            .map(|item| timeout(&item))
+            .transpose()?,
         min_speedup: fraction("min_speedup", 0.01, 1000.0)?,
         threshold: fraction("threshold", 0.0001, 0.9999)?,
         grow: table.optional("grow").map(|item| grow(&item)).transpose()?,

@@ -1,12 +1,13 @@
 //! The index of suites in `.rgpu/state.db`: every time of every suite, for the history. Run folders
 //! stay the truth; [`RunIndex::rebuild`] makes the index again from them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::model::profile::CheckVerdict;
-use crate::model::suite::{MeasurementKey, RowState, SuiteRow, SuiteRun};
+use crate::model::suite::{MeasurementKey, RowState, SuiteRow, SuiteRun, SuiteTime};
 use crate::model::suite_history::HistoryPoint;
 use crate::store::Runs;
 use crate::store::state::{StateDb, StateError, commit, sql_error};
@@ -16,6 +17,9 @@ use crate::store::state::{StateDb, StateError, commit, sql_error};
 pub struct RunIndex {
     db: StateDb,
 }
+
+/// Points by what they belong to, oldest first.
+pub type PointsByKey = BTreeMap<MeasurementKey, Vec<HistoryPoint>>;
 
 /// Selects points of the history.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +35,12 @@ pub struct TimeQuery {
 const COLUMNS: &str = "run, case_name, side, sizes, started, dtype, gpu, driver, toolkit, clocks, \
                        method, inputs, device, median_ns, low_ns, high_ns, samples, right_result, \
                        throttled, commit_id, dirty";
+
+/// Where the columns of a key are among [`COLUMNS`], in the order of [`key_words`].
+const KEY_COLUMNS: [usize; 9] = [1, 2, 3, 5, 6, 7, 8, 9, 10];
+
+/// Rows of one key mostly follow each other in this order, the oldest first.
+const ORDER: &str = "ORDER BY case_name, side, sizes, started, run";
 
 impl RunIndex {
     /// The index of a project, which is created if there is none.
@@ -93,43 +103,44 @@ impl RunIndex {
         self.db.connection().query_row(query, [case], |row| row.get(0)).ok()
     }
 
-    /// The points of the cases that match, oldest first.
+    /// The points of the cases that match.
     ///
     /// # Errors
     /// SQLite fails.
-    pub fn history(&self, query: &TimeQuery) -> Result<Vec<HistoryPoint>, StateError> {
+    pub fn history(&self, query: &TimeQuery) -> Result<PointsByKey, StateError> {
         let has_pattern = query.case.contains(['*', '?']);
         let compared = if has_pattern { "?1 != ''" } else { "case_name = ?1" };
-        let text = format!(
-            "SELECT {COLUMNS} FROM suite_time WHERE {compared} AND started >= ?2 ORDER BY started"
-        );
+        let text =
+            format!("SELECT {COLUMNS} FROM suite_time WHERE {compared} AND started >= ?2 {ORDER}");
         let since = query.since.as_deref().unwrap_or_default();
-        let mut points = read(self.db.connection(), &text, params![query.case, since])?;
-        points.retain(|point| {
-            let is_gpu = |gpu: &String| point.key.gpu.to_lowercase().contains(&gpu.to_lowercase());
-            (!has_pattern || super::matches(&query.case, &point.key.case))
-                && query.gpu.as_ref().is_none_or(is_gpu)
-        });
-        Ok(points)
+        let gpu = query.gpu.as_ref().map(|gpu| gpu.to_lowercase());
+        let is_wanted = |key: &MeasurementKey| {
+            (!has_pattern || super::matches(&query.case, &key.case))
+                && gpu.as_ref().is_none_or(|gpu| key.gpu.to_lowercase().contains(gpu))
+        };
+        read(self.db.connection(), &text, params![query.case, since], is_wanted)
+            .map_err(sql_error("read"))
     }
 
-    /// Right, unthrottled times of this key and these inputs, oldest first: one for each suite.
+    /// The points of these cases.
     ///
     /// # Errors
     /// SQLite fails.
-    pub fn sessions(
-        &self,
-        key: &MeasurementKey,
-        inputs: &str,
-    ) -> Result<Vec<HistoryPoint>, StateError> {
+    pub fn points_of(&self, cases: &BTreeSet<&str>) -> Result<PointsByKey, StateError> {
         let text = format!(
-            "SELECT {COLUMNS} FROM suite_time WHERE case_name = ?1 AND inputs = ?2 \
-             AND right_result = 1 AND throttled = 0 ORDER BY started"
+            "SELECT {COLUMNS} FROM suite_time \
+             WHERE case_name IN (SELECT value FROM json_each(?1)) {ORDER}"
         );
-        let mut points = read(self.db.connection(), &text, params![key.case, inputs])?;
-        points.retain(|point| point.key == *key);
-        Ok(points)
+        let cases = serde_json::json!(cases).to_string();
+        read(self.db.connection(), &text, [cases], |_| true).map_err(sql_error("read"))
     }
+}
+
+/// The sessions of a time: right, unthrottled times of the same key and inputs, one for each suite,
+/// the oldest first.
+pub fn sessions<'a>(points: &'a PointsByKey, time: &SuiteTime) -> Vec<&'a HistoryPoint> {
+    let all = points.get(&time.key).into_iter().flatten();
+    all.filter(|point| point.right && !point.throttled && point.inputs == time.inputs).collect()
 }
 
 /// A larger suite.json is not read.
@@ -190,40 +201,87 @@ fn put(connection: &Connection, run: &SuiteRun, row: &SuiteRow) -> Result<(), St
     Ok(())
 }
 
+/// Reads the points of the keys that are wanted.
 fn read(
     connection: &Connection,
     text: &str,
     params: impl rusqlite::Params,
-) -> Result<Vec<HistoryPoint>, StateError> {
-    let mut query = connection.prepare(text).map_err(sql_error("read"))?;
-    let point = |row: &rusqlite::Row<'_>| {
-        Ok(HistoryPoint {
-            run: row.get(0)?,
-            key: MeasurementKey {
-                case: row.get(1)?,
-                side: row.get(2)?,
-                sizes: row.get(3)?,
-                dtype: row.get(5)?,
-                gpu: row.get(6)?,
-                driver: row.get(7)?,
-                toolkit: row.get(8)?,
-                clocks: row.get(9)?,
-                method: row.get(10)?,
-            },
-            started: row.get(4)?,
-            inputs: row.get(11)?,
-            device: row.get(12)?,
-            median_ns: row.get(13)?,
-            ci95_ns: [row.get(14)?, row.get(15)?],
-            samples: row.get::<_, i64>(16)?.unsigned_abs(),
-            right: row.get(17)?,
-            throttled: row.get(18)?,
-            commit: row.get(19)?,
-            dirty: row.get(20)?,
-        })
+    is_wanted: impl Fn(&MeasurementKey) -> bool,
+) -> rusqlite::Result<PointsByKey> {
+    let mut query = connection.prepare(text)?;
+    let mut rows = query.query(params)?;
+    let mut found = PointsByKey::new();
+    // The key that the last rows had, and their points; `None` before the first row.
+    let mut last: Option<(MeasurementKey, Vec<HistoryPoint>)> = None;
+    let mut add = |of_key: Option<(MeasurementKey, Vec<HistoryPoint>)>| {
+        if let Some((key, points)) = of_key.filter(|(_, points)| !points.is_empty()) {
+            found.entry(key).or_default().extend(points);
+        }
     };
-    let points = query.query_map(params, point).map_err(sql_error("read"))?;
-    points.collect::<Result<_, _>>().map_err(sql_error("read"))
+    let mut wanted = false;
+    while let Some(row) = rows.next()? {
+        let is_same = match &last {
+            Some((key, _)) => has_key(row, key)?,
+            None => false,
+        };
+        if !is_same {
+            let key = read_key(row)?;
+            wanted = is_wanted(&key);
+            add(last.replace((key, Vec::new())));
+        }
+        if let Some((_, points)) = last.as_mut().filter(|_| wanted) {
+            points.push(read_point(row)?);
+        }
+    }
+    add(last);
+    Ok(found)
+}
+
+/// The words of a key.
+fn key_words(key: &MeasurementKey) -> [&str; 9] {
+    let MeasurementKey { case, side, sizes, dtype, gpu, driver, toolkit, clocks, method } = key;
+    [case, side, sizes, dtype, gpu, driver, toolkit, clocks, method]
+}
+
+/// Whether a row has this key.
+fn has_key(row: &Row<'_>, key: &MeasurementKey) -> rusqlite::Result<bool> {
+    for (column, word) in KEY_COLUMNS.into_iter().zip(key_words(key)) {
+        if row.get_ref(column)?.as_str()? != word {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn read_key(row: &Row<'_>) -> rusqlite::Result<MeasurementKey> {
+    let [case, side, sizes, dtype, gpu, driver, toolkit, clocks, method] = KEY_COLUMNS;
+    Ok(MeasurementKey {
+        case: row.get(case)?,
+        side: row.get(side)?,
+        sizes: row.get(sizes)?,
+        dtype: row.get(dtype)?,
+        gpu: row.get(gpu)?,
+        driver: row.get(driver)?,
+        toolkit: row.get(toolkit)?,
+        clocks: row.get(clocks)?,
+        method: row.get(method)?,
+    })
+}
+
+fn read_point(row: &Row<'_>) -> rusqlite::Result<HistoryPoint> {
+    Ok(HistoryPoint {
+        run: row.get(0)?,
+        started: row.get(4)?,
+        inputs: row.get(11)?,
+        device: row.get(12)?,
+        median_ns: row.get(13)?,
+        ci95_ns: [row.get(14)?, row.get(15)?],
+        samples: row.get::<_, i64>(16)?.unsigned_abs(),
+        right: row.get(17)?,
+        throttled: row.get(18)?,
+        commit: row.get(19)?,
+        dirty: row.get(20)?,
+    })
 }
 
 #[cfg(test)]
@@ -274,15 +332,17 @@ mod tests {
         index.put_case(&suite("gone", 3, 1.0), &suite("gone", 3, 1.0).rows[0]).unwrap();
         assert_eq!(index.rebuild(&runs).unwrap(), (2, 2));
         let query = TimeQuery { case: "s:a".into(), ..TimeQuery::default() };
-        let points = index.history(&query).unwrap();
-        let ids: Vec<&str> = points.iter().map(|point| point.run.as_str()).collect();
-        assert_eq!(ids, ["one", "two"]);
+        let runs = |query: &TimeQuery| -> Vec<String> {
+            let points = index.history(query).unwrap().into_values().flatten();
+            points.map(|point| point.run).collect()
+        };
+        assert_eq!(runs(&query), ["one", "two"]);
         assert_eq!(index.seconds_of("s:a"), Some(3.0));
         let since = TimeQuery { since: Some("2026-01-02".into()), ..query.clone() };
-        assert_eq!(index.history(&since).unwrap().len(), 1);
+        assert_eq!(runs(&since), ["two"]);
         for (gpu, count) in [("h200", 2), ("b200", 0)] {
             let query = TimeQuery { case: "s:*".into(), gpu: Some(gpu.into()), ..query.clone() };
-            assert_eq!(index.history(&query).unwrap().len(), count);
+            assert_eq!(runs(&query).len(), count);
         }
     }
 
@@ -293,9 +353,71 @@ mod tests {
         let mut run = suite("one", 1, 100.0);
         index.put_case(&run, &run.rows[0]).unwrap();
         let time = run.rows[0].times[0].clone();
-        assert_eq!(index.sessions(&time.key, "").unwrap().len(), 1);
+        let cases = BTreeSet::from(["s:a"]);
+        assert_eq!(sessions(&index.points_of(&cases).unwrap(), &time).len(), 1);
         run.rows[0].state = RowState::Failed;
         index.put_case(&run, &run.rows[0]).unwrap();
-        assert!(index.sessions(&time.key, "").unwrap().is_empty());
+        assert!(index.points_of(&cases).unwrap().is_empty());
+    }
+
+    #[test]
+    fn one_query_gives_the_points_of_every_key_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut index = RunIndex::open(dir.path(), &dir.path().join("ids")).unwrap();
+        // Two sides and two cases in each suite, and a driver that changes back and forth.
+        for day in (1..=9).rev() {
+            let mut run = suite(&format!("night-{day}"), day, 100.0 + day as f64);
+            let time = run.rows[0].times[0].clone();
+            let of = |case: &str, side: &str| {
+                let mut time = time.clone();
+                time.key.case = case.into();
+                time.key.side = side.into();
+                time.key.driver = if day % 2 == 0 { "580" } else { "590" }.into();
+                time.inputs = if day == 3 { "other" } else { "abc" }.into();
+                if day == 5 {
+                    time.throttle.push("hw_slowdown".into());
+                }
+                time
+            };
+            run.rows[0].times = vec![of("s:a", "optimised"), of("s:a", "baseline")];
+            let other = SuiteRow {
+                case: "s:b".into(),
+                times: vec![of("s:b", "kernel")],
+                ..run.rows[0].clone()
+            };
+            run.rows.push(other);
+            for row in &run.rows {
+                index.put_case(&run, row).unwrap();
+            }
+        }
+        let days = |points: &[&HistoryPoint]| -> String {
+            points.iter().map(|point| point.run.trim_start_matches("night-")).collect()
+        };
+        let all = index.points_of(&BTreeSet::from(["s:a", "s:b", "s:none"])).unwrap();
+        let found: Vec<(&str, &str, &str, String)> = all
+            .iter()
+            .map(|(key, points)| {
+                let points: Vec<&HistoryPoint> = points.iter().collect();
+                (key.case.as_str(), key.side.as_str(), key.driver.as_str(), days(&points))
+            })
+            .collect();
+        let expected = [
+            ("s:a", "baseline", "580", "2468"),
+            ("s:a", "baseline", "590", "13579"),
+            ("s:a", "optimised", "580", "2468"),
+            ("s:a", "optimised", "590", "13579"),
+            ("s:b", "kernel", "580", "2468"),
+            ("s:b", "kernel", "590", "13579"),
+        ];
+        assert_eq!(found, expected.map(|(case, side, driver, d)| (case, side, driver, d.into())));
+        let query = |case: &str| TimeQuery { case: case.into(), ..TimeQuery::default() };
+        assert_eq!(index.history(&query("s:*")).unwrap(), all);
+        let a = index.history(&query("s:a")).unwrap();
+        assert_eq!(index.points_of(&BTreeSet::from(["s:a"])).unwrap(), a);
+        assert_eq!(a.len(), 4);
+        // Neither the throttled time nor that of other code is a session.
+        let (key, _) = all.last_key_value().unwrap();
+        let time = SuiteTime { key: key.clone(), inputs: "abc".into(), ..SuiteTime::default() };
+        assert_eq!(days(&sessions(&all, &time)), "179");
     }
 }

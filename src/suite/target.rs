@@ -81,6 +81,8 @@ pub struct Settings {
     pub iters: Option<u32>,
     /// Time limit of each step in seconds.
     pub timeout_s: Option<u64>,
+    /// Time limit of the check of results in seconds.
+    pub verify_timeout_s: Option<u64>,
     /// The speedup below which a pair is too close to call.
     pub min_speedup: Option<f64>,
     /// The smallest effect that counts, as a fraction.
@@ -124,6 +126,7 @@ impl Settings {
             warmup: self.warmup.or(d.warmup),
             iters: self.iters.or(d.iters),
             timeout_s: self.timeout_s.or(d.timeout_s),
+            verify_timeout_s: self.verify_timeout_s.or(d.verify_timeout_s),
             min_speedup: self.min_speedup.or(d.min_speedup),
             threshold: self.threshold.or(d.threshold),
             grow: self.grow.or(d.grow),

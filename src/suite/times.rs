@@ -9,7 +9,7 @@ use crate::analysis::compare::device;
 use crate::kernel::KernelSpec;
 use crate::model::Profile;
 use crate::model::profile::TimingClock;
-use crate::model::suite::{MeasurementKey, SuiteTime};
+use crate::model::suite::{MeasurementKey, RooflinePoint, SuiteTime};
 use crate::store::InputsRecord;
 
 /// Version of the way in which times are made comparable. Times of another version are not.
@@ -105,6 +105,8 @@ pub fn side_times(profile: &Profile, source: &SideSource) -> Vec<SuiteTime> {
             samples: timing.samples,
             histogram: timing.histogram.clone(),
             graph: timing.graph.clone(),
+            cooled_s: timing.cooling.map(|cooling| cooling.seconds),
+            roofline: roofline_point(profile, &case.name),
             sol_percent: sol_percent(profile, &case.name),
             correctness: case.correctness.as_ref().map(|check| check.verdict.clone()),
             bit_equal: case.correctness.as_ref().and_then(|check| check.bit_equal),
@@ -123,6 +125,19 @@ fn sol_percent(profile: &Profile, case: &str) -> Option<f64> {
     }
     let light = profile.speed_of_light.iter().find(|light| light.case == case)?;
     Some(light.percent)
+}
+
+/// Where a case stands under the roofline, if both its operations and its bytes are counted.
+fn roofline_point(profile: &Profile, case: &str) -> Option<RooflinePoint> {
+    let light = profile.speed_of_light.iter().find(|light| light.case == case)?;
+    let (flops, bytes) = (light.flops.as_ref()?, light.bytes.as_ref()?);
+    Some(RooflinePoint {
+        flops_per_s: flops.achieved,
+        bytes_per_s: bytes.achieved,
+        flops_peak: flops.peak,
+        bytes_peak: bytes.peak,
+        label: flops.label.clone(),
+    })
 }
 
 /// Sizes as text: `n=1024`, with `;` between groups.

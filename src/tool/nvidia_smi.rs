@@ -1,5 +1,6 @@
 //! `nvidia-smi`: the driver, its CUDA version and the GPUs.
 
+use rgpu_protocol::plan::GpuSetting;
 use rgpu_protocol::probe::{AgentFacts, GpuFacts};
 use rgpu_protocol::{HostFacts, Probe};
 
@@ -19,6 +20,17 @@ const LIST_PROCESSES: [&str; 2] =
 /// The command that lists processes on GPUs with the `nvidia-smi` at `path`.
 pub fn gpu_processes(path: &str) -> Vec<String> {
     std::iter::once(path).chain(LIST_PROCESSES).map(str::to_owned).collect()
+}
+
+/// Locks the SM clock of a job's GPUs at this frequency while the job holds them, with the
+/// `nvidia-smi` at `path`. It needs root, or a driver that lets users change clocks.
+pub(super) fn lock_clocks(path: &str, sm_mhz: u32) -> GpuSetting {
+    let command =
+        |flag: String| vec![path.to_owned(), "-i".to_owned(), GpuSetting::UUID.to_owned(), flag];
+    GpuSetting {
+        apply: command(format!("--lock-gpu-clocks={sm_mhz},{sm_mhz}")),
+        undo: command("--reset-gpu-clocks".to_owned()),
+    }
 }
 
 pub(super) struct NvidiaSmi;

@@ -7,6 +7,7 @@ use rgpu::model::suite::{RowState, SuiteComparison, SuiteRun, SuiteState, SuiteV
 use rgpu::model::suite_history::History;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::browser::Browser;
 use crate::documents::printed_keeps;
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};
@@ -112,6 +113,49 @@ fn a_suite_has_a_row_and_a_run_for_each_case_and_reports_in_every_format() {
 }
 
 #[test]
+fn the_page_of_a_suite_draws_samples_and_roofline_and_filters_both() {
+    let text =
+        SUITE.to_owned() + "[[target]]\nname = \"compute:matmul\"\nkernel = \"tiled-matmul\"\n";
+    let (laptop, _host) = laptop_with(&text);
+    for id in ["one", "two"] {
+        suite(&laptop, &format!("bench run --run-id {id}"), 0);
+    }
+    let page = laptop.project("artifacts/runs/two/index.html");
+    let Some(mut browser) = Browser::start() else { return };
+    let target = std::path::Path::new(env!("CARGO_BIN_EXE_rgpu")).ancestors().nth(2).unwrap();
+    for (width, name) in [(390, "narrow"), (1280, "wide")] {
+        browser.resize(width);
+        for scheme in ["light", "dark"] {
+            browser.wish(scheme);
+            browser.open(&page);
+            browser.picture(&target.join(format!("pages/suite-{name}-{scheme}.png")));
+            let wide = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
+            assert!(wide <= u64::from(width), "{wide} pixels wide");
+        }
+    }
+    let mut count = |what: &str| {
+        let counted = browser.value(&format!("document.querySelectorAll({what:?}).length"));
+        counted.as_u64().unwrap()
+    };
+    // Two sizes of vecadd and the product have counted work; the pair may have it, too.
+    let points = count("svg.roofline circle");
+    assert!(points >= 3, "{points}");
+    assert!(count("svg.roofline .roof") >= 2 && count("svg.roofline text.k0") >= 1);
+    assert_eq!(count("svg.spread"), 5);
+    assert!(count("svg.spread .median") == 5 && count("svg.spread .band") == 5);
+    let filled = "getComputedStyle(document.querySelector('td svg polyline')).fill";
+    assert_eq!(browser.value(filled), "none");
+    browser.value(
+        "(() => { const f = document.getElementById('filter'); f.value = 'matmul'; \
+         f.dispatchEvent(new Event('input')); })()",
+    );
+    let shown = "[...document.querySelectorAll('[data-point]')].filter(g => g.style.display !== 'none').length";
+    assert_eq!(browser.value(shown), 1);
+    assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
+    laptop.wait_until_quiet();
+}
+
+#[test]
 fn a_case_that_fails_does_not_end_the_suite_and_is_run_again_by_its_reason() {
     let (laptop, host) = laptop_with(SUITE);
     host.mischief("rgpu-runner wrong-result\n");
@@ -175,6 +219,85 @@ fn a_budget_leaves_cases_for_resume_and_repeats_end_when_nothing_fails() {
     let run = suite(&laptop, "bench run -t memory:vecadd --until-clean 3", 0);
     assert!(run.clean && run.rows.iter().all(|row| row.attempts == 1));
     laptop.wait_until_quiet();
+}
+
+/// The changes of clocks on the played host, and what came between.
+fn clock_changes(laptop: &Laptop) -> Vec<String> {
+    let text = fs::read_to_string(laptop.path("h200/clocks")).unwrap_or_default();
+    text.lines().map(|line| line.split_whitespace().next().unwrap_or_default().into()).collect()
+}
+
+const LOCK: &str = "lock-gpu-clocks=1500,1500";
+const RELEASE: &str = "reset-gpu-clocks";
+
+#[test]
+fn clocks_are_locked_only_if_asked_released_after_each_case_and_part_of_the_key() {
+    let (laptop, host) = laptop_with(SUITE);
+    suite(&laptop, "bench run -t memory:vecadd --run-id as_found", 0);
+    assert_eq!(clock_changes(&laptop), [""; 0]);
+    let run = suite(&laptop, "bench run --run-id locked --lock-clocks 1500", 0);
+    assert_eq!(run.options.lock_clocks_mhz, Some(1500));
+    assert!(run.times().all(|(_, time)| time.key.clocks == "locked 1500 MHz"));
+    assert_eq!(clock_changes(&laptop), [LOCK, RELEASE, LOCK, RELEASE, LOCK, RELEASE]);
+    for (name, words) in [("as_found", "clocks as found"), ("locked", "clocks locked at 1500 MHz")]
+    {
+        let folder = laptop.project("artifacts/runs").join(name);
+        for file in ["report.md", "index.html"] {
+            let text = fs::read_to_string(folder.join(file)).unwrap();
+            assert!(text.contains(words), "{file}: {text}");
+        }
+    }
+    assert!(laptop.show("bench show locked").contains("clocks locked at 1500 MHz"));
+    // Times under another policy are not compared.
+    let output = laptop.run("bench compare as_found locked --json");
+    let comparison: SuiteComparison = serde_json::from_slice(&output.stdout).unwrap();
+    let judged = &comparison.rows[0].judgement;
+    assert_eq!(judged.verdict, SuiteVerdict::Incomparable);
+    assert_eq!(judged.why, "another clock policy (`as_found`, now `locked 1500 MHz`)");
+    // A case that fails releases them too, and so does Ctrl-C.
+    fs::remove_file(laptop.path("h200/clocks")).unwrap();
+    host.mischief("rgpu-runner wrong-result\n");
+    suite(&laptop, "bench run -t memory:vecadd[n=1000] --lock-clocks 1500", 6);
+    assert_eq!(clock_changes(&laptop), [LOCK, RELEASE]);
+    host.mischief("rgpu-runner gate\n");
+    let line = "bench run -t memory:vecadd --run-id cut --lock-clocks 1500";
+    let child = laptop.start(line);
+    host.wait_for_gate("rgpu-runner");
+    assert_eq!(clock_changes(&laptop).len(), 3);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 130, "{}", laptop.shown(line, &output));
+    assert_eq!(clock_changes(&laptop), [LOCK, RELEASE, LOCK, RELEASE]);
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn clocks_that_this_user_may_not_lock_are_refused_in_one_line() {
+    let (laptop, host) = laptop_with(SUITE);
+    host.mischief("nvidia-smi no-permission\n");
+    let run = suite(&laptop, "bench run -t memory:vecadd[n=1000] --lock-clocks 1500", 4);
+    let row = &run.rows[0];
+    assert_eq!(row.reason.as_deref(), Some("clocks_refused"));
+    let failure = row.failure.as_deref().unwrap();
+    assert_eq!(failure.lines().count(), 1, "{failure}");
+    assert!(failure.contains("does not let this user lock the GPU's clocks"), "{failure}");
+    let log = fs::read_to_string(laptop.project(row.log.as_ref().unwrap())).unwrap();
+    assert!(log.contains("does not have permission to change clocks for GPU"), "{log}");
+    assert!(row.times.is_empty());
+    assert_eq!(clock_changes(&laptop), [""; 0]);
+    let shared = laptop.show("bench run --lock-clocks 1500 --share-gpu");
+    assert!(shared.contains("cannot be used with"), "{shared}");
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn cases_are_not_spread_over_a_remote_that_is_one_machine() {
+    let (laptop, _host) = laptop_with(SUITE);
+    let shown = laptop.show("bench run --parallel 2");
+    assert!(shown.contains("error: `h200` is one machine"), "{shown}");
+    assert!(shown.contains("Modal") && shown.contains("Slurm"), "{shown}");
+    assert!(shown.ends_with("status 2\n"), "{shown}");
+    assert!(!laptop.project("artifacts/runs").exists());
 }
 
 #[test]

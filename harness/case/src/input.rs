@@ -192,6 +192,8 @@ pub struct TimingPlan {
     pub flush_l2: bool,
     /// Cases with a shorter median, in nanoseconds, are timed again inside a CUDA graph. 0: none.
     pub graph_below_ns: f64,
+    /// Wait at most this many seconds before each case until a hot GPU has cooled. 0: never.
+    pub cool_seconds: f64,
 }
 
 impl Default for TimingPlan {
@@ -204,6 +206,7 @@ impl Default for TimingPlan {
             max_seconds: 10.0,
             flush_l2: true,
             graph_below_ns: 20_000.0,
+            cool_seconds: 60.0,
         }
     }
 }
@@ -217,7 +220,8 @@ pub struct Policies {
     pub clocks: ClockPolicy,
 }
 
-/// The expected SM clock. The runner checks it under load and never sets it.
+/// The expected SM clock. The runner checks it under load and never sets it: where it is to be
+/// locked, the agent does that for the whole job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockPolicy {

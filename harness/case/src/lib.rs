@@ -31,7 +31,7 @@ pub use input::{
 };
 pub use pair::PairedTiming;
 pub use report::{
-    CaseReport, ClockReading, Correctness, DeviceFacts, ErrorClass, GraphTiming, GuardFinding,
-    GuardKind, GuardReport, HostWarning, Mismatch, ModelReport, OutputCheck, Phase, RunnerError,
-    RunnerJob, RunnerReport, Timing, TimingSource, WarningKind,
+    CaseReport, ClockReading, Cooling, Correctness, DeviceFacts, ErrorClass, GraphTiming,
+    GuardFinding, GuardKind, GuardReport, HostWarning, Mismatch, ModelReport, OutputCheck, Phase,
+    RunnerError, RunnerJob, RunnerReport, Timing, TimingSource, WarningKind,
 };

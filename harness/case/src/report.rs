@@ -229,6 +229,20 @@ pub struct Timing {
     /// The same calls inside a CUDA graph. Absent for kernels that are not short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphTiming>,
+    /// The wait for a hot GPU before this case. Absent when it was not hot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cooling: Option<Cooling>,
+}
+
+/// A wait until a hot GPU had cooled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cooling {
+    /// Seconds that were waited.
+    pub seconds: f64,
+    /// Headroom before the wait: °C below the temperature at which the driver slows the GPU down.
+    pub from_c: i32,
+    /// Headroom after the wait.
+    pub to_c: i32,
 }
 
 /// Times of calls inside a CUDA graph, with L2 flushed between them.

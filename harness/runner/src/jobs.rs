@@ -3,6 +3,7 @@
 //! parts.
 
 mod check;
+mod cooling;
 pub(crate) mod cpu;
 pub(crate) mod guard;
 mod new_inputs;

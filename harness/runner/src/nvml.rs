@@ -25,6 +25,19 @@ struct ProcessInfo {
     compute_instance: c_uint,
 }
 
+/// `nvmlMarginTemperature_v1_t`.
+#[repr(C)]
+struct MarginTemperature {
+    version: c_uint,
+    margin_c: i32,
+}
+
+/// `nvmlMarginTemperature_v1`: the size of the structure, and its version above that.
+const MARGIN_VERSION: c_uint = size_of::<MarginTemperature>() as c_uint | 1 << 24;
+
+/// `NVML_TEMPERATURE_THRESHOLD_SLOWDOWN`.
+const THRESHOLD_SLOWDOWN: c_uint = 1;
+
 /// The most processes that one query returns.
 const MAX_PROCESSES: usize = 64;
 
@@ -158,6 +171,25 @@ impl Nvml {
             power_mw: self.uint(c"nvmlDeviceGetPowerUsage"),
             throttle: self.throttle_reasons().unwrap_or_default(),
         }
+    }
+
+    /// How many °C the GPU is below the temperature at which the driver slows it down (`T.Limit` of
+    /// nvidia-smi). Negative above it.
+    pub(crate) fn headroom_c(&self) -> Option<i32> {
+        type GetMargin = unsafe extern "C" fn(Handle, *mut MarginTemperature) -> c_uint;
+        let mut margin = MarginTemperature { version: MARGIN_VERSION, margin_c: 0 };
+        // SAFETY: signature and layout from nvml.h, as the version in the structure says.
+        let code = unsafe {
+            self.symbol::<GetMargin>(c"nvmlDeviceGetMarginTemperature")
+                .map(|get| get(self.device, &mut margin))
+        };
+        if code == Some(0) {
+            return Some(margin.margin_c);
+        }
+        // GPUs and drivers without a margin have a fixed temperature.
+        let limit = self.uint_of(c"nvmlDeviceGetTemperatureThreshold", THRESHOLD_SLOWDOWN)?;
+        let now = self.uint_of(c"nvmlDeviceGetTemperature", 0)?;
+        Some(i32::try_from(limit).ok()? - i32::try_from(now).ok()?)
     }
 
     /// Enforced and default power limit in mW.

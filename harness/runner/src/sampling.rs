@@ -117,6 +117,7 @@ impl<'a> Sampling<'a> {
             repeated: None,
             clocks: self.readings,
             graph: None,
+            cooling: None,
         })
     }
 }

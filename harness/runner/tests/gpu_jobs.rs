@@ -414,6 +414,44 @@ fn a_host_under_other_load_is_warned_of_and_refused_before_any_timing_under_stri
 }
 
 #[test]
+fn a_hot_gpu_cools_before_it_is_timed_and_the_report_says_how_long() {
+    let (output, report) = Bench::new("vecadd").with("FAKE_NVML_MARGINS", "3,9,16").run(&["time"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let cooling = report.cases[0].timing.as_ref().unwrap().cooling.as_ref().unwrap();
+    // 9 °C would not have been hot, but is not cool enough to end the wait.
+    assert_eq!((cooling.from_c, cooling.to_c), (3, 16));
+    assert!(cooling.seconds >= 0.5, "{cooling:?}");
+    assert_eq!(report.cases[1].timing.as_ref().unwrap().cooling, None);
+    assert_eq!(report.warnings, []);
+    // Without a margin, the slowdown temperature counts.
+    for (slowdown, is_hot) in [("45", true), ("90", false)] {
+        let bench = Bench::new("vecadd")
+            .with("FAKE_NVML_SLOWDOWN", slowdown)
+            .change(|input| input.timing.cool_seconds = 0.3);
+        let (_, report) = bench.run(&["time"]);
+        let cooling = &report.cases[0].timing.as_ref().unwrap().cooling;
+        assert_eq!(cooling.as_ref().map(|cooling| cooling.to_c), is_hot.then_some(4));
+    }
+}
+
+#[test]
+fn a_gpu_that_stays_hot_is_warned_of_after_a_while_and_refused_under_strict() {
+    let hot = || {
+        Bench::new("vecadd")
+            .with("FAKE_NVML_MARGINS", "3")
+            .change(|input| input.timing.cool_seconds = 0.3)
+    };
+    let (output, report) = hot().run(&["time"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(report.warnings[0].kind, WarningKind::ThermalLimit);
+    assert!(report.warnings[0].text.contains("3 °C below"), "{}", report.warnings[0].text);
+    assert!(report.cases[1].timing.as_ref().unwrap().cooling.is_some());
+    let (output, report) = hot().run(&["time", "--strict"]);
+    assert_eq!(output.status.code(), Some(11));
+    assert!(report.cases.iter().all(|case| case.timing.is_none()));
+}
+
+#[test]
 fn a_clock_off_the_policy_is_refused_after_warm_up_and_before_timing() {
     let bench = Bench::new("vecadd").with("FAKE_NVML_MHZ", "1200").change(|input| {
         input.policies.clocks = rgpu_case::ClockPolicy::Locked { sm_mhz: 1500 };

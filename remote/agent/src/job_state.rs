@@ -9,6 +9,7 @@ use std::path::Path;
 
 use rgpu_protocol::{Event, EventBody, Outcome};
 
+use crate::gpu_setting;
 use crate::host_fault::{HostFault, IoContext};
 use crate::job::JobFolder;
 use crate::journal::Journal;
@@ -80,6 +81,9 @@ pub(crate) fn settle(folder: &JobFolder) -> Result<JobState, HostFault> {
         "the job's supervisor died (killed, out of memory, or the host went down)".to_owned();
     if !left.is_empty() {
         text.push_str(&format!("; {} of its processes cannot be killed", left.len()));
+    }
+    if let Err(failure) = gpu_setting::undo(folder) {
+        text.push_str(&format!("; {}", gpu_setting::not_restored(&failure)));
     }
     // The log holds a panic's message, or why the event log could not be written.
     let supervisor_log = std::fs::read_to_string(folder.supervisor_log()).unwrap_or_default();

@@ -12,6 +12,7 @@ pub mod blob;
 mod command;
 pub mod connection;
 mod control;
+mod gpu_setting;
 pub mod hold;
 pub mod host;
 pub mod host_fault;

@@ -34,7 +34,7 @@ use crate::blob::Blobs;
 use crate::host_fault::{HostFault, IoContext};
 use crate::job::{JobFolder, remove_tree};
 use crate::journal::Journal;
-use crate::{process, quota};
+use crate::{gpu_setting, process, quota};
 
 pub(crate) use environment::{find_on_path, is_program, marker};
 
@@ -237,7 +237,9 @@ impl Supervisor {
                     StepResult::Failed(_) => {}
                 }
             }
-            if last_gpu_step == Some(at) && self.gpu.take().is_some() {
+            if last_gpu_step == Some(at) && self.gpu.is_some() {
+                self.restore_gpus()?;
+                self.gpu = None;
                 self.emit(EventBody::GpuReleased {})?;
             }
         }
@@ -263,6 +265,14 @@ impl Supervisor {
         Ok(BTreeMap::new())
     }
 
+    /// Undoes what was changed on the GPUs for this job.
+    fn restore_gpus(&mut self) -> Result<(), HostFault> {
+        match gpu_setting::undo(&self.folder) {
+            Ok(()) => Ok(()),
+            Err(text) => self.warn("gpu_not_restored", gpu_setting::not_restored(&text)),
+        }
+    }
+
     /// Kills all remaining processes and writes the terminal event.
     fn end(mut self, outcome: Outcome) -> Result<(), HostFault> {
         let left = kill_descendants(self.guard.as_ref().map(GuardProcess::pid));
@@ -270,6 +280,7 @@ impl Supervisor {
             // The outcome matters more than this warning.
             let _ = self.warn("unkillable", unkillable(&left));
         }
+        let _ = self.restore_gpus();
         self.gpu = None;
         let _ = remove_tree(&self.folder.tmp());
         let _ = std::fs::remove_file(self.folder.path().join("stdin"));

@@ -323,6 +323,27 @@ pub struct GpuRequest {
     /// (nvidia-smi's `--query-compute-apps` CSV). Empty: other users' processes cannot be detected.
     #[serde(default)]
     pub processes: Vec<String>,
+    /// A change of each locked GPU while the job holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<GpuSetting>,
+}
+
+/// A change of each locked GPU, from before the first step that uses it until the GPU is given back.
+/// [`GpuSetting::UUID`] in a word stands for the GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GpuSetting {
+    /// argv of the command that makes the change. If it fails, no step runs on the GPU.
+    pub apply: Vec<String>,
+    /// argv of the command that undoes it, however the job ends.
+    pub undo: Vec<String>,
+}
+
+impl GpuSetting {
+    /// Stands for the UUID of the GPU in a command.
+    pub const UUID: &'static str = "{uuid}";
+
+    /// The code of a job that ended because [`GpuSetting::apply`] failed.
+    pub const REFUSED: &'static str = "gpu_setting_refused";
 }
 
 fn one() -> u32 {

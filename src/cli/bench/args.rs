@@ -94,6 +94,10 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
 
+    /// Time limit of the check of results, which comes before all times [default: as of each step]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub verify_timeout: Option<Duration>,
+
     /// The speedup below which a pair is too close to call [default: 1.05]
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub min_speedup: Option<f64>,
@@ -106,8 +110,17 @@ pub(super) struct RunArgs {
     #[arg(long)]
     pub strict: bool,
 
+    /// Lock the SM clock of each GPU while its cases run, and release it afterwards. This needs root
+    /// on the host; do not use it on a machine that others share [default: clocks stay as they are]
+    #[arg(long, value_name = "MHZ", conflicts_with = "share_gpu", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub lock_clocks: Option<u32>,
+
+    /// Spread the cases over this many containers of a Modal remote, or jobs of a Slurm cluster
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub parallel: Option<u32>,
+
     /// Run again what failed in the latest suite, as new attempts of it
-    #[arg(long, conflicts_with_all = ["target", "level", "mode", "iters", "strict"])]
+    #[arg(long, conflicts_with_all = ["target", "level", "mode", "iters", "strict", "lock_clocks", "parallel"])]
     pub failed: bool,
 
     /// Only what failed for this reason: a code of the table, or a word of it

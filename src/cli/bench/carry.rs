@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use rgpu_case::ClockPolicy;
 
 use crate::cli::support::app::App;
 use crate::cli::support::comparison_result::write_comparison;
@@ -47,14 +50,16 @@ pub(super) struct CaseRunner<'a> {
     /// The flags of a sweep; `None` for the cases of a suite.
     pub(super) base: Option<&'a ProfileArgs>,
     pub(super) session: RemoteSession,
-    /// What was built before, by kernel and options.
-    builds: BTreeMap<String, KernelBuild>,
+    builds: &'a Mutex<Builds>,
     /// Whether the connection failed.
     pub(super) is_broken: bool,
 }
 
+/// What was built before, by kernel and options.
+pub(super) type Builds = BTreeMap<String, KernelBuild>;
+
 /// A kernel that was built once for all cases that need the same code.
-struct KernelBuild {
+pub(super) struct KernelBuild {
     files: Vec<(String, PathBuf)>,
     code: Vec<KernelCode>,
     arch: Vec<String>,
@@ -82,10 +87,14 @@ impl<'a> CaseRunner<'a> {
         suite: &'a str,
         folder: Option<&'a Path>,
         base: Option<&'a ProfileArgs>,
+        builds: &'a Mutex<Builds>,
         session: RemoteSession,
     ) -> Self {
-        let (builds, is_broken) = (BTreeMap::new(), false);
-        Self { app, options, suite, folder, base, session, builds, is_broken }
+        Self { app, options, suite, folder, base, session, builds, is_broken: false }
+    }
+
+    fn builds(&self) -> MutexGuard<'a, Builds> {
+        self.builds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a case as the run `run_id`, which is resumed if its job is still open.
@@ -397,6 +406,10 @@ impl<'a> CaseRunner<'a> {
         request.env.extend(case.settings.env.clone());
         let define = |(name, value): (&String, &String)| format!("-D{name}={value}");
         request.build.flags.extend(case.settings.define.iter().map(define));
+        request.verify_timeout_s = self.options.verify_timeout_s.or(case.settings.verify_timeout_s);
+        if let Some(sm_mhz) = self.options.lock_clocks_mhz {
+            request.policies.clocks = ClockPolicy::Locked { sm_mhz };
+        }
         request.build.fetch |= wants_nvcc(self.app, &self.session.spec);
         request.build.fetch_here = wants_nvcc(self.app, &RemoteSpec::local());
     }
@@ -410,8 +423,8 @@ impl<'a> CaseRunner<'a> {
         inputs: &str,
     ) -> SideSource {
         let clocks = match &command.request.policies.clocks {
-            rgpu_case::ClockPolicy::AsFound => "as_found".to_owned(),
-            rgpu_case::ClockPolicy::Locked { sm_mhz } => format!("locked {sm_mhz} MHz"),
+            ClockPolicy::AsFound => "as_found".to_owned(),
+            ClockPolicy::Locked { sm_mhz } => format!("locked {sm_mhz} MHz"),
         };
         SideSource {
             case: case.id.clone(),
@@ -424,14 +437,15 @@ impl<'a> CaseRunner<'a> {
 
     /// Takes the files that an earlier case built of the same sources with the same options.
     fn use_build(&self, command: &mut ProfileCommand, key: &str) {
-        let Some(build) = self.builds.get(key) else { return };
+        let builds = self.builds();
+        let Some(build) = builds.get(key) else { return };
         let files = build.files.iter().filter(|(_, local)| local.is_file());
         command.request.prebuilt =
             files.map(|(path, local)| BundleFile::copy(path.clone(), local.clone())).collect();
     }
 
     /// Keeps what a case built, or adds to its profile what the earlier build told.
-    fn keep_build(&mut self, key: &str, profile: &mut Profile, files: Vec<(String, PathBuf)>) {
+    fn keep_build(&self, key: &str, profile: &mut Profile, files: Vec<(String, PathBuf)>) {
         if !files.is_empty() && !key.is_empty() {
             let build = KernelBuild {
                 files,
@@ -439,8 +453,8 @@ impl<'a> CaseRunner<'a> {
                 arch: profile.kernel.arch.clone(),
                 compiler: profile.kernel.compiler.clone(),
             };
-            self.builds.insert(key.to_owned(), build);
-        } else if let Some(build) = self.builds.get(key)
+            self.builds().insert(key.to_owned(), build);
+        } else if let Some(build) = self.builds().get(key)
             && profile.kernel.compiler.is_empty()
         {
             profile.code.clone_from(&build.code);

@@ -1,15 +1,16 @@
 //! `rgpu bench compare`: two runs of a suite, time by time.
 
 use super::args::{CompareArgs, FailOn};
-use super::{expect, saved};
+use super::expect;
+use super::saved::{self, cases_of};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::suite_index;
 use crate::cli::support::terminal::escape_controls;
 use crate::error::{Exit, Result};
 use crate::model::suite::{SuiteTime, SuiteVerdict};
 use crate::report::suite::comparison_table;
-use crate::suite::compare;
 use crate::suite::expectations::{Expectation, Expectations};
+use crate::suite::{PointsByKey, compare, sessions};
 
 /// Compares two suites.
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
@@ -21,11 +22,13 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
             known.push(Expectations::load(&app.config.project, &time.key.gpu)?);
         }
     }
-    let index = suite_index::open_existing(app)?;
+    let points = match suite_index::open_existing(app)? {
+        Some(index) => index.points_of(&cases_of(&a))?,
+        None => PointsByKey::new(),
+    };
     // Earlier sessions show how far sessions are apart; where there are none, the expectations do.
     let spread = |time: &SuiteTime| {
-        let sessions = index.as_ref().and_then(|i| i.sessions(&time.key, &time.inputs).ok());
-        let mut sessions = sessions.unwrap_or_default();
+        let mut sessions = sessions(&points, time);
         sessions.retain(|session| session.run != b.id);
         let own = Expectation::from_sessions(time, &sessions, "").spread(&time.device);
         let mut entries = known.iter().flat_map(|expected| &expected.entries);

@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 
 use super::args::{ExpectArgs, FailOn, ValidityName};
 use super::carry::THRESHOLD;
+use super::saved::cases_of;
 use super::work::SuiteWork;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
@@ -13,7 +14,7 @@ use crate::error::{Exit, Result};
 use crate::model::suite::{MeasurementKey, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::report::{Align, TextTable, duration};
 use crate::suite::expectations::{Expectations, UpdatedEntry, Validity};
-use crate::suite::{SuiteFile, select};
+use crate::suite::{PointsByKey, SuiteFile, select, sessions};
 
 /// What was found.
 pub(super) struct Judged {
@@ -84,6 +85,10 @@ fn update(
     args: &ExpectArgs,
 ) -> Result<Vec<(PathBuf, Vec<UpdatedEntry>)>> {
     let index = work.index.lock().unwrap_or_else(PoisonError::into_inner);
+    let points = match index.as_ref() {
+        Some(index) => index.points_of(&cases_of(run))?,
+        None => PointsByKey::new(),
+    };
     let mut files = Vec::new();
     for (gpu, mut expected) in known {
         let before = expected.clone();
@@ -91,10 +96,7 @@ fn update(
             run.times().map(|(_, time)| time).filter(|time| time.key.gpu == gpu).collect();
         let mut entries = Vec::new();
         for time in times {
-            let sessions = match index.as_ref() {
-                Some(index) => index.sessions(&time.key, &time.inputs)?,
-                None => Vec::new(),
-            };
+            let sessions = sessions(&points, time);
             let commit = run.commit.as_deref();
             entries.push(expected.update(time, &sessions, commit, run.dirty, &args.accept));
         }

@@ -7,7 +7,7 @@ use crate::cli::support::terminal::escape_controls;
 use crate::duration::parse_duration;
 use crate::error::{Exit, Failure, Result};
 use crate::report::suite::{history_page, history_table};
-use crate::suite::{TimeQuery, history};
+use crate::suite::{PointsByKey, TimeQuery, history};
 
 /// Shows the history.
 pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
@@ -16,7 +16,7 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
     let query = TimeQuery { case: args.case.clone(), since, gpu: args.gpu.clone() };
     let points = match suite_index::open_existing(app)? {
         Some(index) => index.history(&query)?,
-        None => Vec::new(),
+        None => PointsByKey::new(),
     };
     if points.is_empty() {
         let what = format!("no suite has a time of `{}`", args.case);

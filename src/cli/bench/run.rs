@@ -41,6 +41,9 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
         )
         .hint("`--include-generated` runs them"));
     }
+    if options.parallel.is_some() {
+        cases.iter().try_for_each(|(_, spec)| check_many_hosts(spec))?;
+    }
     let (run_id, accept_new) = (args.run_id.as_deref(), args.place.accept_new);
     let (work, mut record) = begin(app, run_id, &file, options, cases, accept_new)?;
     let rows = work.with_campaign(|campaign| campaign.rows_to_run(&RunKind::Open));
@@ -62,6 +65,17 @@ pub(super) fn resume(app: &App, args: &ResumeArgs) -> Result<Status> {
     carry_out(app, &work, &mut record, rows, None, args.budget, &args.expect)
 }
 
+/// Refuses to spread cases over the hosts of a remote that is one machine.
+fn check_many_hosts(spec: &RemoteSpec) -> Result<()> {
+    if spec.kind().is_some_and(|kind| kind.has_many_hosts) {
+        return Ok(());
+    }
+    let what = format!("`{}` is one machine: `--parallel` cannot spread cases over it", spec.name);
+    Err(Failure::new(Exit::Usage, "one_machine", what)
+        .hint("it spreads them over containers of a Modal remote or jobs of a Slurm cluster")
+        .hint("several machines run side by side with `--remote a,b`"))
+}
+
 /// The command line's part of the settings.
 fn options(app: &App, args: &RunArgs) -> Result<SuiteOptions> {
     let absolute = |path: &PathBuf| app.cwd.join(path).display().to_string();
@@ -74,9 +88,12 @@ fn options(app: &App, args: &RunArgs) -> Result<SuiteOptions> {
         gpu: args.place.gpu.clone(),
         share_gpu: args.place.share_gpu,
         strict: args.strict,
+        lock_clocks_mhz: args.lock_clocks,
+        parallel: args.parallel.filter(|count| *count > 1),
         include_generated: args.targets.include_generated,
         iters: args.iters,
         timeout_s: args.timeout.map(|time| time.as_secs().max(1)),
+        verify_timeout_s: args.verify_timeout.map(|time| time.as_secs().max(1)),
         min_speedup: args.min_speedup,
         threshold: args.threshold,
     })

@@ -11,7 +11,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::model::suite::SuiteRun;
 use crate::report::suite;
 use crate::store::{RunFolder, Runs};
-use crate::suite::{TimeQuery, history};
+use crate::suite::history;
 
 /// The file of a suite's result.
 const FILE: &str = "suite.json";
@@ -55,18 +55,17 @@ fn latest(runs: &Runs) -> Result<Option<RunFolder>> {
     Ok(found.pop().map(|(_, folder)| folder))
 }
 
+/// The cases of a suite, each once.
+pub(super) fn cases_of(run: &SuiteRun) -> BTreeSet<&str> {
+    run.rows.iter().map(|row| row.case.as_str()).collect()
+}
+
 /// Writes the reports into the suite's folder.
 pub(super) fn write_reports(app: &App, folder: &RunFolder, run: &SuiteRun) -> Result<()> {
     // The page has the history if there is an index.
-    let mut points = Vec::new();
-    if let Some(index) = suite_index::open_existing(app).ok().flatten() {
-        let ids: BTreeSet<&str> = run.rows.iter().map(|row| row.case.as_str()).collect();
-        for case in ids {
-            let query = TimeQuery { case: case.to_owned(), ..TimeQuery::default() };
-            points.extend(index.history(&query).unwrap_or_default());
-        }
-    }
-    let history = history(points, THRESHOLD);
+    let index = suite_index::open_existing(app).ok().flatten();
+    let points = index.and_then(|index| index.points_of(&cases_of(run)).ok());
+    let history = history(points.unwrap_or_default(), THRESHOLD);
     for (name, text) in [
         ("report.md", suite::markdown(run)),
         ("suite.csv", suite::csv(run)),

@@ -1,12 +1,12 @@
-//! Runs the cases of a suite: those of one remote one after the other over one connection, several
-//! remotes side by side.
+//! Runs the cases of a suite: those of one host one after the other over one connection, several
+//! hosts side by side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::carry::{CaseRunner, open_run};
+use super::carry::{Builds, CaseRunner, open_run};
 use crate::cli::support::app::App;
 use crate::cli::support::profile_args::ProfileArgs;
 use crate::cli::support::progress::{LiveOutput, ProgressRow};
@@ -39,6 +39,36 @@ pub(super) struct SuiteWork<'a> {
     pub(super) base: Option<ProfileArgs>,
 }
 
+/// The rows of one remote that are still to run.
+struct RemoteQueue<'a> {
+    spec: &'a RemoteSpec,
+    rows: Mutex<Vec<usize>>,
+    /// The numbers of the hosts that take rows.
+    hosts: BTreeSet<u32>,
+    /// The hosts of the rows whose job is still open: only they can follow it.
+    open_on: BTreeMap<usize, u32>,
+    /// What one host built serves all.
+    builds: Mutex<Builds>,
+}
+
+impl RemoteQueue<'_> {
+    /// Where the next row for this host is in the queue.
+    fn position(&self, rows: &[usize], host_number: u32) -> Option<usize> {
+        rows.iter().position(|at| self.open_on.get(at).is_none_or(|open| *open == host_number))
+    }
+
+    /// Takes the next row for this host.
+    fn take(&self, host_number: u32) -> Option<usize> {
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        self.position(&rows, host_number).map(|at| rows.remove(at))
+    }
+
+    fn is_empty(&self, host_number: u32) -> bool {
+        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        self.position(&rows, host_number).is_none()
+    }
+}
+
 impl SuiteWork<'_> {
     /// Runs these rows, except those that are not expected to be done at `end`, when the budget is
     /// used up. Failed cases are no error.
@@ -51,19 +81,29 @@ impl SuiteWork<'_> {
             let Some((_, spec)) = self.cases.get(at) else { continue };
             by_remote.entry(&spec.name).or_insert_with(|| (spec, Vec::new())).1.push(*at);
         }
+        let queues: Vec<RemoteQueue<'_>> =
+            by_remote.into_values().map(|(spec, rows)| self.queue(spec, rows)).collect();
+        let hosts: Vec<(&RemoteQueue<'_>, u32)> = queues
+            .iter()
+            .flat_map(|queue| queue.hosts.iter().map(move |number| (queue, *number)))
+            .collect();
         let quiet = self.app.global.quiet || self.app.global.json;
-        let names = by_remote.keys().copied().chain(["suite"]);
-        let bars = ProgressRow::each(self.app.terminal, quiet, names);
+        let name = |(queue, number): &(&RemoteQueue<'_>, u32)| match queue.hosts.len() {
+            1 => queue.spec.name.clone(),
+            _ => format!("{} {}", queue.spec.name, number + 1),
+        };
+        let names: Vec<String> = hosts.iter().map(name).chain(["suite".to_owned()]).collect();
+        let bars = ProgressRow::each(self.app.terminal, quiet, names.iter().map(String::as_str));
         let suite_bar = bars.last();
         let left = Mutex::new(rows.to_vec());
         let fits = |at: usize| self.fits(at, end);
         let ended: Vec<Result<()>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = by_remote
-                .into_values()
+            let threads: Vec<_> = hosts
+                .into_iter()
                 .zip(&bars)
-                .map(|((spec, rows), bar)| {
+                .map(|((queue, number), bar)| {
                     let (left, fits) = (&left, &fits);
-                    scope.spawn(move || self.run_remote(spec, &rows, bar, suite_bar, left, fits))
+                    scope.spawn(move || self.run_host(queue, number, bar, suite_bar, left, fits))
                 })
                 .collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
@@ -79,10 +119,26 @@ impl SuiteWork<'_> {
         failures.into_iter().next().map_or(Ok(()), Err)
     }
 
-    fn run_remote(
+    /// The rows of one remote, and the hosts that take them.
+    fn queue<'s>(&self, spec: &'s RemoteSpec, rows: Vec<usize>) -> RemoteQueue<'s> {
+        let count = self.options.parallel.unwrap_or(1).min(rows.len().try_into().unwrap_or(1));
+        let open_on: BTreeMap<usize, u32> = self.with_campaign(|campaign| {
+            let of_row = |at: &usize| {
+                let row = &campaign.run.rows[*at];
+                let open = row.run.as_ref().and_then(|run| open_run(self.app, run));
+                open.map(|_| (*at, row.host_number.unwrap_or(0)))
+            };
+            rows.iter().filter_map(of_row).collect()
+        });
+        let hosts = (0..count.max(1)).chain(open_on.values().copied()).collect();
+        let (rows, builds) = (Mutex::new(rows), Mutex::default());
+        RemoteQueue { spec, rows, hosts, open_on, builds }
+    }
+
+    fn run_host(
         &self,
-        spec: &RemoteSpec,
-        rows: &[usize],
+        queue: &RemoteQueue<'_>,
+        host_number: u32,
         bar: &ProgressRow,
         suite_bar: Option<&ProgressRow>,
         left: &Mutex<Vec<usize>>,
@@ -95,12 +151,13 @@ impl SuiteWork<'_> {
             accept_new: self.accept_new,
             run: &id,
             row: Some(bar),
-            host: HostNeed::default(),
+            host: HostNeed { host_number, ..HostNeed::default() },
         };
+        let spec = queue.spec;
         self.app.block_on(async {
             let mut reconnects = 0;
-            let mut rows = rows.iter().copied().peekable();
-            while rows.peek().is_some() {
+            let mut next = queue.take(host_number);
+            while next.is_some() {
                 let session = session::open(self.app, spec.clone(), output_options).await?;
                 let folder = self.file_folder.as_deref();
                 let mut runner = CaseRunner::new(
@@ -109,14 +166,15 @@ impl SuiteWork<'_> {
                     &id,
                     folder,
                     self.base.as_ref(),
+                    &queue.builds,
                     session,
                 );
-                while let Some(at) = rows.next_if(|_| !runner.is_broken) {
+                while let Some(at) = next {
                     if let Some(bar) = suite_bar {
                         bar.show(&self.progress(left));
                     }
                     match fits(at) {
-                        true => self.run_row(&mut runner, at).await?,
+                        true => self.run_row(&mut runner, at, host_number).await?,
                         false => self.with_campaign(|campaign| {
                             campaign.run.rows[at].state = RowState::NoBudget;
                         }),
@@ -127,28 +185,39 @@ impl SuiteWork<'_> {
                         runner.session.cancel.wait_for_more_than(0).await;
                         return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
                     }
+                    next = match runner.is_broken && reconnects == MAX_RECONNECTS {
+                        true => None,
+                        false => queue.take(host_number),
+                    };
+                    if runner.is_broken {
+                        break;
+                    }
                 }
                 let is_broken = runner.is_broken;
                 runner.session.reporter.report(&RunEvent::Finished { exit: 0 });
                 if !is_broken {
                     runner.session.link.close().await;
-                } else if rows.peek().is_some() {
-                    reconnects += 1;
-                    if reconnects > MAX_RECONNECTS {
-                        let what = format!("`{}` failed twice", spec.name);
-                        return Err(Failure::new(Exit::Host, "host_lost", what));
-                    }
+                } else if next.is_none() && !queue.is_empty(host_number) {
+                    let what = format!("`{}` failed twice", spec.name);
+                    return Err(Failure::new(Exit::Host, "host_lost", what));
                 }
+                reconnects += 1;
             }
             Ok(())
         })
     }
 
     /// Runs one case and records its end.
-    async fn run_row(&self, runner: &mut CaseRunner<'_>, at: usize) -> Result<()> {
+    async fn run_row(
+        &self,
+        runner: &mut CaseRunner<'_>,
+        at: usize,
+        host_number: u32,
+    ) -> Result<()> {
         let Some((case, _)) = self.cases.get(&at) else { return Ok(()) };
         let run_id = self.with_campaign(|campaign| {
             let row = &mut campaign.run.rows[at];
+            row.host_number = (host_number > 0).then_some(host_number);
             match row.run.clone().filter(|run| open_run(self.app, run).is_some()) {
                 Some(open) => {
                     row.state = RowState::Running;

@@ -212,6 +212,7 @@ pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<
             .and_then(|facts| facts.tool("nvidia-smi"))
             .map(|tool| crate::tool::gpu_processes(&tool.path))
             .unwrap_or_default(),
+        setting: None,
     }))
 }
 

@@ -239,6 +239,8 @@ pub(in crate::cli) struct OutputOptions<'a> {
 /// What a command wants of a host that has to be granted first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::cli) struct HostNeed {
+    /// Which of the hosts that the run uses at once, from 0.
+    pub(in crate::cli) host_number: u32,
     pub(in crate::cli) host_use: HostUse,
     /// The longest wait for the host; `None`: no limit.
     pub(in crate::cli) queue_timeout: Option<Duration>,
@@ -247,12 +249,12 @@ pub(in crate::cli) struct HostNeed {
 impl HostNeed {
     /// Waits for a host at most this long.
     pub(in crate::cli) fn within(queue_timeout: Option<Duration>) -> Self {
-        Self { host_use: HostUse::Start, queue_timeout }
+        Self { queue_timeout, ..Self::default() }
     }
 
     /// Only looks at what ran or runs there.
     pub(in crate::cli) fn existing() -> Self {
-        Self { host_use: HostUse::Existing, queue_timeout: None }
+        Self { host_use: HostUse::Existing, ..Self::default() }
     }
 }
 
@@ -340,6 +342,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         }),
         host_request: HostRequest {
             run: output_options.run.to_owned(),
+            host_number: output_options.host.host_number,
             host_use: output_options.host.host_use,
             queue_timeout: output_options.host.queue_timeout,
         },

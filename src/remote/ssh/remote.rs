@@ -21,6 +21,7 @@ use crate::remote::{
 pub const KIND: RemoteKind = RemoteKind {
     scheme: "ssh",
     form: "ssh://[user@]host[:port], or a host of your ssh configuration",
+    has_many_hosts: false,
     open,
 };
 

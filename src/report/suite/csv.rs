@@ -2,7 +2,7 @@
 
 use crate::model::suite::{SuiteRow, SuiteRun, SuiteTime};
 
-const HEAD: [&str; 25] = [
+const HEAD: [&str; 26] = [
     "case",
     "target",
     "remote",
@@ -17,6 +17,7 @@ const HEAD: [&str; 25] = [
     "device",
     "driver",
     "toolkit",
+    "clocks",
     "median_ns",
     "low_ns",
     "high_ns",
@@ -47,7 +48,7 @@ pub fn csv(run: &SuiteRun) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn record(row: &SuiteRow, time: Option<&SuiteTime>) -> [String; 25] {
+fn record(row: &SuiteRow, time: Option<&SuiteTime>) -> [String; 26] {
     let of = |get: fn(&SuiteTime) -> String| time.map(get).unwrap_or_default();
     let pair = row.pair.as_ref().filter(|_| time.is_some_and(|t| t.key.side == "optimised"));
     let kernel = match time.map(|time| time.key.side.as_str()) {
@@ -69,6 +70,7 @@ fn record(row: &SuiteRow, time: Option<&SuiteTime>) -> [String; 25] {
         of(|t| t.device.clone()),
         of(|t| t.key.driver.clone()),
         of(|t| t.key.toolkit.clone()),
+        of(|t| t.key.clocks.clone()),
         of(|t| t.median_ns.to_string()),
         of(|t| t.ci95_ns[0].to_string()),
         of(|t| t.ci95_ns[1].to_string()),

@@ -5,26 +5,29 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::plot::{PlotPoint, PlotSeries, page, svg};
-use super::table::{counts, speedup_text, time_text};
+use super::table::{clock_policy, counts, speedup_text, time_text};
 use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::model::suite_history::{History, Series};
 use crate::report::html::escape;
 use crate::report::quantity::{duration, timestamp};
 use crate::report::terminal::head::graph_text;
 
-/// Hides the rows that the two filters leave out.
+/// Hides the rows that the two filters leave out, and their points in the roofline.
 const SCRIPT: &str = "\
 (()=>{const text=document.getElementById('filter'),state=document.getElementById('state');\
 const rows=[...document.querySelectorAll('#cases tbody tr')];\
-const apply=()=>{const word=text.value.toLowerCase();\
-for(const row of rows)row.hidden=!(row.textContent.toLowerCase().includes(word)&&\
-(state.value===''||row.dataset.state===state.value));};\
+const points=[...document.querySelectorAll('[data-point]')];\
+const apply=()=>{const word=text.value.toLowerCase(),shown=new Set();\
+for(const row of rows){row.hidden=!(row.textContent.toLowerCase().includes(word)&&\
+(state.value===''||row.dataset.state===state.value));if(!row.hidden)shown.add(row.dataset.case);}\
+for(const point of points)point.style.display=shown.has(point.dataset.point)?'':'none';};\
 text.addEventListener('input',apply);state.addEventListener('change',apply);})();";
 
 /// Renders the page. `history` is what is known of the cases' earlier times.
 pub fn html(run: &SuiteRun, history: &History) -> String {
     let mut body = format!("<h1>{}</h1>\n<p>{}", escape(&run.id), escape(&counts(run)));
-    let _ = write!(body, " · {} · {:.0} s", escape(&timestamp(&run.started)), run.seconds);
+    let started = escape(&timestamp(&run.started));
+    let _ = write!(body, " · {started} · {:.0} s · {}", run.seconds, clock_policy(run));
     if let Some(commit) = &run.commit {
         let dirty = if run.dirty { ", with changes" } else { "" };
         let _ =
@@ -34,6 +37,10 @@ pub fn html(run: &SuiteRun, history: &History) -> String {
     table(&mut body, run, history);
     failures(&mut body, run);
     axes(&mut body, run);
+    if let Some(chart) = super::roofline::chart(run) {
+        body += "<h2>Roofline</h2>\n";
+        body += &chart;
+    }
     light(&mut body, run);
     page(&format!("{} · rgpu bench", run.id), &body, SCRIPT)
 }
@@ -80,9 +87,10 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
     let reason = row.reason.as_deref().map(|reason| format!(": {}", escape(reason)));
     let _ = writeln!(
         body,
-        "<tr data-state=\"{state}\"><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td>\
+        "<tr data-state=\"{state}\" data-case=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td>\
          <td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}{close}</td><td>{}</td><td>{}</td>\
          <td class=\"{class}\">{}{}</td></tr>",
+        escape(&row.case),
         escape(&row.case),
         escape(time.map(|t| t.size.as_str()).unwrap_or_default()),
         escape(time.map(|t| t.key.side.as_str()).unwrap_or_default()),
@@ -161,7 +169,7 @@ fn draw_sparkline(series: &Series) -> String {
     };
     let line: Vec<String> = times.iter().enumerate().map(place).collect();
     format!(
-        "<svg viewBox=\"0 0 120 18\" width=\"120\" height=\"18\"><polyline class=\"s0\" style=\"fill:none\" points=\"{}\"/>\
+        "<svg viewBox=\"0 0 120 18\" width=\"120\" height=\"18\"><polyline class=\"s0\" points=\"{}\"/>\
          <title>{} to {}, {} suites</title></svg>",
         line.join(" "),
         duration(low),
@@ -252,7 +260,7 @@ fn light(body: &mut String, run: &SuiteRun) {
     let height = 20.0 * known.len() as f64 + 8.0;
     let _ = write!(
         body,
-        "<h2>Share of the speed of light</h2>\n<svg viewBox=\"0 0 720 {height}\" width=\"720\" height=\"{height}\">"
+        "<h2>Share of the speed of light</h2>\n<div class=\"scroll\"><svg viewBox=\"0 0 720 {height}\" width=\"720\" height=\"{height}\">"
     );
     for (n, (name, percent)) in known.iter().enumerate() {
         let y = 20.0 * n as f64 + 4.0;
@@ -268,5 +276,5 @@ fn light(body: &mut String, run: &SuiteRun) {
             y + 11.0,
         );
     }
-    *body += "</svg>\n";
+    *body += "</svg></div>\n";
 }

@@ -37,7 +37,7 @@ const TOP: f64 = 16.0;
 const RIGHT: f64 = 14.0;
 
 /// The number of colours of the style sheet.
-const COLORS: usize = 6;
+pub(super) const COLORS: usize = 6;
 
 /// The style of plots and of the pages with them, light and dark.
 pub(super) const CSS: &str = "\
@@ -52,12 +52,12 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}th{color:var(--fain
 tbody tr:hover{background:var(--row)}.bad{color:var(--bad);font-weight:600}.good{color:var(--good)}.faint{color:var(--faint)}\
 code{font-family:ui-monospace,monospace;font-size:12px}input,select{font:inherit;padding:3px 6px;margin:0 10px 8px 0;\
 color:inherit;background:var(--row);border:1px solid var(--line)}.scroll{overflow-x:auto}\
-svg{max-width:100%;height:auto;display:block}svg text{fill:var(--faint);font:11px system-ui,sans-serif}\
-svg .grid{stroke:var(--line)}svg .band{fill:var(--faint);opacity:.35}svg .median{stroke:var(--bad);stroke-width:1.2}svg.spread .s0{stroke:none}svg .mark{stroke:var(--bad);stroke-dasharray:4 3}svg polyline{fill:none;stroke-width:1.6}\
-.s0{stroke:var(--c0);fill:var(--c0)}.s1{stroke:var(--c1);fill:var(--c1)}.s2{stroke:var(--c2);fill:var(--c2)}\
+svg{max-width:100%;height:auto;display:block}.scroll>svg{min-width:44rem}svg text{fill:var(--faint);font:11px system-ui,sans-serif}\
+svg .grid{stroke:var(--line)}svg .band{fill:var(--faint);opacity:.35}svg .median{stroke:var(--bad);stroke-width:1.2}svg.spread .s0{stroke:none}svg .mark{stroke:var(--bad);stroke-dasharray:4 3}.s0{stroke:var(--c0);fill:var(--c0)}.s1{stroke:var(--c1);fill:var(--c1)}.s2{stroke:var(--c2);fill:var(--c2)}\
 .s3{stroke:var(--c3);fill:var(--c3)}.s4{stroke:var(--c4);fill:var(--c4)}.s5{stroke:var(--c5);fill:var(--c5)}\
 svg text.k0{fill:var(--c0)}svg text.k1{fill:var(--c1)}svg text.k2{fill:var(--c2)}svg text.k3{fill:var(--c3)}\
-svg text.k4{fill:var(--c4)}svg text.k5{fill:var(--c5)}";
+svg text.k4{fill:var(--c4)}svg text.k5{fill:var(--c5)}\
+svg polyline[class]{fill:none;stroke-width:1.6}svg .roof{stroke:var(--ink);stroke-width:1.4}";
 
 /// A scale from numbers to places, linear or logarithmic.
 struct Scale {
@@ -106,7 +106,7 @@ impl Scale {
     }
 }
 
-/// A plot as SVG. `label` writes a number of the vertical axis.
+/// A plot as SVG, which scrolls where the screen is too narrow to read it. `label` writes a number of the vertical axis.
 pub(super) fn svg(series: &[PlotSeries], x_name: &str, label: fn(f64) -> String) -> String {
     let points = || series.iter().flat_map(|s| &s.points);
     let x = Scale::new(points().map(|p| p.x), LEFT, WIDTH - RIGHT);
@@ -116,7 +116,7 @@ pub(super) fn svg(series: &[PlotSeries], x_name: &str, label: fn(f64) -> String)
     });
     let y = Scale::new(ys, HEIGHT - BOTTOM, TOP);
     let mut out = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\">"
+        "<div class=\"scroll\"><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\">"
     );
     for tick in y.ticks() {
         let at = y.place(tick);
@@ -154,11 +154,7 @@ pub(super) fn svg(series: &[PlotSeries], x_name: &str, label: fn(f64) -> String)
         let color = n % COLORS;
         let line: Vec<String> =
             one.points.iter().map(|p| format!("{:.1},{:.1}", x.place(p.x), y.place(p.y))).collect();
-        let _ = write!(
-            out,
-            "<polyline class=\"s{color}\" style=\"fill:none\" points=\"{}\"/>",
-            line.join(" ")
-        );
+        let _ = write!(out, "<polyline class=\"s{color}\" points=\"{}\"/>", line.join(" "));
         for point in &one.points {
             let (px, py) = (x.place(point.x), y.place(point.y));
             if let Some([low, high]) = point.interval {
@@ -191,7 +187,7 @@ pub(super) fn svg(series: &[PlotSeries], x_name: &str, label: fn(f64) -> String)
             );
         }
     }
-    out += "</svg>";
+    out += "</svg></div>";
     out
 }
 
@@ -208,10 +204,9 @@ pub(super) fn page(title: &str, body: &str, script: &str) -> String {
     };
     let script =
         if script.is_empty() { String::new() } else { format!("<script>{script}</script>\n") };
-    // Plots set one property where they stand.
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; {script_source}style-src '{}' 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; {script_source}style-src '{}'; base-uri 'none'; form-action 'none'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"generator\" content=\"rgpu {}\">\n<title>{title}</title>\n<style>{CSS}</style>\n</head>\n\
          <body>\n{body}{script}</body>\n</html>\n",

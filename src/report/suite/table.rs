@@ -38,6 +38,14 @@ pub(super) fn counts(run: &SuiteRun) -> String {
     format!("{} case{s}: {}", run.rows.len(), counted.join(", "))
 }
 
+/// Under which clocks the times were taken.
+pub(super) fn clock_policy(run: &SuiteRun) -> String {
+    match run.options.lock_clocks_mhz {
+        Some(mhz) => format!("clocks locked at {mhz} MHz"),
+        None => "clocks as found".to_owned(),
+    }
+}
+
 /// The cases, with a row for each time.
 pub(super) fn cases(run: &SuiteRun) -> TextTable {
     let mut table = TextTable::new(&[
@@ -47,6 +55,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
         ("side", Align::Left),
         ("time", Align::Right),
         ("in a graph", Align::Right),
+        ("cooled", Align::Right),
         ("of light", Align::Right),
         ("speedup", Align::Right),
         ("pair", Align::Left),
@@ -67,6 +76,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
             table.add_row([
                 case,
                 remote,
+                blank(),
                 blank(),
                 blank(),
                 blank(),
@@ -96,6 +106,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
                 if time.key.side == "kernel" { String::new() } else { time.key.side.clone() },
                 time_text(time),
                 time.graph.as_ref().map(graph_text).unwrap_or_default(),
+                time.cooled_s.map(|s| format!("{s:.0} s")).unwrap_or_default(),
                 time.sol_percent.map(|x| format!("{x:.0} %")).unwrap_or_default(),
                 speedup_text(pair.and_then(|pair| pair.speedup)),
                 verdict.unwrap_or_default(),
@@ -120,7 +131,11 @@ fn state_text(row: &SuiteRow) -> String {
 
 /// Renders a suite.
 pub fn table(run: &SuiteRun, style: &Style) -> String {
-    let mut out = format!("{}  {}\n\n", run.id, counts(run));
+    let mut out = format!("{}  {}", run.id, counts(run));
+    if run.options.lock_clocks_mhz.is_some() {
+        out += &format!(", {}", clock_policy(run));
+    }
+    out += "\n\n";
     out += &cases(run).plain(style.width, 2);
     let mut below = |first: &str, text: &str| {
         let width = style.width.saturating_sub(6);

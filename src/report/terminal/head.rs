@@ -139,6 +139,9 @@ pub(super) fn timing_text(t: &Timing) -> String {
     if let Some(graph) = &t.graph {
         text += &format!("; {} in a CUDA graph", graph_text(graph));
     }
+    if let Some(cooling) = &t.cooling {
+        text += &format!("; the GPU cooled for {:.0} s before", cooling.seconds);
+    }
     text
 }
 

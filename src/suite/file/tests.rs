@@ -8,6 +8,7 @@ const PAIR: &str = r#"
 [defaults]
 level = "sol"
 iters = 100
+verify_timeout = "2m"
 env = { A = "1", B = "2" }
 grow = { vars = ["m"], factor = 4 }
 
@@ -34,6 +35,7 @@ fn targets_have_the_defaults_of_the_file_and_a_case_for_each_combination() {
     let file = read(PAIR).unwrap();
     let settings = &file.targets[0].settings;
     assert_eq!((settings.level, settings.iters), (Some(Level::Sol), Some(100)));
+    assert_eq!((settings.verify_timeout_s, settings.timeout_s), (Some(120), None));
     assert_eq!(settings.env["A"], "1");
     assert_eq!(settings.env["B"], "3");
     assert_eq!(settings.grow.as_ref().unwrap().factor, 4);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_case::{Reference, RunnerInput, TimingPlan};
+use rgpu_case::{ClockPolicy, Reference, RunnerInput, TimingPlan};
 use rgpu_protocol::plan::{
     Arg, ArtifactSpec, GpuRequest, KnownGpu, Limits, OnFailure, Plan, Rung, Step, Success,
 };
@@ -144,14 +144,26 @@ impl<'a> Planner<'a> {
             asked if facts::is_assumed(self.facts) => (known, asked.number().unwrap_or(1)),
             asked => asked.of_host(known, &request.gpu)?,
         };
+        let smi_path = path_of(self.facts, "nvidia-smi");
+        let setting = match &request.policies.clocks {
+            ClockPolicy::AsFound => None,
+            ClockPolicy::Locked { sm_mhz } => {
+                let path = smi_path.ok_or_else(|| PlanError::Option {
+                    flag: "--lock-clocks",
+                    value: sm_mhz.to_string(),
+                    problem: "the host has no `nvidia-smi`, which locks clocks".to_owned(),
+                    near: Vec::new(),
+                })?;
+                Some(nvidia_smi::lock_clocks(path, *sm_mhz))
+            }
+        };
         let gpu = self.steps.iter().any(|step| step.gpu).then(|| GpuRequest {
             choice: request.gpu.clone(),
             count,
             share: request.share_gpu,
             known,
-            processes: path_of(self.facts, "nvidia-smi")
-                .map(nvidia_smi::gpu_processes)
-                .unwrap_or_default(),
+            processes: smi_path.map(nvidia_smi::gpu_processes).unwrap_or_default(),
+            setting,
         });
         let plan = Plan {
             job: String::new(),
@@ -349,7 +361,9 @@ impl<'a> Planner<'a> {
             false => format!("run {name} twice and compare"),
         };
         let rungs = vec![plain_rung(&RungId::Verify, argv, artifacts)];
+        let limit_s = self.request.verify_timeout_s.unwrap_or(self.request.timeout_s);
         let step = self.step("verify", title, true, rungs);
+        step.timeout_s = limit_s;
         if built {
             // If the reference does not compile, the results stay unchecked and the other steps
             // run.

@@ -79,6 +79,8 @@ pub struct Request {
     pub arch: Option<String>,
     /// Time limit of each step in seconds.
     pub timeout_s: u64,
+    /// Time limit of the check of results in seconds, instead of `timeout_s`.
+    pub verify_timeout_s: Option<u64>,
     /// How long to wait for the GPU in seconds.
     pub queue_s: u64,
     /// Bytes kept of each output stream.
@@ -182,6 +184,7 @@ impl Request {
             strict: false,
             arch: None,
             timeout_s: 600,
+            verify_timeout_s: None,
             queue_s: limits.queue_s,
             log_bytes: limits.log_bytes,
             gpu: GpuChoice::default(),

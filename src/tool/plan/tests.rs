@@ -218,6 +218,19 @@ fn a_module_built_elsewhere_replaces_the_build_step() {
 }
 
 #[test]
+fn the_check_of_results_may_have_a_time_limit_of_its_own() {
+    let mut request = request(ProfileMode::Bench, "vecadd");
+    let limits = |request: &Request| {
+        let steps = planned(request, &host("h200")).plan.steps;
+        let of = |id: &str| steps.iter().find(|step| step.id == id).unwrap().timeout_s;
+        (of("verify"), of("time"))
+    };
+    assert_eq!(limits(&request), (600, 600));
+    request.verify_timeout_s = Some(30);
+    assert_eq!(limits(&request), (30, 600));
+}
+
+#[test]
 fn timed_calls_are_given_the_reference_where_it_is_on_the_gpu() {
     for (kernel, case) in [("wagmiv67", "case.json"), ("host-entry", "case-plain.json")] {
         let draft = planned(&request(ProfileMode::Bench, kernel), &host("h200"));

@@ -1,5 +1,7 @@
 //! Imitates nvidia-smi of driver 580.159.04.
 
+use std::io::Write;
+
 use crate::ImitationError;
 use crate::host::Host;
 use crate::misbehaviour;
@@ -26,12 +28,31 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
         if misbehaviour::is(host, "nvidia-smi", words, "foreign-process") {
             println!("{}, 1, python3, 1024 MiB", host.uuid());
         }
+    } else if let Some(change) = clock_change(words) {
+        if misbehaviour::is(host, "nvidia-smi", words, "no-permission") {
+            println!(
+                "The current user does not have permission to change clocks for GPU 00000000:19:00.0.\n\
+                 Terminating early due to previous errors."
+            );
+            return Ok(4);
+        }
+        let uuid = options.value(&["-i"]).unwrap_or_default();
+        let path = host.folder.join("clocks");
+        let mut log = std::fs::File::options().create(true).append(true).open(path)?;
+        writeln!(log, "{change} {uuid}")?;
     } else if options.has(&["-L"]) {
         print!("{}", own_uuid(host, &host_text("nvidia-smi-L.txt")?));
     } else {
         print!("{}", own_uuid(host, &host_text("nvidia-smi-q.txt")?));
     }
     Ok(0)
+}
+
+/// The change of clocks that the arguments ask for. The file `clocks` of the host lists all.
+fn clock_change(words: &[String]) -> Option<&str> {
+    let is_change =
+        |word: &&String| word.starts_with("--lock-gpu-clocks=") || *word == "--reset-gpu-clocks";
+    words.iter().find(is_change).map(|word| word.trim_start_matches("--"))
 }
 
 /// Prints the requested columns of the recorded line.

@@ -314,6 +314,7 @@ fn timing(source: TimingSource, ns: f64) -> Timing {
         repeated: Some(31),
         clocks: Vec::new(),
         graph: None,
+        cooling: None,
     }
 }
 

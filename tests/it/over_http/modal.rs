@@ -4,11 +4,13 @@
 mod each_request;
 pub(super) mod fake_proxy;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rgpu::model::Profile;
+use rgpu::model::suite::SuiteRun;
 
 use super::worker::Worker;
 use crate::fake_host::FakeHost;
@@ -45,6 +47,29 @@ fn a_profile_through_modals_door_is_whole_also_from_a_cold_start() {
     assert!(profile.launches[0].metrics.len() > 500);
     let events = std::fs::read_to_string(laptop.path("events")).unwrap();
     assert!(events.contains("a container of the app is being started"), "{events}");
+}
+
+#[test]
+fn cases_of_a_suite_are_spread_over_connections_of_one_app() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let worker = Worker::start(&laptop);
+    let app = FakeModalProxy::start(Some(&worker), AMPLE, |_| Fault::None);
+    app.add_remote_to_config(&laptop);
+    laptop.write(
+        "bench.toml",
+        "[[target]]\nname = \"memory:vecadd\"\nkernel = \"vecadd\"\nmode = \"bench\"\n\
+         [target.matrix]\nsizes.n = [1000, 2000, 3000]\n",
+    );
+    let line = "bench run --remote b200 --parallel 8 --run-id night --json";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let run: SuiteRun = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(run.clean, "{run:#?}");
+    assert_eq!(run.options.parallel, Some(8));
+    // There are no more connections than cases.
+    let hosts: BTreeSet<u32> = run.rows.iter().map(|row| row.host_number.unwrap_or(0)).collect();
+    assert_eq!(hosts, BTreeSet::from([0, 1, 2]));
 }
 
 #[test]

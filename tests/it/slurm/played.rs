@@ -1,11 +1,13 @@
 //! Against a played cluster: its words, its delays, and what a real one seldom does.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rgpu::model::Profile;
+use rgpu::model::suite::SuiteRun;
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, wait_for};
@@ -104,6 +106,32 @@ fn a_run_gets_a_node_and_gives_it_back() {
     wait_for("the end", || cluster.read("jobs/1/state").starts_with("COMPLETED").then_some(()));
     let shared = cluster.sshd.path("home/.rgpu/slurm/alloc");
     assert_eq!(fs::read_dir(shared).unwrap().count(), 0, "nothing is left of the job");
+}
+
+#[test]
+fn cases_of_a_suite_are_spread_over_jobs_that_end_with_it() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let cluster = PlayedCluster::new(&laptop);
+    laptop.write(
+        "bench.toml",
+        "[[target]]\nname = \"memory:vecadd\"\nkernel = \"vecadd\"\nmode = \"bench\"\n\
+         [target.matrix]\nsizes.n = [1000, 2000, 3000, 4000]\n",
+    );
+    let line = "bench run --remote cluster --accept-new --parallel 2 --run-id night --json";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let run: SuiteRun = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(run.clean, "{run:#?}");
+    let hosts: BTreeSet<u32> = run.rows.iter().map(|row| row.host_number.unwrap_or(0)).collect();
+    assert_eq!(hosts, BTreeSet::from([0, 1]));
+    let submitted = cluster.read("submitted");
+    assert_eq!(cluster.submissions(), 2, "{submitted}");
+    for name in ["--job-name=rgpu-night ", "--job-name=rgpu-night+1 "] {
+        assert!(submitted.contains(name), "{name} in {submitted}");
+    }
+    let ended = |n| cluster.read(&format!("jobs/{n}/state")).starts_with("COMPLETED");
+    wait_for("the end of both jobs", || (ended(1) && ended(2)).then_some(()));
 }
 
 #[test]

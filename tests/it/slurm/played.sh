@@ -37,8 +37,8 @@ sbatch)
     if [ -e "$d/old" ]; then echo "sbatch: unrecognized option '--gpus-per-node=1'" >&2; exit 1; fi ;;
   esac
   n=$(($(ls "$d/jobs" | wc -l) + 1))
+  until mkdir "$d/jobs/$n" 2>/dev/null; do n=$((n + 1)); done
   j=$d/jobs/$n
-  mkdir "$j"
   for word; do
     case $word in
     --job-name=*) echo "${word#*=}" >"$j/name" ;;

@@ -13,6 +13,7 @@
 //! (H200, softmax), only because of their addresses.
 
 use super::Session;
+use super::cooling::wait_until_cool;
 use super::session::DeviceCase;
 use super::time::{
     MAX_BATCH, TimedCase, batch_size, event_overhead_ns, flush_bytes, prepare_target,
@@ -67,6 +68,7 @@ pub(crate) fn run(
         let their_case = theirs.cases.iter().find(|their_case| their_case.name == case.name);
         let their_case = their_case
             .ok_or_else(|| bad_case(format!("`{}` has no case `{}`", theirs.kernel, case.name)))?;
+        let cooling = wait_until_cool(session, unfit)?;
         let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
         let hosts = (
             session.generate_case(case)?,
@@ -103,6 +105,8 @@ pub(crate) fn run(
         let Some((first, second, mut paired)) = sample(session, [&a, &b], case, clock)? else {
             continue;
         };
+        let first = Timing { cooling: cooling.clone(), ..first };
+        let second = Timing { cooling, ..second };
         paired.other_kernel.clone_from(&theirs.kernel);
         print_progress!("pair {}: {} {}", case.name, ours.kernel, describe_timing(&first));
         print_progress!("pair {}: {} {}", case.name, theirs.kernel, describe_timing(&second));

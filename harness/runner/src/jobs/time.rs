@@ -16,6 +16,7 @@
 //! ([`super::time_in_graph`]).
 
 use super::Session;
+use super::cooling::wait_until_cool;
 use super::output_watch::{OutputWatch, wrong_result};
 use super::session::{DeviceCase, PreparedTarget, Target};
 use super::time_new_inputs::NewInputsCase;
@@ -81,6 +82,7 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Resu
         reference => reference?,
     };
     for (i, case) in session.input.spec.cases.iter().enumerate() {
+        let cooling = wait_until_cool(session, unfit)?;
         let first = TimingTerms { unfit, clock, first: i == 0 };
         let timing = match &reference {
             Some(reference) => {
@@ -89,6 +91,7 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Resu
             None => time_on_two_sets(session, &target, flush.as_ref(), case, first),
         };
         if let Some(timing) = timing? {
+            let timing = Timing { cooling, ..timing };
             print_progress!("time {}: {}", case.name, describe_timing(&timing));
             session.report.update_case(&case.name, |report| report.timing = Some(timing));
         }

@@ -1,5 +1,7 @@
 /* An NVML with one GPU, whose answers come from the environment:
- * FAKE_NVML_MHZ, FAKE_NVML_THROTTLE (bits), FAKE_NVML_PID, FAKE_NVML_LIMIT (mW). */
+ * FAKE_NVML_MHZ, FAKE_NVML_THROTTLE (bits), FAKE_NVML_PID, FAKE_NVML_LIMIT (mW), FAKE_NVML_MARGINS (°C
+ * below the slowdown temperature, one for each reading: `3,5,20`; the last stays),
+ * FAKE_NVML_SLOWDOWN (°C; the GPU has 41). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,24 @@ unsigned nvmlDeviceGetClockInfo(void *d, unsigned which, unsigned *v) {
   return 0;
 }
 unsigned nvmlDeviceGetTemperature(void *d, unsigned which, unsigned *v) { (void)d; *v = 41; return which; }
+struct margin { unsigned version; int celsius; };
+unsigned nvmlDeviceGetMarginTemperature(void *d, struct margin *m) {
+  static const char *next;
+  const char *all = getenv("FAKE_NVML_MARGINS");
+  (void)d;
+  if (!all) return 3;
+  if (m->version != (1u << 24 | sizeof *m)) return 25;
+  if (!next) next = all;
+  m->celsius = atoi(next);
+  const char *comma = strchr(next, ',');
+  if (comma) next = comma + 1;
+  return 0;
+}
+unsigned nvmlDeviceGetTemperatureThreshold(void *d, unsigned which, unsigned *v) {
+  (void)d;
+  *v = number("FAKE_NVML_SLOWDOWN", 0);
+  return *v && which == 1 ? 0 : 3;
+}
 unsigned nvmlDeviceGetPowerUsage(void *d, unsigned *v) { (void)d; *v = 123456; return 0; }
 unsigned nvmlDeviceGetCurrentClocksThrottleReasons(void *d, unsigned long long *v) {
   (void)d;

@@ -15,6 +15,7 @@ use rustix::fs::FlockOperation;
 use super::gpu_queue::{GpuQueue, GpuQueueError, GpuQueueState, Ticket, valid_uuid};
 use super::{EarlyEnd, Supervisor};
 use crate::command::ask_unless;
+use crate::gpu_setting;
 use crate::host::user_name;
 
 /// Overrides the lock folder that all users of a host share (for containers that mount one, and for
@@ -55,9 +56,13 @@ impl GpuLock {
         self.0.iter().map(|(_, lock)| lock.as_fd()).collect()
     }
 
+    fn uuids(&self) -> Vec<&str> {
+        self.0.iter().map(|(uuid, _)| uuid.as_str()).collect()
+    }
+
     /// Returns the UUIDs for `CUDA_VISIBLE_DEVICES`.
     pub(crate) fn visible(&self) -> String {
-        self.0.iter().map(|(uuid, _)| uuid.as_str()).collect::<Vec<_>>().join(",")
+        self.uuids().join(",")
     }
 }
 
@@ -131,8 +136,11 @@ impl Supervisor {
         // The guard holds the locks too: if this process is killed, its programs still use the GPU
         // until the guard has ended them.
         self.guard_with(lock.files())?;
-        self.gpu = Some(lock);
-        Ok(())
+        let lock = self.gpu.insert(lock);
+        match &request.setting {
+            Some(setting) => gpu_setting::change(&self.folder, setting, &lock.uuids()),
+            None => Ok(()),
+        }
     }
 
     /// Waits in the queue until `count` of `candidates` are ours.
@@ -307,7 +315,7 @@ mod tests {
             name: name.into(),
         };
         let known = vec![gpu(0, "GPU-aa1", "NVIDIA H200"), gpu(1, "GPU-ab2", "NVIDIA L4")];
-        GpuRequest { choice, count: 1, share: false, known, processes: Vec::new() }
+        GpuRequest { choice, count: 1, share: false, known, processes: Vec::new(), setting: None }
     }
 
     #[test]

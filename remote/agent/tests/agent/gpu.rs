@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rgpu_protocol::{EventBody, Outcome, Plan, ToAgent};
 use serde_json::{Value, json};
 
-use crate::client::{Client, Host, JobOutput, plan, sh};
+use crate::client::{Client, Host, JobOutput, living, plan, sh};
 
 const A: &str = "GPU-aaaaaaaa-0000-0000-0000-000000000001";
 const B: &str = "GPU-bbbbbbbb-0000-0000-0000-000000000002";
@@ -466,4 +467,93 @@ fn a_gpu_of_a_killed_supervisor_is_free_once_its_programs_are_gone() {
     Command::new("kill").args(["-9", &pid]).status().unwrap();
     waiting.finish(&mut wait_story);
     assert_eq!(*wait_story.outcome(), Outcome::Done, "{:?}", wait_story.rungs());
+}
+
+/// A plan whose GPU is changed while it is held. The changes are lines of `log`.
+fn setting_plan(job: &str, script: &str, log: &Path) -> Plan {
+    let write =
+        |word: &str| json!(["sh", "-c", format!("echo {word} {{uuid}} >> {}", log.display())]);
+    let setting = json!({"apply": write("lock"), "undo": write("release")});
+    gpu_plan(job, json!({"index": 0}), script, json!({ "setting": setting }))
+}
+
+#[test]
+fn a_change_of_a_gpu_is_undone_however_the_job_ends() {
+    let host = Host::new();
+    let shared = tempfile::tempdir().unwrap();
+    let both = format!("lock {A}\nrelease {A}\n");
+    let log = |name: &str| shared.path().join(name);
+    let read = |name: &str| std::fs::read_to_string(log(name)).unwrap();
+    // The step sees the change, and the next step does not.
+    let mut done = setting_plan("done", &format!("cat {}", log("done").display()), &log("done"));
+    done.steps[2] =
+        serde_json::from_value(sh("after", &format!("cat {}", log("done").display()))).unwrap();
+    let story = host.connect().run(&done);
+    assert_eq!(*story.outcome(), Outcome::Done);
+    assert_eq!(story.stdout("main"), format!("lock {A}\n"));
+    assert_eq!(story.stdout("after"), both);
+    let story = host.connect().run(&setting_plan("fails", "exit 3", &log("fails")));
+    assert!(matches!(story.outcome(), Outcome::Failed { .. }), "{:?}", story.outcome());
+    assert_eq!(read("fails"), both);
+    let mut client = host.connect();
+    client.submit(&setting_plan("cancelled", "echo up; sleep 1000", &log("cancelled")));
+    let mut story = JobOutput::default();
+    client.until_output(&mut story, "main", "up");
+    client.send(&ToAgent::Cancel { job: "cancelled".into() });
+    client.finish(&mut story);
+    assert_eq!(*story.outcome(), Outcome::Cancelled);
+    assert_eq!(read("cancelled"), both);
+}
+
+#[test]
+fn a_change_of_a_gpu_is_undone_after_its_supervisor_and_even_its_guard_were_killed() {
+    let kill = |pids: &[i32]| {
+        let pids = pids.iter().map(ToString::to_string);
+        assert!(Command::new("kill").arg("-9").args(pids).status().unwrap().success());
+    };
+    for (job, with_guard) in [("alone", false), ("both", true)] {
+        let host = Host::new();
+        let shared = tempfile::tempdir().unwrap();
+        let log = shared.path().join("log");
+        let mut client = host.connect();
+        client.submit(&setting_plan(job, "echo up; sleep 1000", &log));
+        client.until_output(&mut JobOutput::default(), "main", "up");
+        let supervisor = host.supervisor(job);
+        client.cut();
+        let guards = living(&format!("guard\0{}", host.job(job).display()));
+        assert_eq!(guards.len(), 1, "{guards:?}");
+        let read = || std::fs::read_to_string(&log).unwrap();
+        assert_eq!(read(), format!("lock {A}\n"));
+        if with_guard {
+            kill(&[guards[0], supervisor]);
+            // The next agent that sees the job undoes it.
+            let mut other = host.connect();
+            other.attach(job, 1, Vec::new());
+            other.follow_to_end();
+        } else {
+            kill(&[supervisor]);
+        }
+        let start = Instant::now();
+        while read() != format!("lock {A}\nrelease {A}\n") {
+            assert!(start.elapsed() < Duration::from_secs(15), "{}", read());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn where_a_change_of_a_gpu_is_refused_nothing_runs_on_it() {
+    let host = Host::new();
+    let setting =
+        json!({"apply": ["sh", "-c", "echo no permission >&2; exit 4"], "undo": ["false"]});
+    let plan = gpu_plan("j", json!({"index": 0}), "echo ran", json!({ "setting": setting }));
+    let story = host.connect().run(&plan);
+    assert_eq!(story.stdout("main"), "");
+    let Outcome::HostError { code, text } = story.outcome() else {
+        panic!("{:?}", story.outcome());
+    };
+    assert_eq!(code, "gpu_setting_refused");
+    assert_eq!(text, "`sh` ended with status 4: no permission");
+    let warned = story.events.iter().any(|e| matches!(e.body, EventBody::Warning { .. }));
+    assert!(!warned, "{:?}", story.events);
 }

@@ -1,0 +1,182 @@
+//! Changes each GPU for the time that a job holds it (locked clocks), and undoes the change.
+//!
+//! The commands that undo it are in the job's folder before the first change is made. So whoever
+//! ends the job finds them there: its supervisor, the guard of a killed supervisor, or, if both
+//! were killed, the next agent that sees the job.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rgpu_protocol::Outcome;
+use rgpu_protocol::plan::GpuSetting;
+
+use crate::command::ask;
+use crate::host_fault::{HostFault, IoContext};
+use crate::job::JobFolder;
+use crate::supervisor::{EarlyEnd, marker};
+
+/// Time limit of each command. Without a persistent driver, the first call loads it.
+const COMMAND_WAIT: Duration = Duration::from_secs(30);
+
+/// How often a command that undoes a change is tried.
+const UNDO_TRIES: u32 = 3;
+
+/// Most bytes that are read of the commands.
+const MAX_UNDO_BYTES: u64 = 1 << 20;
+
+/// The file with the commands that are still to run.
+fn undo_path(folder: &JobFolder) -> PathBuf {
+    folder.path().join("gpu-undo.json")
+}
+
+/// Changes these GPUs, after the commands that undo that are on disk.
+///
+/// # Errors
+/// The file cannot be written, or a command fails. Then what was changed is undone.
+pub(crate) fn change(
+    folder: &JobFolder,
+    setting: &GpuSetting,
+    uuids: &[&str],
+) -> Result<(), EarlyEnd> {
+    record(folder, setting, uuids)?;
+    // A command that is still at work when its supervisor is killed must not change the GPU after
+    // the guard has restored it.
+    let env = marker(folder).split_once('=').map(|(name, value)| (name.into(), value.into()));
+    let env = env.into_iter().collect();
+    let apply = |uuid: &&str| run(&of_gpu(&setting.apply, uuid), &env);
+    uuids.iter().try_for_each(apply).map_err(|text| {
+        // Where a change is refused, undoing it is refused too.
+        let _ = undo(folder);
+        let _ = std::fs::remove_file(undo_path(folder));
+        EarlyEnd::Outcome(Outcome::HostError { code: GpuSetting::REFUSED.into(), text })
+    })
+}
+
+fn record(folder: &JobFolder, setting: &GpuSetting, uuids: &[&str]) -> Result<(), HostFault> {
+    let path = undo_path(folder);
+    let commands: Vec<Vec<String>> = uuids.iter().map(|uuid| of_gpu(&setting.undo, uuid)).collect();
+    let write = || -> std::io::Result<()> {
+        let file = std::fs::File::create(&path)?;
+        serde_json::to_writer(&file, &commands)?;
+        // A host that goes down resets its GPUs, but a killed container may not.
+        file.sync_all()
+    };
+    write().context("write", &path)
+}
+
+/// Undoes what was changed for this job, if anything was.
+///
+/// # Errors
+/// A command fails every time; the text says how. Its file is kept.
+pub(crate) fn undo(folder: &JobFolder) -> Result<(), String> {
+    let path = undo_path(folder);
+    let commands = match read(&path) {
+        Ok(commands) => commands,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(format!("cannot read `{}`: {e}", path.display())),
+    };
+    let failures: Vec<String> = commands.iter().filter_map(|argv| undo_once(argv).err()).collect();
+    if failures.is_empty() {
+        let _ = std::fs::remove_file(&path);
+        return Ok(());
+    }
+    Err(failures.join("; "))
+}
+
+/// What a user is told if undoing fails.
+pub(crate) fn not_restored(failure: &str) -> String {
+    format!("the GPU keeps what this job changed on it: {failure}")
+}
+
+fn undo_once(argv: &[String]) -> Result<(), String> {
+    let env = BTreeMap::new();
+    let mut result = run(argv, &env);
+    for _ in 1..UNDO_TRIES {
+        if result.is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        result = run(argv, &env);
+    }
+    result
+}
+
+fn read(path: &Path) -> std::io::Result<Vec<Vec<String>>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MAX_UNDO_BYTES).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// A command for one GPU.
+fn of_gpu(argv: &[String], uuid: &str) -> Vec<String> {
+    argv.iter().map(|word| word.replace(GpuSetting::UUID, uuid)).collect()
+}
+
+/// Runs a command. The error is one line.
+fn run(argv: &[String], env: &BTreeMap<String, String>) -> Result<(), String> {
+    let name = argv.first().map(|path| path.rsplit('/').next().unwrap_or(path));
+    let name = name.unwrap_or_default();
+    let answer = ask(argv, env, 64 << 10, COMMAND_WAIT)
+        .map_err(|e| format!("`{name}` does not start: {e}"))?;
+    if answer.exit == Some(0) && !answer.timed_out {
+        return Ok(());
+    }
+    let text = [answer.stderr, answer.stdout].concat();
+    let text = String::from_utf8_lossy(&text);
+    let said = text.lines().map(str::trim).find(|line| !line.is_empty());
+    let how = match (answer.timed_out, answer.exit) {
+        (true, _) => format!("did not end within {} s", COMMAND_WAIT.as_secs()),
+        (false, Some(status)) => format!("ended with status {status}"),
+        (false, None) => "was killed".to_owned(),
+    };
+    Err(format!("`{name}` {how}: {}", said.unwrap_or("it printed nothing")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_line_with_what_the_command_said() {
+        let run = |argv: &[&str]| {
+            let argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
+            super::run(&argv, &BTreeMap::new())
+        };
+        let sh = |script: &str| run(&["/bin/sh", "-c", script]);
+        assert_eq!(sh("true"), Ok(()));
+        assert_eq!(
+            sh("echo; echo ' no permission '; echo more; exit 4"),
+            Err("`sh` ended with status 4: no permission".to_owned())
+        );
+        assert!(run(&["/no/such/tool"]).unwrap_err().starts_with("`tool` does not"));
+    }
+
+    #[test]
+    fn each_gpu_is_changed_and_restored_and_failed_commands_stay_on_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = JobFolder::at(dir.path().to_owned());
+        let log = dir.path().join("log");
+        let write = |word: &str| {
+            let script = format!("echo {word} {} >> '{}'", GpuSetting::UUID, log.display());
+            ["/bin/sh", "-c", &script].map(String::from).to_vec()
+        };
+        let setting = GpuSetting { apply: write("lock"), undo: write("release") };
+        assert_eq!(undo(&folder), Ok(()));
+        change(&folder, &setting, &["GPU-1", "GPU-2"]).unwrap();
+        for _ in 0..2 {
+            undo(&folder).unwrap();
+        }
+        let lines = "lock GPU-1\nlock GPU-2\nrelease GPU-1\nrelease GPU-2\n";
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), lines);
+        let missing = vec!["/no/such/tool".to_owned()];
+        let stuck = GpuSetting { undo: missing.clone(), ..setting.clone() };
+        change(&folder, &stuck, &["GPU-1"]).unwrap();
+        assert!(undo(&folder).unwrap_err().contains("`tool` does not start"));
+        assert!(undo_path(&folder).exists());
+        let refused = GpuSetting { apply: missing, ..setting };
+        assert!(change(&folder, &refused, &["GPU-1"]).is_err());
+        assert!(!undo_path(&folder).exists());
+    }
+}
