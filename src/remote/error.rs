@@ -338,6 +338,10 @@ impl RemoteError {
                 "binaries for any host with glibc 2.17 or newer: `cargo xtask dist`, for ARM hosts `cargo xtask dist aarch64`; RGPU_LIBEXEC names the folder they lie in",
             ),
             Self::Mismatch(_) => failure.hint("update rgpu on this machine"),
+            Self::Refused { code, .. } if code == "job_exists" => failure.hint(
+                "a run with this id was on that host before, of another project or folder: choose \
+                 another `--run-id`",
+            ),
             Self::Refused { .. } if self.refuses_facts() => {
                 failure.hint(format!("run `rgpu doctor {remote} --fresh`"))
             }

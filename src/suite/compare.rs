@@ -34,8 +34,8 @@ pub fn compare(
             case: time.key.case.clone(),
             side: time.key.side.clone(),
             sizes: time.key.sizes.clone(),
-            a_ns: base.map(|base| base.median_ns),
-            b_ns: time.median_ns,
+            a_ns: base.map(|base| judged(base, time).0.median_ns),
+            b_ns: base.map_or(time.median_ns, |base| judged(base, time).1.median_ns),
             judgement,
         }
     };
@@ -89,20 +89,30 @@ fn judge(
         true => spread,
         false => Some(spread.unwrap_or_default() + UNKNOWN_SPREAD),
     };
-    let side = |time: &SuiteTime| SideTime {
-        median_ns: time.median_ns,
-        ci95_ns: Some(time.ci95_ns),
-        samples: time.samples,
-    };
-    let Some(judgement) = judge_sessions(side(a), side(b), threshold, spread) else {
+    let (side_a, side_b, in_graphs) = judged(a, b);
+    let Some(judgement) = judge_sessions(side_a, side_b, threshold, spread) else {
         return none(SuiteVerdict::Incomparable, "there is no time".to_owned());
     };
     let why = match (a.device == b.device, differing.is_empty()) {
         (_, false) => format!("another {differing}"),
         (false, true) => "another device of this GPU".to_owned(),
+        (true, true) if in_graphs && judgement.why.is_empty() => "in CUDA graphs".to_owned(),
         (true, true) => judgement.why,
     };
     TimeJudgement { why, ..judgement }
+}
+
+/// What is compared of two times: those inside CUDA graphs, which the third value says, if both have
+/// one. Around a kernel of a few µs, events add a time that changes by some percent from session to
+/// session.
+fn judged(a: &SuiteTime, b: &SuiteTime) -> (SideTime, SideTime, bool) {
+    let side =
+        |median_ns, ci95_ns, samples| SideTime { median_ns, ci95_ns: Some(ci95_ns), samples };
+    let of = |time: &SuiteTime| match time.graph.as_ref().filter(|_| b.graph.is_some()) {
+        Some(graph) if a.graph.is_some() => side(graph.median_ns, graph.ci95_ns, graph.samples),
+        _ => side(time.median_ns, time.ci95_ns, time.samples),
+    };
+    (of(a), of(b), a.graph.is_some() && b.graph.is_some())
 }
 
 fn none(verdict: SuiteVerdict, why: String) -> TimeJudgement {
@@ -112,6 +122,7 @@ fn none(verdict: SuiteVerdict, why: String) -> TimeJudgement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::profile::GraphTiming;
     use crate::model::suite::MeasurementKey;
 
     fn suite(id: &str, times: &[(&str, f64)]) -> SuiteRun {
@@ -132,6 +143,27 @@ mod tests {
             ..SuiteRow::default()
         };
         SuiteRun { id: id.into(), rows: times.iter().map(row).collect(), ..SuiteRun::default() }
+    }
+
+    #[test]
+    fn short_kernels_are_compared_by_their_times_in_graphs() {
+        let (mut a, mut b) =
+            (suite("a", &[("s:short", 4704.0)]), suite("b", &[("s:short", 4992.0)]));
+        let verdict = |a: &SuiteRun, b: &SuiteRun| {
+            let row = compare(a, b, 0.05, false, |_| Some(0.0)).rows.remove(0);
+            (row.judgement.verdict, row.b_ns, row.judgement.why)
+        };
+        assert_eq!(verdict(&a, &b), (SuiteVerdict::Slower, 4992.0, String::new()));
+        let graph = |ns: f64| GraphTiming {
+            median_ns: ns,
+            ci95_ns: [ns - 10.0, ns + 10.0],
+            samples: 200,
+            ..GraphTiming::default()
+        };
+        a.rows[0].times[0].graph = Some(graph(2112.0));
+        assert_eq!(verdict(&a, &b).0, SuiteVerdict::Slower, "only one has a time in a graph");
+        b.rows[0].times[0].graph = Some(graph(2111.0));
+        assert_eq!(verdict(&a, &b), (SuiteVerdict::Same, 2111.0, "in CUDA graphs".to_owned()));
     }
 
     #[test]
