@@ -102,7 +102,7 @@ class Keywords(unittest.TestCase):
         self.assertEqual(words("profile", program="a b"), ["--", "a b"])
         self.assertEqual(words("disasm", what=("-a.cubin", Path("b"))), ["./-a.cubin", "b"])
         self.assertEqual(words("profile", metrics=["a", "b"], ncu_args="--x"), ["--metrics=a", "--metrics=b", "--ncu-args=--x"])
-        with self.assertRaisesRegex(TypeError, "no value of an argument"):
+        with self.assertRaisesRegex(TypeError, "not a value of an argument"):
             words("profile", kernel=object())
         with self.assertRaises(TypeError):
             rgpu.profile(kernl="vecadd")

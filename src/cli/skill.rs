@@ -107,7 +107,8 @@ fn folders(app: &App, home: &Path, target: Option<&str>) -> Result<Vec<PathBuf>>
                     "agents: claude, codex, cursor; a new folder is named with a slash: ./skills/",
                 ));
             }
-            None => app.cwd.join(target),
+            // Without `./`, which the printed path would otherwise keep.
+            None => app.cwd.join(target).components().collect(),
         }]);
     }
     let present = AGENTS.iter().filter(|(_, folder)| home.join(folder).is_dir());

@@ -147,6 +147,7 @@ fn a_rank_that_the_program_does_not_have_is_told() {
 fn ranks_that_cannot_be_looked_at_are_refused_with_the_reason() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
+    laptop.write("x.py", "");
     for (flags, word) in [
         ("--mode ncu --ranks 0,1 -- torchrun --nproc-per-node 2 x.py", "are not kept in step"),
         ("--mode deep --ranks all -- torchrun --nproc-per-node 2 x.py", "are not kept in step"),

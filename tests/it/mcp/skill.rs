@@ -43,13 +43,15 @@ fn the_skill_is_installed_where_agents_look_and_replaces_no_other() {
     assert_eq!(installed(""), both);
     assert_eq!(installed("--for claude"), both[..1]);
     assert_eq!(installed("--for codex"), ["[TMP]/home/.codex/skills/rgpu/SKILL.md"]);
-    assert_eq!(installed("--for mine"), ["[TMP]/project/mine/rgpu/SKILL.md"]);
+    let misspelt = laptop.show("skill install --for claud");
+    assert!(misspelt.contains("neither an agent nor a folder"), "{misspelt}");
+    assert_eq!(installed("--for ./mine"), ["[TMP]/project/mine/rgpu/SKILL.md"]);
     let text = fs::read_to_string(laptop.project("mine/rgpu/SKILL.md")).unwrap();
     assert_eq!(text, rgpu::mcp::SKILL);
     laptop.write("mine/rgpu/SKILL.md", "---\nname: other\n---\n");
-    let refused = laptop.run("skill install --for mine");
+    let refused = laptop.run("skill install --for ./mine");
     assert_eq!(status(&refused), 2);
-    assert_eq!(installed("--for mine --force").len(), 1);
+    assert_eq!(installed("--for ./mine --force").len(), 1);
     let shown = laptop.run("skill show");
     assert_eq!(shown.stdout, rgpu::mcp::SKILL.as_bytes());
 }

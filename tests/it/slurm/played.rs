@@ -393,9 +393,9 @@ fn a_cluster_is_added_by_its_login_node() {
     }
     for (line, word) in [
         ("remote add c slurm", "needs `--login`"),
-        ("remote add c slurm --login https://x", "no address of ssh"),
+        ("remote add c slurm --login https://x", "not an address of ssh"),
         ("remote add c ssh://h --partition gpu", "`--partition` belongs to a cluster"),
-        ("remote add c slurm --login h --time UNLIMITED", "no time of Slurm"),
+        ("remote add c slurm --login h --time UNLIMITED", "not a time of Slurm"),
         ("remote add c slurm --login h --gpus many", "is not like"),
         ("remote add c slurm --login ssh://u:pw@h", "a password"),
     ] {
