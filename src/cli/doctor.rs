@@ -260,7 +260,11 @@ async fn try_mode(
         project: &app.config.project,
         thresholds: &app.config.thresholds.value,
         source_folder: &source_folder,
-        local_nvdisasm: &NvdisasmSearch::default(),
+        // Only the host's nvdisasm is tried. What this machine's printed before is read again.
+        local_nvdisasm: &NvdisasmSearch {
+            paths: Vec::new(),
+            cache: Some(app.cache.join("listings")),
+        },
         required_rung: None,
         retry_failed_rungs: true,
     };
