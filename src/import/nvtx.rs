@@ -28,26 +28,33 @@ pub(super) const IMPORTER: Importer = Importer {
 /// The first bytes of every log.
 const HEAD: &[u8] = b"{\"event\":\"opened\"";
 
-/// Imports all logs of a run with the first one; the import of the others returns nothing.
+/// Imports all logs of a run with the first one that can be read; the import of the others returns
+/// nothing.
 fn import_files(source: &Source<'_>) -> Result<Imported, ImportError> {
-    let log = nvtx_log::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
+    let mut whole = nvtx_log::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
     let others = if source.alone { Vec::new() } else { others(source.path) };
-    if others.first().is_some_and(|first| first.as_path() < source.path) {
+    let read_other = |path: &Path| {
+        let bytes = Source { path, ..*source }.bytes();
+        bytes.ok().and_then(|bytes| nvtx_log::read(&bytes).ok())
+    };
+    let mut before = others.iter().take_while(|other| other.as_path() < source.path);
+    if before.any(|path| read_other(path).is_some()) {
         return Ok(Imported::default());
     }
-    let mut whole = log;
-    let mut broken = Vec::new();
+    let mut gaps: Vec<Gap> = gaps::damaged(&whole, source.from).into_iter().collect();
     for path in &others {
-        let read = Source { path, ..*source }.bytes();
-        match read.map(|bytes| nvtx_log::read(&bytes)) {
-            Ok(Ok(log)) => {
-                whole.broken_lines += log.broken_lines;
-                whole.unknown_lines += log.unknown_lines;
-                whole.first_broken = whole.first_broken.or(log.first_broken);
+        let from = Path::new(source.from).with_file_name(path.file_name().unwrap_or_default());
+        let from = from.display().to_string();
+        match read_other(path) {
+            Some(log) => {
+                gaps.extend(gaps::damaged(&log, &from));
                 whole.sessions.extend(log.sessions);
             }
             // The import of that log itself reports what is wrong with it.
-            Ok(Err(_)) | Err(_) => broken.push(path),
+            None => gaps.push(Gap {
+                code: "unreadable_artifact".to_owned(),
+                text: format!("{from}: the log of another process cannot be read"),
+            }),
         }
     }
     whole.sessions.sort_by_key(|session| session.opened.ns);
@@ -58,10 +65,7 @@ fn import_files(source: &Source<'_>) -> Result<Imported, ImportError> {
     {
         imported.refusals.clear();
     }
-    imported.gaps.extend(broken.into_iter().map(|path| Gap {
-        code: "unreadable_artifact".to_owned(),
-        text: format!("{}: the log of another process cannot be read", path.display()),
-    }));
+    imported.gaps.extend(gaps);
     Ok(imported)
 }
 

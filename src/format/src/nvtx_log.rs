@@ -81,7 +81,7 @@ pub struct Closed {
     /// Number of NVTX events in the file.
     #[serde(default)]
     pub events: u64,
-    /// Ranges and marks left out because the log was full.
+    /// Lines left out because the log was full or could not be written.
     #[serde(default)]
     pub dropped: u64,
     /// Pops without an open range.
@@ -93,7 +93,7 @@ pub struct Closed {
     /// Number of CUDA calls in the file.
     #[serde(default)]
     pub calls: u64,
-    /// Records that CUPTI dropped.
+    /// Records that CUPTI dropped, or that could not be read.
     #[serde(default)]
     pub lost: u64,
 }

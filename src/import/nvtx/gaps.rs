@@ -10,30 +10,34 @@ pub(super) fn cupti(log: &NvtxLog) -> impl Iterator<Item = &Cupti> {
     log.sessions.iter().filter_map(|session| session.cupti.as_ref())
 }
 
+/// The gap for lines of one log that cannot be read.
+pub(super) fn damaged(log: &NvtxLog, from: &str) -> Option<Gap> {
+    let offset = log.first_broken?;
+    let text = match log.broken_lines {
+        1 => format!("{from}: 1 line, at offset {offset}, cannot be read"),
+        lines => format!("{from}: {lines} lines cannot be read, the first at offset {offset}"),
+    };
+    Some(Gap { code: "damaged_report".to_owned(), text })
+}
+
 pub(super) fn gaps(log: &NvtxLog, paired: &PairedRanges<'_>, from: &str) -> Vec<Gap> {
     let asked = cupti(log).next().is_some();
     let untimed = log.sessions.iter().flat_map(|s| &s.work).filter(|w| w.span_ns.is_none()).count();
     let lost = log.sessions.iter().filter_map(|s| s.closed.as_ref());
     let lost: u64 = lost.map(|closed| closed.lost).fold(0, u64::saturating_add);
-    let off = cupti(log).filter(|cupti| cupti.state != "on").count();
+    let off: Vec<&Cupti> = cupti(log).filter(|cupti| cupti.state != "on").collect();
+    let why_off = off.iter().find_map(|cupti| cupti.text.as_deref());
     let compared = cupti(log).any(|cupti| cupti.clock.as_deref() == Some("compared"));
     let closed = log.sessions.iter().filter_map(|session| session.closed.as_ref());
     let dropped: u64 = closed.map(|closed| closed.dropped).fold(0, u64::saturating_add);
     let cut = log.sessions.iter().filter(|session| session.closed.is_none()).count();
-    let place = log.first_broken.unwrap_or(0);
     let all = [
-        (
-            log.broken_lines > 0,
-            "damaged_report",
-            format!(
-                "{from}: {} lines cannot be read, the first at offset {place}",
-                log.broken_lines
-            ),
-        ),
         (
             dropped > 0,
             "dropped_events",
-            format!("{from}: {dropped} events were left out because the log was full"),
+            format!(
+                "{from}: {dropped} lines were left out: the log was full or could not be written"
+            ),
         ),
         (
             cut > 0,
@@ -75,10 +79,12 @@ pub(super) fn gaps(log: &NvtxLog, paired: &PairedRanges<'_>, from: &str) -> Vec<
             ),
         ),
         (
-            off > 0 && log.sessions.iter().any(|session| !session.work.is_empty()),
+            !off.is_empty() && log.sessions.iter().any(|session| !session.work.is_empty()),
             "cupti_unusable",
             format!(
-                "{from}: {off} of the processes found no libcupti; their work on the GPU is missing"
+                "{from}: {} of the processes had no CUPTI{}; their work on the GPU is missing",
+                off.len(),
+                why_off.map(|why| format!(" ({why})")).unwrap_or_default()
             ),
         ),
         (

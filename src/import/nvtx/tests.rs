@@ -149,6 +149,16 @@ fn processes_of_one_run_are_one_trace() {
     let rest = read(8).unwrap();
     assert!(rest.launches.is_empty() && rest.regions.is_empty() && rest.refusals.is_empty());
     assert!(read(9).is_err());
+    // A log that cannot be read costs only itself, also if it is the first.
+    write(7, "{\"event\":\"opened\"");
+    write(8, &format!("{TRACED}cut\n"));
+    assert!(read(7).is_err());
+    let rest = read(8).unwrap();
+    assert_eq!(rest.launches.len(), 2);
+    let told: Vec<_> = rest.gaps.iter().map(|gap| gap.text.as_str()).collect();
+    let cut = format!("raw/nvtx.jsonl.8: 1 line, at offset {}, cannot be read", TRACED.len());
+    assert!(told.contains(&cut.as_str()), "{told:?}");
+    assert!(told.contains(&"raw/nvtx.jsonl.7: the log of another process cannot be read"));
     // A log that is read alone is imported itself.
     let path = folder.path().join("nvtx.jsonl.8");
     let alone = import_files(&Source::new(&path, "nvtx.jsonl.8").alone()).unwrap();
