@@ -1,5 +1,5 @@
-//! Decides whether this host is fit for measuring. These functions map facts to warnings and do no
-//! I/O.
+//! Turns facts about the GPU into warnings that measurements on it may be unreliable. Does no I/O.
+//! `--strict` makes each of them an error.
 
 use rgpu_case::{ClockPolicy, ClockReading, HostWarning, WarningKind};
 
@@ -7,9 +7,9 @@ use rgpu_case::{ClockPolicy, ClockReading, HostWarning, WarningKind};
 /// MHz).
 const CLOCK_TOLERANCE: f64 = 0.02;
 
-/// Facts about the GPU before a context exists.
+/// What NVML reports before the runner uses the GPU.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct IdleState {
+pub(crate) struct GpuFacts {
     pub(crate) mig: bool,
     pub(crate) is_virtual: Option<bool>,
     /// Enforced and default limit, in mW.
@@ -17,8 +17,8 @@ pub(crate) struct IdleState {
     pub(crate) other_processes: Vec<u32>,
 }
 
-/// Checks the GPU before anything runs on it.
-pub(crate) fn check_idle_gpu(facts: &IdleState) -> Vec<HostWarning> {
+/// Warnings about the GPU before anything runs on it.
+pub(crate) fn warnings_before_launch(facts: &GpuFacts) -> Vec<HostWarning> {
     let mut warnings = Vec::new();
     let mut warn = |kind, text: String| warnings.push(HostWarning { kind, text });
     if facts.mig {
@@ -50,18 +50,23 @@ pub(crate) fn check_idle_gpu(facts: &IdleState) -> Vec<HostWarning> {
     warnings
 }
 
-/// Checks a reading taken while the kernel runs.
-pub(crate) fn check_loaded_gpu(reading: &ClockReading, policy: &ClockPolicy) -> Vec<HostWarning> {
+/// Warnings about a reading taken while the kernel runs.
+pub(crate) fn warnings_under_load(
+    reading: &ClockReading,
+    policy: &ClockPolicy,
+) -> Vec<HostWarning> {
     let mut warnings = Vec::new();
     let mut warn = |kind, text: String| warnings.push(HostWarning { kind, text });
-    let clock = reading.sm_mhz.map_or("unknown".to_owned(), |mhz| format!("{mhz} MHz"));
+    let clock = reading.sm_mhz.map_or("an unknown value".to_owned(), |mhz| format!("{mhz} MHz"));
     for reason in &reading.throttle {
         let (kind, cause) = match reason.as_str() {
-            "sw_power_cap" | "hw_power_brake" => (WarningKind::PowerLimit, "power holds"),
-            "sw_thermal" | "hw_thermal" => (WarningKind::ThermalLimit, "temperature holds"),
-            _ => (WarningKind::Clocks, "the driver holds"),
+            "sw_power_cap" => (WarningKind::PowerLimit, "the power cap limits"),
+            "hw_power_brake" => (WarningKind::PowerLimit, "an external power brake limits"),
+            "sw_thermal" | "hw_thermal" => (WarningKind::ThermalLimit, "the temperature limits"),
+            "hw_slowdown" => (WarningKind::Clocks, "a hardware slowdown limits"),
+            _ => (WarningKind::Clocks, "the driver limits"),
         };
-        warn(kind, format!("{cause} the SM clock down (`{reason}`); it is {clock} under load"));
+        warn(kind, format!("{cause} the SM clock to {clock} under load (`{reason}`)"));
     }
     if let (ClockPolicy::Locked { sm_mhz: expected_mhz }, Some(found)) = (policy, reading.sm_mhz) {
         let deviation =
@@ -87,25 +92,25 @@ mod tests {
 
     #[test]
     fn a_whole_idle_gpu_at_its_default_limit_raises_nothing() {
-        let facts = IdleState {
+        let facts = GpuFacts {
             is_virtual: Some(false),
             power_limits: Some((700_000, 700_000)),
-            ..IdleState::default()
+            ..GpuFacts::default()
         };
-        assert_eq!(check_idle_gpu(&facts), []);
+        assert_eq!(warnings_before_launch(&facts), []);
         let reading = ClockReading { sm_mhz: Some(1980), ..ClockReading::default() };
-        assert_eq!(check_loaded_gpu(&reading, &ClockPolicy::AsFound), []);
+        assert_eq!(warnings_under_load(&reading, &ClockPolicy::AsFound), []);
     }
 
     #[test]
     fn each_defect_has_its_own_kind_and_its_values() {
-        let facts = IdleState {
+        let facts = GpuFacts {
             mig: true,
             is_virtual: Some(true),
             power_limits: Some((300_000, 700_000)),
             other_processes: vec![17, 23],
         };
-        let warnings = check_idle_gpu(&facts);
+        let warnings = warnings_before_launch(&facts);
         use WarningKind::*;
         assert_eq!(kinds(&warnings), [MigSlice, VirtualGpu, PowerLimit, OtherProcesses]);
         assert!(warnings[2].text.contains("300 W") && warnings[3].text.contains("17, 23"));
@@ -118,10 +123,10 @@ mod tests {
             throttle: vec!["sw_power_cap".into(), "hw_thermal".into(), "hw_slowdown".into()],
             ..ClockReading::default()
         };
-        let warnings = check_loaded_gpu(&reading, &ClockPolicy::Locked { sm_mhz: 1500 });
+        let warnings = warnings_under_load(&reading, &ClockPolicy::Locked { sm_mhz: 1500 });
         use WarningKind::*;
         assert_eq!(kinds(&warnings), [PowerLimit, ThermalLimit, Clocks, Clocks]);
         let steps = ClockReading { sm_mhz: Some(1485), ..ClockReading::default() };
-        assert_eq!(check_loaded_gpu(&steps, &ClockPolicy::Locked { sm_mhz: 1500 }), []);
+        assert_eq!(warnings_under_load(&steps, &ClockPolicy::Locked { sm_mhz: 1500 }), []);
     }
 }

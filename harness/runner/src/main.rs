@@ -7,7 +7,7 @@
 //!
 //! [`cli`] and [`input`] parse; [`host_case`] fills inputs with [`generate`]; [`jobs`] launch and
 //! measure through [`cuda`] and [`library`]; [`compare`], [`sampling`] and [`rgpu_case::stats`]
-//! judge the results; [`report_writer`] writes the report, and [`ranges`] opens the ranges that
+//! check the results; [`report_writer`] writes the report, and [`ranges`] opens the ranges that
 //! tools see. [`nvrtc`] is independent of these: it compiles a kernel on hosts without nvcc.
 //!
 //! Unsafe code is allowed per module, in those that call the driver or the user's libraries.
@@ -23,9 +23,9 @@ mod file;
 mod generate;
 mod host_case;
 mod host_memory;
+mod host_warnings;
 mod input;
 mod jobs;
-mod judge;
 mod library;
 mod nvml;
 mod nvrtc;

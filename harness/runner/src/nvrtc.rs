@@ -48,7 +48,7 @@ fn compile(args: &Args) -> Result<()> {
         nvrtc.path.as_ref().map(|path| format!(" ({})", path.display())).unwrap_or_default()
     );
     for flag in &translated.dropped {
-        print_progress!("note: `{flag}` does not apply to device code and is left out");
+        print_progress!("note: NVRTC does not need `{flag}`; it is left out");
     }
 
     let folders = headers::header_folders(&args.include, nvrtc.path.as_deref());

@@ -6,8 +6,8 @@ use crate::cuda::{Buffer, Driver, ExpectedFailures, Function, Gpu, KernelArgs, M
 use crate::fault::{Fault, Result, bad_case};
 use crate::host_case::HostCase;
 use crate::host_memory::HostBuffer;
+use crate::host_warnings;
 use crate::input::Input;
-use crate::judge;
 use crate::library::{EntryLibrary, EntryState};
 use crate::nvml::Nvml;
 use crate::poison::Poison;
@@ -41,13 +41,13 @@ impl<'a> Session<'a> {
             if others.is_none() {
                 report.add_gap("NVML does not report which processes use the GPU");
             }
-            let facts = judge::IdleState {
+            let facts = host_warnings::GpuFacts {
                 mig: nvml.mig,
                 is_virtual: nvml.is_virtual(),
                 power_limits: nvml.power_limits(),
                 other_processes: others.unwrap_or_default(),
             };
-            for warning in judge::check_idle_gpu(&facts) {
+            for warning in host_warnings::warnings_before_launch(&facts) {
                 report.add_warning(warning);
             }
         }

@@ -25,7 +25,7 @@ use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event, ExpectedFailures};
 use crate::fault::Result;
 use crate::host_case::HostCase;
-use crate::judge;
+use crate::host_warnings;
 use crate::report_writer::print_progress;
 use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::stats::median;
@@ -261,7 +261,9 @@ impl TimedCase<'_> {
         if reading.sm_mhz.is_none() {
             self.session.report.add_gap("NVML does not report this GPU's SM clock");
         }
-        for warning in judge::check_loaded_gpu(&reading, &self.session.input.spec.policies.clocks) {
+        for warning in
+            host_warnings::warnings_under_load(&reading, &self.session.input.spec.policies.clocks)
+        {
             self.session.report.add_warning(warning);
         }
         Ok(())

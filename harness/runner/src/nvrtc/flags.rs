@@ -14,15 +14,15 @@ enum Rule {
     /// It has a value; NVRTC's word is this text and the value.
     Value(&'static str),
     /// Its value is a comma-separated list of options; each becomes a word of its own.
-    Each(&'static str),
-    /// NVRTC has no such option because it compiles no host code. A value, if any, is part of the
+    ValueList(&'static str),
+    /// NVRTC does not need it: the option is dropped with a note. A value, if any, is part of the
     /// same word.
-    Host,
-    /// Like `Host`, with a value in the next word unless `=` follows.
-    HostValue,
+    Drop,
+    /// Like `Drop`, with a value in the next word unless `=` follows.
+    DropWithValue,
 }
 
-/// Options with their rules. A single-dash name comes before the same name with two dashes.
+/// Options with their rules.
 const RULES: &[(&[&str], Rule)] = &[
     (&["-arch", "--gpu-architecture"], Rule::Value("--gpu-architecture=")),
     (&["-I", "--include-path", "-isystem", "--system-include"], Rule::Value("--include-path=")),
@@ -39,29 +39,32 @@ const RULES: &[(&[&str], Rule)] = &[
     (&["-diag-error", "--diag-error"], Rule::Value("--diag-error=")),
     (&["-diag-warn", "--diag-warn"], Rule::Value("--diag-warn=")),
     (&["-rdc", "--relocatable-device-code"], Rule::Value("--relocatable-device-code=")),
-    (&["-Xptxas", "--ptxas-options"], Rule::Each("--ptxas-options=")),
+    (&["-Xptxas", "--ptxas-options"], Rule::ValueList("--ptxas-options=")),
     (&["-res-usage", "--resource-usage"], Rule::Word("--ptxas-options=-v")),
     (&["-lineinfo", "--generate-line-info"], Rule::Word("--generate-line-info")),
     // There is no host code: a function without annotations is a device function.
     (&["-expt-relaxed-constexpr", "--expt-relaxed-constexpr"], Rule::Word("-default-device")),
     // NVRTC supports device lambdas without a flag, and refuses annotated ones regardless.
-    (&["-extended-lambda", "--extended-lambda", "--expt-extended-lambda"], Rule::Host),
-    (&["-g", "--debug", "-m64", "-shared", "--shared", "-cubin", "--cubin"], Rule::Host),
-    (&["-keep", "--keep", "-save-temps", "--save-temps"], Rule::Host),
-    (&["-O", "--optimize", "-t", "--threads", "-m", "--machine"], Rule::HostValue),
-    (&["-Xcompiler", "--compiler-options", "-ccbin", "--compiler-bindir"], Rule::HostValue),
-    (&["-Xlinker", "--linker-options", "-l", "--library", "-L", "--library-path"], Rule::HostValue),
-    (&["-cudart", "--cudart", "-Xfatbin", "--fatbin-options"], Rule::HostValue),
-    (&["-Xcudafe", "--cudafe-options"], Rule::HostValue),
+    (&["-extended-lambda", "--extended-lambda", "--expt-extended-lambda"], Rule::Drop),
+    (&["-g", "--debug", "-m64", "-shared", "--shared", "-cubin", "--cubin"], Rule::Drop),
+    (&["-keep", "--keep", "-save-temps", "--save-temps"], Rule::Drop),
+    (&["-O", "--optimize", "-t", "--threads", "-m", "--machine"], Rule::DropWithValue),
+    (&["-Xcompiler", "--compiler-options", "-ccbin", "--compiler-bindir"], Rule::DropWithValue),
+    (
+        &["-Xlinker", "--linker-options", "-l", "--library", "-L", "--library-path"],
+        Rule::DropWithValue,
+    ),
+    (&["-cudart", "--cudart", "-Xfatbin", "--fatbin-options"], Rule::DropWithValue),
+    (&["-Xcudafe", "--cudafe-options"], Rule::DropWithValue),
 ];
 
 /// Options whose value follows without a separator (`-DX`, `-O3`), as with other compilers.
-const GLUED: [&str; 6] = ["-I", "-D", "-U", "-O", "-l", "-L"];
+const PREFIX_OPTIONS: [&str; 6] = ["-I", "-D", "-U", "-O", "-l", "-L"];
 
-/// Options that are not glued, though they begin like one of those.
-const NOT_GLUED: [&str; 2] = ["-lto", "-Ofc"];
+/// Whole options that begin like one of those.
+const NOT_PREFIXED: [&str; 2] = ["-lto", "-Ofc"];
 
-/// TranslatedFlags flags for NVRTC.
+/// The result of [`translate`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct TranslatedFlags {
     /// Flags in NVRTC's form, without the architecture.
@@ -70,7 +73,7 @@ pub(super) struct TranslatedFlags {
     pub(super) arch: Option<String>,
     /// Folders of `-I` and similar flags, in order; they are also in `flags`.
     pub(super) include: Vec<String>,
-    /// Flags that concern only the host and were dropped, as written.
+    /// Flags that were left out, as written.
     pub(super) dropped: Vec<String>,
 }
 
@@ -89,15 +92,15 @@ pub(super) fn translate(flags: &[String]) -> Result<TranslatedFlags, String> {
         };
         match rule {
             Rule::Word(word) => out.flags.push(word.to_owned()),
-            Rule::Host => out.dropped.push(flag.clone()),
-            Rule::HostValue => {
+            Rule::Drop => out.dropped.push(flag.clone()),
+            Rule::DropWithValue => {
                 let words = match glued {
                     Some(_) => flag.clone(),
                     None => format!("{flag} {}", value()?),
                 };
                 out.dropped.push(words);
             }
-            Rule::Each(name) => {
+            Rule::ValueList(name) => {
                 let options = value()?.split(',').filter(|option| !option.is_empty());
                 out.flags.extend(options.map(|option| format!("{name}{option}")));
             }
@@ -124,12 +127,12 @@ fn rule_of(flag: &str) -> Option<(Rule, Option<&str>)> {
     }
     if let Some((name, value)) = flag.split_once('=')
         && let Some((_, rule)) = find(name)
-        && !matches!(rule, Rule::Word(_) | Rule::Host)
+        && !matches!(rule, Rule::Word(_) | Rule::Drop)
     {
         return Some((*rule, Some(value)));
     }
-    let name = GLUED.into_iter().find(|name| flag.starts_with(name))?;
-    if NOT_GLUED.iter().any(|name| flag.starts_with(name)) {
+    let name = PREFIX_OPTIONS.into_iter().find(|name| flag.starts_with(name))?;
+    if NOT_PREFIXED.iter().any(|name| flag.starts_with(name)) {
         return None;
     }
     find(name).map(|(_, rule)| (*rule, Some(&flag[2..])))
