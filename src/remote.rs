@@ -1,7 +1,7 @@
-//! Remotes: the transports that reach an agent on a GPU host.
+//! Remotes: machines, or services that provide machines, and the transports that reach them.
 //!
 //! Every transport brings up the agent and hands over a byte stream to it. The protocol on that
-//! stream is the same for all ([`client`]), so a backend is small. None of them runs commands one
+//! stream is the same for all ([`client`]), so a transport is small. None of them runs commands one
 //! by one, because over a long link each extra command costs round trips.
 //!
 //! | module | contents |
@@ -72,7 +72,8 @@ pub use sent_record::SentRecord;
 pub use spec::{RemoteSpec, Transport, without_secret};
 pub use upload::{BlobReader, Submission, TransferProgress};
 
-/// A connection method for one host.
+/// A machine, or a service that provides machines, as the user configured it. Its transport starts
+/// the agent there.
 #[async_trait::async_trait]
 pub trait Remote: Send + Sync {
     /// The name under which the user configured it.
@@ -92,26 +93,26 @@ pub trait Remote: Send + Sync {
         Vec::new()
     }
 
-    /// Calls the app that the user deployed, checks that its version is ours, and returns that
-    /// version. `None`: this kind of remote has no deployed app.
+    /// Connects to the app that the user deployed, checks that its version is ours, and returns
+    /// that version. `None`: this kind of remote has no deployed app.
     ///
     /// # Errors
     /// [`RemoteError`] says which side failed.
-    async fn deployed(&self, _: &dyn UserPrompt) -> Result<Option<String>, RemoteError> {
+    async fn check_deployed_app(&self, _: &dyn UserPrompt) -> Result<Option<String>, RemoteError> {
         Ok(None)
     }
 
     /// The provider's own ncu, for counters that a job may not read there; `None`: it has none.
-    fn served_ncu(&self) -> Option<&dyn ProviderNcu> {
+    fn provider_ncu(&self) -> Option<&dyn ProviderNcu> {
         None
     }
 
-    /// Why the host that this command used is gone, once that is known.
-    fn host_end(&self) -> Option<RemoteError> {
+    /// The reason why this command's host ended; `None` while it runs or the reason is unknown.
+    fn host_loss_reason(&self) -> Option<RemoteError> {
         None
     }
 
-    /// From now on [`Self::release`] leaves the host alone: a job goes on there.
+    /// Makes [`Self::release`] do nothing, because a job is still running on the host.
     fn keep_host(&self) {}
 
     /// Gives back a host that was requested for this command, at its end. Reports a failure only to
@@ -124,11 +125,11 @@ pub trait Remote: Send + Sync {
     }
 }
 
-/// A kind of remote.
+/// One URL scheme, and how to open its remotes.
 pub struct RemoteKind {
     /// The URL scheme of its addresses.
     pub scheme: &'static str,
-    /// The form of such an address; empty: the same as another kind's.
+    /// How help and errors spell such an address; empty: they do not list it.
     pub form: &'static str,
     /// Whether each connection can have a host of its own: a container or a granted node.
     pub has_many_hosts: bool,

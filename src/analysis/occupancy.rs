@@ -1,7 +1,7 @@
 //! Theoretical occupancy: how many blocks of a kernel fit on an SM, and what limits the number.
 //!
-//! A pure function of compiler and launch facts, so it works for a report, for a cubin that never
-//! ran, and for hypothetical launches. The limits come from the table of technical
+//! `rgpu disasm` and `rgpu build` use it for code that never ran. Tests compare it with the values
+//! of ncu. The limits come from the table of technical
 //! specifications of the CUDA C++ Programming Guide (12.9 and 13.0); granularities are those of
 //! `cuda_occupancy.h` in the toolkit: registers are handed out to warps in units of 256 within each
 //! of four partitions, shared memory in units of 128 bytes (256 before compute capability 8.0), and
@@ -36,8 +36,8 @@ const fn sm(compute: (u32, u32), warps: u32, blocks: u32, shared_kib: u64) -> Sm
     }
 }
 
-/// Every compute capability from Volta to Blackwell. Counters of ncu confirm 9.0; the others are
-/// as documented.
+/// Every compute capability from Volta to Blackwell. The values for 9.0 were checked against ncu;
+/// the others are from the guide only.
 static LIMITS: &[SmLimits] = &[
     sm((7, 0), 64, 32, 96),
     sm((7, 2), 64, 32, 96),
@@ -102,7 +102,7 @@ pub enum Limiter {
 }
 
 impl Limiter {
-    /// The name used in findings.
+    /// The name in `rgpu disasm` and `rgpu build`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Warps => "the block's size",
@@ -140,7 +140,7 @@ pub fn occupancy(sm: &SmLimits, block: &Block) -> Option<Occupancy> {
     // Each partition of the SM has its own registers, and a warp stays in one partition.
     let registers_per_warp = (block.registers * WARP_LANES).next_multiple_of(REGISTER_UNIT);
     let by_registers = match registers_per_warp {
-        0 => sm.warps * SM_PARTITIONS,
+        0 => u32::MAX, // no registers: no limit
         registers_per_warp => REGISTERS_PER_SM / SM_PARTITIONS / registers_per_warp * SM_PARTITIONS,
     };
     let shared = block.shared_bytes.checked_add(sm.shared_reserved)?;

@@ -360,7 +360,7 @@ impl Remote for Slurm {
         Some(self)
     }
 
-    fn host_end(&self) -> Option<RemoteError> {
+    fn host_loss_reason(&self) -> Option<RemoteError> {
         let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         end.clone().map(RemoteError::Slurm)
     }

@@ -177,7 +177,7 @@ impl Remote for Wafer {
         Some(self)
     }
 
-    fn served_ncu(&self) -> Option<&dyn ProviderNcu> {
+    fn provider_ncu(&self) -> Option<&dyn ProviderNcu> {
         // With `workspace`, the service's ncu must not be used.
         (self.option(NCU) != Some("workspace")).then_some(self as &dyn ProviderNcu)
     }

@@ -152,7 +152,10 @@ impl Remote for Worker {
         }
     }
 
-    async fn deployed(&self, user_prompt: &dyn UserPrompt) -> Result<Option<String>, RemoteError> {
+    async fn check_deployed_app(
+        &self,
+        user_prompt: &dyn UserPrompt,
+    ) -> Result<Option<String>, RemoteError> {
         if self.site != ServerKind::Modal {
             return Ok(None);
         }

@@ -24,7 +24,7 @@ pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
         }
         Some(Outcome::NoGpu { text }) => Failure::new(Exit::Host, "no_gpu", text.clone())
             .hint("`rgpu doctor` lists the host's GPUs; `--share-gpu` runs beside other processes"),
-        Some(Outcome::HostError { code, text }) => match remote.host_end() {
+        Some(Outcome::HostError { code, text }) => match remote.host_loss_reason() {
             Some(end) => return end.failure(remote.name(), remote.transport()),
             None if code == GpuSetting::REFUSED => Failure::new(
                 Exit::Host,

@@ -42,7 +42,7 @@ impl ProfileDriver<'_> {
         facts: &HostFacts,
         context: &mut RunContext<'_>,
     ) -> Result<()> {
-        if session.link.remote().served_ncu().is_none()
+        if session.link.remote().provider_ncu().is_none()
             || !matches!(self.builder.outcome(), Some(Outcome::Done))
         {
             return Ok(());
@@ -54,7 +54,7 @@ impl ProfileDriver<'_> {
                 break;
             }
             let job = self.provider_job(session, &rung)?;
-            let Some(provider) = session.link.remote().served_ncu() else { break };
+            let Some(provider) = session.link.remote().provider_ncu() else { break };
             let text = format!("{} is asked: `{}`", provider.called(), rung.rung);
             context.reporter.report(&RunEvent::Note { text: &text });
             let (record, report) = ask_once(session.link, provider, &rung, job, context).await?;
@@ -87,7 +87,7 @@ impl ProfileDriver<'_> {
     /// Whether the provider's ncu may reach the required rung.
     pub(super) fn provider_may_reach(&self, session: &RunSession<'_>, facts: &HostFacts) -> bool {
         let Some(required) = self.run.required_rung else { return false };
-        session.link.remote().served_ncu().is_some()
+        session.link.remote().provider_ncu().is_some()
             && self
                 .provider_rungs(session, facts)
                 .iter()

@@ -168,7 +168,7 @@ pub(super) fn up(app: &App, name: &str) -> Result<Status> {
         match remote.rented() {
             Some(rented) => rented.up(&options).await.on(&*remote),
             // A deployed app is not created again, only woken and checked.
-            None => match remote.deployed(&*options.user_prompt).await.on(&*remote)? {
+            None => match remote.check_deployed_app(&*options.user_prompt).await.on(&*remote)? {
                 Some(version) => Ok(Rental {
                     state: "running".to_owned(),
                     version: Some(version),
