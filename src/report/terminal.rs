@@ -44,6 +44,6 @@ pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> 
     code::code(&mut page, profile);
     findings::kernel_verdicts(&mut page, profile);
     findings::findings(&mut page, profile);
-    findings::tail(&mut page, profile);
+    findings::rung_and_gaps(&mut page, profile);
     vec![Document::new("report.txt", page.out)]
 }

@@ -6,10 +6,13 @@ use crate::report::finding;
 use crate::report::quantity::percent;
 use crate::report::text::wrap;
 
-/// The maximum number of places of idle time that are shown for a finding.
-const MAX_PLACES: usize = 3;
+/// The maximum number of findings that are shown.
+const MAX_FINDINGS: usize = 5;
 
-/// Writes what limits the kernels that hold the time, if there are several kernels.
+/// The maximum number of idle gaps that are shown for a finding.
+const MAX_GAPS_PER_FINDING: usize = 3;
+
+/// Writes the verdict of each kernel that takes most GPU time; nothing if there is only one kernel.
 pub(super) fn kernel_verdicts(page: &mut Page<'_>, profile: &Profile) {
     if profile.kernels.len() < 2 || profile.kernel_verdicts.is_empty() {
         return;
@@ -24,7 +27,7 @@ pub(super) fn kernel_verdicts(page: &mut Page<'_>, profile: &Profile) {
     for (verdict, name) in all.iter().zip(names) {
         let name = format!("{name} ({})", percent(verdict.percent));
         match &verdict.verdict {
-            Some(_) => lines(page, "", &format!("{name}: {}", verdict.text)),
+            Some(_) => write_wrapped(page, "", &format!("{name}: {}", verdict.text)),
             None => match without.iter_mut().find(|(why, _)| *why == verdict.text) {
                 Some((_, names)) => names.push(name),
                 None => without.push((&verdict.text, vec![name])),
@@ -32,17 +35,17 @@ pub(super) fn kernel_verdicts(page: &mut Page<'_>, profile: &Profile) {
         }
     }
     for (why, names) in without {
-        lines(page, "", &format!("{}: {why}", names.join(", ")));
+        write_wrapped(page, "", &format!("{}: {why}", names.join(", ")));
     }
 }
 
-/// Writes a text in the column of the findings, after `mark` in its first line.
-fn lines(page: &mut Page<'_>, mark: &str, text: &str) {
-    let indent = mark.chars().count();
+/// Writes wrapped text in the column of the findings; `bullet` precedes its first line.
+fn write_wrapped(page: &mut Page<'_>, bullet: &str, text: &str) {
+    let indent = bullet.chars().count();
     let room = page.style.width.saturating_sub(7 + indent).max(30);
     for (line, part) in wrap(text, room).into_iter().enumerate() {
-        let mark = if line == 0 { mark } else { "" };
-        page.line(&format!("       {mark:indent$}{part}"));
+        let bullet = if line == 0 { bullet } else { "" };
+        page.line(&format!("       {bullet:indent$}{part}"));
     }
 }
 
@@ -54,7 +57,7 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
     let title = page.bold("what to try");
     page.line(&format!("  {title}"));
     let room = page.style.width.saturating_sub(7).max(30);
-    for (at, finding) in profile.findings.iter().take(5).enumerate() {
+    for (at, finding) in profile.findings.iter().take(MAX_FINDINGS).enumerate() {
         let kernel = finding::kernel(finding, page.style.names).map(|kernel| format!("{kernel}: "));
         let text = format!("{}{}", kernel.unwrap_or_default(), finding.text);
         for (line, part) in wrap(&text, room).into_iter().enumerate() {
@@ -62,28 +65,33 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
             page.line(&format!("    {number:>1}  {part}"));
         }
         if let Some(worth) = finding::worth(finding) {
-            lines(page, "", &format!("worth {worth}"));
+            write_wrapped(page, "", &format!("worth {worth}"));
         }
-        for place in finding.places.iter().take(MAX_PLACES) {
-            lines(page, "· ", &finding::place(place, page.style.names));
+        for place in finding.places.iter().take(MAX_GAPS_PER_FINDING) {
+            write_wrapped(page, "· ", &finding::place(place, page.style.names));
         }
         if let Some(covered) = finding::covered(finding, page.style.names) {
-            lines(page, "", &format!("in {covered}"));
+            write_wrapped(page, "", &format!("in {covered}"));
         }
-        lines(page, "→ ", &finding::hint(&profile.findings, at));
+        write_wrapped(page, "→ ", &finding::hint(&profile.findings, at));
+    }
+    match profile.findings.len().saturating_sub(MAX_FINDINGS) {
+        0 => {}
+        more => page.line(&format!("       … and {more} more; `--format markdown` shows all")),
     }
 }
 
-pub(super) fn tail(page: &mut Page<'_>, profile: &Profile) {
+/// Writes the rung, what it loses, the failed rungs and the gaps.
+pub(super) fn rung_and_gaps(page: &mut Page<'_>, profile: &Profile) {
     page.line("");
     page.field("rung", &profile.rung);
     if let Some(lost) = profile.lost() {
         page.field("", &format!("not available: {lost}"));
     }
-    for step in profile.ladder.iter().filter(|r| !r.ok) {
+    for rung in profile.ladder.iter().filter(|r| !r.ok) {
         let message =
-            if step.message.is_empty() { String::new() } else { format!(": {}", step.message) };
-        page.field("", &format!("not {} ({}{message})", step.rung, step.code));
+            if rung.message.is_empty() { String::new() } else { format!(": {}", rung.message) };
+        page.field("", &format!("not {} ({}{message})", rung.rung, rung.code));
     }
     // Failed rungs are already listed above with their reason.
     let is_listed = |text: &str| {
