@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::bound::BoundShare;
 use crate::model::comparison::TimeVerdict;
 use crate::model::finding::KernelVerdict;
-use crate::model::profile::{Correctness, SCHEMA, Timing};
+use crate::model::profile::{CaseResult, Correctness, SCHEMA, Timing, TimingClock};
 use crate::model::ranks::Ranks;
 use crate::model::suite::{self, RowState, SuiteRun, SuiteVerdict};
 use crate::regular_file;
@@ -82,6 +82,12 @@ pub(crate) struct RunSummary {
     /// 95 % interval of the median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ci95_ns: Option<[f64; 2]>,
+    /// Whether the median is that of the reference on the CPU, which says nothing about the kernel.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_cpu_reference: bool,
+    /// The timed case with its sizes, such as `default n=1024`. Absent if no case was timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) timed_case: Option<String>,
     /// Result of the check: `right`, `wrong` or `unchecked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) checked: Option<String>,
@@ -149,6 +155,7 @@ struct ProfileParts {
     device: Option<String>,
     rung: String,
     timing: Option<Timing>,
+    cases: Vec<CaseResult>,
     bound: Vec<BoundShare>,
     correctness: Option<Correctness>,
     kernel_verdicts: Vec<KernelVerdict>,
@@ -220,6 +227,8 @@ impl RunSummary {
             text: None,
             median_ns: None,
             ci95_ns: None,
+            is_cpu_reference: false,
+            timed_case: None,
             checked: None,
             bound: Vec::new(),
             ranks: None,
@@ -263,6 +272,9 @@ impl RunSummary {
     fn add_profile(&mut self, parts: ProfileParts) {
         self.gpu = parts.device;
         self.rung = Some(parts.rung);
+        let clock = parts.timing.as_ref().map(|timing| &timing.clock);
+        self.is_cpu_reference = clock == Some(&TimingClock::CpuReference);
+        self.timed_case = parts.cases.iter().find(|case| case.timing.is_some()).map(case_text);
         self.median_ns = parts.timing.as_ref().map(|timing| timing.median_ns);
         self.ci95_ns = parts.timing.map(|timing| timing.ci95_ns);
         self.bound = parts.bound;
@@ -291,6 +303,15 @@ impl SuiteCounts {
             slower: verdicts(SuiteVerdict::Slower),
         }
     }
+}
+
+/// A case's name and sizes, one list of sizes for each group.
+fn case_text(case: &CaseResult) -> String {
+    let sizes = |group: &BTreeMap<String, i64>| {
+        group.iter().map(|(name, size)| format!("{name}={size}")).collect::<Vec<_>>().join(",")
+    };
+    let groups: Vec<String> = case.sizes.iter().map(sizes).collect();
+    format!("{} {}", case.name, groups.join(";")).trim_end().to_owned()
 }
 
 /// The ranks of a run, as its profile has them. `None` if it has none, or cannot be read.
@@ -349,6 +370,12 @@ mod tests {
                 verdict: CheckVerdict::Right,
                 ..Correctness::default()
             }),
+            cases: vec![CaseResult {
+                name: "large".into(),
+                sizes: vec![[("n".to_owned(), 4096)].into()],
+                timing: Some(Timing::default()),
+                ..CaseResult::default()
+            }],
             bound: vec![BoundShare { percent: 80.0, ..BoundShare::default() }],
             kernel_verdicts: vec![KernelVerdict {
                 verdict: Some("memory_bound".into()),
@@ -364,6 +391,8 @@ mod tests {
         assert_eq!(summary.rung.as_deref(), Some("ncu.asked"));
         assert_eq!(summary.median_ns, Some(20_000.0));
         assert_eq!(summary.ci95_ns, Some([19_000.0, 21_000.0]));
+        assert!(!summary.is_cpu_reference);
+        assert_eq!(summary.timed_case.as_deref(), Some("large n=4096"));
         assert_eq!(summary.checked.as_deref(), Some("right"));
         assert_eq!(summary.verdict.as_deref(), Some("memory_bound"));
         assert_eq!(summary.text.as_deref(), Some("use wider loads"));

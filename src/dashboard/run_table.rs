@@ -19,7 +19,7 @@ use crate::store::state::{StateDb, StateError, commit, sql_error};
 use crate::store::{RunFolder, Runs};
 
 /// Changes when a summary gets other content.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// A project with fewer runs gets no database for their index: they are read faster than one is made.
 const MIN_RUNS_FOR_DATABASE: usize = 200;
@@ -340,8 +340,11 @@ impl IndexedRun {
             [&summary.gpu, &summary.verdict, &summary.reason].into_iter().flatten().cloned(),
         );
         let gpu = summary.gpu.as_deref().unwrap_or_default();
-        let series = [&summary.command, &summary.kernel, gpu].join("\n");
-        let series = summary.median_ns.is_some().then_some(series);
+        // Only times of the same work on the same machine are one line; those of a CPU are none.
+        let case = summary.timed_case.as_deref().unwrap_or_default();
+        let same = [&summary.command, &summary.mode, &summary.kernel, case, &summary.remote, gpu];
+        let is_timed = summary.median_ns.is_some() && !summary.is_cpu_reference;
+        let series = is_timed.then(|| same.join("\n"));
         Self { text: parts.join("\n").to_lowercase(), series, summary }
     }
 }

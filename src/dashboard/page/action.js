@@ -43,6 +43,7 @@ async function openActionDialog(title, action, note) {
 function actionResult(result) {
   if (result.state === "running") return el("p", null, "It runs on its own now; what it changes appears here.");
   const ok = result.exit === 0;
-  return el("div", null, el("p", null, badge(ok ? "done" : "exit status " + (result.exit ?? "unknown"), ok ? "good" : "bad")),
+  const run = result.document && result.document.run && result.document.run.id;
+  return el("div", null, el("p", null, badge(ok ? "done" : "exit status " + (result.exit ?? "unknown"), ok ? "good" : "bad"), run && [" ", runLink(run, "open its run")]),
     result.messages && el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Messages" }, result.messages));
 }

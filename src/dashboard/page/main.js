@@ -28,18 +28,27 @@ function decoded(text) {
   }
 }
 
+/** Marks the tab of the view that is shown, and brings it into sight where the tabs do not fit. */
+function markCurrent(tab) {
+  tab.setAttribute("aria-current", "page");
+  nav.scrollLeft = tab.offsetLeft - nav.offsetLeft - (nav.clientWidth - tab.offsetWidth) / 2;
+}
+
 /** The entry of VIEWS that the address names, and a function that loads its content. */
 function viewOfAddress() {
   const [path, query] = (location.hash.slice(1) || "/").split("?");
   const params = Object.fromEntries(new URLSearchParams(query || ""));
+  if (path.startsWith("/runs/")) return { entry: VIEWS[2], load: () => runView(params, decoded(path.slice(6))) };
   const prefix = entry => entry.pathOfOne || entry.path + "/";
   const single = VIEWS.find(entry => entry.loadOne && path.startsWith(prefix(entry)));
   if (single) {
     const id = decoded(path.slice(prefix(single).length));
     return { entry: single, load: () => single.loadOne(params, id) };
   }
-  const entry = VIEWS.find(other => other.path === path) || VIEWS[0];
-  return { entry, load: () => entry.load(params) };
+  const entry = VIEWS.find(other => other.path === path);
+  if (entry) return { entry, load: () => entry.load(params) };
+  return { entry: { path: null }, load: () => ({ title: "No such view", nodes: [
+    card(null, empty("The address " + path + " has no view."), link(view("/"), "Overview"))] }) };
 }
 
 // Each call of show() has a number, so that an answer that comes late is dropped.
@@ -58,7 +67,7 @@ async function show(isNew) {
   isLoading = true;
   changedWhileLoading = false;
   const { entry, load } = viewOfAddress();
-  nav.querySelectorAll("a").forEach(a => a.getAttribute("href") === view(entry.path) ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current"));
+  nav.querySelectorAll("a").forEach(a => a.getAttribute("href") === view(entry.path) ? markCurrent(a) : a.removeAttribute("aria-current"));
   let loaded;
   try {
     loaded = await load();
@@ -132,7 +141,7 @@ if (exported) {
   let isFirst = true;
   let stopListening = null;
   const handlers = { changed: () => {
-    liveText.textContent = "live";
+    liveText.textContent = page.read_only ? "live, read-only" : "live";
     if (!isFirst) refreshSoon();
     isFirst = false;
   } };

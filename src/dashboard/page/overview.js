@@ -1,9 +1,9 @@
 // The overview, and lists of runs.
 
 const runColumns = {
-  what: { label: "run", cls: "wide", always: true, cell: run => [runLink(run.id, run.title || run.id), el("span", { class: "sub" }, run.id, run.note && " · " + run.note)] },
+  what: { label: "run", cls: "run", always: true, cell: run => [runLink(run.id, run.title || run.id), el("span", { class: "sub" }, run.id, run.note && " · " + run.note)] },
   state: { label: "state", cls: "nowrap", cell: run => [stateBadge(run.state), run.reason && el("span", { class: "sub" }, words(run.reason))] },
-  time: { label: "time", num: true, cell: run => run.median_ns !== undefined ? [duration(run.median_ns), run.ci95_ns && el("span", { class: "sub" }, range(run.ci95_ns))] : null },
+  time: { label: "time", num: true, cell: run => run.median_ns !== undefined ? [duration(run.median_ns), el("span", { class: "sub" }, run.is_cpu_reference ? "CPU reference" : run.ci95_ns && range(run.ci95_ns))] : null },
   trend: { label: "trend", cell: run => spark(run.trend) },
   verdict: { label: "verdict", cls: "text", cell: run => run.problem ? badge(run.problem, "warn")
     : run.suite ? suiteCounts(run.suite)
@@ -12,6 +12,8 @@ const runColumns = {
   where: { label: "where", cls: "place", cell: run => [link(view("/hosts", { host: run.remote }), run.remote || "local"), (run.gpu || run.ranks) && el("span", { class: "sub" }, [run.gpu, run.ranks && plural(run.ranks, "rank")].filter(Boolean).join(" · "))] },
   started: { label: "started", cls: "nowrap", cell: run => [moment(run.started), run.seconds > 0 && el("span", { class: "sub" }, "took " + seconds(run.seconds))] },
 };
+
+const NO_RUNS = "no runs yet: `rgpu profile --kernel KERNEL` makes one";
 
 const suiteCounts = counts => el("span", null, badge(`${counts.ok} of ${counts.cases} ok`, counts.failed ? "" : "good"), " ",
   counts.failed > 0 && badge(counts.failed + " failed", "bad"), counts.failed > 0 && " ",
@@ -36,14 +38,14 @@ async function overviewView() {
       el("div", { class: "tiles" },
         tile("runs", link(view("/runs"), count(data.total)), plural(data.running.length, "running run")),
         tile("hosts", link(view("/hosts"), count(data.hosts.length)), plural(data.hosts.filter(host => host.health.level === "issue").length, "host") + " with issues"),
-        tile("queue", link(view("/queue"), queue ? count(queue.waiting) + " waiting" : "none"), queue && `${queue.running} running · ${queue.bad} not ok${queue.paused ? " · paused" : ""}`),
+        tile("queue", link(view("/queue"), queue ? count(queue.waiting) + " waiting" : "none"), queue && `${queue.running} running · ${queue.bad} failed${queue.paused ? " · paused" : ""}`),
         tile("loops", link(view("/loops"), count(data.loops.length)), plural(data.loops.filter(line => line.state !== "STOPPED").length, "loop") + " not stopped")),
       el("h2", { class: "gap" }, "Hosts"),
       el("div", { class: "cards" }, data.hosts.map(hostCard)),
       data.running.length > 0 && card("Running", grid("Running runs", [runColumns.what,
         { label: "does", cls: "text", cell: run => [run.phase, run.output && el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of " + run.id }, run.output)] }, runColumns.where, runColumns.started,
         { label: "action", cell: run => [!run.followed_by && actionButton("Attach", { do: "attach", run: run.id }, ATTACH_NOTE), " ", actionButton("Cancel", { do: "cancel_run", run: run.id })] }], data.running)),
-      card("Last runs", data.recent.length ? grid("Last runs", columns, data.recent) : empty("no runs yet: `rgpu profile KERNEL` makes one")),
+      card("Last runs", data.recent.length ? grid("Last runs", columns, data.recent) : empty(NO_RUNS)),
       data.suites.length > 0 && card("Suites", suiteTable(data.suites)),
       data.loops.length > 0 && card("Loops", loopTable(data.loops.slice(0, 6))),
     ],

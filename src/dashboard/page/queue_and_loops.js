@@ -1,5 +1,8 @@
 // The queue and the loops.
 
+/** A command as a shell would read it: words that a shell would take apart are quoted. */
+const shellWords = command => command.map(word => /^[\w@%+=:,./-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'").join(" ");
+
 async function queueView() {
   let data;
   try {
@@ -20,10 +23,10 @@ async function queueView() {
           !data.runner && actionButton("Run the queue", { do: "run_queue" }),
           data.paused ? actionButton("Resume", { do: "resume_queue" }) : actionButton("Pause", { do: "pause_queue" }))),
       entries.length ? grid("Entries", [
-        { label: "entry", always: true, cell: entry => [link(view("/queue/" + entry.id), entry.id + " " + entry.name), el("span", { class: "sub" }, entry.command.join(" "))] },
+        { label: "entry", always: true, cell: entry => [link(view("/queue/" + entry.id), entry.id + " " + entry.name), entry.name !== shellWords(entry.command) && el("span", { class: "sub" }, shellWords(entry.command))] },
         { label: "state", cell: entry => [stateBadge(entry.state), entry.reason && el("span", { class: "sub" }, entry.reason)] },
         { label: "needs", cell: entry => [entry.remote, entry.gpu].filter(Boolean).join(", ") },
-        { label: "after", cell: entry => entry.after && entry.after.map(dependency => dependency.entry).join(", ") },
+        { label: "after", cell: entry => entry.after && entry.after.map(dependency => "entry " + dependency.entry).join(", ") },
         { label: "priority", num: true, cell: entry => entry.priority || null },
         { label: "time", num: true, cell: entry => entry.seconds !== undefined ? seconds(entry.seconds) : null },
         { label: "action", cell: entry => entryAction(entry) },
@@ -43,11 +46,11 @@ async function entryView(params, id) {
     title: `Entry ${entry.id} ${entry.name}`,
     nodes: [
       card(null, el("div", { class: "row head" }, stateBadge(entry.state), entryAction(entry)),
-        facts([["command", el("code", null, entry.command.join(" "))], ["folder", entry.cwd], ["reason", entry.reason], ["attempt", entry.attempt || null],
+        facts([["command", el("code", null, shellWords(entry.command))], ["folder", entry.cwd], ["reason", entry.reason], ["attempt", entry.attempt || null],
           ["time", entry.seconds !== undefined ? seconds(entry.seconds) : null], ["needs", [entry.remote, entry.gpu].filter(Boolean).join(", ")],
           ["exit status", entry.rc], ["added", moment(entry.added)],
           ["runs", data.runs && data.runs.map(run => [runLink(run.id), " "])]])),
-      data.output !== undefined && card("Output", el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of the last attempt" }, data.output)),
+      data.output !== undefined && card("Output", el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of the last attempt" }, data.output || "no output yet")),
       card("What happened", grid("Events", [
         { label: "when", cls: "nowrap", always: true, cell: event => moment(event.at) }, { label: "state", cell: event => stateBadge(event.to) },
         { label: "attempt", num: true, cell: event => event.attempt || null }, { label: "why", cls: "text", cell: event => event.reason }], data.events)),
@@ -100,7 +103,7 @@ async function loopView(params, id) {
         { label: "why", cls: "text", cell: line => [line.reason, line.claim && line.claim.note && el("span", { class: "sub" }, "worker: " + line.claim.note)] },
         { label: "reviewer", cls: "text", cell: line => line.verdict && [badge(words(line.verdict.verdict.toLowerCase())), el("span", { class: "sub" }, line.verdict.reason)] },
         { label: "files", cls: "text", cell: line => line.changed.join(", ") },
-        { label: "patch", cls: "text", cell: line => patches(line.iteration) },
+        { label: "patch", cls: "text", cell: line => line.changed.length ? patches(line.iteration) : null },
       ], data.iterations) : empty("no iteration has ended")),
     ],
   };

@@ -27,7 +27,7 @@ async function runsView(params) {
     ...["what", "state", "time", "trend", "verdict", "where", "started"].map(name => runColumns[name]),
     { label: "labels", cell: run => run.labels && Object.entries(run.labels).map(([name, value]) => [link(view("/runs", { label: name + "=" + value }), name + "=" + value), " "]) },
   ];
-  const kernelTimes = params.kernel ? data.runs.filter(run => run.median_ns !== undefined).reverse() : [];
+  const kernelTimes = params.kernel ? timeSeries(data.runs) : [];
   const [first, last] = [offset + (data.runs.length ? 1 : 0), offset + data.runs.length];
   return {
     title: params.kernel ? "Kernel " + params.kernel : "Runs",
@@ -35,20 +35,30 @@ async function runsView(params) {
       data.reading && problem("The runs are being read for the first time; more appear here."),
       data.unreadable > 0 && problem(plural(data.unreadable, "folder") + " with a record that cannot be read left out."),
       el("form", { class: "filters", role: "search", on: { submit: event => event.preventDefault() } },
-        text("q", "search", "kernel, GPU, note, label…"), text("kernel", "kernel", "part of its name"), text("label", "label", "NAME=VALUE"), FILTERS.map(select),
+        text("q", "search", "kernel, GPU, note …"), text("kernel", "kernel", "part of its name"), text("label", "label", "NAME=VALUE"), FILTERS.map(select),
         Object.keys(params).some(name => params[name]) && link(view("/runs"), "clear")),
       startForm(),
-      kernelTimes.length > 1 && card("Times", timePlot(kernelTimes.map(run => ({
-        value: run.median_ns, interval: run.ci95_ns, title: `${run.id} · ${run.gpu || ""} · ${duration(run.median_ns)}` })), "Times of " + params.kernel + ", oldest first")),
+      kernelTimes.map(([name, runs]) => card("Times: " + name, timePlot(runs.map(run => ({
+        value: run.median_ns, interval: run.ci95_ns, title: `${run.id} · ${duration(run.median_ns)}` })), "Times of " + name + ", oldest first"))),
       card(null, el("div", { class: "row head" },
         el("p", { class: "note", role: "status", id: "found" }, `${count(first)} to ${count(last)} of ${count(data.found)}` + (data.found !== data.total ? ` (${count(data.total)} in all)` : "")),
         exported ? null : choice.compareLink),
-        data.runs.length ? grid("Runs", columns, data.runs) : empty(data.total ? "no run fits" : "no runs yet: `rgpu profile KERNEL` makes one"),
+        data.runs.length ? grid("Runs", columns, data.runs) : empty(data.total ? "no run fits" : NO_RUNS),
         el("div", { class: "more" },
           offset > 0 && link(view("/runs", { ...params, offset: Math.max(0, offset - PAGE) || "" }), "← newer"),
           last < data.found && link(view("/runs", { ...params, offset: offset + PAGE }), "older →"))),
     ],
   };
+}
+
+/** The times of a GPU, a series for each kernel, case, mode and host; those with one time are left out. */
+function timeSeries(runs) {
+  const series = new Map();
+  for (const run of runs.filter(one => one.median_ns !== undefined && !one.is_cpu_reference)) {
+    const name = [run.kernel, run.timed_case, run.mode, run.remote, run.gpu].filter(Boolean).join(" · ");
+    series.set(name, [run, ...(series.get(name) || [])]);
+  }
+  return [...series].filter(([, times]) => times.length > 1);
 }
 
 /** Two runs to compare; the choice stays in the address. */

@@ -20,10 +20,10 @@ async function suitesView() {
 
 /** A row for each target, a column for each size: the times, coloured by their verdict. */
 function suiteMatrix(rows) {
-  const cells = rows.flatMap(row => row.times.map(time => ({ row, time })));
+  const cells = rows.flatMap(row => (row.times || []).map(time => ({ row, time })));
   const sizes = [...new Set(cells.map(({ time }) => time.size || time.sizes || "default"))];
   const lines = [...new Set(cells.map(({ row, time }) => row.case + (time.side === "kernel" ? "" : " · " + time.side)))];
-  if (lines.length === 0) return empty("no case has a time");
+  if (lines.length === 0) return empty("no case was timed: a time needs a host with a GPU");
   const of = (line, size) => cells.find(({ row, time }) =>
     row.case + (time.side === "kernel" ? "" : " · " + time.side) === line && (time.size || time.sizes || "default") === size);
   return grid("Matrix of cases and sizes", [
@@ -49,7 +49,7 @@ async function suiteView(params, id) {
       card("Times", suiteMatrix(data.rows)),
       card("Cases", grid("Cases", [
         { label: "case", cls: "name", always: true, cell: row => [row.run ? runLink(row.run, row.case) : row.case, " ", link(view("/history", { case: row.case }), "history")] },
-        { label: "state", cell: row => [badge(words(row.state), STATE_CLASS[row.state]), row.reason && el("span", { class: "sub" }, words(row.reason))] },
+        { label: "state", cell: row => [badge(words(row.state), STATE_CLASS[row.state]), (row.reason || !(row.times || []).length) && el("span", { class: "sub" }, row.reason ? words(row.reason) : "not timed")] },
         { label: "remote", cell: row => row.remote },
         { label: "pair", cell: row => row.pair && [verdictBadge(row.pair.verdict), row.pair.speedup !== null && el("span", { class: "sub" }, digits(row.pair.speedup) + " ×")] },
         { label: "took", num: true, cell: row => row.seconds ? seconds(row.seconds) : null },
@@ -69,7 +69,7 @@ async function historyView(params) {
     title: "History",
     nodes: [
       !exported && el("form", { class: "filters", on: { submit: event => event.preventDefault() } }, el("label", null, "case, with * and ?", search)),
-      data.series.length === 0 && card(null, empty("no suite has times: `rgpu runs reindex` makes the index again from the run folders")),
+      data.series.length === 0 && card(null, empty("no times of suites yet: `rgpu bench run` on a host with a GPU makes some")),
       data.series.slice(0, 60).map(series => card(name(series.key),
         timePlot(series.points.map((point, at) => ({
           value: point.median_ns, interval: point.ci95_ns, change: series.changes.some(change => change.at === at),
@@ -100,6 +100,6 @@ async function modelView() {
   const data = await get("/model");
   return { title: "Model", nodes: [
     el("p", { class: "note" }, "The newest run of each kernel and GPU, beside the least time that the GPU's memory and units allow. ", el("code", null, "rgpu model"), " predicts more."),
-    card(null, data.rows.length ? boundTable(data.rows) : empty("no run has a bound: kernels with `[work]` on a GPU of `rgpu model hw list` have one")),
+    card(null, data.rows.length ? boundTable(data.rows) : empty("no run was measured on a GPU that `rgpu model hw list` has, with a kernel whose kernel.toml has `[work]`; results of `rgpu model` itself are not kept")),
   ] };
 }
