@@ -90,7 +90,7 @@ pub struct HostRange {
 /// One call of a collective on one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankCollective {
-    /// Index into [`RankWork::pieces`].
+    /// Index into [`RankWork::gpu_work`].
     pub piece: u32,
     /// The process group. Equal on all its ranks.
     pub group: Arc<str>,
@@ -115,7 +115,7 @@ pub struct MatchedCollective {
     pub number: u64,
     /// Bytes by the convention of nccl-tests.
     pub bytes: Option<u64>,
-    /// Indexes into [`JoinedRanks::ranks`] and [`RankWork::pieces`].
+    /// Indexes into [`JoinedRanks::ranks`] and [`RankWork::gpu_work`].
     pub calls: Vec<(u32, u32)>,
 }
 
