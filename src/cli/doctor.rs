@@ -16,12 +16,12 @@ use super::support::fetch_consent::wants_nvcc;
 use super::support::followed_run::FollowedRun;
 use super::support::host_text::host_text;
 use super::support::kernel_folders::kernel_folders;
+use super::support::nvdisasm;
 use super::support::progress::LiveOutput;
 use super::support::session::{self, OutputOptions, RemoteSession};
 use super::support::terminal::escape_controls;
 use super::support::verification::unverified;
 use crate::config::Origin;
-use crate::disasm::NvdisasmSearch;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelError, KernelFolders, MODES, ProfileMode, Selection, find};
 use crate::model::RungId;
@@ -260,11 +260,7 @@ async fn try_mode(
         project: &app.config.project,
         thresholds: &app.config.thresholds.value,
         source_folder: &source_folder,
-        // Only the host's nvdisasm is tried. What this machine's printed before is read again.
-        local_nvdisasm: &NvdisasmSearch {
-            paths: Vec::new(),
-            cache: Some(app.cache.join("listings")),
-        },
+        local_nvdisasm: &nvdisasm::only_cache(app),
         required_rung: None,
         retry_failed_rungs: true,
     };

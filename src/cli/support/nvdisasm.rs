@@ -21,7 +21,12 @@ pub(in crate::cli) fn fetched_folder(app: &App) -> PathBuf {
 
 /// The search for nvdisasm on this machine. Listings are cached for the next command.
 pub(in crate::cli) fn search(app: &App) -> NvdisasmSearch {
-    NvdisasmSearch { paths: candidates(app), cache: Some(app.cache.join("listings")) }
+    NvdisasmSearch { paths: candidates(app), ..only_cache(app) }
+}
+
+/// No nvdisasm of this machine, only the cached listings: for a host's own program.
+pub(in crate::cli) fn only_cache(app: &App) -> NvdisasmSearch {
+    NvdisasmSearch { paths: Vec::new(), cache: Some(app.cache.join("listings")) }
 }
 
 /// Candidates: PATH, a toolkit's home, the fetched one, the one that set-up put into rgpu's own
