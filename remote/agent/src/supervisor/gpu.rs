@@ -35,6 +35,13 @@ const MIN_EVENT_INTERVAL: Duration = Duration::from_secs(1);
 /// holder.
 const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long to wait for processes that are exiting: the driver needs seconds to free the memory of
+/// some. They may be those of the job before.
+const EXIT_WAIT: Duration = Duration::from_secs(15);
+
+/// Pause before the next look at processes that are exiting.
+const EXIT_POLL: Duration = Duration::from_millis(200);
+
 /// Time limit of the program that lists GPU processes.
 const PROCESSES_WAIT: Duration = Duration::from_secs(20);
 
@@ -196,15 +203,33 @@ impl Supervisor {
         self.check_stop()
     }
 
-    /// Describes the processes on a GPU. This job has none yet, so all belong to others.
+    /// Describes the processes on a GPU, after a wait for those that are exiting. This job has none
+    /// yet, so all belong to others.
     fn foreign_processes(
         &mut self,
         request: &GpuRequest,
         uuid: &str,
     ) -> Result<Vec<String>, EarlyEnd> {
+        let start = Instant::now();
+        loop {
+            let found = self.list_processes(request, uuid)?;
+            let any_stays = found.iter().any(|process| !process.is_exiting);
+            if any_stays || found.is_empty() || start.elapsed() >= EXIT_WAIT {
+                return Ok(found.into_iter().map(|process| process.description).collect());
+            }
+            self.clients.wait(&[], EXIT_POLL)?;
+            self.check_stop()?;
+        }
+    }
+
+    fn list_processes(
+        &mut self,
+        request: &GpuRequest,
+        uuid: &str,
+    ) -> Result<Vec<GpuProcess>, EarlyEnd> {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let listing = scope.spawn(|| foreign_processes(request, uuid, &stop));
+            let listing = scope.spawn(|| list_processes(request, uuid, &stop));
             while !listing.is_finished() {
                 let waited = self.clients.wait(&[], QUEUE_LOCK_RETRY).map_err(EarlyEnd::from);
                 if let Err(early_end) = waited.and_then(|_| self.check_stop()) {
@@ -270,12 +295,19 @@ fn choose(request: &GpuRequest) -> Result<Vec<String>, EarlyEnd> {
     }
 }
 
-/// Describes the processes on a GPU. Setting `stop` ends the listing.
-fn foreign_processes(
+/// A process that has a context on a GPU.
+struct GpuProcess {
+    description: String,
+    /// Its memory is gone already; only the driver has not let go of it.
+    is_exiting: bool,
+}
+
+/// Lists the processes on a GPU. Setting `stop` ends the listing.
+fn list_processes(
     request: &GpuRequest,
     uuid: &str,
     stop: &AtomicBool,
-) -> Result<Vec<String>, EarlyEnd> {
+) -> Result<Vec<GpuProcess>, EarlyEnd> {
     if request.processes.is_empty() {
         return Ok(Vec::new());
     }
@@ -287,11 +319,11 @@ fn foreign_processes(
         let last_line = text.lines().last().unwrap_or("no answer").to_owned();
         return Err(unknown(last_line));
     }
-    Ok(text.lines().filter_map(|line| process_words(line, uuid)).collect())
+    Ok(text.lines().filter_map(|line| process_in(line, uuid)).collect())
 }
 
-/// Describes the process in a line `uuid, pid, name, memory`; `None` if it is on another GPU.
-fn process_words(line: &str, uuid: &str) -> Option<String> {
+/// The process in a line `uuid, pid, name, memory`; `None` if it is on another GPU.
+fn process_in(line: &str, uuid: &str) -> Option<GpuProcess> {
     let mut fields = line.split(',').map(str::trim);
     if fields.next() != Some(uuid) {
         return None;
@@ -301,7 +333,12 @@ fn process_words(line: &str, uuid: &str) -> Option<String> {
     let owner = std::fs::metadata(format!("/proc/{pid}"));
     let owner = owner.map(|m| user_name(std::os::unix::fs::MetadataExt::uid(&m)));
     let owner = owner.map_or(String::new(), |user| format!(" of {user}"));
-    Some(format!("`{name}` (process {pid}{owner})"))
+    // A process that exits loses its memory first, and its command line is empty from then on.
+    let command_line = std::fs::read(format!("/proc/{pid}/cmdline"));
+    Some(GpuProcess {
+        description: format!("`{name}` (process {pid}{owner})"),
+        is_exiting: command_line.is_ok_and(|line| line.is_empty()),
+    })
 }
 
 #[cfg(test)]
@@ -351,13 +388,27 @@ mod tests {
     fn when_the_list_of_processes_fails_nothing_runs() {
         let mut request = request(GpuChoice::Any);
         request.processes = vec!["false".into()];
-        let foreign_processes =
-            |request: &_, uuid: &_| foreign_processes(request, uuid, &AtomicBool::new(false));
-        assert!(foreign_processes(&request, "GPU-aa1").is_err());
+        let listed = |request: &_, uuid: &_| list_processes(request, uuid, &AtomicBool::new(false));
+        assert!(listed(&request, "GPU-aa1").is_err());
         request.processes = ["echo", "GPU-aa1, 1, python, 10 MiB"].map(String::from).to_vec();
-        assert!(
-            foreign_processes(&request, "GPU-aa1").unwrap()[0].starts_with("`python` (process 1")
-        );
-        assert!(foreign_processes(&request, "GPU-ab2").unwrap().is_empty());
+        let found = listed(&request, "GPU-aa1").unwrap();
+        assert!(found[0].description.starts_with("`python` (process 1"));
+        assert!(listed(&request, "GPU-ab2").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_process_is_exiting_when_its_memory_is_gone() {
+        let is_exiting = |pid: u32| {
+            process_in(&format!("GPU-aa1, {pid}, [No data], 10 MiB"), "GPU-aa1").unwrap().is_exiting
+        };
+        assert!(!is_exiting(std::process::id()));
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        // Nobody has waited for it, so it stays in the list of processes.
+        let start = Instant::now();
+        while !is_exiting(ended.id()) && start.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(is_exiting(ended.id()));
+        ended.wait().unwrap();
     }
 }
