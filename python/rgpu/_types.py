@@ -2105,7 +2105,7 @@ class Ranks(Record):
     waits: Records[CollectiveWait]
     """The calls that waited longest for their last rank, longest first."""
     stragglers: Records[Straggler]
-    """Ranks that the others wait for, most time first."""
+    """Ranks that the others wait for, most time first. Their start-up does not count."""
     regions: Records[RegionBalance]
     """Computing time of each region by rank, largest difference first."""
     steps: Steps | None

@@ -26,7 +26,7 @@ pub struct Ranks {
     /// The calls that waited longest for their last rank, longest first.
     #[serde(default)]
     pub waits: Vec<CollectiveWait>,
-    /// Ranks that the others wait for, most time first.
+    /// Ranks that the others wait for, most time first. Their start-up does not count.
     #[serde(default)]
     pub stragglers: Vec<Straggler>,
     /// Computing time of each region by rank, largest difference first.
@@ -282,6 +282,8 @@ open_enum! {
         Copy = "copy",
         /// Its GPU was idle: its host launched the next kernel late.
         Host = "host",
+        /// Its GPU was idle until the first launch of a kernel: it started up, which happens once.
+        StartUp = "start_up",
         /// It was in another collective.
         Communication = "communication",
         /// No cause was found: it spent its time like the other ranks.

@@ -4,9 +4,10 @@
 //! Without a common clock it is the one with the shortest call: the others wait inside the collective.
 //!
 //! Its cause is found by comparing it with the other ranks between the end of the group's previous
-//! collective, which all leave together, and its start of this one.
+//! collective, which all leave together, and its start of this one. A rank whose idle time ends with
+//! the first launch of a kernel starts up, which happens once: that makes it no straggler.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::intervals::Intervals;
 use super::{Activity, MAX_WAITS};
@@ -50,6 +51,7 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
         waited: Vec::new(),
     };
     let mut waiting: Vec<Vec<(i64, i64)>> = vec![Vec::new(); joined.ranks.len()];
+    let first_starts: Vec<FirstStarts> = joined.ranks.iter().map(first_starts).collect();
     // The last call of each group.
     let mut before: BTreeMap<&str, &MatchedCollective> = BTreeMap::new();
     for (index, matched) in joined.collectives.iter().enumerate() {
@@ -68,7 +70,9 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
         let Some((position, late_ns)) = find_last(joined, matched, &waits) else { continue };
         let window = previous.filter(|earlier| earlier.number + 1 == matched.number);
         let reason = window
-            .and_then(|earlier| find_reason(joined, activities, earlier, matched, position))
+            .and_then(|earlier| {
+                find_reason(joined, activities, &first_starts, earlier, matched, position)
+            })
             .unwrap_or_default();
         all.late.push(LateCall {
             collective: index,
@@ -88,6 +92,17 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
     };
     all.waited = waiting.into_iter().map(union).collect();
     all
+}
+
+/// Start of the first work of each name on one rank.
+type FirstStarts = HashMap<u32, i64>;
+
+fn first_starts(rank: &RankWork) -> FirstStarts {
+    let mut first = HashMap::new();
+    for piece in &rank.gpu_work {
+        first.entry(piece.name).or_insert(piece.start_ns);
+    }
+    first
 }
 
 fn starts(joined: &JoinedRanks, matched: &MatchedCollective) -> Vec<i64> {
@@ -165,6 +180,7 @@ impl WindowTimes {
 struct Window<'a> {
     rank: &'a RankWork,
     activity: &'a Activity,
+    first_starts: &'a FirstStarts,
     from: i64,
     until: i64,
 }
@@ -203,10 +219,23 @@ impl Window<'_> {
         by_kernel
     }
 
+    /// The longest idle time.
+    fn longest_idle(&self) -> Option<(i64, i64)> {
+        self.activity.any.longest_gap_within(self.from, self.until)
+    }
+
+    /// Whether the first launch of a kernel ended the longest idle time.
+    fn starts_up(&self) -> bool {
+        let Some((_, end)) = self.longest_idle() else { return false };
+        let at = self.rank.gpu_work.partition_point(|piece| piece.start_ns < end);
+        let next = self.rank.gpu_work.get(at);
+        next.is_some_and(|next| self.first_starts.get(&next.name) == Some(&next.start_ns))
+    }
+
     /// The region of the host in the middle of the longest idle time, else that of the work that
     /// ended it.
     fn idle_region(&self) -> Option<String> {
-        let (start, end) = self.activity.any.longest_gap_within(self.from, self.until)?;
+        let (start, end) = self.longest_idle()?;
         let middle = start + (end - start) / 2;
         let ranges = &self.rank.ranges;
         let until = ranges.partition_point(|range| range.start_ns <= middle);
@@ -226,6 +255,7 @@ impl Window<'_> {
 fn find_reason(
     joined: &JoinedRanks,
     activities: &[Activity],
+    first_starts: &[FirstStarts],
     earlier: &MatchedCollective,
     matched: &MatchedCollective,
     position: usize,
@@ -236,7 +266,8 @@ fn find_reason(
         let rank = &joined.ranks[at];
         let from = rank.gpu_work[*before as usize].end_ns;
         let until = rank.gpu_work[*piece as usize].start_ns;
-        Some(Window { rank, activity: &activities[at], from, until: until.max(from) })
+        let (activity, first_starts) = (&activities[at], &first_starts[at]);
+        Some(Window { rank, activity, first_starts, from, until: until.max(from) })
     };
     let last = window(&matched.calls[position])?;
     let mut others: Vec<Window<'_>> = Vec::new();
@@ -268,7 +299,12 @@ fn find_reason(
             reason.kernel = most.as_ref().map(|(_, (kernel, _))| (*kernel).to_owned());
             reason.region = most.and_then(|(_, (_, region))| region).map(display_path);
         }
-        LateCause::Host => reason.region = last.idle_region(),
+        LateCause::Host => {
+            reason.region = last.idle_region();
+            if last.starts_up() {
+                reason.cause = LateCause::StartUp;
+            }
+        }
         _ => {}
     }
     Some(reason)
@@ -323,10 +359,12 @@ impl LateRanks {
         waits.collect()
     }
 
-    /// The ranks that came last, most time first.
+    /// The ranks that came last after their start-up, most time first.
     pub(super) fn stragglers(&self, joined: &JoinedRanks) -> Vec<Straggler> {
         let stragglers = joined.ranks.iter().enumerate().filter_map(|(at, rank)| {
-            let of_it: Vec<&LateCall> = self.late.iter().filter(|late| late.rank == at).collect();
+            let of_it = self.late.iter().filter(|late| late.rank == at);
+            let of_it: Vec<&LateCall> =
+                of_it.filter(|late| late.cause != LateCause::StartUp).collect();
             let mut causes: BTreeMap<(&LateCause, Option<&str>), CauseTime<'_>> = BTreeMap::new();
             for late in &of_it {
                 let time = causes.entry((&late.cause, late.region.as_deref())).or_default();
@@ -358,21 +396,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_straggler_has_a_kernel_of_its_region() {
-        let late = |region: &str, kernel: &str, cause_ns: u64| LateCall {
+    fn a_straggler_has_a_kernel_of_its_region_and_no_start_up() {
+        let late = |cause, region: &str, kernel: &str, cause_ns: u64| LateCall {
             collective: 0,
             rank: 0,
             late_ns: cause_ns,
-            cause: LateCause::Compute,
+            cause,
             cause_ns,
             region: Some(region.to_owned()),
             kernel: Some(kernel.to_owned()),
         };
         // Most of all is `copy`, but the region with most does not have it.
         let late = vec![
-            late("forward", "gemm", 30),
-            late("forward", "norm", 25),
-            late("backward", "copy", 40),
+            late(LateCause::Compute, "forward", "gemm", 30),
+            late(LateCause::Compute, "forward", "norm", 25),
+            late(LateCause::Compute, "backward", "copy", 40),
+            late(LateCause::StartUp, "load", "fill", 1_000),
         ];
         let all = LateRanks { late, waited_in: Vec::new(), waited: vec![0] };
         let joined = JoinedRanks { ranks: vec![RankWork::default()], ..JoinedRanks::default() };

@@ -18,6 +18,7 @@ a = torch.randn(4096, 4096, device="cuda")
 gradient = torch.ones(16 << 20, device="cuda" if own_gpu else "cpu")
 for _ in range(3):
     dist.all_reduce(gradient)
+a = (a @ a).mul_(1e-3)
 torch.cuda.synchronize()
 for step in range(12):
     with torch.cuda.nvtx.range("step"):
@@ -30,6 +31,9 @@ for step in range(12):
         if not own_gpu:
             torch.cuda.synchronize()
         dist.all_reduce(gradient)
+        with torch.cuda.nvtx.range("read_loss"):
+            # As programs do that log their loss. Without it the queue of launches hides a late host.
+            gradient[0].item()
 torch.cuda.synchronize()
 print("rank", rank, "own GPU", own_gpu)
 dist.destroy_process_group()
