@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
+use super::known_kernel::is_collective;
 use super::threshold::{KERNEL_SHARE, Limits};
 use super::tuning;
 use crate::model::finding::KernelVerdict;
@@ -84,6 +85,9 @@ fn primary(launch: &Launch) -> Option<&str> {
 
 /// Why a launch has no verdict.
 fn why_none(launch: &Launch) -> String {
+    if is_collective(&launch.kernel) {
+        return "it moves data between GPUs, and waits there for the other ranks".to_owned();
+    }
     if launch.metrics.is_empty() {
         return "no counters were measured (`rgpu profile --mode deep` measures the longest kernels)"
             .to_owned();

@@ -56,6 +56,12 @@ fn is_library_gemm(name: &str) -> bool {
     GENERATIONS.iter().any(|generation| name.starts_with(generation)) && name.contains("gemm")
 }
 
+/// Whether a kernel of NCCL moves data between GPUs: `ncclDevKernel_AllReduce_…`, earlier
+/// `ncclKernel_…`. Its grid is small by design, and it waits for other ranks.
+pub(super) fn is_collective(name: &str) -> bool {
+    name.trim_start_matches("void ").starts_with("nccl")
+}
+
 /// Whether a kernel serves XLA's autotuning, which times candidates before the program's own work: it
 /// delays the stream, prepares and checks buffers, and compares results.
 pub(super) fn is_autotuning(name: &str) -> bool {

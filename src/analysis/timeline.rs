@@ -55,14 +55,11 @@ pub fn timeline(trace: &Trace, limits: &Limits<'_>) -> Option<Timeline> {
     })
 }
 
-/// Adds the timeline of `trace` to a profile and returns its findings.
-pub(super) fn analyze(profile: &mut Profile, trace: &Trace, limits: &Limits<'_>) -> Vec<Finding> {
-    profile.timeline = timeline(trace, limits);
-    profile
-        .timeline
-        .iter()
-        .flat_map(|timeline| findings(timeline, replays_graphs(trace), limits))
-        .collect()
+/// The findings of a profile's timeline, which was made from `trace`.
+pub(super) fn analyze(profile: &Profile, trace: &Trace, limits: &Limits<'_>) -> Vec<Finding> {
+    let ranks = profile.ranks.as_ref();
+    let of_timeline = |timeline| findings(timeline, ranks, replays_graphs(trace), limits);
+    profile.timeline.iter().flat_map(of_timeline).collect()
 }
 
 /// Whether the program launches CUDA graphs.

@@ -4,6 +4,7 @@ use super::blocks::blocks;
 use super::matrix::tensor_clause;
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::WAVES;
+use crate::analysis::known_kernel::is_collective;
 use crate::analysis::threshold::{LAUNCH_NS, Limits, TAIL_LOST, WAVES_FULL};
 use crate::model::Launch;
 
@@ -30,6 +31,9 @@ fn most_waves(limits: &Limits<'_>) -> f64 {
 }
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
+    if is_collective(&launch.kernel) {
+        return None;
+    }
     if launch.metrics.is_empty() {
         return by_geometry(launch, limits);
     }

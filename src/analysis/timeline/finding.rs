@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::analysis::Limits;
 use crate::analysis::threshold::{NCCL_ALONE, Threshold, WAITING_SHARE};
 use crate::model::finding::{Stake, StakeScope};
+use crate::model::ranks::Ranks;
 use crate::model::timeline::{DeviceTime, IdlePlace, Timeline, WaitCause, WaitSum};
 use crate::model::{Evidence, Finding};
 
@@ -92,6 +93,7 @@ const PLAN_NS: u64 = 5_000_000;
 /// `replays_graphs` tells whether the program launches CUDA graphs.
 pub(crate) fn findings(
     timeline: &Timeline,
+    ranks: Option<&Ranks>,
     replays_graphs: bool,
     limits: &Limits<'_>,
 ) -> Vec<Finding> {
@@ -102,7 +104,10 @@ pub(crate) fn findings(
         .flat_map(|device| {
             let found = |idle| waiting(device, idle, (several, replays_graphs), limits);
             let idle = IDLE.iter().filter_map(found);
-            let found = idle.chain(nccl(device, several, limits));
+            let rank = ranks.iter().flat_map(|ranks| &ranks.ranks);
+            let rank = rank.filter(|rank| Some(rank.place.rank) == device.rank);
+            let waited_ns = rank.map(|rank| rank.waited_ns).sum();
+            let found = idle.chain(nccl(device, waited_ns, several, limits));
             found.map(|finding| Finding { rank: device.rank, ..finding }).collect::<Vec<_>>()
         })
         .collect();
@@ -215,21 +220,29 @@ pub(in crate::analysis) fn is_graph_launch(call: &str) -> bool {
     call.contains("GraphLaunch")
 }
 
-fn nccl(device: &DeviceTime, several: bool, limits: &Limits<'_>) -> Option<Finding> {
+/// Collectives that no computation hides, less the time in which they waited for other ranks.
+fn nccl(
+    device: &DeviceTime,
+    waited_ns: u64,
+    several: bool,
+    limits: &Limits<'_>,
+) -> Option<Finding> {
     let threshold = limits.threshold(&NCCL_ALONE);
     let whole_ns = steady_ns(device, limits);
-    let alone = share(device.nccl_alone_ns, whole_ns).filter(|alone| *alone >= threshold.value)?;
+    let alone_ns = device.nccl_alone_ns.saturating_sub(waited_ns);
+    let alone = share(alone_ns, whole_ns).filter(|alone| *alone >= threshold.value)?;
     Some(Finding {
         id: "nccl_not_hidden".to_owned(),
         category: "host".to_owned(),
-        stake: Some(stake(device.nccl_alone_ns, device)),
+        stake: Some(stake(alone_ns, device)),
         text: format!(
-            "{}for {} of {} {}runs nothing but NCCL ({})",
+            "{}for {} of {} {}runs nothing but NCCL ({}{})",
             after_start_up(device, whole_ns),
             percent(alone),
             time(whole_ns),
             subject(device, several),
             counted(device.nccl_launches, "launch", "launches"),
+            if waited_ns > 0 { "; waits for other ranks not counted" } else { "" },
         ),
         hint: "start collectives earlier and on a stream of their own, in buckets, so that \
                computation runs beside them"

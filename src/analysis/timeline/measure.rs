@@ -1,6 +1,7 @@
 //! Busy, concurrent and overlap times of a GPU, measured in one sweep over starts and ends.
 
 use super::computes;
+use crate::analysis::known_kernel::is_collective;
 use crate::model::Trace;
 use crate::model::timeline::DeviceTime;
 use crate::model::trace::Work;
@@ -44,10 +45,9 @@ pub(super) fn add(trace: &Trace, part: &[&Work], time: &mut DeviceTime) {
     time.span_ns += last - first;
 }
 
-/// NCCL names its kernels `ncclDevKernel_AllReduce_…`, earlier `ncclKernel_…`.
 fn is_nccl(trace: &Trace, work: &Work) -> bool {
     let name = trace.names.get(work.name as usize).map_or("", String::as_str);
-    computes(work) && name.trim_start_matches("void ").starts_with("nccl")
+    computes(work) && is_collective(name)
 }
 
 /// The total length of all intervals; overlaps count once.

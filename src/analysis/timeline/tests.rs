@@ -149,7 +149,7 @@ fn a_report_and_its_export_have_one_timeline() {
 #[test]
 fn findings_name_the_share_the_cause_and_the_next_step() {
     let own = Thresholds::default();
-    let found = findings(&of("timeline-graph"), true, &Limits::new(&own, None));
+    let found = findings(&of("timeline-graph"), None, true, &Limits::new(&own, None));
     let ids: Vec<_> = found.iter().map(|f| f.id.as_str()).collect();
     assert_eq!(ids, ["gpu_waits_for_host", "gpu_waits_for_copies"]);
     assert_eq!(
@@ -249,7 +249,7 @@ fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
     let first: u64 = timeline.devices[0].first_launches.iter().map(|sum| sum.total_ns).sum();
     assert_eq!(first, 990, "b is launched first after 990 ns, then once more after 490 ns");
     let own = Thresholds::default();
-    let found = findings(&timeline, false, &Limits::new(&own, None));
+    let found = findings(&timeline, None, false, &Limits::new(&own, None));
     let ids: Vec<_> = found.iter().map(|f| f.id.as_str()).collect();
     assert_eq!(ids, ["gpu_waits_for_first_launches", "gpu_waits_for_host"]);
     assert_eq!(found[0].places[0].call, "cuLibraryLoadData");
@@ -299,7 +299,7 @@ fn kernels(work: &[(&str, u64, u64)], other_calls: &[(&str, u64)]) -> Trace {
 
 fn found(trace: &Trace) -> Vec<Finding> {
     let own = Thresholds::default();
-    findings(&timeline(trace).unwrap(), false, &Limits::new(&own, None))
+    findings(&timeline(trace).unwrap(), None, false, &Limits::new(&own, None))
 }
 
 fn ids(found: &[Finding]) -> Vec<&str> {
@@ -423,7 +423,7 @@ fn nccl_is_known_by_its_kernels_names() {
     let device = &time.devices[0];
     assert_eq!((device.nccl_launches, device.nccl_ns, device.nccl_alone_ns), (1, 100, 100));
     let own = Thresholds::default();
-    let found = findings(&time, false, &Limits::new(&own, None));
+    let found = findings(&time, None, false, &Limits::new(&own, None));
     assert!(found.iter().any(|f| f.id == "nccl_not_hidden"));
 }
 
