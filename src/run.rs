@@ -11,6 +11,7 @@ mod build;
 mod bundle_reader;
 mod cancel;
 mod cargo_build;
+mod collectives;
 mod compare;
 mod deep;
 mod dsl_layouts;
@@ -48,6 +49,9 @@ pub use build::{
 };
 pub use cancel::{CancelSignal, Canceller, channel};
 pub use cargo_build::{CargoBuild, CargoCache};
+pub use collectives::{
+    CollectiveRow, CollectivesRequest, MeasuredCollectives, measure_collectives,
+};
 pub use compare::{CompareRun, ComparisonOutcome};
 pub use dsl_layouts::LayoutsRun;
 pub use event::{JsonLines, Reporter, Reporters, RunEvent, SharedReporter};

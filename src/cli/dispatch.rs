@@ -116,7 +116,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         }
         Command::Build(args) => prune_runs(&app, build::run(&app, &args)),
         Command::Remote(command) => remote::run(&app, &command, doctor::summary),
-        Command::Doctor(args) => doctor::run(&app, &args),
+        Command::Doctor(args) => doctor::run(&app, &args, model::known_gpus),
         Command::Kernels(command) => kernels::run(&app, &command),
         Command::Runs(command) => runs::run(&app, &command, attach::run),
         Command::Layout(command) => layout::run(&app, &command),

@@ -3,10 +3,13 @@
 //! A tool's `--version` proves nothing: counters may be refused and traces empty. Every mode
 //! therefore runs `vecadd` on a small case, and passes if rows and finite counters came back.
 
+mod collectives;
+
 use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use rgpu_predict::hw::Hardware;
 use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -29,14 +32,18 @@ use crate::remote::RemoteSpec;
 use crate::report::{Align, TextTable, wrap};
 use crate::run::{ProfileOutcome, ProfileRun, Reporter, RunEvent, RunStart};
 use crate::store::{RunFolder, RunRecord};
-use crate::tool::{HOST_TOOLS, HostTool, Request, SanitizerTool, Target};
+use crate::tool::{GpuSelection, HOST_TOOLS, HostTool, Request, SanitizerTool, Target};
+pub(super) use collectives::CollectivesDocument;
 
 /// Run every tool on a host with a tiny kernel, and show what works and why the rest does not
+///
+/// With `--collectives`: time NCCL's collectives between its GPUs instead.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = examples!(
     "rgpu doctor",
     "rgpu doctor h200 --fresh",
     "rgpu doctor h200 --json",
+    "rgpu doctor h200 --collectives --gpus 2 --out calib.toml",
 ))]
 pub(super) struct DoctorArgs {
     /// A remote [default: that of RGPU_REMOTE, or of your settings]
@@ -49,6 +56,25 @@ pub(super) struct DoctorArgs {
     /// Accept the key of an unknown host
     #[arg(long)]
     pub accept_new: bool,
+
+    /// Time all-reduce, all-gather, reduce-scatter and all-to-all of NCCL from 1 KiB to 512 MiB, and
+    /// fit latency and time per byte
+    #[arg(long, conflicts_with = "fresh")]
+    pub collectives: bool,
+
+    /// With --collectives: this many GPUs, all, or those with these indexes [default: all]
+    #[arg(long, value_name = "N|all|LIST", requires = "collectives")]
+    pub gpus: Option<GpuSelection>,
+
+    /// With --collectives: leave NVLS to NCCL and the host's NCCL_NVLS_ENABLE, which is 0 otherwise:
+    /// NVLink multicast of one user can disable the GPUs of a shared host for others
+    #[arg(long, requires = "collectives")]
+    pub nvls: bool,
+
+    /// With --collectives: write the fit as a calibration for `rgpu model … --calib` (.toml), or the
+    /// times for `rgpu model fit` (.csv); may be repeated
+    #[arg(long, short, value_name = "FILE", requires = "collectives")]
+    pub out: Vec<collectives::OutFile>,
 }
 
 /// The kernel to run.
@@ -103,8 +129,16 @@ struct ChosenPaths {
     runs: String,
 }
 
-/// Runs `doctor`: tries every tool and mode on a host.
-pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
+/// Runs `doctor`: tries every tool and mode on a host, or times its collectives. The dispatcher
+/// hands in the list of `rgpu model hw list`.
+pub(super) fn run(
+    app: &App,
+    args: &DoctorArgs,
+    known_gpus: fn(&App) -> Vec<Hardware>,
+) -> Result<Status> {
+    if args.collectives {
+        return collectives::run(app, args, &known_gpus(app));
+    }
     let spec = session::spec(app, args.remote.as_deref())?;
     let started_at = Instant::now();
     let diagnosis = diagnose(app, spec, args.fresh, args.accept_new)?;

@@ -27,6 +27,7 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::Remotes => schemars::schema_for!(super::remote::RemoteList),
         SchemaName::Host => schemars::schema_for!(super::remote::HostSummary),
         SchemaName::Doctor => schemars::schema_for!(super::doctor::Diagnosis),
+        SchemaName::Collectives => schemars::schema_for!(super::doctor::CollectivesDocument),
         SchemaName::Rental => schemars::schema_for!(super::remote::RentalStatus<'_>),
         SchemaName::Login => schemars::schema_for!(super::remote::Login),
         SchemaName::Kernels => schemars::schema_for!(super::kernels::KernelList),

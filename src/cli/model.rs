@@ -18,6 +18,7 @@ mod reconcile;
 mod rows;
 
 use clap::Subcommand;
+use rgpu_predict::hw::Hardware;
 
 use super::support::app::{App, Status};
 use crate::error::Result;
@@ -70,6 +71,11 @@ pub(super) enum ModelCommand {
     /// Check GPUs and configs, and compare the predictions with known results
     #[command(after_long_help = examples!("rgpu model check"))]
     Check(check::CheckArgs),
+}
+
+/// The GPUs that can be named: of the catalogue, and those that the user added.
+pub(super) fn known_gpus(app: &App) -> Vec<Hardware> {
+    gpu::all(app).into_iter().map(|(hardware, _)| hardware).collect()
 }
 
 /// Runs a `model` command.

@@ -80,6 +80,8 @@ pub(super) enum SchemaName {
     Host,
     /// Output of doctor --json
     Doctor,
+    /// Output of doctor --collectives --json
+    Collectives,
     /// Output of remote up and down with --json
     Rental,
     /// Output of remote login --json

@@ -4,7 +4,8 @@ rank that comes last must be named."""
 import json
 from pathlib import Path
 
-PROGRAM = Path(__file__).resolve().parent / "programs/ranks.py"
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+PROGRAM = PROGRAMS / "ranks.py"
 # NVLink multicast of one user can disturb the GPUs of others.
 SAFE = [word for pair in ("NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICAST=1", "NVSHMEM_DISABLE_NVLS=1")
         for word in ("--env", pair)]
@@ -52,8 +53,33 @@ def each_rank_under_the_sanitizer(s, gpus):
     s.check("the sanitizer checks both ranks", results == [(0, "clean"), (1, "clean")], str(profile["sanitizer"])[:1000])
 
 
+def collectives(s, gpus):
+    """The bus bandwidth of NCCL is that of torch's events around the same call, and the cost model takes the fit."""
+    if gpus < 2:
+        refused = s.rgpu("doctor", "h200", "--collectives", expect=HOST_FAILED)
+        s.check("collectives need two GPUs", "at least 2 GPUs" in refused.stderr, refused.stderr)
+        return
+    calibration = s.work / "collectives.toml"
+    measured = s.rgpu("doctor", "h200", "--collectives", "--gpus", "2", "--out", str(calibration), "--json")
+    timed = s.rgpu("exec", "--remote", "h200", "--gpus", "2", *SAFE, "--", "torchrun", "--nproc-per-node", "2",
+                   str(PROGRAMS / "all_reduce.py"))
+    if measured.status != 0 or timed.status != 0:
+        return
+    s.check("NVLS is off", measured.json["nvls"] == "off", str(measured.json["log"]))
+    all_reduce = next(one for one in measured.json["collectives"] if one["op"] == "all_reduce")
+    largest = all_reduce["sizes"][-1]
+    torch_ns = next(json.loads(line)["ns"] for line in timed.stdout.splitlines() if line.startswith("{"))
+    s.check("an all-reduce of 512 MiB takes what torch's events say", largest["bytes"] == 512 << 20
+            and abs(largest["time_ns"] / torch_ns - 1) < 0.05, f"{largest} and {torch_ns} ns")
+    predicted = s.rgpu("model", "coll", "allreduce", "--bytes", "512M", "--gpus", "2", "--gpu", "h200", "--calib",
+                       str(calibration), "--json")
+    s.check("the cost model takes the fit", predicted.json["calibration"] == "calibrated"
+            and abs(predicted.json["time_ns"] / largest["time_ns"] - 1) < 0.1, str(predicted.json)[:500])
+
+
 def ranks(s):
     gpus = gpus_of(s)
+    collectives(s, gpus)
     for mode in ("ncu", "deep"):
         refused = s.rgpu("profile", "--mode", mode, "--gpus", "2", "--remote", "h200", "--", "true", expect=2)
         s.check(f"{mode} on two GPUs is refused with the reason", "waits for another rank" in refused.stderr, refused.stderr)

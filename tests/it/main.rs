@@ -12,6 +12,7 @@ mod bench;
 mod browser;
 mod build;
 mod code_page;
+mod collectives;
 mod compare;
 mod completions;
 mod cuts;

@@ -32,6 +32,7 @@ const NAMES: &[&str] = &[
     "remotes",
     "host",
     "doctor",
+    "collectives",
     "rental",
     "login",
     "kernels",

@@ -27,6 +27,8 @@ const PULL_WEIGHT: f64 = 1e-4;
 const EFFICIENCY_BOUNDS: (f64, f64) = (0.02, 1.0);
 const LAUNCH_BOUNDS_NS: (f64, f64) = (1.0, 100_000.0);
 const ALPHA_BOUNDS_NS: (f64, f64) = (100.0, 10_000_000.0);
+/// The rate of large messages without their latency is above the best that was measured.
+const LINK_OVER_BEST: f64 = 1.25;
 /// A parameter this close to its bound, as a ratio, lies on it.
 const MAX_RATIO_ON_BOUND: f64 = 1.001;
 const DESCENT_SWEEPS: usize = 24;
@@ -159,6 +161,22 @@ fn fit_kernel(
         train: errors(&train),
         test: errors(&test),
     })
+}
+
+/// The fit of the times of one collective, in pairs of bytes and ns, where no link is known: the
+/// share is that of 1.25 times the best rate. Also returns the time of one byte at
+/// that rate, in ns. `None` if the times are too few.
+#[must_use]
+pub fn fit_times(op: &str, gpus: u32, times: &[(f64, f64)]) -> Option<(CollectiveFit, f64)> {
+    let best = times.iter().map(|(bytes, ns)| bytes / ns).fold(0.0, f64::max);
+    let ns_of_byte = 1.0 / (best * LINK_OVER_BEST);
+    let row = |(bytes, ns): &(f64, f64)| {
+        let is_held_out =
+            hash(&format!("{op} {gpus} {bytes}")).is_multiple_of(CONFIGURATIONS_PER_HELD_OUT);
+        (*bytes, bytes * ns_of_byte, *ns, is_held_out)
+    };
+    let rows: Vec<CollectiveRow> = times.iter().map(row).collect();
+    Some((fit_collective(op, gpus, &rows)?, ns_of_byte))
 }
 
 /// A row of a collective: its size, its bound, its time, and whether it is held out.
