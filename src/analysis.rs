@@ -50,15 +50,14 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     profile.bound = bound::shares(profile);
     let trace = sidecars.trace.as_ref();
     let limits = Limits::new(thresholds, None);
-    profile.timeline = trace.and_then(|trace| timeline::timeline(trace, &limits));
-    let verdicts = classify::classify_launches(profile, thresholds);
-    let graphs = trace.map(timeline::launches_in_graphs).unwrap_or_default();
-    let found = merge::findings(profile, &verdicts, &graphs);
-    profile.findings.extend(set_up::finding(profile, &limits));
     let of_ranks = sidecars.ranks.as_ref();
     let of_ranks = of_ranks.map(|joined| ranks::analyze(profile, joined, &limits));
     // After the ranks: what a rank waits for others is no fault of its own collectives.
     let idle = trace.map(|trace| timeline::analyze(profile, trace, &limits));
+    let verdicts = classify::classify_launches(profile, thresholds);
+    let graphs = trace.map(timeline::launches_in_graphs).unwrap_or_default();
+    let found = merge::findings(profile, &verdicts, &graphs);
+    profile.findings.extend(set_up::finding(profile, &limits));
     profile.findings.extend(idle.into_iter().chain(of_ranks).flatten());
     profile.findings.extend(found);
     // Of several GPUs, the one with the most steady time.

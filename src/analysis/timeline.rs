@@ -55,8 +55,9 @@ pub fn timeline(trace: &Trace, limits: &Limits<'_>) -> Option<Timeline> {
     })
 }
 
-/// The findings of a profile's timeline, which was made from `trace`.
-pub(super) fn analyze(profile: &Profile, trace: &Trace, limits: &Limits<'_>) -> Vec<Finding> {
+/// Adds the timeline of `trace` to a profile and returns its findings.
+pub(super) fn analyze(profile: &mut Profile, trace: &Trace, limits: &Limits<'_>) -> Vec<Finding> {
+    profile.timeline = timeline(trace, limits);
     let ranks = profile.ranks.as_ref();
     let of_timeline = |timeline| findings(timeline, ranks, replays_graphs(trace), limits);
     profile.timeline.iter().flat_map(of_timeline).collect()
