@@ -36,6 +36,8 @@ mod tests;
 pub use classify::{classify, classify_with};
 pub use threshold::{Limits, Thresholds};
 
+use timeline::Graphs;
+
 use crate::model::{Profile, Sidecars};
 
 /// [`analyze_all`] by the built-in thresholds, for a profile without sidecar documents.
@@ -50,12 +52,12 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     profile.bound = bound::shares(profile);
     let trace = sidecars.trace.as_ref();
     let limits = Limits::new(thresholds, None);
+    let graphs = Graphs::new(profile, trace);
     let of_ranks = sidecars.ranks.as_ref();
     let of_ranks = of_ranks.map(|joined| ranks::analyze(profile, joined, &limits));
     // After the ranks: what a rank waits for others is no fault of its own collectives.
-    let idle = trace.map(|trace| timeline::analyze(profile, trace, &limits));
+    let idle = trace.map(|trace| timeline::analyze(profile, trace, &graphs, &limits));
     let verdicts = classify::classify_launches(profile, thresholds);
-    let graphs = trace.map(timeline::launches_in_graphs).unwrap_or_default();
     let found = merge::findings(profile, &verdicts, &graphs);
     profile.findings.extend(set_up::finding(profile, &limits));
     profile.findings.extend(idle.into_iter().chain(of_ranks).flatten());

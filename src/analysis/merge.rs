@@ -4,12 +4,13 @@
 //! Verdicts have one cause if their rule and their hint are equal. Of a kernel with counters, only
 //! launches that have them are judged, and stand for the others of that kernel.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::classify::Verdicts;
 use super::known_kernel::{Author, author};
 use super::rule::{Conclusion, Kind, Rule};
 use super::stake::gains;
+use super::timeline::{GraphUse, Graphs};
 use super::tuning;
 use crate::model::finding::{CoveredKernel, Stake, StakeScope};
 use crate::model::timeline::WHOLE_GRAPHS;
@@ -37,13 +38,8 @@ struct Cause<'a> {
     members: Vec<Member<'a>>,
 }
 
-/// The findings of a profile's launches. `verdicts` has those on each launch, `graphs` the ids of
-/// launches that belong to CUDA graphs.
-pub(super) fn findings(
-    profile: &Profile,
-    verdicts: &[Verdicts],
-    graphs: &HashSet<u32>,
-) -> Vec<Finding> {
+/// The findings of a profile's launches. `verdicts` has those on each launch.
+pub(super) fn findings(profile: &Profile, verdicts: &[Verdicts], graphs: &Graphs) -> Vec<Finding> {
     let sums = LaunchSums::new(profile);
     let mut causes: Vec<Cause<'_>> = Vec::new();
     let mut order: Vec<(&Launch, &Verdicts)> = profile.launches.iter().zip(verdicts).collect();
@@ -68,12 +64,7 @@ pub(super) fn findings(
                 continue;
             }
             let total_ns = duration(launch) * sums.scale(launch, rule);
-            let graph_use = match graphs.contains(&launch.id) {
-                true => GraphUse::Inside,
-                false if sums.has_whole_graphs => GraphUse::Beside,
-                false => GraphUse::Absent,
-            };
-            let hint = hint(rule, conclusion, launch, graph_use);
+            let hint = hint(rule, conclusion, launch, graphs.use_of(launch));
             let cause = causes.iter_mut().find(|c| c.rule.id == rule.id && c.hint == hint);
             let member = Member { launch, conclusion, stake_ns: gain * total_ns, total_ns };
             match cause {
@@ -86,17 +77,6 @@ pub(super) fn findings(
     // A bound that a deciding cause explains has nothing of its own to give back.
     let counts = |stake: &Stake| stake.ns > 0 && stake.share >= MIN_SHARE;
     findings.filter(|finding| finding.stake.as_ref().is_none_or(counts)).collect()
-}
-
-/// How a launch relates to the program's CUDA graphs.
-#[derive(Clone, Copy)]
-enum GraphUse {
-    /// It belongs to one.
-    Inside,
-    /// It does not, but the program replays graphs, whose kernels are not traced.
-    Beside,
-    /// The program is not known to replay any.
-    Absent,
 }
 
 /// The next step for whoever can take it: hints about a kernel's code help only its author.
@@ -135,8 +115,6 @@ struct LaunchSums<'a> {
     by_kernel: HashMap<&'a str, KernelLaunches>,
     gpu_ns: f64,
     wall_ns: Option<f64>,
-    /// Whether CUDA graphs were traced without their kernels.
-    has_whole_graphs: bool,
 }
 
 #[derive(Default)]
@@ -173,7 +151,6 @@ impl<'a> LaunchSums<'a> {
             by_kernel,
             gpu_ns: if summed > 0.0 { summed } else { listed },
             wall_ns: wall.filter(|ns| *ns > 0).map(|ns| ns as f64),
-            has_whole_graphs: profile.kernels.iter().any(|kernel| kernel.kernel == WHOLE_GRAPHS),
         }
     }
 
@@ -468,18 +445,16 @@ mod tests {
 
     #[test]
     fn launches_of_a_cuda_graph_are_not_told_to_use_one() {
-        let profile = Profile {
-            launches: vec![launch("a", 2.0, &[]), Launch { id: 1, ..launch("a", 2.0, &[]) }],
-            ..Profile::default()
+        let told = |kernel: &str, sums: Vec<KernelSum>| {
+            let launches = vec![launch(kernel, 2.0, &[])];
+            let mut profile = Profile { launches, kernels: sums, ..Profile::default() };
+            analyze(&mut profile);
+            profile.findings[0].hint.clone()
         };
-        let mut copy = profile.clone();
-        let verdicts = crate::analysis::classify::classify_launches(
-            &mut copy,
-            &crate::analysis::Thresholds::default(),
-        );
-        let found = findings(&profile, &verdicts, &[1].into());
-        let hints: Vec<_> = found.iter().map(|f| (f.launch, f.hint.contains("capture"))).collect();
-        assert_eq!(hints, [(Some(0), true), (Some(1), false)]);
+        let graphs = KernelSum { kernel: WHOLE_GRAPHS.to_owned(), ..KernelSum::default() };
+        assert!(told("a", Vec::new()).contains("capture"));
+        assert!(told("a", vec![graphs]).contains("outside of them"));
+        assert!(told("CUDA graph of a, b", Vec::new()).contains("in a CUDA graph already"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! modules, which a trace rarely explains.
 
 mod finding;
+mod graphs;
 mod idle;
 mod measure;
 mod places;
@@ -14,11 +15,11 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Limits;
 use crate::model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline};
-use crate::model::trace::{CallEvent, Work, WorkKind};
+use crate::model::trace::{Work, WorkKind};
 use crate::model::{Finding, Profile, Trace};
 use idle::Waits;
 use measure::union_ns;
@@ -26,7 +27,8 @@ use places::Places;
 use start_up::StartUp;
 use sums::Causes;
 
-pub(crate) use finding::{START_UP, findings, steady_ns};
+pub(crate) use finding::{START_UP, steady_ns};
+pub(super) use graphs::{GraphUse, Graphs};
 
 /// The maximum number of gaps listed per GPU.
 const MAX_LISTED_GAPS: usize = 20;
@@ -56,27 +58,16 @@ pub fn timeline(trace: &Trace, limits: &Limits<'_>) -> Option<Timeline> {
 }
 
 /// Adds the timeline of `trace` to a profile and returns its findings.
-pub(super) fn analyze(profile: &mut Profile, trace: &Trace, limits: &Limits<'_>) -> Vec<Finding> {
+pub(super) fn analyze(
+    profile: &mut Profile,
+    trace: &Trace,
+    graphs: &Graphs,
+    limits: &Limits<'_>,
+) -> Vec<Finding> {
     profile.timeline = timeline(trace, limits);
     let ranks = profile.ranks.as_ref();
-    let of_timeline = |timeline| findings(timeline, ranks, replays_graphs(trace), limits);
+    let of_timeline = |timeline| finding::findings(timeline, ranks, graphs, limits);
     profile.timeline.iter().flat_map(of_timeline).collect()
-}
-
-/// Whether the program launches CUDA graphs.
-fn replays_graphs(trace: &Trace) -> bool {
-    let name = |call: &CallEvent| trace.names.get(call.name as usize);
-    trace.calls.iter().filter_map(name).any(|name| finding::is_graph_launch(name))
-}
-
-/// Ids of the profile's launches that belong to CUDA graphs.
-pub(super) fn launches_in_graphs(trace: &Trace) -> HashSet<u32> {
-    let in_graph = |work: &&Work| {
-        let call = work.call.and_then(|call| trace.calls.get(call as usize));
-        let name = call.and_then(|call| trace.names.get(call.name as usize));
-        name.is_some_and(|name| finding::is_graph_launch(name))
-    };
-    trace.work.iter().filter(in_graph).filter_map(|work| work.launch).collect()
 }
 
 /// Whether a piece of work is a kernel, or a graph, which stands for its kernels.

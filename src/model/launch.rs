@@ -9,6 +9,9 @@ use super::open_enum::open_enum;
 use super::speed_of_light::PeakSource;
 use super::{Classification, Metric, Value};
 
+/// What the name of a result of ncu begins with that is a whole CUDA graph, before its kernels.
+pub const GRAPH_PREFIX: &str = "CUDA graph of ";
+
 /// One kernel launch. Launches of the same kernel are separate entries, in time order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Launch {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::graphs::{Graphs, is_graph_launch};
 use crate::analysis::Limits;
 use crate::analysis::threshold::{NCCL_ALONE, Threshold, WAITING_SHARE};
 use crate::model::finding::{Stake, StakeScope};
@@ -89,12 +90,16 @@ const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the
 /// Nanoseconds of host work before a launch that are no mere launch.
 const PLAN_NS: u64 = 5_000_000;
 
+/// The hint for late launches of kernels that also run in CUDA graphs.
+const KERNELS_OF_GRAPHS: &str = "the program replays CUDA graphs of these kernels already: unless \
+     these launches are their warm-up, replay the graph here too, and queue work before looking at a \
+     result";
+
 /// The findings of a timeline. Of ranks, each finding is about the rank that it concerns most.
-/// `replays_graphs` tells whether the program launches CUDA graphs.
-pub(crate) fn findings(
+pub(super) fn findings(
     timeline: &Timeline,
     ranks: Option<&Ranks>,
-    replays_graphs: bool,
+    graphs: &Graphs,
     limits: &Limits<'_>,
 ) -> Vec<Finding> {
     let several = timeline.devices.len() > 1;
@@ -102,7 +107,7 @@ pub(crate) fn findings(
         .devices
         .iter()
         .flat_map(|device| {
-            let found = |idle| waiting(device, idle, (several, replays_graphs), limits);
+            let found = |idle| waiting(device, idle, (several, graphs), limits);
             let idle = IDLE.iter().filter_map(found);
             let rank = ranks.iter().flat_map(|ranks| &ranks.ranks);
             let rank = rank.filter(|rank| Some(rank.place.rank) == device.rank);
@@ -129,7 +134,7 @@ fn sum_of(sums: &[WaitSum], causes: &[WaitCause]) -> (u64, u64) {
 fn waiting(
     device: &DeviceTime,
     idle: &Idle,
-    (several, replays_graphs): (bool, bool),
+    (several, graphs): (bool, &Graphs),
     limits: &Limits<'_>,
 ) -> Option<Finding> {
     let threshold = limits.threshold(&WAITING_SHARE);
@@ -151,8 +156,10 @@ fn waiting(
             && idle.first_launch.is_none_or(|first| place.first_launch == first)
     };
     let places: Vec<IdlePlace> = device.places.iter().filter(of_this).cloned().collect();
-    let in_graphs = places.iter().filter(|place| is_graph_launch(&place.call));
-    let in_graphs: u64 = in_graphs.map(|place| place.total_ns).sum();
+    let most = |holds: &dyn Fn(&IdlePlace) -> bool| {
+        let places = places.iter().filter(|place| holds(place));
+        places.map(|place| place.total_ns).sum::<u64>() * 2 > ns
+    };
     let metric = match idle.first_launch {
         Some(true) => "timeline.first_launches".to_owned(),
         _ => format!("timeline.{}", idle.causes[0]),
@@ -160,11 +167,13 @@ fn waiting(
     let plans = |place: &IdlePlace| {
         place.before.contains("cudnn") && place.total_ns * 2 > ns && place.longest_ns > PLAN_NS
     };
-    let hint = if in_graphs * 2 > ns {
+    let hint = if most(&|place| is_graph_launch(&place.call)) {
         GRAPHS_ALREADY
     } else if idle.id == "gpu_waits_for_host" && places.iter().any(plans) {
         PLANS
-    } else if replays_graphs && idle.hint.contains("CUDA graph") {
+    } else if idle.hint.contains("CUDA graph") && most(&|place| graphs.has_kernel(&place.before)) {
+        KERNELS_OF_GRAPHS
+    } else if idle.hint.contains("CUDA graph") && graphs.are_replayed {
         BESIDE_GRAPHS
     } else {
         idle.hint
@@ -213,11 +222,6 @@ fn merged(places: Vec<IdlePlace>) -> Vec<IdlePlace> {
     }
     all.sort_by_key(|place| std::cmp::Reverse(place.total_ns));
     all
-}
-
-/// Whether a call launches a CUDA graph.
-pub(in crate::analysis) fn is_graph_launch(call: &str) -> bool {
-    call.contains("GraphLaunch")
 }
 
 /// Collectives that no computation hides, less the time in which they waited for other ranks.

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::finding::findings;
 use super::*;
 use crate::analysis::Thresholds;
 use crate::import::nsys::{import_report, import_sqlite};
 use crate::model::finding::StakeScope;
+use crate::model::timeline::{KernelSum, WHOLE_GRAPHS};
 use crate::model::trace::{CallEvent, RangeEvent, TraceRegion};
 
 fn fixture(case: &str, file: &str) -> PathBuf {
@@ -17,6 +19,12 @@ fn fixture(case: &str, file: &str) -> PathBuf {
 
 fn timeline(trace: &Trace) -> Option<Timeline> {
     super::timeline(trace, &Limits::new(&Thresholds::default(), None))
+}
+
+/// Of a program whose graphs were traced as a whole.
+fn replayed() -> Graphs {
+    let whole = KernelSum { kernel: WHOLE_GRAPHS.to_owned(), ..KernelSum::default() };
+    Graphs::new(&Profile { kernels: vec![whole], ..Profile::default() }, None)
 }
 
 fn of(case: &str) -> Timeline {
@@ -149,7 +157,7 @@ fn a_report_and_its_export_have_one_timeline() {
 #[test]
 fn findings_name_the_share_the_cause_and_the_next_step() {
     let own = Thresholds::default();
-    let found = findings(&of("timeline-graph"), None, true, &Limits::new(&own, None));
+    let found = findings(&of("timeline-graph"), None, &replayed(), &Limits::new(&own, None));
     let ids: Vec<_> = found.iter().map(|f| f.id.as_str()).collect();
     assert_eq!(ids, ["gpu_waits_for_host", "gpu_waits_for_copies"]);
     assert_eq!(
@@ -249,12 +257,11 @@ fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
     let first: u64 = timeline.devices[0].first_launches.iter().map(|sum| sum.total_ns).sum();
     assert_eq!(first, 990, "b is launched first after 990 ns, then once more after 490 ns");
     let own = Thresholds::default();
-    let found = findings(&timeline, None, false, &Limits::new(&own, None));
+    let found = findings(&timeline, None, &Graphs::default(), &Limits::new(&own, None));
     let ids: Vec<_> = found.iter().map(|f| f.id.as_str()).collect();
     assert_eq!(ids, ["gpu_waits_for_first_launches", "gpu_waits_for_host"]);
     assert_eq!(found[0].places[0].call, "cuLibraryLoadData");
     assert!(!found[1].hint.contains("CUDA graph;") && found[1].hint.contains("already"));
-    assert_eq!(launches_in_graphs(&trace), [3].into());
 }
 
 /// Kernels on one GPU by name, start and length in µs, each launched 1 µs before its start, with other
@@ -299,7 +306,7 @@ fn kernels(work: &[(&str, u64, u64)], other_calls: &[(&str, u64)]) -> Trace {
 
 fn found(trace: &Trace) -> Vec<Finding> {
     let own = Thresholds::default();
-    findings(&timeline(trace).unwrap(), None, false, &Limits::new(&own, None))
+    findings(&timeline(trace).unwrap(), None, &Graphs::default(), &Limits::new(&own, None))
 }
 
 fn ids(found: &[Finding]) -> Vec<&str> {
@@ -406,13 +413,20 @@ fn a_program_that_replays_graphs_is_not_told_to_use_one() {
     let mut trace = kernels(&work, &[]);
     let own = Thresholds::default();
     let hint = |trace: &Trace| {
+        let graphs = Graphs::new(&Profile::default(), Some(trace));
         let mut profile = Profile::default();
-        analyze(&mut profile, trace, &Limits::new(&own, None)).remove(0).hint
+        analyze(&mut profile, trace, &graphs, &Limits::new(&own, None)).remove(0).hint
     };
     assert!(hint(&trace).ends_with("capture a step that repeats in a CUDA graph"));
-    trace.names.push("cudaGraphLaunch".to_owned());
-    trace.calls[3].name = trace.names.len() as u32 - 1;
-    assert!(hint(&trace).starts_with("the program replays CUDA graphs already"));
+    let beside = work.iter().map(|(_, at, length)| ("b", at + 1200, *length));
+    let mut more = kernels(&work.iter().copied().chain(beside).collect::<Vec<_>>(), &[]);
+    for trace in [&mut trace, &mut more] {
+        trace.names.push("cudaGraphLaunch".to_owned());
+        trace.calls[3].name = trace.names.len() as u32 - 1;
+    }
+    assert!(hint(&trace).starts_with("the program replays CUDA graphs of these kernels already"));
+    // Half of the time is before `b`, which is in no graph.
+    assert!(hint(&more).starts_with("the program replays CUDA graphs already: capture what"));
 }
 
 #[test]
@@ -423,7 +437,7 @@ fn nccl_is_known_by_its_kernels_names() {
     let device = &time.devices[0];
     assert_eq!((device.nccl_launches, device.nccl_ns, device.nccl_alone_ns), (1, 100, 100));
     let own = Thresholds::default();
-    let found = findings(&time, None, false, &Limits::new(&own, None));
+    let found = findings(&time, None, &Graphs::default(), &Limits::new(&own, None));
     assert!(found.iter().any(|f| f.id == "nccl_not_hidden"));
 }
 

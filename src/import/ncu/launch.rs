@@ -1,6 +1,6 @@
 //! One result of ncu to one launch.
 
-use rgpu_format::ncu_rep::{Dim3, Launch as Kernel, MessageKind, NcuResult, Rule};
+use rgpu_format::ncu_rep::{Dim3, Launch as Kernel, MessageKind, NcuResult, ResultKind, Rule};
 
 use super::metrics::{self, AbsentMetrics, KnownUnits};
 use super::roofline::KnownCharts;
@@ -35,8 +35,14 @@ pub(super) fn import<'a>(
             launch.block = dim(kernel.block);
             launch.stream = Some(kernel.stream);
         }
-        // A range has no name of its own; its kernels are the instances of a metric.
-        None => launch.kernel = format!("range of {}", kernels_of_range(result).join(", ")),
+        // A range or graph has no name of its own; its kernels are the instances of a metric.
+        None => {
+            let what = match result.kind() {
+                ResultKind::Graph => launch::GRAPH_PREFIX,
+                _ => "range of ",
+            };
+            launch.kernel = format!("{what}{}", kernels_of_range(result).join(", "));
+        }
     }
     if let Some(state) = result.nvtx() {
         let around = region::path(&state, result.launch().map(|kernel| kernel.thread));
