@@ -4,7 +4,7 @@
 //! Verdicts have one cause if their rule and their hint are equal. Of a kernel with counters, only
 //! launches that have them are judged, and stand for the others of that kernel.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::classify::Verdicts;
 use super::known_kernel::{Author, author};
@@ -40,7 +40,8 @@ struct Cause<'a> {
 
 /// The findings of a profile's launches. `verdicts` has those on each launch.
 pub(super) fn findings(profile: &Profile, verdicts: &[Verdicts], graphs: &Graphs) -> Vec<Finding> {
-    let sums = LaunchSums::new(profile);
+    let benchmarked = tuning::benchmarked_launches(&profile.launches);
+    let sums = LaunchSums::new(profile, benchmarked);
     let mut causes: Vec<Cause<'_>> = Vec::new();
     let mut order: Vec<(&Launch, &Verdicts)> = profile.launches.iter().zip(verdicts).collect();
     let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
@@ -115,6 +116,8 @@ struct LaunchSums<'a> {
     by_kernel: HashMap<&'a str, KernelLaunches>,
     gpu_ns: f64,
     wall_ns: Option<f64>,
+    /// Ids of launches that only benchmarked a kernel.
+    benchmarked: HashSet<u32>,
 }
 
 #[derive(Default)]
@@ -122,15 +125,23 @@ struct KernelLaunches {
     /// Launches with and without counters, and their GPU time.
     counted: (u64, f64),
     uncounted: (u64, f64),
-    /// Number and time of all launches, as far as the profile sums them.
+    /// Launches that only benchmarked the kernel.
+    benchmarked: (u64, f64),
+    /// Number and time of all other launches, as far as the profile sums them.
     all: Option<(u64, f64)>,
 }
 
 impl<'a> LaunchSums<'a> {
-    fn new(profile: &'a Profile) -> LaunchSums<'a> {
+    /// `benchmarked` launches count for no kernel.
+    fn new(profile: &'a Profile, benchmarked: HashSet<u32>) -> LaunchSums<'a> {
         let mut by_kernel: HashMap<&str, KernelLaunches> = HashMap::new();
         for launch in &profile.launches {
             let sums = by_kernel.entry(&launch.kernel).or_default();
+            if benchmarked.contains(&launch.id) {
+                sums.benchmarked.0 += 1;
+                sums.benchmarked.1 += launch.duration_ns.unwrap_or_default();
+                continue;
+            }
             let (launches, ns) = match launch.metrics.is_empty() {
                 true => &mut sums.uncounted,
                 false => &mut sums.counted,
@@ -140,17 +151,22 @@ impl<'a> LaunchSums<'a> {
         }
         for kernel in &profile.kernels {
             if let Some(sums) = by_kernel.get_mut(kernel.kernel.as_str()) {
-                sums.all = Some((kernel.launches, kernel.total_ns as f64));
+                let (launches, ns) = sums.benchmarked;
+                let (launches, ns) =
+                    (kernel.launches.saturating_sub(launches), kernel.total_ns as f64 - ns);
+                sums.all = Some((launches, ns.max(0.0)));
             }
         }
         let summed: f64 = profile.kernels.iter().map(|kernel| kernel.total_ns as f64).sum();
-        let listed: f64 = by_kernel.values().map(|k| k.counted.1 + k.uncounted.1).sum();
+        let times = by_kernel.values().map(|k| k.counted.1 + k.uncounted.1 + k.benchmarked.1);
+        let listed: f64 = times.sum();
         let wall = profile.timeline.iter().flat_map(|timeline| &timeline.devices);
         let wall = wall.map(|device| device.span_ns).max();
         LaunchSums {
             by_kernel,
             gpu_ns: if summed > 0.0 { summed } else { listed },
             wall_ns: wall.filter(|ns| *ns > 0).map(|ns| ns as f64),
+            benchmarked,
         }
     }
 
@@ -167,6 +183,7 @@ impl<'a> LaunchSums<'a> {
     /// Whether a launch is one of those that the rule judges.
     fn counts(&self, launch: &Launch, rule: &Rule) -> bool {
         self.by_counters(launch, rule) != launch.metrics.is_empty()
+            && !self.benchmarked.contains(&launch.id)
     }
 
     /// The time of all launches of the kernel for each nanosecond of those that are judged.

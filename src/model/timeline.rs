@@ -177,6 +177,10 @@ pub struct DeviceTime {
     /// or compiles code, or chooses an algorithm before a launch, once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first_launches: Vec<WaitSum>,
+    /// Time in nanoseconds in which kernels ran that only tune: those of XLA's autotuning and of
+    /// Triton's benchmarks.
+    #[serde(default)]
+    pub tuning_ns: u64,
     /// Where time without a kernel is, by cause, region and the kernel that ends it; most time
     /// first, without small ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -190,8 +194,14 @@ pub struct DeviceTime {
 }
 
 impl DeviceTime {
-    /// Nanoseconds of start-up in which the host kept the GPU without work.
+    /// Nanoseconds of start-up: what tunes kernels, and the time in which the host kept the GPU
+    /// without work.
     pub fn start_up_ns(&self) -> u64 {
+        self.start_up_idle_ns().saturating_add(self.tuning_ns)
+    }
+
+    /// Nanoseconds of start-up in which the host kept the GPU without work.
+    pub fn start_up_idle_ns(&self) -> u64 {
         let of_host = |sum: &&WaitSum| {
             matches!(
                 sum.cause,

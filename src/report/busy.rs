@@ -6,7 +6,8 @@ use crate::model::Profile;
 /// Busy time and the time from the first to the last kernel, each summed over the GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct BusyTime {
-    /// Nanoseconds in which a GPU was busy, as the timeline's analysis counts them.
+    /// Nanoseconds in which a GPU was busy, as the timeline's analysis counts them, less kernels that
+    /// only tune if start-up is told apart.
     pub(super) busy_ns: u64,
     /// Nanoseconds from the first kernel of a GPU to the end of its last.
     pub(super) span_ns: u64,
@@ -36,10 +37,15 @@ pub(super) fn busy(profile: &Profile) -> Option<BusyTime> {
     let devices = &profile.timeline.as_ref()?.devices;
     let sum = |of: fn(&crate::model::timeline::DeviceTime) -> u64| devices.iter().map(of).sum();
     let starts_up = profile.findings.iter().any(|f| f.id == "gpu_waits_for_first_launches");
+    let (tuning_ns, start_up_ns) = match starts_up {
+        true => (sum(|d| d.tuning_ns), sum(|d| d.start_up_ns())),
+        false => (0, 0),
+    };
+    let busy_ns: u64 = sum(|d| d.busy_ns);
     let busy = BusyTime {
-        busy_ns: sum(|d| d.busy_ns),
+        busy_ns: busy_ns.saturating_sub(tuning_ns),
         span_ns: sum(|d| d.span_ns),
-        start_up_ns: if starts_up { sum(|d| d.start_up_ns()) } else { 0 },
+        start_up_ns,
     };
     (busy.span_ns > 0).then_some(busy)
 }
@@ -79,5 +85,9 @@ mod tests {
         let id = "gpu_waits_for_first_launches".to_owned();
         profile.findings = vec![Finding { id, ..Finding::default() }];
         assert_eq!(text(&profile), "50 % of the time after start-up (900 ms)");
+        for device in profile.timeline.iter_mut().flat_map(|timeline| &mut timeline.devices) {
+            device.tuning_ns = 40_000_000;
+        }
+        assert_eq!(text(&profile), "17 % of the time after start-up (940 ms)");
     }
 }

@@ -264,10 +264,9 @@ fn stake(ns: u64, device: &DeviceTime) -> Stake {
 /// Nanoseconds that a program which runs for long repeats: the span without start-up, if that is
 /// large enough for a finding of its own.
 pub(crate) fn steady_ns(device: &DeviceTime, limits: &Limits<'_>) -> u64 {
-    let start_up_ns = device.start_up_ns();
     let large = limits.threshold(&WAITING_SHARE).value;
-    match share(start_up_ns, device.span_ns) {
-        Some(share) if share >= large => device.span_ns.saturating_sub(start_up_ns),
+    match share(device.start_up_idle_ns(), device.span_ns) {
+        Some(share) if share >= large => device.span_ns.saturating_sub(device.start_up_ns()),
         _ => device.span_ns,
     }
 }

@@ -64,10 +64,11 @@ pub(super) struct Gap<'a> {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) parts: BTreeMap<Cause, u64>,
-    pub(super) after: &'a str,
+    after: &'a str,
     before: &'a str,
     call: &'a str,
-    /// The work that ended the gap.
+    /// The kernels around the gap.
+    pub(super) previous: &'a Work,
     pub(super) next: &'a Work,
 }
 
@@ -101,7 +102,7 @@ pub(super) fn gaps<'a>(trace: &'a Trace, part: &[&'a Work], waits: &Waits) -> Ve
         .map(|work| (work.start_ns, work.end_ns()))
         .collect();
     let mut gaps = Vec::new();
-    let mut last: Option<&Work> = None;
+    let mut last: Option<&'a Work> = None;
     // Copies that end before a gap are irrelevant for all later gaps.
     let mut first_copy = 0;
     for work in part.iter().filter(|work| computes(work)) {
@@ -122,7 +123,7 @@ pub(super) fn gaps<'a>(trace: &'a Trace, part: &[&'a Work], waits: &Waits) -> Ve
 fn explain<'a>(
     trace: &'a Trace,
     (start, end): (u64, u64),
-    earlier: &Work,
+    previous: &'a Work,
     next: &'a Work,
     copies: &[(u64, u64)],
     waits: &Waits,
@@ -166,9 +167,10 @@ fn explain<'a>(
         start_ns: start,
         end_ns: end,
         parts: timeline.taken,
-        after: name(earlier.name),
+        after: name(previous.name),
         before: name(next.name),
         call: blocking_call,
+        previous,
         next,
     }
 }

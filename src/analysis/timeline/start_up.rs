@@ -3,8 +3,7 @@
 //! A gap is start-up if one of these holds:
 //!
 //! 1. The first launch of a kernel ends it.
-//! 2. One of XLA's autotuning kernels ends it, or a fill that flushes the L2 for Triton's benchmarks
-//!    begins or ends it.
+//! 2. One of XLA's autotuning kernels ends it, or a launch of Triton's benchmarks begins or ends it.
 //! 3. The launching thread loads or compiles code in it, or compilers' NVTX ranges cover half of it:
 //!    another kernel may have the same name. Before one kernel this happens a few times at most,
 //!    else it repeats.
@@ -50,8 +49,8 @@ pub(super) struct StartUp<'a> {
     first_starts: HashMap<Key, u64>,
     /// Starts of calls that load code, sorted, by thread.
     loads: HashMap<u64, Vec<u64>>,
-    /// Names of the fills of Triton's benchmarks.
-    flushes: HashSet<&'a str>,
+    /// Kernels that only tune: rank, GPU and start.
+    tuning: HashSet<(Option<u32>, u32, u64)>,
     /// Times in which a compiler works, sorted and disjoint, by rank.
     compiling: HashMap<Option<u32>, Vec<(u64, u64)>>,
     most_preparations: f64,
@@ -87,16 +86,11 @@ impl<'a> StartUp<'a> {
             let end = range.start_ns.saturating_add(range.duration_ns.unwrap_or(0));
             compiling.entry(range.rank).or_default().push((range.start_ns, end));
         }
-        let name = |work: &Work| trace.names.get(work.name as usize).map_or("", String::as_str);
-        let mut order: Vec<&Work> = trace.work.iter().filter(|work| computes(work)).collect();
-        order.sort_by_key(|work| (work.rank, work.device, work.start_ns));
-        let order: Vec<_> =
-            order.iter().map(|work| (name(work), Some(work.duration_ns as f64), [1; 3])).collect();
         StartUp {
             trace,
             first_starts,
             loads,
-            flushes: tuning::flushes(&order),
+            tuning: tuning_kernels(trace),
             compiling: compiling.into_iter().map(|(rank, all)| (rank, disjoint(all))).collect(),
             most_preparations: limits.threshold(&PREPARATIONS).value,
             one_off_ns: limits.threshold(&ONE_OFF_NS).value,
@@ -122,15 +116,18 @@ impl<'a> StartUp<'a> {
                 && ns >= ONE_OFF_RATIO.saturating_mul(total_ns - ns)
                 && gap.end_ns < last_first;
             let few = preparations as f64 <= self.most_preparations;
-            let name = self.trace.names.get(gap.next.name as usize);
             self.is_first(gap)
-                || name
-                    .is_some_and(|name| is_autotuning(name) || self.flushes.contains(name.as_str()))
-                || self.flushes.contains(gap.after)
+                || self.tunes(gap.next)
+                || self.tunes(gap.previous)
                 || *prepares && few
                 || one_off
         };
         gaps.iter().zip(&prepares).map(mark).collect()
+    }
+
+    /// Whether a kernel only tunes.
+    pub(super) fn tunes(&self, work: &Work) -> bool {
+        self.tuning.contains(&place(work))
     }
 
     fn is_first(&self, gap: &Gap<'_>) -> bool {
@@ -151,6 +148,32 @@ impl<'a> StartUp<'a> {
             inside.map(|(start, end)| gap.end_ns.min(*end) - gap.start_ns.max(*start)).sum();
         loads || compiled * 2 >= gap.end_ns - gap.start_ns
     }
+}
+
+/// Rank, GPU and start of a kernel.
+fn place(work: &Work) -> (Option<u32>, u32, u64) {
+    (work.rank, work.device, work.start_ns)
+}
+
+/// The places of the kernels that only tune.
+fn tuning_kernels(trace: &Trace) -> HashSet<(Option<u32>, u32, u64)> {
+    let name = |work: &Work| trace.names.get(work.name as usize).map_or("", String::as_str);
+    let mut works: Vec<&Work> = trace.work.iter().filter(|work| computes(work)).collect();
+    works.sort_by_key(|work| place(work));
+    let order: Vec<_> =
+        works.iter().map(|work| (name(work), Some(work.duration_ns as f64), [1; 3])).collect();
+    let flushes = tuning::flushes(&order);
+    let mut at = 0;
+    let mut tuning = HashSet::new();
+    for of_device in works.chunk_by(|a, b| (a.rank, a.device) == (b.rank, b.device)) {
+        let order = &order[at..at + of_device.len()];
+        let benchmarked = tuning::benchmarked(order, &flushes);
+        let tunes = |(work, inside): &(&&Work, bool)| *inside || is_autotuning(name(work));
+        let all = of_device.iter().zip(benchmarked).filter(tunes);
+        tuning.extend(all.map(|(work, _)| place(work)));
+        at += of_device.len();
+    }
+    tuning
 }
 
 /// Intervals without overlaps, sorted.

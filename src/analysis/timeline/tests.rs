@@ -395,9 +395,42 @@ fn few_gaps_are_compared_with_the_whole_span() {
     assert_eq!(ids(&found(&kernels(&work, &[]))), [START_UP], "nine gaps do not show a repetition");
 }
 
+/// torch's fill of integers.
+const FILL: &str = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<int>, std::array<char *, (unsigned long)1>>(int, T2, T3)";
+
+#[test]
+fn bursts_of_a_benchmark_are_no_steps_of_the_program() {
+    let mut work: Vec<(&str, u64, u64)> = Vec::new();
+    let mut at = 0;
+    let mut push = |kernel: &'static str, gap: u64, us: u64| {
+        work.push((kernel, at + gap, us));
+        at += gap + us;
+    };
+    // `triton.testing.do_bench`: once, five times after fills, as a warm-up, and timed.
+    for candidate in ["triton_mm_0", "triton_mm_1"] {
+        push(candidate, 40, 10);
+        for timed in [5, 95] {
+            for _ in 0..timed {
+                push(FILL, 40, 14);
+                push(candidate, 40, 10);
+            }
+            (0..if timed == 5 { 30 } else { 0 }).for_each(|_| push(candidate, 40, 10));
+        }
+    }
+    for _ in 0..100 {
+        ["a", "b", "c", "triton_mm_1"].into_iter().for_each(|kernel| push(kernel, 1, 20));
+    }
+    let trace = kernels(&work, &[]);
+    assert_eq!(ids(&found(&trace)), [START_UP]);
+    let device = timeline(&trace).unwrap().devices.remove(0);
+    // All but the first launch, which no fill precedes.
+    assert_eq!(device.tuning_ns, 1000 * (2 * (100 * 14 + 130 * 10) + 10));
+    // Without the gaps before the first launches of `a`, `b` and `c`, with that of the benchmark.
+    assert_eq!(device.span_ns - device.start_up_ns(), 400 * 21_000 - 3000 + 10_000);
+}
+
 #[test]
 fn gaps_around_fills_of_tritons_benchmarks_are_start_up() {
-    const FILL: &str = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<int>, std::array<char *, (unsigned long)1>>(int, T2, T3)";
     let benchmarks = |fill_us: u64| -> Vec<(&str, u64, u64)> {
         let pair =
             |n: u64| [(FILL, n * 200, fill_us), ("triton_poi_fused_gelu_0", n * 200 + 100, 10)];
