@@ -67,7 +67,7 @@ pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding>
             "profile what matters: an NVTX range with `--regions NAME`, the kernels that hold the \
                time with `--mode deep`, or more launches with `--launch-count N`"
                 .to_owned(),
-        evidence: vec![limit.evidence("launches.set_up_share", share, "of the GPU time")],
+        evidence: vec![limit.share_evidence("launches.set_up_share", share, "of the GPU time")],
         covers,
         ..Finding::default()
     })

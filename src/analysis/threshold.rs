@@ -30,6 +30,14 @@ impl Threshold {
             ..Evidence::number(metric, value, unit)
         }
     }
+
+    /// Evidence for a share between 0 and 1 that was compared with this threshold, in percent: `of`
+    /// says of what, as in `of the sectors`.
+    pub(super) fn share_evidence(self, metric: &str, share: f64, of: &str) -> Evidence {
+        let unit = format!("% {of}");
+        let percent = Threshold { value: 100.0 * self.value, ..self };
+        percent.evidence(metric, 100.0 * share, unit.trim_end())
+    }
 }
 
 /// One row of the table.

@@ -38,7 +38,8 @@ pub struct Evidence {
     pub metric: String,
     /// The value of the metric.
     pub value: f64,
-    /// The unit of the value and the threshold.
+    /// The unit of the value and the threshold. Times are in `ns`; shares are in `%`, or in `% of …`
+    /// where the metric's name does not say of what.
     pub unit: String,
     /// The threshold that the value was compared with. `None` for a number that only explains.
     #[serde(default, skip_serializing_if = "Option::is_none")]

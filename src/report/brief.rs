@@ -7,7 +7,7 @@ use super::bound::share_text;
 use super::finding;
 use super::headline::headline;
 use super::kernel_name::KernelNames;
-use super::quantity::{digits, duration, per_second, percent};
+use super::quantity::{duration, measured, per_second, percent, threshold};
 use super::region_rows;
 use super::text::one_line;
 use super::{Document, ReportInput, Style};
@@ -103,12 +103,9 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
         finding::covered(f, names).iter().for_each(|covered| say(format!("  in: {covered}")));
         say(format!("  do: {}", finding::hint(&profile.findings, at)));
         for e in &f.evidence {
-            let against = match e.threshold {
-                Some(threshold) => format!(" (threshold {})", digits(threshold)),
-                None => String::new(),
-            };
-            let unit = if e.unit.is_empty() { String::new() } else { format!(" {}", e.unit) };
-            say(format!("  because: {} = {}{unit}{against}", e.metric, digits(e.value)));
+            let against = threshold(e).map(|limit| format!(" (threshold {limit})"));
+            let value = measured(e.value, &e.unit);
+            say(format!("  because: {} = {value}{}", e.metric, against.unwrap_or_default()));
         }
     }
     for cause in profile.sanitizer.iter().flat_map(|r| &r.causes) {

@@ -2,7 +2,7 @@
 
 use super::bound::share_text;
 use super::kernel_name::KernelNames;
-use super::quantity::{digits, duration, percent};
+use super::quantity::{duration, measured, percent};
 use super::text::capital;
 use super::{ReportInput, busy, finding};
 use crate::model::profile::{CheckVerdict, TimingClock};
@@ -98,7 +98,7 @@ fn counters(profile: &Profile, names: KernelNames) -> Option<Headline> {
         Some((text, _)) if !text.is_empty() => parts.push(text.clone()),
         Some((_, Some(e))) => {
             let counter = e.metric.split('.').next().unwrap_or(&e.metric);
-            parts.push(format!("`{counter}` is {} {}", digits(e.value), e.unit));
+            parts.push(format!("`{counter}` is {}", measured(e.value, &e.unit)));
         }
         _ => {}
     }

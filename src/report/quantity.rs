@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::model::Evidence;
+
 /// Nanoseconds as `812 ns`, `59.7 µs`, `1.20 ms`, `3.4 s`.
 pub fn duration(ns: f64) -> String {
     scaled(ns, &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")])
@@ -60,6 +62,24 @@ pub fn percent(x: f64) -> String {
     if x.abs() < 9.995 { format!("{x:.2} %") } else { format!("{x:.0} %") }
 }
 
+/// A number with the unit that evidence has: times as [`duration`], shares with three digits, and
+/// counts as [`count_of`] with their unit: `59.7 µs`, `66.4 %`, `12.5 % of the sectors`, `2.21 M cycle`.
+pub(super) fn measured(value: f64, unit: &str) -> String {
+    match unit.strip_prefix('%') {
+        Some(of) if value.fract() == 0.0 => format!("{value} %{of}"),
+        Some(of) if value.abs() < 9.995 => format!("{}{of}", percent(value)),
+        Some(of) => format!("{} %{of}", digits(value)),
+        None if unit == "ns" => duration(value),
+        None => format!("{} {unit}", count_of(value)).trim_end().to_owned(),
+    }
+}
+
+/// The threshold of evidence, without what its share is of: that stands beside the value.
+pub(super) fn threshold(evidence: &Evidence) -> Option<String> {
+    let unit = if evidence.unit.starts_with('%') { "%" } else { evidence.unit.as_str() };
+    evidence.threshold.map(|threshold| measured(threshold, unit))
+}
+
 fn scaled(x: f64, units: &[(f64, &str)]) -> String {
     let fits = units.iter().find(|(scale, _)| x.abs() >= *scale * 0.9995).or(units.last());
     let Some((scale, unit)) = fits else { return digits(x) };
@@ -113,5 +133,13 @@ mod tests {
         assert_eq!(digits(0.0), "0.00");
         assert_eq!(percent(0.057), "0.06 %");
         assert_eq!(percent(66.4), "66 %");
+        assert_eq!(measured(3_999.6, "ns"), "4.00 µs");
+        assert_eq!(measured(12.46, "% of the sectors"), "12.5 % of the sectors");
+        assert_eq!(measured(0.06, "%"), "0.06 %");
+        assert_eq!(measured(2_208_143.0, "cycle"), "2.21 M cycle");
+        assert_eq!(measured(0.5, ""), "0.50");
+        let unit = "% of the sectors".to_owned();
+        let share = Evidence { value: 12.0, unit, threshold: Some(10.0), ..Evidence::default() };
+        assert_eq!(threshold(&share).as_deref(), Some("10 %"));
     }
 }

@@ -81,7 +81,7 @@ fn straggler(ranks: &Ranks, worst: &Straggler, span_ns: u64, least: Threshold) -
         ),
         hint: hint.to_owned(),
         evidence: vec![
-            least.evidence("ranks.late_share", share, "of the span"),
+            least.share_evidence("ranks.late_share", share, "of the span"),
             Evidence {
                 threshold: Some(ranks.clock.residual_ns.unwrap_or(0) as f64),
                 source: "residual of the clocks".to_owned(),
@@ -117,7 +117,7 @@ fn imbalance(ranks: &Ranks, span_ns: u64, limits: &Limits<'_>) -> Option<Finding
             100.0 * region.imbalance,
         ),
         hint: "give the ranks equal work there, or look at this rank's clocks".to_owned(),
-        evidence: vec![least.evidence("ranks.imbalance", region.imbalance, "of the mean")],
+        evidence: vec![least.share_evidence("ranks.imbalance", region.imbalance, "of the mean")],
         ..Finding::default()
     })
 }

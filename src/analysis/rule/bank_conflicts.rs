@@ -53,7 +53,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let busy = launch.first_number(SHARED_WAVEFRONTS_BUSY);
     let busy = busy.or_else(|| launch.first_number(L1_THROUGHPUT));
     let mut evidence =
-        vec![limits.threshold(&BANK_CONFLICTS).evidence(id, share, "of the wavefronts")];
+        vec![limits.threshold(&BANK_CONFLICTS).share_evidence(id, share, "of the wavefronts")];
     evidence.extend(busy.map(|(id, value)| Evidence::number(id, value, "%")));
     Some(Conclusion {
         score: share * busy.map_or(0.5, |(_, value)| value / 100.0),

@@ -33,7 +33,11 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         score: lost.min(1.0),
         confidence: Confidence::Medium,
         evidence: vec![
-            limits.threshold(&IMBALANCE).evidence("sm.imbalance", lost, "of the kernel's time"),
+            limits.threshold(&IMBALANCE).share_evidence(
+                "sm.imbalance",
+                lost,
+                "of the kernel's time",
+            ),
             Evidence::number(MAX, max, "cycle"),
             Evidence::number(AVERAGE, average, "cycle"),
         ],

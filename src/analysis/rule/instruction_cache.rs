@@ -29,7 +29,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     }
     let metric = "smsp__average_warps_issue_stalled_no_instruction_per_issue_active.ratio";
     let mut evidence =
-        vec![limit.evidence(metric, share, "of the cycles between two instructions")];
+        vec![limit.share_evidence(metric, share, "of the cycles between two instructions")];
     // A short kernel always misses at its start, so the hit rate alone is not enough.
     let hits = launch.first_number(ICACHE_HIT_RATE);
     evidence.extend(hits.map(|(id, value)| Evidence::number(id, value, "%")));

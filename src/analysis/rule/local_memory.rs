@@ -34,7 +34,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
             Confidence::Medium
         },
         evidence: vec![
-            limit.evidence("local.share", share, "of the instructions"),
+            limit.share_evidence("local.share", share, "of the instructions"),
             Evidence::number(id, local, "inst"),
             Evidence::number(all_id, all, "inst"),
         ],

@@ -74,7 +74,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         score: share * (1.0 - issue),
         confidence: Confidence::High,
         evidence: vec![
-            limits.threshold(&STALL_SHARE).evidence(
+            limits.threshold(&STALL_SHARE).share_evidence(
                 &metric,
                 share,
                 "of the cycles between two instructions",

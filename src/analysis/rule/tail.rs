@@ -28,7 +28,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         score: lost,
         confidence: Confidence::Medium,
         evidence: vec![
-            limits.threshold(&TAIL_LOST).evidence("waves.lost", lost, "of the kernel's time"),
+            limits.threshold(&TAIL_LOST).share_evidence("waves.lost", lost, "of the kernel's time"),
             Evidence::number(id, waves, ""),
         ],
         text: format!(

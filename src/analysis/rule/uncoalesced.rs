@@ -42,7 +42,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let busy = busy.chain(launch.first_number(L2_THROUGHPUT));
     let busy = busy.max_by(|a, b| a.1.total_cmp(&b.1));
     let mut evidence =
-        vec![limits.threshold(&EXCESS_SECTORS).evidence(id, share, "of the sectors")];
+        vec![limits.threshold(&EXCESS_SECTORS).share_evidence(id, share, "of the sectors")];
     evidence.extend(busy.map(|(id, value)| Evidence::number(id, value, "%")));
     Some(Conclusion {
         score: share * busy.map_or(0.5, |(_, value)| value / 100.0),

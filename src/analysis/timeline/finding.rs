@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::graphs::{Graphs, is_graph_launch};
 use crate::analysis::Limits;
-use crate::analysis::threshold::{NCCL_ALONE, Threshold, WAITING_SHARE};
+use crate::analysis::threshold::{NCCL_ALONE, WAITING_SHARE};
 use crate::model::finding::{Stake, StakeScope};
 use crate::model::ranks::Ranks;
 use crate::model::timeline::{DeviceTime, IdlePlace, Timeline, WaitCause, WaitSum};
@@ -193,7 +193,7 @@ fn waiting(
         ),
         hint: hint.to_owned(),
         evidence: vec![
-            percent_evidence(&metric, share, threshold),
+            threshold.share_evidence(&metric, share, ""),
             Evidence::number("timeline.kernel_ns", device.kernel_ns as f64, "ns"),
         ],
         places: merged(places).into_iter().take(MAX_PLACES).collect(),
@@ -251,7 +251,7 @@ fn nccl(
         hint: "start collectives earlier and on a stream of their own, in buckets, so that \
                computation runs beside them"
             .to_owned(),
-        evidence: vec![percent_evidence("timeline.nccl_alone", alone, threshold)],
+        evidence: vec![threshold.share_evidence("timeline.nccl_alone", alone, "")],
         ..Finding::default()
     })
 }
@@ -310,9 +310,4 @@ fn time(ns: u64) -> String {
 
 fn share(ns: u64, whole_ns: u64) -> Option<f64> {
     (whole_ns > 0).then(|| ns as f64 / whole_ns as f64)
-}
-
-fn percent_evidence(metric: &str, share: f64, threshold: Threshold) -> Evidence {
-    let threshold = Threshold { value: 100.0 * threshold.value, ..threshold };
-    threshold.evidence(metric, 100.0 * share, "%")
 }

@@ -83,8 +83,8 @@ function summary() {
 function evidence(list) {
   return table([
     { label: "metric", cell: e => el("code", null, e.metric), cls: "name" },
-    { label: "value", num: true, cell: e => digits(e.value) + (e.unit ? " " + e.unit : "") },
-    { label: "threshold", num: true, cell: e => e.threshold === undefined ? "" : digits(e.threshold) },
+    { label: "value", num: true, cell: e => measured(e.value, e.unit) },
+    { label: "threshold", num: true, cell: e => e.threshold === undefined ? "" : measured(e.threshold, e.unit.startsWith("%") ? "%" : e.unit) },
     { label: "threshold from", cell: e => e.source || "" },
   ], list);
 }

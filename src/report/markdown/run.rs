@@ -4,7 +4,9 @@ use super::{Align, KernelNames, TextTable, plain, section};
 use crate::model::Profile;
 use crate::report::checks;
 use crate::report::finding;
-use crate::report::quantity::{cost, digits, duration, per_second, percent, timestamp};
+use crate::report::quantity::{
+    cost, duration, measured, per_second, percent, threshold, timestamp,
+};
 use crate::report::ranks;
 use crate::report::region_rows;
 use crate::report::terminal::head::graph_text;
@@ -157,12 +159,9 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
             out += &format!("   - in {}\n", plain(&covered));
         }
         for e in &finding.evidence {
-            let unit = if e.unit.is_empty() { String::new() } else { format!(" {}", e.unit) };
-            let against = match e.threshold {
-                Some(threshold) => format!(" (threshold {}, {})", digits(threshold), e.source),
-                None => String::new(),
-            };
-            out += &format!("   - `{}` = {}{unit}{against}\n", e.metric, digits(e.value));
+            let against = threshold(e).map(|limit| format!(" (threshold {limit}, {})", e.source));
+            let value = measured(e.value, &e.unit);
+            out += &format!("   - `{}` = {value}{}\n", e.metric, against.unwrap_or_default());
         }
     }
     if !profile.findings.is_empty() {

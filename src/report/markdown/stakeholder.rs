@@ -8,7 +8,7 @@ use crate::report::KernelNames;
 use crate::report::bound::share_text;
 use crate::report::finding;
 use crate::report::headline::{headline, longest};
-use crate::report::quantity::{digits, duration, per_second, percent};
+use crate::report::quantity::{duration, measured, per_second, percent, threshold};
 use crate::report::region_rows;
 use crate::report::{ReportInput, busy};
 
@@ -271,16 +271,14 @@ fn bound(launch: &Launch, class: &crate::model::Classification, names: KernelNam
     let name = names.name(&launch.kernel);
     let sentences = class.verdicts.iter().filter_map(|v| {
         let e = v.evidence.first()?;
-        let threshold = e.threshold.map(|threshold| {
-            format!(", threshold {} from {}", digits(threshold), plain(&e.source))
-        });
+        let threshold = threshold(e)
+            .map(|threshold| format!(", threshold {threshold} from {}", plain(&e.source)));
         Some(format!(
-            "The verdict on `{}` is {} (`{}` = {} {}{}).",
+            "The verdict on `{}` is {} (`{}` = {}{}).",
             code(&name),
             v.verdict.replace('_', " "),
             code(&e.metric),
-            digits(e.value),
-            plain(&e.unit),
+            plain(&measured(e.value, &e.unit)),
             threshold.unwrap_or_default()
         ))
     });

@@ -3,7 +3,7 @@
 use super::{MAX_ROWS, Page};
 use crate::model::profile::CodeLanguage;
 use crate::model::{Classification, Launch, Profile};
-use crate::report::quantity::{digits, duration, per_second, percent};
+use crate::report::quantity::{digits, duration, measured, per_second, percent};
 use crate::report::{Align, TextTable};
 
 fn metric(launch: &Launch, ids: &[&str]) -> String {
@@ -120,7 +120,7 @@ pub(super) fn classification_text(class: &Classification) -> String {
     if let Some(e) = primary.and_then(|v| v.evidence.first()) {
         // The counter's name without its suffix; the profile has the full id.
         let counter = e.metric.split('.').next().unwrap_or(&e.metric);
-        text += &format!(" ({counter} {} {})", digits(e.value), e.unit);
+        text += &format!(" ({counter} {})", measured(e.value, &e.unit));
     }
     let others: Vec<_> = class
         .verdicts
