@@ -23,6 +23,7 @@ pub(super) fn author(name: &str) -> Author {
         "cudnn",
         "cublas",
         "cutlass_",
+        "cutlass::device_kernel<",
         "cub::",
         "thrust::",
         "ncclDevKernel",
@@ -100,12 +101,23 @@ pub(super) fn matrix_unit(name: &str) -> Option<MatrixUnit> {
     if is_library_gemm(name) && name.contains("_sgemm_") {
         return Some(MatrixUnit::Fp32);
     }
-    if has(&["_xmma_", "tensorop", "wgmma", "_wmma_"]) {
-        let half = has(&["bf16bf16", "f16f16", "bf16_s", "f16_s", "wgmma_f16", "wmma_f16"]);
+    if has(&["_xmma_", "tensorop", "OpClassTensorOp", "wgmma", "_wmma_"]) || is_cute_product(name) {
+        let half = has(&["bf16bf16", "f16f16", "bf16_s", "f16_s", "wgmma_f16", "wmma_f16"])
+            || has(&["F16F16_SS", "F16F16_RS", "BF16BF16_SS", "BF16BF16_RS"]);
         return Some(if half { MatrixUnit::Tensor16 } else { MatrixUnit::Tensor });
     }
     let attention = ["flash_fwd", "flash_bwd", "fmha_", "_sdpa_"];
     has(&attention).then_some(MatrixUnit::Tensor)
+}
+
+/// Whether a kernel of CUTLASS 3 names a matrix instruction of the tensor cores: its main loop, or
+/// CuTe's operation (`cute::SM90::GMMA::MMA_64x128x16_F32BF16BF16_SS`, `cute::SM80_16x8x16_F32BF16…`).
+fn is_cute_product(name: &str) -> bool {
+    let loops = ["TmaGmma", "CpAsyncGmma", "GMMA::MMA_", "TmaUmma", "SM100_MMA_"];
+    name.contains("cute::") && loops.iter().any(|word| name.contains(word))
+        || ["cute::SM70_8x8x", "cute::SM75_16x8x", "cute::SM80_16x8x", "cute::SM80_8x8x"]
+            .iter()
+            .any(|operation| name.contains(operation))
 }
 
 #[cfg(test)]
@@ -144,6 +156,13 @@ mod tests {
             of("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64"),
             half
         );
+        assert_eq!(
+            of(
+                "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int, int, int>, cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<4>, cute::TiledMMA<cute::MMA_Atom<cute::SM90::GMMA::MMA_64x128x16_F32BF16BF16_SS<0, 0>>>>>>(T1::Params)"
+            ),
+            half
+        );
+        assert_eq!(of("void device_kernel<cute::Layout<int>>(T1)").1, None);
         let elementwise =
             "void at::native::vectorized_elementwise_kernel<(int)8, at::native::Fill>";
         assert_eq!(of(elementwise), (Author::Torch, None));

@@ -411,7 +411,8 @@ mod tests {
         let profile = analyzed(vec![large, thin]);
         let first = &profile.findings[0];
         assert_eq!(first.id, "tensor_bound");
-        assert_eq!(first.text, "the tensor cores are busy for 94 % of the time, about 784 TFLOP/s");
+        assert_eq!(first.text, "at 94 % of the tensor peak, about 784 TFLOP/s; little is left");
+        assert!(first.hint.starts_with("leave the kernel as it is"), "{}", first.hint);
         let told = |word: &str| profile.findings.iter().any(|f| f.hint.contains(word));
         assert!(!told("tensor cores where") && !told("use the tensor cores"));
         assert!(profile.findings.iter().all(|f| f.id != "occupancy_limited"));
@@ -419,6 +420,26 @@ mod tests {
             profile.launches.iter().map(|l| &*l.classification.as_ref().unwrap().primary).collect();
         assert_eq!(verdicts, ["tensor_bound", "memory_bound"]);
         assert_eq!(profile.kernel_verdicts.len(), 1, "the thin one has 2.6 % of the time");
+    }
+
+    #[test]
+    fn a_gemm_below_its_peak_or_without_tensor_counters_is_not_told_that_little_is_left() {
+        const ACTIVE: &str = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active";
+        let name = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_execute_kernel";
+        let told = |metrics: &[(&str, f64)]| {
+            let first = analyzed(vec![launch(name, 500.0, metrics)]).findings.remove(0);
+            assert!(!first.hint.contains("use the tensor cores"), "{}", first.hint);
+            assert!(!first.hint.contains("tensor cores where"), "{}", first.hint);
+            first.text
+        };
+        let busy = [(SM, 70.0), (MEMORY, 40.0), (TENSOR, 70.0)];
+        assert_eq!(told(&busy), "the tensor cores are busy for 70 % of the time");
+        // Busy on the SMs that run, of which a tail leaves many idle.
+        let tail = [(SM, 75.0), (MEMORY, 40.0), (ACTIVE, 95.0), (TENSOR, 65.0)];
+        assert_eq!(told(&tail), "the tensor cores are busy for 95 % of the time");
+        let full = [(SM, 90.0), (MEMORY, 40.0), (ACTIVE, 92.0), (TENSOR, 88.0)];
+        assert_eq!(told(&full), "at 88 % of the tensor peak; little is left");
+        assert_eq!(told(&[(SM, 90.0), (MEMORY, 40.0)]), "the SMs run at 90 % of their peak");
     }
 
     #[test]

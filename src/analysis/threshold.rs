@@ -136,6 +136,8 @@ table! {
         "% of peak from which a tensor pipe is taken to do matrix products where none are counted");
     TENSOR_BUSY = row("tensor_busy", 60.0, "ncu HighPipeUtilization",
         "% of peak from which the tensor cores are what bounds a matrix product");
+    TENSOR_PEAK = row("tensor_peak", 80.0, "rgpu",
+        "% of peak from which a matrix product leaves little to gain on the tensor cores");
     TF32_GAIN = row("tf32_gain", 4.0, "rgpu",
         "times by which TF32 on the tensor cores is taken to beat FP32 (the peaks differ 7 to 8 times)");
     SETUP_SHARE = row("setup_share", 0.5, "rgpu",

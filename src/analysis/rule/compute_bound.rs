@@ -1,6 +1,6 @@
 //! Compute bound: SM throughput is high and memory throughput is not higher.
 
-use super::matrix::{computes_products, tensor_use};
+use super::matrix::{computes_products, is_named_product, tensor_use};
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use crate::analysis::known_kernel::{Author, author};
@@ -44,10 +44,11 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     } else {
         Confidence::Medium
     };
-    let cores = match multiplies || author(&launch.kernel) == Author::Torch {
-        true => "",
-        false => "tensor cores where the work is a matrix product, ",
-    };
+    let cores =
+        match multiplies || is_named_product(launch) || author(&launch.kernel) == Author::Torch {
+            true => "",
+            false => "tensor cores where the work is a matrix product, ",
+        };
     let hint = format!(
         "execute fewer instructions on the busiest pipe: {cores}fused multiply-add, cheaper index \
          arithmetic, a faster algorithm"

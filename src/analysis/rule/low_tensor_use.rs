@@ -1,6 +1,6 @@
 //! Matrix work that uses the tensor cores little or not at all.
 
-use super::matrix::multiplies;
+use super::matrix::{is_named_product, multiplies};
 use super::small_grid::leaves_sms_empty;
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{FMA_PIPE, MEMORY_THROUGHPUT, TENSOR_ACTIVE};
@@ -39,8 +39,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         });
     }
     // Most kernels have no matrix product, so only a busy FMA pipe leads to a finding, and never for
-    // torch's element-wise kernels and reductions.
-    if author(&launch.kernel) == Author::Torch {
+    // torch's element-wise kernels and reductions, nor for kernels that are made for tensor cores.
+    if author(&launch.kernel) == Author::Torch || is_named_product(launch) {
         return None;
     }
     let (fma_id, fma) = launch.first_number(FMA_PIPE)?;

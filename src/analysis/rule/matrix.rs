@@ -42,26 +42,47 @@ fn operations(launch: &Launch, suffix: &str) -> Option<f64> {
 
 /// Whether a launch computes matrix products on the tensor cores: its name says so, or its counters.
 pub(super) fn computes_products(launch: &Launch, limits: &Limits<'_>) -> bool {
-    let named = matrix_unit(&launch.kernel).is_some_and(|unit| unit != MatrixUnit::Fp32);
+    let named = is_named_product(launch);
     let used = limits.threshold(&TENSOR_USED).value;
     let busy = launch.first_number(TENSOR_ACTIVE).is_some_and(|(_, busy)| busy >= used);
     busy && (named || multiplies(launch, limits))
+}
+
+/// Whether a kernel is for the tensor cores by its name.
+pub(super) fn is_named_product(launch: &Launch) -> bool {
+    matrix_unit(&launch.kernel).is_some_and(|unit| unit != MatrixUnit::Fp32)
 }
 
 /// How busy the tensor cores are, and the rate if it can be told.
 pub(super) struct TensorUse {
     pub(super) metric: &'static str,
     pub(super) percent: f64,
+    /// The same as a share of all cycles, if `percent` is of the active ones and this was measured.
+    pub(super) elapsed: Option<(&'static str, f64)>,
     /// Floating-point operations a second.
     flops_per_s: Option<f64>,
 }
 
 impl TensorUse {
+    /// The share of the peak that the whole launch reaches, in percent.
+    pub(super) fn of_peak(&self) -> f64 {
+        self.elapsed.map_or(self.percent, |(_, elapsed)| elapsed.min(self.percent))
+    }
+
     /// The use as a clause.
     pub(super) fn text(&self) -> String {
+        format!("the tensor cores are busy for {:.0} % of the time{}", self.percent, self.rate())
+    }
+
+    /// The use of a launch that is near the peak, as a sentence.
+    pub(super) fn text_at_peak(&self) -> String {
+        format!("at {:.0} % of the tensor peak{}; little is left", self.of_peak(), self.rate())
+    }
+
+    /// `, about 784 TFLOP/s`; empty if unknown.
+    fn rate(&self) -> String {
         let rate = self.flops_per_s.map(|rate| format!(", about {:.0} TFLOP/s", rate / 1e12));
-        let rate = rate.unwrap_or_default();
-        format!("the tensor cores are busy for {:.0} % of the time{rate}", self.percent)
+        rate.unwrap_or_default()
     }
 }
 
@@ -83,7 +104,8 @@ pub(super) fn tensor_use(launch: &Launch, limits: &Limits<'_>) -> Option<TensorU
     let counted = operations(launch, ".sum.per_second").filter(|rate| *rate > 0.0);
     let count = operations(launch, ".sum").filter(|count| *count > 0.0).or_else(estimated);
     let flops_per_s = counted.or_else(|| Some(count? / seconds?));
-    Some(TensorUse { metric, percent, flops_per_s })
+    let elapsed = launch.first_number(TENSOR_ELAPSED).filter(|(id, _)| *id != metric);
+    Some(TensorUse { metric, percent, elapsed, flops_per_s })
 }
 
 /// A clause about the tensor cores for a launch that computes matrix products; empty for others.

@@ -2,8 +2,8 @@
 
 use super::matrix::{computes_products, tensor_use};
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
-use crate::analysis::threshold::{Limits, TENSOR_BUSY};
-use crate::model::Launch;
+use crate::analysis::threshold::{Limits, TENSOR_BUSY, TENSOR_PEAK};
+use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "tensor_bound",
@@ -20,14 +20,29 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if tensor.percent < busy.value || !computes_products(launch, limits) {
         return None;
     }
+    let peak = limits.threshold(&TENSOR_PEAK);
+    let mut evidence = vec![busy.evidence(tensor.metric, tensor.percent, "%")];
+    evidence.extend(tensor.elapsed.map(|(id, share)| Evidence::number(id, share, "%")));
+    let (text, hint) = match tensor.of_peak() >= peak.value {
+        true => {
+            evidence[0] = peak.evidence(tensor.metric, tensor.percent, "%");
+            (
+                tensor.text_at_peak(),
+                "leave the kernel as it is: only less work makes it faster, such as a narrower type \
+                 (FP8), sparsity, or fewer or smaller products",
+            )
+        }
+        false => (
+            tensor.text(),
+            "the tensor cores do the work: what is left is a narrower type (FP8, sparsity), fewer \
+             or smaller products, and shapes that are multiples of the tile",
+        ),
+    };
     Some(Conclusion {
         score: tensor.percent / 100.0,
         confidence: Confidence::High,
-        evidence: vec![busy.evidence(tensor.metric, tensor.percent, "%")],
-        text: tensor.text(),
-        hint:
-            "the tensor cores do the work: what is left is a narrower type (FP8, sparsity), fewer \
-               or smaller products, and shapes that are multiples of the tile"
-                .to_owned(),
+        evidence,
+        text,
+        hint: hint.to_owned(),
     })
 }
