@@ -1,9 +1,10 @@
-//! Texts on the sanitizer's checks that several reports share: a cause in one line, and the checks
-//! that did not run, so that `clean` is not read as more than it says.
+//! Texts on the sanitizer's checks that several reports share: a cause in one line, the checks that
+//! did not run, and the kernels that were checked, so that `clean` is not read as more than it says.
 
 use super::kernel_name::KernelNames;
 use crate::model::Profile;
-use crate::model::sanitizer::{CheckTool, SanitizerCause};
+use crate::model::sanitizer::{CheckTool, SanitizerCause, SanitizerResult, SanitizerVerdict};
+use crate::model::timeline::WHOLE_GRAPHS;
 
 /// The tools of compute-sanitizer.
 const TOOLS: [CheckTool; 4] =
@@ -18,6 +19,41 @@ pub(super) fn not_run(profile: &Profile) -> Option<String> {
         return None;
     }
     Some(format!("Only {} ran: {} did not (`--tool` names the checks).", list(&ran), list(&others)))
+}
+
+/// The maximum number of kernels that a text names.
+const MAX_KERNELS: usize = 4;
+
+/// What compute-sanitizer checked. It lists no kernels itself, but a trace in the same profile does.
+/// `None` without a result of it.
+pub(super) fn covered(profile: &Profile, names: KernelNames) -> Option<String> {
+    let is_ours = |result: &SanitizerResult| {
+        TOOLS.contains(&result.tool) || result.tool == CheckTool::Sanitizer
+    };
+    let known = [SanitizerVerdict::Clean, SanitizerVerdict::Found];
+    profile.sanitizer.iter().find(|r| is_ours(r) && known.contains(&r.verdict))?;
+    let mut text =
+        "compute-sanitizer does not say which kernels it checked, nor how many launches".to_owned();
+    let kernels: Vec<_> =
+        profile.kernels.iter().filter(|kernel| kernel.kernel != WHOLE_GRAPHS).collect();
+    if kernels.is_empty() {
+        text += ": with a filter (`-k`, `--launch-count` …) it may be none.";
+        return Some(text);
+    }
+    let named = names.distinct(kernels.iter().take(MAX_KERNELS).map(|k| k.kernel.as_str()));
+    let named = kernels.iter().zip(named).map(|(k, name)| format!("{name} ({})", k.launches));
+    let launches: u64 = kernels.iter().map(|kernel| kernel.launches).sum();
+    text += &format!(
+        ". Without it, the program launched {launches} kernel{}: {}",
+        if launches == 1 { "" } else { "s" },
+        named.collect::<Vec<_>>().join(", ")
+    );
+    match kernels.len().saturating_sub(MAX_KERNELS) {
+        0 => {}
+        more => text += &format!(" and {more} more"),
+    }
+    text.push('.');
+    Some(text)
 }
 
 fn list(tools: &[CheckTool]) -> String {
@@ -47,7 +83,34 @@ pub(super) fn cause(cause: &SanitizerCause, names: KernelNames) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::sanitizer::SanitizerResult;
+    use crate::model::timeline::KernelSum;
+
+    #[test]
+    fn the_kernels_that_were_checked_are_told_by_a_trace_or_not_at_all() {
+        let result = |verdict| SanitizerResult {
+            tool: CheckTool::Memcheck,
+            verdict,
+            ..SanitizerResult::default()
+        };
+        let of = |verdict| Profile { sanitizer: vec![result(verdict)], ..Profile::default() };
+        let told = |profile: &Profile| covered(profile, KernelNames::Short);
+        let mut profile = of(SanitizerVerdict::Clean);
+        assert_eq!(
+            told(&profile).unwrap(),
+            "compute-sanitizer does not say which kernels it checked, nor how many launches: with a \
+             filter (`-k`, `--launch-count` …) it may be none."
+        );
+        profile.kernels = ["a", "b", "c", "d", "e"]
+            .map(|name| KernelSum { kernel: name.to_owned(), launches: 2, ..KernelSum::default() })
+            .to_vec();
+        assert_eq!(
+            told(&profile).unwrap(),
+            "compute-sanitizer does not say which kernels it checked, nor how many launches. Without \
+             it, the program launched 10 kernels: a (2), b (2), c (2), d (2) and 1 more."
+        );
+        assert_eq!(told(&of(SanitizerVerdict::Unknown)), None, "nothing is claimed");
+        assert_eq!(told(&Profile::default()), None);
+    }
 
     #[test]
     fn the_checks_that_did_not_run_are_named() {

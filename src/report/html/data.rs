@@ -74,6 +74,9 @@ pub(super) struct Page<'a> {
     regions: Vec<&'a Region>,
     operators: &'a [Operator],
     sanitizer: &'a [SanitizerResult],
+    /// What the sanitizer checked, as a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checks_covered: Option<String>,
     /// The checks of the sanitizer that did not run, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     checks_not_run: Option<String>,
@@ -206,6 +209,7 @@ impl<'a> Page<'a> {
             .to_vec(),
             operators: cut(&profile.operators, caps.sums, "operators", &mut left_out),
             sanitizer: &profile.sanitizer,
+            checks_covered: checks::covered(profile, KernelNames::Short),
             checks_not_run: checks::not_run(profile),
             code: cut(&profile.code, caps.sums, "compiled kernels", &mut left_out),
             findings: &profile.findings,

@@ -100,7 +100,8 @@ function code() {
 
 function sanitizer() {
   if (!page.sanitizer.length) return;
-  section("sanitizer", "Sanitizer", page.checks_not_run ? said(page.checks_not_run) : null, page.sanitizer.map(r => [
+  const told = [page.checks_covered, page.checks_not_run].filter(Boolean).join(" ");
+  section("sanitizer", "Sanitizer", told ? said(told) : null, page.sanitizer.map(r => [
     el("h3", null, r.tool, r.rank === undefined ? "" : ` of rank ${r.rank}`, " ", el("span", { class: "badge " + ({ clean: "good", found: "bad" }[r.verdict] || "warn") }, r.verdict === "found" ? plural(r.causes.length, "cause") : r.verdict), r.errors === undefined ? null : el("span", { class: "dim" }, " " + plural(r.errors, "error"))),
     r.note ? el("p", { class: "note" }, r.note) : null,
     el("ul", { class: "plain" }, r.causes.map(c => el("li", null, c.file ? el("code", null, c.file + (c.line ? ":" + c.line : "") + " ") : null, c.text,

@@ -228,9 +228,9 @@ fn sanitizer(out: &mut String, profile: &Profile, names: KernelNames) {
         ]);
     }
     section(out, table, "");
-    if let Some(others) = checks::not_run(profile) {
-        *out += &format!("{}\n\n", others);
-    }
+    let covered = checks::covered(profile, names).map(|text| plain(&text));
+    let told = [covered, checks::not_run(profile)];
+    told.into_iter().flatten().for_each(|text| *out += &format!("{text}\n\n"));
     for cause in profile.sanitizer.iter().flat_map(|result| &result.causes) {
         *out += &format!("- {}\n", plain(&checks::cause(cause, names)));
     }

@@ -36,9 +36,8 @@ pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
             }
         }
     }
-    if let Some(others) = checks::not_run(profile) {
-        page.field("", &others);
-    }
+    let told = [checks::covered(profile, page.style.names), checks::not_run(profile)];
+    told.into_iter().flatten().for_each(|text| page.field("", &text));
 }
 
 pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
