@@ -15,14 +15,16 @@ mod section;
 mod series;
 pub(super) mod stalls;
 
-use rgpu_format::ncu_rep::{self, Error, Limits, NcuReport, Problem};
+use rgpu_format::ncu_rep::{self, Error, Limits, NcuReport, NcuResult, Problem};
 
 use super::{Detail, Imported, Importer};
+use crate::model::hotspots::LaunchSpots;
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use crate::model::{HotSpots, Launch, Sidecars};
 use code::ReportSources;
-use hotspots::HotSpotBuilder;
+use hotspots::{HotSpotBuilder, MAX_KEPT_INSTRUCTIONS};
+use metrics::AbsentMetrics;
 
 /// The counters that ncu was asked for, as far as the report must contain them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,18 +87,11 @@ fn import_in_detail(
     if let (None, Some(broken)) = (report.results().next(), broken) {
         return Err(UnusableReport::NoResult(problems.swap_remove(broken)));
     }
-    let mut known = launch::Known::default();
-    let mut launches = Vec::new();
-    for (result, id) in report.results().zip(0..) {
-        launches.push(launch::import(&result, id, from, &mut known, detail));
-    }
-    let mut gaps = Vec::new();
-    for launch in &mut launches {
-        gaps.extend(stalls::import(launch));
-    }
-    let (hotspots, hotspot_gaps) = hot_spots(&report, &launches, from, detail);
-    gaps.extend(hotspot_gaps);
-    gaps.extend(known.absent.gaps());
+    let LaunchesOfReport { mut launches, mut gaps, spots, absent } =
+        launches(&report, from, detail);
+    let schema = crate::model::hotspots::SCHEMA.to_owned();
+    let hotspots = (!spots.is_empty()).then_some(HotSpots { schema, launches: spots });
+    gaps.extend(absent.gaps());
     gaps.extend(problems.iter().map(|problem| damage(problem, from)));
     gaps.extend(unknown_fields(&report));
     let session = report.session();
@@ -104,7 +99,7 @@ fn import_in_detail(
     let regions = region::rows(&report, &launches, from);
     Ok(Imported {
         regions,
-        refusals: refusal::judge(&launches, &known.absent, asked),
+        refusals: refusal::judge(&launches, &absent, asked),
         launches,
         gaps,
         tool_version: session.version("Nsight Compute").map(str::to_owned),
@@ -115,27 +110,108 @@ fn import_in_detail(
     })
 }
 
-/// The hot spots of every launch that has values per instruction.
-fn hot_spots(
-    report: &NcuReport<'_>,
-    launches: &[Launch],
-    from: &str,
-    detail: Detail,
-) -> (Option<HotSpots>, Vec<Gap>) {
+/// The launches of a report.
+struct LaunchesOfReport {
+    launches: Vec<Launch>,
+    /// Of stalls and hot spots.
+    gaps: Vec<Gap>,
+    spots: Vec<LaunchSpots>,
+    absent: AbsentMetrics,
+}
+
+/// What one thread makes of its part of the results.
+struct LaunchPart {
+    launches: Vec<Launch>,
+    gaps: Vec<Gap>,
+    spots: HotSpotPart,
+    absent: AbsentMetrics,
+}
+
+/// Hot spots of some launches, in order.
+struct HotSpotPart {
+    spots: Vec<LaunchSpots>,
+    gaps: Vec<Gap>,
+    kept: usize,
+}
+
+/// Reads all launches, those of a large report on several threads.
+fn launches(report: &NcuReport<'_>, from: &str, detail: Detail) -> LaunchesOfReport {
+    let results: Vec<NcuResult<'_>> = report.results().collect();
     let sources = code::sources(report);
     let code = ReportSources::new(&sources);
-    let mut spotter = HotSpotBuilder::new(&code, detail);
+    let per_thread = results.len().div_ceil(report.threads()).max(1);
+    let import = |(results, first)| import_part(results, first, &code, from, detail);
+    let parts = results.chunks(per_thread).zip((0..).step_by(per_thread));
+    let parts: Vec<LaunchPart> = match results.len() > per_thread {
+        false => parts.map(import).collect(),
+        true => std::thread::scope(|scope| {
+            let import = &import;
+            let running: Vec<_> = parts.map(|part| scope.spawn(move || import(part))).collect();
+            let joined = running.into_iter().map(|thread| thread.join());
+            joined.map(|part| part.unwrap_or_else(|e| std::panic::resume_unwind(e))).collect()
+        }),
+    };
+    let kept: usize = parts.iter().map(|part| part.spots.kept).sum();
+    let mut all = LaunchesOfReport {
+        launches: Vec::with_capacity(results.len()),
+        gaps: Vec::new(),
+        spots: Vec::new(),
+        absent: AbsentMetrics::default(),
+    };
+    let mut spot_gaps = Vec::new();
+    let several = parts.len() > 1;
+    for part in parts {
+        all.launches.extend(part.launches);
+        all.gaps.extend(part.gaps);
+        all.absent.append(part.absent);
+        all.spots.extend(part.spots.spots);
+        spot_gaps.extend(part.spots.gaps);
+    }
+    // The bound is for the whole report, and earlier launches have priority.
+    if several && kept >= MAX_KEPT_INSTRUCTIONS {
+        let cut = hot_spots(&results, &all.launches, &code, from, detail);
+        (all.spots, spot_gaps) = (cut.spots, cut.gaps);
+    }
+    all.gaps.extend(spot_gaps);
+    all
+}
+
+/// Reads the launches of `results`, of which the first has the number `first`.
+fn import_part(
+    results: &[NcuResult<'_>],
+    first: usize,
+    code: &ReportSources<'_>,
+    from: &str,
+    detail: Detail,
+) -> LaunchPart {
+    let mut known = launch::Known::default();
+    let first = u32::try_from(first).unwrap_or(u32::MAX);
+    let launches = results.iter().zip(first..);
+    let mut launches: Vec<Launch> =
+        launches.map(|(result, id)| launch::import(result, id, from, &mut known, detail)).collect();
+    let gaps = launches.iter_mut().filter_map(stalls::import).collect();
+    let spots = hot_spots(results, &launches, code, from, detail);
+    LaunchPart { launches, gaps, spots, absent: known.absent }
+}
+
+/// The hot spots of every launch that has values per instruction.
+fn hot_spots(
+    results: &[NcuResult<'_>],
+    launches: &[Launch],
+    code: &ReportSources<'_>,
+    from: &str,
+    detail: Detail,
+) -> HotSpotPart {
+    let mut spotter = HotSpotBuilder::new(code, detail);
     let (mut spots, mut gaps) = (Vec::new(), Vec::new());
-    for (result, launch) in report.results().zip(launches) {
-        if let Some(found) = spotter.launch(&result, launch, from) {
+    for (result, launch) in results.iter().zip(launches) {
+        if let Some(found) = spotter.launch(result, launch, from) {
             gaps.extend(hotspots::check(&found, launch));
             spots.push(found);
         }
     }
     gaps.extend(spotter.gap());
-    let schema = crate::model::hotspots::SCHEMA.to_owned();
-    let hotspots = (!spots.is_empty()).then_some(HotSpots { schema, launches: spots });
-    (hotspots, gaps)
+    HotSpotPart { spots, gaps, kept: spotter.kept() }
 }
 
 /// In the reports seen, the session's settings are empty; the command line has the option.

@@ -1,7 +1,7 @@
 //! Maps addresses to functions, instructions and source lines, from the code inside a report.
 
-use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use rgpu_format::cubin::{self, Cubin, Lines, Table};
 use rgpu_format::ncu_rep::{Function, NcuReport, Source};
@@ -18,8 +18,8 @@ pub(super) struct ReportSources<'r> {
 
 struct LoadedCubin<'r> {
     source: &'r Source<'r>,
-    lines: OnceCell<(Lines, Lines)>,
-    cubin: OnceCell<Option<Cubin>>,
+    lines: OnceLock<(Lines, Lines)>,
+    cubin: OnceLock<Option<Cubin>>,
 }
 
 /// The position of an address in the code.
@@ -71,8 +71,8 @@ impl<'r> ReportSources<'r> {
                 .iter()
                 .map(|source| LoadedCubin {
                     source,
-                    lines: OnceCell::new(),
-                    cubin: OnceCell::new(),
+                    lines: OnceLock::new(),
+                    cubin: OnceLock::new(),
                 })
                 .collect(),
         }

@@ -21,7 +21,7 @@ const REASON: &str = "smsp__pcsamp_warps_issue_stalled_";
 const NOT_ISSUED: &str = "_not_issued";
 
 /// Most instructions imported from one report. Earlier launches have priority.
-const MAX_KEPT_INSTRUCTIONS: usize = 1 << 18;
+pub(super) const MAX_KEPT_INSTRUCTIONS: usize = 1 << 18;
 
 /// Turns the instances of results into hot spots, with one bound for the whole report.
 pub(super) struct HotSpotBuilder<'c> {
@@ -44,7 +44,10 @@ impl<'c> HotSpotBuilder<'c> {
         from: &str,
     ) -> Option<LaunchSpots> {
         let references = result.source_references();
-        let mut at: HashMap<u64, Option<usize>> = HashMap::new();
+        // Addresses, each with its place in `found`. All metrics have them in the same order, so the next
+        // one is mostly the one after the last.
+        let mut order: Vec<(u64, Option<usize>)> = Vec::new();
+        let mut at: HashMap<u64, usize> = HashMap::new();
         let mut found: Vec<InstructionSpot> = Vec::new();
         let own = launch.mangled.as_deref().unwrap_or(&launch.kernel);
         // Sorted by name, so that new names of an instruction are always appended.
@@ -54,9 +57,10 @@ impl<'c> HotSpotBuilder<'c> {
         let mut named: Vec<(Kind, Metric<'_>)> = named.collect();
         named.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
         for (kind, metric) in named {
+            let mut next = 0;
             for instance in metric.instances() {
                 let Some((address, value)) = by_address(&instance) else { continue };
-                let place = *at.entry(address).or_insert_with(|| {
+                let mut spot_of = |address: u64| {
                     let place = self.code.place(references, address)?;
                     self.left = self.left.checked_sub(1)?;
                     let symbol = Some(place.symbol).filter(|symbol| *symbol != own);
@@ -70,7 +74,16 @@ impl<'c> HotSpotBuilder<'c> {
                         ..InstructionSpot::default()
                     });
                     Some(found.len() - 1)
-                });
+                };
+                let number = match order.get(next) {
+                    Some((expected, _)) if *expected == address => next,
+                    _ => *at.entry(address).or_insert_with(|| {
+                        order.push((address, spot_of(address)));
+                        order.len() - 1
+                    }),
+                };
+                next = number + 1;
+                let place = order.get(number).and_then(|(_, place)| *place);
                 if let Some(spot) = place.and_then(|place| found.get_mut(place)) {
                     kind.count(spot, value);
                 }
@@ -94,6 +107,11 @@ impl<'c> HotSpotBuilder<'c> {
             instructions: found,
             from: from.to_owned(),
         })
+    }
+
+    /// Number of instructions so far.
+    pub(super) fn kept(&self) -> usize {
+        MAX_KEPT_INSTRUCTIONS - self.left
     }
 
     /// The gap for instructions that were left out because of the bound.

@@ -27,6 +27,30 @@ fn launch(case: &str) -> Launch {
 }
 
 #[test]
+fn launches_that_several_threads_read_are_as_one_alone_and_in_order() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
+    let packed = std::fs::read(fixtures.join("full-tiled-matmul/report.ncu-repz")).unwrap();
+    let one = zstd::decode_all(&packed[..]).unwrap();
+    // The same blocks three times more, after the file's header.
+    let header = u32::from_le_bytes(one[4..8].try_into().unwrap()) as usize;
+    let mut four = one.clone();
+    (0..3).for_each(|_| four.extend_from_slice(&one[8 + header..]));
+    let read = |bytes: &[u8]| {
+        import(bytes, "raw", &RequestedCounters::default(), &Limits::default()).unwrap()
+    };
+    let (one, four) = (read(&one), read(&four));
+    assert_eq!(four.launches.len(), 4);
+    for (launch, id) in four.launches.iter().zip(0..) {
+        assert_eq!(*launch, Launch { id, ..one.launches[0].clone() });
+    }
+    let spots = |imported: &Imported| imported.sidecars.hotspots.clone().unwrap().launches;
+    let (one_spots, four_spots) = (spots(&one), spots(&four));
+    assert_eq!(four_spots.iter().map(|spots| spots.launch).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert!(four_spots.iter().all(|spots| spots.instructions == one_spots[0].instructions));
+    assert_eq!(one.gaps, four.gaps);
+}
+
+#[test]
 fn a_full_report_gives_launch_stalls_rules_and_its_origin() {
     let all = imported("full-vecadd", &[]);
     assert!(all.refusals.is_empty(), "{:?}", all.refusals);

@@ -143,6 +143,12 @@ impl Problems {
         }
     }
 
+    /// Adds the problems of a later part of the file.
+    pub(super) fn append(&mut self, later: Problems) {
+        later.list.into_iter().for_each(|problem| self.push(problem));
+        self.more += later.more;
+    }
+
     pub(super) fn finish(mut self) -> Vec<Problem> {
         if self.more > 0 {
             self.list.push(Problem::More { count: self.more });

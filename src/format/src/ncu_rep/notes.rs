@@ -28,10 +28,10 @@ impl UnknownFields {
         self.fields.iter().map(|(&(message, number), &count)| (message, number, count))
     }
 
-    fn add(&mut self, message: &'static str, number: u32) {
-        self.total += 1;
+    fn add(&mut self, message: &'static str, number: u32, count: u64) {
+        self.total += count;
         if self.fields.len() < Self::MAX_FIELDS || self.fields.contains_key(&(message, number)) {
-            *self.fields.entry((message, number)).or_default() += 1;
+            *self.fields.entry((message, number)).or_default() += count;
         }
     }
 }
@@ -44,6 +44,16 @@ pub(super) struct Notes {
 }
 
 impl Notes {
+    /// Adds the notes on a later part of the file.
+    pub(super) fn append(&mut self, later: Notes) {
+        self.problems.append(later.problems);
+        let known: u64 = later.unknown.fields.values().sum();
+        self.unknown.total += later.unknown.total.saturating_sub(known);
+        for ((message, number), count) in later.unknown.fields {
+            self.unknown.add(message, number, count);
+        }
+    }
+
     /// Passes every field to `take`, which returns `None` for a field that it does not know or that
     /// has another type. Damage is noted and ends the walk; earlier fields are kept.
     #[inline]
@@ -57,7 +67,7 @@ impl Notes {
             match field {
                 Ok(field) => {
                     if take(self, field).is_none() {
-                        self.unknown.add(what, field.number);
+                        self.unknown.add(what, field.number, 1);
                     }
                 }
                 Err(source) => {

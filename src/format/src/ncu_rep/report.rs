@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::block::{EntryKind, Index};
+use super::block::{Entry, EntryKind, Index};
 use super::container;
 use super::error::{Error, Problem, Problems};
 use super::notes::{Notes, UnknownFields};
@@ -25,6 +25,11 @@ impl Default for Limits {
         Limits { max_size: 2 << 30 }
     }
 }
+
+/// A smaller report is read in less time than threads take to start.
+const MIN_PARALLEL_BYTES: usize = 1 << 20;
+/// Most threads that read one report.
+const MAX_THREADS: usize = 8;
 
 /// A report of Nsight Compute.
 #[derive(Debug)]
@@ -57,8 +62,42 @@ impl<'a> NcuReport<'a> {
         Ok((report, notes.problems.finish()))
     }
 
+    /// How many threads are worth starting to read this report.
+    pub fn threads(&self) -> usize {
+        match self.bytes.len() >= MIN_PARALLEL_BYTES {
+            true => std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS),
+            false => 1,
+        }
+    }
+
+    /// Notes the problems of all results and sources.
     fn check(&self, notes: &mut Notes) {
-        for entry in &self.index.entries {
+        let entries = &self.index.entries;
+        let threads = self.threads();
+        let per_thread = entries.len().div_ceil(threads).max(1);
+        if per_thread >= entries.len() {
+            return self.check_entries(entries, notes);
+        }
+        std::thread::scope(|scope| {
+            let check = |part| {
+                scope.spawn(move || {
+                    let mut notes = Notes::default();
+                    self.check_entries(part, &mut notes);
+                    notes
+                })
+            };
+            let running: Vec<_> = entries.chunks(per_thread).map(check).collect();
+            for thread in running {
+                match thread.join() {
+                    Ok(later) => notes.append(later),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+        });
+    }
+
+    fn check_entries(&self, entries: &[Entry], notes: &mut Notes) {
+        for entry in entries {
             let message = entry.message(&self.bytes);
             match ResultKind::from_entry(entry.kind) {
                 Some(kind) => NcuResult::read(kind, message, self.strings(), notes).check(notes),
