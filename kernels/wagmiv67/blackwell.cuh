@@ -54,12 +54,6 @@ struct Work {
 
 #if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL)
 
-__device__ __forceinline__ bool elect_one() {
-    uint32_t elected;
-    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(elected));
-    return elected != 0;
-}
-
 // 512 bytes of scales (32 rows of 16 bytes) into four columns, the same in all four quarters of the lanes.
 __device__ __forceinline__ void copy_scales(uint32_t column, uint64_t from) {
     asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(column), "l"(from) : "memory");

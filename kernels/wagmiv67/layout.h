@@ -14,8 +14,10 @@
 
 #ifdef __CUDACC__
 #define WAGMI_HD __host__ __device__ inline
+#define WAGMI_UNROLL _Pragma("unroll")
 #else
 #define WAGMI_HD inline
+#define WAGMI_UNROLL
 #endif
 
 namespace wagmi {
@@ -92,9 +94,9 @@ WAGMI_HD uint64_t scale_descriptor(uint32_t shared_address) {
     return 0x0000400800010000ull | ((shared_address & 0x3ffff) >> 4);
 }
 
-// Instruction descriptor: E2M1 x E2M1, E4M3 scales, both K-major, M = 128.
-WAGMI_HD uint32_t instruction_descriptor(int n) {
-    return 1u << 7 | 1u << 10 | (uint32_t)(n >> 3) << 17 | (uint32_t)(M_TILE >> 4) << 24;
+// Instruction descriptor: E2M1 x E2M1, E4M3 scales, both K-major, M = 128, or 256 over two blocks.
+WAGMI_HD uint32_t instruction_descriptor(int n, int m = M_TILE) {
+    return 1u << 7 | 1u << 10 | (uint32_t)(n >> 3) << 17 | (uint32_t)(m >> 4) << 24;
 }
 
 // Columns of tensor memory: accumulator 0, accumulator 1, scales of weights, scales of tokens. An atom of

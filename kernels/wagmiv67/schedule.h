@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "layout.h"
+#include "pair.h"
 
 namespace wagmi {
 
@@ -202,7 +203,7 @@ inline Schedule best_plan(const std::vector<Shape> &shapes, int row_block, const
 
 // Whole tiles for the sm_100 path, the dearest first, dealt out like cards that go back and forth. Tokens
 // are cut at multiples of 128, where their scales have a block boundary.
-inline Schedule whole_tiles(const std::vector<Shape> &shapes, int workers) {
+inline Schedule whole_tiles(const std::vector<Shape> &shapes, int workers, int rows = M_TILE) {
     Schedule plan;
     for (int p = 0; p < (int)shapes.size(); p++) {
         for (int first = 0; first < shapes[p].m;) {
@@ -220,8 +221,8 @@ inline Schedule whole_tiles(const std::vector<Shape> &shapes, int workers) {
     for (int t = 0; t < (int)plan.tiles.size(); t++) {
         const Shape &shape = shapes[plan.tiles[t].problem];
         // Bytes of a K = 256 step: what a tile costs is what it loads.
-        int64_t cost = (int64_t)ceil_div(shape.k, K_TILE) * (M_TILE + plan.tiles[t].n);
-        for (int r = 0; r < ceil_div(shape.n, M_TILE); r++) all.push_back({cost, t, r});
+        int64_t cost = (int64_t)ceil_div(shape.k, K_TILE) * (rows + plan.tiles[t].n);
+        for (int r = 0; r < ceil_div(shape.n, rows); r++) all.push_back({cost, t, r});
     }
     std::stable_sort(all.begin(), all.end(), [](const Tile &a, const Tile &b) { return a.cost > b.cost; });
     std::vector<std::vector<Piece>> hands(workers);
@@ -237,6 +238,43 @@ inline Schedule whole_tiles(const std::vector<Shape> &shapes, int workers) {
     }
     plan.first_piece.push_back((int)plan.pieces.size());
     return plan;
+}
+
+// The same for clusters of two blocks. Where there are at most half as many tiles as clusters, each is cut along K into
+// equal parts of at least `SHORTEST_PART` stages. Part p of a tile belongs to the worker before that of part p + 1, so a
+// piece that waits for others waits only for workers with lower numbers, and each has one piece: none can hang.
+constexpr int SHORTEST_PART = 4;
+inline Schedule split_tiles(const std::vector<Shape> &shapes, int workers, int rows) {
+    Schedule whole = whole_tiles(shapes, workers, rows);
+    int most = workers / (int)whole.pieces.size();
+    if (most < 2) return whole;
+    Schedule plan;
+    plan.tiles = whole.tiles;
+    int slots = 0;
+    for (const Piece &piece : whole.pieces) {
+        int stages = whole.tiles[piece.tile].slabs / STEPS;
+        int parts = std::max(1, std::min(most, stages / SHORTEST_PART)), first_slot = slots;
+        for (int p = 0; p < parts; p++) {
+            bool last = p == parts - 1;
+            plan.first_piece.push_back((int)plan.pieces.size());
+            plan.pieces.push_back({piece.tile, piece.row_block, stages * p / parts * STEPS, stages * (p + 1) / parts * STEPS,
+                                   last ? -1 : slots++, first_slot, last ? parts - 1 : 0});
+        }
+    }
+    while ((int)plan.first_piece.size() <= workers) plan.first_piece.push_back((int)plan.pieces.size());
+    return plan;
+}
+
+// The pieces of that plan, everything looked up.
+inline std::vector<pair::Tile> pair_tiles(const std::vector<Shape> &shapes, const Schedule &plan) {
+    std::vector<pair::Tile> tiles;
+    for (const Piece &piece : plan.pieces) {
+        const TokenTile &tokens = plan.tiles[piece.tile];
+        tiles.push_back({tokens.problem, piece.row_block * pair::ROW_BLOCK, tokens.first, tokens.n,
+                         piece.slab_begin / STEPS, piece.slab_end / STEPS, shapes[tokens.problem].k / SLAB, piece.slot,
+                         piece.first_slot, piece.slots});
+    }
+    return tiles;
 }
 
 } // namespace wagmi

@@ -4,10 +4,12 @@
 // rgpu_launch is what counts: decode the tokens, then the product on the path that this GPU has.
 //
 //   sm_100a, sm_103a  blackwell.cuh  the tensor core multiplies FP4 and applies the scales itself
+//                     pair.cuh       the same with two blocks for each MMA
 //   sm_90a            hopper.cuh     weights decoded into wgmma's registers
 //   sm_80 and later   mma.cuh        mma.sync
 //
-// WAGMIV67_PATH=mma in the environment takes the last one anywhere.
+// WAGMIV67_PATH in the environment, or -DWAGMI_PATH=PATH_... when compiling, takes another one: `mma` anywhere, `pair` and
+// `aligned` (built as CUTLASS's example is, to compare with) where sm_100a's are.
 #include <cuda_runtime.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include "blackwell.cuh"
 #include "hopper.cuh"
 #include "mma.cuh"
+#include "pair.cuh"
 #include "reference.cuh"
 #include "rgpu.h"
 #include "schedule.h"
@@ -36,8 +39,15 @@ __device__ int built_for = 80;
 // Order of arguments and variables in kernel.toml.
 enum { ARG_A, ARG_B, ARG_SFA, ARG_SFB, ARG_C, VAR_M = 0, VAR_N, VAR_K, VAR_L };
 
-// Returned for sizes that the contract does not have, and for an architecture that cannot run here.
-enum { BAD_SIZES = 10001, NO_TENSOR_MAPS = 10002 };
+// Returned for sizes that the contract does not have, for an architecture that cannot run here, and for a path that is
+// not there.
+enum { BAD_SIZES = 10001, NO_TENSOR_MAPS = 10002, NO_SUCH_PATH = 10003 };
+
+enum Path { PATH_OF_GPU = 0, PATH_MMA = 80, PATH_HOPPER = 90, PATH_BLACKWELL = 100, PATH_PAIR = 200, PATH_ALIGNED = 201 };
+
+#ifndef WAGMI_PATH
+#define WAGMI_PATH PATH_OF_GPU
+#endif
 
 #define TRY(call)                                                                                                  \
     do {                                                                                                           \
@@ -68,6 +78,9 @@ struct State {
     hopper::Work hopper_work;
     blackwell::Maps blackwell_maps;
     blackwell::Work blackwell_work;
+    pair::Maps pair_maps;
+    pair::SwappedWork pair_work;
+    pair::AlignedWork aligned_work;
 };
 
 static cudaError_t allocate(State *state, void **pointer, size_t bytes) {
@@ -103,9 +116,7 @@ typedef CUresult (*EncodeTiled)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, 
                                 const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
                                 CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-// Packed codes as bytes: boxes of `width` bytes x `height` rows.
-static int tensor_map(CUtensorMap *map, const uint8_t *codes, int rows, int k, int width, int height,
-                      CUtensorMapSwizzle swizzle) {
+static int tensor_map(CUtensorMap *map, const void *data, const pair::MapShape &shape) {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult result;
 #if CUDART_VERSION >= 12050
@@ -114,12 +125,23 @@ static int tensor_map(CUtensorMap *map, const uint8_t *codes, int rows, int k, i
     TRY(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result));
 #endif
     if (!found) return NO_TENSOR_MAPS;
-    cuuint64_t dims[2] = {(cuuint64_t)k / 2, (cuuint64_t)rows}, strides[1] = {(cuuint64_t)k / 2};
-    cuuint32_t box[2] = {(cuuint32_t)width, (cuuint32_t)height}, steps[2] = {1, 1};
-    CUresult status = ((EncodeTiled)found)(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, (void *)codes, dims, strides, box,
-                                           steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-                                           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    cuuint64_t dims[2] = {(cuuint64_t)shape.width, (cuuint64_t)shape.height}, strides[1] = {(cuuint64_t)shape.stride};
+    cuuint32_t box[2] = {(cuuint32_t)shape.box_width, (cuuint32_t)shape.box_height}, steps[2] = {1, 1};
+    CUtensorMapDataType type = shape.element == 1   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                               : shape.element == 2 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                    : CU_TENSOR_MAP_DATA_TYPE_UINT64;
+    CUtensorMapSwizzle swizzle = shape.swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                 : shape.swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                       : CU_TENSOR_MAP_SWIZZLE_NONE;
+    CUresult status = ((EncodeTiled)found)(map, type, 2, (void *)data, dims, strides, box, steps,
+                                           CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return status == CUDA_SUCCESS ? 0 : NO_TENSOR_MAPS;
+}
+
+// Packed codes as bytes: boxes of `width` bytes x `height` rows.
+static int tensor_map(CUtensorMap *map, const uint8_t *codes, int rows, int k, int width, int height, int swizzle) {
+    return tensor_map(map, codes, {1, k / 2, rows, k / 2, width, height, swizzle});
 }
 
 static DevicePiece device_piece(const State *state, const Schedule &plan, const Piece &piece, const uint8_t *decoded) {
@@ -229,24 +251,95 @@ static int prepare_blackwell(State *state) {
     return cudaSuccess;
 }
 
+template <class Kernel> static cudaError_t pair_clusters(Kernel kernel, int threads, int bytes, int *clusters) {
+    TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(pair::BLOCKS);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = bytes;
+    TRY(cudaOccupancyMaxActiveClusters(clusters, kernel, &config));
+    return *clusters < 1 ? cudaErrorLaunchOutOfResources : cudaSuccess;
+}
+
+static int prepare_pair(State *state) {
+    const std::vector<Shape> &shapes = state->shapes;
+    int clusters;
+    TRY(pair_clusters(pair::wagmi_pair, pair::SWAPPED_THREADS, pair::SWAPPED_BYTES, &clusters));
+    Schedule plan = split_tiles(shapes, clusters, pair::ROW_BLOCK);
+    std::vector<pair::Tile> tiles = pair_tiles(shapes, plan);
+    pair::Tile *on_device;
+    int *first_tile;
+    TRY(upload(state, tiles, &on_device));
+    TRY(upload(state, plan.first_piece, &first_tile));
+    void *slots, *flags;
+    TRY(allocate(state, &slots, (size_t)clusters * pair::SLOT_FLOATS * sizeof(float)));
+    size_t flag_bytes = (size_t)clusters * pair::FLAGS_PER_SLOT * sizeof(uint32_t);
+    TRY(allocate(state, &flags, flag_bytes));
+    TRY(cudaMemset(flags, 0, flag_bytes));
+    state->blocks = clusters * pair::BLOCKS;
+    state->pair_work = {on_device, first_tile, (float *)slots, (uint32_t *)flags};
+    return cudaSuccess;
+}
+
+static int prepare_aligned(State *state) {
+    int clusters;
+    TRY(pair_clusters(pair::wagmi_aligned, pair::ALIGNED_THREADS, pair::ALIGNED_BYTES, &clusters));
+    state->aligned_work.problems = (int)state->shapes.size();
+    for (size_t i = 0; i < state->shapes.size(); i++)
+        state->aligned_work.of[i] = {state->shapes[i].m, state->shapes[i].n, state->shapes[i].k};
+    state->blocks = clusters * pair::BLOCKS;
+    return cudaSuccess;
+}
+
+// The maps of one problem: weights are the M side of `pair`, the N side of `aligned`.
+static int place_pair(State *state, int problem, const Matrices &matrices, const Shape &shape) {
+    bool aligned = state->path == PATH_ALIGNED;
+    const void *data[pair::OPERANDS];
+    pair::MapShape maps[pair::OPERANDS];
+    data[pair::M_CODES] = aligned ? matrices.a : matrices.b, data[pair::N_CODES] = aligned ? matrices.b : matrices.a;
+    data[pair::M_SCALES] = aligned ? matrices.sfa : matrices.sfb, data[pair::N_SCALES] = aligned ? matrices.sfb : matrices.sfa;
+    data[pair::OUTPUT] = matrices.c;
+    pair::map_shapes(aligned, shape.m, shape.n, shape.k, maps);
+    for (int i = 0; i < pair::OPERANDS; i++) {
+        int status = tensor_map(&state->pair_maps.of[problem][i], data[i], maps[i]);
+        if (status) return status;
+    }
+    return 0;
+}
+
 // Where the data lie: pointers and tensor maps, which a launch takes along.
 static int place(State *state, const std::vector<Product> &products) {
     for (size_t i = 0; i < products.size(); i++) {
         const Matrices &matrices = state->operands.of[i] = products[i].matrices;
         const Shape &shape = state->shapes[i];
         int status = 0;
-        if (state->path == 90)
+        if (state->path == PATH_HOPPER)
             status = tensor_map(&state->hopper_maps.weights[i], matrices.b, shape.n, shape.k, hopper::WEIGHT_ROW,
-                                hopper::ROWS, CU_TENSOR_MAP_SWIZZLE_NONE);
-        if (state->path == 100) {
+                                hopper::ROWS, 0);
+        if (state->path == PATH_PAIR || state->path == PATH_ALIGNED) status = place_pair(state, (int)i, matrices, shape);
+        if (state->path == PATH_BLACKWELL) {
             status = tensor_map(&state->blackwell_maps.weights[i], matrices.b, shape.n, shape.k, K_TILE / 2, M_TILE,
-                                CU_TENSOR_MAP_SWIZZLE_128B);
+                                128);
             if (!status)
                 status = tensor_map(&state->blackwell_maps.tokens[i], matrices.a, shape.m, shape.k, K_TILE / 2,
-                                    blackwell::TOKEN_BOX, CU_TENSOR_MAP_SWIZZLE_128B);
+                                    blackwell::TOKEN_BOX, 128);
         }
         if (status) return status;
     }
+    return 0;
+}
+
+// What the GPU has, or what was asked for.
+static int choose_path(State *state) {
+    TRY(cudaMemcpyFromSymbol(&state->path, built_for, sizeof(int)));
+    int path = WAGMI_PATH;
+    if (const char *asked = getenv("WAGMIV67_PATH")) {
+        path = !strcmp(asked, "mma") ? PATH_MMA : !strcmp(asked, "pair") ? PATH_PAIR : !strcmp(asked, "aligned") ? PATH_ALIGNED : -1;
+    }
+    if (path == PATH_OF_GPU || path == state->path) return 0;
+    bool there = path == PATH_MMA || ((path == PATH_PAIR || path == PATH_ALIGNED) && state->path == PATH_BLACKWELL);
+    if (!there) return NO_SUCH_PATH;
+    state->path = path;
     return 0;
 }
 
@@ -257,14 +350,14 @@ int rgpu_prepare(const rgpu_case *problem, void **out) {
     int status = products_of(problem, &products);
     if (status) return status;
     for (const Product &product : products) state->shapes.push_back(product.shape);
-    TRY(cudaMemcpyFromSymbol(&state->path, built_for, sizeof(int)));
-    const char *asked = getenv("WAGMIV67_PATH");
-    if (asked && !strcmp(asked, "mma")) state->path = 80;
-    status = place(state, products);
+    status = choose_path(state);
+    if (!status) status = place(state, products);
     if (status) return status;
     switch (state->path) {
-    case 100: return prepare_blackwell(state);
-    case 90: return prepare_hopper(state);
+    case PATH_PAIR: return prepare_pair(state);
+    case PATH_ALIGNED: return prepare_aligned(state);
+    case PATH_BLACKWELL: return prepare_blackwell(state);
+    case PATH_HOPPER: return prepare_hopper(state);
     default: return prepare_mma(state);
     }
 }
@@ -300,18 +393,28 @@ static cudaError_t launch_hopper(const State *state, cudaStream_t stream) {
 
 int rgpu_launch(void *opaque, cudaStream_t stream) {
     const State *state = (const State *)opaque;
-    if (state->path == 100) {
+    if (state->path == PATH_PAIR) {
+        pair::wagmi_pair<<<state->blocks, pair::SWAPPED_THREADS, pair::SWAPPED_BYTES, stream>>>(state->pair_maps,
+                                                                                                state->pair_work);
+        return cudaGetLastError();
+    }
+    if (state->path == PATH_ALIGNED) {
+        pair::wagmi_aligned<<<state->blocks, pair::ALIGNED_THREADS, pair::ALIGNED_BYTES, stream>>>(state->pair_maps,
+                                                                                                   state->aligned_work);
+        return cudaGetLastError();
+    }
+    if (state->path == PATH_BLACKWELL) {
         blackwell::wagmi_blackwell<<<state->blocks, blackwell::THREADS, blackwell::SHARED_BYTES, stream>>>(
             state->blackwell_maps, state->operands, state->blackwell_work);
         return cudaGetLastError();
     }
     dim3 grid(state->slabs_most, state->tile_count, state->row_parts);
-    if (state->path == 90)
+    if (state->path == PATH_HOPPER)
         wagmi_tokens<true><<<grid, TOKEN_THREADS, 0, stream>>>(state->operands, state->tiles);
     else
         wagmi_tokens<false><<<grid, TOKEN_THREADS, 0, stream>>>(state->operands, state->tiles);
     TRY(cudaGetLastError());
-    if (state->path == 90) return launch_hopper(state, stream);
+    if (state->path == PATH_HOPPER) return launch_hopper(state, stream);
     mma::wagmi_mma<<<state->piece_count, mma::THREADS, mma::SHARED_BYTES, stream>>>(state->operands, state->pieces);
     return cudaGetLastError();
 }

@@ -2,34 +2,71 @@
 //! layouts, descriptors, plans and an emulation of the sm_100 data path with plain statements of
 //! the same facts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::laptop::Laptop;
 
-#[test]
-fn its_layouts_plans_and_emulated_data_path_are_right_for_every_benchmark_shape() {
+/// Builds one of the kernel's own checks into `out`.
+fn build_check(name: &str, out: &Path) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/wagmiv67");
-    let out = tempfile::tempdir().unwrap();
-    let check = out.path().join("check");
+    let check = out.join(name);
     let built = Command::new("c++")
-        .args(["-std=c++17", "-O2", "-Wall", "-Werror", "-o"])
+        .args(["-std=c++17", "-O2", "-Wall", "-Werror", "-pthread", "-o"])
         .arg(&check)
-        .arg(folder.join("check.cpp"))
+        .arg(folder.join(format!("{name}.cpp")))
         .output()
         .unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let run = Command::new(&check).output().unwrap();
+    check
+}
+
+#[test]
+fn its_layouts_plans_and_emulated_data_path_are_right_for_every_benchmark_shape() {
+    let out = tempfile::tempdir().unwrap();
+    let run = Command::new(build_check("check", out.path())).output().unwrap();
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}");
     assert_eq!(said.lines().filter(|line| line.ends_with(": right")).count(), 10, "{said}");
 }
 
 #[test]
+fn its_forms_of_two_blocks_are_right_on_an_emulated_gpu_and_every_fault_is_noticed() {
+    let out = tempfile::tempdir().unwrap();
+    let check = build_check("check_pair", out.path());
+    let run = Command::new(&check).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success(), "{said}");
+    for form in ["pair", "aligned"] {
+        let right = |line: &&str| line.starts_with(form) && line.ends_with(": right");
+        assert_eq!(said.lines().filter(right).count(), 12, "{said}");
+    }
+    let with_fault = |fault: u32, form: &str| {
+        let fault = fault.to_string();
+        Command::new(&check).args(["fault", fault.as_str(), form]).output().unwrap()
+    };
+    // 0 is no fault. The last one is in sums that clusters hand over, which only `pair` has.
+    for (form, faults) in [("pair", 17), ("aligned", 16)] {
+        assert!(with_fault(0, form).status.success());
+        for fault in 1..=faults {
+            assert_eq!(with_fault(fault, form).status.code(), Some(1), "{form}, fault {fault}");
+        }
+    }
+}
+
+#[test]
 fn all_its_forms_read_and_name_their_sizes() {
     let laptop = Laptop::new();
     let root = env!("CARGO_MANIFEST_DIR");
-    for kernel in ["wagmiv67", "wagmiv67/full-range", "wagmiv67/popcorn", "wagmiv67-triton"] {
+    for kernel in [
+        "wagmiv67",
+        "wagmiv67/full-range",
+        "wagmiv67/popcorn",
+        "wagmiv67/mma",
+        "wagmiv67/pair",
+        "wagmiv67/aligned",
+        "wagmiv67-triton",
+    ] {
         let shown = laptop.show(&format!("kernels show {root}/kernels/{kernel} --json"));
         for size in ["pair", "bench-4", "ragged-10"] {
             assert!(shown.contains(size), "{shown}");
