@@ -191,7 +191,7 @@ __device__ __forceinline__ void store_tiles(const Operands &operands, const Work
 
 #endif
 
-__global__ void __launch_bounds__(THREADS, 1) 
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     wagmi_blackwell(const __grid_constant__ Maps maps, const __grid_constant__ Operands operands, Work work) {
 #if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL)
     extern __shared__ uint8_t raw[];

@@ -15,9 +15,11 @@
 #ifdef __CUDACC__
 #define WAGMI_HD __host__ __device__ inline
 #define WAGMI_UNROLL _Pragma("unroll")
+#define WAGMI_NO_UNROLL _Pragma("unroll 1")
 #else
 #define WAGMI_HD inline
 #define WAGMI_UNROLL
+#define WAGMI_NO_UNROLL
 #endif
 
 namespace wagmi {

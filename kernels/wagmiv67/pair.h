@@ -1,4 +1,4 @@
-// The sm_100a form of two blocks: what each warp does, as templates over a machine. `pair.cuh` has the machine that
+// The sm_100a form of two blocks: what each warp does, as templates over a machine. `pair_machine.cuh` has the one that
 // issues PTX, `emulator.h` one that emulates the same instructions on the host, so the check runs this very code.
 //
 // Two blocks of a cluster share one MMA (cta_group::2) of 256 rows x N. Each block has 128 rows of the M side, half of
@@ -107,12 +107,14 @@ template <class Form, class Machine, class Tiles> WAGMI_HD void fetch(Machine &m
         // Each block fetches the N side's scales of 128 rows for both. Rows that do not exist are zero.
         int m_atom = m_row / 128 * tile.atoms, n_atom = (tile.n_row / 128 + rank) * tile.atoms;
         uint32_t bytes = BLOCKS * (M_BYTES + boxes * Form::N_BOX * CODE_ROW + SCALE_BYTES + halves * SCALE_BYTES);
+        WAGMI_NO_UNROLL
         for (int k = tile.k_begin; k < tile.k_end; k++) {
             uint32_t mine = base + Place::barrier(Place::FULL, ring.stage), full = machine.in_first_block(mine);
             machine.wait(base + Place::barrier(Place::EMPTY, ring.stage), ring.parity ^ 1);
             // The other block's bytes may come before this: then the count is below zero for a while.
             if (rank == 0) machine.expect(mine, bytes);
             machine.copy(base + ring.stage * M_BYTES, M_CODES, tile.problem, k * CODE_ROW, m_row, full);
+            WAGMI_NO_UNROLL
             for (int i = 0; i < boxes; i++)
                 machine.copy(base + Place::N_AT + ring.stage * Place::N_BYTES + i * Form::N_BOX * CODE_ROW, N_CODES,
                              tile.problem, k * CODE_ROW, n_row + i * Form::N_BOX, full);
@@ -206,6 +208,7 @@ template <class Machine, class Tiles> WAGMI_HD void store_swapped(Machine &machi
                 machine.leave(tile.slot * SLOT_FLOATS + place, sum);
                 continue;
             }
+            WAGMI_NO_UNROLL
             for (int i = 0; i < tile.slots; i++) machine.take((tile.first_slot + i) * SLOT_FLOATS + place, sum);
             uint32_t to = buffers + buffer.stage * Swapped::STORE_TOKENS * 64;
             int in_box = token % Swapped::STORE_TOKENS;

@@ -16,6 +16,7 @@
 
 #include <vector>
 
+#include "aligned.cuh"
 #include "blackwell.cuh"
 #include "hopper.cuh"
 #include "mma.cuh"
