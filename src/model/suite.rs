@@ -211,10 +211,22 @@ impl SuiteRow {
     pub fn without_gpu(&self) -> bool {
         self.warnings.iter().any(|warning| warning.code == NO_GPU)
     }
+
+    /// The state as shown to users. A case that ended well without a GPU is not `ok`, since nothing was
+    /// timed.
+    pub fn state_text(&self) -> &'static str {
+        match self.state {
+            RowState::Ok if self.without_gpu() => NO_GPU_TEXT,
+            state => state.as_str(),
+        }
+    }
 }
 
 /// Code of the warning that the host has no GPU.
 pub const NO_GPU: &str = "no_gpu";
+
+/// The state of a case that ended well without a GPU, for users.
+pub const NO_GPU_TEXT: &str = "no GPU";
 
 /// The state of a case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -180,4 +180,8 @@ fn a_suite_says_that_no_kernel_was_timed() {
         shown.contains("only the reference ran, on the CPU, and no kernel was timed"),
         "{shown}"
     );
+    assert!(shown.contains("1 case: 1 no GPU"), "{shown}");
+    let page = fs::read_to_string(laptop.latest().join("index.html")).unwrap();
+    assert!(page.contains("<td class=\"warn\">no GPU</td>"), "{page}");
+    assert!(page.contains("no kernel was timed") && !page.contains("class=\"good\">ok"), "{page}");
 }

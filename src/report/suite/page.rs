@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::plot::{PlotPoint, PlotSeries, page, svg};
-use super::table::{clock_policy, counts, speedup_text, time_text};
+use super::table::{clock_policy, counts, speedup_text, time_text, without_gpu_text};
 use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::model::suite_history::{History, Series};
 use crate::report::html::escape;
@@ -34,6 +34,9 @@ pub fn html(run: &SuiteRun, history: &History) -> String {
             write!(body, " · <code>{}</code>{dirty}", escape(commit.get(..12).unwrap_or(commit)));
     }
     body += "</p>\n";
+    if let Some(text) = without_gpu_text(run) {
+        let _ = writeln!(body, "<p class=\"warn\">{}</p>", escape(text));
+    }
     table(&mut body, run, history);
     failures(&mut body, run);
     axes(&mut body, run);
@@ -48,7 +51,7 @@ pub fn html(run: &SuiteRun, history: &History) -> String {
 fn table(body: &mut String, run: &SuiteRun, history: &History) {
     *body += "<p><input id=\"filter\" placeholder=\"filter\" aria-label=\"filter\">\
               <select id=\"state\" aria-label=\"state\"><option value=\"\">all</option>\
-              <option>ok</option><option>failed</option><option>slower</option></select></p>\n\
+              <option>ok</option><option>no GPU</option><option>failed</option><option>slower</option></select></p>\n\
               <div class=\"scroll\"><table id=\"cases\"><thead><tr><th>case</th><th>size</th><th>side</th>\
               <th class=\"n\">time</th><th>samples</th><th class=\"n\">in a graph</th><th class=\"n\">of light</th><th class=\"n\">speedup</th>\
               <th>pair</th><th>expected</th><th>history</th><th>state</th></tr></thead>\n<tbody>\n";
@@ -67,9 +70,10 @@ fn table(body: &mut String, run: &SuiteRun, history: &History) {
 fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, history: &History) {
     let judged = time.and_then(|time| time.against.as_ref());
     let slower = judged.is_some_and(|judged| judged.verdict == SuiteVerdict::Slower);
-    let state = if slower { "slower" } else { row.state.as_str() };
+    let state = if slower { "slower" } else { row.state_text() };
     let class = match (row.state, slower) {
         (RowState::Failed, _) | (_, true) => "bad",
+        (RowState::Ok, _) if row.without_gpu() => "warn",
         (RowState::Ok, _) => "good",
         _ => "faint",
     };
@@ -102,7 +106,7 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
         pair.map(|pair| pair.verdict.as_str()).unwrap_or_default(),
         expected.unwrap_or_default(),
         sparkline.map(draw_sparkline).unwrap_or_default(),
-        row.state.as_str(),
+        row.state_text(),
         reason.unwrap_or_default(),
     );
 }

@@ -42,14 +42,14 @@ pub(super) const COLORS: usize = 6;
 /// The style of plots and of the pages with them, light and dark.
 pub(super) const CSS: &str = "\
 :root{color-scheme:light dark;--ink:#161b24;--faint:#5a6474;--line:#d6dae1;--back:#fff;--row:#f5f6f8;\
---c0:#2b5bd7;--c1:#c2410c;--c2:#15803d;--c3:#7e22ce;--c4:#0e7490;--c5:#be185d;--bad:#b91c1c;--good:#15803d}\
+--c0:#2b5bd7;--c1:#c2410c;--c2:#15803d;--c3:#7e22ce;--c4:#0e7490;--c5:#be185d;--bad:#b91c1c;--good:#15803d;--warn:#8f5a00}\
 @media(prefers-color-scheme:dark){:root{--ink:#e7eaf0;--faint:#9aa5b5;--line:#303845;--back:#0e1117;--row:#161b23;\
---c0:#8fb0ff;--c1:#fdba74;--c2:#86efac;--c3:#d8b4fe;--c4:#67e8f9;--c5:#f9a8d4;--bad:#fca5a5;--good:#86efac}}\
+--c0:#8fb0ff;--c1:#fdba74;--c2:#86efac;--c3:#d8b4fe;--c4:#67e8f9;--c5:#f9a8d4;--bad:#fca5a5;--good:#86efac;--warn:#f0be62}}\
 body{font:14px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--back);margin:0 auto;max-width:1180px;padding:16px}\
 h1{font-size:20px}h2{font-size:16px;margin-top:28px}table{border-collapse:collapse;width:100%}\
 th,td{text-align:left;padding:3px 10px 3px 0;border-bottom:1px solid var(--line);vertical-align:top}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}th{color:var(--faint);font-weight:600}\
-tbody tr:hover{background:var(--row)}.bad{color:var(--bad);font-weight:600}.good{color:var(--good)}.faint{color:var(--faint)}\
+tbody tr:hover{background:var(--row)}.bad{color:var(--bad);font-weight:600}.good{color:var(--good)}.warn{color:var(--warn)}.faint{color:var(--faint)}\
 code{font-family:ui-monospace,monospace;font-size:12px}input,select{font:inherit;padding:3px 6px;margin:0 10px 8px 0;\
 color:inherit;background:var(--row);border:1px solid var(--line)}.scroll{overflow-x:auto}\
 svg{max-width:100%;height:auto;display:block}.scroll>svg{min-width:44rem}svg text{fill:var(--faint);font:11px system-ui,sans-serif}\

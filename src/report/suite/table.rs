@@ -1,7 +1,7 @@
 //! A suite and a comparison of suites for a terminal.
 
 use crate::model::suite::{
-    RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime, SuiteVerdict,
+    NO_GPU_TEXT, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime, SuiteVerdict,
 };
 use crate::report::quantity::duration;
 use crate::report::terminal::head::graph_text;
@@ -22,18 +22,17 @@ pub(super) fn time_text(time: &SuiteTime) -> String {
 /// How many cases are in which state.
 pub(super) fn counts(run: &SuiteRun) -> String {
     let states = [
-        RowState::Ok,
-        RowState::Failed,
-        RowState::Cancelled,
-        RowState::NoBudget,
-        RowState::Waiting,
-        RowState::Running,
+        RowState::Ok.as_str(),
+        NO_GPU_TEXT,
+        RowState::Failed.as_str(),
+        RowState::Cancelled.as_str(),
+        RowState::NoBudget.as_str(),
+        RowState::Waiting.as_str(),
+        RowState::Running.as_str(),
     ];
-    let count = |state: &RowState| match run.count(*state) {
-        0 => None,
-        n => Some(format!("{n} {}", state.as_str())),
-    };
-    let counted: Vec<String> = states.iter().filter_map(count).collect();
+    let count = |state: &str| run.rows.iter().filter(|row| row.state_text() == state).count();
+    let counted = states.into_iter().map(|state| (count(state), state)).filter(|(n, _)| *n > 0);
+    let counted: Vec<String> = counted.map(|(n, state)| format!("{n} {state}")).collect();
     let s = if run.rows.len() == 1 { "" } else { "s" };
     format!("{} case{s}: {}", run.rows.len(), counted.join(", "))
 }
@@ -118,10 +117,17 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
     table.without_empty_columns()
 }
 
+/// What it means that cases ran without a GPU; `None` if none did.
+pub(super) fn without_gpu_text(run: &SuiteRun) -> Option<&'static str> {
+    let text = "no GPU: only the reference ran, on the CPU, and no kernel was timed; name a host \
+                with a GPU: `--remote NAME`";
+    run.rows.iter().any(SuiteRow::without_gpu).then_some(text)
+}
+
 /// The state of a row; empty if it is ok in the first attempt.
 fn state_text(row: &SuiteRow) -> String {
     match (row.state, row.reason.as_deref(), row.attempts) {
-        (RowState::Ok, ..) if row.without_gpu() => "no GPU".to_owned(),
+        (RowState::Ok, ..) if row.without_gpu() => NO_GPU_TEXT.to_owned(),
         (RowState::Ok, _, 0 | 1) => String::new(),
         (RowState::Ok, _, n) => format!("ok, attempt {n}"),
         (state, Some(reason), _) => format!("{}: {reason}", state.as_str()),
@@ -156,9 +162,7 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
             below(&row.case, &format!("too close to call{grown}: {}", pair.summary));
         }
     }
-    if run.rows.iter().any(SuiteRow::without_gpu) {
-        let text = "no GPU: only the reference ran, on the CPU, and no kernel was timed; name a \
-                    host with a GPU: `--remote NAME`";
+    if let Some(text) = without_gpu_text(run) {
         let lines = wrap(text, style.width.saturating_sub(2));
         out += &lines.iter().map(|line| format!("\n  {line}")).collect::<String>();
         out.push('\n');
