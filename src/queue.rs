@@ -41,7 +41,8 @@ pub use attempt::{AttemptCall, own_entry, watch_attempt};
 pub use change::{PruneChoice, RequeueChoice};
 pub use document::{EntryRun, QueueDocument, QueueEntryDocument, QueueRunner};
 pub use entry::{
-    Dependency, Entry, EntryEvent, EntryState, NewCommand, NewEntry, ScriptRecord, SnapshotMode,
+    Dependency, Entry, EntryEvent, EntryState, MIN_SHOWN_SILENCE_S, NewCommand, NewEntry,
+    ScriptRecord, SnapshotMode,
 };
 pub use error::QueueError;
 pub use log_file::LOG_FILE;

@@ -37,7 +37,7 @@ pub use document::{Destination, Document};
 pub use input::ReportInput;
 pub use kernel_name::KernelNames;
 pub use quantity::{age, bytes, cost, duration, per_second, percent, timestamp, usd};
-pub use text::{one_line, wrap};
+pub use text::{cut_end, one_line, wrap};
 pub use text_table::{Align, TextTable};
 
 /// The output style of a report.

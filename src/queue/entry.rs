@@ -284,6 +284,16 @@ pub struct Entry {
     pub pid: Option<i32>,
 }
 
+impl Entry {
+    /// Seconds since the last output of a running entry; `None` while they are too few to be shown.
+    pub fn shown_silence_s(&self) -> Option<f64> {
+        self.silent_s.filter(|s| self.state == EntryState::Running && *s >= MIN_SHOWN_SILENCE_S)
+    }
+}
+
+/// A shorter silence is not shown, in seconds.
+pub const MIN_SHOWN_SILENCE_S: f64 = 60.0;
+
 /// A change of an entry's state.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct EntryEvent {

@@ -1,5 +1,7 @@
 //! Cuts and wraps texts for reports.
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 use crate::error::is_line_break;
 
 /// A text in at most `room` columns, cut in the middle: both ends of a name tell it apart.
@@ -12,6 +14,21 @@ pub(super) fn cut_middle(text: &str, room: usize) -> String {
     let start: String = text.chars().take(room.saturating_sub(end + 1)).collect();
     let end: String = text.chars().skip(columns - end).collect();
     format!("{start}…{end}")
+}
+
+/// The beginning of a text in at most `columns` columns of a terminal; `…` says that it was cut.
+pub fn cut_end(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let Some(mut room) = columns.checked_sub(1) else { return String::new() };
+    let fits = |c: &char| {
+        let left = room.checked_sub(c.width().unwrap_or(0));
+        room = left.unwrap_or(room);
+        left.is_some()
+    };
+    let start: String = text.chars().take_while(fits).collect();
+    format!("{start}…")
 }
 
 /// A foreign text without control characters, so that it stays on one line.
@@ -44,7 +61,7 @@ pub fn wrap(text: &str, room: usize) -> Vec<String> {
 }
 
 fn visible_width(text: &str) -> usize {
-    unicode_width::UnicodeWidthStr::width(rgpu_protocol::pattern::strip_ansi(text).as_str())
+    rgpu_protocol::pattern::strip_ansi(text).width()
 }
 
 /// A text with a capital first letter.
@@ -62,6 +79,16 @@ mod tests {
         assert_eq!(cut_middle("abcdefghij", 10), "abcdefghij");
         assert_eq!(cut_middle("abcdefghijk", 7), "abcd…jk");
         assert_eq!(cut_middle("abc", 0), "…");
+    }
+
+    #[test]
+    fn a_text_that_is_cut_at_its_end_says_so() {
+        assert_eq!(cut_end("abcdef", 6), "abcdef");
+        assert_eq!(cut_end("abcdef", 5), "abcd…");
+        assert_eq!(cut_end("äöü", 3), "äöü");
+        // Wide characters take two columns.
+        assert_eq!(cut_end("漢字漢字", 6), "漢字…");
+        assert_eq!((cut_end("ab", 1), cut_end("ab", 0)), ("…".to_owned(), String::new()));
     }
 
     #[test]

@@ -102,17 +102,19 @@ pub(super) fn table(app: &App, entries: &[Entry]) -> String {
 /// The state in a few words.
 pub(super) fn state_text(entry: &Entry) -> String {
     let word = entry.state.as_str();
-    match (entry.state, entry.rc, entry.silent_s) {
-        (EntryState::Failed, Some(rc), _) => format!("{word} ({rc})"),
-        (EntryState::Running, _, Some(silent)) if silent >= MIN_SHOWN_SILENCE_S => {
-            format!("{word}, silent for {}", seconds_text(silent))
-        }
-        _ => word.to_owned(),
+    match (entry.state, entry.rc) {
+        (EntryState::Failed, Some(rc)) => format!("{word} ({rc})"),
+        _ => match silence_text(entry) {
+            Some(silence) => format!("{word}, {silence}"),
+            None => word.to_owned(),
+        },
     }
 }
 
-/// A shorter silence is not shown.
-const MIN_SHOWN_SILENCE_S: f64 = 60.0;
+/// How long a running entry has printed nothing: `silent for 12 min`. `None` if that is not long.
+pub(in crate::cli) fn silence_text(entry: &Entry) -> Option<String> {
+    entry.shown_silence_s().map(|silent| format!("silent for {}", seconds_text(silent)))
+}
 
 /// A line about an entry: `17 nightly: failed (exit status 3) after 81.3 s`.
 pub(super) fn line(entry: &Entry) -> String {
@@ -126,7 +128,7 @@ pub(super) fn line(entry: &Entry) -> String {
 }
 
 /// A time: `0.4 s`, `12 min`, `3.2 h`.
-pub(super) fn seconds_text(seconds: f64) -> String {
+pub(in crate::cli) fn seconds_text(seconds: f64) -> String {
     match seconds {
         s if s < 100.0 => format!("{s:.1} s"),
         s if s < 6000.0 => format!("{:.0} min", s / 60.0),

@@ -3,19 +3,23 @@
 
 mod hosts;
 
+use std::iter::zip;
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Cell, Chart, Dataset, GraphType, Paragraph, Row, Table, Tabs};
+use unicode_width::UnicodeWidthStr;
 
 use super::Tab;
 use super::data::{LoopData, QueueData, TopData};
+use crate::cli::queue::{seconds_text, silence_text};
 use crate::cli::support::terminal::is_bidi;
-use crate::loops::{LoopStatus, Outcome, Phase};
+use crate::loops::{LoopMode, LoopStatus, Outcome, Phase};
 use crate::queue::EntryState;
-use crate::report::one_line;
+use crate::report::{cut_end, one_line};
 
 const TABS: [Tab; 3] = [Tab::Hosts, Tab::Queue, Tab::Loop];
 
@@ -51,11 +55,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, data: Option<&TopData>, state: &mut Vi
         Some(data) => draw_tab(frame, middle, data, state),
         None => draw_message(frame, middle, "the project is being read"),
     }
+    let width = usize::from(bottom.width);
     let help = match data.and_then(|data| data.problem.as_deref()) {
-        Some(problem) => Line::from(one_line(problem)).red(),
+        Some(problem) => Line::from(cut_end(&one_line(problem), width)).red(),
         None => {
             let project = data.map(|data| one_line(&data.project)).unwrap_or_default();
-            Line::from(format!("← → tab  ↑ ↓ scroll  q end  {project}")).dim()
+            Line::from(cut_end(&format!("← → tab  ↑ ↓ scroll  q end  {project}"), width)).dim()
         }
     };
     frame.render_widget(help, bottom);
@@ -82,26 +87,51 @@ fn draw_tab(frame: &mut Frame<'_>, area: Rect, data: &TopData, state: &mut ViewS
     }
 }
 
+/// The columns inside a frame.
+fn inner_width(area: Rect) -> usize {
+    usize::from(area.width.saturating_sub(2))
+}
+
+/// A frame around an area. A title that is too long for it is cut.
+fn frame_with_title(area: Rect, title: &str) -> Block<'static> {
+    Block::bordered().title(cut_end(title, inner_width(area)))
+}
+
 fn draw_message(frame: &mut Frame<'_>, area: Rect, text: &str) {
+    let text = cut_end(text, inner_width(area));
     frame.render_widget(Paragraph::new(text).block(Block::bordered()), area);
 }
 
-/// Draws a table from the row that the user scrolled to.
-fn draw_table(
+/// A row of a table. Its second cell, the state, has the colour.
+struct TableRow<const N: usize> {
+    cells: [String; N],
+    color: Color,
+}
+
+/// Draws a table from the row that the user scrolled to. A text that is too long for its cell is cut.
+fn draw_table<const N: usize>(
     frame: &mut Frame<'_>,
     area: Rect,
     state: &mut ViewState,
-    title: String,
-    (header, widths): (&[&'static str], &[Constraint]),
-    rows: Vec<Row<'static>>,
+    title: &str,
+    (header, widths): ([&'static str; N], [Constraint; N]),
+    rows: Vec<TableRow<N>>,
 ) {
     // Two lines of the frame and one of the header.
     let room = usize::from(area.height.saturating_sub(3));
     state.scroll = state.scroll.min(rows.len().saturating_sub(room));
-    let shown = rows.into_iter().skip(state.scroll);
-    let table = Table::new(shown, widths.iter().copied())
-        .header(Row::new(header.iter().copied()).bold())
-        .block(Block::bordered().title(title));
+    let block = frame_with_title(area, title);
+    let columns: [Rect; N] = Layout::horizontal(widths).spacing(1).areas(block.inner(area));
+    let shown = rows.iter().skip(state.scroll).take(room).map(|row| {
+        let cells = zip(&row.cells, columns).enumerate().map(|(at, (text, column))| {
+            let cell = Cell::from(cut_end(text, usize::from(column.width)));
+            if at == 1 { cell.style(row.color) } else { cell }
+        });
+        Row::new(cells)
+    });
+    let table = Table::new(shown, columns.map(|column| Constraint::Length(column.width)))
+        .header(Row::new(header).bold())
+        .block(block);
     frame.render_widget(table, area);
 }
 
@@ -132,45 +162,48 @@ fn draw_queue(frame: &mut Frame<'_>, area: Rect, queue: &QueueData, state: &mut 
             EntryState::Waiting | EntryState::Skipped | EntryState::Cancelled => Color::Reset,
             _ => Color::Red,
         };
-        let seconds = entry.seconds.map(|seconds| format!("{seconds:.1} s")).unwrap_or_default();
-        Row::new([
-            Cell::from(entry.id.to_string()),
-            Cell::from(entry.state.as_str()).style(color),
-            Cell::from(seconds),
-            Cell::from(one_line(&entry.name)),
-            Cell::from(one_line(entry.reason.as_deref().unwrap_or_default())),
-        ])
+        let seconds = entry.seconds.map(seconds_text).unwrap_or_default();
+        let why = entry.reason.clone().or_else(|| silence_text(entry)).unwrap_or_default();
+        let cells = [
+            entry.id.to_string(),
+            entry.state.as_str().to_owned(),
+            seconds,
+            one_line(&entry.name),
+            one_line(&why),
+        ];
+        TableRow { cells, color }
     });
     let widths = [
         Constraint::Length(6),
         Constraint::Length(9),
-        Constraint::Length(10),
+        Constraint::Length(8),
+        Constraint::Fill(3),
         Constraint::Fill(2),
-        Constraint::Fill(1),
     ];
     let header = ["id", "state", "time", "name", "reason"];
-    draw_table(frame, area, state, title, (&header, &widths), rows.collect());
+    draw_table(frame, area, state, &title, (header, widths), rows.collect());
 }
 
 fn draw_loop(frame: &mut Frame<'_>, area: Rect, loop_data: &LoopData, state: &mut ViewState) {
     let parts = [Constraint::Length(7), Constraint::Percentage(40), Constraint::Min(0)];
     let [head, middle, bottom] = Layout::vertical(parts).areas(area);
     let status = &loop_data.status;
-    let block = Block::bordered().title(status.id.as_str());
-    frame.render_widget(Paragraph::new(head_lines(loop_data)).block(block), head);
+    let block = frame_with_title(head, &status.id);
+    let lines = head_lines(loop_data, inner_width(head));
+    frame.render_widget(Paragraph::new(lines).block(block), head);
     let [left, right] =
-        Layout::horizontal([Constraint::Fill(2), Constraint::Fill(3)]).areas(middle);
+        Layout::horizontal([Constraint::Fill(1), Constraint::Fill(2)]).areas(middle);
     draw_best(frame, left, status);
     draw_iterations(frame, right, status, state);
     let room = usize::from(bottom.height.saturating_sub(2));
     let from = loop_data.lines.len().saturating_sub(room);
-    let lines: Vec<Line<'_>> =
-        loop_data.lines[from..].iter().map(|line| Line::from(line.as_str())).collect();
+    let cut = |line: &String| Line::from(cut_end(line, inner_width(bottom)));
+    let lines: Vec<Line<'_>> = loop_data.lines[from..].iter().map(cut).collect();
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title("run.log")), bottom);
 }
 
-/// Phase, heartbeat, best, target and time left.
-fn head_lines(loop_data: &LoopData) -> Vec<Line<'static>> {
+/// Phase, heartbeat, best, target and time left, in lines of at most `width` columns.
+fn head_lines(loop_data: &LoopData, width: usize) -> Vec<Line<'static>> {
     let status = &loop_data.status;
     let phase = match status.phase {
         Phase::Stopped => "stopped".to_owned(),
@@ -209,13 +242,15 @@ fn head_lines(loop_data: &LoopData) -> Vec<Line<'static>> {
         "iteration {} of {}{left}; {} kept, {} without progress",
         status.iteration, status.max_iterations, status.kept, status.no_progress
     );
-    vec![
-        Line::from(vec![Span::from(phase).bold(), Span::from("  "), Span::from(alive)]),
-        Line::from(status.kernel_path.clone()),
-        Line::from(best),
-        Line::from(target),
-        Line::from(left),
-    ]
+    let dry_run = match status.mode {
+        LoopMode::DryRun => ", dry-run: nothing is measured",
+        LoopMode::Manual | LoopMode::Command => "",
+    };
+    let room = width.saturating_sub(phase.width() + 2);
+    let first = [Span::from(phase).bold(), Span::from("  "), Span::from(cut_end(&alive, room))];
+    let others = [format!("{}{dry_run}", status.kernel_path), best, target, left];
+    let others = others.map(|line| Line::from(cut_end(&line, width)));
+    [Line::from_iter(first)].into_iter().chain(others).collect()
 }
 
 /// The best time after each iteration.
@@ -256,18 +291,18 @@ fn draw_iterations(frame: &mut Frame<'_>, area: Rect, status: &LoopStatus, state
             _ => Color::Reset,
         };
         let speedup = record.comparison.as_ref().map(|it| format!("{:.3}", it.speedup));
-        Row::new([
-            Cell::from(record.iteration.to_string()),
-            Cell::from(record.outcome.as_str()).style(color),
-            Cell::from(speedup.unwrap_or_default()),
-            Cell::from(record.reason.clone()),
-        ])
+        let cells = [
+            record.iteration.to_string(),
+            record.outcome.as_str().to_owned(),
+            speedup.unwrap_or_default(),
+            one_line(&record.reason),
+        ];
+        TableRow { cells, color }
     });
     let widths =
         [Constraint::Length(5), Constraint::Length(14), Constraint::Length(8), Constraint::Fill(1)];
     let header = ["iter", "outcome", "speedup", "why"];
-    let rows = rows.collect();
-    draw_table(frame, area, state, "iterations".to_owned(), (&header, &widths), rows);
+    draw_table(frame, area, state, "iterations", (header, widths), rows.collect());
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use rgpu_protocol::probe::GpuFacts;
 use super::{ViewState, draw_message};
 use crate::cli::top::data::TopData;
 use crate::dashboard::{HealthLevel, HostState, RunningRun};
-use crate::report::{Align, TextTable, age, bytes, one_line};
+use crate::queue::EntryState;
+use crate::report::{Align, TextTable, age, bytes, cut_end, one_line};
 
 /// The columns of hosts that a narrow terminal lacks, the least important first.
 const SPARE_HOST_COLUMNS: [&str; 5] = ["address", "CUDA", "waiting", "seen", "memory"];
@@ -39,9 +40,12 @@ pub(super) fn draw_hosts(frame: &mut Frame<'_>, area: Rect, data: &TopData, stat
     let of_hosts = Block::bordered().title(count(data.hosts.len(), "host") + ", as last seen");
     let mut end = draw_lines(frame, top, of_hosts, hosts, state.scroll);
     if data.running.is_empty() {
-        let reading = "the runs are being read";
-        let none = "no run is running: rgpu profile --kernel KERNEL starts one";
-        draw_message(frame, bottom, if data.reading { reading } else { none });
+        let text = match running_entries(data) {
+            _ if data.reading => "the runs are being read".to_owned(),
+            Some(entries) => format!("no run is running; the queue runs {entries}"),
+            None => "no run is running: rgpu profile --kernel KERNEL starts one".to_owned(),
+        };
+        draw_message(frame, bottom, &text);
     } else {
         let mut title = count(data.running_count, "run") + " not ended";
         if data.running.len() < data.running_count {
@@ -54,6 +58,20 @@ pub(super) fn draw_hosts(frame: &mut Frame<'_>, area: Rect, data: &TopData, stat
         end = end.max(draw_lines(frame, bottom, of_runs, runs, state.scroll));
     }
     state.scroll = state.scroll.min(end);
+}
+
+/// The entries that the queue runs: `entry 3: NAME` or `entries 3, 4`. `None` if there is none.
+fn running_entries(data: &TopData) -> Option<String> {
+    let entries = data.queue.as_ref()?.entries.iter();
+    let running: Vec<_> = entries.filter(|entry| entry.state == EntryState::Running).collect();
+    match &running[..] {
+        [] => None,
+        [entry] => Some(format!("entry {}: {}", entry.id, one_line(&entry.name))),
+        several => {
+            let numbers: Vec<String> = several.iter().map(|entry| entry.id.to_string()).collect();
+            Some(format!("entries {}", numbers.join(", ")))
+        }
+    }
 }
 
 fn count(n: usize, noun: &str) -> String {
@@ -83,7 +101,7 @@ fn draw_lines(
 /// have it too.
 fn table_lines(table: &TextTable, width: usize, colors: &[Color]) -> Vec<Line<'static>> {
     let text = table.plain(width, 0);
-    let mut lines = text.lines().map(str::to_owned);
+    let mut lines = text.lines().map(|line| cut_end(line, width));
     let header = lines.next().map(|header| Line::from(header).bold());
     let mut colors = colors.iter();
     let mut color = Color::Reset;

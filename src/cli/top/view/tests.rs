@@ -233,6 +233,37 @@ fn hosts_queue_and_loop_are_drawn() {
 }
 
 #[test]
+fn what_is_too_long_for_80_columns_is_cut_with_a_mark() {
+    let mut data = sample();
+    let long = "a-long-word ".repeat(20);
+    let queue = data.queue.as_mut().unwrap();
+    queue.entries[1].name.clone_from(&long);
+    queue.entries[1].reason = Some(long.clone());
+    queue.entries[2].silent_s = Some(720.0);
+    queue.entries[3].silent_s = Some(720.0);
+    insta::assert_snapshot!("queue_80", shown_in(80, 12, &data, Tab::Queue, 0));
+    let loop_data = data.loop_data.as_mut().unwrap();
+    loop_data.status.mode = LoopMode::DryRun;
+    loop_data.status.iterations[0].reason.clone_from(&long);
+    loop_data.lines.push(long.clone());
+    data.project = format!("/{}", long.replace(' ', "/"));
+    insta::assert_snapshot!("loop_80", shown_in(80, 24, &data, Tab::Loop, 0));
+}
+
+#[test]
+fn an_entry_that_runs_is_named_where_no_run_is() {
+    let mut data = sample();
+    data.running.clear();
+    let text = shown(&data, Tab::Hosts, 0);
+    let named = "no run is running; the queue runs entry 3: rgpu profile --kernel k3";
+    assert!(text.contains(named), "{text}");
+    let queue = data.queue.as_mut().unwrap();
+    queue.entries[3].state = EntryState::Running;
+    let text = shown(&data, Tab::Hosts, 0);
+    assert!(text.contains("the queue runs entries 3, 4"), "{text}");
+}
+
+#[test]
 fn without_remotes_and_runs_it_says_how_to_get_them() {
     let mut data = TopData { hosts: vec![host("local", "local")], ..TopData::default() };
     insta::assert_snapshot!("nothing", shown_in(80, 12, &data, Tab::Hosts, 0));
