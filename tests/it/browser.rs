@@ -201,8 +201,9 @@ impl Browser {
     /// The whole page as PNG, into `path`.
     pub(crate) fn picture(&mut self, path: &Path) {
         let size = self.call("Page.getLayoutMetrics", json!({}))["cssContentSize"].clone();
-        let clip = json!({ "x": 0, "y": 0, "scale": 1,
-            "width": size["width"], "height": size["height"].as_f64().unwrap().min(12_000.0) });
+        // The picture has no scroll bar, so its page is as wide as the window.
+        let width = self.value("innerWidth").as_f64().unwrap().max(size["width"].as_f64().unwrap());
+        let clip = json!({ "x": 0, "y": 0, "scale": 1, "width": width, "height": size["height"].as_f64().unwrap().min(12_000.0) });
         let params = json!({ "captureBeyondViewport": true, "clip": clip });
         let answer = self.call("Page.captureScreenshot", params);
         let png = Base64::decode_vec(answer["data"].as_str().unwrap()).unwrap();
