@@ -9,6 +9,7 @@ use super::DashboardContext;
 use super::access::AccessControl;
 use super::openapi::field_names;
 use crate::kernel::MODES;
+use crate::queue::MIN_SHOWN_SILENCE_S;
 use crate::report::page_parts::{CORE, CSS, THEME, hash};
 
 /// The style sheet of the report, which gives colours and tables, and what only this page has.
@@ -49,8 +50,10 @@ impl Settings {
 
     /// The settings of an exported page: the answers to all its requests.
     pub(super) fn exported(context: &DashboardContext, answers: Value) -> Self {
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let mut settings = Self::common(context);
         settings.value["read_only"] = true.into();
+        settings.value["exported"] = now.to_string().into();
         settings.value["answers"] = answers;
         settings
     }
@@ -61,6 +64,8 @@ impl Settings {
             "project": project.to_string_lossy(),
             "fields": field_names(),
             "modes": MODES.iter().map(|mode| mode.name).collect::<Vec<_>>(),
+            "default_remote": context.hosts.iter().find(|host| host.default).map(|host| &host.name),
+            "min_shown_silence_s": MIN_SHOWN_SILENCE_S,
         });
         Self { value }
     }

@@ -7,7 +7,7 @@ use super::DashboardContext;
 use super::run_table::Snapshot;
 use super::text_document::TextDocument;
 use crate::error::{Exit, Failure, Result};
-use crate::loops::{LoopError, LoopStatus, Loops};
+use crate::loops::{LoopError, LoopMode, LoopStatus, Loops};
 use crate::queue::{
     Entry, EntryRun, EntryState, Queue, QueueDocument, QueueEntryDocument, QueueError,
 };
@@ -66,6 +66,8 @@ pub(super) struct LoopLine {
     pub(super) id: String,
     /// Its kernel, from the project.
     pub(super) kernel_path: String,
+    /// Who proposes and reviews. A dry run measures nothing.
+    pub(super) mode: LoopMode,
     /// The state, as in `rgpu.loop/1`.
     pub(super) state: String,
     /// The iteration, from 1; 0 before the first.
@@ -151,6 +153,7 @@ impl LoopLine {
         Self {
             id: status.id.clone(),
             kernel_path: status.kernel_path.clone(),
+            mode: status.mode,
             state: status.state.clone(),
             iteration: status.iteration,
             max_iterations: status.max_iterations,

@@ -72,7 +72,11 @@ pub(super) struct RunLine {
     /// The run.
     #[serde(flatten)]
     pub(super) run: RunSummary,
-    /// Median times in nanoseconds of the kernel's runs on this GPU up to this one, oldest first.
+    /// Names the runs whose times can be compared with this one's: those that have the same command,
+    /// kernel, case, mode, remote and GPU. Absent without a time of a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) series: Option<String>,
+    /// Median times in nanoseconds of the runs of its series up to this one, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) trend: Vec<f64>,
     /// The text in which a search looks for its words, in lower case. Only an export has it: its page
@@ -84,8 +88,13 @@ pub(super) struct RunLine {
 impl RunLine {
     /// The run at this position of a snapshot.
     pub(super) fn of(snapshot: &Snapshot, at: usize) -> Self {
-        let run = snapshot.runs[at].summary.clone();
-        Self { run, trend: snapshot.trend(at, MAX_TREND_POINTS), search_text: String::new() }
+        let indexed = &snapshot.runs[at];
+        Self {
+            run: indexed.summary.clone(),
+            series: indexed.series.clone(),
+            trend: snapshot.trend(at, MAX_TREND_POINTS),
+            search_text: String::new(),
+        }
     }
 }
 

@@ -137,8 +137,11 @@ impl ResultKind {
 pub(crate) struct SuiteCounts {
     /// All cases.
     pub(crate) cases: usize,
-    /// Cases that ended well.
+    /// Cases that ended well on a GPU.
     pub(crate) ok: usize,
+    /// Cases that ended well on a host without a GPU, so that nothing was timed.
+    #[serde(default)]
+    pub(crate) no_gpu: usize,
     /// Cases that failed.
     pub(crate) failed: usize,
     /// Times that are faster than expected.
@@ -295,9 +298,12 @@ impl SuiteCounts {
             let judged = run.times().filter_map(|(_, time)| time.against.as_ref());
             judged.filter(|judgement| judgement.verdict == wanted).count()
         };
+        let no_gpu = run.rows.iter().filter(|row| row.state == RowState::Ok && row.without_gpu());
+        let no_gpu = no_gpu.count();
         Self {
             cases: run.rows.len(),
-            ok: run.count(RowState::Ok),
+            ok: run.count(RowState::Ok) - no_gpu,
+            no_gpu,
             failed: run.count(RowState::Failed),
             faster: verdicts(SuiteVerdict::Faster),
             slower: verdicts(SuiteVerdict::Slower),
@@ -341,7 +347,8 @@ fn document<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T, String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::profile::CheckVerdict;
+    use crate::model::profile::{CheckVerdict, Gap};
+    use crate::model::suite::SuiteRow;
     use crate::model::{Finding, Profile};
     use crate::store::Runs;
 
@@ -399,6 +406,21 @@ mod tests {
         assert_eq!(summary.bound[0].percent, 80.0);
         assert_eq!(summary.result, Some(ResultKind::Profile));
         assert_eq!(summary.problem, None);
+    }
+
+    #[test]
+    fn a_case_without_a_gpu_is_not_ok() {
+        let row = |warnings: &[&str]| SuiteRow {
+            state: RowState::Ok,
+            warnings: warnings
+                .iter()
+                .map(|code| Gap { code: (*code).to_owned(), ..Gap::default() })
+                .collect(),
+            ..SuiteRow::default()
+        };
+        let rows = vec![row(&[]), row(&[suite::NO_GPU]), row(&["shared_gpu"])];
+        let counts = SuiteCounts::of(&SuiteRun { rows, ..SuiteRun::default() });
+        assert_eq!((counts.cases, counts.ok, counts.no_gpu), (3, 2, 1));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::store::state::{StateDb, StateError, commit, sql_error};
 use crate::store::{RunFolder, Runs};
 
 /// Changes when a summary gets other content.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// A project with fewer runs gets no database for their index: they are read faster than one is made.
 const MIN_RUNS_FOR_DATABASE: usize = 200;
@@ -57,9 +57,9 @@ pub(super) struct Snapshot {
 pub(super) struct IndexedRun {
     pub(super) summary: RunSummary,
     pub(super) text: String,
-    /// The command, kernel and GPU: runs with the same ones have times that can be compared. `None`
-    /// without a time.
-    series: Option<String>,
+    /// The command, kernel, case, mode, remote and GPU: runs with the same ones have times that can be
+    /// compared. `None` without a time of a GPU.
+    pub(super) series: Option<String>,
 }
 
 impl Snapshot {
@@ -341,10 +341,12 @@ impl IndexedRun {
         );
         let gpu = summary.gpu.as_deref().unwrap_or_default();
         // Only times of the same work on the same machine are one line; those of a CPU are none.
+        let what = format!("{} {}", summary.command, summary.kernel);
         let case = summary.timed_case.as_deref().unwrap_or_default();
-        let same = [&summary.command, &summary.mode, &summary.kernel, case, &summary.remote, gpu];
+        let mut same = vec![what.trim(), case, &summary.mode, &summary.remote, gpu];
+        same.retain(|part| !part.is_empty());
         let is_timed = summary.median_ns.is_some() && !summary.is_cpu_reference;
-        let series = is_timed.then(|| same.join("\n"));
+        let series = is_timed.then(|| same.join(" · "));
         Self { text: parts.join("\n").to_lowercase(), series, summary }
     }
 }

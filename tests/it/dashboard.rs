@@ -141,6 +141,7 @@ fn every_document_of_the_api_has_the_fields_of_its_schema_and_no_others() {
     let spec = dashboard.get("/openapi.json");
     let loops = dashboard.get("/loops");
     let own = loops["loops"][0]["id"].as_str().unwrap();
+    assert_eq!(loops["loops"][0]["mode"], "command");
     let mut seen = Vec::new();
     let paths = [
         ("/overview", "/overview".to_owned()),
@@ -271,6 +272,7 @@ fn the_list_of_runs_is_paged_searched_and_filtered() {
     assert_eq!(first["runs"].as_array().unwrap().len(), 50);
     assert_eq!(first["runs"][0]["id"], "run-129");
     assert_eq!(first["runs"][0]["trend"].as_array().unwrap().len(), 20);
+    assert_eq!(first["runs"][0]["series"], "profile vecadd · ncu · b200 · NVIDIA B200");
     assert_eq!(dashboard.get("/runs?offset=100")["runs"].as_array().unwrap().len(), 30);
     assert_eq!(dashboard.get("/runs?limit=3&offset=3")["runs"][0]["id"], "run-126");
     for (query, found) in [

@@ -1,9 +1,13 @@
 // Starting rgpu's own commands: each dialog shows the command line that does the same.
 
-/** A button that starts an action after a look at its command; nothing where the page only shows. */
-function actionButton(text, action, note) {
+/**
+ * A button that starts an action after a look at its command; nothing where the page only shows. `what` is the thing
+ * that the action is about, such as `entry 3`.
+ */
+function actionButton(text, what, action, note) {
   if (page.read_only) return null;
-  return el("button", { type: "button", "data-focus": JSON.stringify(action), on: { click: () => openActionDialog(text, action, note) } }, text);
+  const title = (text + " " + what).trim();
+  return el("button", { type: "button", "aria-label": title, "data-focus": JSON.stringify(action), on: { click: () => openActionDialog(title, action, note) } }, text);
 }
 
 async function openActionDialog(title, action, note) {
@@ -12,8 +16,11 @@ async function openActionDialog(title, action, note) {
   const run = el("button", { type: "button", class: "primary", disabled: true }, "Run it");
   const close = el("button", { type: "button", on: { click: () => dialog.close() } }, "Close");
   fill(dialog, null, [el("h2", null, title), note && el("p", { class: "note" }, said(note)), body, el("div", { class: "row" }, run, close)]);
+  // The page goes on below the dialog, so the button that opened it may be another element by then.
+  const opener = placeOf(document.activeElement);
   dialog.addEventListener("close", () => {
     dialog.remove();
+    (nodeAt(opener) || main).focus({ preventScroll: true });
     refreshSoon();
   });
   document.body.append(dialog);
@@ -44,6 +51,6 @@ function actionResult(result) {
   if (result.state === "running") return el("p", null, "It runs on its own now; what it changes appears here.");
   const ok = result.exit === 0;
   const run = result.document && result.document.run && result.document.run.id;
-  return el("div", null, el("p", null, badge(ok ? "done" : "exit status " + (result.exit ?? "unknown"), ok ? "good" : "bad"), run && [" ", runLink(run, "open its run")]),
+  return el("div", null, el("p", null, badge(ok ? "done" : "exit status " + (result.exit ?? "unknown"), ok ? "good" : "bad"), run && [" ", runLink(run, "open the run")]),
     result.messages && el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Messages" }, result.messages));
 }

@@ -1,7 +1,8 @@
 // Two runs compared by `rgpu compare`.
 
 const times = time => [duration(time.a.median_ns), " → ", duration(time.b.median_ns)];
-const speedup = time => digits(time.speedup) + " ×" + (time.ci95 ? ` (${digits(time.ci95[0])} – ${digits(time.ci95[1])})` : "");
+const factor = x => x.toFixed(3) + " ×";
+const speedup = time => factor(time.speedup) + (time.ci95 ? ` (${time.ci95.map(x => x.toFixed(3)).join(" – ")})` : "");
 const verdictBadge = verdict => badge(verdict, verdictClass(verdict));
 
 const timeColumns = [
@@ -16,19 +17,33 @@ function metricText(change) {
     change.change !== "neutral" && badge(change.change, change.change === "better" ? "good" : "bad"));
 }
 
+/** The ids of the base and of the run compared with it. Of two picked runs the older one is the base. */
+async function comparedRuns(params) {
+  if (params.a && params.b) return [params.a, params.b];
+  const picked = (params.pick || "").split(" ").filter(Boolean);
+  if (picked.length !== 2) return null;
+  const details = await Promise.all(picked.map(id => get("/runs/" + encodeURIComponent(id))));
+  return details.map(detail => detail.run).sort((one, other) => Date.parse(one.started) - Date.parse(other.started)).map(run => run.id);
+}
+
 async function compareView(params) {
-  if (!params.a || !params.b) {
-    return { title: "Compare", nodes: [card(null, empty("Choose two runs in the list of runs."), link(view("/runs"), "runs"))] };
+  const compared = await comparedRuns(params);
+  if (!compared) {
+    return { title: "Compare", nodes: [card(null, el("p", { class: "empty" }, "Tick two runs in the ", link(view("/runs"), "list of runs"), "."))] };
   }
-  const head = card(null, facts([["base", runLink(params.a)], ["compared with it", runLink(params.b)]]),
-    el("p", null, link(view("/compare", { ...params, a: params.b, b: params.a }), "the other way round")),
-    commandLine("rgpu compare " + (params.force ? "--force " : "") + params.a + " " + params.b));
+  const [a, b] = compared;
+  const force = params.force ? true : "";
+  const head = card(null, facts([["base", runLink(a)], ["compared with it", runLink(b)]]),
+    el("p", null, link(view("/compare", { a: b, b: a, force }), "the other way round")),
+    commandLine(shellWords(["rgpu", "compare", ...(force ? ["--force"] : []), a, b])));
   let data;
   try {
-    data = await get("/compare", only(params, ["a", "b", "force"]));
+    data = await get("/compare", { a, b, force });
   } catch (error) {
-    const force = error.code === "unlike_runs" && link(view("/compare", { ...params, force: true }), "compare all the same");
-    return { title: "Compare", nodes: [head, failureBox(error), force && el("p", null, force)] };
+    const isUnlike = error.code === "unlike_runs";
+    const anyway = isUnlike && link(view("/compare", { a, b, force: true }), "compare anyway");
+    if (isUnlike && error.cause) error.cause = el("ul", { class: "plain" }, error.cause.split("\n").map(line => el("li", null, said(line))));
+    return { title: "Compare", nodes: [head, failureBox(error), anyway && el("p", null, anyway)] };
   }
   return {
     title: "Compare",

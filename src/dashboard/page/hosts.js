@@ -18,7 +18,7 @@ function hostCard(host) {
       ["address", el("code", null, host.address)],
       ["running", host.running.length ? plural(host.running.length, "run") : "nothing of this project"],
       ["waiting", host.waiting ? plural(host.waiting, "entry") : null],
-      ["seen", host.asked && moment(host.asked)],
+      ["seen", host.asked && fullMoment(host.asked)],
     ]),
     host.health.issues.length > 0 && el("ul", { class: "health" }, host.health.issues.map(text => el("li", null, badge("issue", "bad"), " ", text))));
 }
@@ -48,11 +48,11 @@ async function hostsView(params) {
     const known = host.facts;
     return card(host.name + (host.default ? " (default)" : ""),
       el("div", { class: "row" }, healthBadge(host.health),
-        actionButton("Check", { do: "check_host", remote: host.name }, "The host is asked what it has. A rented host may be started for that."),
-        link(view("/runs", { remote: host.name }), "its runs")),
+        actionButton("Check", host.name, { do: "check_host", remote: host.name }, "The host is asked what it has. A rented host may be started for that."),
+        link(view("/runs", { remote: host.name }), "runs on " + host.name)),
       facts([
         ["address", el("code", null, host.address)],
-        ["seen", host.asked && moment(host.asked)],
+        ["seen", host.asked && fullMoment(host.asked)],
         ["system", known && `${known.agent.os} · ${known.agent.arch} · kernel ${known.agent.kernel}`],
         ["processors", known && `${known.agent.cpus} · ${bytes(known.agent.memory_bytes)} memory`],
         ["driver", known && (known.driver || "none")],
@@ -65,7 +65,7 @@ async function hostsView(params) {
       known && known.gpus.length > 0 && [el("h3", null, "GPUs"), grid("GPUs of " + host.name, [
         { label: "index", num: true, always: true, cell: gpu => gpu.index },
         { label: "name", cell: gpu => gpu.name },
-        { label: "sm", cell: gpu => "sm_" + gpu.sm },
+        { label: "architecture", cell: gpu => "sm_" + gpu.sm },
         { label: "memory", num: true, cell: gpu => bytes(gpu.memory_bytes) },
         { label: "SM clock", num: true, cell: gpu => gpu.max_sm_mhz && gpu.max_sm_mhz + " MHz" },
         { label: "power limit", num: true, cell: gpu => gpu.power_limit_w && Math.round(gpu.power_limit_w) + " W" },

@@ -53,6 +53,7 @@ function viewOfAddress() {
 
 // Each call of show() has a number, so that an answer that comes late is dropped.
 let showNumber = 0;
+let wasDrawnBefore = false;
 let isLoading = false;
 let changedWhileLoading = false;
 let drawnKey = null;
@@ -77,28 +78,76 @@ async function show(isNew) {
   if (number !== showNumber) return;
   isLoading = false;
   if (changedWhileLoading) refreshSoon();
-  if (document.querySelector("dialog[open]") && !isNew) return;
   if (!isNew && loaded.key && loaded.key === drawnKey) return;
   drawnKey = loaded.key || null;
   if (stopFollowing) stopFollowing();
   stopFollowing = null;
-  const focus = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.focus : null;
-  const caret = focus && document.activeElement.selectionStart;
-  const open = isNew ? [] : [...content.querySelectorAll("details[open] > summary")].map(node => node.textContent);
+  const restore = isNew ? null : rememberInput();
   heading.textContent = loaded.title;
   document.title = loaded.title + " · rgpu";
   content.replaceChildren(...[loaded.nodes].flat(Infinity).filter(node => node instanceof Node));
   if (loaded.mounted) stopFollowing = loaded.mounted() || null;
-  content.querySelectorAll("details > summary").forEach(node => { if (open.includes(node.textContent)) node.parentNode.open = true; });
-  const focused = focus && [...content.querySelectorAll("[data-focus]")].find(node => node.dataset.focus === focus);
-  if (focused) {
-    focused.focus({ preventScroll: true });
-    if (caret !== null && caret !== undefined && focused.setSelectionRange) focused.setSelectionRange(caret, caret);
-  } else if (isNew && showNumber > 1) {
+  if (restore) restore();
+  else if (wasDrawnBefore) {
     main.focus({ preventScroll: true });
     window.scrollTo(0, 0);
   }
+  wasDrawnBefore = true;
   document.documentElement.dataset.ready = performance.now().toFixed(0);
+}
+
+/** What tells an element of the view from others, so that its successor is found after a refresh. */
+const keyOf = node => node.dataset.focus || node.getAttribute("href") || node.getAttribute("aria-label") || node.textContent;
+const withKey = key => [...content.querySelectorAll("a, button, input, select, summary, [tabindex]")].filter(node => keyOf(node) === key);
+
+/** Where an element of the view is; `null` for what is not in it. */
+function placeOf(node) {
+  if (!node || node === content || !content.contains(node)) return null;
+  const key = keyOf(node);
+  return { key, at: withKey(key).indexOf(node) };
+}
+const nodeAt = place => place && withKey(place.key)[place.at];
+
+/** Whether a field has what the user typed or chose, and the address does not have yet. */
+function hasOwnInput(field) {
+  if (field.type === "checkbox") return false;
+  const drawn = field.tagName === "SELECT" ? ([...field.options].find(option => option.defaultSelected) || field.options[0] || {}).value : field.defaultValue;
+  return field.value !== drawn;
+}
+
+/** Remembers focus, typed text, opened parts and scroll positions. Returns a function that restores them. */
+function rememberInput() {
+  const focus = placeOf(document.activeElement);
+  const caret = focus && document.activeElement.selectionStart;
+  const open = [...content.querySelectorAll("details[open] > summary")].map(placeOf);
+  const fields = [...content.querySelectorAll("input, select")].filter(hasOwnInput).map(field => ({ place: placeOf(field), value: field.value }));
+  const scrolled = [...content.querySelectorAll("[role=region]")].filter(node => node.scrollLeft || node.scrollTop)
+    .map(node => ({ place: placeOf(node), left: node.scrollLeft, top: node.scrollTop }));
+  return () => {
+    for (const place of open) {
+      const summary = nodeAt(place);
+      if (summary) summary.parentNode.open = true;
+    }
+    for (const { place, value } of fields) {
+      const field = nodeAt(place);
+      if (field) field.value = value;
+    }
+    for (const { place, left, top } of scrolled) {
+      const node = nodeAt(place);
+      if (node) [node.scrollLeft, node.scrollTop] = [left, top];
+    }
+    if (!focus) return;
+    const focused = nodeAt(focus) || main;
+    focused.focus({ preventScroll: true });
+    if (caret !== null && caret !== undefined && focused.setSelectionRange) focused.setSelectionRange(caret, caret);
+  };
+}
+
+/** Shows the view again after a moment, for what changes without a change of a file. Returns a function that stops it. */
+function refreshWhile(isActive) {
+  if (exported || !isActive) return null;
+  const again = setTimeout(refreshSoon, 2000);
+  return () => clearTimeout(again);
 }
 
 /** Shows the view again. If it is being loaded, it is loaded once more after that. */
@@ -117,11 +166,13 @@ window.addEventListener("hashchange", () => {
   const isSameView = path === pathBefore;
   pathBefore = path;
   drawnKey = null;
+  const dialog = document.querySelector("dialog[open]");
+  if (dialog && !isSameView) dialog.close();
   show(!isSameView);
 });
 
 document.addEventListener("keydown", event => {
-  const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+  const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== "checkbox";
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.key === "/") {
     const search = content.querySelector("input[type=search]");
@@ -136,12 +187,13 @@ document.addEventListener("keydown", event => {
 });
 
 if (exported) {
-  liveText.textContent = "exported";
+  liveText.replaceChildren("exported ", fullMoment(page.exported));
 } else {
   let isFirst = true;
   let stopListening = null;
   const handlers = { changed: () => {
     liveText.textContent = page.read_only ? "live, read-only" : "live";
+    liveText.title = "what changes appears here by itself" + (page.read_only ? "; nothing can be started from this page" : "");
     if (!isFirst) refreshSoon();
     isFirst = false;
   } };

@@ -5,7 +5,7 @@ const runColumns = {
   state: { label: "state", cls: "nowrap", cell: run => [stateBadge(run.state), run.reason && el("span", { class: "sub" }, words(run.reason))] },
   time: { label: "time", num: true, cell: run => run.median_ns !== undefined ? [duration(run.median_ns), el("span", { class: "sub" }, run.is_cpu_reference ? "CPU reference" : run.ci95_ns && range(run.ci95_ns))] : null },
   trend: { label: "trend", cell: run => spark(run.trend) },
-  verdict: { label: "verdict", cls: "text", cell: run => run.problem ? badge(run.problem, "warn")
+  verdict: { label: "verdict", cls: "text", cell: run => run.problem ? el("span", { class: "sub" }, badge("cannot be read", "warn"), " ", run.problem)
     : run.suite ? suiteCounts(run.suite)
     : run.verdict || run.text || run.checked ? [run.verdict && badge(words(run.verdict), verdictClass(run.verdict)), " ", checkBadge(run.checked),
       run.text && el("span", { class: "sub" }, said(run.text))] : null },
@@ -15,7 +15,8 @@ const runColumns = {
 
 const NO_RUNS = "no runs yet: `rgpu profile --kernel KERNEL` makes one";
 
-const suiteCounts = counts => el("span", null, badge(`${counts.ok} of ${counts.cases} ok`, counts.failed ? "" : "good"), " ",
+const suiteCounts = counts => el("span", null, badge(`${counts.ok} of ${counts.cases} ok`, counts.ok === counts.cases ? "good" : ""), " ",
+  counts.no_gpu > 0 && el("span", { class: "badge warn", title: "the host had no GPU, so nothing was timed" }, counts.no_gpu + " no GPU, not timed"), counts.no_gpu > 0 && " ",
   counts.failed > 0 && badge(counts.failed + " failed", "bad"), counts.failed > 0 && " ",
   counts.slower > 0 && badge(counts.slower + " slower", "bad"), counts.slower > 0 && " ",
   counts.faster > 0 && badge(counts.faster + " faster", "good"));
@@ -26,25 +27,20 @@ async function overviewView() {
   const queue = data.queue;
   return {
     title: "Overview",
-    // What a run does is no change of its folder, so it is asked for.
-    mounted: () => {
-      if (exported || data.running.length === 0) return null;
-      const again = setTimeout(refreshSoon, 2000);
-      return () => clearTimeout(again);
-    },
+    mounted: () => refreshWhile(data.running.length > 0),
     nodes: [
       data.problems.map(text => problem(text)),
       data.reading && problem("The runs are being read for the first time; more appear here."),
       el("div", { class: "tiles" },
-        tile("runs", link(view("/runs"), count(data.total)), plural(data.running.length, "running run")),
+        tile("runs", link(view("/runs"), count(data.total)), count(data.running.length) + " not ended"),
         tile("hosts", link(view("/hosts"), count(data.hosts.length)), plural(data.hosts.filter(host => host.health.level === "issue").length, "host") + " with issues"),
         tile("queue", link(view("/queue"), queue ? count(queue.waiting) + " waiting" : "none"), queue && `${queue.running} running · ${queue.bad} failed${queue.paused ? " · paused" : ""}`),
         tile("loops", link(view("/loops"), count(data.loops.length)), plural(data.loops.filter(line => line.state !== "STOPPED").length, "loop") + " not stopped")),
       el("h2", { class: "gap" }, "Hosts"),
       el("div", { class: "cards" }, data.hosts.map(hostCard)),
-      data.running.length > 0 && card("Running", grid("Running runs", [runColumns.what,
-        { label: "does", cls: "text", cell: run => [run.phase, run.output && el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of " + run.id }, run.output)] }, runColumns.where, runColumns.started,
-        { label: "action", cell: run => [!run.followed_by && actionButton("Attach", { do: "attach", run: run.id }, ATTACH_NOTE), " ", actionButton("Cancel", { do: "cancel_run", run: run.id })] }], data.running)),
+      data.running.length > 0 && card("Not ended", grid("Runs that have not ended", [runColumns.what,
+        { label: "phase", cls: "text", cell: run => [run.phase, run.output && el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of " + run.id }, run.output)] }, runColumns.where, runColumns.started,
+        { label: "action", cell: run => [!run.followed_by && actionButton("Attach", "to " + run.id, { do: "attach", run: run.id }, ATTACH_NOTE), " ", actionButton("Cancel", run.id, { do: "cancel_run", run: run.id }, CANCEL_NOTE)] }], data.running)),
       card("Last runs", data.recent.length ? grid("Last runs", columns, data.recent) : empty(NO_RUNS)),
       data.suites.length > 0 && card("Suites", suiteTable(data.suites)),
       data.loops.length > 0 && card("Loops", loopTable(data.loops.slice(0, 6))),
@@ -56,9 +52,9 @@ async function overviewView() {
 function startForm() {
   if (page.read_only) return null;
   const field = (label, input) => el("label", null, label, input);
-  const kernel = el("input", { type: "text", required: true, "aria-label": "Kernel", placeholder: "vecadd" });
-  const mode = el("select", null, el("option", { value: "" }, "default"), page.modes.map(name => el("option", null, name)));
-  const remote = el("input", { type: "text", placeholder: "default" });
+  const kernel = el("input", { type: "text", required: true, "aria-label": "Kernel", placeholder: "vecadd", "data-focus": "profile-kernel" });
+  const mode = el("select", { "data-focus": "profile-mode" }, el("option", { value: "" }, "the kernel's own, else ncu"), page.modes.map(name => el("option", null, name)));
+  const remote = el("input", { type: "text", placeholder: page.default_remote ? page.default_remote + " (default)" : "name of a remote", "data-focus": "profile-remote" });
   return el("details", null, el("summary", null, "Profile a kernel"), el("form", { class: "filters", on: { submit: event => {
     event.preventDefault();
     openActionDialog("Profile a kernel", { do: "profile", kernel: kernel.value.trim(), mode: mode.value, remote: remote.value.trim() },

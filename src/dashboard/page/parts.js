@@ -15,15 +15,25 @@ const verdictClass = verdict => ({ FASTER: "good", SLOWER: "bad", AMBIGUOUS: "wa
 const checkBadge = checked => checked && checked !== "unchecked"
   ? badge(checked, checked === "right" ? "good" : "bad") : null;
 
+/** The reader's time zone at a moment, such as `UTC+2`. */
+function zone(date) {
+  const minutes = -date.getTimezoneOffset();
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return "UTC" + (minutes === 0 ? "" : (minutes < 0 ? "−" : "+") + hours + (rest ? ":" + String(rest).padStart(2, "0") : ""));
+}
+
 /** A moment in the reader's time zone; the tooltip has it as it was written. */
-function moment(text) {
+function moment(text, withZone) {
   const date = new Date(text);
   if (Number.isNaN(date.getTime())) return text;
   const pad = n => String(n).padStart(2, "0");
   const day = `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
-  return el("time", { datetime: text, title: text }, `${day} ${pad(date.getHours())}:${pad(date.getMinutes())}`);
+  const clock = `${pad(date.getHours())}:${pad(date.getMinutes())}`;
+  return el("time", { datetime: text, title: `${clock} ${zone(date)}, written as ${text}` }, `${day} ${clock}${withZone ? " " + zone(date) : ""}`);
 }
-const seconds = s => s < 60 ? duration(s * 1e9) : s < 3600 ? Math.floor(s / 60) + " min " + Math.round(s % 60) + " s" : (s / 3600).toFixed(1) + " h";
+/** A moment where no table's column would be too narrow for its zone. */
+const fullMoment = text => moment(text, true);
+const seconds = s => s < 59.5 ? duration(s * 1e9) : s < 3600 ? Math.floor(Math.round(s) / 60) + " min " + Math.round(s) % 60 + " s" : (s / 3600).toFixed(1) + " h";
 const range = ci => ci ? duration(ci[0]) + " – " + duration(ci[1]) : null;
 
 /** The last times as a line; the newest is the dot. */
@@ -81,14 +91,22 @@ const card = (title, ...children) => el("section", title ? { "aria-label": title
 const empty = text => el("p", { class: "empty" }, said(text));
 const facts = pairs => el("dl", { class: "facts" }, pairs.filter(([, value]) => value !== undefined && value !== null && value !== false && value !== "")
   .map(([name, value]) => [el("dt", null, name), fill(el("dd"), null, [value])]));
-const problem = (text, bad) => el("p", { class: bad ? "problem bad" : "problem", role: "status" }, text);
+const problem = (text, bad) => el("p", { class: bad ? "problem bad" : "problem", role: "status" }, said(text));
 
-/** Why something is not shown. */
+/** A message of a tool or compiler: several lines stay as they are, in their columns. */
+const toolMessage = text => text.includes("\n")
+  ? el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Message" }, text)
+  : el("span", null, said(text));
+
+/** Why something is not shown. The cause is a text or a node. */
 function failureBox(error) {
   const hints = (error.hints || []).map(hint => el("li", null, said(hint)));
-  return el("div", { class: "problem bad", role: "alert" }, el("strong", null, error.message), error.cause && el("div", null, String(error.cause)),
+  return el("div", { class: "problem bad", role: "alert" }, el("strong", null, said(error.message)), error.cause && el("div", null, error.cause instanceof Node ? error.cause : toolMessage(String(error.cause).trimEnd())),
     hints.length > 0 && el("ul", { class: "plain" }, hints));
 }
+
+/** A command as a shell would read it: words that a shell would take apart are quoted. */
+const shellWords = command => command.map(word => /^[\w@%+=:,./-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'").join(" ");
 
 /** The command line that does the same, to copy. */
 function commandLine(text) {

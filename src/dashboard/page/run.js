@@ -1,6 +1,7 @@
 // One run: what it is, what it does at the moment with its output, and its report.
 
 const ATTACH_NOTE = "It follows the run and fetches its results.";
+const CANCEL_NOTE = "It stops the run on its host.";
 
 async function runView(params, id) {
   const data = await get("/runs/" + encodeURIComponent(id));
@@ -16,9 +17,9 @@ async function runView(params, id) {
       el("div", { class: "row head" }, el("div", { class: "row" }, stateBadge(run.state), checkBadge(run.checked),
         run.verdict && badge(words(run.verdict), verdictClass(run.verdict))),
         el("div", { class: "row" },
-          active && actionButton("Attach", { do: "attach", run: run.id }, ATTACH_NOTE),
-          active && actionButton("Cancel", { do: "cancel_run", run: run.id }, "It stops the run on its host."),
-          run.kernel && link(view("/runs", { kernel: run.kernel }), "its kernel"))),
+          active && actionButton("Attach", "to " + run.id, { do: "attach", run: run.id }, ATTACH_NOTE),
+          active && actionButton("Cancel", run.id, { do: "cancel_run", run: run.id }, CANCEL_NOTE),
+          run.kernel && link(view("/runs", { kernel: run.kernel }), "all runs of " + run.kernel))),
       run.text && el("p", { class: "lead" }, said(run.text)),
       run.problem && problem(run.problem, true),
       facts([
@@ -26,15 +27,15 @@ async function runView(params, id) {
         ["time", run.median_ns !== undefined && duration(run.median_ns) + (run.ci95_ns ? ` (${range(run.ci95_ns)})` : "")],
         ["GPU", run.gpu], ["ranks", run.ranks], ["rung", run.rung],
         ["where", link(view("/hosts", { host: run.remote }), run.remote || "local")],
-        ["started", moment(run.started)], ["took", run.seconds ? seconds(run.seconds) : null],
+        ["started", fullMoment(run.started)], ["took", run.seconds ? seconds(run.seconds) : null],
         ["cost", run.cost_usd !== undefined ? "$" + run.cost_usd.toFixed(2) : null],
-        ["command", el("code", null, record.argv.join(" "))],
+        ["command", record.argv.length > 0 && el("code", null, shellWords(["rgpu", ...record.argv.slice(1)]))],
         ["note", run.note],
         ["labels", run.labels && Object.entries(run.labels).map(([name, value]) => name + "=" + value).join(", ")],
         ["part of", parent && [parent.suite && link(view("/suites/" + parent.suite), "suite " + parent.suite), " ",
           parent.queue !== undefined && link(view("/queue/" + parent.queue), "queue entry " + parent.queue), " ",
           parent.loop && link(view("/loops/" + parent.loop), "loop " + parent.loop)]],
-        ["followed by", data.followed_by],
+        ["followed by", data.followed_by && data.followed_by + " on this machine, which fetches the results"],
       ])),
     data.failure && failureBox({ message: data.failure.error.what, cause: data.failure.error.cause, hints: data.failure.error.hints }),
     data.ranks && ranksCard(data.ranks),
@@ -47,7 +48,7 @@ async function runView(params, id) {
     title: run.title || run.id,
     nodes,
     // A report or an output that is there is not drawn again.
-    key: JSON.stringify([run.id, run.result, active]),
+    key: JSON.stringify([run.id, run.result, run.state, data.followed_by]),
     mounted: () => {
       if (hasReport) report.append(reportCard(run));
       if (active && !exported) return followRun(run.id, live);
@@ -58,7 +59,7 @@ async function runView(params, id) {
 function reportCard(run) {
   const folder = "runs/" + encodeURIComponent(run.id);
   const src = exported ? folder + "/report.html" : address("/" + folder + "/report", { key });
-  return card("Report", el("p", { class: "note" }, el("a", { href: src, class: "link", target: "_blank", rel: "noopener" }, "open it alone")),
+  return card("Report", el("p", { class: "note" }, el("a", { href: src, class: "link", target: "_blank", rel: "noopener" }, "open the report in its own tab")),
     el("iframe", { class: "report", src, title: "Report of " + run.id, sandbox: "allow-scripts allow-popups" }));
 }
 
@@ -73,7 +74,7 @@ function logDetails(id, log) {
     } catch (error) {
       body.append(failureBox(error));
     }
-  } } }, el("summary", null, log.name + " (" + bytes(log.bytes) + ")"), body);
+  } } }, el("summary", { "data-focus": "log-" + log.name }, log.name + " (" + bytes(log.bytes) + ")"), body);
 }
 
 /** Follows a run. Returns a function that stops it. */
@@ -113,10 +114,30 @@ function followRun(id, box) {
   return stop;
 }
 
-/** A line of text about an event; its fields come from the host and may be missing. */
+/** What each event of a run says; `null` where the step's own line says it. The fields come from the host. */
+const EVENT_TEXTS = {
+  started: () => "the job has started",
+  queued: event => `waits for the GPU at position ${event.place}, held by ${event.holder}`,
+  gpu_locked: event => `has GPU ${event.index} (${event.name}) for itself`,
+  gpu_released: () => "the GPU is free for others",
+  step_started: event => event.title,
+  step_skipped: event => `step ${event.step} is skipped, since ${event.needs} failed`,
+  rung_started: event => event.rung === event.step ? null : `tries ${event.rung}`,
+  rung_ended: event => event.ok ? null : `${event.rung} did not work (${words(event.code)})${event.message ? ": " + event.message : ""}`,
+  step_ended: event => event.code ? `step ${event.step} failed: ${words(event.code)}` : null,
+  artifact: event => `${event.path} is made (${bytes(event.size)})`,
+  warning: event => "warning: " + event.text,
+  output: () => null,
+  output_dropped: event => `the output of step ${event.step} has reached its limit; the rest is dropped`,
+  ended: () => "the job has ended",
+  link_lost: event => "the link is lost: " + event.title,
+  link_back: () => "the link is back",
+};
+
+/** A line of text about an event; an agent may be newer and have others. */
 function eventText(event) {
-  const field = name => Object.hasOwn(event, name) ? event[name] : undefined;
-  const kind = field("event");
-  if (!kind || kind === "output") return null;
-  return [words(kind), field("title") || field("step")].filter(Boolean).join(": ");
+  const kind = Object.hasOwn(event, "event") ? String(event.event) : "";
+  if (!Object.hasOwn(EVENT_TEXTS, kind)) return words(kind) || null;
+  const field = (fields, name) => Object.hasOwn(fields, name) ? fields[name] : "";
+  return EVENT_TEXTS[kind](new Proxy(event, { get: field })) || null;
 }

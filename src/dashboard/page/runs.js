@@ -15,12 +15,14 @@ async function runsView(params) {
   const select = name => {
     const options = Object.entries(data.facets[name]);
     if (options.length === 0 && !params[name]) return null;
-    return el("label", null, name === "gpu" ? "GPU" : words(name), el("select", { "data-focus": "filter-" + name, on: { change: event => changeAddress({ [name]: event.target.value }) } },
+    return el("label", null, words(name), el("select", { "data-focus": "filter-" + name, on: { change: event => changeAddress({ [name]: event.target.value }) } },
       el("option", { value: "" }, "all"),
       options.map(([value, n]) => el("option", { value, selected: params[name] === value }, `${words(value)} (${count(n)})`))));
   };
   const text = (name, label, placeholder) => el("label", null, label, el("input", {
     type: "search", "data-focus": "filter-" + name, value: params[name] || "", placeholder, on: { input: typed(name) } }));
+  const search = text("q", "search", "kernel, GPU, note …");
+  search.title = "the key / goes here";
   const choice = compareChoice(params);
   const columns = [
     { label: "compare", cell: run => run.result === "profile" && !exported ? choice.box(run) : null },
@@ -35,8 +37,8 @@ async function runsView(params) {
       data.reading && problem("The runs are being read for the first time; more appear here."),
       data.unreadable > 0 && problem(plural(data.unreadable, "folder") + " with a record that cannot be read left out."),
       el("form", { class: "filters", role: "search", on: { submit: event => event.preventDefault() } },
-        text("q", "search", "kernel, GPU, note …"), text("kernel", "kernel", "part of its name"), text("label", "label", "NAME=VALUE"), FILTERS.map(select),
-        Object.keys(params).some(name => params[name]) && link(view("/runs"), "clear")),
+        search, text("kernel", "kernel", "part of its name"), text("label", "label", "NAME=VALUE"), FILTERS.map(select),
+        Object.keys(params).some(name => params[name]) && link(view("/runs"), "clear all")),
       startForm(),
       kernelTimes.map(([name, runs]) => card("Times: " + name, timePlot(runs.map(run => ({
         value: run.median_ns, interval: run.ci95_ns, title: `${run.id} · ${duration(run.median_ns)}` })), "Times of " + name + ", oldest first"))),
@@ -51,22 +53,19 @@ async function runsView(params) {
   };
 }
 
-/** The times of a GPU, a series for each kernel, case, mode and host; those with one time are left out. */
+/** The runs of each series of times, oldest first; series with one time are left out. */
 function timeSeries(runs) {
   const series = new Map();
-  for (const run of runs.filter(one => one.median_ns !== undefined && !one.is_cpu_reference)) {
-    const name = [run.kernel, run.timed_case, run.mode, run.remote, run.gpu].filter(Boolean).join(" · ");
-    series.set(name, [run, ...(series.get(name) || [])]);
-  }
+  for (const run of runs.filter(one => one.series)) series.set(run.series, [run, ...(series.get(run.series) || [])]);
   return [...series].filter(([, times]) => times.length > 1);
 }
 
-/** Two runs to compare; the choice stays in the address. */
+/** Two runs to compare, in any order; the choice stays in the address. */
 function compareChoice(params) {
   const picked = (params.pick || "").split(" ").filter(Boolean);
   const compareLink = el("span", { class: "note" }, picked.length === 2
-    ? link(view("/compare", { a: picked[0], b: picked[1] }), "Compare the two")
-    : picked.length === 1 ? "choose one more to compare" : "choose two to compare");
+    ? link(view("/compare", { pick: picked.join(" ") }), "Compare the two")
+    : picked.length === 1 ? "tick one more run to compare" : "tick two runs to compare");
   const box = run => el("input", {
     type: "checkbox", "aria-label": "Compare " + run.id, "data-focus": "pick-" + run.id, checked: picked.includes(run.id),
     on: { change: event => {

@@ -37,25 +37,36 @@ function suiteMatrix(rows) {
   ], lines);
 }
 
+/** Whether a case ended well without a GPU, so that nothing was timed. */
+const ranWithoutGpu = row => row.state === "ok" && (row.warnings || []).some(warning => warning.code === "no_gpu");
+
+/** The state of a case, and below it why it is so. */
+function caseState(row) {
+  if (ranWithoutGpu(row)) return [badge("no GPU", "warn"), el("span", { class: "sub" }, "not timed")];
+  const why = row.reason ? words(row.reason) : row.state === "ok" && !(row.times || []).length ? "not timed" : null;
+  return [badge(words(row.state), STATE_CLASS[row.state]), why && el("span", { class: "sub" }, why)];
+}
+
 async function suiteView(params, id) {
   const data = await get("/suites/" + encodeURIComponent(id));
   const failed = data.rows.filter(row => row.state === "failed");
   return {
     title: "Suite " + data.id,
     nodes: [
-      card(null, el("div", { class: "row head" }, el("div", { class: "row" }, stateBadge(data.state), data.clean && badge("clean", "good")), runLink(data.id, "its run")),
-        facts([["started", moment(data.started)], ["took", seconds(data.seconds)], ["file", data.file],
+      card(null, el("div", { class: "row head" }, el("div", { class: "row" }, stateBadge(data.state), data.clean && !data.rows.some(ranWithoutGpu) && el("span", { class: "badge good", title: "the last attempt of every case is ok" }, "clean")), runLink(data.id, "the suite's run")),
+        data.rows.some(ranWithoutGpu) && problem("Cases without a GPU: only the reference ran, on the CPU, and no kernel was timed. `--remote NAME` names a host with a GPU."),
+        facts([["started", fullMoment(data.started)], ["took", seconds(data.seconds)], ["file", data.file],
           ["commit", data.commit && data.commit.slice(0, 12) + (data.dirty ? ", with changes" : "")]])),
       card("Times", suiteMatrix(data.rows)),
       card("Cases", grid("Cases", [
         { label: "case", cls: "name", always: true, cell: row => [row.run ? runLink(row.run, row.case) : row.case, " ", link(view("/history", { case: row.case }), "history")] },
-        { label: "state", cell: row => [badge(words(row.state), STATE_CLASS[row.state]), (row.reason || !(row.times || []).length) && el("span", { class: "sub" }, row.reason ? words(row.reason) : "not timed")] },
+        { label: "state", cell: caseState },
         { label: "remote", cell: row => row.remote },
-        { label: "pair", cell: row => row.pair && [verdictBadge(row.pair.verdict), row.pair.speedup !== null && el("span", { class: "sub" }, digits(row.pair.speedup) + " ×")] },
+        { label: "pair", cell: row => row.pair && [verdictBadge(row.pair.verdict), row.pair.speedup !== null && el("span", { class: "sub" }, factor(row.pair.speedup))] },
         { label: "took", num: true, cell: row => row.seconds ? seconds(row.seconds) : null },
-        { label: "alone", cls: "text", cell: row => el("code", null, row.again) },
+        { label: "to run this case alone", cls: "text", cell: row => el("code", null, row.again) },
       ], data.rows)),
-      failed.length > 0 && card("Failures", el("ul", { class: "plain" }, failed.map(row => el("li", null, el("strong", null, row.case), ": ", row.failure || row.reason || "failed")))),
+      failed.length > 0 && card("Failures", el("ul", { class: "plain" }, failed.map(row => el("li", null, el("strong", null, row.case), ": ", row.failure ? toolMessage(row.failure) : words(row.reason || "failed"))))),
     ],
   };
 }
@@ -63,13 +74,13 @@ async function suiteView(params, id) {
 async function historyView(params) {
   const data = await get("/history", only(params, ["case", "gpu"]));
   const name = key => [key.case, key.side === "kernel" ? "" : key.side, key.sizes, key.gpu, key.toolkit].filter(Boolean).join(" · ");
-  const search = el("input", { type: "search", value: params.case || "", placeholder: "memory:*", "data-focus": "case",
+  const search = el("input", { type: "search", value: params.case || "", placeholder: "memory:*", "data-focus": "case", title: "the key / goes here",
     on: { change: event => { location.hash = view("/history", { ...params, case: event.target.value }); } } });
   return {
     title: "History",
     nodes: [
       !exported && el("form", { class: "filters", on: { submit: event => event.preventDefault() } }, el("label", null, "case, with * and ?", search)),
-      data.series.length === 0 && card(null, empty("no times of suites yet: `rgpu bench run` on a host with a GPU makes some")),
+      data.series.length === 0 && card(null, empty(params.case || params.gpu ? "no times of cases that fit: `*` stands for any characters" : "no times of suites yet: `rgpu bench run` on a host with a GPU makes some")),
       data.series.slice(0, 60).map(series => card(name(series.key),
         timePlot(series.points.map((point, at) => ({
           value: point.median_ns, interval: point.ci95_ns, change: series.changes.some(change => change.at === at),
@@ -99,7 +110,7 @@ function boundTable(rows) {
 async function modelView() {
   const data = await get("/model");
   return { title: "Model", nodes: [
-    el("p", { class: "note" }, "The newest run of each kernel and GPU, beside the least time that the GPU's memory and units allow. ", el("code", null, "rgpu model"), " predicts more."),
+    el("p", { class: "note" }, "The newest run of each kernel and GPU, beside the least time that the GPU's memory and units allow. ", el("code", null, "rgpu model"), " predicts more. Above 100 %, the data came from a cache, or the kernel's ", el("code", null, "[work]"), " is wrong."),
     card(null, data.rows.length ? boundTable(data.rows) : empty("no run was measured on a GPU that `rgpu model hw list` has, with a kernel whose kernel.toml has `[work]`; results of `rgpu model` itself are not kept")),
   ] };
 }

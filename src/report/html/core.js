@@ -57,12 +57,15 @@ const percent = x => (Math.abs(x) < 9.995 ? x.toFixed(2) : x.toFixed(0)) + " %";
 /** A number with the unit of evidence: times, shares and counts each in one form. */
 const measured = (x, unit) => unit === "ns" ? duration(x) : unit.startsWith("%") ? (Number.isInteger(x) ? x + " %" : Math.abs(x) < 9.995 ? percent(x) : digits(x) + " %") + unit.slice(1) : si(x, unit).trim();
 const count = n => Number(n).toLocaleString("en-US").replace(/,/g, "\u202f");
-const words = id => String(id).replace(/_/g, " ");
+const words = id => String(id).replace(/_/g, " ").replace(/\bgpu\b/g, "GPU");
 const sum = list => list.reduce((a, b) => a + b, 0);
 const plural = (n, one) => count(n) + " " + (n === 1 ? one : /[^aeiou]y$/.test(one) ? one.slice(0, -1) + "ies" : one + "s");
 
-/** A sentence of ours; text in backticks is shown as code. */
-const said = text => text.split("`").map((part, at) => at % 2 ? el("code", null, part) : part);
+/** A sentence of ours; text in backticks is shown as code. A text with an odd number of them stays as it is. */
+const said = text => {
+  const parts = text.split("`");
+  return parts.length % 2 ? parts.map((part, at) => at % 2 ? el("code", null, part) : part) : text;
+};
 
 /** A kernel's short name; the tooltip has the full one. */
 const names = new Map(page.names || []);

@@ -1,15 +1,19 @@
 //! Every view in a browser: light and dark, wide and on a phone. Pictures go to `target/pages/`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use rgpu::model::profile::Gap;
+use rgpu::model::suite::{RowState, SuiteRow, SuiteRun};
 use serde_json::{Value, json};
 
 use super::client::Dashboard;
 use super::{Project, make_run, make_run_of_ranks};
 use crate::browser::Browser;
 use crate::laptop::{Laptop, status, wait_for};
+use crate::loops::TestLoop;
 
 /// Every view of the project, by the name of its picture.
 fn views(loop_id: &str) -> Vec<(&'static str, String)> {
@@ -222,6 +226,13 @@ fn an_action_shows_its_command_before_it_is_run() {
     });
     let text = browser.value("document.querySelector('dialog').innerText");
     assert!(!text.as_str().unwrap().contains("undefined"), "{text}");
+    // The page below goes on, and the dialog keeps the focus.
+    assert_eq!(status(&laptop.run("queue add --name two -- true")), 0);
+    wait_for("the second entry below the dialog", || {
+        let text = browser.value("document.querySelector('tbody').textContent");
+        text.as_str().unwrap().contains("2 two").then_some(())
+    });
+    assert_eq!(browser.value("document.activeElement.textContent"), "Run it");
     for scheme in ["light", "dark"] {
         browser.wish(scheme);
         browser.picture(&picture(&format!("action-{scheme}-wide")));
@@ -237,7 +248,144 @@ fn an_action_shows_its_command_before_it_is_run() {
         let text = browser.value("document.querySelector('tbody').textContent");
         text.as_str().unwrap().contains("cancelled").then_some(())
     });
+    // What is typed into a form outlives the refreshes, and so does the focus.
+    browser.value("location.hash = '#/runs'");
+    wait_for("the form", || {
+        (browser.value("!!document.querySelector('[data-focus=profile-kernel]')") == true)
+            .then_some(())
+    });
+    browser.value(
+        "document.querySelector('summary').click(); \
+         document.querySelector('[data-focus=profile-kernel]').focus(), 0",
+    );
+    browser.press("k");
+    make_run(&laptop, "fresh", "vecadd", 1);
+    wait_for("the new run", || {
+        let text = browser.value("document.querySelector('tbody')?.textContent ?? ''");
+        text.as_str().unwrap().contains("fresh").then_some(())
+    });
+    let field = "document.activeElement";
+    assert_eq!(browser.value(&format!("{field}.dataset.focus")), "profile-kernel");
+    assert_eq!(browser.value(&format!("{field}.value")), "k");
+    assert_eq!(browser.value(&format!("{field}.closest('details').open")), true);
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
+}
+
+/// The text of the page once it has these words.
+fn text_with(browser: &mut Browser, address: &str, words: &str) -> String {
+    show(browser, address);
+    wait_for(words, || {
+        let text = browser.value("document.getElementById('main').innerText");
+        text.as_str().filter(|text| text.contains(words)).map(ToOwned::to_owned)
+    })
+}
+
+#[test]
+fn what_failed_was_not_timed_or_is_made_up_is_told_as_such() {
+    let test = TestLoop::new(&[]);
+    test.run("--mode dry-run max_iterations=1", 0);
+    let laptop = &test.laptop;
+    for (id, at) in [("older", 1), ("newer", 2), ("broken", 3), ("detached", 4), ("suite", 5)] {
+        make_run(laptop, id, "vecadd", at);
+    }
+    let write = |path: &str, text: String| {
+        fs::write(laptop.project("artifacts/runs").join(path), text).unwrap();
+    };
+    let record = |id: &str| -> Value {
+        let path = laptop.project("artifacts/runs").join(id).join("run.json");
+        serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    };
+    let mut broken = record("broken");
+    broken["state"] = "failed".into();
+    write("broken/run.json", broken.to_string());
+    let failure = json!({"schema": "rgpu.error/1", "exit": 6, "error": {
+        "code": "does_not_compile", "what": "`vecadd` does not compile", "side": "kernel",
+        "cause": "k.cu(3): error: expected a `;`\n    int i = 0\n             ^", "hints": [],
+        "place": {}, "exit": "kernel"}});
+    write("broken/error.json", failure.to_string());
+    let mut detached = record("detached");
+    detached["state"] = "detached".into();
+    write("detached/run.json", detached.to_string());
+    let events = [
+        json!({"event": "step_started", "step": "build", "title": "compile vecadd"}),
+        json!({"event": "rung_started", "step": "build", "rung": "build", "argv": []}),
+        json!({"event": "rung_started", "step": "profile", "rung": "ncu.asked", "argv": []}),
+    ];
+    write("detached/events.jsonl", events.map(|event| format!("{event}\n")).concat());
+    fs::remove_file(laptop.project("artifacts/runs/suite/profile.json")).unwrap();
+    let suite = SuiteRun {
+        schema: rgpu::model::suite::SCHEMA.to_owned(),
+        id: "suite".to_owned(),
+        clean: true,
+        rows: vec![SuiteRow {
+            case: "memory:vecadd".to_owned(),
+            state: RowState::Ok,
+            warnings: vec![Gap { code: "no_gpu".to_owned(), text: "no GPU".to_owned() }],
+            ..SuiteRow::default()
+        }],
+        ..SuiteRun::default()
+    };
+    write("suite/suite.json", serde_json::to_string(&suite).unwrap());
+
+    let dashboard = Dashboard::start_unopened(laptop, "");
+    let Some(mut browser) = opened(&dashboard) else { return };
+    let text = text_with(&mut browser, "/suites", "1 no GPU, not timed");
+    assert!(text.contains("0 of 1 ok"), "{text}");
+    let good = "[...document.querySelectorAll('main .badge.good')].map(b => b.textContent).join()";
+    assert_eq!(browser.value(good), "");
+    let text = text_with(&mut browser, "/suites/suite", "no kernel was timed");
+    assert!(!text.contains("clean"), "{text}");
+
+    text_with(&mut browser, "/run/broken", "does not compile");
+    let pre = "document.querySelector('.problem pre')";
+    let family = browser.value(&format!("getComputedStyle({pre}).fontFamily"));
+    assert!(family.as_str().unwrap().contains("monospace"), "{family}");
+    let shown = browser.value(&format!("{pre}.textContent"));
+    assert!(shown.as_str().unwrap().contains("\n             ^"), "{shown}");
+    browser.picture(&picture("failed-light-wide"));
+
+    let text = text_with(&mut browser, "/run/detached", "tries ncu.asked");
+    assert!(text.contains("compile vecadd") && !text.contains("tries build"), "{text}");
+
+    let text = text_with(&mut browser, "/loops", "dry-run");
+    assert!(!text.contains("undefined"), "{text}");
+    let id = test.report()["id"].as_str().unwrap().to_owned();
+    let text = text_with(&mut browser, &format!("/loops/{id}"), "measures nothing");
+    assert!(text.contains("target\tnone") || text.contains("target\nnone"), "{text}");
+    browser.picture(&picture("dry-run-light-wide"));
+
+    // The older run is the base, whatever was ticked first.
+    text_with(&mut browser, "/compare?pick=newer%20older", "rgpu compare older newer");
+    let text = text_with(&mut browser, "/compare?a=newer&b=older", "rgpu compare newer older");
+    assert!(!text.contains('`'), "{text}");
+    assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
+}
+
+#[test]
+fn an_entry_that_prints_nothing_for_long_is_called_silent() {
+    let laptop = Laptop::new();
+    assert_eq!(status(&laptop.run("queue add --name quiet -- sleep 600")), 0);
+    let mut runner = laptop.start("queue run --once");
+    let log = || {
+        let shown = laptop.run("queue ls --json");
+        let document: Value = serde_json::from_slice(&shown.stdout).ok()?;
+        let entry = &document["entries"][0];
+        let path = laptop.project(entry["log"].as_str()?);
+        (entry["state"] == "running" && path.is_file()).then_some(path)
+    };
+    let log = wait_for("the running entry", log);
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(720);
+    fs::File::options().write(true).open(log).unwrap().set_modified(long_ago).unwrap();
+    let dashboard = Dashboard::start_unopened(&laptop, "");
+    if let Some(mut browser) = opened(&dashboard) {
+        for address in ["/queue", "/queue/1"] {
+            text_with(&mut browser, address, "silent for 12 min");
+        }
+        assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
+    }
+    assert_eq!(status(&laptop.run("queue cancel 1")), 0);
+    runner.wait().unwrap();
+    laptop.wait_until_quiet();
 }
 
 #[test]
@@ -248,6 +396,8 @@ fn an_exported_page_needs_no_server() {
     let Some(mut browser) = Browser::start() else { return };
     browser.open(&project.laptop().project("page/index.html"));
     wait_until_drawn(&mut browser, "the overview");
+    let exported = browser.value("document.getElementById('live').textContent");
+    assert!(exported.as_str().unwrap().starts_with("exported 20"), "{exported}");
     for address in ["/", "/hosts", "/runs?q=vecadd", "/run/second", "/queue/1", "/history"] {
         show(&mut browser, address);
         let text = browser.value("document.getElementById('main').innerText");
