@@ -109,7 +109,9 @@ pub async fn measure_collectives(
             let what = match end {
                 ProgramExit::Exit(status) => format!("it ended with status {status}"),
                 ProgramExit::Signal(number) => format!("it was ended by {}", super::signal(number)),
-                ProgramExit::TimedOut => format!("it was stopped after {} s", TIMEOUT.as_secs()),
+                ProgramExit::TimedOut | ProgramExit::Stalled => {
+                    format!("it was stopped after {} s", TIMEOUT.as_secs())
+                }
             };
             let what = format!("the program that times collectives failed: {what}");
             let failure = Failure::new(Exit::Tool, "collectives_failed", what);

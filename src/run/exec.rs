@@ -9,11 +9,12 @@ use super::job::{self, HostFile, JobResult, RunContext, cancelled};
 use super::lifecycle::{PlanDriver, RunError, RunSession};
 use super::outcome;
 use super::pass_planner::NextStep;
+use super::program_error::has_stalled;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::WORK_FOLDER;
 use crate::remote::{HostLink, RemoteFile};
 use crate::store::RunRecord;
-use crate::tool::{Draft, DraftInfo, JobName, Program};
+use crate::tool::{Draft, DraftInfo, JobName, Program, add_stall};
 use rgpu_protocol::plan::{
     Arg, ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, PULLED, Stdin, Success,
 };
@@ -35,6 +36,8 @@ pub struct ExecRequest {
     pub timeout: Duration,
     /// The standard input of the program.
     pub stdin: Stdin,
+    /// Seconds without output after which the program counts as hung; `None`: no limit.
+    pub stall_s: Option<u64>,
     /// Bytes of each output stream to keep; `None` for the default.
     pub log_bytes: Option<u64>,
     /// Patterns of files in the working folder to fetch (`--pull`).
@@ -56,16 +59,18 @@ pub enum ProgramExit {
     Signal(i32),
     /// Killed at its time limit.
     TimedOut,
+    /// Stopped because it printed nothing for too long.
+    Stalled,
 }
 
 impl ProgramExit {
-    /// The exit status of `rgpu exec`: the program's own, 124 at the time limit, 128+n for signal
-    /// n.
+    /// The exit status of `rgpu exec`: the program's own, 124 at the time limit or if it hung,
+    /// 128+n for signal n.
     pub fn status(self) -> u8 {
         match self {
             Self::Exit(n) => (n & 0xff) as u8,
             Self::Signal(n) => (128 + (n & 0x7f)) as u8,
-            Self::TimedOut => 124,
+            Self::TimedOut | Self::Stalled => 124,
         }
     }
 }
@@ -112,14 +117,19 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
             artifacts: pull_specs(&request.pull),
             loses: String::new(),
             stop: None,
+            stall: None,
         }],
     };
+    let mut steps: Vec<Step> = program.prepare.iter().cloned().chain([step]).collect();
+    if let Some(quiet_s) = request.stall_s {
+        add_stall(&mut steps, quiet_s, |id| id == EXEC_STEP);
+    }
     let plan = Plan {
         job,
         title: format!("exec {}", program.name),
         facts: request.facts_digest.clone(),
         files: Vec::new(),
-        steps: program.prepare.iter().cloned().chain([step]).collect(),
+        steps,
         gpu: request.gpu.clone(),
         env: request.env.iter().map(|(k, v)| (k.clone(), Arg::text(v.as_str()))).collect(),
         secrets: request.secrets.keys().cloned().collect(),
@@ -278,6 +288,7 @@ fn program_end(link: &HostLink, end: &JobResult) -> Result<ProgramExit> {
     match (&end.outcome, end.last_rung(EXEC_STEP)) {
         (Some(Outcome::Cancelled), _) => Err(cancelled()),
         (_, Some(record)) if record.code == "timeout" => Ok(ProgramExit::TimedOut),
+        (_, Some(record)) if has_stalled(record) => Ok(ProgramExit::Stalled),
         (_, Some(RungRecord { exit: Some(n), .. })) => Ok(ProgramExit::Exit(*n)),
         (_, Some(RungRecord { signal: Some(n), .. })) => Ok(ProgramExit::Signal(*n)),
         _ => Err(outcome::failure(link.remote(), end)),

@@ -187,6 +187,12 @@ impl PlanDriver for ProfileDriver<'_> {
         let request = &mut self.run.request;
         self.builder.start_plan(&self.draft_info);
         let refused = self.builder.add_job(context.folder, &result, request)?;
+        // No other plan is sent: the program would hang again.
+        if let Some(failure) = program_error::stall_failure(&result, session.link.remote()) {
+            self.builder.program_failure = Some(failure);
+            self.builder.job = Some(result);
+            return Ok(NextStep::End);
+        }
         if self.program_checked || self.builder.has_findings() {
             return self.next_plan(refused, result, session, context);
         }

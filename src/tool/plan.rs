@@ -49,6 +49,7 @@ pub(crate) mod rungs;
 mod runner_input;
 mod sanitizer_steps;
 pub(crate) mod sections;
+pub(crate) mod stall;
 mod torch_hook;
 pub(crate) mod wheels;
 
@@ -116,6 +117,9 @@ pub fn plan(
             let mut draft = Planner::new(request, facts, binaries, gpu).program(program)?;
             draft.plan.title = format!("profile {name} ({})", request.mode);
             draft.files.extend(program.files.iter().cloned());
+            if let Some(quiet_s) = request.window.stall_s {
+                stall::add_stall(&mut draft.plan.steps, quiet_s, stall::runs_program);
+            }
             draft
         }
         Target::Kernel { spec, sources, cases, seed } => {

@@ -13,6 +13,8 @@ SAFE = [word for pair in ("NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICAS
 
 # The exit status of a failure of the host.
 HOST_FAILED = 4
+# The exit status of `exec` for a program that hung.
+PROGRAM_HUNG = 124
 
 
 def gpus_of(s):
@@ -77,6 +79,16 @@ def collectives(s, gpus):
             and abs(predicted.json["time_ns"] / largest["time_ns"] - 1) < 0.1, str(predicted.json)[:500])
 
 
+def hang(s, gpus):
+    """Rank 1 never comes to a collective. The program is stopped, both ranks are named and the report is kept."""
+    ended = s.rgpu("exec", "--mode", "nsys", "--stall", "20s", "--remote", "h200", "--gpus", str(gpus), *SAFE, "--run-id",
+                   "ranks-hang", "--", "torchrun", "--nproc-per-node", "2", str(PROGRAM), "hang", expect=PROGRAM_HUNG)
+    s.check("it is told that the program hung", "the program hung and was stopped" in ended.stderr, ended.stderr[-2000:])
+    s.check("both ranks are named", all(f"rank {rank} (process" in ended.stderr for rank in (0, 1)), ended.stderr[-2000:])
+    shown = s.rgpu("report", "ranks-hang", "--json")
+    s.check("what was measured is kept", bool(shown.json.get("timeline") or shown.json.get("launches")), str(shown.json)[:500])
+
+
 def ranks(s):
     gpus = gpus_of(s)
     collectives(s, gpus)
@@ -88,6 +100,7 @@ def ranks(s):
     use = min(gpus, 2)
     one_rank_under_ncu(s, use)
     each_rank_under_the_sanitizer(s, use)
+    hang(s, use)
     for fault in ("", "slow", "sleep"):
         profile = profile_two_ranks(s, use, f"ranks-{fault or 'equal'}", "--mode", "nsys", fault=fault)
         if profile is None:

@@ -71,6 +71,7 @@ mod ssh_carrier;
 mod ssh_certificates;
 mod ssh_cli;
 mod sshd;
+mod stall;
 mod tables;
 mod top;
 mod torch_programs;

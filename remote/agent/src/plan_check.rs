@@ -83,7 +83,9 @@ fn check_ladder(step: &Step) -> Result<(), PlanError> {
         if !rung.cwd.is_empty() {
             check_path(&rung.cwd)?;
         }
-        for path in rung.success.files.iter().chain(rung.artifacts.iter().map(|a| &a.path)) {
+        let artifacts = rung.artifacts.iter().map(|a| &a.path);
+        let stall_file = rung.stall.iter().map(|stall| &stall.file);
+        for path in rung.success.files.iter().chain(artifacts).chain(stall_file) {
             check_path(path)?;
         }
         for path in rung.needs.iter().filter(|p| !p.starts_with('/')) {

@@ -50,6 +50,11 @@ fn entry(pid: i32) -> Option<ProcessEntry> {
     (!matches!(state, "Z" | "X")).then_some(ProcessEntry { pid, parent, group })
 }
 
+/// Returns the parent of the process `pid`, if it lives.
+pub(crate) fn parent(pid: i32) -> Option<i32> {
+    entry(pid).map(|entry| entry.parent)
+}
+
 /// The fields of a `stat` file from the process's state on. The file is `pid (name) state ppid …`:
 /// the name may contain anything, so the fields begin after the last bracket.
 fn stat_fields(stat: &[u8]) -> Option<std::str::Split<'_, char>> {

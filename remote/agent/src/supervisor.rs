@@ -14,6 +14,7 @@ mod guard;
 mod relay;
 mod rung;
 mod rung_verdict;
+mod stall;
 mod step;
 mod supervisor_log;
 

@@ -205,6 +205,41 @@ pub struct Rung {
     /// When the program is stopped, if it does not end before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
+    /// When the program counts as hung, and what is then looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall: Option<Stall>,
+}
+
+/// When the program of a rung counts as hung: it has printed nothing for a time. Its ranks and their
+/// stacks are written to a file and it is stopped as by Ctrl-C, while the tool around it goes on. No
+/// lower rung is tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Stall {
+    /// Seconds without output of the program or the tool.
+    pub quiet_s: u64,
+    /// Names of the tool's own processes, as the kernel cuts them (15 bytes); all others are stopped.
+    #[serde(default)]
+    pub spare: Vec<String>,
+    /// The file with the stacks, in the job's folder.
+    pub file: String,
+    /// Environment variables with the number of a process's rank; the first that is set counts.
+    #[serde(default)]
+    pub rank_variables: Vec<String>,
+    /// Commands that print the stack of a process, best first; the first that succeeds counts.
+    /// [`Stall::PID`] stands for the process id.
+    #[serde(default)]
+    pub stacks: Vec<Vec<String>>,
+    /// Words of a line of a stack that names what the process last called, in lower case. The first
+    /// such line is told in the warning.
+    #[serde(default)]
+    pub calls: Vec<String>,
+}
+
+impl Stall {
+    /// Stands for the process id.
+    pub const PID: &str = "{pid}";
+    /// The code of the warning, the note and the failure.
+    pub const CODE: &str = "stalled";
 }
 
 /// When the program of a rung is stopped as by Ctrl-C. The tool around it goes on until its report is

@@ -94,8 +94,11 @@ pub(in crate::cli) fn check(args: &ProfileArgs, mode: ProfileMode) -> Result<()>
         ("--iters", args.iters.is_some()),
         ("--cuda-graph", args.cuda_graph.is_some()),
     ];
-    let program_flags =
-        [("--after", args.window.after.is_some()), ("--for", args.window.end.is_some())];
+    let program_flags = [
+        ("--after", args.window.after.is_some()),
+        ("--for", args.window.end.is_some()),
+        ("--stall", args.window.stall.is_some()),
+    ];
     if let (Some((flag, _)), Some(_)) =
         (program_flags.iter().find(|(_, given)| *given), &args.kernel)
     {

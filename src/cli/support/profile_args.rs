@@ -280,6 +280,18 @@ pub(in crate::cli) struct WindowArgs {
     /// end of the range of --capture-range
     #[arg(long = "for", value_name = "TIME|range", value_parser = window_end)]
     pub end: Option<WindowEnd>,
+
+    /// Stop the program as Ctrl-C does once it has printed nothing for this time, and name its ranks,
+    /// their last collective and their stacks; what was measured is kept
+    #[arg(long, value_name = "TIME", value_parser = stall_seconds)]
+    pub stall: Option<u64>,
+}
+
+fn stall_seconds(text: &str) -> Result<u64, String> {
+    match whole_seconds(text)? {
+        0 => Err("write at least 1s".to_owned()),
+        seconds => Ok(seconds),
+    }
 }
 
 fn window_end(text: &str) -> Result<WindowEnd, String> {

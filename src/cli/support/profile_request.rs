@@ -238,7 +238,8 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
         let budget_s = request.deep.budget.seconds.unwrap_or_default();
         request.timeout_s = request.timeout_s.max(budget_s.saturating_mul(2));
     }
-    request.window = Window { after_s: args.window.after, end: args.window.end };
+    request.window =
+        Window { after_s: args.window.after, end: args.window.end, stall_s: args.window.stall };
     if let Some(stop_s) = request.window.stop_s() {
         // The step's time limit must leave time to write the report.
         request.timeout_s = request.timeout_s.saturating_add(stop_s);

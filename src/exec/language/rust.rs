@@ -124,6 +124,7 @@ fn add_host_build(
             artifacts: Vec::new(),
             loses: String::new(),
             stop: None,
+            stall: None,
         }],
     });
     Ok(())

@@ -206,6 +206,7 @@ impl DslBuild {
             ],
             loses: String::new(),
             stop: None,
+            stall: None,
         };
         Step {
             id: "build".to_owned(),

@@ -170,6 +170,7 @@ impl HostTool {
             artifacts: Vec::new(),
             loses: String::new(),
             stop: None,
+            stall: None,
         };
         let step = Step {
             id: HOST_TOOL_STEP_ID.to_owned(),

@@ -291,6 +291,7 @@ impl<'a> Ladder<'a> {
             artifacts,
             loses: info.loses_in(self.request.mode).to_owned(),
             stop: self.stop(info),
+            stall: None,
         }
     }
 

@@ -171,6 +171,7 @@ impl PythonEnv {
                 artifacts: Vec::new(),
                 loses: String::new(),
                 stop: None,
+                stall: None,
             }],
         }
     }

@@ -65,6 +65,12 @@ pub static REASONS: &[Reason] = &[
         "it did not end in time",
         "raise the limit with `--timeout`, or choose smaller sizes with `--problem-sizes`",
     ),
+    row(
+        "stalled",
+        Side::Kernel,
+        "the program hung: it printed nothing for the time of `--stall`",
+        "`raw/stall.txt` in the run folder has the stacks",
+    ),
     row("no_file", Side::Tool, "it left no result", "its log has the details"),
     row(
         "no_ranges",

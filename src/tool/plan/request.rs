@@ -351,6 +351,8 @@ pub struct Window {
     pub after_s: Option<u64>,
     /// Where it ends. `None`: with the program.
     pub end: Option<WindowEnd>,
+    /// Seconds without output after which the program counts as hung. `None`: no limit.
+    pub stall_s: Option<u64>,
 }
 
 /// The end of a [`Window`].

@@ -1,6 +1,6 @@
-"""Trains on several ranks, `torchrun --nproc-per-node N ranks.py [sleep|slow]`: NCCL with a GPU for each rank, else gloo
+"""Trains on several ranks, `torchrun --nproc-per-node N ranks.py [sleep|slow|hang]`: NCCL with a GPU for each rank, else gloo
 with all ranks on one GPU. `sleep`: rank 1 sleeps 0.1 s in the range load_batch of step 6. `slow`: it computes four times
-as much in each forward pass."""
+as much in each forward pass. `hang`: it never comes to the all-reduce of step 6."""
 
 import os
 import sys
@@ -25,6 +25,8 @@ for step in range(12):
         with torch.cuda.nvtx.range("load_batch"):
             if fault == "sleep" and rank == 1 and step == 6:
                 time.sleep(0.1)
+            if fault == "hang" and rank == 1 and step == 6:
+                time.sleep(3600)
         with torch.cuda.nvtx.range("forward"):
             for _ in range(16 if fault == "slow" and rank == 1 else 4):
                 a = (a @ a).mul_(1e-3)

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::plan::Stop;
+use rgpu_protocol::plan::{Stall, Stop};
 use rgpu_protocol::{EventBody, Step, Stream, plan};
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
@@ -50,6 +50,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) env: &'a Environment,
     pub(crate) folder: &'a Path,
     pub(crate) stop: Option<&'a Stop>,
+    pub(crate) stall: Option<&'a Stall>,
 }
 
 #[derive(Debug, Default)]
@@ -57,8 +58,10 @@ pub(crate) struct ProgramResult {
     pub(crate) exit: Option<i32>,
     pub(crate) signal: Option<i32>,
     pub(crate) timed_out: bool,
-    /// Whether the plan's [`Stop`] ended the program.
+    /// Whether the plan's [`Stop`] or [`Stall`] ended the program.
     pub(crate) stopped: bool,
+    /// What the program did when it had printed nothing for too long; `None` if it had not.
+    pub(crate) stall: Option<String>,
     pub(crate) seconds: f64,
     pub(crate) stdout: Excerpt,
     pub(crate) stderr: Excerpt,
@@ -90,6 +93,8 @@ struct Running {
     /// Whether standard input is a terminal.
     is_terminal: bool,
     pipes: [Pipe; 2],
+    /// When the program printed last, or started.
+    last_output: Instant,
     /// When the last small read happened.
     last_small_read: Option<Instant>,
     /// Process id of the guard, a child of ours that is not part of the job.
@@ -114,6 +119,7 @@ impl Supervisor {
         running.guard = self.guard.as_ref().map(GuardProcess::pid);
         let mut timed_out = false;
         let mut stopping = launch.stop.map(|stop| Stopping::new(stop, start));
+        let mut stall = None;
         while running.status.is_none() {
             if let Err(early_end) = self.check_stop() {
                 // After a user's Ctrl-C, a program expects SIGINT first.
@@ -134,8 +140,19 @@ impl Supervisor {
             }
             let until_guarded = self.guard();
             running.guard = self.guard.as_ref().map(GuardProcess::pid);
+            let mut until_stalled = left;
+            if let (Some(limits), None) = (launch.stall, &stall) {
+                let quiet = Duration::from_secs(limits.quiet_s);
+                until_stalled = quiet.saturating_sub(running.last_output.elapsed());
+                if until_stalled.is_zero() {
+                    let text = self.describe_stall(limits, running.guard, launch.env)?;
+                    stall = Some(text);
+                    stopping = Some(Stopping::now(&limits.spare));
+                }
+            }
             let until_signal = stopping.as_mut().map_or(left, |s| s.signal_if_due(running.guard));
-            self.pump(step, &mut running, left.min(until_guarded).min(until_signal))?;
+            let limit = left.min(until_guarded).min(until_signal).min(until_stalled);
+            self.pump(step, &mut running, limit)?;
         }
         let seconds = start.elapsed().as_secs_f64();
         self.drain(step, &mut running)?;
@@ -151,6 +168,7 @@ impl Supervisor {
             signal: status.and_then(WaitStatus::terminating_signal),
             timed_out,
             stopped: stopping.is_some_and(|stopping| stopping.started),
+            stall,
             seconds,
             stdout,
             stderr,
@@ -195,6 +213,9 @@ impl Supervisor {
         for at in 0..running.pipes.len() {
             if running.pipes[at].file.is_some() && readable.next() == Some(&true) {
                 let n = self.read_once(step, &mut running.pipes[at])?;
+                if n > 0 {
+                    running.last_output = Instant::now();
+                }
                 if (1..SMALL_READ_BYTES).contains(&n) {
                     running.last_small_read = Some(Instant::now());
                 }
@@ -353,6 +374,12 @@ impl<'a> Stopping<'a> {
         Self { spare: &stop.spare, due, signals, started: false }
     }
 
+    /// Stops the program now.
+    fn now(spare: &'a [String]) -> Self {
+        let signals = [Signal::INT, Signal::TERM, Signal::KILL].iter();
+        Self { spare, due: Instant::now(), signals, started: false }
+    }
+
     /// Sends the next signal to the program if it is time. Returns the time until the one after it.
     fn signal_if_due(&mut self, guard: Option<i32>) -> Duration {
         let left = self.due.saturating_duration_since(Instant::now());
@@ -443,6 +470,7 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
         stdin,
         is_terminal,
         pipes,
+        last_output: Instant::now(),
         last_small_read: None,
         guard: None,
     })

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rgpu_protocol::pattern::{Condition, LadderAction, Source};
+use rgpu_protocol::plan::Stall;
 use rgpu_protocol::{Diagnosis, Rung, RungRecord, Step};
 
 use super::capture::tail_of;
@@ -52,13 +53,21 @@ pub(crate) fn judge(
             hit = Some((row, message));
         }
     }
-    let (code, message, verdict) = match hit {
+    let (mut code, mut message, mut verdict) = match hit {
         Some((row, message)) => (row.code.clone(), message, verdict_of(&row.then)),
         None => match failure {
             Some((code, message)) => (code.to_owned(), message, RungVerdict::Next),
             None => (String::new(), String::new(), RungVerdict::Succeeded),
         },
     };
+    if let Some(stall) = &result.stall {
+        notes.push((Stall::CODE.to_owned(), stall.clone()));
+        // A program that hangs would hang on every rung.
+        if verdict != RungVerdict::Succeeded {
+            (code, verdict) = (Stall::CODE.to_owned(), RungVerdict::Stop);
+            message = cut(stall);
+        }
+    }
     let record = RungRecord {
         step: step.id.clone(),
         rung: rung.id.clone(),

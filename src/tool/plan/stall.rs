@@ -1,0 +1,69 @@
+//! `--stall`: when a program counts as hung, and what is then looked at.
+
+use rgpu_protocol::Step;
+use rgpu_protocol::plan::{ArtifactSpec, Stall};
+
+use super::ladder::PLAIN_STEP;
+use crate::tool::{ncu, nsys};
+
+/// The file with the stacks in the job's folder, and its kind.
+const FILE: &str = "raw/stall.txt";
+const KIND: &str = "stall";
+
+/// Variables with the number of a rank, of the innermost launcher first.
+const RANK_VARIABLES: &[&str] =
+    &["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
+
+/// The names of compute-sanitizer's processes.
+const SANITIZER_PROCESSES: &[&str] = &["compute-sanitiz", "TreeLauncherSub"];
+
+/// Commands that print the stack of a process. gdb stops it meanwhile.
+const STACKS: &[&[&str]] = &[
+    &["py-spy", "dump", "--nonblocking", "--pid", Stall::PID],
+    &["gdb", "-p", Stall::PID, "-batch", "-nx", "-ex", "thread apply all backtrace 30"],
+];
+
+/// Collectives in the words of torch, NCCL, MPI and JAX.
+const CALLS: &[&str] = &[
+    "all_reduce",
+    "allreduce",
+    "all_gather",
+    "allgather",
+    "reduce_scatter",
+    "reducescatter",
+    "all_to_all",
+    "alltoall",
+    "broadcast",
+    "barrier",
+    "send",
+    "recv",
+    "nccl",
+];
+
+/// What a hung program is asked.
+pub(super) fn stall(quiet_s: u64) -> Stall {
+    let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let tools = [nsys::PROCESSES, ncu::PROCESSES, SANITIZER_PROCESSES];
+    Stall {
+        quiet_s,
+        spare: tools.iter().flat_map(|names| text(names)).collect(),
+        file: FILE.to_owned(),
+        rank_variables: text(RANK_VARIABLES),
+        stacks: STACKS.iter().map(|command| text(command)).collect(),
+        calls: text(CALLS),
+    }
+}
+
+/// Adds it to the steps that run the program.
+pub fn add_stall(steps: &mut [Step], quiet_s: u64, is_program: impl Fn(&str) -> bool) {
+    for rung in steps.iter_mut().filter(|step| is_program(&step.id)).flat_map(|s| &mut s.rungs) {
+        rung.stall = Some(stall(quiet_s));
+        rung.artifacts.push(ArtifactSpec { path: FILE.to_owned(), kind: KIND.to_owned() });
+    }
+}
+
+/// Whether a step of a profile runs the program.
+pub(super) fn runs_program(step: &str) -> bool {
+    step == PLAIN_STEP
+        || ["survey", "profile", "sanitizer-"].iter().any(|name| step.starts_with(name))
+}
