@@ -42,7 +42,7 @@ async function compareView(params) {
   } catch (error) {
     const isUnlike = error.code === "unlike_runs";
     const anyway = isUnlike && link(view("/compare", { a, b, force: true }), "compare anyway");
-    if (isUnlike && error.cause) error.cause = el("ul", { class: "plain" }, error.cause.split("\n").map(line => el("li", null, said(line))));
+    if (isUnlike && error.cause) error.cause = el("ul", { class: "plain" }, error.cause.split("\n").map(line => el("li", null, said(line.replace(/^[^:]*/, words)))));
     return { title: "Compare", nodes: [head, failureBox(error), anyway && el("p", null, anyway)] };
   }
   return {

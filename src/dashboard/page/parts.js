@@ -33,7 +33,7 @@ function moment(text, withZone) {
 }
 /** A moment where no table's column would be too narrow for its zone. */
 const fullMoment = text => moment(text, true);
-const seconds = s => s < 59.5 ? duration(s * 1e9) : s < 3600 ? Math.floor(Math.round(s) / 60) + " min " + Math.round(s) % 60 + " s" : (s / 3600).toFixed(1) + " h";
+const seconds = s => s < 0.001 ? "under 1 ms" : s < 59.5 ? duration(s * 1e9) : s < 3600 ? Math.floor(Math.round(s) / 60) + " min " + Math.round(s) % 60 + " s" : (s / 3600).toFixed(1) + " h";
 const range = ci => ci ? duration(ci[0]) + " – " + duration(ci[1]) : null;
 
 /** The last times as a line; the newest is the dot. */
