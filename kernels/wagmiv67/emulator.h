@@ -2,7 +2,8 @@
 // clusters, by the rules of the PTX ISA. What runs beside the threads on a GPU (copies, tensor core work, stores) happens
 // here at a time drawn at random, so a wait that is missing shows as wrong data, and one too many as a stop of all.
 //
-// Nothing here calls the formulas of layout.h or pair.h: descriptors are taken apart bit by bit.
+// Descriptors are taken apart bit by bit, not by the formulas that made them. What the kernels do before and after their
+// roles (allocating tensor memory, starting barriers, meeting at the end) is not here.
 #pragma once
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,8 @@ enum Fault {
     NO_PROXY_FENCE,      // a store does not see what threads wrote
     WRONG_STORE_SWIZZLE, // of the output's tensor map
     SHARED_COLUMNS,      // the second sums lie over the scales
+    NO_FENCE_AFTER,      // tensor memory is used after a wait, without a fence
+    NO_FENCE_BEFORE,     // sums are given back after loads, without a fence
     NO_WAIT_FOR_PARTS,   // sums of other clusters are added before they are there
     FAULTS
 };
@@ -230,9 +233,9 @@ class Machine {
         float of[32][64];
     };
 
-    Machine(Device &device, int cluster, int rank, bool warp)
-        : device(device), here(*device.clusters[cluster]), block(here.blocks[rank]), number(cluster), my_rank(rank),
-          whole_warp(warp) {}
+    // One of the four warps of the epilogue, or -1 for a thread.
+    Machine(Device &device, int cluster, int rank, int warp)
+        : device(device), here(*device.clusters[cluster]), block(here.blocks[rank]), number(cluster), my_rank(rank), warp(warp) {}
 
     uint32_t base() { return BASE; }
     int rank() { return my_rank; }
@@ -242,6 +245,7 @@ class Machine {
 
     void wait(uint32_t barrier, uint32_t parity) {
         const Mbarrier &it = block.barrier(barrier);
+        fenced_after = false;
         int which = (int)(barrier - BASE - block.barriers_at) / 8;
         if (skips(which)) return pause();
         device.scheduler.yield([&it, parity] { return it.ended(parity); });
@@ -254,9 +258,13 @@ class Machine {
         pause();
     }
     void arrive(uint32_t barrier) { block.barrier(barrier).arrive(), pause(); }
-    void arrive_at_first_block(uint32_t barrier) { here.blocks[0].barrier(barrier).arrive(), pause(); }
-    void fence_after() {}
-    void fence_before() {}
+    void arrive_at_first_block(uint32_t barrier) {
+        REQUIRE(fenced_before);
+        here.blocks[0].barrier(barrier).arrive();
+        pause();
+    }
+    void fence_after() { fenced_after = device.fault != NO_FENCE_AFTER; }
+    void fence_before() { fenced_before = device.fault != NO_FENCE_BEFORE; }
 
     void copy(uint32_t to, pair::Operand operand, int problem, int x, int y, uint32_t barrier) {
         start_copy(to, operand, problem, x, y, barrier, 1 << my_rank);
@@ -307,6 +315,7 @@ class Machine {
 
     // tcgen05.ld 16x256b.x2 of lanes 0..15, then of lanes 16..31 of this warp's 32.
     void load(uint32_t from, Fragment &sum) {
+        start_load(from);
         for (int lane = 0; lane < 32; lane++)
             for (int half = 0; half < 2; half++)
                 for (int r = 0; r < 8; r++)
@@ -314,6 +323,7 @@ class Machine {
         pause();
     }
     void load_row(uint32_t from, Row &sum) {
+        start_load(from);
         for (int lane = 0; lane < 32; lane++)
             for (int column = 0; column < 64; column++) sum.of[lane][column] = cell(from, lane, column);
         pause();
@@ -426,6 +436,11 @@ class Machine {
         unseen.clear();
     }
 
+    // A warp reads the 32 lanes that its number allows.
+    void start_load(uint32_t from) {
+        REQUIRE(fenced_after && (int)(from >> 16) == 32 * warp);
+        fenced_before = false;
+    }
     float cell(uint32_t address, int lane, int column) {
         uint32_t first = address >> 16, at = (address & 0xffff) + column;
         REQUIRE(at < 512 && first + lane < 128);
@@ -476,7 +491,7 @@ class Machine {
     }
 
     void enqueue(std::function<void()> work) {
-        REQUIRE(my_rank == 0);
+        REQUIRE(my_rank == 0 && fenced_after);
         Cluster &cluster = here;
         cluster.queue.push_back(std::move(work));
         device.scheduler.later([&cluster] { cluster.queue[cluster.queue_at]();
@@ -536,8 +551,8 @@ class Machine {
     Device &device;
     Cluster &here;
     Block &block;
-    int number, my_rank;
-    bool whole_warp;
+    int number, my_rank, warp;
+    bool fenced_after = false, fenced_before = true;
     std::shared_ptr<std::vector<bool>> stores = std::make_shared<std::vector<bool>>();
     std::vector<std::pair<uint32_t, uint16_t>> unseen;
 };
@@ -557,7 +572,7 @@ template <class Form> void set_up(Device &device, int clusters) {
     }
 }
 
-template <class Form> Machine machine(Device &device, int cluster, int rank, bool warp) {
+template <class Form> Machine machine(Device &device, int cluster, int rank, int warp) {
     using Place = pair::Places<Form>;
     Machine machine(device, cluster, rank, warp);
     machine.stage_full = Place::FULL, machine.stage_empty = Place::EMPTY, machine.stages = Form::STAGES;
@@ -572,17 +587,17 @@ inline void run_swapped(Device &device, const std::vector<pair::Tile> &tiles, co
         pair::TileList list = {tiles.data() + first_tile[c], tiles.data() + first_tile[c + 1]};
         for (int rank = 0; rank < 2; rank++) {
             device.scheduler.add([=, &device] {
-                Machine it = machine<Swapped>(device, c, rank, false);
+                Machine it = machine<Swapped>(device, c, rank, -1);
                 pair::fetch<Swapped>(it, list);
             });
             if (rank == 0)
                 device.scheduler.add([=, &device] {
-                    Machine it = machine<Swapped>(device, c, rank, false);
+                    Machine it = machine<Swapped>(device, c, rank, -1);
                     pair::multiply<Swapped>(it, list, 0);
                 });
             for (int warp = 0; warp < pair::EPILOGUE_WARPS; warp++)
                 device.scheduler.add([=, &device] {
-                    Machine it = machine<Swapped>(device, c, rank, true);
+                    Machine it = machine<Swapped>(device, c, rank, warp);
                     pair::store_swapped(it, list, 0, warp);
                 });
         }
@@ -596,21 +611,21 @@ inline void run_aligned(Device &device, const std::vector<pair::Extent> &extents
     for (int c = 0; c < clusters; c++)
         for (int rank = 0; rank < 2; rank++) {
             device.scheduler.add([=, &device, &extents] {
-                Machine it = machine<Aligned>(device, c, rank, false);
+                Machine it = machine<Aligned>(device, c, rank, -1);
                 pair::schedule(it, extents.data(), (int)extents.size());
             });
             device.scheduler.add([=, &device] {
-                Machine it = machine<Aligned>(device, c, rank, false);
+                Machine it = machine<Aligned>(device, c, rank, -1);
                 pair::fetch<Aligned>(it, pair::TileRing());
             });
             if (rank == 0)
                 device.scheduler.add([=, &device] {
-                    Machine it = machine<Aligned>(device, c, rank, false);
+                    Machine it = machine<Aligned>(device, c, rank, -1);
                     pair::multiply<Aligned>(it, pair::TileRing(), 0);
                 });
             for (int warp = 0; warp < pair::EPILOGUE_WARPS; warp++)
                 device.scheduler.add([=, &device] {
-                    Machine it = machine<Aligned>(device, c, rank, true);
+                    Machine it = machine<Aligned>(device, c, rank, warp);
                     pair::store_aligned(it, pair::TileRing(), 0, warp);
                 });
         }

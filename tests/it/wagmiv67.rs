@@ -46,7 +46,7 @@ fn its_forms_of_two_blocks_are_right_on_an_emulated_gpu_and_every_fault_is_notic
         Command::new(&check).args(["fault", fault.as_str(), form]).output().unwrap()
     };
     // 0 is no fault. The last one is in sums that clusters hand over, which only `pair` has.
-    for (form, faults) in [("pair", 17), ("aligned", 16)] {
+    for (form, faults) in [("pair", 19), ("aligned", 18)] {
         assert!(with_fault(0, form).status.success());
         for fault in 1..=faults {
             assert_eq!(with_fault(fault, form).status.code(), Some(1), "{form}, fault {fault}");
