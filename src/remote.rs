@@ -59,7 +59,7 @@ pub use client::{HostJobs, JobMessage, JobStdin, Session, Streams};
 pub use error::{OnRemote, RemoteError};
 pub use fetch::{FetchOutcome, RemoteFile};
 pub use host_link::{HostLink, ReconnectPolicy};
-pub use host_needs::{arch_of, unfit};
+pub use host_needs::{arch_of, why_not_runnable};
 pub use http::HttpError;
 pub use options::{
     ConnectOptions, HostKeyQuestion, HostRequest, HostUse, UnknownHostPolicy, UserPrompt,

@@ -76,7 +76,7 @@ pub fn limits_of_arch(arch: &str) -> Option<&'static SmLimits> {
 
 /// The resources that one block needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Block {
+pub struct BlockResources {
     /// Threads per block.
     pub threads: u32,
     /// Registers per thread.
@@ -115,7 +115,7 @@ impl Limiter {
 
 /// The theoretical occupancy of an SM.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Occupancy {
+pub struct SmOccupancy {
     /// Resident blocks per SM.
     pub blocks: u32,
     /// Resident warps per SM.
@@ -132,7 +132,7 @@ pub struct Occupancy {
 ///
 /// `None` for a block that the SM cannot run: no threads, more than 1024 threads, more than 255
 /// registers per thread, or more shared memory or registers than the SM has.
-pub fn occupancy(sm: &SmLimits, block: &Block) -> Option<Occupancy> {
+pub fn occupancy(sm: &SmLimits, block: &BlockResources) -> Option<SmOccupancy> {
     if block.threads == 0 || block.threads > MAX_THREADS || block.registers > MAX_REGISTERS {
         return None;
     }
@@ -158,7 +158,7 @@ pub fn occupancy(sm: &SmLimits, block: &Block) -> Option<Occupancy> {
     ];
     let (limiter, blocks) = by_limiter.into_iter().min_by_key(|(_, blocks)| *blocks)?;
     let resident = blocks * warps;
-    (blocks > 0).then(|| Occupancy {
+    (blocks > 0).then(|| SmOccupancy {
         blocks,
         warps: resident,
         percent: f64::from(resident) / f64::from(sm.warps) * 100.0,
@@ -171,8 +171,8 @@ pub fn occupancy(sm: &SmLimits, block: &Block) -> Option<Occupancy> {
 mod tests {
     use super::*;
 
-    fn of(arch: &str, threads: u32, registers: u32, shared_bytes: u64) -> Option<Occupancy> {
-        let block = Block { threads, registers, shared_bytes, carve_out: None };
+    fn of(arch: &str, threads: u32, registers: u32, shared_bytes: u64) -> Option<SmOccupancy> {
+        let block = BlockResources { threads, registers, shared_bytes, carve_out: None };
         occupancy(limits_of_arch(arch)?, &block)
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rgpu_format::ncu_rep::Limits;
 
-use super::occupancy::{Block, Limiter, limits, occupancy};
+use super::occupancy::{BlockResources, Limiter, limits, occupancy};
 use super::{classify, device};
 use crate::import::ncu::{self, RequestedCounters};
 use crate::model::Launch;
@@ -44,7 +44,7 @@ fn the_calculated_occupancy_is_what_ncu_says_of_every_launch() {
             continue;
         };
         let whole = |name: &str| number(name).unwrap() as u64;
-        let block = Block {
+        let block = BlockResources {
             threads: whole("launch__block_size") as u32,
             registers: whole("launch__registers_per_thread") as u32,
             shared_bytes: whole("launch__shared_mem_per_block_static")

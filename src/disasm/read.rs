@@ -14,7 +14,7 @@ use super::images::{at_place, header, walk};
 use super::inputs;
 use super::ordered_writer::{OrderedWriter, PendingFile};
 use super::spare_cores::CORES;
-use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
+use crate::analysis::occupancy::{BlockResources, limits_of_arch, occupancy};
 use crate::import::gpu_code;
 use crate::model::disasm::ImageKind;
 use crate::model::disasm::{Image, Input, Kernel, Occupancy, Status};
@@ -302,7 +302,7 @@ fn theoretical_occupancy(kernel: &Kernel, arch: &str, threads: Option<u32>) -> O
         .or(threads)
         .or(kernel.max_threads.map(product))
         .filter(|n| *n > 0)?;
-    let block = Block {
+    let block = BlockResources {
         threads,
         registers: kernel.registers?,
         shared_bytes: kernel.shared_bytes,

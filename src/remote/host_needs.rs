@@ -31,7 +31,7 @@ fn machine(number: u16) -> Option<&'static str> {
 }
 
 /// The reason why a local program cannot run on a host; `None`: no known reason.
-pub fn unfit(program: &[u8], host: &AgentFacts) -> Option<String> {
+pub fn why_not_runnable(program: &[u8], host: &AgentFacts) -> Option<String> {
     let needs = match HostNeeds::read(program) {
         Ok(needs) => needs,
         Err(why) => return Some(why),

@@ -44,7 +44,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1)) {
         Ok(RunnerCommand::Help) => {
-            print!("{}", cli::HELP);
+            print_progress!("{}", cli::HELP.trim_end());
             ExitCode::SUCCESS
         }
         Ok(RunnerCommand::Version) => {
@@ -70,11 +70,12 @@ fn run(args: Args) -> u8 {
     };
     let report = ReportWriter::new(args.job, args.out.clone(), ranges);
     // A panic is a bug in the runner, and the report must still be written.
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&args, &report)));
+    let outcome =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_job(&args, &report)));
     report.finish(outcome.unwrap_or_else(|panic| Err(from_panic(&*panic))))
 }
 
-fn work(args: &Args, report: &ReportWriter) -> Result<()> {
+fn run_job(args: &Args, report: &ReportWriter) -> Result<()> {
     let input = input::read(&args.input)?;
     report.set_kernel(&input.spec.kernel);
     print_progress!(

@@ -12,7 +12,7 @@ use super::source::ExecSource;
 use crate::cli::support::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{BuildTools, Package};
-use crate::remote::unfit;
+use crate::remote::why_not_runnable;
 use crate::run::{CargoBuild, CargoCache, Reporter, RunEvent, record_output};
 use crate::store::RunFolder;
 use crate::tool::{GpuSelection, PlanError, Program};
@@ -159,7 +159,7 @@ pub(super) fn program(
             let built = built.and_then(|path| match facts {
                 Some(facts) => {
                     let bytes = std::fs::read(&path).map_err(|e| e.to_string())?;
-                    unfit(&bytes, &facts.agent).map_or(Ok(path), Err)
+                    why_not_runnable(&bytes, &facts.agent).map_or(Ok(path), Err)
                 }
                 None => Ok(path),
             });

@@ -43,11 +43,11 @@ pub struct Session {
     /// Names of kernels (mangled) and calls by number.
     pub names: BTreeMap<u32, String>,
     /// Kernels, copies and fills, in file order.
-    pub work: Vec<Work>,
+    pub work: Vec<GpuWork>,
     /// Calls into CUDA, in file order.
     pub calls: Vec<Call>,
     /// The last line; missing when the process was killed.
-    pub closed: Option<Closed>,
+    pub closed: Option<SessionFooter>,
 }
 
 /// The first line of a session.
@@ -74,7 +74,7 @@ pub struct SessionHeader {
 
 /// The last line of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct Closed {
+pub struct SessionFooter {
     /// Time in nanoseconds on the log's clock.
     #[serde(default)]
     pub ns: u64,
@@ -159,7 +159,7 @@ pub struct KernelFacts {
 
 /// A piece of work on a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Work {
+pub struct GpuWork {
     /// Kind of the work.
     pub kind: WorkKind,
     /// Start and end on the log's clock; `None` if CUPTI did not know them.
@@ -242,7 +242,7 @@ pub enum NvtxLogError {
     },
     /// The log was written by a newer collector.
     #[error("NVTX log of format {format} at offset {offset}; this reader knows format 1")]
-    NewerFormat {
+    UnsupportedFormat {
         /// Format version in the file.
         format: u32,
         /// Offset of the `opened` line.
@@ -267,11 +267,11 @@ enum Line {
         tid: u64,
         name: String,
     },
-    Push(Fields),
-    Pop(Fields),
-    Start(Fields),
-    End(Fields),
-    Mark(Fields),
+    Push(NvtxFields),
+    Pop(NvtxFields),
+    Start(NvtxFields),
+    End(NvtxFields),
+    Mark(NvtxFields),
     Cupti(Cupti),
     Name {
         id: u32,
@@ -281,13 +281,13 @@ enum Line {
     Copy(Activity),
     Set(Activity),
     Call(Activity),
-    Closed(Closed),
+    Closed(SessionFooter),
     #[serde(other)]
     Unknown,
 }
 
 #[derive(Deserialize)]
-struct Fields {
+struct NvtxFields {
     ns: u64,
     #[serde(default)]
     tid: u64,
@@ -375,7 +375,7 @@ pub fn read(data: &[u8]) -> Result<NvtxLog, NvtxLogError> {
         if let Line::Opened(opened) = line {
             if opened.format != 1 {
                 let format = opened.format;
-                return Err(NvtxLogError::NewerFormat { format, offset: start });
+                return Err(NvtxLogError::UnsupportedFormat { format, offset: start });
             }
             log.sessions.push(Session { opened, ..Session::default() });
             continue;
@@ -435,8 +435,8 @@ impl Activity {
         Some((self.ns?, self.end_ns?))
     }
 
-    fn work(self, kind: WorkKind) -> Work {
-        Work {
+    fn work(self, kind: WorkKind) -> GpuWork {
+        GpuWork {
             kind,
             span_ns: self.span_ns(),
             id: self.id,
@@ -461,7 +461,7 @@ impl Activity {
     }
 }
 
-impl Fields {
+impl NvtxFields {
     fn event(self, kind: EventKind) -> Event {
         Event {
             kind,

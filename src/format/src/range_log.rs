@@ -47,7 +47,7 @@ pub enum RangeLogError {
     },
     /// The log was written by a newer runner.
     #[error("range log of format {format}; this reader knows format 1")]
-    NewerFormat {
+    UnsupportedFormat {
         /// Format version in the file.
         format: u32,
     },
@@ -72,7 +72,7 @@ pub fn read(data: &[u8]) -> Result<RangeLog, RangeLogError> {
         RangeLogError::NotALog { start }
     })?;
     if header.rgpu_ranges != 1 {
-        return Err(RangeLogError::NewerFormat { format: header.rgpu_ranges });
+        return Err(RangeLogError::UnsupportedFormat { format: header.rgpu_ranges });
     }
     let mut log = RangeLog { pid: header.pid, ..RangeLog::default() };
     for line in lines {

@@ -6,7 +6,7 @@ use rgpu_format::demangle::{demangle, short};
 use rgpu_format::nsys_row::{
     ApiCall, CopyKind, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind, StringId, Strings,
 };
-use rgpu_format::nvtx_log::{NvtxLog, Session, Work, WorkKind};
+use rgpu_format::nvtx_log::{GpuWork, NvtxLog, Session, WorkKind};
 
 use super::paired::PairedRanges;
 use crate::import::nsys::rows::TraceRows;
@@ -40,7 +40,7 @@ impl<'a> LogRows<'a> {
         numbered.map(|((number, session), first)| (process(number), *first, session))
     }
 
-    fn each_work(&self, mut row: impl FnMut(i64, i64, &Work, (i64, i64))) {
+    fn each_work(&self, mut row: impl FnMut(i64, i64, &GpuWork, (i64, i64))) {
         for (process, first, session) in self.sessions() {
             for work in &session.work {
                 if let Some((start, end)) = work.span_ns {

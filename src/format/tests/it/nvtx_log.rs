@@ -58,7 +58,7 @@ fn other_files_and_newer_formats_are_refused() {
     assert!(matches!(nvtx_log::read(b""), Err(NvtxLogError::NotALog { .. })));
     let newer = LOG.replace("\"format\":1", "\"format\":2");
     let error = nvtx_log::read(newer.as_bytes()).unwrap_err();
-    assert_eq!(error, NvtxLogError::NewerFormat { format: 2, offset: 0 });
+    assert_eq!(error, NvtxLogError::UnsupportedFormat { format: 2, offset: 0 });
 }
 
 #[test]
