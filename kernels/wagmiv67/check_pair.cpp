@@ -1,5 +1,5 @@
 // Host check of the sm_100a forms of two blocks: the roles of pair.h and aligned.h run on the emulator, on real data, and
-// every output is compared. Build and run: c++ -std=c++17 -O2 -pthread check_pair.cpp -o check_pair && ./check_pair.
+// every output is compared. Build and run: c++ -std=c++17 -O3 -pthread check_pair.cpp -o check_pair && ./check_pair.
 // `./check_pair fault N pair|aligned` puts fault N (emulator.h) into one form and must fail. A cargo test does both.
 #include <string.h>
 
@@ -211,7 +211,7 @@ static std::vector<std::vector<Shape>> benchmark_shapes() {
 int main(int arguments, char **argument) {
     if (arguments == 4 && !strcmp(argument[1], "fault")) {
         // Between them these use all that can go wrong. Every fault must be seen in one of them.
-        for (uint64_t seed = 1; seed <= 3; seed++)
+        for (uint64_t seed = 1; seed <= 2; seed++)
             for (const Problem &problem : problems())
                 for (const char *name : {"ragged-6", "short", "split"})
                     if (!strcmp(problem.name, name)) run(problem, !strcmp(argument[3], "aligned"), seed, (Fault)atoi(argument[2]));

@@ -12,7 +12,7 @@ fn build_check(name: &str, out: &Path) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/wagmiv67");
     let check = out.join(name);
     let built = Command::new("c++")
-        .args(["-std=c++17", "-O2", "-Wall", "-Werror", "-pthread", "-o"])
+        .args(["-std=c++17", "-O3", "-Wall", "-Werror", "-pthread", "-o"])
         .arg(&check)
         .arg(folder.join(format!("{name}.cpp")))
         .output()
