@@ -172,7 +172,7 @@ fn a_suite_says_that_no_kernel_was_timed() {
         "[defaults]\nmode = \"bench\"\nremote = \"h200\"\n[[target]]\nname = \"memory:vecadd\"\n\
          kernel = \"vecadd\"\n",
     );
-    let output = laptop.run("bench run");
+    let output = laptop.run("bench run --run-id night");
     let shown = laptop.shown("bench run", &output);
     assert_eq!(status(&output), 0, "{shown}");
     assert!(shown.contains("memory:vecadd  no GPU"), "{shown}");
@@ -181,7 +181,7 @@ fn a_suite_says_that_no_kernel_was_timed() {
         "{shown}"
     );
     assert!(shown.contains("1 case: 1 no GPU"), "{shown}");
-    let page = fs::read_to_string(laptop.latest().join("index.html")).unwrap();
+    let page = fs::read_to_string(laptop.project("artifacts/runs/night/index.html")).unwrap();
     assert!(page.contains("<td class=\"warn\">no GPU</td>"), "{page}");
     assert!(page.contains("no kernel was timed") && !page.contains("class=\"good\">ok"), "{page}");
 }
