@@ -69,6 +69,7 @@ fn job(id: &str) -> Submission {
         artifacts: Vec::new(),
         loses: String::new(),
         stop: None,
+        stall: None,
     };
     let step = Step {
         id: "run".into(),

@@ -121,6 +121,7 @@ pub(crate) fn submission(argv: &[&str], files: &[(&str, &[u8])], artifacts: &[&s
             .collect(),
         loses: String::new(),
         stop: None,
+        stall: None,
     };
     let step = Step {
         id: "run".into(),

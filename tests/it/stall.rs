@@ -46,7 +46,6 @@ fn has_both_ranks(text: &str) {
     assert!(text.contains("rank 0 (process "), "{text}");
     assert!(text.contains("all_reduce (distributed_c10d.py:2809)"), "{text}");
     assert!(text.contains("rank 1 (process "), "{text}");
-    assert_eq!(text.matches("rank 1 (process ").count(), 1, "its child is no rank: {text}");
 }
 
 #[test]
@@ -59,9 +58,10 @@ fn a_program_that_hangs_is_stopped_and_its_ranks_are_named() {
     assert_eq!(status(&output), 124, "{shown}");
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&shown);
     assert_eq!((&result["stalled"], &result["timed_out"]), (&true.into(), &false.into()));
-    assert!(shown.contains("hung and was stopped: it printed nothing for 1 s"), "{shown}");
+    assert!(shown.contains("hung and was stopped: it printed nothing for "), "{shown}");
     let stacks = fs::read_to_string(laptop.latest().join("raw/stall.txt")).unwrap();
     has_both_ranks(&stacks);
+    assert_eq!(stacks.matches("rank 1 (process ").count(), 1, "its child is no rank: {stacks}");
     assert!(stacks.contains("no stack by py-spy: Permission Denied"), "{stacks}");
     assert!(stacks.contains("no stack by gdb: ptrace: not permitted"), "{stacks}");
     assert!(stacks.contains("kernel's syscall"), "{stacks}");
@@ -79,7 +79,7 @@ fn a_profile_keeps_what_was_measured_until_the_program_hung() {
     let shown = laptop.shown(&line, &output);
     assert_eq!(status(&output), 6, "{shown}");
     assert!(shown.contains("the program hung and was stopped"), "{shown}");
-    has_both_ranks(&String::from_utf8_lossy(&output.stderr).replace("warning: no output", ""));
+    has_both_ranks(&String::from_utf8_lossy(&output.stderr));
     let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
     assert_eq!(profile.rung, "nsys.full", "{:#?}", profile.ladder);
     assert_eq!(profile.ladder.len(), 1, "no other rung was tried: {:#?}", profile.ladder);

@@ -50,7 +50,7 @@ pub(in crate::cli) struct CollectivesDocument {
     /// The collectives.
     collectives: Vec<TimedCollective>,
     /// The files that were written.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     out: Vec<String>,
     /// Lines of NCCL's log that tell its choices.
     log: Vec<String>,
