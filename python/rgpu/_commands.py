@@ -66,6 +66,7 @@ def profile(
     seed: int | None = None,
     set: str | None = None,
     share_gpu: bool = False,
+    stall: Time | None = None,
     strict: bool = False,
     sudo: bool = False,
     sweep: Pairs | None = None,
@@ -140,6 +141,8 @@ def profile(
     set: Section set: one of ncu's (basic, detailed, full, roofline …), or launchstats, minimal,
         sol, extended
     share_gpu: Run even if other processes use the GPU
+    stall: Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
+        ranks, their last collective and their stacks; what was measured is kept
     strict: Fail before timing if the host is unfit to measure on (other processes, throttling, …)
     sudo: Use `sudo -n` if reading counters needs it
     sweep: Profile at each of these values, as a suite: a size of the kernel, else a macro of its
@@ -208,6 +211,7 @@ def exec(
     section: str | Sequence[str] | None = None,
     set: str | None = None,
     share_gpu: bool = False,
+    stall: Time | None = None,
     strict: bool = False,
     sudo: bool = False,
     target_processes: Literal["all", "application-only"] | None = None,
@@ -282,6 +286,8 @@ def exec(
     set: Section set: one of ncu's (basic, detailed, full, roofline …), or launchstats, minimal,
         sol, extended
     share_gpu: Run even if other processes use the GPU
+    stall: Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
+        ranks, their last collective and their stacks; what was measured is kept
     strict: Fail before timing if the host is unfit to measure on (other processes, throttling, …)
     sudo: Use `sudo -n` if reading counters needs it
     target_processes: Which processes to profile

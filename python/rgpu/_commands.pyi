@@ -114,6 +114,10 @@ class ProfileOptions(TypedDict, total=False):
     """
     share_gpu: bool
     """Run even if other processes use the GPU."""
+    stall: Time | None
+    """Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
+    ranks, their last collective and their stacks; what was measured is kept.
+    """
     strict: bool
     """Fail before timing if the host is unfit to measure on (other processes, throttling, …)."""
     sudo: bool
@@ -295,6 +299,10 @@ class ExecOptions(TypedDict, total=False):
     """
     share_gpu: bool
     """Run even if other processes use the GPU."""
+    stall: Time | None
+    """Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
+    ranks, their last collective and their stacks; what was measured is kept.
+    """
     strict: bool
     """Fail before timing if the host is unfit to measure on (other processes, throttling, …)."""
     sudo: bool

@@ -1490,7 +1490,7 @@ class Launch(Record):
     """
     metrics: dict[str, Metric]
     """Metrics by NVIDIA's metric name."""
-    stalls: Records[Stall]
+    stalls: Records[ProfileStall]
     """Warp stall reasons, largest first."""
     classification: Classification | None
     """The verdicts on this launch."""
@@ -1911,6 +1911,33 @@ class PlanDiagnosis(Record):
     """The action on the rung."""
 
 
+class PlanStall(Record):
+    """When the program of a rung counts as hung: it has printed nothing for a time. Its ranks and
+    their stacks are written to a file and it is stopped as by Ctrl-C, while the tool around it
+    goes on. No lower rung is tried.
+    """
+
+    __slots__ = ()
+    quiet_s: int
+    """Seconds without output of the program or the tool."""
+    spare: list[str]
+    """Names of the tool's own processes, as the kernel cuts them (15 bytes); all others are
+    stopped.
+    """
+    file: str
+    """The file with the stacks, in the job's folder."""
+    rank_variables: list[str]
+    """Environment variables with the number of a process's rank; the first that is set counts."""
+    stacks: list[list[str]]
+    """Commands that print the stack of a process, best first; the first that succeeds counts. `PID`
+    stands for the process id.
+    """
+    calls: list[str]
+    """Words of a line of a stack that names what the process last called, in lower case. The first
+    such line is told in the warning.
+    """
+
+
 class Price(Record):
     """Estimated cost of a collection."""
 
@@ -1944,6 +1971,18 @@ class ProbeAnswer(Record):
     """Output of the program (stdout, then stderr) or text of the file, at most 64 KiB."""
     error: str | None
     """Why the probe failed: not started, timed out, not readable."""
+
+
+class ProfileStall(Record):
+    """A warp stall reason."""
+
+    __slots__ = ()
+    reason: str
+    """NVIDIA's name without prefix and suffix: `long_scoreboard`."""
+    percent: float | None
+    """Share of all warp cycles between two issues, in percent, from hardware counters."""
+    samples: int | None
+    """Number of warp samples with this reason."""
 
 
 class RangeEvent(Record):
@@ -2440,6 +2479,8 @@ class Rung(Record):
     """The data that better rungs have and this one lacks, in words; empty if none."""
     stop: Stop | None
     """When the program is stopped, if it does not end before."""
+    stall: PlanStall | None
+    """When the program counts as hung, and what is then looked at."""
 
 
 class RungRecord(Record):
@@ -2692,18 +2733,6 @@ class Stake(Record):
     """The region; only if `of` is `region`."""
     share: float
     """The part of that time, 0 to 1."""
-
-
-class Stall(Record):
-    """A warp stall reason."""
-
-    __slots__ = ()
-    reason: str
-    """NVIDIA's name without prefix and suffix: `long_scoreboard`."""
-    percent: float | None
-    """Share of all warp cycles between two issues, in percent, from hardware counters."""
-    samples: int | None
-    """Number of warp samples with this reason."""
 
 
 class Step(Record):
@@ -3357,6 +3386,8 @@ class ExecResult(ExecMethods):
     """The signal that ended it."""
     timed_out: bool
     """Whether its time limit ended it."""
+    stalled: bool
+    """Whether it was stopped because it printed nothing for the time of `--stall`."""
     seconds: float
     """Wall-clock seconds of the whole command."""
     pulled: list[str]
