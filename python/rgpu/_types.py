@@ -593,7 +593,7 @@ class DeviceTime(Record):
     """Times of one GPU, from the start of its first kernel to the end of its last."""
 
     __slots__ = ()
-    _defaults: ClassVar[dict[str, Any]] = {'nccl_launches': 0, 'nccl_ns': 0, 'nccl_alone_ns': 0}
+    _defaults: ClassVar[dict[str, Any]] = {'nccl_launches': 0, 'nccl_ns': 0, 'nccl_alone_ns': 0, 'tuning_ns': 0}
     device: int
     """Number of the GPU in the tool's numbering."""
     rank: int | None
@@ -625,6 +625,10 @@ class DeviceTime(Record):
     first_launches: Records[WaitSum]
     """The part of `waiting` in gaps that are the program's start-up: the host loads libraries,
     loads or compiles code, or chooses an algorithm before a launch, once.
+    """
+    tuning_ns: int
+    """Time in nanoseconds in which kernels ran that only tune: those of XLA's autotuning and of
+    Triton's benchmarks.
     """
     places: Records[IdlePlace]
     """Where time without a kernel is, by cause, region and the kernel that ends it; most time
@@ -687,7 +691,9 @@ class Evidence(Record):
     value: float
     """The value of the metric."""
     unit: str
-    """The unit of the value and the threshold."""
+    """The unit of the value and the threshold. Times are in `ns`; shares are in `%`, or in `% of …`
+    where the metric's name does not say of what.
+    """
     threshold: float | None
     """The threshold that the value was compared with. `None` for a number that only explains."""
     source: str | None

@@ -53,8 +53,8 @@ pub enum Detail {
     /// Everything.
     #[default]
     Full,
-    /// What a summary shows. Launches of ncu have no sections and no series, and instructions have
-    /// samples, stall reasons and executions only.
+    /// What a summary shows. Launches of ncu have no sections and no series, their metrics have no
+    /// unit and no origin, and instructions have samples, stall reasons and executions only.
     Summary,
 }
 

@@ -25,13 +25,13 @@ pub(super) fn not_run(profile: &Profile) -> Option<String> {
 const MAX_KERNELS: usize = 4;
 
 /// What compute-sanitizer checked. It lists no kernels itself, but a trace in the same profile does.
-/// `None` without a result of it.
+/// `None` without a clean result of it.
 pub(super) fn covered(profile: &Profile, names: KernelNames) -> Option<String> {
     let is_ours = |result: &SanitizerResult| {
         TOOLS.contains(&result.tool) || result.tool == CheckTool::Sanitizer
     };
-    let known = [SanitizerVerdict::Clean, SanitizerVerdict::Found];
-    profile.sanitizer.iter().find(|r| is_ours(r) && known.contains(&r.verdict))?;
+    let is_clean = |r: &&SanitizerResult| r.verdict == SanitizerVerdict::Clean && is_ours(r);
+    profile.sanitizer.iter().find(is_clean)?;
     let mut text =
         "compute-sanitizer does not say which kernels it checked, nor how many launches".to_owned();
     let kernels: Vec<_> =
@@ -109,6 +109,7 @@ mod tests {
              it, the program launched 10 kernels: a (2), b (2), c (2), d (2) and 1 more."
         );
         assert_eq!(told(&of(SanitizerVerdict::Unknown)), None, "nothing is claimed");
+        assert_eq!(told(&of(SanitizerVerdict::Found)), None, "its causes name kernels");
         assert_eq!(told(&Profile::default()), None);
     }
 

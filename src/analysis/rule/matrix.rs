@@ -54,16 +54,16 @@ pub(super) fn is_named_product(launch: &Launch) -> bool {
 }
 
 /// How busy the tensor cores are, and the rate if it can be told.
-pub(super) struct TensorUse {
+pub(super) struct TensorUse<'a> {
     pub(super) metric: &'static str,
     pub(super) percent: f64,
     /// The same as a share of all cycles, if `percent` is of the active ones and this was measured.
     pub(super) elapsed: Option<(&'static str, f64)>,
-    /// Floating-point operations a second.
-    flops_per_s: Option<f64>,
+    launch: &'a Launch,
+    major: Option<u32>,
 }
 
-impl TensorUse {
+impl TensorUse<'_> {
     /// The share of the peak that the whole launch reaches, in percent.
     pub(super) fn of_peak(&self) -> f64 {
         self.elapsed.map_or(self.percent, |(_, elapsed)| elapsed.min(self.percent))
@@ -81,31 +81,37 @@ impl TensorUse {
 
     /// `, about 784 TFLOP/s`; empty if unknown.
     fn rate(&self) -> String {
-        let rate = self.flops_per_s.map(|rate| format!(", about {:.0} TFLOP/s", rate / 1e12));
+        let rate = flops_per_s(self.launch, self.major)
+            .map(|rate| format!(", about {:.0} TFLOP/s", rate / 1e12));
         rate.unwrap_or_default()
     }
 }
 
 /// The use of the tensor cores; `None` without its counter.
+pub(super) fn tensor_use<'a>(launch: &'a Launch, limits: &Limits<'_>) -> Option<TensorUse<'a>> {
+    let (metric, percent) = launch.first_number(TENSOR_ACTIVE)?;
+    let elapsed = launch.first_number(TENSOR_ELAPSED).filter(|(id, _)| *id != metric);
+    Some(TensorUse { metric, percent, elapsed, launch, major: limits.major() })
+}
+
+/// Floating-point operations a second on the tensor cores of a GPU of major compute capability
+/// `major`.
 ///
 /// Without counters of operations, the rate follows from the share of cycles in which the pipe is
 /// busy. That is known for 16-bit operands on Hopper: 8192³ in BF16 gives 1.12e12 operations of
 /// 1.10e12.
-pub(super) fn tensor_use(launch: &Launch, limits: &Limits<'_>) -> Option<TensorUse> {
-    let (metric, percent) = launch.first_number(TENSOR_ACTIVE)?;
+fn flops_per_s(launch: &Launch, major: Option<u32>) -> Option<f64> {
     let seconds = launch.duration_ns.filter(|ns| *ns > 0.0).map(|ns| ns / 1e9);
     let estimated = || {
         let half = matrix_unit(&launch.kernel) == Some(MatrixUnit::Tensor16);
         let (_, share) = launch.first_number(TENSOR_ELAPSED).filter(|_| half)?;
-        let (_, sms) = launch.first_number(SMS).filter(|_| limits.major() == Some(9))?;
+        let (_, sms) = launch.first_number(SMS).filter(|_| major == Some(9))?;
         let (_, cycles) = launch.first_number(SM_CYCLES)?;
         Some(share / 100.0 * cycles * sms * HOPPER_OPERATIONS)
     };
     let counted = operations(launch, ".sum.per_second").filter(|rate| *rate > 0.0);
     let count = operations(launch, ".sum").filter(|count| *count > 0.0).or_else(estimated);
-    let flops_per_s = counted.or_else(|| Some(count? / seconds?));
-    let elapsed = launch.first_number(TENSOR_ELAPSED).filter(|(id, _)| *id != metric);
-    Some(TensorUse { metric, percent, elapsed, flops_per_s })
+    counted.or_else(|| Some(count? / seconds?))
 }
 
 /// A clause about the tensor cores for a launch that computes matrix products; empty for others.

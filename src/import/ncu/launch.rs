@@ -25,7 +25,7 @@ pub(super) fn import<'a>(
     known: &mut Known<'a>,
     detail: Detail,
 ) -> Launch {
-    let metrics = metrics::import(result, from, &mut known.absent, &mut known.units);
+    let metrics = metrics::import(result, from, &mut known.absent, &mut known.units, detail);
     let mut launch = Launch { id, metrics, ..Launch::default() };
     match result.launch() {
         Some(kernel) => {

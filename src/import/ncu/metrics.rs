@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rgpu_format::ncu_rep::{self, MetricValue, NcuResult};
 
+use crate::import::Detail;
 use crate::model::profile::Gap;
 use crate::model::{Metric, Value};
 
@@ -64,13 +65,14 @@ impl AbsentMetrics {
     }
 }
 
-/// All scalars by name. For a name that occurs twice the first value is used, as on ncu's own
-/// pages.
+/// All scalars by name, for a summary as numbers alone. For a name that occurs twice the first value
+/// is used, as on ncu's own pages.
 pub(super) fn import(
     result: &NcuResult<'_>,
     from: &str,
     absent: &mut AbsentMetrics,
     units: &mut KnownUnits,
+    detail: Detail,
 ) -> BTreeMap<String, Metric> {
     let mut metrics = Vec::new();
     for metric in result.metrics().filter(|metric| !is_list(metric.name())) {
@@ -100,8 +102,11 @@ pub(super) fn import(
                 }
             },
         };
-        let unit = units.of(&metric);
-        metrics.push((name, Metric { value, unit, from: from.to_owned() }));
+        let (unit, from) = match detail {
+            Detail::Full => (units.of(&metric), from.to_owned()),
+            Detail::Summary => (String::new(), String::new()),
+        };
+        metrics.push((name, Metric { value, unit, from }));
     }
     // A map made of sorted names takes half the time of one that grows.
     metrics.sort_by(|(a, _), (b, _)| a.cmp(b));

@@ -55,6 +55,10 @@ fn nan_counters(launches: &[Launch], absent: &AbsentMetrics) -> Option<Refusal> 
             clocks += 1;
             ticking += usize::from(metric.value.as_f64().is_some_and(|value| value > 0.0));
         }
+        // Nothing that follows can change the answer.
+        if ticking > 0 {
+            return None;
+        }
     }
     let lost = absent.not_finite.iter().chain(&absent.no_value).filter(|name| counter(name));
     let lost = lost.count();
