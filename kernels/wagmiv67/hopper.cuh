@@ -7,9 +7,6 @@
 // run, it decodes its weights of the next; while it waits, the other one's keep the tensor cores busy.
 //
 // Work is split by stream-K (schedule.h), so that all 132 SMs end together whatever the groups' sizes.
-//
-// With WAGMI_WIDE (the kernel wagmiv67/wide) one kernel has all sizes of token tiles, up to 256: the sums are one array for
-// all of them, and each slab branches to the instruction of its size.
 #pragma once
 #include <vector>
 
@@ -26,22 +23,22 @@ namespace hopper {
 constexpr int ROWS = 128;          // of weights, per block
 constexpr int CLUSTER = 2;
 constexpr int ROW_BLOCK = ROWS * CLUSTER;
+constexpr int N_LARGEST = 192;
 constexpr int PAIR = 2;            // slabs of a stage
-constexpr int WEIGHT_ROW = SLAB_FP4_BYTES * PAIR, WEIGHT_BYTES = ROWS * WEIGHT_ROW;
+constexpr int TOKEN_STAGES = 3, TOKEN_BYTES = N_LARGEST * 128 * PAIR;
+constexpr int WEIGHT_STAGES = 8, WEIGHT_ROW = SLAB_FP4_BYTES * PAIR, WEIGHT_BYTES = ROWS * WEIGHT_ROW;
 constexpr int SCALE_BYTES = SCALE_ATOM * PAIR;
-constexpr int N_LARGEST = WAGMI_WIDE ? 256 : 192;
-constexpr int MOST_TOKEN_STAGES = 3, MOST_WEIGHT_STAGES = 8;
-constexpr int RING_BYTES = rings_bytes(rings_for(N_LARGEST)) > rings_bytes(rings_for(192)) ? rings_bytes(rings_for(N_LARGEST))
-                                                                                          : rings_bytes(rings_for(192));
 constexpr int CONSUMERS = 2;       // warpgroups
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int TURN_BYTES = 512;    // a warp's 16 x 16 outputs on their way
 
 struct Shared {
-    uint8_t rings[RING_BYTES]; // stages of tokens, of weights, of their scales
+    uint8_t tokens[TOKEN_STAGES][TOKEN_BYTES];
+    uint8_t weights[WEIGHT_STAGES][WEIGHT_BYTES];
+    uint8_t scales[WEIGHT_STAGES][SCALE_BYTES];
     uint8_t turn[4 * CONSUMERS][TURN_BYTES];
-    uint64_t tokens_full[MOST_TOKEN_STAGES], tokens_empty[MOST_TOKEN_STAGES];
-    uint64_t weights_full[MOST_WEIGHT_STAGES], weights_empty[MOST_WEIGHT_STAGES];
+    uint64_t tokens_full[TOKEN_STAGES], tokens_empty[TOKEN_STAGES];
+    uint64_t weights_full[WEIGHT_STAGES], weights_empty[WEIGHT_STAGES];
 };
 constexpr int SHARED_BYTES = sizeof(Shared) + 1024; // its start is aligned by hand
 static_assert(SHARED_BYTES <= 227 * 1024, "a block has 227 KiB at most");
@@ -59,38 +56,18 @@ struct Work {
     const int *first_piece; // of each cluster, and the end
     float *slots;
     uint32_t *flags;
-    Rings rings;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-template <typename... Int> __device__ constexpr int largest_of(int first, Int... rest) {
-    int largest = first;
-    ((largest = rest > largest ? rest : largest), ...);
-    return largest;
-}
-
 // A place in a ring of stages.
-struct Ring {
+template <int STAGES> struct Ring {
     int stage = 0;
     uint32_t parity = 0;
-    __device__ __forceinline__ void next(int stages) {
-        if (++stage == stages) stage = 0, parity ^= 1;
+    __device__ __forceinline__ void next() {
+        if (++stage == STAGES) stage = 0, parity ^= 1;
     }
 };
-
-// Known when compiling, but where a plan's largest tile decides.
-__device__ __forceinline__ Rings rings_of(const Work &work) { return WAGMI_WIDE ? work.rings : rings_for(N_LARGEST); }
-// Where a stage starts.
-__device__ __forceinline__ uint32_t token_stage(Shared *shared, const Rings &rings, int stage) {
-    return shared_address(shared->rings) + stage * rings.token_bytes;
-}
-__device__ __forceinline__ uint32_t weight_stage(Shared *shared, const Rings &rings, int stage) {
-    return token_stage(shared, rings, rings.token_stages) + stage * WEIGHT_BYTES;
-}
-__device__ __forceinline__ uint32_t scale_stage(Shared *shared, const Rings &rings, int stage) {
-    return weight_stage(shared, rings, rings.weight_stages) + stage * SCALE_BYTES;
-}
 
 // A thread's part of a stage of weights, as it lies in memory: 16 bytes each of rows g and g + 8 (a block of the even
 // slab, then one of the odd slab), and the two scales of each.
@@ -107,15 +84,15 @@ struct Consumer {
     int warpgroup;          // 0 or 1
     uint32_t codes, scales; // where this thread's part is in stage 0
     uint32_t tokens_descriptor; // lower half, of stage 0
-    Rings rings;
-    Ring weights, tokens, done; // next to decode, next to multiply by, next to give back
+    Ring<WEIGHT_STAGES> weights;
+    Ring<TOKEN_STAGES> tokens, done; // next to multiply by, next to give back
 
-    __device__ __forceinline__ Consumer(Shared *shared, const Rings &rings, int warpgroup, int thread, uint32_t rank)
-        : shared(shared), thread(thread), rank(rank), warpgroup(warpgroup), rings(rings) {
-        tokens_descriptor = (uint32_t)wgmma_descriptor(token_stage(shared, rings, 0));
+    __device__ __forceinline__ Consumer(Shared *shared, int warpgroup, int thread, uint32_t rank)
+        : shared(shared), thread(thread), rank(rank), warpgroup(warpgroup) {
+        tokens_descriptor = (uint32_t)wgmma_descriptor(shared_address(shared->tokens[0]));
         int row = warpgroup * 64 + thread / 32 * 16 + thread % 32 / 4, t = thread % 4;
-        codes = weight_stage(shared, rings, 0) + row * WEIGHT_ROW + t * 16;
-        scales = scale_stage(shared, rings, 0) + t / 2 * SCALE_ATOM + scale_in_atom(row, t % 2 * 2);
+        codes = shared_address(shared->weights[0]) + row * WEIGHT_ROW + t * 16;
+        scales = shared_address(shared->scales[0]) + t / 2 * SCALE_ATOM + scale_in_atom(row, t % 2 * 2);
     }
 
     // Waits for the next stage of weights and takes this thread's part.
@@ -131,7 +108,7 @@ struct Consumer {
     // itself: that costs nothing that could be measured, and racecheck follows no other lane's reads to an arrival.
     __device__ __forceinline__ void release_weights() {
         barrier_arrive(shared_address(&shared->weights_empty[weights.stage]));
-        weights.next(rings.weight_stages);
+        weights.next();
     }
     __device__ __forceinline__ void wait_for_tokens() {
         barrier_wait(shared_address(&shared->tokens_full[tokens.stage]), tokens.parity);
@@ -140,53 +117,38 @@ struct Consumer {
     // Lower half of the descriptor of the stage of tokens. It is the same for all threads, which ptxas must see: then
     // it adds in uniform registers.
     __device__ __forceinline__ uint32_t tokens_start() const {
-        return __shfl_sync(~0u, tokens_descriptor + tokens.stage * (rings.token_bytes >> 4), 0);
+        return __shfl_sync(~0u, tokens_descriptor + tokens.stage * (TOKEN_BYTES >> 4), 0);
     }
-    // Starts the four instructions of one slab of the stage: those of the size `n` among N (ascending), LOW to HIGH of them.
-    template <int LOW, int HIGH, int... N, int TOTAL>
-    __device__ __forceinline__ void multiply_among(int n, float (&sum)[TOTAL], const uint32_t fragment[16], uint32_t start, int slab) {
+    // Starts the four instructions of one slab of the stage.
+    template <int N>
+    __device__ __forceinline__ void multiply(Sums<N> &sum, const uint32_t fragment[16], uint32_t start, int slab) {
         constexpr uint64_t UPPER = wgmma_descriptor(0) >> 32 << 32;
-        constexpr int SIZES[] = {N...}, MIDDLE = (LOW + HIGH) / 2, SIZE = SIZES[MIDDLE];
-        if constexpr (LOW == HIGH) {
-            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-            for (int step = 0; step < 4; step++) // no sum carries upwards
-                Wgmma<SIZE>::mma(*(Sums<SIZE> *)&sum, fragment + 4 * step, UPPER | (start + slab * (SIZE * 128 >> 4) + 2 * step));
-            // Here and not after the branches: there ptxas would start an empty wgmma to end the group with.
-            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-        } else if (n <= SIZE) {
-            multiply_among<LOW, MIDDLE, N...>(n, sum, fragment, start, slab);
-        } else {
-            multiply_among<MIDDLE + 1, HIGH, N...>(n, sum, fragment, start, slab);
-        }
-    }
-    template <int... N, int TOTAL>
-    __device__ __forceinline__ void multiply(int n, float (&sum)[TOTAL], const uint32_t fragment[16], uint32_t start, int slab) {
-        multiply_among<0, sizeof...(N) - 1, N...>(n, sum, fragment, start, slab);
+        for (int step = 0; step < 4; step++) // no sum carries upwards
+            Wgmma<N>::mma(sum, fragment + 4 * step, UPPER | (start + slab * (N * 128 >> 4) + 2 * step));
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     }
 
     __device__ __forceinline__ void wait_for_slab() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
     // Gives the oldest token stage back to both blocks.
     __device__ __forceinline__ void release_tokens() {
         if (thread < CLUSTER) barrier_arrive_at(shared_address(&shared->tokens_empty[done.stage]), thread);
-        done.next(rings.token_stages);
+        done.next();
     }
 
-    template <int... N, int TOTAL> __device__ __forceinline__ void multiply_all(int n, float (&sum)[TOTAL], int slabs);
-    template <int N> __device__ __forceinline__ void leave(const Work &work, const DevicePiece &piece, int n, const Sums<N> &sum);
+    template <int N> __device__ __forceinline__ void multiply_all(Sums<N> &sum, int slabs);
+    template <int N> __device__ __forceinline__ void leave(const Work &work, const DevicePiece &piece, const Sums<N> &sum);
     template <int N>
-    __device__ __forceinline__ void take(const Work &work, const DevicePiece &piece, int n, int slot, Sums<N> &sum);
-    template <int N>
-    __device__ __forceinline__ void store(__half *out, const DevicePiece &piece, int n, const Sums<N> &sum);
-    template <int... N>
-    __device__ __forceinline__ void run(const Operands &operands, const Work &work, const DevicePiece &piece, int n);
+    __device__ __forceinline__ void take(const Work &work, const DevicePiece &piece, int slot, Sums<N> &sum);
+    template <int N> __device__ __forceinline__ void store(__half *out, const DevicePiece &piece, const Sums<N> &sum);
+    template <int N> __device__ __forceinline__ void run_if(const Operands &operands, const Work &work, const DevicePiece &piece);
 };
 
 // While the tensor cores are at a slab the next is decoded, and the other warpgroup's slab fills what that leaves
 // open. A piece has an even number of slabs. One place for each half: what ptxas must unroll or peel takes registers
 // for fragments of its own.
-template <int... N, int TOTAL>
-__device__ __forceinline__ void Consumer::multiply_all(int n, float (&sum)[TOTAL], int slabs) {
+template <int N> __device__ __forceinline__ void Consumer::multiply_all(Sums<N> &sum, int slabs) {
     uint32_t even[16], odd[16];
     Raw raw;
 #pragma unroll 1
@@ -201,27 +163,26 @@ __device__ __forceinline__ void Consumer::multiply_all(int n, float (&sum)[TOTAL
             wait_for_slab();
             release_tokens();
         }
-        multiply<N...>(n, sum, even, start, 0);
+        multiply<N>(sum, even, start, 0);
         decode_slab(make_uint2(raw.row.z, raw.row.w), make_uint2(raw.row8.z, raw.row8.w),
                     scale_pair_of<1>(raw.scales, raw.scales8), odd);
         wait_for_slab();
-        multiply<N...>(n, sum, odd, start, 1);
-        tokens.next(rings.token_stages);
+        multiply<N>(sum, odd, start, 1);
+        tokens.next();
     }
     wait_for_slab();
 #pragma unroll
-    for (int i = 0; i < TOTAL; i++) asm volatile("" : "+f"(sum[i])::"memory");
+    for (int i = 0; i < N / 2; i++) asm volatile("" : "+f"(sum[i])::"memory");
     release_tokens();
 }
 
 // An unfinished sum into its slot, four values a thread at a time.
 template <int N>
-__device__ __forceinline__ void Consumer::leave(const Work &work, const DevicePiece &piece, int n, const Sums<N> &sum) {
+__device__ __forceinline__ void Consumer::leave(const Work &work, const DevicePiece &piece, const Sums<N> &sum) {
     int part = rank * CONSUMERS + warpgroup;
     float4 *to = (float4 *)(work.slots + piece.slot * SLOT_FLOATS + part * (64 * N_LARGEST)) + thread;
 #pragma unroll
     for (int i = 0; i < N / 8; i++) {
-        if (8 * i >= n) break;
         __stcg(to + i * 128, make_float4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
     }
     __threadfence();
@@ -230,7 +191,7 @@ __device__ __forceinline__ void Consumer::leave(const Work &work, const DevicePi
 }
 
 template <int N>
-__device__ __forceinline__ void Consumer::take(const Work &work, const DevicePiece &piece, int n, int slot, Sums<N> &sum) {
+__device__ __forceinline__ void Consumer::take(const Work &work, const DevicePiece &piece, int slot, Sums<N> &sum) {
     int part = rank * CONSUMERS + warpgroup;
     if (thread == 0) flag_take(work.flags + slot * FLAGS_PER_SLOT + part);
     named_barrier(1 + warpgroup, 128);
@@ -238,7 +199,6 @@ __device__ __forceinline__ void Consumer::take(const Work &work, const DevicePie
     // Eight loads under way at once; what lies beyond the piece's tokens is added to sums that nobody stores.
 #pragma unroll
     for (int first = 0; first < N / 8; first += 8) {
-        if (8 * first >= n) break;
         float4 more[8];
 #pragma unroll
         for (int i = 0; i < 8; i++)
@@ -254,7 +214,7 @@ __device__ __forceinline__ void Consumer::take(const Work &work, const DevicePie
 
 // Rounds and writes: a warp turns 16 rows x 16 tokens so that a token's 16 outputs are one 32-byte sector.
 template <int N>
-__device__ __forceinline__ void Consumer::store(__half *c, const DevicePiece &piece, int n, const Sums<N> &sum) {
+__device__ __forceinline__ void Consumer::store(__half *c, const DevicePiece &piece, const Sums<N> &sum) {
     int lane = thread % 32, warp = warpgroup * 4 + thread / 32;
     int row = piece.row_block * ROW_BLOCK + rank * ROWS + warp * 16;
     if (row >= piece.rows) return;
@@ -265,7 +225,6 @@ __device__ __forceinline__ void Consumer::store(__half *c, const DevicePiece &pi
     __half *out = c + (int64_t)(piece.first + token) * piece.rows + row + lane % 2 * 8;
 #pragma unroll
     for (int i = 0; i < N / 16; i++) {
-        if (16 * i >= n) break;
         uint32_t part[4];
 #pragma unroll
         for (int r = 0; r < 4; r++) {
@@ -284,27 +243,25 @@ __device__ __forceinline__ void Consumer::store(__half *c, const DevicePiece &pi
     }
 }
 
-// A tile of one of the sizes N.
-template <int... N>
-__device__ __forceinline__ void Consumer::run(const Operands &operands, const Work &work, const DevicePiece &piece, int n) {
-    constexpr int LARGEST = largest_of(N...);
-    Sums<LARGEST> sum;
+// Each size has its sums to itself from the first zero to the last store, so that ptxas gives all the same registers.
+template <int N> __device__ __forceinline__ void Consumer::run_if(const Operands &operands, const Work &work, const DevicePiece &piece) {
+    if (piece.n != N) return;
+    Sums<N> sum;
 #pragma unroll
-    for (int i = 0; i < LARGEST / 2; i++) sum[i] = 0.0f;
-    multiply_all<N...>(n, sum, piece.slab_end - piece.slab_begin);
+    for (int i = 0; i < N / 2; i++) sum[i] = 0.0f;
+    multiply_all<N>(sum, piece.slab_end - piece.slab_begin);
     if (piece.slot >= 0) {
-        leave<LARGEST>(work, piece, n, sum);
+        leave<N>(work, piece, sum);
         return;
     }
-    for (int i = 0; i < piece.slots; i++) take<LARGEST>(work, piece, n, piece.first_slot + i, sum);
-    store<LARGEST>(operands.of[piece.problem].c, piece, n, sum);
+    for (int i = 0; i < piece.slots; i++) take<N>(work, piece, piece.first_slot + i, sum);
+    store<N>(operands.of[piece.problem].c, piece, sum);
 }
 
 // One thread: weights and their scales. They do not depend on the kernel before.
 __device__ __forceinline__ void fetch_weights(const Maps &maps, const Operands &operands, const Work &work, Shared *shared, int cluster,
                                               uint32_t rank) {
-    const Rings rings = rings_of(work);
-    Ring ring;
+    Ring<WEIGHT_STAGES> ring;
     for (int p = work.first_piece[cluster]; p < work.first_piece[cluster + 1]; p++) {
         const DevicePiece piece = work.pieces[p];
         // Past the last row: the second block of a cluster repeats the first's and stores nothing.
@@ -315,10 +272,10 @@ __device__ __forceinline__ void fetch_weights(const Maps &maps, const Operands &
             uint32_t full = shared_address(&shared->weights_full[ring.stage]);
             barrier_wait(shared_address(&shared->weights_empty[ring.stage]), ring.parity ^ 1);
             barrier_expect(full, WEIGHT_BYTES + SCALE_BYTES);
-            tensor_copy(weight_stage(shared, rings, ring.stage), &maps.weights[piece.problem],
+            tensor_copy(shared_address(shared->weights[ring.stage]), &maps.weights[piece.problem],
                         slab * SLAB_FP4_BYTES, row, full);
-            bulk_copy(scale_stage(shared, rings, ring.stage), scales + (int64_t)slab * SCALE_ATOM, SCALE_BYTES, full);
-            ring.next(rings.weight_stages);
+            bulk_copy(shared_address(shared->scales[ring.stage]), scales + (int64_t)slab * SCALE_ATOM, SCALE_BYTES, full);
+            ring.next();
         }
     }
 }
@@ -326,8 +283,7 @@ __device__ __forceinline__ void fetch_weights(const Maps &maps, const Operands &
 // One thread: of each pair of slabs of tokens the one of this block's rank, to both blocks.
 __device__ __forceinline__ void fetch_tokens(const Work &work, Shared *shared, int cluster, uint32_t rank) {
     wait_for_previous_kernel();
-    const Rings rings = rings_of(work);
-    Ring ring;
+    Ring<TOKEN_STAGES> ring;
     for (int p = work.first_piece[cluster]; p < work.first_piece[cluster + 1]; p++) {
         const DevicePiece piece = work.pieces[p];
         uint32_t bytes = piece.n * 128;
@@ -335,9 +291,9 @@ __device__ __forceinline__ void fetch_tokens(const Work &work, Shared *shared, i
             uint32_t full = shared_address(&shared->tokens_full[ring.stage]);
             barrier_wait(shared_address(&shared->tokens_empty[ring.stage]), ring.parity ^ 1);
             barrier_expect(full, PAIR * bytes);
-            bulk_copy_to_all(token_stage(shared, rings, ring.stage) + rank * bytes,
+            bulk_copy_to_all(shared_address(shared->tokens[ring.stage]) + rank * bytes,
                              piece.decoded + (int64_t)(slab + rank) * bytes, bytes, full, 3);
-            ring.next(rings.token_stages);
+            ring.next();
         }
     }
 }
@@ -361,11 +317,11 @@ __global__ void WAGMI_CLUSTER __launch_bounds__(THREADS, 1)
     uint32_t rank = cluster_rank();
     int cluster = blockIdx.x / CLUSTER;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < MOST_TOKEN_STAGES; i++) {
+        for (int i = 0; i < TOKEN_STAGES; i++) {
             barrier_init(shared_address(&shared->tokens_full[i]), 1);
             barrier_init(shared_address(&shared->tokens_empty[i]), CONSUMERS * CLUSTER);
         }
-        for (int i = 0; i < MOST_WEIGHT_STAGES; i++) {
+        for (int i = 0; i < WEIGHT_STAGES; i++) {
             barrier_init(shared_address(&shared->weights_full[i]), 1);
             barrier_init(shared_address(&shared->weights_empty[i]), CONSUMERS * 128);
         }
@@ -379,17 +335,10 @@ __global__ void WAGMI_CLUSTER __launch_bounds__(THREADS, 1)
         if (threadIdx.x == 32) fetch_tokens(work, shared, cluster, rank);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        Consumer me(shared, rings_of(work), warpgroup - 1, (int)threadIdx.x % 128, rank);
+        Consumer me(shared, warpgroup - 1, (int)threadIdx.x % 128, rank);
         for (int p = work.first_piece[cluster]; p < work.first_piece[cluster + 1]; p++) {
             const DevicePiece piece = work.pieces[p];
-#if WAGMI_WIDE
-            // The same for all threads, which ptxas must see.
-            me.run<N...>(operands, work, piece, __shfl_sync(~0u, piece.n, 0));
-#else
-            // Each size has its sums to itself from the first zero to the last store, so that ptxas gives all the same
-            // registers.
-            ((piece.n == N ? me.run<N>(operands, work, piece, N) : (void)0), ...);
-#endif
+            (me.run_if<N>(operands, work, piece), ...);
         }
     }
     // Until the other block has stopped telling this one's barriers.
@@ -405,19 +354,12 @@ struct Family {
     Kernel kernel;
     std::vector<int> sizes; // ascending
 };
-#if WAGMI_WIDE
-#define WAGMI_SIZES 48, 64, 80, 96, 112, 128, 160, 176, 192
-#define WAGMI_ALL wagmi_hopper<WAGMI_SIZES, 208, 256>
-static const Family FAMILIES[] = {
-    {WAGMI_ALL, {WAGMI_SIZES}}, {WAGMI_ALL, {WAGMI_SIZES, 208}}, {WAGMI_ALL, {WAGMI_SIZES, 208, 256}}};
-#else
 static const Family FAMILIES[] = {
     {wagmi_hopper<80, 96, 128, 176>, {80, 96, 128, 176}},
     {wagmi_hopper<80, 112, 160, 176>, {80, 112, 160, 176}},
     {wagmi_hopper<128, 192>, {128, 192}},
     {wagmi_hopper<96, 112>, {96, 112}},
 };
-#endif
 
 } // namespace hopper
 } // namespace wagmi

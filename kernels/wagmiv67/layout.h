@@ -12,11 +12,6 @@
 #define WAGMI_STEP 3
 #endif
 
-// Whether the sm_90a path has token tiles of up to 256, all sizes in one kernel.
-#ifndef WAGMI_WIDE
-#define WAGMI_WIDE 0
-#endif
-
 #ifdef __CUDACC__
 #define WAGMI_HD __host__ __device__ inline
 #define WAGMI_UNROLL _Pragma("unroll")
@@ -77,18 +72,6 @@ WAGMI_HD int swizzled_chunk(int row, int chunk) { return chunk ^ (row & 7); }
 // with this swizzle), stride of 8 rows = 1024 bytes, layout 1 at bit 62. The next k16 step is 32 bytes on.
 WAGMI_HD constexpr uint64_t wgmma_descriptor(uint32_t shared_address) {
     return (uint64_t)((shared_address & 0x3ffff) >> 4) | (uint64_t)1 << 16 | (uint64_t)64 << 32 | (uint64_t)1 << 62;
-}
-
-// Stages of the sm_90 path in shared memory, where the largest token tile has n tokens: of two slabs of tokens, and of two
-// slabs of 128 weights with their scales. The larger the tile, the longer it is at a stage, and the fewer are needed.
-struct Rings {
-    int token_bytes, token_stages, weight_stages;
-};
-WAGMI_HD constexpr Rings rings_for(int n) {
-    return n <= 192 ? Rings{192 * 256, 3, 8} : n <= 208 ? Rings{208 * 256, 3, 7} : Rings{256 * 256, 3, 3};
-}
-WAGMI_HD constexpr int rings_bytes(Rings rings) {
-    return rings.token_stages * rings.token_bytes + rings.weight_stages * 2 * (128 * SLAB_FP4_BYTES + SCALE_ATOM);
 }
 
 // ---- sm_100 ---------------------------------------------------------------------------------------------

@@ -225,9 +225,7 @@ static int prepare_hopper(State *state) {
     TRY(allocate(state, &flags, flag_bytes));
     TRY(cudaMemset(flags, 0, flag_bytes));
     state->blocks = clusters * hopper::CLUSTER;
-    int largest = 0;
-    for (const TokenTile &tile : plan.tiles) largest = std::max(largest, tile.n);
-    state->hopper_work = {state->pieces, first_piece, (float *)slots, (uint32_t *)flags, rings_for(largest)};
+    state->hopper_work = {state->pieces, first_piece, (float *)slots, (uint32_t *)flags};
     return cudaSuccess;
 }
 

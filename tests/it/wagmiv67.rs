@@ -63,7 +63,6 @@ fn all_its_forms_read_and_name_their_sizes() {
         "wagmiv67/full-range",
         "wagmiv67/popcorn",
         "wagmiv67/mma",
-        "wagmiv67/wide",
         "wagmiv67/pair",
         "wagmiv67/aligned",
         "wagmiv67-triton",
