@@ -45,6 +45,7 @@
           ./harness
           ./kernels
           ./remote
+          ./schemas
           ./src
           ./tests/fake
           ./tests/fixtures
@@ -131,7 +132,7 @@
             postInstall = ''
               mkdir -p $out/libexec/rgpu $out/share/rgpu
               ln -s ${hostFiles} $out/libexec/rgpu/${pkgs.stdenv.hostPlatform.rust.rustcTarget}
-              cp -r kernels $out/share/rgpu/
+              cp -r kernels schemas $out/share/rgpu/
               export HOME=$TMPDIR
               for shell in bash fish zsh; do $out/bin/rgpu completions $shell >rgpu.$shell; done
               mkdir man

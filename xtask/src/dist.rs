@@ -8,6 +8,7 @@
 //! each tree, and packs the trees as Python wheels too, with the Python package.
 
 mod archive;
+mod links;
 mod target;
 mod tree;
 mod wheel;
@@ -35,7 +36,7 @@ const HOST_FILES: &[(&str, &str)] = &[
 const CLI: (&str, &str) = ("rgpu", "rgpu");
 /// The systems besides Linux that the CLI compiles for.
 const MACOS: &[&str] = &["aarch64-apple-darwin", "x86_64-apple-darwin"];
-/// The checksums of all tarballs and wheels.
+/// The checksums of the tarballs and wheels that were made last.
 const SUMS: &str = concat!("rgpu-", env!("CARGO_PKG_VERSION"), ".sha256");
 
 /// A binary could not be built or is not fit for distribution.
@@ -50,6 +51,9 @@ pub(crate) enum DistError {
     /// A file could not be copied.
     #[error("`{}` cannot be put in place", path.display())]
     Place { path: PathBuf, source: io::Error },
+    /// A Markdown file links to nothing.
+    #[error("`{}` links to `{link}`, which is not there", file.display())]
+    DeadLink { file: PathBuf, link: String },
     /// The file is not a readable ELF binary.
     #[error("`{}` cannot be checked", path.display())]
     Check { path: PathBuf, source: ElfError },
@@ -106,8 +110,7 @@ pub(crate) fn everything(workspace: &Workspace, target: &'static Target) -> Resu
     let hosts = std::slice::from_ref(&build);
     let tree = tree::lay_out(workspace, &build, hosts, &workspace.target.join("dist"))?;
     println!("{}", tree.display());
-    announce(&archive::pack(&tree)?);
-    Ok(())
+    finish(workspace, &[archive::pack(&tree)?])
 }
 
 /// Builds everything for all architectures, and packs for each a tarball and a wheel, with the files
@@ -121,9 +124,14 @@ pub(crate) fn wheels(workspace: &Workspace) -> Result<(), DistError> {
         artifacts.push(archive::pack(&tree)?);
         artifacts.push(wheel::pack(workspace, build.target, &tree)?);
     }
+    finish(workspace, &artifacts)
+}
+
+/// Names the artifacts, and writes the list of their checksums.
+fn finish(workspace: &Workspace, artifacts: &[Artifact]) -> Result<(), DistError> {
     artifacts.iter().for_each(announce);
     let sums = workspace.target.join("dist").join(SUMS);
-    archive::write_sums(&artifacts, &sums)?;
+    archive::write_sums(artifacts, &sums)?;
     println!("{}", sums.display());
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! Lays out the user's installation: `bin/rgpu`, the files for hosts in `libexec/rgpu/<triple>`,
-//! kernels, shell completions and man pages, each where `rgpu` or the system looks for it. The tree
-//! may be copied over any prefix, and the `libexec` of two architectures over each other.
+//! kernels, documents, shell completions and man pages, each where `rgpu` or the system looks for it.
+//! The tree may be copied over any prefix, and the `libexec` of two architectures over each other.
 
+use super::links::{self, SHIPPED};
 use super::{Build, CLI, DistError, HOST_FILES, at, place};
 use crate::command;
 use crate::workspace::Workspace;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,7 +16,6 @@ const COMPLETIONS: &[(&str, &str)] = &[
     ("zsh", "share/zsh/site-functions/_rgpu"),
     ("fish", "share/fish/vendor_completions.d/rgpu.fish"),
 ];
-const DOCUMENTS: &[&str] = &["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Lays out the CLI of a build with the files for hosts of all `hosts` in `folder`; returns the tree's
 /// folder.
@@ -36,17 +35,7 @@ pub(super) fn lay_out(
     for host in hosts {
         place(HOST_FILES, &host.folder, &tree.join("libexec/rgpu").join(host.target.triple))?;
     }
-    let kernels = workspace.root.join("kernels");
-    copy(&kernels, &tree.join("share/rgpu/kernels")).map_err(at(&kernels))?;
-    let documents = tree.join("share/doc/rgpu");
-    fs::create_dir_all(&documents).map_err(at(&documents))?;
-    for document in DOCUMENTS {
-        let from = workspace.root.join(document);
-        fs::copy(&from, documents.join(document)).map_err(at(&from))?;
-    }
-    // README links to these.
-    let docs = workspace.root.join("docs");
-    copy(&docs, &documents.join("docs")).map_err(at(&docs))?;
+    lay_out_documents(&workspace.root, &tree)?;
     let rgpu = native_cli(workspace, hosts)?;
     for (shell, place) in COMPLETIONS {
         let text = command::output(Command::new(&rgpu).args(["completions", shell]))?;
@@ -71,20 +60,32 @@ fn native_cli(workspace: &Workspace, builds: &[Build]) -> Result<PathBuf, DistEr
     Ok(workspace.target.join("debug").join(CLI.1))
 }
 
-/// Copies a folder, except hidden entries and the output of runs.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if name.to_string_lossy().starts_with('.') || name == "artifacts" || name == "__pycache__" {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &to.join(name))?;
-        } else {
-            fs::copy(entry.path(), to.join(name))?;
-        }
+/// Lays out kernels, schemas, documentation and examples of the repository at `root`.
+pub(super) fn lay_out_documents(root: &Path, tree: &Path) -> Result<(), DistError> {
+    for (from, to) in SHIPPED {
+        copy(root, Path::new(from), &tree.join(to))?;
     }
     Ok(())
+}
+
+/// Copies the file or folder `from` of the repository at `root`, except hidden entries and the output
+/// of runs.
+fn copy(root: &Path, from: &Path, to: &Path) -> Result<(), DistError> {
+    let path = root.join(from);
+    if path.is_dir() {
+        for entry in fs::read_dir(&path).map_err(at(&path))? {
+            let name = entry.map_err(at(&path))?.file_name();
+            let text = name.to_string_lossy();
+            if !text.starts_with('.') && text != "artifacts" && text != "__pycache__" {
+                copy(root, &from.join(&name), &to.join(&name))?;
+            }
+        }
+        return Ok(());
+    }
+    let folder = to.parent().unwrap_or(to);
+    fs::create_dir_all(folder).map_err(at(folder))?;
+    if from.extension().is_some_and(|extension| extension == "md") {
+        return fs::write(to, links::for_tree(root, from)?).map_err(at(to));
+    }
+    fs::copy(&path, to).map(drop).map_err(at(&path))
 }

@@ -6,7 +6,7 @@
 //! finds its `libexec` and `share` beside `bin`, as in the tree.
 
 use super::archive::Artifact;
-use super::{DistError, Target, at};
+use super::{DistError, Target, at, links};
 use crate::workspace::Workspace;
 use base64ct::{Base64UrlUnpadded, Encoding};
 use std::fs;
@@ -50,9 +50,10 @@ pub(super) fn pack(
     for licence in LICENCES {
         wheel.file(&format!("{info}/licenses/{licence}"), &read(licence)?, false)?;
     }
-    let readme = read(README)?;
-    let metadata = [workspace.rgpu.metadata(version).as_bytes(), &readme].concat();
-    wheel.file(&format!("{info}/METADATA"), &metadata, false)?;
+    // An index shows it where none of the files is.
+    let readme = links::for_pages(&workspace.root, Path::new(README))?;
+    let metadata = workspace.rgpu.metadata(version) + &readme;
+    wheel.file(&format!("{info}/METADATA"), metadata.as_bytes(), false)?;
     let mut about =
         format!("Wheel-Version: 1.0\nGenerator: rgpu xtask {version}\nRoot-Is-Purelib: false\n");
     for tag in tags {
@@ -204,6 +205,8 @@ mod tests {
         let (head, readme) = metadata.split_once("\n\n").expect("a head and a text");
         assert!(head.starts_with("Metadata-Version: 2.4\nName: rgpu\n"), "{head}");
         assert!(readme.starts_with("# rgpu\n"), "{readme}");
+        assert!(readme.contains("](https://github.com/rgpu/rgpu/blob/main/docs/install.md)"));
+        assert!(!readme.contains("](docs/") && !readme.contains("](kernels/"), "{readme}");
         let record = text("RECORD");
         for (name, (bytes, _)) in &files {
             let sha256 = Base64UrlUnpadded::encode_string(&rgpu_protocol::sha256(bytes));
