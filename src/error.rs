@@ -197,8 +197,7 @@ impl ErrorDocument {
 }
 
 /// The hint for a host without a GPU.
-pub const ANOTHER_HOST: &str =
-    "choose a host with a GPU: `--remote NAME`; `rgpu remote list` shows those you have";
+pub const ANOTHER_HOST: &str = "choose a host with a GPU: `--remote NAME`; `rgpu remote list` shows those you have, and `rgpu remote add NAME ssh://USER@HOST` adds one";
 
 /// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;

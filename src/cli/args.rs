@@ -47,7 +47,11 @@ pub(super) enum Command {
     /// Compile a kernel without a GPU: PTX, cubin, SASS, registers and spills
     Build(Deferred<Box<build::BuildArgs>>),
     /// Name, list and check the GPU hosts you have
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = examples!(
+        "rgpu remote add h200 ssh://root@gpu-box:2222 --default",
+        "rgpu remote list",
+        "rgpu remote check h200",
+    ))]
     Remote(Deferred<remote::RemoteCommand>),
     /// Run every tool on a host with a tiny kernel, and show what works and why the rest does not
     Doctor(Deferred<doctor::DoctorArgs>),
@@ -84,7 +88,10 @@ pub(super) enum Command {
     /// Print the JSON Schema of a document that rgpu writes, or check a file against it
     Schema(Deferred<schema::SchemaArgs>),
     /// Install optional tools of NVIDIA
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = examples!(
+        "rgpu setup nvdisasm",
+        "rgpu setup ncu --remote h200",
+    ))]
     Setup(Deferred<setup::SetupCommand>),
     /// Let others run jobs on this host over HTTP, with a token
     Worker(Deferred<worker::WorkerArgs>),

@@ -141,7 +141,7 @@ pub(super) fn run(
     }
     let spec = session::spec(app, args.remote.as_deref())?;
     let started_at = Instant::now();
-    let diagnosis = diagnose(app, spec, args.fresh, args.accept_new)?;
+    let diagnosis = diagnose(app, spec, args.fresh, args.accept_new, true)?;
     if app.global.json {
         app.print_json(&diagnosis)?;
         return Ok(0);
@@ -150,10 +150,10 @@ pub(super) fn run(
     Ok(0)
 }
 
-/// Tries every tool and mode on a host, and says in at most three lines what works.
+/// Tries every tool and mode on a host with a GPU, and says in at most three lines what works.
 pub(super) fn summary(app: &App, spec: RemoteSpec) -> Result<String> {
     let name = spec.name.clone();
-    let diagnosis = diagnose(app, spec, false, false)?;
+    let diagnosis = diagnose(app, spec, false, false, false)?;
     if let Some(why) = diagnosis.untried {
         return Ok(format!("no mode was tried: {why}"));
     }
@@ -173,7 +173,14 @@ pub(super) fn summary(app: &App, spec: RemoteSpec) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-fn diagnose(app: &App, spec: RemoteSpec, fresh: bool, accept_new: bool) -> Result<Diagnosis> {
+/// Tries every tool and mode on a host; on one without a GPU only if `without_gpu` is true.
+fn diagnose(
+    app: &App,
+    spec: RemoteSpec,
+    fresh: bool,
+    accept_new: bool,
+    without_gpu: bool,
+) -> Result<Diagnosis> {
     let scratch = tempfile::tempdir()
         .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e))?;
     let output_options = OutputOptions {
@@ -191,7 +198,10 @@ fn diagnose(app: &App, spec: RemoteSpec, fresh: bool, accept_new: bool) -> Resul
         let host = session.ask_facts(&cache, now).await?;
         let mut modes = Vec::new();
         // Without the kernel nothing can be tried, but everything else is still shown.
-        let untried = find::find(KERNEL, &own_places(app)).err().map(not_found);
+        let untried = match host.gpus.is_empty() && !without_gpu {
+            true => Some("the host has no GPU that its driver knows".to_owned()),
+            false => find::find(KERNEL, &own_places(app)).err().map(not_found),
+        };
         let modes_to_try = MODES.iter().filter(|info| info.in_doctor && untried.is_none());
         for mode in modes_to_try.map(|info| info.mode) {
             if session.cancel.request_count() > 0 {

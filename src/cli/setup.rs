@@ -23,13 +23,13 @@ const LICENCE: &str = "https://docs.nvidia.com/cuda/eula";
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum SetupCommand {
     Nvdisasm(NvdisasmArgs),
-    /// Install Nsight Compute on a host, which profiles single launches: 322 MB
+    /// Install Nsight Compute on a host, which profiles single launches: 323 MB
     #[command(after_long_help = examples!(
         "rgpu setup ncu --remote h200",
         "rgpu setup ncu --remote h200 --yes",
     ))]
     Ncu(HostToolArgs),
-    /// Install Nsight Systems on a host, which records timelines: 322 MB, those of ncu
+    /// Install Nsight Systems on a host, which records timelines: 323 MB, those of ncu
     #[command(after_long_help = examples!("rgpu setup nsys --remote h200"))]
     Nsys(HostToolArgs),
     /// Install Compute Sanitizer on a host, which finds faults: 12 MB
@@ -47,6 +47,10 @@ pub(super) struct NvdisasmArgs {
     /// Fetch without asking
     #[arg(long, short)]
     pub yes: bool,
+
+    /// Fetch it even if this machine has another nvdisasm
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// The document of `--json`.
@@ -79,14 +83,12 @@ pub(super) fn run(app: &App, command: &SetupCommand) -> Result<Status> {
 fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
     let folder = nvdisasm::fetched_folder(app);
     let version = pinned().unwrap_or_default();
-    let there = find(&fetched(&folder)).filter(|tool| tool.version() == version);
+    let own = find(&fetched(&folder)).filter(|tool| tool.version() == version);
+    let other = || nvdisasm::find_here(app).filter(|_| !args.force);
+    let there = own.or_else(other);
     let (tool, now) = match there {
         Some(tool) => (tool, false),
         None => {
-            if let Some(other) = nvdisasm::find_here(app) {
-                let path = other.path().map(|p| p.display().to_string()).unwrap_or_default();
-                app.print_note(&format!("there is already nvdisasm {}: {path}", other.version()));
-            }
             let about = format!(
                 "nvdisasm {version} is NVIDIA's, under its licence: {LICENCE}\n\
                  pip or uv fetches it as `{WHEEL}` (5 MB) from the index that it is set up with"
@@ -98,6 +100,10 @@ fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
         }
     };
     let path = tool.path().map(|path| path.display().to_string()).unwrap_or_default();
+    if tool.version() != version && !now {
+        let other = tool.version();
+        app.print_note(&format!("nvdisasm {other} is used; `--force` fetches {version}"));
+    }
     show(app, SetupResult { tool: "nvdisasm", version: tool.version(), path, fetched: now })
 }
 

@@ -42,8 +42,9 @@ const NO_FOLDER: &str = "rgpu-agent-nofolder-1";
 /// The start command's script. Shells of any kind read it in single quotes, so it contains no
 /// single quote, backslash, `!` or newline, and stays below csh's 1,024 bytes per word.
 ///
-/// Containers may lack `getconf` and `ldd`, so glibc itself is run, which prints its version.
-const FIND: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;case $d in "$HOME"/*);;*)[ -h "$d" ]&&continue;;esac;if [ -O "$d" ]&&[ -x "$f" ];then case $(ls -ldL "$d") in drwx------*)exec "$f" VERB;;esac;fi;done;echo "ABSENT $(uname -sm) $({ getconf GNU_LIBC_VERSION||for l in /lib64/libc.so.6 /lib/*-gnu/libc.so.6 /lib/libc.so.6;do $l&&break;done||ldd --version 2>&1;} 2>/dev/null|head -n1)""#;
+/// Containers may lack `getconf` and `ldd`, so glibc itself is run, which prints its version; musl is
+/// known by its loader.
+const FIND: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;case $d in "$HOME"/*);;*)[ -h "$d" ]&&continue;;esac;if [ -O "$d" ]&&[ -x "$f" ];then case $(ls -ldL "$d") in drwx------*)exec "$f" VERB;;esac;fi;done;echo "ABSENT $(uname -sm) $({ getconf GNU_LIBC_VERSION||for l in /lib64/libc.so.6 /lib/*-gnu/libc.so.6 /lib/libc.so.6;do $l&&break;done||ls /lib/ld-musl-*||ldd --version 2>&1;} 2>/dev/null|head -n1)""#;
 
 /// The part of the start command that runs if no folder has the agent: it executes the lines sent.
 const RUN_COMMANDS: &str =
@@ -285,7 +286,7 @@ impl StartReply {
     fn magic(self) -> Result<(), RemoteError> {
         match self {
             Self::Magic => Ok(()),
-            Self::NoFolder(tried) => Err(RemoteError::NoFolder { tried }),
+            Self::NoFolder(tried) => Err(RemoteError::not_installed(tried)),
             Self::Absent(_) | Self::Send(_) => Err(RemoteError::ProtocolViolation {
                 what: "the start command started again".to_owned(),
             }),
@@ -422,6 +423,26 @@ mod tests {
         let script = rest.strip_suffix('\'').unwrap();
         assert!(!script.contains(['\'', '\\', '!', '\n']), "{script}");
         assert!(script.len() < 1000, "{}", script.len());
+    }
+
+    #[test]
+    fn a_program_that_is_there_but_not_found_lacks_its_loader() {
+        let tried = |error: &str| {
+            format!("/home/u/.cache/rgpu is full; /tmp/rgpu-0: the copy does not run: {error}; ")
+        };
+        let is_unfit = |error: &str| match RemoteError::not_installed(tried(error)) {
+            RemoteError::Unfit { why, .. } => why.contains("musl"),
+            RemoteError::NoFolder { tried: all } => {
+                assert_eq!(all, tried(error));
+                false
+            }
+            other => panic!("{other}"),
+        };
+        assert!(is_unfit("sh: /tmp/rgpu-0/bin/.new.7: not found"));
+        assert!(is_unfit("/bin/sh: 1: /tmp/.new.7: No such file or directory"));
+        assert!(!is_unfit("Segmentation fault"));
+        assert!(!is_unfit("error while loading shared libraries: libx.so.1: not found"));
+        assert!(!is_unfit("/lib/libc.so.6: version `GLIBC_2.34' not found"));
     }
 
     #[test]

@@ -194,6 +194,23 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
+    /// The error of an install script that found no folder; `tried` are its folders, each with the
+    /// error. A shell calls a program `not found` that is there if the loader that it names is not.
+    pub(super) fn not_installed(tried: String) -> Self {
+        let is_loader_missing = tried.split("the copy does not run: ").skip(1).any(|error| {
+            let error = error.split("; ").next().unwrap_or_default();
+            let is_missing = ["not found", "No such file"].iter().any(|text| error.contains(text));
+            is_missing && !error.contains("shared librar") && !error.contains("GLIBC_")
+        });
+        match is_loader_missing {
+            true => Self::Unfit {
+                why: "the loader of glibc is missing there; has it musl?".to_owned(),
+                arch: None,
+            },
+            false => Self::NoFolder { tried },
+        }
+    }
+
     /// Whether it is an error of the link, so that a retry may help.
     pub fn is_link(&self) -> bool {
         match self {
@@ -331,11 +348,14 @@ impl RemoteError {
                 .hint("the original content is lost: was the file overwritten after its step had \
                        ended?"),
             Self::NoAgent { path, .. } => because(failure, self).hint(format!(
-                "build it with `cargo xtask dist`, or set RGPU_LIBEXEC to the folder above it (looked for `{}`)",
+                "a release has it under `libexec/rgpu`, and `cargo xtask dist` makes it in a clone; RGPU_LIBEXEC names the folder above it (looked for `{}`)",
                 path.display()
             )),
+            Self::Unfit { why, .. } if why.contains("musl") => failure.hint(
+                "use a container with glibc on the host; `rgpu remote add --via 'docker exec -i NAME'` starts the agent in it",
+            ),
             Self::Unfit { .. } => failure.hint(
-                "binaries for any host with glibc 2.17 or newer: `cargo xtask dist`, for ARM hosts `cargo xtask dist aarch64`; RGPU_LIBEXEC names the folder they lie in",
+                "a release has binaries for hosts of x86_64 and aarch64 with glibc 2.17 or newer; in a clone `cargo xtask dist` makes them, for ARM hosts `cargo xtask dist aarch64`, and RGPU_LIBEXEC names their folder",
             ),
             Self::Mismatch(_) => failure.hint("update rgpu on this machine"),
             Self::Refused { code, .. } if code == "job_exists" => failure.hint(

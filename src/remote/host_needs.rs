@@ -109,6 +109,7 @@ mod tests {
             ),
             ("Linux aarch64 glibc 2.39", "aarch64"),
             ("Linux x86_64 musl libc (x86_64)", "musl"),
+            ("Linux x86_64 /lib/ld-musl-x86_64.so.1", "musl"),
             ("Darwin arm64", "Darwin"),
         ] {
             assert!(needs.check(bad).unwrap_err().to_string().contains(word), "{bad}");

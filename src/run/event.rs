@@ -43,11 +43,11 @@ pub enum RunEvent<'a> {
         /// The name of what is compiled.
         what: &'a str,
     },
-    /// Disassembling with nvdisasm on the host.
+    /// Disassembling with nvdisasm, on the host or on this machine.
     Disassembling {
-        /// Calls of nvdisasm that ended.
+        /// Calls of nvdisasm on the host that ended, or cubins that this machine has read.
         done: usize,
-        /// The total number of calls.
+        /// The total number of calls or cubins.
         total: usize,
     },
     /// A plan is about to be submitted.

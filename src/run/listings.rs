@@ -160,6 +160,10 @@ pub(super) async fn write_all_listings(
         Some(tool) => Some(tool),
         None => search.find(),
     };
+    let total = built.iter().map(|b| b.cubins.len()).sum();
+    if tool.as_ref().is_some_and(|tool| tool.path().is_some()) {
+        context.reporter.report(&RunEvent::Disassembling { done: 0, total });
+    }
     built.iter_mut().map(|b| b.write_listings(tool.as_ref(), context.reporter)).collect()
 }
 

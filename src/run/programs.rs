@@ -110,10 +110,11 @@ pub(super) fn folders(triple: &str, libexec: Option<&Path>, exe: &Path) -> Vec<P
         folders.push(libexec.join(triple));
         folders.push(libexec.to_owned());
     }
-    folders.push(exe_folder.join("../libexec/rgpu").join(triple));
-    folders.push(exe_folder.join("../dist").join(triple));
+    let parent = exe_folder.parent().unwrap_or(exe_folder);
+    folders.push(parent.join("libexec/rgpu").join(triple));
+    folders.push(parent.join("dist").join(triple));
     // For a test binary in `target/debug/deps`.
-    folders.push(exe_folder.join("../../dist").join(triple));
+    folders.push(parent.parent().unwrap_or(parent).join("dist").join(triple));
     folders.push(exe_folder.to_owned());
     folders
 }

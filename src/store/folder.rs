@@ -89,6 +89,17 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let failure = |exit, code: &str| Failure::new(exit, code, error.to_string());
         match &error {
+            StoreError::Io { doing: "create", source, .. }
+                if matches!(
+                    source.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                failure(Exit::Disk, "disk").cause(source).hint(
+                    "runs are kept below the current folder: change to a folder of your own, or \
+                     set RGPU_RUNS_DIR",
+                )
+            }
             StoreError::Io { source, .. } => failure(Exit::Disk, "disk").cause(source),
             StoreError::Taken(_) => failure(Exit::Usage, "run_id_taken")
                 .hint("choose another `--run-id`, or leave it out"),

@@ -7,6 +7,17 @@ use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, wait_for};
 
 #[test]
+fn where_no_run_folder_can_be_made_the_help_names_another_place() {
+    let laptop = Laptop::new();
+    // Nobody may make folders there, not even root.
+    let mut command = laptop.rgpu(["exec", "--", "true"]);
+    let output = command.env("RGPU_RUNS_DIR", "/sys/rgpu-runs").output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("cannot create `/sys/rgpu-runs"), "{text}");
+    assert!(text.contains("folder of your own, or set RGPU_RUNS_DIR"), "{text}");
+}
+
+#[test]
 fn runs_are_listed_shown_and_cleaned() {
     let laptop = Laptop::new();
     let mut story = laptop.show("runs list");

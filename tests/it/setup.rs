@@ -65,6 +65,24 @@ fn nvdisasm_is_fetched_on_the_users_word_alone_and_found_from_then_on() {
 }
 
 #[test]
+fn another_nvdisasm_is_kept_unless_forced() {
+    let laptop = Laptop::new();
+    pip(&laptop, "13.5.37");
+    let path = laptop.path("bin/nvdisasm");
+    fs::write(&path, "#!/bin/sh\necho 'release 12.8, V12.8.55'\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = run(&laptop, "setup nvdisasm --yes");
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert_eq!(text, format!("nvdisasm 12.8.55 is there: {}\n", path.display()));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(text, "nvdisasm 12.8.55 is used; `--force` fetches 13.5.37\n");
+    assert!(!laptop.path("pip").exists());
+    let output = run(&laptop, "setup nvdisasm --yes --force --json");
+    let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&done["version"], &done["fetched"]), (&"13.5.37".into(), &true.into()));
+}
+
+#[test]
 fn uv_fetches_where_no_python_has_pip() {
     let laptop = Laptop::new();
     pip(&laptop, "13.5.37");

@@ -222,9 +222,10 @@ fn shown(value: &Value) -> String {
 }
 
 /// Top-level keys of `document` that `schema` does not name. They are allowed, since later versions
-/// add some, but are reported.
+/// add some, but are reported. None if the schema is closed: then they are violations.
 pub(super) fn unknown_keys(schema: &Value, document: &Value) -> BTreeSet<String> {
-    let known = schema.get("properties").and_then(Value::as_object);
+    let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    let known = schema.get("properties").and_then(Value::as_object).filter(|_| !is_closed);
     let keys = document.as_object().into_iter().flat_map(|o| o.keys());
     keys.filter(|key| known.is_some_and(|k| !k.contains_key(*key))).cloned().collect()
 }
@@ -278,6 +279,15 @@ mod tests {
             lines(&schema, &json!({"12": "x", "y": 1})),
             ["/12: must be integer, is \"x\"", "/y: must not be there"]
         );
+    }
+
+    #[test]
+    fn unknown_keys_are_allowed_only_in_an_open_schema() {
+        let mut schema = json!({ "properties": { "id": {} } });
+        let document = json!({ "id": 1, "langage": "cuda" });
+        assert_eq!(unknown_keys(&schema, &document), BTreeSet::from(["langage".to_owned()]));
+        schema["additionalProperties"] = json!(false);
+        assert_eq!(unknown_keys(&schema, &document), BTreeSet::new());
     }
 
     #[test]

@@ -37,8 +37,8 @@ pub(in crate::cli) fn require_wheel_consent(
             ),
         )
         .hint(format!(
-            "`--yes` fetches it once: about {} MB of pinned wheels into rgpu's cache {host_phrase}",
-            wheels.megabytes
+            "`--yes` fetches it once: {} of pinned wheels into rgpu's cache {host_phrase}",
+            wheels.size()
         )));
     }
     save_consent(&consent_file);
@@ -64,9 +64,9 @@ pub(in crate::cli) fn require_nvcc_consent(
     let mut failure = failure.clone();
     failure.hints.clear();
     let mut failure = failure.hint(format!(
-        "`--yes` fetches {} once: about {} MB of pinned wheels into rgpu's cache {}",
+        "`--yes` fetches {} once: {} of pinned wheels into rgpu's cache {}",
         NVCC.title,
-        NVCC.megabytes,
+        NVCC.size(),
         host_phrase(spec)
     ));
     failure = match (is_local(spec), device) {
@@ -111,9 +111,9 @@ fn ask(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> bool {
         return false;
     }
     write_stderr(&format!(
-        "Fetch {}, about {} MB, into rgpu's cache {}? [y/N] ",
+        "Fetch {}, {}, into rgpu's cache {}? [y/N] ",
         wheels.title,
-        wheels.megabytes,
+        wheels.size(),
         host_phrase(spec)
     ));
     let mut answer = String::new();

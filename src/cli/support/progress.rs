@@ -69,6 +69,10 @@ pub(in crate::cli) struct Progress {
     /// A running compiler's output, held until we know whether the failure's text contains it.
     compiler_output: Option<Vec<u8>>,
     tool_progress: ToolProgress,
+    /// Notes that were printed, and whether it was printed that the host is asked. Each is printed once,
+    /// though `doctor` makes several runs.
+    printed_notes: BTreeSet<String>,
+    has_asked: bool,
     /// Printed before each line: empty, or the remote's name if several runs go on at once.
     line_prefix: String,
 }
@@ -166,6 +170,8 @@ impl Progress {
             program_output,
             compiler_output,
             tool_progress: ToolProgress::default(),
+            printed_notes: BTreeSet::new(),
+            has_asked: false,
             line_prefix,
         }
     }
@@ -427,7 +433,13 @@ impl Reporter for Progress {
                 }
                 self.set_phase(what);
             }
-            RunEvent::Asking {} => self.set_phase("asking the host for its GPUs and tools"),
+            RunEvent::Asking {} => {
+                let text = "asking the host for its GPUs and tools";
+                match std::mem::replace(&mut self.has_asked, true) {
+                    false => self.set_phase(text),
+                    true => self.bar.set_message(text),
+                }
+            }
             RunEvent::Compiling { what } => self.set_phase(&format!("compiling {what}")),
             // The step was already printed as a line; the count is only for the bar.
             RunEvent::Disassembling { done, total } => {
@@ -449,7 +461,11 @@ impl Reporter for Progress {
             RunEvent::Refused { rung, code, text } => {
                 self.print_line(&format!("  {rung} gave no usable result ({code}: {text})"))
             }
-            RunEvent::Note { text } => self.print_line(text),
+            RunEvent::Note { text } => {
+                if self.printed_notes.insert((*text).to_owned()) {
+                    self.print_line(text);
+                }
+            }
             RunEvent::Connected { .. } | RunEvent::Planned { .. } => {}
             RunEvent::Finished { .. } => {
                 self.show_compiler();

@@ -47,10 +47,15 @@ impl Language for Cuda {
         let (rung, mut argv) = match (nvcc, &wheels) {
             (Some(nvcc), _) => (RungId::BuildNvcc, vec![Arg::text(nvcc)]),
             (None, Some(wheels)) => (RungId::BuildWheels, wheels.argv.clone()),
-            (None, None) => return Err(ExecError::NoCompiler {
-                problem: format!("the host has no nvcc to compile `{}`", snippet.name),
-                hint: "a program with a `main` needs nvcc: install the CUDA toolkit there, or name its `bin` in the remote's `path`".to_owned(),
-            }),
+            (None, None) => {
+                return Err(ExecError::NoCompiler {
+                    problem: format!("the host has no nvcc to compile `{}`", snippet.name),
+                    hint: format!(
+                        "a program with a `main` needs nvcc: `rgpu build --kernel vecadd --remote {} --yes` fetches it there once (it needs python3 and g++); or install the CUDA toolkit, or name its `bin` in the remote's `path`",
+                        facts.map_or("NAME", |facts| &facts.remote)
+                    ),
+                });
+            }
         };
         let mut flags = vec!["-O3".to_owned(), "-std=c++17".into(), "-lineinfo".into()];
         if let Some(gpu) = facts.and_then(|f| f.gpus.first()) {

@@ -40,7 +40,7 @@ pub(super) async fn install(
     let lines = run_with_retries(shell, &start.choose(&end), &end).await?;
     let folder = match CommandReply::find(&lines) {
         Some(CommandReply::Into(folder)) => folder,
-        Some(CommandReply::NoFolder(tried)) => return Err(RemoteError::NoFolder { tried }),
+        Some(CommandReply::NoFolder(tried)) => return Err(RemoteError::not_installed(tried)),
         _ => return Err(RemoteError::ProtocolViolation { what: format!("{lines:?}") }),
     };
     let pieces = start.pieces()?;

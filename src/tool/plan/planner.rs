@@ -70,6 +70,16 @@ impl<'a> Planner<'a> {
         self.info.module = build::module(spec);
         self.info.built = build::built(spec);
         self.info.sources = build::localized(target.sources);
+        if self.request.part == PlanPart::Build
+            && self.request.arch.is_none()
+            && spec.arch.is_empty()
+            && self.facts.gpus.is_empty()
+        {
+            let arch = &target.arch;
+            self.info
+                .notes
+                .push(format!("assumed: {arch}, since there is no GPU; `--arch` names another"));
+        }
         self.bring_sources(target);
         if !is_retry && !self.jobs.is_python() {
             self.build(target)?;

@@ -12,23 +12,45 @@ pub struct Wheels {
     /// Name of the contents, for display.
     pub title: &'static str,
     /// Approximate download size in MB.
-    pub megabytes: u32,
+    megabytes: u32,
+    /// Approximate size in MB of the unpacked files, if it was measured.
+    unpacked_megabytes: Option<u32>,
     list: &'static str,
 }
 
 /// nvcc with all that it needs except a host compiler, and nvdisasm.
-pub static NVCC: Wheels =
-    Wheels { title: "nvcc 13.5", megabytes: 135, list: include_str!("wheels/nvcc.txt") };
+pub static NVCC: Wheels = Wheels {
+    title: "nvcc 13.5",
+    megabytes: 135,
+    unpacked_megabytes: Some(370),
+    list: include_str!("wheels/nvcc.txt"),
+};
 
 /// The wheels of the CuTe DSL.
-pub(crate) static CUTE: Wheels =
-    Wheels { title: "the CuTe DSL 4.4.0", megabytes: 120, list: include_str!("wheels/cute.txt") };
+pub(crate) static CUTE: Wheels = Wheels {
+    title: "the CuTe DSL 4.4.0",
+    megabytes: 120,
+    unpacked_megabytes: None,
+    list: include_str!("wheels/cute.txt"),
+};
 
 /// The wheels of Triton.
-pub(crate) static TRITON: Wheels =
-    Wheels { title: "Triton 3.6.0", megabytes: 190, list: include_str!("wheels/triton.txt") };
+pub(crate) static TRITON: Wheels = Wheels {
+    title: "Triton 3.6.0",
+    megabytes: 190,
+    unpacked_megabytes: None,
+    list: include_str!("wheels/triton.txt"),
+};
 
 impl Wheels {
+    /// The size of the download, and of the unpacked files if it is known: `about 120 MB`.
+    pub fn size(&self) -> String {
+        match self.unpacked_megabytes {
+            Some(unpacked) => format!("about {} MB ({unpacked} MB unpacked)", self.megabytes),
+            None => format!("about {} MB", self.megabytes),
+        }
+    }
+
     /// Version of the compiler, the last word of the title.
     pub(crate) fn version(&self) -> &'static str {
         self.title.rsplit(' ').next().unwrap_or(self.title)
