@@ -34,7 +34,12 @@ DOCUMENTS = {
     "error": "ErrorDocument",
 }
 # Classes with methods of their own, which `_documents.py` has.
-BASES = {"Profile": "ProfileMethods", "Comparison": "RunMethods", "ExecResult": "ExecMethods"}
+BASES = {
+    "Profile": "ProfileMethods",
+    "Comparison": "RunMethods",
+    "ExecResult": "ExecMethods",
+    "Run": "DetachedMethods",
+}
 
 # What a call returns: the keyword that decides with its type, and the class of the result. The last is the
 # result of all other calls.
@@ -108,7 +113,7 @@ class Types:
             "",
             "from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union",
             "",
-            "from ._documents import Document, ExecMethods, ProfileMethods, Record, Records, RunMethods",
+            f"from ._documents import {', '.join(sorted({'Document', 'Record', 'Records', *BASES.values()}))}",
             "",
             "if TYPE_CHECKING:",
         ]

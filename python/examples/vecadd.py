@@ -1,8 +1,17 @@
 """Profiles a kernel of rgpu, and prints what limits it."""
 
+from typing import Any
+
 import rgpu
 
-profile = rgpu.profile(kernel="vecadd", progress=lambda event: print("…", event["said"]))
+
+def show(event: dict[str, Any]) -> None:
+    # Events for machines, such as `output`, have no text.
+    if event["text"]:
+        print("…", event["text"])
+
+
+profile = rgpu.profile(kernel="vecadd", progress=show)
 print(f"rung {profile.rung}, run {profile.run.id}")
 for case in profile.cases:
     if case.timing is not None:

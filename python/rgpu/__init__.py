@@ -33,7 +33,8 @@ from ._error import (
 if TYPE_CHECKING:
     from . import aio
     from ._documents import Document, Record, Records, load
-    from ._kernel import KernelFunction, Sweep, annotate, kernel
+    from ._host import annotate
+    from ._kernel import KernelFunction, Sweep, kernel
     from ._magic import load_ipython_extension
     from ._types import (
         Build,
@@ -106,7 +107,7 @@ _MODULES = {
     "load": "_documents",
     "KernelFunction": "_kernel",
     "Sweep": "_kernel",
-    "annotate": "_kernel",
+    "annotate": "_host",
     "kernel": "_kernel",
     "load_ipython_extension": "_magic",
 }

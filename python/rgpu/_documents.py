@@ -6,16 +6,18 @@ import json
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Iterator, Literal, Sequence, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Generic, Iterable, Iterator, Literal, Sequence, TypeVar, overload
 
 if TYPE_CHECKING:
     import pandas
 
-    from ._words import Path
+    from ._types import Run
+    from ._words import Path, Progress
 
     ReportFormat = Literal["table", "json", "markdown", "csv", "brief", "html"]
 
 T = TypeVar("T", bound="Record")
+V = TypeVar("V")
 
 
 class Record:
@@ -41,7 +43,8 @@ class Record:
             if field in self._data:
                 return read(self._data[field]) if read else self._data[field]
             if read is None:
-                raise AttributeError(f"`{type(self).__name__}` has no field `{name}`")
+                known = [*_readers(type(self)), *self._data]
+                raise AttributeError(f"`{type(self).__name__}` has no field `{name}`{did_you_mean(name, known)}")
             return self._defaults[field] if field in self._defaults else read(None)
 
     def __dir__(self) -> list[str]:
@@ -98,6 +101,16 @@ class Records(Sequence[T], Generic[T]):
     def __repr__(self) -> str:
         return f"<{len(self)} × {self._kind.__name__}>"
 
+    def __str__(self) -> str:
+        from ._table import text_table
+
+        return text_table(self._kind.__name__, [flat(item) for item in self._items])
+
+    def _repr_html_(self) -> str:
+        from ._table import html_table
+
+        return html_table(self._kind.__name__, [flat(item) for item in self._items])
+
     def to_dicts(self) -> list[dict[str, Any]]:
         """The records as they are in the document."""
         return self._items
@@ -106,6 +119,21 @@ class Records(Sequence[T], Generic[T]):
         """A table with a row for each record. A field of a field is the column `field.field`; a metric is
         the column with its name. Needs pandas."""
         return table([flat(item) for item in self._items])
+
+
+class Named(Dict[str, V]):
+    """Records by their names, such as metrics. A name that is not there is answered with similar ones."""
+
+    def __missing__(self, name: str) -> V:
+        raise KeyError(f"there is no `{name}`{did_you_mean(name, self)}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the known name that is similar. Empty if none is."""
+    from difflib import get_close_matches
+
+    similar = get_close_matches(name, list(known), 1)
+    return f": did you mean `{similar[0]}`?" if similar else ""
 
 
 def table(rows: list[dict[str, Any]]) -> pandas.DataFrame:
@@ -213,11 +241,60 @@ class ProfileMethods(RunMethods):
         except Exception:
             return super().__repr__()
 
+    @property
+    def stdout(self) -> str:
+        """What the program wrote to its standard output, with what its tool wrote there. Of a run whose
+        folder is not on this machine: the end of it."""
+        return self._log("stdout")
+
+    @property
+    def stderr(self) -> str:
+        """What the program wrote to its standard error, with what its tool wrote there. Of a run whose
+        folder is not on this machine: the end of it."""
+        return self._log("stderr")
+
+    def _log(self, stream: str) -> str:
+        # The last step that ran the program. The other steps compile, or install packages.
+        rungs = [rung for rung in self._data.get("ladder", []) if is_program_step(rung["step"])]
+        folder = self._folder() if rungs else None
+        for step in dict.fromkeys(rung["step"] for rung in reversed(rungs)):
+            logs = {name: os.path.join(folder or "", "log", f"{step}.{name}") for name in ("stdout", "stderr")}
+            if folder and any(map(os.path.exists, logs.values())):
+                return read_log(logs[stream])
+        return rungs[-1].get(f"{stream}_tail") or "" if rungs else ""
+
+    def _folder(self) -> str | None:
+        """The run's folder on this machine."""
+        from ._program import Call
+
+        folder = next(filter(os.path.isdir, self._paths), None)
+        run = (self._data.get("run") or {}).get("id")
+        if folder or not run:
+            return folder
+        # Settings decide where runs are kept, and no document says it.
+        _, out = Call(["runs", "--color=never", "show", run], cwd=self._cwd, progress=False).run()
+        for line in reversed(out.decode("utf-8", "replace").splitlines()):
+            label, _, path = line.strip().partition(" ")
+            if label == "run" and os.path.isdir(path.strip()):
+                return path.strip()
+        return None
+
+
+def is_program_step(step: str) -> bool:
+    """Whether a step of a job runs the program itself, alone or under a tool."""
+    return step in ("exec", "plain", "profile") or step.startswith("profile-")
+
 
 class ExecMethods(Document):
     """Methods of the result of a program."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        names = ("exit", "signal", "timed_out", "stdout", "stderr", "seconds", "run")
+        shown = {name: getattr(self, name) for name in names}
+        fields = [f"{name}={_short(value)}" for name, value in shown.items() if value or name == "exit"]
+        return f"{type(self).__name__}({', '.join(fields)})"
 
     @property
     def stdout(self) -> str:
@@ -230,12 +307,41 @@ class ExecMethods(Document):
         return self._log("stderr")
 
     def _log(self, stream: str) -> str:
-        path = os.path.join(self._data["folder"], "log", f"exec.{stream}")
-        try:
-            with open(path, encoding="utf-8", errors="replace", newline="") as file:
-                return file.read()
-        except FileNotFoundError:
-            return ""
+        folder = self._data.get("folder")
+        return read_log(os.path.join(folder, "log", f"exec.{stream}")) if folder else ""
+
+
+def read_log(path: str) -> str:
+    """A log of a run folder. Empty if nothing was written."""
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+class DetachedMethods(Document):
+    """Methods of a run that goes on without its command, or has ended."""
+
+    __slots__ = ()
+
+    def wait(self, *, progress: Progress = None) -> Any:
+        """Waits for the end of the run, fetches its files, and returns what the call would have returned
+        without `detach`: a `Profile`, an `ExecResult`, a `Build`. Ctrl-C stops the run."""
+        from ._call import result_of_run
+
+        return result_of_run("attach", self._name(), self._cwd, progress)
+
+    def cancel(self) -> Run:
+        """Stops the run on its host. Returns its new record."""
+        from ._call import result_of_run
+
+        cancelled: Run = result_of_run("cancel", self._name(), self._cwd, None)
+        return cancelled
+
+    def _name(self) -> str:
+        name: str = self._paths[0] if self._paths else self._data["id"]
+        return name
 
 
 def class_of(document: Any) -> type[Document] | None:
@@ -294,7 +400,7 @@ def _reader(annotation: str, names: dict[str, Any]) -> Callable[[Any], Any]:
         return lambda value: Records(kind, value or [])
     if mapped:
         read = _reader(mapped[1], names)
-        return lambda value: {key: read(one) for key, one in (value or {}).items()}
+        return lambda value: Named({key: read(one) for key, one in (value or {}).items()})
     if annotation.startswith("list["):
         return lambda value: [] if value is None else value
     kind = names.get(annotation)

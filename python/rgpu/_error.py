@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._documents import Document
 
 
 class Error(Exception):
@@ -77,11 +80,19 @@ class Cancelled(Error):
 
 class UnexpectedResult(Error):
     """The command did its work, and its result is of another kind than the function returns.
-    `document` is that result."""
+    `result` is that result, and `document` the same as a dict."""
 
     def __init__(self, message: str, hint: str, document: dict[str, Any]) -> None:
         super().__init__({"error": {"code": "unexpected_result", "what": message, "hints": [hint]}, "exit": 0})
         self.document = document
+
+    @property
+    def result(self) -> Document | None:
+        """The result, such as a `Comparison`. None if this package does not know its schema."""
+        from ._documents import class_of
+
+        kind = class_of(self.document)
+        return None if kind is None else kind(self.document)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.what, self.hints[0], self.document)
@@ -109,17 +120,29 @@ def of_document(document: dict[str, Any]) -> Error:
 def of_messages(status: int, messages: str) -> Error:
     """The exception of a command that printed its failure as text."""
     kind = _STATUSES.get(status, "")
-    what, cause = f"rgpu ended with status {status}", ""
-    hints: list[str] = []
-    for line in messages.splitlines():
+    error = _printed_error(messages) or {"what": f"rgpu ended with status {status}"}
+    return of_document({"error": {"code": kind, "exit": kind, **error}, "exit": status})
+
+
+def of_program(status: int, what: str, messages: str) -> Error:
+    """The exception of a program that failed, unless the messages of rgpu say more, such as a time limit."""
+    error = {"code": "program_failed", "what": what, "side": "kernel", "exit": "kernel"}
+    return of_document({"error": {**error, **_printed_error(messages)}, "exit": status})
+
+
+def _printed_error(messages: str) -> dict[str, Any]:
+    """The fields of the last error in messages. Empty if there is none."""
+    from ._messages import ANSI
+
+    error: dict[str, Any] = {}
+    for line in ANSI.sub("", messages).splitlines():
         if line.startswith("error: "):
-            what, cause, hints = line[7:], "", []
-        elif line.startswith("  cause: "):
-            cause = line[9:]
-        elif line.startswith("  help: "):
-            hints.append(line[8:])
-    error = {"code": kind, "what": what, "cause": cause or None, "hints": hints, "exit": kind}
-    return of_document({"error": error, "exit": status})
+            error = {"what": line[7:], "cause": None, "hints": []}
+        elif error and line.startswith("  cause: "):
+            error["cause"] = line[9:]
+        elif error and line.startswith("  help: "):
+            error["hints"].append(line[8:])
+    return error
 
 
 def no_program() -> Error:

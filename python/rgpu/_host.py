@@ -4,6 +4,7 @@ host, so it imports nothing of this package."""
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import functools
 import glob
 import os
@@ -29,8 +30,8 @@ def _library() -> ctypes.CDLL | None:
 
 
 @functools.lru_cache(maxsize=None)
-def _nvtx() -> tuple[Callable[[str], object], Callable[[], object]]:
-    """How a range is opened and closed."""
+def _nvtx() -> tuple[Callable[[str], object], Callable[[], object]] | None:
+    """How a range is opened and closed. None if there is no NVTX."""
     try:
         import nvtx  # pyright: ignore[reportMissingImports]
 
@@ -47,7 +48,7 @@ def _nvtx() -> tuple[Callable[[str], object], Callable[[], object]]:
         torch.cuda.nvtx.range_pop()
         return torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
     except (ImportError, RuntimeError):
-        return (lambda name: None), (lambda: None)
+        return None
 
 
 class annotate:
@@ -58,11 +59,15 @@ class annotate:
         self.name = name
 
     def __enter__(self) -> annotate:
-        _nvtx()[0](self.name)
+        nvtx = _nvtx()
+        if nvtx is not None:
+            nvtx[0](self.name)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _nvtx()[1]()
+        nvtx = _nvtx()
+        if nvtx is not None:
+            nvtx[1]()
 
     def __call__(self, function: _F) -> _F:
         @functools.wraps(function)
@@ -88,8 +93,25 @@ def _synchronize() -> None:
 
 def _run(function: Callable[..., object], points: list[tuple[str, dict[str, Any]]], runs: int) -> None:
     """Calls the function at each point, each in a range of its name."""
+    # A crash in a library shows its line.
+    faulthandler.enable()
     for name, arguments in points:
         for _ in range(runs):
-            with annotate(name):
-                function(**arguments)
-                _synchronize()
+            try:
+                with annotate(name):
+                    function(**arguments)
+                    _synchronize()
+            except BaseException as error:
+                _tell_caller(f"failed at {name}")
+                if isinstance(error, SystemExit):
+                    # Python prints no traceback of it.
+                    print(f"SystemExit: {error}", file=sys.stderr)
+                raise
+    if _nvtx() is None:
+        _tell_caller("no NVTX library")
+
+
+def _tell_caller(text: str) -> None:
+    """Writes a line that `_failure.py` reads on the machine of the caller."""
+    sys.stdout.flush()
+    print(f"rgpu.kernel: {text}", file=sys.stderr, flush=True)

@@ -13,20 +13,29 @@ import pprint
 import symtable
 import sys
 import textwrap
+import warnings
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Iterator, Mapping, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Iterator, Mapping, Sequence, TypeVar, overload
 
-from ._documents import Records, flat, table
+from . import _failure
+from ._documents import Records, did_you_mean, flat, table
+from ._error import KernelError
 from ._host import annotate
+from ._program import Call
 
 if TYPE_CHECKING:
     import pandas
+    from typing_extensions import Unpack
 
+    from ._commands import ExecOptions
     from ._types import Launch, Profile, Region
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@overload
+def kernel(function: F, /) -> KernelFunction[F]: ...
+@overload
 def kernel(
     *,
     sweep: Mapping[str, Iterable[object]] | None = None,
@@ -34,9 +43,21 @@ def kernel(
     runs: int = 1,
     dependencies: Sequence[str] = (),
     mode: str = "ncu",
+    **flags: Unpack[ExecOptions],
+) -> Callable[[F], KernelFunction[F]]: ...
+def kernel(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    sweep: Mapping[str, Iterable[object]] | None = None,
+    configs: Iterable[object] | None = None,
+    runs: int = 1,
+    dependencies: Sequence[str] = (),
+    mode: str = "ncu",
     **flags: Any,
-) -> Callable[[F], KernelFunction[F]]:
-    """Makes a function that is profiled on the GPU host when it is called.
+) -> Any:
+    """Makes a function that is profiled on the GPU host when it is called. Without keywords it needs no
+    parentheses: `@rgpu.kernel`.
 
     sweep: values of parameters; all combinations are measured
     configs: the points, instead of `sweep`: each is a dict, a tuple of arguments, or the only argument
@@ -45,20 +66,35 @@ def kernel(
     mode and all other keywords: as for `rgpu.exec`
 
     A call without arguments measures every point and returns a `Sweep`. A call with arguments measures
-    that point. `function.here(…)` calls the function on this machine.
+    that point. If the function fails on the host, the call raises `KernelError`. `function.here(…)` calls
+    the function on this machine.
     """
+
+    if function is not None and not callable(function):
+        raise TypeError(f"`rgpu.kernel` takes keywords: {function!r} is no function")
+    _check_flags(flags)
+
+    def decorate(function: F) -> KernelFunction[F]:
+        points = _points(function, sweep, configs)
+        return KernelFunction(function, points, runs, dependencies, {**flags, "mode": mode})
+
+    return decorate if function is None else decorate(function)
+
+
+def _check_flags(flags: Mapping[str, Any]) -> None:
+    from ._arguments import ARGUMENTS
 
     for flag in ("detach", "dry_run"):
         if flags.get(flag):
             raise ValueError(f"`{flag}` gives no profile of the points: `rgpu.exec` has it")
     if isinstance(flags.get("remote"), (list, tuple)):
         raise ValueError("`remote` is one remote here: make a function for each")
-
-    def decorate(function: F) -> KernelFunction[F]:
-        points = _points(function, sweep, configs)
-        return KernelFunction(function, points, runs, dependencies, {**flags, "mode": mode})
-
-    return decorate
+    # The function itself is the program, which is sent as standard input.
+    known = {*ARGUMENTS["exec"], "progress", "cwd"} - {"file", "command", "code", "lang"}
+    for flag in flags:
+        if flag not in known:
+            own = ("sweep", "configs", "runs", "dependencies", "mode")
+            raise TypeError(f"`rgpu.kernel` has no keyword `{flag}`{did_you_mean(flag, [*own, *known])}")
 
 
 class KernelFunction(Generic[F]):
@@ -84,13 +120,27 @@ class KernelFunction(Generic[F]):
     def __call__(self, *args: Any, **keywords: Any) -> Sweep:
         """Measures all points, or the one of these arguments."""
         points = [_bind_arguments(self.here, args, keywords)] if args or keywords else self.points
-        if not points and inspect.signature(self.here).parameters:
+        required = [p for p in inspect.signature(self.here).parameters.values() if p.default is p.empty]
+        if not points and any(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in required):
             raise ValueError(f"`{self.__name__}` has no points: give `sweep`, `configs` or arguments")
         points = points or [{}]
+        return self._measure({self._name(point): point for point in points})
+
+    def _measure(self, points: dict[str, dict[str, Any]]) -> Sweep:
         from ._commands import exec
 
-        profile: Any = exec("-", lang="py", stdin=self.source(points), **self._flags)
-        return Sweep(profile, {self._name(point): point for point in points})
+        if self._dependencies and Call([], progress=self._flags.get("progress")).is_silent():
+            packages = ", ".join(self._dependencies)
+            text = f"rgpu: `{self.__name__}` needs {packages}: if the host lacks it, it is installed there first"
+            print(text, file=sys.stderr, flush=True)
+        try:
+            profile: Any = exec("-", lang="py", stdin=self.source(list(points.values())), **self._flags)
+        except KernelError as error:
+            raise _failure.of_error(error, self._flags.get("cwd"), self.__name__, points) from None
+        _failure.check(profile, self._flags["mode"], self.__name__, points)
+        if _failure.has_no_nvtx(profile):
+            _warn_without_nvtx(profile, self.__name__)
+        return Sweep(profile, points)
 
     if TYPE_CHECKING:
         __name__: str
@@ -151,12 +201,13 @@ class Sweep(Sequence[Point]):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A table with a row for each point, and for each `annotate` in it: the arguments, `annotation`, and
-        the fields of the region (`host_ns`, `gpu_ns`, `launches`, metrics …)."""
+        the fields of the region (`host_ns`, `gpu_ns`, `launches`, metrics …). A point without a region has
+        only its arguments."""
         return table(
             [
-                {**point.arguments, "annotation": "::".join(region["path"][1:]), **flat(region)}
+                {**point.arguments, "annotation": "::".join(region.get("path", [])[1:]), **flat(region)}
                 for point in self._points
-                for region in point.regions.to_dicts()
+                for region in point.regions.to_dicts() or [{}]
             ]
         )
 
@@ -171,6 +222,17 @@ class Sweep(Sequence[Point]):
 
     def __repr__(self) -> str:
         return f"Sweep({self._points!r})"
+
+
+def _warn_without_nvtx(profile: Profile, name: str) -> None:
+    """Says why the points have no regions: in the profile and as a warning of Python."""
+    text = (
+        f"the host has no NVTX library for `{name}`, so nothing is known of its points and annotations: "
+        'give `dependencies=["nvtx"]`'
+    )
+    profile.to_dict().setdefault("warnings", []).append({"code": "no_nvtx_library", "text": text})
+    # From the line that called the function.
+    warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 def _class_named(name: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
 import selectors
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from . import _error
+from ._messages import MessageWriter, describe_event
 
 if TYPE_CHECKING:
     from ._words import Progress
@@ -65,6 +65,7 @@ class Call:
         self.argv, self.cwd, self.stdin = argv, cwd, stdin
         self.progress, self.has_events = progress, has_events
         self.messages = bytearray()
+        self._writer: MessageWriter | None = None
         self.process: Optional[subprocess.Popen[bytes]] = None
         self.cancelled = False
 
@@ -74,8 +75,8 @@ class Call:
         An exception on the way, such as KeyboardInterrupt, stops the command, and with it the job on the
         host, and waits for its end, for five minutes at most. A second one does not wait for the host.
         """
-        inherits = self.progress is None and _is_terminal()
-        shows_messages = self.progress is True or (self.progress is None and not inherits and _is_notebook())
+        inherits, shows_messages = self._messages_go_to()
+        self._writer = MessageWriter() if shows_messages else None
         on_event = self.progress if callable(self.progress) else None
         program = find()
         events = os.pipe() if on_event and self.has_events else None
@@ -105,10 +106,11 @@ class Call:
         if events:
             os.close(events[1])
         try:
-            out = self._read(on_event, shows_messages, events[0] if events else None)
+            out = self._read(on_event, events[0] if events else None)
             return self.process.wait(), out
         except BaseException:
             self._stop(events[0] if events else None)
+            self.end_messages(has_exception=False)
             raise
         finally:
             if events:
@@ -120,22 +122,33 @@ class Call:
                     except BrokenPipeError:
                         pass
 
+    def _messages_go_to(self) -> tuple[bool, bool]:
+        """Whether messages go to the terminal, and whether they are written to `sys.stderr`."""
+        inherits = self.progress is None and _is_terminal()
+        return inherits, self.progress is True or (self.progress is None and not inherits and _is_notebook())
+
+    def is_silent(self) -> bool:
+        """Whether nobody has asked for messages or refused them, and there is nobody to show them to."""
+        return self.progress is None and not any(self._messages_go_to())
+
+    def end_messages(self, *, has_exception: bool) -> None:
+        """Writes the messages that wait: an error is shown once, and an exception shows it."""
+        if self._writer is not None:
+            self._writer.end(has_exception=has_exception)
+
     def interrupt(self) -> None:
         """Asks the command to stop, as Ctrl-C does."""
         self.cancelled = True
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
 
-    def _read(
-        self, on_event: Callable[[dict[str, Any]], object] | None, shows_messages: bool, events: int | None
-    ) -> bytes:
+    def _read(self, on_event: Callable[[dict[str, Any]], object] | None, events: int | None) -> bytes:
         """Reads all that the command writes until it closes its output; writes its standard input."""
         process = self.process
         assert process is not None and process.stdout is not None
         out = bytearray()
         rest = memoryview(self.stdin or b"")
         lines = bytearray()
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         if self.cancelled:
             self.interrupt()
         with selectors.DefaultSelector() as selector:
@@ -163,14 +176,17 @@ class Call:
                         out += piece
                     elif key.fileobj is process.stderr:
                         self.messages += piece
-                        if shows_messages:
-                            sys.stderr.write(decoder.decode(piece))
-                            sys.stderr.flush()
+                        if self._writer is not None:
+                            self._writer.write(piece)
                     elif on_event is not None:
                         *whole, last = (lines + piece).split(b"\n")
                         lines = bytearray(last)
                         for line in whole:
-                            on_event(json.loads(line))
+                            event = json.loads(line)
+                            event.setdefault("text", describe_event(event))
+                            on_event(event)
+        if self._writer is not None:
+            self._writer.flush()
         return bytes(out)
 
     @staticmethod

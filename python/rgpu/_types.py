@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union
 
-from ._documents import Document, ExecMethods, ProfileMethods, Record, Records, RunMethods
+from ._documents import DetachedMethods, Document, ExecMethods, ProfileMethods, Record, Records, RunMethods
 
 if TYPE_CHECKING:
     Arg = Union[str, dict[str, Any]]
@@ -3532,7 +3532,7 @@ class Comparison(RunMethods):
     """Data that cannot be compared, each with the reason."""
 
 
-class Run(Document):
+class Run(DetachedMethods):
     """The content of `run.json` (`rgpu.run/1`)."""
 
     __slots__ = ()

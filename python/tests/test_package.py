@@ -24,7 +24,9 @@ from pathlib import Path
 from unittest import mock
 
 import rgpu
-from rgpu import _arguments, _call, _commands, _documents, _error, _kernel, _magic, _program, _types, _words, aio
+from rgpu import (
+    _arguments, _call, _commands, _documents, _error, _failure, _kernel, _magic, _messages, _program, _types, _words, aio,
+)
 
 COMMANDS = ["profile", "exec", "build", "disasm", "report", "compare"]
 HOST = os.environ.get("RGPU_TEST_HOST")
@@ -148,11 +150,49 @@ class Results(Folder):
         run = rgpu.exec(code="print(1)", lang="py", detach=True, remote="local")
         self.assertIsInstance(run, rgpu.Run)
         self.assertEqual(run.state, "detached")
+        self.assertEqual(run.wait().stdout, "1\n")
         plan = rgpu.profile(kernel="vecadd", dry_run=True, remote="local")
         self.assertIsInstance(plan, rgpu.Plan)
         self.assertGreater(len(plan.steps), 0)
         suite = rgpu.profile(kernel="vecadd", sweep={"n": [64, 128]}, remote="local")
         self.assertEqual([row.axes for row in suite.rows], [{"n": "64"}, {"n": "128"}])
+
+    def test_a_detached_run_is_waited_for_and_cancelled(self):
+        run = rgpu.profile(kernel="vecadd", problem_sizes="n=1000", remote="local", out="later", detach=True)
+        with self.assertRaises(rgpu.ArtifactError) as raised:
+            rgpu.report("later")
+        self.assertIn("run.json').wait()` waits for its result", raised.exception.hints[0])
+        profile = rgpu.load("later/run.json").wait()
+        self.assertIsInstance(profile, rgpu.Profile)
+        self.assertEqual(profile.run.id, run.id)
+        self.assertEqual(run.wait(), profile)
+
+        run = rgpu.exec(code=SLEEP, lang="py", command=[str(self.pid)], detach=True, remote="local")
+        self.started()
+        self.assertEqual(run.cancel().state, "cancelled")
+        self.ended()
+        with self.assertRaises(rgpu.Cancelled):
+            run.wait()
+
+    def test_a_profiled_program_has_its_output(self):
+        code = "import sys; print('out'); print('no', file=sys.stderr)"
+        for keywords in ({}, {"out": "own"}):
+            profile = rgpu.exec(code=code, lang="py", mode="nvtx", remote="local", **keywords)
+            os.makedirs("other", exist_ok=True)
+            with contextlib.chdir("other") if hasattr(contextlib, "chdir") else contextlib.nullcontext():
+                self.assertEqual((profile.stdout, profile.stderr), ("out\n", "no\n"))
+        # A profile of a run that is elsewhere has the end of it.
+        rungs = [{"step": "python", "stdout_tail": "pip\n"}, {"step": "profile-2", "stdout_tail": "end\n"}]
+        elsewhere = _types.Profile({"ladder": rungs, "run": {"id": "no-such-run"}})
+        self.assertEqual((elsewhere.stdout, elsewhere.stderr), ("end\n", ""))
+
+    def test_a_kernel_given_as_a_program_is_named(self):
+        with self.assertRaises(rgpu.HostError) as raised:
+            rgpu.profile("vecadd", remote="local")
+        self.assertEqual(raised.exception.hints[0], 'did you mean `kernel="vecadd"`?')
+        with self.assertRaises(rgpu.HostError) as raised:
+            rgpu.profile("no-such-program", remote="local")
+        self.assertNotIn("did you mean", str(raised.exception))
 
     def test_a_failure_is_an_exception_with_code_and_hints(self):
         with self.assertRaises(rgpu.ConfigError) as raised:
@@ -181,6 +221,7 @@ class Results(Folder):
         with self.assertRaisesRegex(rgpu.UnexpectedResult, "returns `ExecResult`, and the result is `Build`") as raised:
             _call.result("exec", {}, call, 0, b'{"schema": "rgpu.build/1"}')
         self.assertEqual(raised.exception.document, {"schema": "rgpu.build/1"})
+        self.assertEqual(raised.exception.result, _types.Build({"schema": "rgpu.build/1"}))
         copied = pickle.loads(pickle.dumps(raised.exception))
         self.assertEqual((str(copied), copied.document), (str(raised.exception), {"schema": "rgpu.build/1"}))
         with self.assertRaisesRegex(rgpu.UnexpectedResult, "the result is `rgpu.later/1`"):
@@ -217,8 +258,9 @@ class Results(Folder):
     def test_events_are_told_in_their_order_and_an_exception_there_stops_the_run(self):
         events = []
         rgpu.exec(code="print(1)", lang="py", progress=events.append, remote="local")
-        self.assertEqual(events[0]["said"], "where")
-        self.assertEqual(events[-1]["said"], "finished")
+        self.assertEqual((events[0]["said"], events[0]["text"]), ("where", "on local"))
+        self.assertEqual((events[-1]["said"], events[-1]["text"]), ("finished", "finished"))
+        self.assertIn("running snippet.py", [event["text"] for event in events])
 
         def stop(event):
             if self.pid.exists() or event.get("event") == "output":
@@ -345,6 +387,21 @@ class Pipes(unittest.TestCase):
             _program.Call(["profile"], progress=True).run()
         self.assertEqual(messages.getvalue(), "… done")
 
+    def test_an_error_is_shown_once_and_a_repeated_line_too(self):
+        self.script("""
+            os.write(2, b"asking\\nasking\\nerror: not the last\\n\\x1b[1;31merror:\\x1b[0m no\\n  help: yes\\n")
+        """)
+        call = _program.Call(["profile"], progress=True)
+        for has_exception, shown in ((True, "error: not the last\n"), (False, "error: not the last\n\x1b[1;31merror:\x1b[0m no\n  help: yes\n")):
+            with contextlib.redirect_stderr(io.StringIO()) as messages:
+                call.messages.clear()
+                call.run()
+                self.assertEqual(messages.getvalue(), "asking\n")
+                call.end_messages(has_exception=has_exception)
+            self.assertEqual(messages.getvalue(), "asking\n" + shown)
+        error = _error.of_messages(2, call.messages.decode())
+        self.assertEqual((error.what, error.hints), ("no", ["yes"]))
+
     def test_a_program_that_cannot_start_leaves_no_pipe_open(self):
         call = _program.Call(["profile"], progress=print, has_events=True)
         before = os.listdir("/proc/self/fd")
@@ -368,6 +425,8 @@ class Documents(unittest.TestCase):
         self.assertEqual(len(profile.regions), 0)
         with self.assertRaisesRegex(AttributeError, "`Launch` has no field `durations`"):
             launch.durations
+        with self.assertRaisesRegex(AttributeError, "did you mean `duration_ns`?"):
+            launch.duration
         self.assertEqual(profile.launches[:1][0], launch)
         for copied in (pickle.loads(pickle.dumps(profile)), copy.deepcopy(profile)):
             self.assertEqual(copied, profile)
@@ -375,6 +434,39 @@ class Documents(unittest.TestCase):
         for copied in (pickle.loads(pickle.dumps(profile)), copy.deepcopy(profile)):
             self.assertEqual((copied.exit_status, copied._paths, copied._cwd), (1, ("/usr",), "/"))
         self.assertIn("duration_ns", dir(launch))
+
+    def test_records_are_shown_as_a_short_table(self):
+        regions = [{"path": ["a", f"part {n}"], "host_ns": n, "metrics": {"x" * 90: {"value": 1.5}}} for n in range(12)]
+        profile = _types.Profile({"regions": regions, "warnings": [{"code": "c", "text": "<why>"}]})
+        lines = str(profile.regions).splitlines()
+        self.assertEqual(lines[:2] + lines[-1:], [
+            "12 × Region", "  path       host_ns", "… 2 more rows, 1 more columns: `to_pandas()` has all",
+        ])
+        self.assertEqual((len(lines), lines[2]), (13, "  a::part 0        0"))
+        self.assertEqual(repr(profile.regions), "<12 × Region>")
+        self.assertEqual(str(profile.warnings), "1 × Gap\n  code  text\n  c     <why>")
+        self.assertIn("<td>c</td><td>&lt;why&gt;</td>", profile.warnings._repr_html_())
+        self.assertEqual(str(profile.launches), "0 × Launch")
+        result = _types.ExecResult({"exit": 0, "run": "r", "timed_out": False})
+        with mock.patch.object(_types.ExecResult, "stdout", "1\n"):
+            self.assertEqual(repr(result), r"ExecResult(exit=0, stdout='1\n', run='r')")
+
+    def test_an_unknown_metric_is_answered_with_a_similar_one(self):
+        launch = _types.Launch({"metrics": {"dram__bytes_read.sum": {"value": 1}}})
+        with self.assertRaisesRegex(KeyError, "did you mean `dram__bytes_read.sum`"):
+            launch.metrics["dram__bytes_read"]
+        self.assertEqual(copy.deepcopy(launch.metrics), launch.metrics)
+
+    def test_events_have_text_for_users(self):
+        for event, text in (
+            ({"said": "uploading", "sent": 1, "total": 2}, "uploading: 1 of 2 bytes"),
+            ({"said": "finished", "exit": 6}, "finished with exit status 6"),
+            ({"said": "job", "event": "ended", "outcome": {"how": "queue_timeout"}}, "the job ended: queue timeout"),
+            ({"said": "job", "event": "output", "len": 1}, ""),
+            ({"said": "later"}, ""),
+            ({"said": "compiling"}, ""),
+        ):
+            self.assertEqual(_messages.describe_event(event), text)
 
     def test_a_field_called_like_a_word_of_python_has_an_underscore(self):
         share = _types.Region({"path": ["a"], "from": "raw/x"})
@@ -456,6 +548,59 @@ class Functions(Folder):
         self.assertEqual([point.arguments for point in sweep], [{"n": 1, "text": "a"}, {"n": 2, "text": "a"}])
         one = self.make()(5)
         self.assertEqual([point.arguments for point in one], [{"n": 5}])
+
+    def test_a_function_that_fails_on_the_host_is_an_exception_with_its_point(self):
+        @rgpu.kernel(sweep={"n": [1, 2, 3]}, mode="nvtx", remote="local")
+        def work(n):
+            if n == 2:
+                raise ValueError("two\nis bad")
+
+        with self.assertRaises(rgpu.KernelError) as raised:
+            work()
+        error = raised.exception
+        self.assertEqual(error.what, "`work` failed at n=2: ValueError: two")
+        self.assertEqual((error.place["point"], error.exit_status), ("work(n=2)", 1))
+        self.assertTrue(error.cause.endswith("ValueError: two\nis bad"), error.cause)
+
+        @rgpu.kernel(mode="nvtx", remote="local", timeout=1)
+        def late(n):
+            import time
+
+            time.sleep(60)
+
+        with self.assertRaisesRegex(rgpu.KernelError, "`late` failed at n=1: .* was stopped after 1 s"):
+            late(1)
+
+        # The status of a program under the sanitizer tells of faults.
+        found = _types.Profile({"warnings": [{"code": "program_status"}], "run": {"id": "x"}})
+        _failure.check(found, "sanitizer", "work", {})
+        with self.assertRaises(rgpu.KernelError):
+            _failure.check(found, "ncu", "work", {})
+
+    def test_a_host_without_nvtx_is_told_with_what_to_do(self):
+        work = self.make()
+        source = work.source().replace("_rgpu._run(", "_rgpu._nvtx = lambda: None\n_rgpu._run(")
+        messages = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True).stderr
+        profile = _types.Profile({"ladder": [{"step": "profile", "stderr_tail": messages}]})
+        self.assertTrue(_failure.has_no_nvtx(profile), messages)
+        with self.assertWarnsRegex(RuntimeWarning, r'dependencies=\["nvtx"\]'):
+            _kernel._warn_without_nvtx(profile, "work")
+        self.assertEqual([warning.code for warning in profile.warnings], ["no_nvtx_library"])
+
+    def test_the_decorator_needs_no_parentheses_and_knows_its_keywords(self):
+        @rgpu.kernel
+        def work(n=3):
+            print(n)
+
+        self.assertIsInstance(work, rgpu.KernelFunction)
+        output = subprocess.run([sys.executable, "-c", work.source()], capture_output=True, text=True)
+        self.assertEqual(output.stdout, "3\n", output.stderr)
+        with self.assertRaisesRegex(TypeError, "no keyword `mod`: did you mean `mode`?"):
+            rgpu.kernel(mod="nvtx")
+        with self.assertRaisesRegex(TypeError, "no keyword `command`"):
+            rgpu.kernel(command="x")
+        with self.assertRaisesRegex(TypeError, "'nvtx' is no function"):
+            rgpu.kernel("nvtx")
 
     def test_points_find_their_regions_and_launches(self):
         name = "work(n=1)"
@@ -544,12 +689,17 @@ class Cells(Folder):
         self.assertEqual(result.stdout, "['a', 'b c']\n")
         result = _magic.run_cell("--remote local --lang sh", "echo $((6 * 7))\n")
         self.assertEqual(result.stdout, "42\n")
-        with self.assertRaises(rgpu.UsageError):
+        with self.assertRaises(rgpu.UsageError) as raised:
             _magic.run_cell("--no-such-flag", "")
+        self.assertIn("usage: %%rgpu", str(raised.exception))
+        self.assertNotIn("rgpu exec", str(raised.exception))
+        with self.assertRaisesRegex(rgpu.UsageError, "No closing quotation"):
+            _magic.run_cell("'a", "")
 
-    def test_the_extension_prints_the_output_or_returns_the_profile(self):
+    def shell(self):
         class Shell:
             user_ns = {}
+            input_transformers_cleanup = []
 
             def register_magic_function(self, function, kind, name):
                 self.function = function
@@ -557,12 +707,40 @@ class Cells(Folder):
 
         shell = Shell()
         rgpu.load_ipython_extension(shell)
-        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as messages:
-            self.assertIsNone(shell.function("--remote local", "print(1); raise SystemExit(2)"))
-        self.assertEqual(out.getvalue(), "1\n")
+        return shell
+
+    def test_the_extension_prints_the_output_or_returns_the_profile(self):
+        shell = self.shell()
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.assertIsNone(shell.function("--remote local", "print(1)"))
+            profile = shell.function("--remote local --mode nvtx", "print(2)")
+        self.assertIsInstance(profile, rgpu.Profile)
+        self.assertEqual(out.getvalue(), "1\n2\n")
+
+    def test_a_cell_that_fails_raises_after_its_output(self):
+        shell = self.shell()
+        for flags in ("", " --mode nvtx"):
+            with contextlib.redirect_stdout(io.StringIO()) as out, self.assertRaises(rgpu.KernelError) as raised:
+                shell.function("--remote local" + flags, "print(1); raise SystemExit(2)")
+            self.assertTrue(out.getvalue().startswith("1\n"), out.getvalue())
+            self.assertIn("exit status 2", raised.exception.what)
+            self.assertEqual(len(raised.exception._render_traceback_()), 1)
+            self.assertEqual(shell.user_ns["_rgpu"].exit_status, 2)
+        with self.assertRaisesRegex(rgpu.KernelError, "was stopped"):
+            shell.function("--remote local --timeout 1", "import time; time.sleep(60)")
+        with contextlib.redirect_stderr(io.StringIO()) as messages:
+            self.assertIsNone(shell.function("--remote local --no-raise", "raise SystemExit(2)"))
         self.assertIn("exit status 2", messages.getvalue())
-        self.assertEqual(shell.user_ns["_rgpu"].exit, 2)
-        self.assertIsInstance(shell.function("--remote local --mode nvtx", "print(1)"), rgpu.Profile)
+
+    def test_help_of_a_cell_is_its_own(self):
+        shell = self.shell()
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            shell.function("--help", "\n")
+        self.assertIn("Usage: %%rgpu", out.getvalue())
+        self.assertIn("--timeout", out.getvalue())
+        (fill,) = shell.input_transformers_cleanup
+        self.assertEqual(fill(["%%rgpu --help\n"]), ["%%rgpu --help\n", "\n"])
+        self.assertEqual(fill(["%%rgpu\n"]), ["%%rgpu\n"])
 
 
 class Program(unittest.TestCase):
@@ -573,7 +751,7 @@ class Program(unittest.TestCase):
 
             def found(**variables):
                 env = {"PYTHONPATH": str(packages), "PATH": folder, **variables}
-                ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+                ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, cwd=folder)
                 return ended.stdout.strip() or ended.stderr
 
             packages.mkdir(parents=True)
