@@ -7,8 +7,8 @@ from typing import Any, Iterable
 _MAX_ROWS = 10
 _MAX_WIDTH = 100
 _MAX_CELL_WIDTH = 60
-_MAX_TEXT_WIDTH = 80
-"""Of the column `text`, which sentences are in."""
+_MAX_TEXT_WIDTH = 200
+"""Of the column `text`, which has sentences."""
 _MAX_HTML_COLUMNS = 12
 
 
@@ -21,6 +21,8 @@ def text_table(name: str, rows: list[dict[str, Any]]) -> str:
     left = 0
     for column, cells in columns.items():
         cells = [column, *cells]
+        if column == "text":
+            cells = [_cut(cell, _MAX_WIDTH - len(lines[0]) - 2) for cell in cells]
         width = max(map(len, cells))
         if lines[0] and len(lines[0]) + 2 + width > _MAX_WIDTH:
             left += 1
@@ -73,7 +75,11 @@ def _cell(name: str, value: Any) -> str:
         value = separator.join(map(str, value))
     text = f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())
     limit = _MAX_TEXT_WIDTH if name == "text" else _MAX_CELL_WIDTH
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return _cut(text, limit)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _is_int(value: Any) -> bool:
