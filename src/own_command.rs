@@ -73,6 +73,8 @@ pub(crate) struct CommandResult {
     pub(crate) document: Option<Arc<Value>>,
     /// The last messages on stderr.
     pub(crate) messages: String,
+    /// The words of the command, without the program.
+    pub(crate) argv: Arc<[String]>,
 }
 
 impl CommandResult {
@@ -182,6 +184,14 @@ impl CommandRegistry {
         self.lock().get(name).cloned()
     }
 
+    /// The commands whose names begin like this, and that run.
+    pub(crate) fn running(&self, beginning: &str) -> Vec<RunningCommand> {
+        let commands = self.lock();
+        let named = commands.iter().filter(|(name, _)| name.starts_with(beginning));
+        let running = named.map(|(_, started)| started).filter(|started| !started.has_ended());
+        running.cloned().collect()
+    }
+
     /// Remembers a command under another name.
     pub(crate) fn rename(&self, name: &str, new: String) {
         let mut commands = self.lock();
@@ -257,6 +267,11 @@ impl CommandLine {
         std::iter::once("rgpu".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
     }
 
+    /// The words as text.
+    pub(crate) fn words(&self) -> Vec<String> {
+        self.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
     /// Adds a word.
     pub(crate) fn word(&mut self, word: impl Into<OsString>) {
         self.argv.push(word.into());
@@ -312,6 +327,7 @@ impl CommandLine {
         let group = group.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
         let (sender, end) = watch::channel(None);
         let (signals, mut wanted) = mpsc::unbounded_channel();
+        let argv: Arc<[String]> = self.words().into();
         let files = self.files.map(TempDir::keep);
         let makes_run = self.makes_run;
         tokio::spawn(async move {
@@ -325,7 +341,7 @@ impl CommandLine {
             let read = tokio::task::spawn_blocking(move || {
                 let document = read_document(&mut out)
                     .filter(|document| !makes_run || document["schema"] == ERROR_SCHEMA);
-                CommandResult { status, document, messages: read_end(&mut messages) }
+                CommandResult { status, document, messages: read_end(&mut messages), argv }
             });
             let ended = read.await.ok();
             if let Some(folder) = files {

@@ -1,6 +1,6 @@
 //! `rgpu mcp`: serves agents over the Model Context Protocol, on standard input and output or over HTTP.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::Args;
 
@@ -27,8 +27,9 @@ const MIN_TOKEN_BYTES: usize = 16;
     "rgpu mcp",
 ))]
 pub(super) struct McpArgs {
-    /// Serve several clients at this loopback address, with the token of RGPU_MCP_TOKEN or a new one
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "list")]
+    /// Serve several clients at this loopback address or port, with the token of RGPU_MCP_TOKEN or a
+    /// new one
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with = "list")]
     pub http: Option<SocketAddr>,
 
     /// Print the tools as a client sees them
@@ -51,8 +52,12 @@ pub(super) fn run(app: &App, args: &McpArgs) -> Result<Status> {
     match args.http {
         None => app.block_on(serve_stdio(context))?,
         Some(address) => {
-            let token = token(app)?;
+            let (token, is_new) = token()?;
+            let shown = token.clone();
             app.block_on(serve_http(context, address, token, |address| {
+                if is_new {
+                    app.print_note(&format!("token: {shown}"));
+                }
                 app.print_note(&format!("serves http://{address}/mcp"));
             }))?;
         }
@@ -72,10 +77,17 @@ fn context(app: &App) -> Result<McpContext> {
     })
 }
 
-/// The token of the environment, else a new one, which is shown.
-fn token(app: &App) -> Result<String> {
+/// An address, or a port of 127.0.0.1.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let of_port = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let address = text.parse().or_else(|_| text.parse().map(of_port));
+    address.map_err(|_| "write an address with a port, as 127.0.0.1:8787, or a port".to_owned())
+}
+
+/// The token of the environment, else a new one; and whether it is new.
+fn token() -> Result<(String, bool)> {
     match std::env::var(TOKEN_VARIABLE) {
-        Ok(token) if token.len() >= MIN_TOKEN_BYTES => Ok(token),
+        Ok(token) if token.len() >= MIN_TOKEN_BYTES => Ok((token, false)),
         Ok(token) => {
             let what = format!("the token of {TOKEN_VARIABLE} can be guessed");
             Err(Failure::new(Exit::Config, "unfit_token", what)
@@ -85,11 +97,7 @@ fn token(app: &App) -> Result<String> {
                 ))
                 .hint("unset it: a new token is made and shown"))
         }
-        Err(_) => {
-            let token = random_id()?;
-            app.print_note(&format!("token: {token}"));
-            Ok(token)
-        }
+        Err(_) => Ok((random_id()?, true)),
     }
 }
 

@@ -65,15 +65,8 @@ impl Answer {
     }
 }
 
-/// The flags by which a person agrees to something, as the hints of the command line name them.
-const CONSENT: &[&str] = &["--yes", "--accept-new"];
-
 impl From<Failure> for Answer {
-    fn from(mut failure: Failure) -> Self {
-        if failure.hints.iter().any(|hint| CONSENT.iter().any(|flag| hint.contains(flag))) {
-            failure =
-                failure.hint("this needs your user: show them the command, and why it is needed");
-        }
+    fn from(failure: Failure) -> Self {
         let error = ErrorFigures::from(failure);
         let result = ErrorResult { schema: "rgpu.mcp-error/1".to_owned(), error };
         Self { value: serde_json::to_value(result).unwrap_or_default(), is_error: true }

@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path};
 
+use rmcp::model::JsonObject;
 use serde_json::{Map, Value};
 
 use super::McpContext;
@@ -13,16 +14,71 @@ pub(super) fn wrong(what: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, "wrong_argument", what)
 }
 
-/// Reads the arguments of a tool as its type. Unknown fields are errors.
-pub(super) fn read<T: serde::de::DeserializeOwned>(fields: Map<String, Value>) -> Result<T> {
+/// Reads the arguments of a tool as its type. Unknown fields are errors. `input` is their schema.
+pub(super) fn read<T: serde::de::DeserializeOwned>(
+    fields: Map<String, Value>,
+    input: &JsonObject,
+) -> Result<T> {
     serde_path_to_error::deserialize(Value::Object(fields)).map_err(|error| {
         let path = error.path().to_string();
-        let why = error.into_inner();
-        match path.as_str() {
-            "." => wrong(why.to_string()),
-            path => wrong(format!("`{path}`: {why}")),
+        let why = error.into_inner().to_string();
+        let missing = why.strip_prefix("missing field ").map(|name| name.trim_matches('`'));
+        let failure = match (missing, path.as_str()) {
+            (Some(name), ".") => wrong(format!("`{name}` is missing")),
+            (Some(name), path) => wrong(format!("`{path}`: `{name}` is missing")),
+            (None, ".") => wrong(in_plain_words(&why)),
+            (None, path) => wrong(format!("`{path}`: {}", in_plain_words(&why))),
+        };
+        let values = missing.and_then(|name| values_of(input, name));
+        match values {
+            Some(values) => failure.hint(format!("one of {values}")),
+            None => failure,
         }
     })
+}
+
+/// The values that an argument can have, if they are listed.
+fn values_of(input: &JsonObject, name: &str) -> Option<String> {
+    let field = input.get("properties")?.get(name)?;
+    let listed = field["enum"].as_array();
+    let described = || field["oneOf"].as_array()?.iter().map(|one| one.get("const")).collect();
+    let values: Vec<&Value> = listed.map(|values| values.iter().collect()).or_else(described)?;
+    let names: Vec<&str> = values.into_iter().filter_map(Value::as_str).collect();
+    Some(names.join(", "))
+}
+
+/// A message of serde without the words of Rust.
+fn in_plain_words(why: &str) -> String {
+    let kinds = ["invalid type: ", "invalid value: ", "invalid length "];
+    let mistake = kinds.iter().find_map(|kind| why.strip_prefix(kind)?.rsplit_once(", expected "));
+    let Some((given, expected)) = mistake else {
+        return why.replacen("unknown field", "there is no argument", 1).replacen(
+            "unknown variant",
+            "there is no value",
+            1,
+        );
+    };
+    let expected = match expected {
+        "a sequence" => "a list".to_owned(),
+        "a map" => "an object".to_owned(),
+        "a string" => "a text".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "u8" | "u32" | "u64" | "usize" => "a whole number from 0 on".to_owned(),
+        other if other.starts_with("struct ") => "an object".to_owned(),
+        other => other.replacen("an array", "a list", 1),
+    };
+    let given = match given.split_once(' ') {
+        Some(("string", text)) => format!("the text {text}"),
+        Some(("integer" | "boolean", value)) => value.to_owned(),
+        Some(("floating", value)) => value.replacen("point ", "", 1),
+        _ => match given {
+            "sequence" => "a list".to_owned(),
+            "map" => "an object".to_owned(),
+            "null" => "null".to_owned(),
+            length => format!("one of length {length}"),
+        },
+    };
+    format!("{expected} is expected, not {given}")
 }
 
 /// Checks the name of a run or a file. A file must be in the project or among its runs, also where
@@ -132,6 +188,53 @@ mod tests {
         ] {
             assert!(check(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn mistakes_are_told_in_plain_words_and_with_the_values_that_there_are() {
+        #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only read")]
+        struct Taken {
+            #[schemars(schema_with = "kinds")]
+            kind: String,
+            list: Option<Vec<String>>,
+            pair: Option<[String; 2]>,
+            count: Option<u32>,
+        }
+        fn kinds(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+            schemars::json_schema!({"type": "string", "enum": ["a", "b"]})
+        }
+        let input = crate::mcp::answer::input::<Taken>();
+        let told = |fields: Value| {
+            let Value::Object(fields) = fields else { panic!("no object") };
+            let failure = read::<Taken>(fields, &input).unwrap_err();
+            [&[failure.what][..], &failure.hints].concat().join("; ")
+        };
+        for (fields, expected) in [
+            (serde_json::json!({}), "`kind` is missing; one of a, b"),
+            (
+                serde_json::json!({"kind": "a", "list": "x"}),
+                "`list`: a list is expected, not the text \"x\"",
+            ),
+            (
+                serde_json::json!({"kind": "a", "count": -1}),
+                "`count`: a whole number from 0 on is expected, not `-1`",
+            ),
+            (
+                serde_json::json!({"kind": "a", "count": "many"}),
+                "`count`: a whole number from 0 on is expected, not the text \"many\"",
+            ),
+            (serde_json::json!({"kind": [1]}), "`kind`: a text is expected, not a list"),
+            (
+                serde_json::json!({"kind": "a", "pair": ["x"]}),
+                "`pair`: a list of length 2 is expected, not one of length 1",
+            ),
+        ] {
+            assert_eq!(told(fields.clone()), expected, "{fields}");
+        }
+        let unknown = told(serde_json::json!({"kind": "a", "knd": 1}));
+        assert!(unknown.starts_with("`knd`: there is no argument `knd`, expected"), "{unknown}");
     }
 
     #[test]

@@ -18,8 +18,9 @@ use tokio::sync::Semaphore;
 use super::McpContext;
 use super::answer::Answer;
 use super::arguments::{read, wrong};
-use super::run_result::RunResult;
-use super::{compare_result, run_result};
+use super::run_result::{CANCELLED, RunResult};
+use super::tool::ToolInfo;
+use super::{compare_result, hint, run_result};
 use crate::error::{Exit, Failure, Result};
 use crate::own_command::{CommandLine, CommandRegistry, CommandResult, RunningCommand};
 use crate::store::Runs;
@@ -92,7 +93,8 @@ pub(super) struct ProgressSink {
 /// A call.
 pub(super) struct Call {
     pub(super) shared: Arc<Shared>,
-    /// The arguments, unread.
+    pub(super) tool: &'static ToolInfo,
+    /// The arguments as the client wrote them.
     pub(super) fields: Map<String, Value>,
     pub(super) request: RequestId,
     pub(super) in_flight: InFlight,
@@ -101,8 +103,15 @@ pub(super) struct Call {
 
 impl Call {
     /// Reads the arguments.
-    pub(super) fn arguments<T: DeserializeOwned>(&mut self) -> Result<T> {
-        read(std::mem::take(&mut self.fields))
+    pub(super) fn arguments<T: DeserializeOwned>(&self) -> Result<T> {
+        read(self.fields.clone(), &(self.tool.input)())
+    }
+
+    /// The same call, with the longest wait, as a next step.
+    pub(super) fn again(&self) -> String {
+        let mut fields = self.fields.clone();
+        fields.insert("wait_s".to_owned(), MAX_WAIT_S.into());
+        format!("{} {}", self.tool.name, Value::Object(fields))
     }
 
     pub(super) fn context(&self) -> &McpContext {
@@ -115,7 +124,9 @@ impl Call {
         let failed = |e| Failure::new(Exit::Bug, "bug", "no command can be started").cause(e);
         let permit = Arc::clone(&self.shared.permits).acquire_owned().await.map_err(failed)?;
         let own = self.context().own_program();
-        line.run_with_permit(&own, SHORT_LIMIT, permit).await?.into_document()
+        let argv = line.words();
+        let document = line.run_with_permit(&own, SHORT_LIMIT, permit).await?.into_document();
+        document.map_err(|failure| hint::for_agent(failure, &argv))
     }
 
     /// Does work that reads files.
@@ -240,17 +251,28 @@ pub(super) fn answer(
             }
             let mut result = RunResult::of(&folder, &record)?;
             if result.error.is_none() {
-                result.error = ended.and_then(|ended| ended.failure()).map(Into::into);
+                let failure = ended.and_then(|ended| failure_of(&ended));
+                let failure = failure.filter(|failure| failure.code != CANCELLED);
+                result.error = failure.map(Into::into);
             }
             let is_error = result.error.is_some();
             Answer::with(&result, is_error)
         }
-        (Err(_), Some(ended)) => Err(match ended.failure() {
-            Some(failure) => failure,
-            None => crate::own_command::no_document(ended.status, ended.messages),
-        }),
+        (Err(_), Some(ended)) => {
+            let failure = failure_of(&ended)
+                .unwrap_or_else(|| crate::own_command::no_document(ended.status, ended.messages));
+            match failure.code == CANCELLED {
+                true => Answer::of(&RunResult::cancelled(run)),
+                false => Err(failure),
+            }
+        }
         (Err(_), None) => Answer::of(&RunResult::starting(run)),
     }
+}
+
+/// The failure of a command, for an agent.
+pub(super) fn failure_of(ended: &CommandResult) -> Option<Failure> {
+    ended.failure().map(|failure| hint::for_agent(failure, &ended.argv))
 }
 
 #[cfg(test)]
@@ -269,6 +291,7 @@ mod tests {
         };
         Call {
             shared: Arc::new(Shared::new(context)),
+            tool: super::super::tool::find("report").unwrap(),
             fields: Map::new(),
             request: RequestId::Number(1),
             in_flight: InFlight::default(),

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
-use super::run_result::{ErrorFigures, wait_for};
+use super::run_result::{ErrorFigures, error_of, wait_for};
 use crate::error::{Failure, Result};
 use crate::model::Comparison;
 use crate::model::comparison::{
@@ -143,10 +143,6 @@ impl CompareResult {
             schema: SCHEMA.to_owned(),
             state: RunState::Done.as_str().to_owned(),
             verdict: Some(comparison.verdict.as_str().to_owned()),
-            next: match comparison.verdict {
-                TimeVerdict::Ambiguous => vec![AMBIGUOUS.to_owned()],
-                _ => Vec::new(),
-            },
             summary: Some(comparison.summary),
             time: comparison.time,
             ncu: Some(ncu),
@@ -167,6 +163,7 @@ fn without_results(comparison: &Comparison) -> String {
 
 const SCHEMA: &str = "rgpu.mcp-compare/1";
 
+/// What decides between two results. Two kernels that were measured in turns have had it.
 const AMBIGUOUS: &str =
     "measure both kernels side by side: compare {\"kernels\": [\"BASE\", \"NEW\"]}";
 
@@ -199,16 +196,21 @@ pub(super) fn of_run(folder: &RunFolder, record: &RunRecord) -> Result<Answer> {
         result.phase = crate::store::live::phase(folder);
         result.next.push(wait_for(&record.id));
     }
-    result.error = folder.failure().map(|document| document.error.into());
+    result.error = error_of(folder, record);
     let is_error = result.error.is_some();
     Answer::with(&result, is_error)
 }
 
 /// Reads the document of `rgpu compare`.
 pub(super) fn of_document(document: serde_json::Value) -> Result<Answer> {
-    let comparison = serde_json::from_value(document).map_err(|e| {
+    let comparison: Comparison = serde_json::from_value(document).map_err(|e| {
         let what = "the comparison cannot be read";
         Failure::new(crate::error::Exit::Bug, "bug", what).cause(e)
     })?;
-    Answer::of(&CompareResult::of(comparison))
+    let is_ambiguous = comparison.verdict == TimeVerdict::Ambiguous;
+    let mut result = CompareResult::of(comparison);
+    if is_ambiguous {
+        result.next.push(AMBIGUOUS.to_owned());
+    }
+    Answer::of(&result)
 }

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -72,10 +72,16 @@ async fn answer(stream: TcpStream, service: Service, token: Arc<str>) {
                 () if !has_token(&request, &token) => Some(StatusCode::UNAUTHORIZED),
                 () => None,
             };
-            Ok::<_, Infallible>(match refused {
-                Some(status) => refusal(status),
-                None => service.handle(request).await,
-            })
+            if let Some(status) = refused {
+                return Ok::<_, Infallible>(refusal(status));
+            }
+            let ends_session = request.method() == Method::DELETE;
+            let mut response = service.handle(request).await;
+            // The session has ended, and nothing is left to do: not "accepted", as the library says.
+            if ends_session && response.status() == StatusCode::ACCEPTED {
+                *response.status_mut() = StatusCode::NO_CONTENT;
+            }
+            Ok(response)
         }
     });
     // A client that closes its connection is no failure.

@@ -32,7 +32,9 @@ pub(super) fn fit(mut document: Value, limit: usize) -> Value {
     if size(&document) <= limit {
         return document;
     }
-    let room = limit.saturating_sub(LIST_BYTES);
+    // What was cut before is told, too, and not cut itself.
+    let told = document.as_object_mut().and_then(|fields| fields.shift_remove("cut"));
+    let room = limit.saturating_sub(LIST_BYTES + told.as_ref().map_or(0, size));
     let mut cut: Vec<(Vec<Step>, usize)> = Vec::new();
     while size(&document) > room {
         let mut longest = None;
@@ -46,7 +48,7 @@ pub(super) fn fit(mut document: Value, limit: usize) -> Value {
         }
     }
     let total = cut.len();
-    let mut list: Vec<Value> = Vec::new();
+    let mut list: Vec<Value> = told.and_then(|told| told.as_array().cloned()).unwrap_or_default();
     for (path, before) in cut.into_iter().take(MAX_LISTED) {
         // A part of a list that was itself cut later is gone.
         if let Some(value) = find(&mut document, &path) {
@@ -187,6 +189,11 @@ mod tests {
         let list = cut["cut"].as_array().unwrap();
         assert!(list.iter().any(|e| e.as_str().unwrap().starts_with("launches: ")), "{list:?}");
         assert!(list.iter().any(|e| e.as_str().unwrap().ends_with(" of 18000 bytes")), "{list:?}");
+        let again = json!({"cut": ["told before"], "text": "x".repeat(9000)});
+        let again = fit(again, MAX_RESULT_BYTES);
+        assert!(again.to_string().len() <= MAX_RESULT_BYTES);
+        assert_eq!(again["cut"][0], "told before");
+        assert!(again["cut"][1].as_str().unwrap().starts_with("text: "), "{again}");
     }
 
     #[test]

@@ -29,6 +29,11 @@ const SKILL_URI: &str = "rgpu://skill/SKILL.md";
 const TOOL_PREFIX: &str = "rgpu://tools/";
 const TOOL_SUFFIX: &str = "/result";
 
+/// The address of the log of a step's output stream.
+pub(super) fn of_log(run: &str, step: &str, stream: &str) -> String {
+    format!("{PREFIX}{run}/log/{step}.{stream}")
+}
+
 /// The skill and the results of the newest runs.
 pub(super) fn list(context: &McpContext) -> Vec<Resource> {
     let runs = Runs::new(&context.runs);

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::McpContext;
+use super::limit::{MAX_RESULT_BYTES, size};
+use super::program_output::ProgramOutput;
+use super::{McpContext, hint};
 use crate::error::{Failure, Result};
 use crate::model::{Build, Finding, Launch, Profile, Sidecars};
 use crate::report::{KernelNames, ReportInput, Style, report};
@@ -14,11 +16,18 @@ use crate::store::{RunFolder, RunRecord, RunState, Runs, live};
 
 const SCHEMA: &str = "rgpu.mcp-run/1";
 
-/// The most findings in a result, kernels in a table, and bytes of the summary and of output.
+/// The most findings in a result, kernels in a table, and bytes of the summary.
 const MAX_FINDINGS: usize = 6;
 const MAX_KERNELS: usize = 5;
 const SUMMARY_BYTES: usize = 1800;
-const OUTPUT_BYTES: u64 = 1500;
+
+/// Bytes of the output of a program that runs; at least, and for what is cut besides, of one that ended.
+const LIVE_OUTPUT_BYTES: usize = 2000;
+const MIN_OUTPUT_BYTES: usize = 1000;
+const CUT_BYTES: usize = 900;
+
+/// The exit status of a program that was stopped at its time limit.
+const TIMED_OUT: i32 = 124;
 
 /// A run: what it does or what came of it.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -238,17 +247,6 @@ pub(super) struct FindingLine {
     worth: Option<(u64, String)>,
 }
 
-/// The last output of a program.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(super) struct ProgramOutput {
-    /// The end of stdout.
-    stdout: String,
-    /// The end of stderr.
-    stderr: String,
-    /// How many bytes each has in all.
-    bytes: [u64; 2],
-}
-
 /// Why something failed.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct ErrorFigures {
@@ -266,7 +264,8 @@ pub(super) struct ErrorFigures {
 
 impl From<Failure> for ErrorFigures {
     fn from(failure: Failure) -> Self {
-        Self { code: failure.code, what: failure.what, cause: failure.cause, hints: failure.hints }
+        let Failure { code, what, cause, hints, .. } = failure;
+        Self { code, what, cause, hints: hint::with_consent(hints) }
     }
 }
 
@@ -279,6 +278,16 @@ impl RunResult {
             state: RunState::Running.as_str().to_owned(),
             phase: Some("starting".to_owned()),
             next: vec![wait_for(run)],
+            ..Self::default()
+        }
+    }
+
+    /// A run that was cancelled before it had a folder.
+    pub(super) fn cancelled(run: &str) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            run: run.to_owned(),
+            state: RunState::Cancelled.as_str().to_owned(),
             ..Self::default()
         }
     }
@@ -299,11 +308,14 @@ impl RunResult {
             exit: record.exit,
             program_exit: record.program_exit,
             seconds: (!is_active).then_some(record.seconds),
-            error: folder.failure().map(|document| document.error.into()),
+            error: error_of(folder, record),
             ..Self::default()
         };
         if is_active {
             result.next.push(wait_for(&record.id));
+            if runs_program(record) {
+                result.add_output(folder, LIVE_OUTPUT_BYTES);
+            }
             return Ok(result);
         }
         if let Ok(bytes) = folder.read("profile.json")
@@ -312,11 +324,37 @@ impl RunResult {
             result.add_profile(record, &profile);
         }
         match record.command.as_str() {
-            "exec" => result.output = output(folder),
+            "exec" => result.find_time_limit(folder),
             "build" => result.build = BuildFigures::of(folder),
             _ => {}
         }
+        if runs_program(record) {
+            let used = serde_json::to_value(&result).map_or(0, |value| size(&value));
+            let room = MAX_RESULT_BYTES.saturating_sub(used + CUT_BYTES);
+            result.add_output(folder, room.max(MIN_OUTPUT_BYTES));
+        }
         Ok(result)
+    }
+
+    fn add_output(&mut self, folder: &RunFolder, room: usize) {
+        self.output = ProgramOutput::of(folder, &self.run, room, &mut self.cut);
+    }
+
+    /// A program that was stopped at its time limit has no exit status of its own.
+    fn find_time_limit(&mut self, folder: &RunFolder) {
+        if self.program_exit != Some(TIMED_OUT) || self.error.is_some() {
+            return;
+        }
+        let Some((code, seconds)) = live::rung_end(folder, "exec") else { return };
+        if code == "timeout" {
+            self.program_exit = None;
+            self.error = Some(ErrorFigures {
+                code,
+                what: format!("the program was stopped at its time limit, after {seconds:.0} s"),
+                cause: None,
+                hints: vec!["raise the limit with `timeout: 30m`".to_owned()],
+            });
+        }
     }
 
     fn add_profile(&mut self, record: &RunRecord, profile: &Profile) {
@@ -379,14 +417,35 @@ pub(super) fn word(value: &impl Serialize) -> String {
     }
 }
 
+/// Whether a run's program is the user's own, so that its output is.
+fn runs_program(record: &RunRecord) -> bool {
+    let names_kernel =
+        || record.argv.iter().any(|word| word == "--kernel" || word.starts_with("--kernel="));
+    match record.command.as_str() {
+        "exec" => true,
+        "profile" => !names_kernel(),
+        _ => false,
+    }
+}
+
+/// Why a run failed. A run that was cancelled has not.
+pub(super) fn error_of(folder: &RunFolder, record: &RunRecord) -> Option<ErrorFigures> {
+    let failure = folder.failure()?.error;
+    let is_cancelled = record.state == RunState::Cancelled && failure.code == CANCELLED;
+    (!is_cancelled).then(|| hint::for_agent(failure, &record.argv).into())
+}
+
+/// The code of the failure of a command that was cancelled.
+pub(super) const CANCELLED: &str = "cancelled";
+
 /// Why a tool left no figures.
-fn absence(record: &RunRecord, ladder: &[RungRecord], tool: &str) -> String {
-    let asked = match record.mode.as_str() {
+pub(super) fn absence(mode: &str, ladder: &[RungRecord], tool: &str) -> String {
+    let asked = match mode {
         "deep" => tool == "nsys" || tool == "ncu",
         mode => mode == tool,
     };
     if !asked {
-        return format!("not asked: the mode was {}", record.mode);
+        return format!("not asked: the mode was {mode}");
     }
     let refused = ladder.iter().find(|rung| !rung.ok && rung.rung.starts_with(tool));
     match refused {
@@ -400,7 +459,7 @@ fn ncu(record: &RunRecord, profile: &Profile, names: KernelNames) -> NcuFigures 
         profile.launches.iter().filter(|launch| !launch.metrics.is_empty()).collect();
     if launches.is_empty() {
         return NcuFigures {
-            absent: Some(absence(record, &profile.ladder, "ncu")),
+            absent: Some(absence(&record.mode, &profile.ladder, "ncu")),
             ..NcuFigures::default()
         };
     }
@@ -446,7 +505,7 @@ fn nsys(record: &RunRecord, profile: &Profile, names: KernelNames) -> NsysFigure
     let is_traced = profile.ladder.iter().any(|rung| rung.ok && rung.rung.starts_with("nsys"));
     if device.is_none() && !is_traced {
         return NsysFigures {
-            absent: Some(absence(record, &profile.ladder, "nsys")),
+            absent: Some(absence(&record.mode, &profile.ladder, "nsys")),
             ..NsysFigures::default()
         };
     }
@@ -479,18 +538,4 @@ pub(super) fn wait_for(run: &str) -> String {
 /// What a run does at the moment, if it has a folder.
 pub(super) fn phase_of(context: &McpContext, run: &str) -> Option<String> {
     live::phase(&Runs::new(&context.runs).find(run).ok()?)
-}
-
-/// The output of an `exec`: of its program alone, or of its program under a tool.
-fn output(folder: &RunFolder) -> Option<ProgramOutput> {
-    let of_step = |step: &str| {
-        let log = |stream: &str| {
-            let path = folder.path().join(format!("log/{step}.{stream}"));
-            live::tail(&path, OUTPUT_BYTES).unwrap_or_default()
-        };
-        let (stdout, stderr) = (log("stdout"), log("stderr"));
-        let bytes = [stdout.1, stderr.1];
-        (bytes != [0, 0]).then_some(ProgramOutput { stdout: stdout.0, stderr: stderr.0, bytes })
-    };
-    of_step("exec").or_else(|| of_step("profile"))
 }

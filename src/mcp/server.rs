@@ -48,13 +48,14 @@ impl Server {
     /// Calls a tool.
     async fn answer(
         &self,
-        tool: &ToolInfo,
+        tool: &'static ToolInfo,
         fields: JsonObject,
         context: &RequestContext<RoleServer>,
     ) -> Answer {
         let token = context.meta.get_progress_token();
         let call = Call {
             shared: Arc::clone(&self.shared),
+            tool,
             fields,
             request: context.id.clone(),
             in_flight: self.in_flight.clone(),

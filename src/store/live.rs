@@ -11,6 +11,9 @@ use crate::regular_file;
 /// The part of the events that is searched for the phase, from their end.
 const EVENTS_BYTES: u64 = 16 << 10;
 
+/// The part of the events that is searched for the end of a rung, which has output of its program.
+const RUNG_BYTES: u64 = 128 << 10;
+
 /// What a run does, from the last event that begins a phase. If the run has not ended and no process
 /// follows it, nothing is recorded any more, so the text says that this is only what was seen last.
 pub fn phase(folder: &RunFolder) -> Option<String> {
@@ -44,6 +47,17 @@ fn last_phase(folder: &RunFolder) -> Option<String> {
             _ => {}
         }
         None
+    })
+}
+
+/// The reason code with which the last rung of a step ended, and its seconds. `None` if none has ended.
+pub fn rung_end(folder: &RunFolder, step: &str) -> Option<(String, f64)> {
+    let (text, _) = tail(&folder.path().join("events.jsonl"), RUNG_BYTES)?;
+    text.lines().rev().find_map(|line| {
+        let event: Value = serde_json::from_str(line).ok()?;
+        let is_end = event["event"] == "rung_ended" && event["step"] == step;
+        let code = event["code"].as_str().filter(|_| is_end)?;
+        Some((code.to_owned(), event["seconds"].as_f64().unwrap_or_default()))
     })
 }
 
@@ -99,5 +113,23 @@ mod tests {
         followed.save(&record).unwrap();
         drop(followed);
         assert_eq!(phase(&opened).as_deref(), Some("waiting for the GPU"));
+    }
+
+    #[test]
+    fn the_end_of_a_steps_last_rung_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(dir.path(), "one", None).unwrap();
+        assert_eq!(rung_end(&folder, "exec"), None);
+        let events = concat!(
+            r#"{"event":"rung_ended","step":"exec","code":"exit","seconds":1.0}"#,
+            "\n",
+            r#"{"event":"rung_ended","step":"exec","code":"timeout","seconds":2.5}"#,
+            "\n",
+            r#"{"event":"rung_ended","step":"other","code":"","seconds":1.0}"#,
+            "\n",
+        );
+        folder.write("events.jsonl", events.as_bytes()).unwrap();
+        assert_eq!(rung_end(&folder, "exec"), Some(("timeout".to_owned(), 2.5)));
+        assert_eq!(rung_end(&folder, "build"), None);
     }
 }

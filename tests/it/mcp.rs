@@ -151,8 +151,9 @@ fn code_and_files_of_the_client_run_on_the_host() {
     let said =
         client.run_to_end("exec", json!({"file": "main.py", "files": files, "remote": "h200"}));
     assert_eq!(said["output"]["stdout"], "from a file\n", "{said:#}");
-    let said = client.run_to_end("exec", json!({"argv": ["echo", "--yes"], "remote": "h200"}));
+    let said = client.run_to_end("exec", json!({"command": ["echo", "--yes"], "remote": "h200"}));
     assert_eq!(said["output"]["stdout"], "--yes\n");
+    assert!(said["cut"].is_null(), "{said:#}");
     // A kernel that the project does not have.
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/vecadd");
     let sent = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -170,6 +171,94 @@ fn code_and_files_of_the_client_run_on_the_host() {
     wait_for("an empty scratch folder", || {
         fs::read_dir(&scratch).unwrap().next().is_none().then_some(())
     });
+    drop(client);
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_programs_output_is_its_end_and_a_time_limit_is_an_error() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let mut client = Client::start(&laptop);
+    let code = "print('\\n'.join('line %d' % i for i in range(10000)))";
+    let said = client.run_to_end("exec", json!({"code": code, "lang": "py", "remote": "h200"}));
+    let kept = said["output"]["stdout"].as_str().unwrap();
+    assert!(kept.ends_with("\nline 9999\n") && kept.len() > 5000, "{} bytes", kept.len());
+    let all = said["output"]["bytes"][0].as_u64().unwrap();
+    let cut = said["cut"][0].as_str().unwrap();
+    assert!(cut.contains(&format!("the last {} of {all} bytes", kept.len())), "{cut}");
+    let uri = cut.rsplit_once(' ').unwrap().1;
+    let read = client.request("resources/read", json!({"uri": uri}));
+    let first = read["result"]["contents"][0]["text"].as_str().unwrap();
+    assert!(first.starts_with("line 0\nline 1\n"), "{read}");
+    // Under a tool, too.
+    let argv = json!(["sh", "-c", "echo of the program"]);
+    for (tool, arguments) in [
+        ("exec", json!({"argv": argv, "mode": "nsys", "remote": "h200"})),
+        ("profile", json!({"command": argv, "mode": "nsys", "remote": "h200"})),
+    ] {
+        let said = client.run_to_end(tool, arguments);
+        let output = said["output"].to_string();
+        assert!(output.contains("of the program"), "{said:#}");
+    }
+    // What it has printed so far, and its time limit.
+    let arguments = json!({
+        "argv": ["sh", "-c", "echo begun; sleep 60"], "timeout": "8s", "remote": "h200",
+        "wait_s": 0,
+    });
+    let begun = client.call("exec", arguments);
+    let show = json!({"action": "show", "run": begun["run"]});
+    wait_for("the first output", || {
+        let shown = client.try_call("runs", show.clone()).0;
+        assert_eq!(shown["state"], "running", "{shown:#}");
+        (shown["output"]["stdout"] == "begun\n").then_some(())
+    });
+    let wait = json!({"action": "wait", "run": begun["run"]});
+    let (ended, is_error) = client.try_call("runs", wait);
+    assert!(is_error, "{ended:#}");
+    assert_eq!(ended["error"]["code"], "timeout", "{ended:#}");
+    assert!(ended["program_exit"].is_null(), "{ended:#}");
+    // The same status of the program itself is none.
+    let own =
+        client.run_to_end("exec", json!({"argv": ["sh", "-c", "exit 124"], "remote": "h200"}));
+    assert_eq!(own["program_exit"], 124, "{own:#}");
+    assert!(own["error"].is_null(), "{own:#}");
+    drop(client);
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn the_queue_ends_by_itself_and_can_be_stopped() {
+    let laptop = Laptop::new();
+    let mut client = Client::start(&laptop);
+    let queue = |action: &str, arguments: Value| json!({"of": "queue", "action": action, "arguments": arguments, "wait_s": 30});
+    laptop.run("queue add -- true");
+    let ran = client.call("campaign", queue("run", json!([])));
+    assert_eq!((&ran["state"], &ran["exit"]), (&json!("done"), &json!(0)), "{ran:#}");
+    assert_eq!(ran["document"]["entries"][0]["state"], "ok", "{ran:#}");
+    let error = client.refused("campaign", queue("stop", json!([])));
+    assert_eq!(error["code"], "not_running", "{error:#}");
+    laptop.write("wait.sh", "echo begun > begun\nwhile [ ! -e go ]; do sleep 0.05; done\n");
+    laptop.run("queue add -- sh wait.sh");
+    let mut run = queue("run", json!([]));
+    run["wait_s"] = json!(0);
+    let running = client.call("campaign", run);
+    assert_eq!(running["state"], "running", "{running:#}");
+    // What it says is a call that works.
+    let next = running["next"][0].as_str().unwrap();
+    let next = next.split_once(": campaign ").unwrap().1;
+    assert_eq!(serde_json::from_str::<Value>(next).unwrap()["action"], "run", "{next}");
+    wait_for("the entry", || laptop.project("begun").exists().then_some(()));
+    let mut stop = queue("stop", json!([]));
+    stop["wait_s"] = json!(1);
+    let stopping = client.call("campaign", stop);
+    assert_eq!(stopping["state"], "running", "{stopping:#}");
+    let stopped = client.call("campaign", queue("stop", json!([])));
+    assert_eq!(stopped["state"], "done", "{stopped:#}");
+    // What ran goes on.
+    laptop.write("go", "");
+    let waited = client.call("campaign", queue("wait", json!(["2"])));
+    assert_eq!(waited["exit"], 0, "{waited:#}");
     drop(client);
     laptop.wait_until_quiet();
 }
@@ -209,8 +298,21 @@ fn tools_that_need_no_host_answer() {
     let bound = client.call("model", json!({"action": "kernel", "arguments": arguments}));
     assert!(bound["document"].is_object(), "{bound:#}");
     assert!(client.call("hosts", json!({"action": "list"}))["document"].is_object());
-    let runs = client.call("runs", json!({"action": "list"}));
+    assert!(client.call("hosts", json!({}))["document"].is_object());
+    let runs = client.call("runs", json!({}));
     assert_eq!(runs["runs"], json!([]));
+    let listed = client.request("tools/list", json!({}));
+    let required = |name: &str| {
+        let tools = listed["result"]["tools"].as_array().unwrap();
+        let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
+        tool["inputSchema"]["required"].clone()
+    };
+    for name in ["profile", "exec", "hosts", "runs"] {
+        assert!(required(name).as_array().is_none_or(Vec::is_empty), "{name}: {}", required(name));
+    }
+    let missing = client.refused("campaign", json!({"of": "loop"}));
+    assert_eq!(missing["what"], "`action` is missing", "{missing:#}");
+    assert!(missing["hints"][0].as_str().unwrap().contains("status"), "{missing:#}");
     let error = client.refused("campaign", json!({"of": "queue", "action": "ls"}));
     assert_eq!(error["code"], "no_queue");
     let add = json!(["--name=first", "--", "rgpu", "report", "mine.ncu-repz"]);
@@ -297,6 +399,41 @@ fn wrong_calls_are_answered_and_break_nothing() {
 }
 
 #[test]
+fn an_empty_part_of_a_report_says_why() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let mut client = Client::start(&laptop);
+    let run = client
+        .run_to_end("profile", json!({"kernel": "vecadd", "mode": "bench", "remote": "h200"}));
+    for part in ["launches", "metrics", "hot_spots", "kernels", "regions"] {
+        let report = client.call("report", json!({"of": run["run"], "part": part}));
+        if report["all"] == 0 {
+            assert!(report["absent"].is_string(), "{report:#}");
+        }
+    }
+    let launches = client.call("report", json!({"of": run["run"], "part": "launches"}));
+    assert_eq!(launches["absent"], "not asked: the mode was bench", "{launches:#}");
+    drop(client);
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn hints_name_what_an_agent_can_do() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let mut client = Client::start(&laptop);
+    let text = "int main() { return 0; }\n";
+    let arguments = json!({
+        "kernel": "x.cu", "files": [{"path": "x.cu", "text": text}], "mode": "ncu",
+        "remote": "h200", "wait_s": 45,
+    });
+    let error = client.refused("profile", arguments);
+    assert!(!error.to_string().contains("mcp/files-"), "{error:#}");
+    drop(client);
+    laptop.wait_until_quiet();
+}
+
+#[test]
 fn a_cancelled_call_stops_its_work_on_the_host() {
     let laptop = Laptop::new();
     let host = FakeHost::new(&laptop);
@@ -322,10 +459,10 @@ fn a_cancelled_call_stops_its_work_on_the_host() {
     arguments["wait_s"] = json!(0);
     let begun = client.call("profile", arguments);
     assert_eq!(begun["state"], "running");
-    let ended = client.try_call("runs", json!({"action": "cancel", "run": begun["run"]})).0;
-    // It may not have begun yet.
-    let is_cancelled = ended["state"] == "cancelled" || ended["error"]["code"] == "cancelled";
-    assert!(is_cancelled, "{ended:#}");
+    // Also one that has not begun yet.
+    let ended = client.call("runs", json!({"action": "cancel", "run": begun["run"]}));
+    assert_eq!(ended["state"], "cancelled", "{ended:#}");
+    assert!(ended["error"].is_null(), "{ended:#}");
     assert_eq!(client.close(), 0);
     laptop.wait_until_quiet();
 }

@@ -47,6 +47,7 @@ struct Arguments {
     /// The architecture, e.g. sm_90a or sm_100a. Without it: the GPU's, else the kernel's first.
     arch: Option<String>,
     /// Sizes, as for profile.
+    #[serde(alias = "problem_sizes")]
     sizes: Option<String>,
     /// Optimisation level, 0 to 3.
     opt_level: Option<u8>,
@@ -58,7 +59,7 @@ struct Arguments {
     wait_s: Option<u64>,
 }
 
-async fn run(mut call: Call) -> Result<Answer> {
+async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     let id = Runs::fresh_id("mcp-build", jiff::Timestamp::now());
     let context = call.context();

@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use super::ToolInfo;
-use super::command::{Action, actions, output, run as run_command};
+use super::command::{Action, actions, output, run as run_command, stop};
 use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::wrong;
@@ -48,7 +48,12 @@ static BENCH: &[Action] = &[
 
 static QUEUE: &[Action] = &[
     action("add", "a command: --name=WORD -- rgpu profile --kernel=K"),
-    action("run", "start the entries one after the other"),
+    Action {
+        name: "run",
+        about: "run the entries until none waits or runs",
+        refused: &["--detach", "--detached"],
+    },
+    action("stop", "ask the `run` of this server to stop: it starts no more entries"),
     action("ls", "entries"),
     action("show", "one entry; ID"),
     action("log", "an entry's output; ID"),
@@ -111,7 +116,7 @@ fn action_schema(_: &mut SchemaGenerator) -> Schema {
     actions(groups).try_into().unwrap_or_default()
 }
 
-async fn run(mut call: Call) -> Result<Answer> {
+async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     let (group, known) = arguments.of.group();
     let Some(action) = known.iter().find(|action| action.name == arguments.action) else {
@@ -119,7 +124,15 @@ async fn run(mut call: Call) -> Result<Answer> {
         let what = format!("`action`: `{}` is none of {group}'s", arguments.action);
         return Err(wrong(what).hint(names.join(", ")));
     };
-    let words = arguments.arguments.unwrap_or_default();
+    let mut words = arguments.arguments.unwrap_or_default();
+    match (group, action.name) {
+        // Without it nothing would ever end the command.
+        ("queue", "run") if !words.iter().any(|word| word == "--once") => {
+            words.insert(0, "--once".to_owned());
+        }
+        ("queue", "stop") => return stop(&call, ["queue", "run"], arguments.wait_s).await,
+        _ => {}
+    }
     if (group, action.name) == ("queue", "add") {
         let command = words.iter().position(|word| word == "--").map(|at| &words[at + 1..]);
         if command.and_then(<[String]>::first).is_none_or(|program| program != "rgpu") {

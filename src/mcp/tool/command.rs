@@ -1,17 +1,18 @@
 //! Commands of rgpu as tools: an action of a table, and words that the client writes.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::error::{Exit, Result};
+use crate::error::{Exit, Failure, Result};
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{check_words, wrong};
-use crate::mcp::call::Call;
-use crate::own_command::{CommandLine, no_document};
+use crate::mcp::call::{Call, failure_of, wait};
+use crate::own_command::{CommandLine, RunningCommand, no_document};
 
 /// An action: a command of rgpu that a tool may run.
 pub(super) struct Action {
@@ -38,9 +39,12 @@ pub(super) struct CommandResult {
     /// The document that the command printed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     document: Option<Value>,
-    /// The end of its messages.
+    /// The end of its messages, without those that the document has.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     messages: String,
+    /// What to call next.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    next: Vec<String>,
     /// What was left out to stay short.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     cut: Vec<String>,
@@ -98,8 +102,8 @@ pub(super) async fn run(
     for word in words {
         let flag = word.split('=').next().unwrap_or_default();
         if action.refused.contains(&flag) {
-            return Err(wrong(format!("`arguments`: `{flag}` writes files"))
-                .hint("leave it out: the result has the numbers"));
+            return Err(wrong(format!("`arguments`: `{flag}` is not taken here"))
+                .hint("leave it out: the result has the numbers, and a call goes on by itself"));
         }
     }
     let argv = group.iter().copied().chain(action.name.split(' ')).map(ToOwned::to_owned);
@@ -114,10 +118,14 @@ pub(super) async fn run(
         exit: None,
         document: None,
         messages: String::new(),
+        next: Vec::new(),
         cut: Vec::new(),
     };
-    let Some(ended) = ended else { return Answer::of(&result) };
-    if let Some(failure) = ended.failure() {
+    let Some(ended) = ended else {
+        result.next = next_calls(call, group, action);
+        return Answer::of(&result);
+    };
+    if let Some(failure) = failure_of(&ended) {
         return Err(failure);
     }
     let is_fine = matches!(ended.status, Some(0 | 1));
@@ -127,7 +135,89 @@ pub(super) async fn run(
     result.state = "done".to_owned();
     result.exit = ended.status;
     let is_error = ended.status.is_none_or(|status| status > i32::from(Exit::Findings as u8));
+    result.messages = new_lines(&ended.messages, ended.document.as_deref());
     result.document = ended.document.map(Arc::unwrap_or_clone);
-    result.messages = ended.messages;
     Answer::with(&result, is_error)
+}
+
+/// What to call while a command runs.
+fn next_calls(call: &Call, group: &[&str], action: &Action) -> Vec<String> {
+    let mut next = vec![format!("the same call waits on: {}", call.again())];
+    match (group, action.name) {
+        (["queue"], "run") => {
+            next.push(r#"campaign {"of": "queue", "action": "ls"}"#.to_owned());
+            next.push(r#"campaign {"of": "queue", "action": "stop"}"#.to_owned());
+        }
+        (["loop"], "start" | "resume") => {
+            next.push(r#"campaign {"of": "loop", "action": "status"}"#.to_owned());
+        }
+        _ => {}
+    }
+    next
+}
+
+/// The lines of messages, each once, that the document does not have.
+fn new_lines(messages: &str, document: Option<&Value>) -> String {
+    let document = document.map(Value::to_string).unwrap_or_default();
+    let mut lines: Vec<&str> = Vec::new();
+    for line in messages.lines() {
+        let text = json!(line.trim()).to_string();
+        let is_told = document.contains(text.trim_matches('"')) || lines.contains(&line);
+        if !line.trim().is_empty() && !is_told {
+            lines.push(line);
+        }
+    }
+    lines.join("\n")
+}
+
+/// Asks the running commands of a kind, which this server started, to stop, and waits for their end. What
+/// is left to do is in `next`.
+///
+/// # Errors
+/// None runs.
+pub(super) async fn stop(call: &Call, argv: [&str; 2], wait_s: Option<u64>) -> Result<Answer> {
+    let limit = wait(wait_s)?;
+    let command = format!("rgpu {}", argv.join(" "));
+    // Commands are named by their words.
+    let named = format!("{argv:?}");
+    let running = call.shared.started_commands.running(named.trim_end_matches(']'));
+    if running.is_empty() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "not_running",
+            format!("this server has started no `{command}` that runs"),
+        ));
+    }
+    running.iter().for_each(RunningCommand::interrupt);
+    let begun = Instant::now();
+    let mut has_ended = true;
+    for mut started in running {
+        let left = limit.saturating_sub(begun.elapsed());
+        has_ended &= started.wait(left).await.is_some();
+    }
+    let again = "it starts nothing more and waits for what runs; the same call again ends it at \
+                 once, and what runs goes on";
+    Answer::of(&CommandResult {
+        schema: "rgpu.mcp-command/1".to_owned(),
+        command,
+        state: if has_ended { "done" } else { "running" }.to_owned(),
+        exit: None,
+        document: None,
+        messages: String::new(),
+        next: if has_ended { Vec::new() } else { vec![again.to_owned()] },
+        cut: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_that_repeat_are_left_out() {
+        let document = json!({"checks": [{"text": "ncu \"works\""}]});
+        let messages = "connecting\n  ncu \"works\"\nconnecting\n\nwarning: old driver\n";
+        assert_eq!(new_lines(messages, Some(&document)), "connecting\nwarning: old driver");
+        assert_eq!(new_lines("a\na", None), "a");
+    }
 }

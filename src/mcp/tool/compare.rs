@@ -50,6 +50,7 @@ struct Arguments {
     /// For kernels: the GPU host, a name of `hosts`. Without it: the default remote.
     remote: Option<String>,
     /// For kernels: sizes, as for profile.
+    #[serde(alias = "problem_sizes")]
     sizes: Option<String>,
     /// The smallest effect that counts, e.g. `1%`.
     threshold: Option<String>,
@@ -58,7 +59,7 @@ struct Arguments {
     wait_s: Option<u64>,
 }
 
-async fn run(mut call: Call) -> Result<Answer> {
+async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     let mut line = CommandLine::new(["compare"]);
     line.flag("threshold", arguments.threshold);

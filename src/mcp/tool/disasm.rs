@@ -143,7 +143,7 @@ impl KernelLine {
     }
 }
 
-async fn run(mut call: Call) -> Result<Answer> {
+async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     check_place(call.context(), "of", &arguments.of)?;
     let mut line = CommandLine::new(["disasm", &arguments.of]);

@@ -41,6 +41,7 @@ struct Arguments {
     /// The language of `code`, or of a file whose name does not tell: rs, py, cu, sh.
     lang: Option<String>,
     /// A command of the host with its arguments, e.g. ["nvidia-smi", "-L"].
+    #[serde(alias = "command", alias = "program")]
     argv: Option<Vec<String>>,
     /// Arguments for the file or code.
     args: Option<Vec<String>>,
@@ -50,6 +51,7 @@ struct Arguments {
     stdin: Option<String>,
     /// Profile the program in this mode too.
     #[schemars(schema_with = "modes")]
+    #[serde(default)]
     mode: Option<String>,
     /// The GPU host, a name of `hosts`. Without it: the default remote.
     remote: Option<String>,
@@ -59,7 +61,7 @@ struct Arguments {
     wait_s: Option<u64>,
 }
 
-async fn run(mut call: Call) -> Result<Answer> {
+async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     let id = Runs::fresh_id("mcp-exec", jiff::Timestamp::now());
     let context = call.context();

@@ -35,12 +35,20 @@ static DOCTOR: Action = Action { name: "doctor", about: "what works on `remote`"
 #[serde(deny_unknown_fields)]
 struct Arguments {
     #[schemars(schema_with = "action_schema")]
+    #[serde(default = "list")]
     action: String,
     /// For doctor: the remote. Without it: the default one.
     remote: Option<String>,
-    /// For doctor: seconds to wait before the call returns with state `running`: 4, at most 45. The
-    /// same call again waits on.
+    /// For doctor: seconds to wait before the call returns with state `running`: 30, at most 45.
+    /// The same call again waits on.
     wait_s: Option<u64>,
+}
+
+/// How long a call waits for doctor, which runs a kernel on the host.
+const DOCTOR_WAIT_S: u64 = 30;
+
+fn list() -> String {
+    LIST.name.to_owned()
 }
 
 fn action_schema(_: &mut SchemaGenerator) -> Schema {
@@ -48,14 +56,15 @@ fn action_schema(_: &mut SchemaGenerator) -> Schema {
     actions(both).try_into().unwrap_or_default()
 }
 
-async fn run(mut call: Call) -> Result<Answer> {
+async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     match &*arguments.action {
         "list" => run_command(&call, &["remote"], &LIST, &[], Some(45)).await,
         "doctor" => {
             let remote = arguments.remote.into_iter().collect::<Vec<String>>();
             remote.iter().try_for_each(|remote| check_word("remote", remote))?;
-            run_command(&call, &[], &DOCTOR, &remote, arguments.wait_s).await
+            run_command(&call, &[], &DOCTOR, &remote, arguments.wait_s.or(Some(DOCTOR_WAIT_S)))
+                .await
         }
         other => Err(wrong(format!("`action`: `{other}` is none of list, doctor"))),
     }

@@ -57,7 +57,7 @@ fn action_schema(_: &mut SchemaGenerator) -> Schema {
     actions([("", ACTIONS)]).try_into().unwrap_or_default()
 }
 
-async fn run(mut call: Call) -> Result<Answer> {
+async fn run(call: Call) -> Result<Answer> {
     let Arguments { action, arguments } = call.arguments()?;
     run_one_of(&call, "model", ACTIONS, &action, &arguments.unwrap_or_default()).await
 }

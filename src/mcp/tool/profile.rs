@@ -47,17 +47,20 @@ struct Arguments {
     /// .py file, or the path of one of `files`.
     kernel: Option<String>,
     /// Instead of `kernel`: a program of the host with its arguments, e.g. ["python3", "train.py"].
+    #[serde(alias = "argv", alias = "command")]
     program: Option<Vec<String>>,
     /// Files that are not in the project, 256 kB in all.
     files: Option<Vec<InlineFile>>,
     /// What to measure with. Without it: the kernel's own mode, else ncu.
     #[schemars(schema_with = "modes")]
+    #[serde(default)]
     mode: Option<String>,
     /// The GPU host, a name of `hosts`. Without it: the default remote.
     remote: Option<String>,
     /// Which GPU: any, an index, a UUID, or part of a name.
     gpu: Option<String>,
     /// Sizes: `n=16777216`, or values in the kernel's order; `;` between cases.
+    #[serde(alias = "problem_sizes")]
     sizes: Option<String>,
     /// ncu: the section set: basic, detailed, full, roofline, minimal …
     set: Option<String>,
@@ -91,7 +94,7 @@ pub(super) fn modes(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": names, "description": gives.join("; ")})
 }
 
-async fn run(mut call: Call) -> Result<Answer> {
+async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     let id = Runs::fresh_id("mcp-profile", jiff::Timestamp::now());
     let context = call.context();

@@ -10,7 +10,9 @@ use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{check_place, wrong};
 use crate::mcp::call::Call;
 use crate::mcp::limit::{page, size};
-use crate::mcp::run_result::{FindingLine, LaunchFigures};
+use crate::mcp::run_result::{FindingLine, LaunchFigures, absence};
+use crate::model::suite::NO_GPU;
+use crate::model::timeline::KernelSum;
 use crate::model::{HotSpots, Launch, Profile, Sidecars};
 use crate::own_command::CommandLine;
 use crate::report::{KernelNames, ReportInput, Style, report};
@@ -100,6 +102,9 @@ struct ReportResult {
     /// The launch whose metrics are shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     launch: Option<String>,
+    /// Why there are no items.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    absent: Option<String>,
     /// The items of the part; each is an object.
     items: Vec<Value>,
     /// Of the names asked for, those that no metric begins with.
@@ -122,7 +127,7 @@ struct OpenedResult {
     hot_spots: Option<HotSpots>,
 }
 
-async fn run(mut call: Call) -> Result<Answer> {
+async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     check_place(call.context(), "of", &arguments.of)?;
     let of = arguments.of.clone();
@@ -189,22 +194,37 @@ fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> 
         Part::Launches => values(launches().map(|launch| LaunchFigures::of(launch, names))),
         Part::Metrics => {
             let is_asked = |launch: &&Launch| arguments.launch.is_none_or(|id| id == launch.id);
-            let launch = launches().find(is_asked);
-            let launch = launch.ok_or_else(|| wrong("there is no such launch"))?;
-            launch_name = Some(format!("{} {}", launch.id, names.name(&launch.kernel)));
             let asked = arguments.names.as_deref().unwrap_or_default();
-            let is_known =
-                |name: &str| launch.metrics.keys().any(|metric| metric.starts_with(name));
-            unknown.extend(asked.iter().filter(|name| !is_known(name)).cloned());
-            metrics(launch, asked)
+            match launches().find(is_asked) {
+                Some(launch) => {
+                    launch_name = Some(format!("{} {}", launch.id, names.name(&launch.kernel)));
+                    let is_known =
+                        |name: &str| launch.metrics.keys().any(|metric| metric.starts_with(name));
+                    unknown.extend(asked.iter().filter(|name| !is_known(name)).cloned());
+                    metrics(launch, asked)
+                }
+                None if profile.launches.is_empty() => Vec::new(),
+                None => {
+                    let ids: Vec<String> = launches().map(|launch| launch.id.to_string()).collect();
+                    let ids = if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
+                    return Err(wrong("`launch`, `kernel`: there is no such launch")
+                        .hint(format!("launches that fit `kernel`: {ids}")));
+                }
+            }
         }
         Part::HotSpots => hot_spots(opened.hot_spots.as_ref(), fits),
         Part::Regions => values(&profile.regions),
-        Part::Kernels => values(&profile.kernels),
+        Part::Kernels => values(
+            profile
+                .kernels
+                .iter()
+                .map(|sum| KernelSum { kernel: names.name(&sum.kernel), ..sum.clone() }),
+        ),
         Part::Gaps => values(profile.gaps.iter().chain(&profile.warnings)),
     };
     let offset = arguments.offset.unwrap_or(0);
     let listed = page(&items, offset, arguments.count.unwrap_or(20), ITEMS_BYTES);
+    let is_empty = items.is_empty() && summary.is_none() && unknown.is_empty();
     let mut result = ReportResult {
         schema: "rgpu.mcp-report/1".to_owned(),
         of: opened.of.clone(),
@@ -213,6 +233,7 @@ fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> 
         device: profile.device.clone(),
         summary,
         launch: launch_name,
+        absent: is_empty.then(|| why_empty(arguments, part, profile)),
         unknown,
         all: items.len(),
         next_offset: (listed.end < items.len()).then_some(listed.end),
@@ -224,6 +245,32 @@ fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> 
         result.items.truncate(1);
     }
     Ok(result)
+}
+
+/// Why a part has no items.
+fn why_empty(arguments: &Arguments, part: Part, profile: &Profile) -> String {
+    let no_gpu = profile.gaps.iter().find(|gap| gap.code == NO_GPU);
+    let has_launches = !profile.launches.is_empty();
+    let mode = profile.run.mode.as_str();
+    let needs = |tool: &str| match (no_gpu, mode) {
+        (Some(gap), _) => format!("{}: {}", gap.code, gap.text),
+        (None, "") => format!("the report has none; mode {tool} of `profile` measures them"),
+        (None, _) => absence(mode, &profile.ladder, tool),
+    };
+    match (part, arguments.kernel.as_deref()) {
+        (Part::Launches | Part::HotSpots, Some(kernel)) if has_launches => {
+            format!("no launch of a kernel whose name contains `{kernel}` has any")
+        }
+        (Part::Summary | Part::Findings, _) if no_gpu.is_some() => needs("ncu"),
+        (Part::Summary | Part::Findings, _) => "no rule found anything to act on".to_owned(),
+        (Part::HotSpots, _) if has_launches && mode != "nsys" => {
+            "the launches have no samples for each instruction: profile with `set: full`".to_owned()
+        }
+        (Part::Launches | Part::Metrics | Part::HotSpots, _) => needs("ncu"),
+        (Part::Kernels, _) => needs(if mode == "ncu" { "ncu" } else { "nsys" }),
+        (Part::Regions, _) => "the program has no NVTX ranges, or none was recorded".to_owned(),
+        (Part::Gaps, _) => "nothing that was asked for is missing".to_owned(),
+    }
 }
 
 fn values<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<Value> {

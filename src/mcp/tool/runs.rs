@@ -52,7 +52,8 @@ const WATCH_EVERY: Duration = Duration::from_millis(250);
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// What to do.
+    /// What to do. Without it: list.
+    #[serde(default)]
     action: Action,
     /// The run: an id, a unique beginning, `latest` or `latest~1`. Not for list.
     run: Option<String>,
@@ -66,10 +67,11 @@ struct Arguments {
     wait_s: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Action {
     /// The runs of the project, newest first.
+    #[default]
     List,
     /// The state or result of a run.
     Show,
@@ -128,12 +130,14 @@ impl From<RunRecord> for RunLine {
     }
 }
 
-async fn run(mut call: Call) -> Result<Answer> {
+async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     if arguments.action == Action::List {
         return call.reads(move |context| list(&Runs::new(&context.runs), &arguments)).await;
     }
-    let name = arguments.run.ok_or_else(|| wrong("`run` is missing"))?;
+    let name = arguments
+        .run
+        .ok_or_else(|| wrong("`run` is missing").hint("runs {\"action\": \"list\"}"))?;
     check_place(call.context(), "run", &name)?;
     // A run whose command has just begun has no folder yet.
     let id = match call.shared.started_commands.get(&name) {

@@ -30,11 +30,20 @@ impl Server {
 
     /// Posts a message with these headers: the status, the headers and the body.
     fn post(&self, path: &str, headers: &[String], message: &Value) -> (u16, String, String) {
-        let body = message.to_string();
+        self.send("POST", path, headers, &message.to_string())
+    }
+
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[String],
+        body: &str,
+    ) -> (u16, String, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut request = format!(
-            "POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\n\
              Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n",
             body.len()
         );
@@ -115,4 +124,17 @@ fn a_session_lists_and_calls_tools() {
     let (status, _, body) = server.post("/mcp", &headers, &call);
     assert_eq!(status, 200, "{body}");
     assert!(body.contains("rgpu.mcp-runs/1"), "{body}");
+    assert_eq!(server.send("DELETE", "/mcp", &headers, "").0, 204);
+}
+
+#[test]
+fn a_port_that_is_taken_shows_no_token() {
+    let laptop = Laptop::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let shown = laptop.show(&format!("mcp --http {port}"));
+    assert!(shown.contains("nothing can listen at `127.0.0.1:"), "{shown}");
+    assert!(!shown.contains("token: "), "{shown}");
+    let shown = laptop.show("mcp --http here");
+    assert!(shown.contains("127.0.0.1:8787"), "{shown}");
 }
