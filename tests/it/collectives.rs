@@ -98,7 +98,8 @@ fn the_document_keeps_its_schema_and_an_unknown_gpu_is_fitted_too() {
     assert!(arguments.trim_end().ends_with(" --nvls"), "{arguments}");
     for collective in document["collectives"].as_array().unwrap() {
         let bus = collective["sizes"][19]["bus_bandwidth"].as_f64().unwrap();
-        assert!((bus / BUS - 1.0).abs() < 0.02, "{bus}");
+        // 20 of 915 µs are latency.
+        assert!((bus / BUS - 1.0).abs() < 0.03, "{bus}");
         let alpha = collective["fit"][0]["alpha_ns"].as_f64().unwrap();
         assert!((alpha / ALPHA_NS - 1.0).abs() < 0.03, "{alpha}");
     }
