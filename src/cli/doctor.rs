@@ -8,7 +8,7 @@ mod collectives;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use rgpu_predict::hw::Hardware;
 use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
@@ -73,7 +73,7 @@ pub(super) struct DoctorArgs {
 
     /// With --collectives: write the fit as a calibration for `rgpu model … --calib` (.toml), or the
     /// times for `rgpu model fit` (.csv); may be repeated
-    #[arg(long, short, value_name = "FILE", requires = "collectives")]
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "collectives")]
     pub out: Vec<collectives::OutFile>,
 }
 

@@ -12,8 +12,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-pub(super) use list::{seconds_text, silence_text};
-
 use super::support::app::{App, Status};
 use crate::error::{Failure, Result};
 use crate::queue::{AttemptCall, Queue, watch_attempt};

@@ -6,6 +6,7 @@ pub(super) mod dashboard;
 pub(super) mod deferred;
 pub(super) mod desktop;
 pub(super) mod dry_run;
+pub(super) mod entry_text;
 pub(super) mod exec_status;
 pub(super) mod fetch_consent;
 pub(super) mod followed_run;

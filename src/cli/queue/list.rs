@@ -4,6 +4,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::cli::support::app::{App, Status};
+use crate::cli::support::entry_text::{seconds_text, silence_text};
 use crate::error::Result;
 use crate::queue::{Entry, EntryState, Queue, QueueDocument};
 use crate::report::{Align, TextTable, one_line};
@@ -111,11 +112,6 @@ pub(super) fn state_text(entry: &Entry) -> String {
     }
 }
 
-/// How long a running entry has printed nothing: `silent for 12 min`. `None` if that is not long.
-pub(in crate::cli) fn silence_text(entry: &Entry) -> Option<String> {
-    entry.shown_silence_s().map(|silent| format!("silent for {}", seconds_text(silent)))
-}
-
 /// A line about an entry: `17 nightly: failed (exit status 3) after 81.3 s`.
 pub(super) fn line(entry: &Entry) -> String {
     let reason = entry.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
@@ -125,15 +121,6 @@ pub(super) fn line(entry: &Entry) -> String {
     };
     let line = format!("{} {}: {}{reason}{time}", entry.id, entry.name, entry.state.as_str());
     one_line(&line)
-}
-
-/// A time: `0.4 s`, `12 min`, `3.2 h`.
-pub(in crate::cli) fn seconds_text(seconds: f64) -> String {
-    match seconds {
-        s if s < 100.0 => format!("{s:.1} s"),
-        s if s < 6000.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
-    }
 }
 
 /// What an entry comes after: `12, 13 (any)`.

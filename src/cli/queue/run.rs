@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::list::{line, seconds_text};
+use super::list::line;
 use crate::cli::support::app::{App, Status};
+use crate::cli::support::entry_text::seconds_text;
 use crate::cli::support::run_args::duration;
 use crate::cli::support::signals;
 use crate::error::{Exit, Result};

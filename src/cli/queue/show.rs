@@ -2,9 +2,10 @@
 
 use clap::Args;
 
-use super::list::{after_text, needs_text, seconds_text, state_text};
+use super::list::{after_text, needs_text, state_text};
 use crate::bundle::quoted;
 use crate::cli::support::app::{App, Status};
+use crate::cli::support::entry_text::seconds_text;
 use crate::error::{Result, inset};
 use crate::queue::{EntryRun, QueueEntryDocument, SnapshotMode};
 use crate::report::{one_line, timestamp};

@@ -15,7 +15,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::Tab;
 use super::data::{LoopData, QueueData, TopData};
-use crate::cli::queue::{seconds_text, silence_text};
+use crate::cli::support::entry_text::{seconds_text, silence_text};
 use crate::cli::support::terminal::is_bidi;
 use crate::loops::{LoopMode, LoopStatus, Outcome, Phase};
 use crate::queue::EntryState;
