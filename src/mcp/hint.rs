@@ -86,7 +86,7 @@ impl<'a> Command<'a> {
         };
         // Commands and flags stand between backticks.
         let parts: Vec<&str> = hint.split('`').collect();
-        if parts.len() % 2 == 0 {
+        if parts.len().is_multiple_of(2) {
             return hint;
         }
         let parts = parts.iter().enumerate().map(|(at, part)| match at % 2 {
