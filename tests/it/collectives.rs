@@ -70,8 +70,8 @@ fn times_of_collectives_become_a_table_and_a_calibration() {
     // The cost model predicts what was measured: 20 µs + 64 MiB / 300 GB/s.
     let line = "model coll allreduce --bytes 64M --gpus 2 --gpu h200 --calib calib.toml --json";
     let output = laptop.run(line);
-    let predicted: Value =
-        serde_json::from_slice(&output.stdout).expect(&laptop.shown(line, &output));
+    let predicted: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", laptop.shown(line, &output)));
     let time = predicted["time_ns"].as_f64().unwrap();
     let right = ALPHA_NS + 67_108_864.0 / BUS * 1e9;
     assert!((time / right - 1.0).abs() < 0.02, "{time} {right}");
@@ -90,8 +90,8 @@ fn the_document_keeps_its_schema_and_an_unknown_gpu_is_fitted_too() {
     let laptop = host(&other);
     let line = "doctor h200 --collectives --nvls --gpus 0,1 --json";
     let output = laptop.run(line);
-    let document: Value =
-        serde_json::from_slice(&output.stdout).expect(&laptop.shown(line, &output));
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", laptop.shown(line, &output)));
     printed_keeps("collectives", &document);
     assert_eq!((&document["nvls"], &document["nccl"]), (&"off".into(), &"2.27.5".into()));
     let arguments = fs::read_to_string(laptop.path("arguments")).unwrap();
