@@ -492,7 +492,7 @@ fn work_goes_on_when_its_client_and_server_die() {
     let second = client.call("profile", arguments);
     // A busy machine needs a moment until the command has made its folder.
     let folder = laptop.project("artifacts/runs").join(second["run"].as_str().unwrap());
-    wait_until(|| folder.join("run.json").exists());
+    wait_for("the folder of the run", || folder.join("run.json").exists().then_some(()));
     assert_eq!(client.close(), 0);
     let mut client = Client::start(&laptop);
     let shown = client.try_call("runs", json!({"action": "wait", "run": second["run"]})).0;
