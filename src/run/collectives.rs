@@ -149,7 +149,7 @@ fn exec_request(
     let gpus = request.gpus.of_host(known, &GpuChoice::Any);
     let (known, count) = gpus.map_err(PlanError::from)?;
     if count < 2 {
-        let what = "a collective needs at least 2 GPUs, and this is 1";
+        let what = format!("a collective needs at least 2 GPUs, and there is {count}");
         return Err(Failure::new(Exit::Host, "one_gpu", what)
             .hint("`rgpu remote check` lists a host's GPUs"));
     }
