@@ -16,6 +16,9 @@ use super::plan::region::RegionPath;
 use super::plan::request::{CaptureRange, Request, WindowEnd};
 use crate::kernel::ProfileMode;
 
+/// How often a program that may hang saves what was traced, in milliseconds.
+const FLUSH_INTERVAL_MS: u32 = 1000;
+
 pub(super) struct Nsys;
 
 /// The prefix of the problem that [`Nsys::read`] adds if nsys works but cannot make a report.
@@ -242,6 +245,10 @@ pub(super) fn command_line(
         Some(WindowEnd::Range) => "--capture-range-end=stop-shutdown",
         _ => "--capture-range-end=stop",
     };
+    if window.stall_s.is_some() && trace != Trace::Nvtx && !passes(&["--cuda-flush-interval"]) {
+        // A rank that waits on the GPU has to be killed, and takes with it what it has not saved.
+        command.push(format!("--cuda-flush-interval={FLUSH_INTERVAL_MS}").into());
+    }
     match &options.capture_range {
         Some(CaptureRange::CudaProfilerApi) if trace != Trace::Nvtx => {
             command.push("--capture-range=cudaProfilerApi".into());

@@ -144,7 +144,7 @@ impl Api {
     }
 
     /// Sends a body of this content type and returns the stream of the answer; silence for longer
-    /// than `quiet` is an error.
+    /// than `max_silence` is an error.
     ///
     /// # Errors
     /// The link fails, or the service refuses.
@@ -153,13 +153,13 @@ impl Api {
         path: &str,
         body: Option<(&str, Vec<u8>)>,
         doing: &'static str,
-        quiet: Duration,
+        max_silence: Duration,
     ) -> Result<SseStream, WaferError> {
-        let response = self.send(Method::POST, path, body, doing, quiet).await?;
+        let response = self.send(Method::POST, path, body, doing, max_silence).await?;
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if status.is_success() && kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
-            return Ok(SseStream::new(response, doing, quiet));
+            return Ok(SseStream::new(response, doing, max_silence));
         }
         let body = http::refusal_body(response, MAX_BODY_BYTES).await;
         if status.is_success() {

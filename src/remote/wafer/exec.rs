@@ -23,9 +23,13 @@ use crate::remote::{Bills, Meter, UserPrompt};
 /// How long the service may take to report the end of a command that has printed its own end line.
 const END_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Silence beyond a command's own limit before its stream is given up; the service may wait for a
-/// GPU first.
+/// Silence beyond a command's own limit before its stream is given up, while the service may wait
+/// for a GPU, and once the command runs.
 const MAX_SILENCE: Duration = Duration::from_secs(300);
+const MAX_SILENCE_RUNNING: Duration = Duration::from_secs(30);
+
+/// The status in which the command runs.
+const RUNNING: &str = "running";
 
 /// Bytes that our command may print: the agent's answer has 1 MiB and is encoded in base64. Each
 /// line also counts [`LINE_BYTES`] for its memory.
@@ -103,7 +107,13 @@ impl WorkspaceShell {
         let mut lines: Vec<String> = Vec::new();
         let mut printed = 0;
         loop {
-            match stream.next().await? {
+            let line = stream.next().await?;
+            if matches!(&line, Some(SseLine::Status(words)) if words == RUNNING)
+                || matches!(line, Some(SseLine::Text(_)))
+            {
+                stream.set_max_silence(limit + MAX_SILENCE_RUNNING);
+            }
+            match line {
                 Some(SseLine::Text(line)) if line.trim() == end => {
                     // Reads the rest, so that the connection can be reused.
                     let rest = async {
@@ -126,7 +136,7 @@ impl WorkspaceShell {
                 }
                 Some(SseLine::Phase(words)) => self.user_prompt.starting(&words),
                 Some(SseLine::Billing(words)) => self.record_bill(&mut meter, &words),
-                Some(SseLine::Status(words)) if words != "running" => {
+                Some(SseLine::Status(words)) if words != RUNNING => {
                     self.user_prompt.starting(&words)
                 }
                 Some(SseLine::Status(_) | SseLine::Ssh | SseLine::Notice | SseLine::Report(_)) => {}

@@ -90,13 +90,17 @@ pub(super) struct SseStream {
     response: Response,
     buffer: Vec<u8>,
     doing: &'static str,
-    quiet: Duration,
+    max_silence: Duration,
 }
 
 impl SseStream {
-    /// Reads `response`; silence for longer than `quiet` is an error.
-    pub(super) fn new(response: Response, doing: &'static str, quiet: Duration) -> Self {
-        Self { response, buffer: Vec::new(), doing, quiet }
+    /// Reads `response`; silence for longer than `max_silence` is an error.
+    pub(super) fn new(response: Response, doing: &'static str, max_silence: Duration) -> Self {
+        Self { response, buffer: Vec::new(), doing, max_silence }
+    }
+
+    pub(super) fn set_max_silence(&mut self, max_silence: Duration) {
+        self.max_silence = max_silence;
     }
 
     /// The next line; `None`: the stream stopped, which does not tell how the command ended.
@@ -120,7 +124,7 @@ impl SseStream {
                 let why = format!("a line of it is over {MAX_LINE} bytes");
                 return Err(WaferError::cut(self.doing, why));
             }
-            match http::chunk(&mut self.response, self.quiet, self.doing).await? {
+            match http::chunk(&mut self.response, self.max_silence, self.doing).await? {
                 Some(bytes) => self.buffer.extend_from_slice(&bytes),
                 None => return Ok(None),
             }

@@ -163,6 +163,20 @@ fn a_program_is_profiled_as_it_is() {
 }
 
 #[test]
+fn nsys_saves_the_trace_of_a_program_that_may_hang() {
+    let option = Arg::text("--cuda-flush-interval=1000");
+    let mut request = program(ProfileMode::Nsys);
+    let is_saved = |request: &Request| {
+        planned(request, &host("h200")).plan.steps[0].rungs[0].argv.contains(&option)
+    };
+    assert!(!is_saved(&request));
+    request.window.stall_s = Some(120);
+    assert!(is_saved(&request));
+    request.nsys.extra = vec!["--cuda-flush-interval=50".into()];
+    assert!(!is_saved(&request));
+}
+
+#[test]
 fn ncu_keeps_jax_from_reserving_memory_unless_the_user_decides() {
     let variable = "XLA_PYTHON_CLIENT_PREALLOCATE";
     let mut request = program(ProfileMode::Ncu);
