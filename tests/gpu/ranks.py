@@ -9,8 +9,13 @@ PROGRAM = PROGRAMS / "ranks.py"
 # NVLink multicast of one user can disturb the GPUs of others.
 SAFE = [word for pair in ("NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICAST=1", "NVSHMEM_DISABLE_NVLS=1")
         for word in ("--env", pair)]
-
-
+# Steps of the programs below, and the bytes and calls of their collectives: 8 layers are gathered twice a step and reduced
+# once, or 4 blocks reduce twice a step.
+STEPS = 10
+PARALLEL = {
+    "fsdp": {"all_gather": (64 << 20, 16 * STEPS), "reduce_scatter": (64 << 20, 8 * STEPS)},
+    "tensor_parallel": {"all_reduce": (32 << 20, 8 * STEPS)},
+}
 # The exit status of a failure of the host.
 HOST_FAILED = 4
 # The exit status of `exec` for a program that hung.
@@ -23,15 +28,54 @@ def gpus_of(s):
     return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
 
 
-def profile_two_ranks(s, gpus, name, *flags, fault=""):
-    """The profile of the program on two ranks with these flags; None if it failed."""
+def profile_two_ranks(s, gpus, name, *flags, program=PROGRAM, fault=""):
+    """The profile of a program on two ranks with these flags; None if it failed."""
     ended = s.rgpu("exec", *flags, "--remote", "h200", "--gpus", str(gpus), *SAFE, "--run-id", name, "--json",
-                   "--", "torchrun", "--nproc-per-node", "2", str(PROGRAM), *([fault] if fault else []))
+                   "--", "torchrun", "--nproc-per-node", "2", str(program), *([fault] if fault else []))
     return ended.json if ended.status == 0 else None
 
 
 def finding(profile, name):
     return next((found for found in profile["findings"] if found["id"] == name), {})
+
+
+def times_of_two_ranks(s, name, profile):
+    """Checks that both ranks are there and their times add up. The ranks; empty if they are not both there."""
+    all_ranks = (profile.get("ranks") or {}).get("ranks", [])
+    if not s.check(f"{name}: both ranks are there", [r["rank"] for r in all_ranks] == [0, 1], str(all_ranks)[:500]):
+        return []
+    for rank in all_ranks:
+        parts = sum(rank[part] for part in ("compute_ns", "exposed_ns", "copy_ns", "idle_ns"))
+        s.check(f"{name}: the times of rank {rank['rank']} add up", parts == rank["span_ns"], str(rank))
+    return all_ranks
+
+
+def sharded_programs(s, gpus):
+    """Sharded parameters and split layers: every collective of the program is matched, with its operation and size."""
+    if gpus < 2:
+        return
+    for name, expected in PARALLEL.items():
+        profile = profile_two_ranks(s, gpus, f"ranks-{name}", "--mode", "nsys", program=PROGRAMS / f"{name}.py")
+        all_ranks = times_of_two_ranks(s, name, profile or {})
+        if not all_ranks:
+            continue
+        of = profile["ranks"]
+        steps = (of.get("steps") or {}).get("steps", [])
+        s.check(f"{name}: {STEPS} steps", len(steps) == STEPS, str(of.get("steps"))[:300])
+        calls = dict.fromkeys(expected, 0)
+        for one in of["collectives"]:
+            calls[one["operation"]] = calls.get(one["operation"], 0) + one["calls"]
+        s.check(f"{name}: every collective is matched with its operation", of["unmatched"] == 0
+                and calls == {operation: many for operation, (_, many) in expected.items()}, str(of["collectives"])[:2000])
+        # A report without NCCL's payloads tells no sizes.
+        sizes = {one["operation"]: one["bytes"] for one in of["collectives"] if "bytes" in one}
+        s.check(f"{name}: collectives have their sizes", all(expected.get(operation, (0,))[0] == size
+                for operation, size in sizes.items()), str(sizes), note=f"{len(sizes)} told")
+        overlap = [rank["overlapped_ns"] / max(1, rank["communication_ns"]) for rank in all_ranks]
+        if name == "fsdp":
+            s.check("fsdp: layers are gathered beside kernels", min(overlap) > 0.1, str(overlap))
+        else:
+            s.check(f"{name}: no kernel runs beside an all-reduce", max(overlap) < 0.1, str(overlap))
 
 
 def one_rank_under_ncu(s, gpus):
@@ -101,18 +145,14 @@ def ranks(s):
     one_rank_under_ncu(s, use)
     each_rank_under_the_sanitizer(s, use)
     hang(s, use)
+    sharded_programs(s, use)
     for fault in ("", "slow", "sleep"):
         profile = profile_two_ranks(s, use, f"ranks-{fault or 'equal'}", "--mode", "nsys", fault=fault)
         if profile is None:
             continue
-        of = profile.get("ranks") or {}
-        all_ranks = of.get("ranks", [])
-        s.check(f"{fault or 'equal'}: both ranks are there", [r["rank"] for r in all_ranks] == [0, 1], str(all_ranks)[:500])
-        if len(all_ranks) != 2:
+        if not times_of_two_ranks(s, fault or "equal", profile):
             continue
-        for rank in all_ranks:
-            parts = sum(rank[part] for part in ("compute_ns", "exposed_ns", "copy_ns", "idle_ns"))
-            s.check(f"{fault or 'equal'}: the times of rank {rank['rank']} add up", parts == rank["span_ns"], str(rank))
+        of = profile["ranks"]
         steps = (of.get("steps") or {}).get("steps", [])
         s.check(f"{fault or 'equal'}: 12 steps", len(steps) == 12, str(of.get("steps"))[:300])
         if fault == "slow":
