@@ -49,7 +49,7 @@ pub use plan::host_tool::{HOST_TOOL_STEP_ID, HOST_TOOLS, HostTool};
 pub use plan::ladder::PLAIN_STEP;
 pub use plan::launcher::LauncherError;
 pub(crate) use plan::launcher::python_program_word;
-pub use plan::pair::{PAIR, PairDraft, SIDES, pair as plan_pair, side_of};
+pub use plan::pair::{PAIR, PairDraft, SIDES, TIME_REPORTS, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::LaunchCost;
 pub use plan::provider_rungs::{ProviderRung, asks_for_less, served};

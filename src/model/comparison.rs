@@ -298,6 +298,8 @@ open_enum! {
     pub enum TimeSource {
         /// Calls interleaved a b b a in one process.
         Abba = "abba",
+        /// Processes of each side alternated a b b a, for kernels that cannot share one.
+        AlternatedProcesses = "alternated_processes",
         /// Samples of runs of their own.
         Samples = "samples",
         /// Launches that a tool recorded.

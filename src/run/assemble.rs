@@ -90,6 +90,8 @@ pub(super) struct ProfileBuilder {
     pub program_failure: Option<Failure>,
     /// Code and text of why a run under CUPTI brought only ranges.
     ranges_alone: Option<(&'static str, String)>,
+    /// Whether the program of the job that is being added was stopped because it hung.
+    has_stalled: bool,
     /// Why the torch trace of a process without GPU work would be refused.
     torch_without_gpu: Option<String>,
     /// Whether the torch trace of another process has GPU work.
@@ -256,6 +258,7 @@ impl ProfileBuilder {
         if self.profile.device.is_none() && !self.profile.host.as_ref().is_some_and(listed) {
             self.profile.device.clone_from(&end.gpu_name);
         }
+        self.has_stalled = end.rungs.iter().any(program_error::has_stalled);
         let mut refused = None;
         for file in &end.files {
             self.profile.artifacts.retain(|a| a.path != file.artifact.path);
@@ -436,6 +439,12 @@ impl ProfileBuilder {
                 if file.rung == RungId::Cupti && !imported.regions.is_empty() {
                     self.ranges_alone = Some((code, text));
                     self.add(imported, None);
+                    return None;
+                }
+                if self.has_stalled && code == NO_GPU_ROWS {
+                    // The ranges and calls before the hang are all that the tool has kept.
+                    self.add(imported, None);
+                    self.profile.gaps.push(Gap { code: code.to_owned(), text });
                     return None;
                 }
                 if artifact.kind == ArtifactKind::TorchTrace && code == NO_GPU_ROWS {

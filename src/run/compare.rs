@@ -1,5 +1,6 @@
 //! Compares two kernels on one device. Both sides' plans run as one job; the results are split into
-//! one profile per side, and the paired timings are read.
+//! one profile per side, and the paired timings are read: those of interleaved calls in one process,
+//! or of processes that alternated.
 //!
 //! Each side has its own folder in the run (`a/`, `b/`), laid out like any run's. If a pass of ncu
 //! or nsys fails on one side, the other side and the timings stand, and the comparison says why the
@@ -23,11 +24,11 @@ use crate::analysis::compare::PairedTimes;
 use crate::disasm::NvdisasmSearch;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::ProfileMode;
-use crate::model::comparison::{Part, PartName};
+use crate::model::comparison::{Part, PartName, TimeSource};
 use crate::model::{Profile, RungId, Sidecars};
 use crate::remote::HostLink;
 use crate::store::RunFolder;
-use crate::tool::{self, Draft, DraftInfo, JobName, PairDraft, PlanError, Request, SIDES, Target};
+use crate::tool::{self, Draft, DraftInfo, JobName, PairDraft, PlanError, Request, SIDES, TIME_REPORTS, Target};
 
 /// A comparison sends at most this many plans.
 const MAX_PLANS_PER_COMPARISON: u32 = 24;
@@ -384,13 +385,15 @@ fn finish(
     facts: HostFacts,
     context: &RunContext<'_>,
 ) -> Result<ComparisonOutcome> {
-    let mut paired = Vec::new();
+    let paired = match sides.as_slice() {
+        [a, b] => read_paired(&a.folder, &b.folder),
+        _ => Vec::new(),
+    };
     let mut pass_results: Vec<[(ProfileMode, PassResult); 2]> = Vec::new();
     let mut profiles = Vec::new();
     let mut timed = true;
     for side in sides {
         if side.name == SIDES[0] {
-            paired = read_paired(&side.folder);
             pass_results = side.pass_results.iter().map(|l| [l.clone(), l.clone()]).collect();
         } else {
             for ([_, second], other) in pass_results.iter_mut().zip(side.pass_results.iter()) {
@@ -410,11 +413,15 @@ fn finish(
     let mut parts = vec![Part {
         part: PartName::Speedup,
         there: !paired.is_empty(),
-        note: match (paired.is_empty(), timed) {
-            (false, _) => "timed calls interleaved a b b a in one process on one device".to_owned(),
-            (true, true) => "the interleaved calls gave no times".to_owned(),
-            (true, false) => "the host has no GPU: the references ran on the CPU".to_owned(),
-        },
+        note: match (paired.first(), timed) {
+            (Some(PairedTimes { source: TimeSource::Abba, .. }), _) => {
+                "timed calls interleaved a b b a in one process on one device"
+            }
+            (Some(_), _) => "timed in processes of each side, in the order a b b a, on one device",
+            (None, true) => "the interleaved calls gave no times",
+            (None, false) => "the host has no GPU: the references ran on the CPU",
+        }
+        .to_owned(),
     }];
     for mode in [ProfileMode::Nsys, ProfileMode::Ncu] {
         parts.push(part(mode, pass_results.iter().find(|[(m, _), _]| *m == mode)));
@@ -449,10 +456,26 @@ fn part(mode: ProfileMode, pass_results: Option<&[(ProfileMode, PassResult); 2]>
     Part { part: name.into(), there, note }
 }
 
-/// The paired timings in the runner's report.
-fn read_paired(side: &RunFolder) -> Vec<PairedTimes> {
-    let Ok(bytes) = side.read("raw/time.json") else { return Vec::new() };
-    let Ok(report) = serde_json::from_slice::<RunnerReport>(&bytes) else { return Vec::new() };
+/// The paired timings in the reports of the runner or the harness.
+fn read_paired(a: &RunFolder, b: &RunFolder) -> Vec<PairedTimes> {
+    let read = |side: &RunFolder, report: &str| {
+        let bytes = side.read(report).ok()?;
+        serde_json::from_slice::<RunnerReport>(&bytes).ok()
+    };
+    let [first, again] = TIME_REPORTS;
+    let Some(report) = read(a, first) else { return Vec::new() };
+    if let [Some(a2), Some(b1), Some(b2)] = [read(a, again), read(b, first), read(b, again)] {
+        let timing = |report: &RunnerReport, name: &str| {
+            let case = report.cases.iter().find(|case| case.name == name)?;
+            case.timing.clone().filter(|timing| timing.source != rgpu_case::TimingSource::Cpu)
+        };
+        let paired = |case: &rgpu_case::CaseReport| {
+            let [a1, a2] = [timing(&report, &case.name)?, timing(&a2, &case.name)?];
+            let [b1, b2] = [timing(&b1, &case.name)?, timing(&b2, &case.name)?];
+            PairedTimes::of_processes(&case.name, [&a1, &a2], [&b1, &b2])
+        };
+        return report.cases.iter().filter_map(paired).collect();
+    }
     let to_paired = |case: rgpu_case::CaseReport| {
         let paired = case.paired?;
         let sound = paired.ci95.iter().all(|x| x.is_finite() && *x > 0.0);
@@ -461,6 +484,7 @@ fn read_paired(side: &RunFolder) -> Vec<PairedTimes> {
             speedup: paired.speedup_of_other,
             ci95: paired.ci95,
             rounds: paired.rounds as u64,
+            source: TimeSource::Abba,
         })
     };
     report.cases.into_iter().filter_map(to_paired).collect()

@@ -502,3 +502,21 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
     let shown = laptop.show("bench list");
     assert!(shown.contains("kernels:mine"), "{shown}");
 }
+
+#[test]
+fn every_kernel_that_the_worked_suite_names_by_path_exists() {
+    let kernels = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
+    let text = std::fs::read_to_string(kernels.join("bench.toml")).unwrap();
+    let file: toml::Table = text.parse().unwrap();
+    let mut paths = 0;
+    for target in file["target"].as_array().unwrap() {
+        for key in ["kernel", "baseline", "optimised"] {
+            let Some(path) = target.get(key).and_then(toml::Value::as_str) else { continue };
+            if path.contains('/') {
+                paths += 1;
+                assert!(kernels.join(path).join("kernel.toml").is_file(), "{key} = \"{path}\"");
+            }
+        }
+    }
+    assert!(paths > 5, "{paths}");
+}

@@ -81,11 +81,30 @@ fn two_runs_of_one_binary_are_the_same_and_a_wide_interval_is_undecided() {
 fn interleaved_calls_count_more_than_times_taken_apart() {
     let (a, b) = (run(&[("n", timing(1000.0, 50.0))]), run(&[("n", timing(1001.0, 50.0))]));
     let paired =
-        [PairedTimes { case: "n".to_owned(), speedup: 1.001, ci95: [0.999, 1.003], rounds: 40 }];
+        [PairedTimes { case: "n".to_owned(), speedup: 1.001, ci95: [0.999, 1.003], rounds: 40, source: TimeSource::Abba }];
     let there = compare(&a, &b, &CompareOptions { names: NAMES, threshold: 0.01, paired: &paired });
     let time = there.time.unwrap();
     assert_eq!((there.verdict, time.source.as_str()), (TimeVerdict::Same, "abba"));
     assert_eq!(time.rounds, Some(40));
+}
+
+#[test]
+fn the_interval_of_alternated_processes_includes_both_of_their_ratios() {
+    let timing = |median_ns: f64| -> rgpu_case::Timing {
+        let report = serde_json::json!({
+            "source": "events", "median_ns": median_ns, "ci95_ns": [median_ns - 1.0, median_ns + 1.0],
+            "samples": 30, "min_ns": median_ns, "mad_ns": 0.5, "sample_ns": [], "converged": true,
+            "l2_flushed": true,
+        });
+        serde_json::from_value(report).unwrap()
+    };
+    let [a1, a2, b1, b2] = [1100.0, 1060.0, 1000.0, 1000.0].map(timing);
+    let paired = PairedTimes::of_processes("n", [&a1, &a2], [&b1, &b2]).unwrap();
+    assert!((paired.speedup - (1.1_f64 * 1.06).sqrt()).abs() < 1e-9, "{paired:?}");
+    assert!(paired.ci95[0] <= 1.06 && paired.ci95[1] >= 1.1, "{paired:?}");
+    assert_eq!((paired.rounds, paired.source.as_str()), (2, "alternated_processes"));
+    let zero = timing(0.0);
+    assert_eq!(PairedTimes::of_processes("n", [&a1, &zero], [&b1, &b2]), None);
 }
 
 #[test]

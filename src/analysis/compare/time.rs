@@ -1,6 +1,8 @@
 //! The time that decides the verdict: from interleaved calls, else from the runner's samples, else
 //! from the durations of launches.
 
+use rgpu_case::Timing as CaseTiming;
+
 use super::interval::{self, MIN_LAUNCHES};
 use super::join::{JoinedKernels, KernelPair, LaunchGroup};
 use super::sentence::{called, percent};
@@ -18,7 +20,7 @@ const MAX_UNMATCHED_SHARE: f64 = 0.5;
 /// The maximum number of kernels named in one line.
 const MAX_NAMED_KERNELS: usize = 3;
 
-/// The result of interleaved calls of one case.
+/// The result of interleaved calls or processes of one case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairedTimes {
     /// The case's name.
@@ -27,8 +29,42 @@ pub struct PairedTimes {
     pub speedup: f64,
     /// The 95 % interval of `speedup`.
     pub ci95: [f64; 2],
-    /// The number of valid rounds of four calls.
+    /// The number of valid rounds of four calls, or of two processes of each side.
     pub rounds: u64,
+    /// Whether calls or processes alternated.
+    pub source: TimeSource,
+}
+
+impl PairedTimes {
+    /// The times of one case in four processes, which ran in the order a b b a. `None` if a time is
+    /// not positive.
+    ///
+    /// The speedup is the geometric mean of the two ratios. Its interval includes both of them, so
+    /// that it is never narrower than the spread between processes.
+    #[must_use]
+    pub fn of_processes(case: &str, a: [&CaseTiming; 2], b: [&CaseTiming; 2]) -> Option<Self> {
+        let time = |timing: &CaseTiming| SideTime {
+            median_ns: timing.median_ns,
+            ci95_ns: Some(timing.ci95_ns),
+            samples: timing.samples as u64,
+        };
+        let rounds = [0, 1].map(|n| interval::speedup(&time(a[n]), &time(b[n])));
+        let [first, second] = rounds;
+        let ratios = [first?, second?];
+        let (speedup, ci95) = interval::mean(&ratios)?;
+        let [mut low, mut high] = ci95?;
+        for (ratio, _) in ratios {
+            low = low.min(ratio);
+            high = high.max(ratio);
+        }
+        Some(Self {
+            case: case.to_owned(),
+            speedup,
+            ci95: [low, high],
+            rounds: ratios.len() as u64,
+            source: TimeSource::AlternatedProcesses,
+        })
+    }
 }
 
 pub(super) struct Times {
@@ -95,7 +131,7 @@ fn cases(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Vec<CaseChan
             time.speedup = paired.speedup;
             time.ci95 = Some(paired.ci95);
             time.rounds = Some(paired.rounds);
-            time.source = TimeSource::Abba;
+            time.source = paired.source.clone();
             time.verdict = interval::verdict(time.ci95, options.threshold);
         }
         let name = if name.is_empty() { a.kernel.name.clone() } else { name.clone() };

@@ -3,7 +3,7 @@
 const amount = x => Math.abs(x) >= 1000 ? count(Math.round(x)) : digits(x);
 const speedup = t => t.speedup.toFixed(3) + " ×" + (t.ci95 ? ` (95 % interval ${t.ci95.map(x => x.toFixed(3)).join(" to ")})` : "");
 /** A speedup, followed by how its times were measured. */
-const timed = t => `speedup ${speedup(t)}` + (t.source === "abba" ? `; timed calls interleaved, ${plural(t.rounds || 0, "round")}` : t.source === "launches" ? "; from launches under the tool" : "; each side timed in its own run");
+const timed = t => `speedup ${speedup(t)}` + (t.source === "abba" ? `; timed calls interleaved, ${plural(t.rounds || 0, "round")}` : t.source === "alternated_processes" ? "; each side timed in two processes, in the order a b b a" : t.source === "launches" ? "; from launches under the tool" : "; each side timed in its own run");
 
 function comparison() {
   const c = page.comparison;

@@ -131,9 +131,6 @@ pub enum PlanError {
     /// Mode `torch` was requested for a kernel that is not in Python.
     #[error("mode `torch` needs a Python kernel or a program")]
     TorchNeedsPython,
-    /// A Python kernel cannot be timed in the same process as another kernel.
-    #[error("kernels in Python cannot be timed interleaved with another")]
-    PairOfPython,
     /// The host has no compiler for the kernel, and nothing was built elsewhere.
     #[error("the host has no CUDA compiler for `{source_name}`")]
     NoCompiler {
@@ -285,8 +282,6 @@ impl From<PlanError> for Failure {
             }
             PlanError::TorchNeedsPython => Failure::new(Exit::Usage, "usage", what)
                 .hint("`rgpu kernels list` shows which are; `--mode nsys` traces any program"),
-            PlanError::PairOfPython => Failure::new(Exit::Usage, "usage", what)
-                .hint("profile each, then compare the runs: `rgpu compare RUN RUN`"),
             PlanError::NoCompiler { device, remote, lacks, .. } => {
                 let failure = match lacks.is_empty() {
                     true => Failure::new(Exit::Host, "no_compiler", what).hint("`rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too"),

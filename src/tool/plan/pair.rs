@@ -2,8 +2,9 @@
 //! one process and then profiled one after the other, under one lock of one GPU.
 //!
 //! The plan of each side moves into a folder of the job (`a/`, `b/`), and its steps are renamed
-//! `a-build`, `b-verify` …; one step `pair` replaces the two `time` steps. A tool that fails on one
-//! side does not affect the other side or the times.
+//! `a-build`, `b-verify` …; one step `pair` replaces the two `time` steps. A kernel in Python runs in
+//! a process of its own: then each side is timed twice, in the order a b b a. A tool that fails on
+//! one side does not affect the other side or the times.
 
 use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{Arg, ArtifactSpec, OnFailure, Plan, Rung, Step};
@@ -22,6 +23,11 @@ pub const SIDES: [&str; 2] = ["a", "b"];
 
 /// Id of the step that times both kernels.
 pub const PAIR: &str = "pair";
+
+/// Names of the second `time` step of each side, if processes alternate, and of its report.
+const TIME_AGAIN: &str = "time-again";
+/// The first and the second report of a side whose processes alternate, in the side's folder.
+pub const TIME_REPORTS: [&str; 2] = ["raw/time.json", "raw/time-again.json"];
 
 /// One plan for both sides.
 #[derive(Clone, Debug)]
@@ -42,11 +48,6 @@ pub fn pair(
     binaries: &HostBinaries,
     job: &JobName,
 ) -> Result<PairDraft, PlanError> {
-    if let [Some(a), Some(b)] = requests
-        && (JobRunner::new(a, facts).is_python() || JobRunner::new(b, facts).is_python())
-    {
-        return Err(PlanError::PairOfPython);
-    }
     let mut infos = [None, None];
     let mut parts: Vec<Draft> = Vec::new();
     for ((request, side), info) in requests.iter().zip(SIDES).zip(&mut infos) {
@@ -67,14 +68,16 @@ pub fn pair(
         draft.plan.title = format!("{}, {}", draft.plan.title, other.plan.title);
     }
     draft.info = DraftInfo::default();
-    if let [Some(a), Some(_)] = requests {
-        interleave(&mut draft.plan, a);
+    if let [Some(a), Some(b)] = requests {
+        let is_python = [a, b].map(|request| JobRunner::new(request, facts).is_python());
+        interleave(&mut draft.plan, a, is_python.contains(&true));
     }
     Ok(PairDraft { draft, infos })
 }
 
-/// Puts the steps in order and replaces the two `time` steps with `pair`.
-fn interleave(plan: &mut Plan, request: &Request) {
+/// Puts the steps in order and replaces the two `time` steps with `pair`, or with four steps if one
+/// process cannot hold both kernels.
+fn interleave(plan: &mut Plan, request: &Request, own_processes: bool) {
     let timed: Vec<Step> = plan.steps.extract_if(.., |s| s.id.ends_with("-time")).collect();
     let is_profile = |step: &Step| {
         let own = step.id.split_once('-').map_or("", |(_, own)| own);
@@ -82,8 +85,11 @@ fn interleave(plan: &mut Plan, request: &Request) {
     };
     let (mut profiles, mut steps): (Vec<Step>, Vec<Step>) =
         plan.steps.drain(..).partition(is_profile);
-    if let [first, _] = timed.as_slice() {
-        steps.push(pair_step(first, request));
+    if let [a, b] = timed.as_slice() {
+        match own_processes {
+            false => steps.push(pair_step(a, request)),
+            true => steps.extend([a.clone(), b.clone(), again(b, SIDES[1]), again(a, SIDES[0])]),
+        }
     }
     // The speedup and the other side's profile are worth keeping if a tool fails on one side.
     for profile in &mut profiles {
@@ -124,6 +130,27 @@ fn pair_step(time: &Step, request: &Request) -> Step {
         rungs: rungs.collect(),
         ..time.clone()
     }
+}
+
+/// The second `time` step of a side. Nothing imports its report; the comparison reads it.
+fn again(time: &Step, side: &str) -> Step {
+    let [first, second] = TIME_REPORTS.map(|report| format!("{side}/{report}"));
+    let mut step = time.clone();
+    step.id = format!("{side}-{TIME_AGAIN}");
+    step.title = format!("{}, again", time.title);
+    for rung in &mut step.rungs {
+        for word in &mut rung.argv {
+            if let Arg::InJob { in_job, .. } = word
+                && *in_job == first
+            {
+                in_job.clone_from(&second);
+            }
+        }
+        rung.success.files = vec![second.clone()];
+        let kind = "case_report_again".to_owned();
+        rung.artifacts = vec![ArtifactSpec { path: second.clone(), kind }];
+    }
+    step
 }
 
 /// Moves a draft into a folder of the job.

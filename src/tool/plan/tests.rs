@@ -468,6 +468,29 @@ fn a_python_kernel_is_run_by_a_harness_of_its_own() {
 }
 
 #[test]
+fn processes_of_python_kernels_alternate_in_a_pair() {
+    let mut host = host("h200");
+    let tool = |name: &str| ToolFacts {
+        name: name.into(),
+        path: "/venv/bin/python3".into(),
+        ..ToolFacts::default()
+    };
+    host.tools.retain(|tool| !["python3", "torch"].contains(&tool.name.as_str()));
+    host.tools.extend(["python3", "torch", "triton"].map(tool));
+    let job = JobName { run: "r".into(), sequence: 1 };
+    let sides = ["softmax", "triton-softmax"].map(|name| request(ProfileMode::Bench, name));
+    let draft = pair::pair([Some(&sides[0]), Some(&sides[1])], &host, &binaries(), &job).unwrap();
+    let steps = &draft.draft.plan.steps;
+    let timed: Vec<&str> =
+        steps.iter().map(|step| &*step.id).filter(|id| id.contains("time")).collect();
+    assert_eq!(timed, ["a-time", "b-time", "b-time-again", "a-time-again"]);
+    let again = steps.iter().find(|step| step.id == "b-time-again").unwrap();
+    let rung = &again.rungs[0];
+    assert!(rung.argv.contains(&Arg::in_job("b/raw/time-again.json")), "{:?}", rung.argv);
+    assert_eq!(rung.success.files, ["b/raw/time-again.json"]);
+}
+
+#[test]
 fn the_profile_of_a_cute_kernel_keeps_its_layouts() {
     let mut host = host("h200");
     let tool = |name: &str| ToolFacts {
