@@ -59,8 +59,11 @@ def row(op, dtype, ns, **fields):
 
 def products():
     for dtype, name in ((torch.bfloat16, "bf16"), (torch.float8_e4m3fn, "fp8")):
-        for m in (1, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192):
-            for n, k in ((4096, 4096), (14336, 4096), (4096, 14336), (6144, 4096), (1024, 8192), (8192, 1024), (5120, 2048)):
+        for m in (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192):
+            for n, k in ((4096, 4096), (14336, 4096), (4096, 14336), (6144, 4096), (1024, 8192), (8192, 1024), (5120, 2048),
+                         (512, 1024), (1024, 1024), (2816, 1024), (512, 2048), (32000, 2048), (32000, 4096)):
+                if m > 64 and n == 32000:
+                    continue
                 if dtype is torch.float8_e4m3fn and m < 16:
                     continue
 
@@ -79,9 +82,11 @@ def products():
 
 def attention():
     attend = torch.nn.functional.scaled_dot_product_attention
-    for heads, kv_heads, dim in ((32, 8, 128), (32, 32, 128), (64, 8, 128), (16, 16, 64)):
-        shapes = [("attention_prefill", batch, length, length) for batch, length in ((1, 512), (1, 1024), (1, 2048), (1, 4096), (4, 1024), (8, 2048), (2, 8192))]
-        shapes += [("attention_decode", batch, 1, keys) for batch in (1, 8, 32, 128) for keys in (512, 2048, 8192) if batch * keys < 500_000]
+    prompts = [(1, length) for length in (512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)]
+    prompts += [(2, 512), (4, 1024), (8, 512), (8, 2048), (2, 8192)]
+    for heads, kv_heads, dim in ((32, 8, 128), (32, 32, 128), (64, 8, 128), (16, 16, 64), (16, 8, 64), (32, 8, 64)):
+        shapes = [("attention_prefill", batch, length, length) for batch, length in prompts]
+        shapes += [("attention_decode", batch, 1, keys) for batch in (1, 8, 32, 64, 128) for keys in (512, 2048, 4096, 8192) if batch * keys < 500_000]
         for op, batch, queries, keys in shapes:
 
             def make():
@@ -94,18 +99,21 @@ def attention():
 
 
 def memory_bound():
-    for elements in (1 << power for power in range(16, 29, 2)):
+    for power in range(17):
+        for width in (1024, 4096):
 
-        def norm():
-            x, weight = torch.randn(elements // 4096 or 1, 4096, device="cuda", dtype=torch.bfloat16), torch.ones(4096, device="cuda", dtype=torch.bfloat16)
-            return lambda: torch.nn.functional.rms_norm(x, (4096,), weight)
+            def norm():
+                x, weight = torch.randn(1 << power, width, device="cuda", dtype=torch.bfloat16), torch.ones(width, device="cuda", dtype=torch.bfloat16)
+                return lambda: torch.nn.functional.rms_norm(x, (width,), weight)
+
+            row("norm", "bf16", timed(norm, 4 * width << power), bytes=4 * width << power)
+    for power in range(8, 29):
 
         def add():
-            a, b, c = (torch.randn(elements, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+            a, b, c = (torch.randn(1 << power, device="cuda", dtype=torch.bfloat16) for _ in range(3))
             return lambda: torch.add(a, b, out=c)
 
-        row("norm", "bf16", timed(norm, 4 * elements), bytes=4 * elements)
-        row("elementwise", "bf16", timed(add, 6 * elements), bytes=6 * elements)
+        row("elementwise", "bf16", timed(add, 6 << power), bytes=6 << power)
 
 
 def main():
