@@ -44,12 +44,22 @@ pub struct Efficiency {
     /// ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_ns: Option<f64>,
+    /// The share of the softmax's time that the products do not hide. `None` if this kind of
+    /// kernel has no softmax.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub softmax: Option<f64>,
 }
 
 impl Efficiency {
     /// Full peak and full bandwidth, with the stated launch time.
-    pub const PERFECT: Self =
-        Self { compute: 1.0, memory: 1.0, launch_ns: None, quantize: None, block_ns: None };
+    pub const PERFECT: Self = Self {
+        compute: 1.0,
+        memory: 1.0,
+        launch_ns: None,
+        quantize: None,
+        block_ns: None,
+        softmax: None,
+    };
 }
 
 /// The errors of a fit, as fractions: 0.1 is 10 %.
@@ -167,6 +177,7 @@ impl Calibration {
                 (format!("{name}.compute"), fit.efficiency.compute),
                 (format!("{name}.memory"), fit.efficiency.memory),
                 (format!("{name}.quantize"), fit.efficiency.quantize.unwrap_or(1.0)),
+                (format!("{name}.softmax"), fit.efficiency.softmax.unwrap_or(1.0)),
             ]
         });
         let collectives = calibration.collective.iter().flat_map(|fit| {
@@ -196,6 +207,7 @@ impl Calibration {
             efficiency.launch_ns = efficiency.launch_ns.map(|ns| ns * factor);
             efficiency.quantize = efficiency.quantize.map(|share| share / factor);
             efficiency.block_ns = efficiency.block_ns.map(|ns| ns * factor);
+            efficiency.softmax = efficiency.softmax.map(|share| share * factor);
         }
         for fit in &mut shifted.collective {
             let factor = factor(&fit.test);

@@ -1,7 +1,8 @@
 //! Efficiencies from measured rows: bounded, regularised, judged on rows that were held out.
 //!
 //! Time is max(C/η_c, Q/η_m, shared) + n·τ, where C and Q are the times at the peaks. If activations
-//! are quantized first, Q_q/η_q and the time of the blocks are added. The fit
+//! are quantized first, Q_q/η_q and the time of the blocks are added; in attention of prompts a
+//! share of the softmax's time is added to C/η_c. The fit
 //! minimises the mean of squared relative errors, plus a small pull towards η = 1 and the stated
 //! τ, so that parameters that the rows do not determine stay where they are without data.
 
@@ -133,12 +134,22 @@ fn fit_kernel(
             start: LaunchMode::Stream.ns(),
         });
     }
-    let efficiency = |values: &[f64]| Efficiency {
-        compute: values[0],
-        memory: values[1],
-        launch_ns: Some(values[2]),
-        quantize: values.get(3).copied(),
-        block_ns: values.get(4).copied(),
+    if op == OpKind::AttentionPrefill {
+        parameters.push(Parameter { name: "softmax", bounds: EFFICIENCY_BOUNDS, start: 1.0 });
+    }
+    let efficiency = |values: &[f64]| {
+        let of = |name| {
+            let pairs = parameters.iter().zip(values);
+            pairs.into_iter().find(|(p, _)| p.name == name).map(|(_, value)| *value)
+        };
+        Efficiency {
+            compute: values[0],
+            memory: values[1],
+            launch_ns: Some(values[2]),
+            quantize: of("quantize"),
+            block_ns: of("block_ns"),
+            softmax: of("softmax"),
+        }
     };
     let (train, test) = split(rows, |row| row.2)?;
     let values = minimise(&parameters, |values| {
@@ -403,6 +414,7 @@ mod tests {
             launch_ns: Some(2500.0),
             quantize: Some(0.4),
             block_ns: Some(500.0),
+            softmax: None,
         };
         let mut rows = Vec::new();
         for m in [1, 16, 64, 128, 512, 2048, 8192, 32768] {

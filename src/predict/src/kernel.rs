@@ -133,6 +133,8 @@ pub struct Work {
     pub shared_bytes: f64,
     /// Bytes that this way of computing adds to HBM's traffic.
     pub added_bytes: f64,
+    /// Exponentials of a softmax, with those on padding.
+    pub exponentials: f64,
     /// Rows that are quantized first, 0 if there are none.
     pub quantized_rows: f64,
     /// Bytes that the quantization reads and writes, with those of rows that end inside a pass.
@@ -156,11 +158,18 @@ impl Work {
             wave_factor: 1.0,
             shared_bytes: 0.0,
             added_bytes: 0.0,
+            exponentials: 0.0,
             quantized_rows: 0.0,
             quantized_bytes: 0.0,
             launches: 1.0,
             tile: [0.0; 3],
         }
+    }
+
+    /// The time of all exponentials, in ns; 0 if the clock is not known.
+    fn softmax_ns(&self, gpu: &Gpu) -> f64 {
+        let rate = gpu.clock_hz.unwrap_or(f64::INFINITY) * gpu.processors * attention::EXP_PER_CLOCK;
+        self.exponentials / rate * 1e9 * self.wave_factor
     }
 
     /// Its bound and predicted time on one GPU.
@@ -182,6 +191,7 @@ impl Work {
             compute_ns: wave_ns / used.compute,
             memory_ns: (self.bytes + self.added_bytes) / gpu.hbm * seconds / used.memory,
             shared_ns: shared_ns * self.wave_factor,
+            softmax_ns: self.softmax_ns(gpu) * used.softmax.unwrap_or(0.0),
             quantize_ns: self.quantized_bytes / gpu.hbm * seconds / used.quantize.unwrap_or(1.0)
                 + self.quantized_rows / gpu.processors * used.block_ns.unwrap_or(0.0),
             launch_ns: launch_ns * self.launches,
@@ -206,6 +216,9 @@ pub struct KernelTime {
     pub memory_ns: f64,
     /// Time of the shared-memory traffic, in ns.
     pub shared_ns: f64,
+    /// Time of the softmax that is not hidden behind the products, in ns; 0 without a
+    /// calibration.
+    pub softmax_ns: f64,
     /// Time of the kernel that quantizes the activations, in ns; 0 if there is none.
     pub quantize_ns: f64,
     /// Time of all launches, in ns.
@@ -244,13 +257,20 @@ impl KernelTime {
     /// The predicted time, in ns.
     #[must_use]
     pub fn time_ns(&self) -> f64 {
-        self.compute_ns.max(self.memory_ns).max(self.shared_ns) + self.quantize_ns + self.launch_ns
+        self.longest_ns() + self.quantize_ns + self.launch_ns
+    }
+
+    /// The longest of the terms that overlap.
+    fn longest_ns(&self) -> f64 {
+        (self.compute_ns + self.softmax_ns).max(self.memory_ns).max(self.shared_ns)
     }
 
     /// The time of this prediction, which was made without a calibration, with efficiencies.
     #[must_use]
     pub(crate) fn time_with(&self, efficiency: &Efficiency, gpu: &Gpu) -> f64 {
-        let work = (self.compute_ns / efficiency.compute).max(self.memory_ns / efficiency.memory);
+        let softmax_ns = self.work.softmax_ns(gpu) * efficiency.softmax.unwrap_or(0.0);
+        let compute_ns = self.compute_ns / efficiency.compute + softmax_ns;
+        let work = compute_ns.max(self.memory_ns / efficiency.memory);
         let quantize_ns = self.quantize_ns / efficiency.quantize.unwrap_or(1.0)
             + self.work.quantized_rows / gpu.processors * efficiency.block_ns.unwrap_or(0.0);
         let launch_ns = efficiency.launch_ns.map_or(self.launch_ns, |ns| ns * self.work.launches);
@@ -260,12 +280,12 @@ impl KernelTime {
     /// The longest term of the prediction.
     #[must_use]
     pub fn limited_by(&self) -> LimitedBy {
-        let work = self.compute_ns.max(self.memory_ns).max(self.shared_ns);
+        let work = self.longest_ns();
         match work {
             work if self.launch_ns > work.max(self.quantize_ns) => LimitedBy::Launch,
             work if self.quantize_ns > work => LimitedBy::Quantize,
             work if work == self.memory_ns => LimitedBy::Memory,
-            work if work == self.compute_ns => LimitedBy::Compute,
+            work if work == self.compute_ns + self.softmax_ns => LimitedBy::Compute,
             _ => LimitedBy::Shared,
         }
     }
@@ -310,7 +330,7 @@ impl KernelTime {
             Term {
                 name: "compute",
                 ns: self.compute_ns,
-                counts: is_longest(self.compute_ns),
+                counts: is_longest(self.compute_ns + self.softmax_ns),
                 formula: "F_padded * w / (P * eta_c)",
                 inputs: vec![
                     computed("F_padded", work.padded_flops, "FLOP"),
@@ -344,6 +364,28 @@ impl KernelTime {
                     computed("Q_shared", work.shared_bytes, "B"),
                     computed("w", work.wave_factor, "waves, rounded up / exact"),
                     Input::sourced("B_shared", rate, "B/s", &source),
+                ],
+            });
+        }
+        if self.softmax_ns > 0.0 {
+            let clock = hardware.clock_hz().unwrap_or(0.0);
+            terms.push(Term {
+                name: "softmax",
+                ns: self.softmax_ns,
+                counts: is_longest(self.compute_ns + self.softmax_ns),
+                formula: "N_exp * w / (S * x * f) * s",
+                inputs: vec![
+                    computed("N_exp", work.exponentials, "exponentials"),
+                    computed("w", work.wave_factor, "waves, rounded up / exact"),
+                    Input {
+                        symbol: "S",
+                        value: hardware.processors.value,
+                        unit: "SMs",
+                        source: Some(hardware.source_text(&hardware.processors.source)),
+                    },
+                    Input::sourced("x", attention::EXP_PER_CLOCK, "1/clock", attention::EXP_SOURCE),
+                    computed("f", clock, "Hz"),
+                    Input::sourced("s", self.efficiency.softmax.unwrap_or(0.0), "1", calibrated),
                 ],
             });
         }
