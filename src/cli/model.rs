@@ -16,6 +16,7 @@ mod llm_text;
 mod page;
 mod reconcile;
 mod rows;
+mod steps;
 
 use clap::Subcommand;
 use rgpu_predict::hw::Hardware;

@@ -128,7 +128,7 @@ pub(super) fn load(app: &App, name: &str) -> Result<Hardware> {
 /// `rgpu model hw check` tells why.
 pub(super) fn all(app: &App) -> Vec<(Hardware, String)> {
     let mut all: Vec<(Hardware, String)> =
-        shipped().iter().map(|hardware| (hardware.clone(), "shipped".to_owned())).collect();
+        shipped().map(|hardware| (hardware.clone(), "shipped".to_owned())).collect();
     all.extend(added(app).into_iter().filter_map(|path| {
         let hardware = Hardware::parse(&input::text(&path).ok()?).ok()?;
         Some((hardware, path.display().to_string()))

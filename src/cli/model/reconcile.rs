@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::fit::error_cells;
 use super::rows::{DateArgs, rows};
-use super::{gpu, llm};
+use super::{gpu, llm, steps};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Align, TextTable, percent};
@@ -36,7 +36,7 @@ pub(in crate::cli) struct ReconcileArgs {
     #[arg(long, value_name = "FILE")]
     pub calib: Option<PathBuf>,
 
-    /// The config.json of the servers' model
+    /// The config.json of the model of servers and steps
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -113,7 +113,7 @@ pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
     if pairs.is_empty() {
         let what = format!("no row of `{}` could be compared", hardware.id);
         return Err(Failure::new(Exit::Artifact, "no_rows", what)
-            .hint("servers need the model: `--config config.json`"));
+            .hint("servers and steps need the model: `--config config.json`"));
     }
     let summary = reconcile(&pairs);
     if app.global.json {
@@ -140,8 +140,15 @@ struct Predictor<'a> {
 impl Predictor<'_> {
     /// The pairs of a row, or why there are none.
     fn pairs(&self, row: &Measurement, pairs: &mut Vec<Pair>) -> std::result::Result<(), String> {
-        if row.kind == Kind::Serving {
-            return self.serving(row, pairs);
+        match row.kind {
+            Kind::Serving => return self.serving(row, pairs),
+            Kind::Step => {
+                let model = self.model.ok_or("steps need --config")?;
+                let topology = self.topology.ok_or("no link between GPUs is known")?;
+                pairs.push(steps::pair(row, model, topology, self.gpu, self.calibration)?);
+                return Ok(());
+            }
+            Kind::Kernel | Kind::Collective => {}
         }
         let context = measurement::context(self.gpu, self.calibration);
         let predicted = row.predict(&context, self.topology.as_ref());
@@ -154,6 +161,7 @@ impl Predictor<'_> {
             bound_ns: predicted.bound_ns(),
             predicted_ns: predicted.time_ns(),
             is_calibrated: predicted.is_calibrated(),
+            launches: None,
         });
         Ok(())
     }
@@ -198,6 +206,7 @@ impl Predictor<'_> {
                     bound_ns,
                     predicted_ns,
                     is_calibrated: serving.is_calibrated,
+                    launches: None,
                 });
             }
         }
@@ -224,6 +233,9 @@ fn print(app: &App, summary: &ReconcileSummary, pairs: &[Pair]) {
         table.add_row(row.chain([percent(100.0 * share)]));
     }
     app.print(&table.fitted(app.columns(), 0));
+    if let Some(table) = steps::table(pairs) {
+        app.print(&format!("\n{}", table.fitted(app.columns(), 0)));
+    }
     let mut table = TextTable::new(&[&[("where", Align::Left)][..], &ERRORS].concat());
     for pattern in summary.patterns.iter().take(SHOWN_PATTERNS) {
         let place = format!("{} {}", pattern.axis, pattern.value);

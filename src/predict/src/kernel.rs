@@ -168,7 +168,8 @@ impl Work {
 
     /// The time of all exponentials, in ns; 0 if the clock is not known.
     fn softmax_ns(&self, gpu: &Gpu) -> f64 {
-        let rate = gpu.clock_hz.unwrap_or(f64::INFINITY) * gpu.processors * attention::EXP_PER_CLOCK;
+        let rate =
+            gpu.clock_hz.unwrap_or(f64::INFINITY) * gpu.processors * attention::EXP_PER_CLOCK;
         self.exponentials / rate * 1e9 * self.wave_factor
     }
 

@@ -9,7 +9,7 @@ use crate::dtype::MathKind;
 use crate::hw::Gpu;
 use crate::kernel::gemm::grouped;
 use crate::kernel::{
-    Attention, Context, Gemm, KernelTime, LaunchMode, OpKind, QuantizedGemm, Work,
+    Attention, Context, Fusion, Gemm, KernelTime, LaunchMode, OpKind, QuantizedGemm, Work,
 };
 
 /// The kind of a measurement.
@@ -24,6 +24,8 @@ pub enum Kind {
     Collective,
     /// A server under load.
     Serving,
+    /// One step of a model on an idle GPU: `prefill` or `decode`.
+    Step,
 }
 
 /// One row. A value that was not measured, or does not apply, is absent.
@@ -44,7 +46,7 @@ pub struct Measurement {
     pub version: Option<String>,
     /// The date, as YYYY-MM-DD.
     pub date: Option<String>,
-    /// The name of the kernel or collective.
+    /// The name of the kernel, collective or step.
     pub op: Option<String>,
     /// The number format.
     pub dtype: Option<Dtype>,
@@ -86,7 +88,15 @@ pub struct Measurement {
     pub ep: Option<u32>,
     /// Whether attention is split over sequences.
     pub dp_attention: Option<bool>,
-    /// The time of a kernel or collective, in ns.
+    /// The operations of a step that shared a kernel.
+    pub fusion: Option<Fusion>,
+    /// How the kernels of a step were launched; a CUDA graph if absent.
+    pub launch: Option<LaunchMode>,
+    /// Number of launches of a step that were counted.
+    pub launches: Option<f64>,
+    /// The host's time for one launch, measured apart from this row, in ns.
+    pub launch_ns: Option<f64>,
+    /// The time of a kernel, collective or step, in ns.
     pub time_ns: Option<f64>,
     /// The median time to first token in ns, or the mean if there is no median.
     pub ttft_ns: Option<f64>,
@@ -180,6 +190,10 @@ impl Measurement {
             pp: None,
             ep: None,
             dp_attention: None,
+            fusion: None,
+            launch: None,
+            launches: None,
+            launch_ns: None,
             time_ns: None,
             ttft_ns: None,
             tpot_ns: None,
@@ -194,6 +208,8 @@ impl Measurement {
         let mut bare = self.clone();
         bare.source.clear();
         bare.date = None;
+        bare.launches = None;
+        bare.launch_ns = None;
         bare.time_ns = None;
         bare.ttft_ns = None;
         bare.tpot_ns = None;
@@ -201,7 +217,7 @@ impl Measurement {
         serde_json::to_string(&bare).unwrap_or_default()
     }
 
-    /// The prediction for this row. `None` if it is of a server, or lacks a size.
+    /// The prediction for this row. `None` if it is of a server or a step, or lacks a size.
     #[must_use]
     pub fn predict(
         &self,
@@ -209,7 +225,7 @@ impl Measurement {
         topology: Option<&Topology>,
     ) -> Option<Prediction> {
         match self.kind {
-            Kind::Serving => None,
+            Kind::Serving | Kind::Step => None,
             Kind::Collective => {
                 let op: collective::Op = self.op.as_deref()?.parse().ok()?;
                 let topology = topology?;
@@ -330,6 +346,8 @@ impl Measurement {
             ("input", self.input),
             ("output", self.output),
             ("concurrency", self.concurrency),
+            ("launches", self.launches),
+            ("launch_ns", self.launch_ns),
             ("time_ns", self.time_ns),
             ("ttft_ns", self.ttft_ns),
             ("tpot_ns", self.tpot_ns),

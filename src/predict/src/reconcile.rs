@@ -14,7 +14,9 @@ use crate::measurement::Measurement;
 pub struct Pair {
     /// The measurement.
     pub row: Measurement,
-    /// The compared quantity: `time`, `ttft` or `tpot`.
+    /// The compared quantity: `time` of a kernel or collective, `ttft` or `tpot` of a server,
+    /// `prefill` or `decode` of a step in a CUDA graph, `eager_prefill` or `eager_decode` of a step
+    /// without one.
     pub quantity: &'static str,
     /// The measured time, in ns.
     pub measured_ns: f64,
@@ -24,6 +26,9 @@ pub struct Pair {
     pub predicted_ns: f64,
     /// Whether it used measured efficiencies.
     pub is_calibrated: bool,
+    /// The predicted number of launches of a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launches: Option<f64>,
 }
 
 impl Pair {
@@ -54,7 +59,7 @@ pub struct Pattern {
 /// The result of comparing predictions with measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ReconcileSummary {
-    /// By quantity: `time`, `ttft`, `tpot`.
+    /// By quantity, as in the pairs.
     pub by_quantity: BTreeMap<&'static str, Errors>,
     /// By axis and value, worst first. Axes with one value are left out.
     pub patterns: Vec<Pattern>,
@@ -86,6 +91,8 @@ const AXES: &[Axis] = &[
     ("concurrency", |pair| shown(pair.row.concurrency)),
     ("input", |pair| shown(pair.row.input)),
     ("output", |pair| shown(pair.row.output)),
+    ("batch", |pair| shown(pair.row.batch)),
+    ("keys", |pair| shown(pair.row.keys)),
     ("m", |pair| pair.row.m.map(decade)),
     ("bytes", |pair| pair.row.bytes.map(decade)),
 ];
@@ -157,6 +164,7 @@ mod tests {
             bound_ns: 50.0,
             predicted_ns: predicted,
             is_calibrated: false,
+            launches: None,
         }
     }
 

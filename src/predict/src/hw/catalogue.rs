@@ -1,27 +1,32 @@
-//! The GPUs that are shipped. A new one is one file in `data/` and one line in `FILES`.
+//! The GPUs that are shipped. A new one is one file in `data/` and its name in `SHIPPED`.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use super::Hardware;
 use crate::nearest;
 
-const FILES: &[&str] = &[
-    include_str!("../../data/a100.toml"),
-    include_str!("../../data/h100.toml"),
-    include_str!("../../data/h200.toml"),
-    include_str!("../../data/b200.toml"),
-    include_str!("../../data/b300.toml"),
-    include_str!("../../data/gb200.toml"),
-    include_str!("../../data/gb300.toml"),
-    include_str!("../../data/mi300x.toml"),
-];
+/// A shipped GPU. Its file is read when it is first used: a prediction needs one of them.
+struct Shipped {
+    id: &'static str,
+    hardware: LazyLock<Option<Hardware>>,
+}
+
+macro_rules! shipped_files {
+    ($($id:literal)*) => {
+        [$(Shipped {
+            id: $id,
+            // A test reads every file, so none is left out.
+            hardware: LazyLock::new(|| Hardware::parse(include_str!(concat!("../../data/", $id, ".toml"))).ok()),
+        }),*]
+    };
+}
+
+static SHIPPED: [Shipped; 8] =
+    shipped_files!["a100" "h100" "h200" "b200" "b300" "gb200" "gb300" "mi300x"];
 
 /// All GPUs that rgpu ships.
-#[must_use]
-pub fn shipped() -> &'static [Hardware] {
-    static SHIPPED: OnceLock<Vec<Hardware>> = OnceLock::new();
-    // A test reads every file, so none is left out here.
-    SHIPPED.get_or_init(|| FILES.iter().filter_map(|text| Hardware::parse(text).ok()).collect())
+pub fn shipped() -> impl Iterator<Item = &'static Hardware> {
+    SHIPPED.iter().filter_map(|shipped| shipped.hardware.as_ref())
 }
 
 /// A name that no GPU of the catalogue has.
@@ -40,10 +45,10 @@ pub struct UnknownGpu {
 /// There is none; the error names the nearest.
 pub fn find(name: &str) -> Result<&'static Hardware, UnknownGpu> {
     let lower = name.to_lowercase();
-    let all = shipped();
-    all.iter().find(|hardware| hardware.id == lower).ok_or_else(|| UnknownGpu {
+    let found = SHIPPED.iter().find(|shipped| shipped.id == lower);
+    found.and_then(|shipped| shipped.hardware.as_ref()).ok_or_else(|| UnknownGpu {
         typed: name.to_owned(),
-        nearest: nearest(name, all.iter().map(|hardware| hardware.id.as_str()))
+        nearest: nearest(name, SHIPPED.iter().map(|shipped| shipped.id))
             .unwrap_or_default()
             .to_owned(),
     })
@@ -62,7 +67,7 @@ pub fn of_device(name: &str) -> Option<&'static Hardware> {
     if OTHER_VARIANTS.into_iter().any(has) {
         return None;
     }
-    shipped().iter().find(|hardware| has(&hardware.id))
+    SHIPPED.iter().find(|shipped| has(shipped.id))?.hardware.as_ref()
 }
 
 #[cfg(test)]
@@ -71,11 +76,12 @@ mod tests {
 
     #[test]
     fn every_file_is_read_and_resolves() {
-        for text in FILES {
-            let hardware = Hardware::parse(text).unwrap();
+        for shipped in &SHIPPED {
+            let hardware = shipped.hardware.as_ref().unwrap();
+            assert_eq!(hardware.id, shipped.id);
             hardware.gpu().unwrap();
         }
-        assert_eq!(shipped().len(), FILES.len());
+        assert_eq!(shipped().count(), SHIPPED.len());
     }
 
     #[test]

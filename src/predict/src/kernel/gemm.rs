@@ -120,46 +120,78 @@ fn best_tile(
     let results = times * groups.iter().map(|group| group.m * group.n).sum::<f64>();
     let element = f64::from(first.a.bits().max(first.b.bits())) / 8.0;
     let peak = gpu.peaks[math.index()];
-    let mut best = Work::ideal(op, math, flops, bytes);
-    let mut least = f64::INFINITY;
-    for &(rows, columns) in tiles {
+    let memory = bytes / gpu.hbm;
+    let mut best: Option<TileChoice> = None;
+    'tiles: for &(rows, columns) in tiles {
         // FLOPs and shared-memory bytes of a tile grow with k, so tiles are counted by k.
         let (mut tiles, mut depth) = (0.0, 0.0);
         for group in groups {
-            let of_group = (group.m / rows).ceil() * (group.n / columns).ceil() * times;
+            let of_group = whole(group.m / rows) * whole(group.n / columns) * times;
             tiles += of_group;
             depth += of_group * group.k;
         }
         if tiles == 0.0 {
             continue;
         }
+        let compute = 2.0 * depth * rows * columns / peak;
+        let shared_bytes = depth * (rows + columns) * element;
+        let shared = gpu.shared.map_or(0.0, |rate| shared_bytes / rate);
         for &split in splits {
             if split > 1.0 && (tiles >= gpu.processors || depth / tiles / split < MIN_SPLIT_COLUMNS)
             {
                 break;
             }
             let waves = tiles * split / gpu.processors;
-            let work = Work {
-                padded_flops: 2.0 * depth * rows * columns,
-                wave_factor: waves.ceil() / waves,
-                shared_bytes: depth * (rows + columns) * element,
-                added_bytes: match split {
-                    1.0 => 0.0,
-                    split => 2.0 * split * results * PARTIAL_BYTES,
-                },
-                tile: [rows, columns, split],
-                ..best
+            let wave_factor = whole(waves) / waves;
+            let added_bytes = match split {
+                1.0 => 0.0,
+                split => 2.0 * split * results * PARTIAL_BYTES,
             };
-            let compute = work.padded_flops / peak * work.wave_factor;
-            let shared = gpu.shared.map_or(0.0, |rate| work.shared_bytes / rate * work.wave_factor);
-            let time = compute.max(shared).max((bytes + work.added_bytes) / gpu.hbm);
-            if time < least {
-                least = time;
-                best = work;
+            let work = compute.max(shared) * wave_factor;
+            let time = work.max((bytes + added_bytes) / gpu.hbm);
+            if best.as_ref().is_none_or(|best| time < best.time) {
+                best = Some(TileChoice {
+                    time,
+                    padded_flops: 2.0 * depth * rows * columns,
+                    wave_factor,
+                    shared_bytes,
+                    added_bytes,
+                    tile: [rows, columns, split],
+                });
+                // No tile moves fewer bytes.
+                if time <= memory {
+                    break 'tiles;
+                }
             }
         }
     }
-    best
+    let ideal = Work::ideal(op, math, flops, bytes);
+    best.map_or(ideal, |best| Work {
+        padded_flops: best.padded_flops,
+        wave_factor: best.wave_factor,
+        shared_bytes: best.shared_bytes,
+        added_bytes: best.added_bytes,
+        tile: best.tile,
+        ..ideal
+    })
+}
+
+/// A tile and what it makes of the work.
+struct TileChoice {
+    /// The longest of its terms, in s.
+    time: f64,
+    padded_flops: f64,
+    wave_factor: f64,
+    shared_bytes: f64,
+    added_bytes: f64,
+    tile: [f64; 3],
+}
+
+/// `value` rounded up. `f64::ceil` is a call where the compiler may not assume SSE 4.1, and this is
+/// the inner loop of a prediction.
+fn whole(value: f64) -> f64 {
+    let down = value as i64 as f64;
+    if down < value { down + 1.0 } else { down }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::config::{AttentionShape, Layer, MlpShape, Model};
 use crate::hw::Tier;
 use crate::kernel::launch::SmallOp;
 use crate::kernel::{
-    Attention, Context, Experts, Gemm, KernelTime, QuantizedGemm, StreamingKernel,
+    Attention, Context, Experts, Fusion, Gemm, KernelTime, QuantizedGemm, StreamingKernel,
 };
 
 /// The phase that a step belongs to.
@@ -177,6 +177,18 @@ impl PhaseTimes {
         stages + (self.stages.len() as f64 - 1.0) * self.between.time_ns()
     }
 
+    /// Number of launches of all stages.
+    #[must_use]
+    pub fn launches(&self) -> f64 {
+        self.stages.iter().map(|stage| stage.launches).sum()
+    }
+
+    /// Whether all stages had measured efficiencies.
+    #[must_use]
+    pub fn is_calibrated(&self) -> bool {
+        self.stages.iter().all(|stage| stage.is_calibrated)
+    }
+
     /// The speed-of-light bound of [`PhaseTimes::pipeline_latency_ns`].
     #[must_use]
     pub fn pipeline_latency_bound_ns(&self) -> f64 {
@@ -298,7 +310,8 @@ impl LayerVisitor<'_> {
     fn small(&self, op: SmallOp, elements: f64) -> StepOperation {
         let fusion = self.deployment.fusion;
         let kernel = StreamingKernel {
-            is_norm: op == SmallOp::Norm,
+            // A norm of many operations is many elementwise kernels.
+            is_norm: op == SmallOp::Norm && fusion != Fusion::Eager,
             elements,
             passes: fusion.passes(op),
             flops: 0.0,
@@ -376,7 +389,9 @@ impl LayerVisitor<'_> {
                 // A KV head is copied where there are more GPUs than heads.
                 let kv_heads = (kv_heads / ways).max(1.0);
                 let qkv = head_dim * (heads + 2.0 * kv_heads);
-                visit("qkv", self.product(tokens, qkv, hidden, weights, fusion.products(3.0)));
+                let kv = kv_heads * head_dim;
+                let each = [("q", heads * head_dim), ("k", kv), ("v", kv)];
+                self.products("qkv", &each, tokens, visit);
                 visit("rope", self.small(SmallOp::Rope, tokens * qkv));
                 attention.heads = heads;
                 attention.kv_heads = kv_heads;
@@ -455,7 +470,7 @@ impl LayerVisitor<'_> {
     }
 
     fn mlp(&self, layer: &Layer, visit: &mut dyn FnMut(&'static str, StepOperation)) {
-        let (hidden, weights) = (self.model.hidden, self.model.linear_dtype);
+        let hidden = self.model.hidden;
         let (tokens, tp) = (self.tokens(), self.tp());
         let parallelism = self.deployment.parallelism;
         let fusion = self.deployment.fusion;
@@ -469,7 +484,8 @@ impl LayerVisitor<'_> {
         match layer.mlp {
             MlpShape::Gated { inner } => {
                 let inner = inner / tp;
-                self.gated(tokens, inner, ["gate_up", "activation", "down"], weights, visit);
+                let names = ["gate_up", "gate", "up", "activation", "down"];
+                self.gated(tokens, inner, names, visit);
             }
             MlpShape::Experts { experts, chosen, inner, shared } => {
                 let dtype = self.model.dtype;
@@ -497,7 +513,7 @@ impl LayerVisitor<'_> {
                 };
                 let [mut up, mut down] = routed.products(tokens, self.context);
                 for time in [&mut up, &mut down] {
-                    if fusion == crate::kernel::Fusion::Megakernel {
+                    if fusion == Fusion::Megakernel {
                         time.launch_ns = 0.0;
                         time.work.launches = 0.0;
                     }
@@ -507,8 +523,14 @@ impl LayerVisitor<'_> {
                 visit("experts_activation", self.small(SmallOp::Activation, rows * routed.inner));
                 visit("experts_down", StepOperation::Kernel(down));
                 if shared > 0.0 {
-                    let names = ["shared_gate_up", "shared_activation", "shared_down"];
-                    self.gated(tokens, shared / tp, names, weights, visit);
+                    let names = [
+                        "shared_gate_up",
+                        "shared_gate",
+                        "shared_up",
+                        "shared_activation",
+                        "shared_down",
+                    ];
+                    self.gated(tokens, shared / tp, names, visit);
                 }
                 if has_exchange && is_routed {
                     let bytes = activations(self.own_tokens() * chosen);
@@ -528,14 +550,35 @@ impl LayerVisitor<'_> {
         &self,
         tokens: f64,
         inner: f64,
-        names: [&'static str; 3],
-        weights: Dtype,
+        [gate_up, gate, up, activation, down]: [&'static str; 5],
         visit: &mut dyn FnMut(&'static str, StepOperation),
     ) {
-        let (hidden, fusion) = (self.model.hidden, self.deployment.fusion);
-        visit(names[0], self.product(tokens, 2.0 * inner, hidden, weights, fusion.products(2.0)));
-        visit(names[1], self.small(SmallOp::Activation, tokens * inner));
-        visit(names[2], self.product(tokens, hidden, inner, weights, fusion.products(1.0)));
+        let (hidden, weights) = (self.model.hidden, self.model.linear_dtype);
+        let launches = self.deployment.fusion.products(1.0);
+        self.products(gate_up, &[(gate, inner), (up, inner)], tokens, visit);
+        visit(activation, self.small(SmallOp::Activation, tokens * inner));
+        visit(down, self.product(tokens, hidden, inner, weights, launches));
+    }
+
+    /// Products of the same activations, each with its name and width: one kernel, or, where
+    /// nothing shares a kernel, one for each.
+    fn products(
+        &self,
+        joint: &'static str,
+        each: &[(&'static str, f64)],
+        tokens: f64,
+        visit: &mut dyn FnMut(&'static str, StepOperation),
+    ) {
+        let (hidden, weights) = (self.model.hidden, self.model.linear_dtype);
+        if self.deployment.fusion == Fusion::Eager {
+            for (name, width) in each {
+                visit(name, self.product(tokens, *width, hidden, weights, 1.0));
+            }
+        } else {
+            let width = each.iter().map(|(_, width)| width).sum();
+            let launches = self.deployment.fusion.products(1.0);
+            visit(joint, self.product(tokens, width, hidden, weights, launches));
+        }
     }
 
     /// Weights and cache of the layer that are not in HBM.
@@ -562,6 +605,10 @@ impl LayerVisitor<'_> {
     }
 }
 
+/// Tensor operations of Hugging Face's `LlamaRotaryEmbedding`, once for all layers: a cast, a
+/// product, concatenate, cosine, sine, two scalings, two casts.
+const ROTATION_TABLE_LAUNCHES: f64 = 9.0;
+
 /// Passes the operations of the embedding to `visit`.
 pub fn visit_embedding(
     model: &Model,
@@ -577,7 +624,7 @@ pub fn visit_embedding(
         passes: 2.0,
         flops: 0.0,
         dtype: model.dtype,
-        launches: deployment.fusion.products(1.0),
+        launches: deployment.fusion.products(1.0 + ROTATION_TABLE_LAUNCHES),
     };
     visit("embedding", StepOperation::Kernel(kernel.time(context)));
 }

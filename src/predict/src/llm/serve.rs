@@ -157,7 +157,6 @@ pub fn serve(
     };
     let request_ns = ttft_ns + (load.output - 1.0) * tpot_mixed_ns;
     let output_tokens_per_s = load.concurrency * load.output / (request_ns / 1e9);
-    let of_all = |times: &PhaseTimes| times.stages.iter().all(|stage| stage.is_calibrated);
     let serving = Serving {
         ttft_ns,
         ttft_bound_ns: prefill.pipeline_latency_bound_ns(),
@@ -169,7 +168,7 @@ pub fn serve(
         output_tokens_per_s_gpu: output_tokens_per_s / gpus,
         bubble: (stages - 1.0) / (micro_batches + stages - 1.0),
         gpus,
-        is_calibrated: of_all(&prefill) && of_all(&decode),
+        is_calibrated: prefill.is_calibrated() && decode.is_calibrated(),
     };
     Ok(LoadResult { serving, prefill, decode, memory, micro_batches, kv_transfer_ns })
 }
