@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::expectations::Expectations;
 use super::file::SuiteFile;
-use super::target::Work;
+use super::target::{TargetSpec, Work};
 use crate::analysis::lint::lint;
 use crate::kernel::{KernelFolders, KernelSpec, find};
 use crate::model::suite::SuiteRun;
@@ -127,24 +127,31 @@ impl Audit {
         self.findings.push(AuditFinding { code, place, text });
     }
 
-    fn kernels(&mut self, file: &SuiteFile, folders: &KernelFolders, generated: bool) {
+    fn kernels<'t>(&mut self, file: &'t SuiteFile, folders: &KernelFolders, generated: bool) {
         let own = KernelFolders { shipped: None, kernel_path: Vec::new(), ..folders.clone() };
         let listed = find::list(&own);
-        let mut used: BTreeSet<&str> = BTreeSet::new();
-        for target in file.targets.iter().filter(|target| generated || !target.generated) {
-            match &target.work {
-                Work::Kernel(kernel) => drop(used.insert(kernel)),
-                Work::Pair { baseline, optimised } => {
-                    used.extend([baseline.as_str(), optimised.as_str()]);
-                    if baseline == optimised {
-                        let text = format!("both sides are `{baseline}`");
-                        self.add("lone_side", &target.name(), text);
-                    }
-                }
-                Work::Program(_) => {}
+        let is_listed = |target: &&TargetSpec| generated || !target.generated;
+        let (listed_targets, left_out): (Vec<&TargetSpec>, Vec<&TargetSpec>) =
+            file.targets.iter().partition(is_listed);
+        let kernels_of = |targets: &[&'t TargetSpec]| -> BTreeSet<&'t str> {
+            targets.iter().flat_map(|target| target.kernels()).collect()
+        };
+        let (used, generated_only) = (kernels_of(&listed_targets), kernels_of(&left_out));
+        for target in &listed_targets {
+            if let Work::Pair { baseline, optimised } = &target.work
+                && baseline == optimised
+            {
+                let text = format!("both sides are `{baseline}`");
+                self.add("lone_side", &target.name(), text);
             }
         }
-        for kernel in &listed {
+        // Kernels that a program writes are no findings, unless they are asked for or used otherwise.
+        let is_left_out = |name: &str| {
+            !generated
+                && !used.contains(name)
+                && (file.is_generated(name) || generated_only.contains(name))
+        };
+        for kernel in listed.iter().filter(|kernel| !is_left_out(&kernel.name)) {
             if file.file.is_some() && !used.contains(kernel.name.as_str()) {
                 self.add("kernel_without_target", &kernel.name, "no target runs it".to_owned());
             }
@@ -268,5 +275,29 @@ mod tests {
             ]
         );
         assert_eq!(audit.gaps.len(), 4, "{:?}", audit.gaps);
+    }
+
+    #[test]
+    fn kernels_that_a_program_writes_are_left_out_unless_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["used", "gen-1", "gen-2", "tuned"] {
+            let folder = dir.path().join("kernels").join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("kernel.toml"), "x").unwrap();
+        }
+        let text = "generated = [\"gen-*\"]\n\
+                    [[target]]\nname = \"s:used\"\nkernel = \"used\"\n\
+                    [[target]]\nname = \"s:first\"\nkernel = \"gen-1\"\n\
+                    [[target]]\nname = \"s:tuned\"\nkernel = \"tuned\"\ngenerated = true\n";
+        let file = SuiteFile::read(Path::new("bench.toml"), text).unwrap();
+        let generated: Vec<bool> = file.targets.iter().map(|target| target.generated).collect();
+        assert_eq!(generated, [false, true, true]);
+        let folders = KernelFolders { project: dir.path().to_owned(), ..KernelFolders::default() };
+        let found = |generated| -> Vec<String> {
+            let audit = audit(&file, &folders, &[], None, &BTreeSet::new(), generated);
+            audit.findings.into_iter().map(|finding| finding.place).collect()
+        };
+        assert_eq!(found(false), [""; 0]);
+        assert_eq!(found(true), ["gen-2"]);
     }
 }

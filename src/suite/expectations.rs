@@ -1,5 +1,6 @@
 //! `expectations/<gpu>.json`: the times that the cases of a project are expected to take on one
-//! GPU. The file is committed, so it is sorted: diffs stay small.
+//! GPU. The file is committed, so it is sorted: diffs stay small. A baseline with a name of its own
+//! is a folder with such files, `expectations/<name>/`.
 //!
 //! A time is judged by the same function as every comparison, with a threshold that is the least
 //! effect plus the spread between sessions. A session is an earlier run of the suite with the same
@@ -27,6 +28,11 @@ pub const SCHEMA: &str = "rgpu.expectations/1";
 
 /// The folder in a project.
 pub const FOLDER: &str = "expectations";
+
+/// The folder of a project's expectations, or of a baseline with a name of its own.
+pub fn folder(project: &Path, baseline: Option<&str>) -> PathBuf {
+    baseline.iter().fold(project.join(FOLDER), |folder, name| folder.join(name))
+}
 
 /// What an unknown device, driver, compiler or clock policy adds to the threshold, as a fraction.
 pub const UNKNOWN_SPREAD: f64 = 0.10;
@@ -165,17 +171,17 @@ pub fn file_name(gpu: &str) -> String {
 }
 
 impl Expectations {
-    /// The path of a GPU's file in a project.
-    pub fn path(project: &Path, gpu: &str) -> PathBuf {
-        project.join(FOLDER).join(file_name(gpu))
+    /// The path of a GPU's file in a [`folder`].
+    pub fn path(folder: &Path, gpu: &str) -> PathBuf {
+        folder.join(file_name(gpu))
     }
 
-    /// Reads the file of a GPU. Without one there are no entries.
+    /// Reads the file of a GPU in a [`folder`]. Without one there are no entries.
     ///
     /// # Errors
     /// It is damaged, of a newer schema, or of another GPU.
-    pub fn load(project: &Path, gpu: &str) -> Result<Self> {
-        let path = Self::path(project, gpu);
+    pub fn load(folder: &Path, gpu: &str) -> Result<Self> {
+        let path = Self::path(folder, gpu);
         let empty = || Self { schema: SCHEMA.to_owned(), gpu: gpu.to_owned(), entries: Vec::new() };
         let bytes = match crate::regular_file::read(&path, MAX_FILE_BYTES) {
             Ok(bytes) => bytes,
@@ -210,13 +216,13 @@ impl Expectations {
         }
     }
 
-    /// Writes the file, sorted.
+    /// Writes the file into a [`folder`], sorted.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn save(&mut self, project: &Path) -> Result<PathBuf> {
+    pub fn save(&mut self, folder: &Path) -> Result<PathBuf> {
         self.entries.sort_by(|a, b| a.key.cmp(&b.key));
-        let path = Self::path(project, &self.gpu);
+        let path = Self::path(folder, &self.gpu);
         let failed = |e: std::io::Error| {
             Failure::new(Exit::Disk, "disk", "the expectations cannot be written")
                 .file(path.display())
@@ -225,7 +231,7 @@ impl Expectations {
         let mut text =
             serde_json::to_vec_pretty(self).map_err(std::io::Error::other).map_err(failed)?;
         text.push(b'\n');
-        fs::create_dir_all(project.join(FOLDER)).map_err(failed)?;
+        fs::create_dir_all(folder).map_err(failed)?;
         atomic::write(&path, &text).map_err(failed)?;
         Ok(path)
     }
@@ -593,7 +599,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut all = expected(&["GPU-1"]);
         let path = all.save(dir.path()).unwrap();
-        assert!(path.ends_with("expectations/nvidia-h200.json"), "{path:?}");
+        assert!(path.ends_with("nvidia-h200.json"), "{path:?}");
+        assert_eq!(folder(Path::new("p"), None), Path::new("p/expectations"));
+        assert_eq!(folder(Path::new("p"), Some("v1")), Path::new("p/expectations/v1"));
         assert_eq!(Expectations::load(dir.path(), "NVIDIA H200").unwrap(), all);
         let text = fs::read_to_string(&path).unwrap();
         for (from, to, words) in [

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use super::matches;
 use super::matrix::{Axis, AxisKind, Matrix, sweep_values};
 use super::target::{Grow, Settings, TargetSpec, Work};
 use crate::duration::parse_duration;
@@ -28,7 +29,7 @@ const KERNELS: &str = "kernels";
 /// The maximum number of cases of a target, unless the file has another.
 const MAX_CASES: usize = 200;
 
-const KEYS: &[&str] = &["defaults", "target"];
+const KEYS: &[&str] = &["defaults", "target", "generated"];
 const DEFAULTS: &[&str] = &[
     "level",
     "mode",
@@ -86,6 +87,8 @@ pub struct SuiteFile {
     pub targets: Vec<TargetSpec>,
     /// The maximum number of cases of a target.
     pub max_cases: usize,
+    /// Patterns for the names and paths of kernels that a program writes.
+    pub generated: Vec<String>,
 }
 
 impl SuiteFile {
@@ -119,7 +122,7 @@ impl SuiteFile {
             ..TargetSpec::default()
         };
         let targets = find::list(&own).into_iter().map(target).collect();
-        Self { file: None, targets, max_cases: MAX_CASES }
+        Self { targets, max_cases: MAX_CASES, ..Self::default() }
     }
 
     /// Reads the `text` of `file`.
@@ -139,6 +142,11 @@ impl SuiteFile {
     /// The folder that its paths are relative to.
     pub fn folder(&self) -> Option<&Path> {
         self.file.as_deref().and_then(Path::parent)
+    }
+
+    /// Whether a program writes this kernel: a pattern of the file matches its name or path.
+    pub fn is_generated(&self, kernel: &str) -> bool {
+        self.generated.iter().any(|pattern| matches(pattern, kernel))
     }
 
     /// The names of all suites, each once.
@@ -170,6 +178,7 @@ fn parse(file: &Path, text: &str) -> Result<SuiteFile, KernelError> {
             max_cases = count(&item, 1, 1_000_000)? as usize;
         }
     }
+    let generated = texts(top.optional("generated"), |_, _| Ok(()))?;
     let mut targets: Vec<TargetSpec> = Vec::new();
     for item in top.optional("target").map(|item| item.list()).transpose()?.unwrap_or_default() {
         let table = item.table(TARGET)?;
@@ -183,7 +192,13 @@ fn parse(file: &Path, text: &str) -> Result<SuiteFile, KernelError> {
     if targets.is_empty() {
         return Err(top.error("there is no `[[target]]`"));
     }
-    Ok(SuiteFile { file: Some(file.to_owned()), targets, max_cases })
+    let mut read =
+        SuiteFile { file: Some(file.to_owned()), targets: Vec::new(), max_cases, generated };
+    for target in &mut targets {
+        target.generated |= target.kernels().iter().any(|kernel| read.is_generated(kernel));
+    }
+    read.targets = targets;
+    Ok(read)
 }
 
 fn target(table: &Table<'_>, defaults: &Settings) -> Result<TargetSpec, KernelError> {

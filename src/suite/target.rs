@@ -30,6 +30,15 @@ impl TargetSpec {
     pub fn name(&self) -> String {
         format!("{}:{}", self.suite, self.case)
     }
+
+    /// The kernels that it runs, by name or path.
+    pub fn kernels(&self) -> Vec<&str> {
+        match &self.work {
+            Work::Kernel(kernel) => vec![kernel],
+            Work::Pair { baseline, optimised } => vec![baseline, optimised],
+            Work::Program(_) => Vec::new(),
+        }
+    }
 }
 
 /// What a target runs.

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::cli::support::number_args::{factor, fraction};
 use crate::cli::support::profile_args::mode_parser;
 use crate::cli::support::run_args::{PlaceArgs, duration};
-use crate::kernel::ProfileMode;
+use crate::kernel::{ProfileMode, valid_name};
 use crate::model::suite::Level;
 use crate::report::suite::FORMATS;
 use crate::suite::expectations::UpdateRefusal;
@@ -115,7 +115,8 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "MHZ", conflicts_with = "share_gpu", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub lock_clocks: Option<u32>,
 
-    /// Spread the cases over this many containers of a Modal remote, or jobs of a Slurm cluster
+    /// Spread the cases over this many containers of a Modal remote, jobs of a Slurm cluster, or
+    /// GPUs of one host
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub parallel: Option<u32>,
 
@@ -146,6 +147,11 @@ pub(super) struct ExpectArgs {
     /// Write the times to expectations/<gpu>.json, from at least 3 sessions of the same code
     #[arg(long)]
     pub update_expectations: bool,
+
+    /// Judge against the expected times in expectations/NAME/, and write them there, instead of
+    /// those in expectations/
+    #[arg(long, value_name = "NAME", value_parser = baseline)]
+    pub baseline: Option<String>,
 
     /// Update in spite of this
     #[arg(long, value_name = "REASON", value_delimiter = ',', requires = "update_expectations", value_parser = refusal)]
@@ -285,6 +291,13 @@ Examples:
 
 fn level(text: &str) -> Result<Level, String> {
     Level::parse(text).ok_or_else(|| "the levels are minimal, sol and deep".to_owned())
+}
+
+fn baseline(text: &str) -> Result<String, String> {
+    match valid_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("write letters, digits, `.`, `_` and `-`".to_owned()),
+    }
 }
 
 fn refusal(text: &str) -> Result<UpdateRefusal, String> {

@@ -13,7 +13,7 @@ use crate::model::{Profile, Trace};
 use crate::report::{Align, TextTable};
 use crate::store::Runs;
 use crate::suite::audit::{LastSuite, audit};
-use crate::suite::expectations::{Expectations, FOLDER};
+use crate::suite::expectations::{self, Expectations};
 
 /// Audits the suite of the project.
 pub(super) fn run(app: &App, args: &AuditArgs) -> Result<Status> {
@@ -60,7 +60,7 @@ fn profiles(app: &App, run: &SuiteRun) -> Vec<(String, Profile, Option<Trace>)> 
 
 /// The expectations of every GPU.
 fn all_expectations(app: &App) -> Result<Vec<Expectations>> {
-    let folder = app.config.project.join(FOLDER);
+    let folder = expectations::folder(&app.config.project, None);
     let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
     let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
@@ -73,7 +73,7 @@ fn all_expectations(app: &App) -> Result<Vec<Expectations>> {
             let what = "a file of the expectations names no GPU";
             return Err(Failure::new(Exit::Config, "bad_expectations", what).file(path.display()));
         };
-        known.push(Expectations::load(&app.config.project, gpu)?);
+        known.push(Expectations::load(&folder, gpu)?);
     }
     Ok(known)
 }

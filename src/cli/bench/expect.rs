@@ -1,7 +1,7 @@
 //! Judges the times of a suite against the expected ones, and updates those.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use super::args::{ExpectArgs, FailOn, ValidityName};
@@ -10,10 +10,10 @@ use super::saved::cases_of;
 use super::work::SuiteWork;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
-use crate::error::{Exit, Result};
+use crate::error::{Exit, Failure, Result};
 use crate::model::suite::{MeasurementKey, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::report::{Align, TextTable, duration};
-use crate::suite::expectations::{Expectations, UpdatedEntry, Validity};
+use crate::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
 use crate::suite::{PointsByKey, SuiteFile, select, sessions};
 
 /// What was found.
@@ -23,14 +23,32 @@ pub(super) struct Judged {
     updated: Vec<(PathBuf, Vec<UpdatedEntry>)>,
 }
 
+/// Refuses a baseline that does not exist, before anything runs: every time would be NEW.
+///
+/// # Errors
+/// It does not exist, and is not to be written.
+pub(super) fn check_baseline(app: &App, args: &ExpectArgs) -> Result<()> {
+    let Some(name) = args.baseline.as_deref().filter(|_| !args.update_expectations) else {
+        return Ok(());
+    };
+    let folder = expectations::folder(&app.config.project, Some(name));
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let what = format!("there is no baseline `{name}`");
+    Err(Failure::new(Exit::Config, "unknown_baseline", what)
+        .file(folder.display())
+        .hint("`--update-expectations` writes it from at least 3 sessions"))
+}
+
 /// Judges every time of the suite, and updates the expectations if told to.
 pub(super) fn judge(app: &App, work: &SuiteWork<'_>, args: &ExpectArgs) -> Result<Judged> {
-    let project = &app.config.project;
+    let folder = expectations::folder(&app.config.project, args.baseline.as_deref());
     let mut run = work.with_campaign(|campaign| campaign.run.clone());
     let gpus: BTreeSet<String> = run.times().map(|(_, time)| time.key.gpu.clone()).collect();
     let mut known = BTreeMap::new();
     for gpu in gpus.into_iter().filter(|gpu| !gpu.is_empty()) {
-        known.insert(gpu.clone(), Expectations::load(project, &gpu)?);
+        known.insert(gpu.clone(), Expectations::load(&folder, &gpu)?);
     }
     let validity = match args.validity {
         ValidityName::Strict => Validity::Strict,
@@ -45,7 +63,7 @@ pub(super) fn judge(app: &App, work: &SuiteWork<'_>, args: &ExpectArgs) -> Resul
         time.against = Some(judgement);
     }
     let updated = match args.update_expectations {
-        true => update(app, work, &run, known.clone(), args)?,
+        true => update(work, &run, known.clone(), &folder, args)?,
         false => Vec::new(),
     };
     let orphans = orphans(app, &run, &known)?;
@@ -78,10 +96,10 @@ pub(super) fn case_ids(file: &SuiteFile) -> Result<BTreeSet<String>> {
 }
 
 fn update(
-    app: &App,
     work: &SuiteWork<'_>,
     run: &SuiteRun,
     known: BTreeMap<String, Expectations>,
+    folder: &Path,
     args: &ExpectArgs,
 ) -> Result<Vec<(PathBuf, Vec<UpdatedEntry>)>> {
     let index = work.index.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,8 +119,8 @@ fn update(
             entries.push(expected.update(time, &sessions, commit, run.dirty, &args.accept));
         }
         let path = match expected == before {
-            true => Expectations::path(&app.config.project, &gpu),
-            false => expected.save(&app.config.project)?,
+            true => Expectations::path(folder, &gpu),
+            false => expected.save(folder)?,
         };
         files.push((path, entries));
     }

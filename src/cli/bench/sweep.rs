@@ -50,7 +50,7 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
         matrix: Matrix { axes, ..Matrix::default() },
         ..TargetSpec::default()
     };
-    let file = SuiteFile { file: None, targets: vec![target], max_cases: MAX_CASES };
+    let file = SuiteFile { targets: vec![target], max_cases: MAX_CASES, ..SuiteFile::default() };
     let options = SuiteOptions { remote: args.place.remote.clone(), ..SuiteOptions::default() };
     let cases = cases(app, &file, &options)?;
     let run_id = args.run.run_id.as_deref();
