@@ -167,6 +167,9 @@ pub struct RunInfo {
     pub labels: BTreeMap<String, String>,
     /// The version of rgpu.
     pub rgpu: String,
+    /// The SM clock in MHz at which `--lock-clocks` locked the GPU; absent: as it was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locked_sm_mhz: Option<u32>,
 }
 
 /// The kernel or program profiled.

@@ -100,8 +100,12 @@ fn harness(profile: &Profile) -> Option<String> {
     profile.timing.as_ref().map(|_| format!("rgpu {}", profile.run.rgpu))
 }
 
-/// The clock control from the command line; `None` without a command line.
+/// The clock that the GPU was locked at, else the clock control from the command line; `None` without
+/// a command line.
 fn clocks(profile: &Profile) -> Option<String> {
+    if let Some(mhz) = profile.run.locked_sm_mhz {
+        return Some(format!("locked at {mhz} MHz"));
+    }
     let words = &profile.run.command;
     if words.is_empty() {
         return None;

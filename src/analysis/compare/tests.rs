@@ -166,6 +166,13 @@ fn unlike_runs_are_named_in_each_way_they_differ() {
     assert_eq!((found[3].a.as_str(), found[3].b.as_str()), ("n (n=1)", "n (n=2)"));
     let forced = held(&a, &b).summary;
     assert!(forced.contains("although these differ: gpu, harness, clocks, sizes"), "{forced}");
+    let mut locked = run(&[("n", timing(1000.0, 3.0))]);
+    locked.run.command = vec!["rgpu".to_owned()];
+    let as_found = locked.clone();
+    locked.run.locked_sm_mhz = Some(1500);
+    let found = differences(&as_found, &locked);
+    let clocks = found.iter().map(|d| (d.what.as_str(), d.a.as_str(), d.b.as_str()));
+    assert_eq!(clocks.collect::<Vec<_>>(), [("clocks", "none", "locked at 1500 MHz")]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use rgpu_case::ClockPolicy;
 use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::ProfileBuilder;
@@ -39,6 +40,10 @@ pub(in crate::run) fn build_profile(
         command: record.argv.clone(),
         labels: record.labels.clone(),
         rgpu: env!("CARGO_PKG_VERSION").to_owned(),
+        locked_sm_mhz: match request.policies.clocks {
+            ClockPolicy::AsFound => None,
+            ClockPolicy::Locked { sm_mhz } => Some(sm_mhz),
+        },
     };
     profile.kernel = kernel_info(request, &builder.draft_info, &profile, &builder.project);
     if let Target::Kernel { spec, cases, .. } = &request.target {
