@@ -27,7 +27,7 @@ mod times;
 pub use campaign::{Campaign, CaseEnd, RunKind, grown_sizes, is_reason, is_too_close};
 pub use case::SuiteCase;
 pub use change_points::change_points;
-pub use compare::compare;
+pub use compare::{TimeKind, compare};
 pub use file::SuiteFile;
 pub use history::history;
 pub use index::{PointsByKey, RunIndex, TimeQuery, sessions};

@@ -1,6 +1,6 @@
 //! The report of the runner: correctness, times, doubts about the host, and why it stopped.
 
-use rgpu_case::stats::{Summary, median};
+use rgpu_case::stats::{Summary, kept, median};
 use rgpu_case::{
     CaseReport, ErrorClass, GuardFinding, GuardKind, OutputCheck, RunnerJob, RunnerReport,
     TimingSource,
@@ -141,14 +141,10 @@ fn graph(t: &rgpu_case::GraphTiming) -> GraphTiming {
         discarded: t.discarded.len() as u64,
         launches: t.launches.into(),
         prepare_ns: t.prepare_ns,
+        call_nodes: t.call_nodes.map(u64::from),
+        prepare_nodes: t.prepare_nodes.map(u64::from),
         histogram: histogram(&kept, t.median_ns, mad_ns),
     }
-}
-
-/// The samples that the statistics count. `discarded` has their indices in ascending order.
-fn kept(samples: &[f64], discarded: &[usize]) -> Vec<f64> {
-    let is_kept = |&(i, _): &(usize, &f64)| discarded.binary_search(&i).is_err();
-    samples.iter().enumerate().filter(is_kept).map(|(_, ns)| *ns).collect()
 }
 
 fn correctness(c: &rgpu_case::Correctness) -> Correctness {

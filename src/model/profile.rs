@@ -333,13 +333,15 @@ pub struct Histogram {
 ///
 /// A graph with several calls and the flushes between them is replayed in turn with a graph of the
 /// flushes alone. The time is their difference, divided by the number of calls: the kernel, and the
-/// step from one node of a graph to the next. `median_ns` of the timing is the same call between two
+/// step from one node of a graph to the next, which may change from session to session; then
+/// `prepare_ns` changes with it. `median_ns` of the timing is the same call between two
 /// CUDA events, where the gaps between event and launch count too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphTiming {
     /// Median in nanoseconds.
     pub median_ns: f64,
-    /// 95 % confidence interval of the median in nanoseconds, from order statistics.
+    /// 95 % confidence interval of the median in nanoseconds, from order statistics. If the samples
+    /// have a step, it covers the levels on both sides.
     pub ci95_ns: [f64; 2],
     /// Number of samples kept.
     pub samples: u64,
@@ -351,6 +353,12 @@ pub struct GraphTiming {
     /// Median time between two calls in nanoseconds, which is subtracted: flushing L2, restoring
     /// inputs and poisoning outputs.
     pub prepare_ns: f64,
+    /// Number of nodes that each call adds to the graph; absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_nodes: Option<u64>,
+    /// Number of nodes between two calls; absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare_nodes: Option<u64>,
     /// How the samples are spread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<Histogram>,

@@ -125,7 +125,7 @@ pub struct SuiteOptions {
     /// The SM clock in MHz at which GPUs are locked while their cases run; absent: as found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_clocks_mhz: Option<u32>,
-    /// Over how many hosts of one remote the cases are spread; absent: one.
+    /// Over how many hosts of one remote, or GPUs of one host, the cases are spread; absent: one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<u32>,
     /// Whether generated targets are included.

@@ -47,6 +47,9 @@ pub struct HistoryPoint {
     pub ci95_ns: [f64; 2],
     /// Number of samples.
     pub samples: u64,
+    /// Median inside a CUDA graph; only for short kernels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph_ns: Option<f64>,
     /// Whether the results were right.
     pub right: bool,
     /// Whether the GPU was throttled.

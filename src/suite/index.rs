@@ -34,12 +34,12 @@ pub struct TimeQuery {
 
 const COLUMNS: &str = "run, case_name, side, sizes, started, dtype, gpu, driver, toolkit, clocks, \
                        method, inputs, device, median_ns, low_ns, high_ns, samples, right_result, \
-                       throttled, commit_id, dirty";
+                       throttled, commit_id, dirty, graph_ns";
 
 /// Where the columns of a key are among [`COLUMNS`], in the order of [`key_words`].
 const KEY_COLUMNS: [usize; 9] = [1, 2, 3, 5, 6, 7, 8, 9, 10];
 
-/// Rows of one key mostly follow each other in this order, the oldest first.
+/// Rows of one key mostly follow each other in this order, the oldest first. The table lies in it.
 const ORDER: &str = "ORDER BY case_name, side, sizes, started, run";
 
 impl RunIndex {
@@ -167,7 +167,7 @@ fn put(connection: &Connection, run: &SuiteRun, row: &SuiteRow) -> Result<(), St
     let mut insert = connection
         .prepare(&format!(
             "INSERT OR REPLACE INTO suite_time ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, \
-             ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)"
+             ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)"
         ))
         .map_err(fail())?;
     for time in &row.times {
@@ -195,6 +195,7 @@ fn put(connection: &Connection, run: &SuiteRun, row: &SuiteRow) -> Result<(), St
                 !time.throttle.is_empty(),
                 run.commit.as_deref().unwrap_or_default(),
                 run.dirty,
+                time.graph.as_ref().map(|graph| graph.median_ns),
             ])
             .map_err(fail())?;
     }
@@ -281,6 +282,7 @@ fn read_point(row: &Row<'_>) -> rusqlite::Result<HistoryPoint> {
         throttled: row.get(18)?,
         commit: row.get(19)?,
         dirty: row.get(20)?,
+        graph_ns: row.get(21)?,
     })
 }
 

@@ -254,7 +254,8 @@ pub struct Cooling {
 pub struct GraphTiming {
     /// Median of the kept samples.
     pub median_ns: f64,
-    /// Interval of the median, as [`Timing::ci95_ns`].
+    /// Interval of the median. If the samples have a step, it covers the levels on both sides
+    /// ([`crate::stats::Summary::from_series`]).
     pub ci95_ns: [f64; 2],
     /// Number of kept samples.
     pub samples: usize,
@@ -270,6 +271,12 @@ pub struct GraphTiming {
     /// Median time between two calls that was subtracted: flushing L2, restoring `inout` tensors
     /// and poisoning outputs.
     pub prepare_ns: f64,
+    /// Nodes of the graph that each call added. Absent in reports of older runners.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_nodes: Option<u32>,
+    /// Nodes of the graph between two calls. Absent in reports of older runners.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare_nodes: Option<u32>,
 }
 
 /// One NVML reading of the GPU under load.

@@ -38,6 +38,22 @@ impl Summary {
         })
     }
 
+    /// As [`Summary::from_samples`], for samples in the order in which they were taken. The interval
+    /// of order statistics assumes that a sample does not depend on the ones before it. That fails
+    /// if the GPU changes its state meanwhile. So the interval also covers the median of each
+    /// quarter of the samples whose own interval lies apart from that of all samples.
+    pub fn from_series(samples: &[f64]) -> Option<Summary> {
+        let mut all = Summary::from_samples(samples)?;
+        let [low, high] = all.ci95;
+        for quarter in samples.chunks(samples.len().div_ceil(4)) {
+            let Some(part) = Summary::from_samples(quarter) else { continue };
+            if part.ci95[0] > high || part.ci95[1] < low {
+                all.ci95 = [all.ci95[0].min(part.median), all.ci95[1].max(part.median)];
+            }
+        }
+        Some(all)
+    }
+
     /// Half the interval's width as a fraction of the median.
     pub fn relative_half_width(&self) -> f64 {
         match self.median > 0.0 {
@@ -45,6 +61,12 @@ impl Summary {
             false => f64::INFINITY,
         }
     }
+}
+
+/// The samples that count: those whose index is not in `discarded`, which is in ascending order.
+pub fn kept(samples: &[f64], discarded: &[usize]) -> Vec<f64> {
+    let is_kept = |&(i, _): &(usize, &f64)| discarded.binary_search(&i).is_err();
+    samples.iter().enumerate().filter(is_kept).map(|(_, sample)| *sample).collect()
 }
 
 /// The median of values in any order; `None` when there are none.
@@ -109,6 +131,44 @@ mod tests {
         assert_eq!(summary.ci95, [1.0, 3.0]);
         assert_eq!((summary.median, summary.min, summary.mad), (2.0, 1.0, 1.0));
         assert_eq!(Summary::from_samples(&[]), None);
+    }
+
+    /// Noise of ±5 % that depends on nothing but its number.
+    fn noise(n: usize) -> f64 {
+        let x = (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        (x as f64 / f64::from(1 << 24) - 0.5) * 0.1
+    }
+
+    fn series(levels: &[(usize, f64)]) -> Vec<f64> {
+        let levels = levels.iter().flat_map(|(n, level)| std::iter::repeat_n(*level, *n));
+        levels.enumerate().map(|(n, level)| level * (1.0 + noise(n))).collect()
+    }
+
+    /// vecadd of 65,536 in a graph on an H200: after 211 of 472 samples, calls took 0.33 µs less.
+    #[test]
+    fn the_interval_of_a_series_covers_the_levels_that_a_gpu_changed_between() {
+        let stepped = series(&[(211, 2100.0), (261, 1765.0)]);
+        let of_any_order = Summary::from_samples(&stepped).unwrap();
+        let of_series = Summary::from_series(&stepped).unwrap();
+        assert!(of_any_order.relative_half_width() < 0.03, "{of_any_order:?}");
+        let [low, high] = of_series.ci95;
+        assert!(low < 1790.0 && high > 2080.0, "{of_series:?}");
+        assert_eq!(of_series.median, of_any_order.median);
+    }
+
+    #[test]
+    fn a_steady_series_has_the_interval_of_its_samples() {
+        for n in [1, 2, 3, 5, 30, 184, 480] {
+            let steady = series(&[(n, 2100.0)]);
+            assert_eq!(Summary::from_series(&steady), Summary::from_samples(&steady), "{n}");
+        }
+        assert_eq!(Summary::from_series(&[]), None);
+    }
+
+    #[test]
+    fn discarded_samples_are_left_out() {
+        assert_eq!(kept(&[1.0, 2.0, 3.0, 4.0], &[0, 2]), [2.0, 4.0]);
+        assert_eq!(kept(&[], &[]), [0.0; 0]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Decides when to stop sampling and which samples count, and summarises them.
 
-use rgpu_case::stats::{Summary, median};
+use rgpu_case::stats::{Summary, kept, median};
 use rgpu_case::{ClockReading, Timing, TimingPlan, TimingSource};
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ impl<'a> Sampling<'a> {
 
     fn converged(&self) -> bool {
         self.samples.len() >= (self.plan.min_iters.max(1) as usize)
-            && Summary::from_samples(&self.kept(&self.discarded()))
+            && Summary::from_samples(&kept(&self.samples, &self.discarded()))
                 .is_some_and(|s| s.relative_half_width() <= self.plan.ci_target)
     }
 
@@ -81,12 +81,6 @@ impl<'a> Sampling<'a> {
         }
     }
 
-    fn kept(&self, discarded: &[usize]) -> Vec<f64> {
-        let mut rest = discarded.iter().peekable();
-        let is_kept = |&(i, _): &(usize, &f64)| rest.next_if(|&&d| d == i).is_none();
-        self.samples.iter().enumerate().filter(is_kept).map(|(_, &sample)| sample).collect()
-    }
-
     /// The record for the report; `None` when no sample was taken.
     pub(crate) fn finish(
         self,
@@ -95,7 +89,7 @@ impl<'a> Sampling<'a> {
         flushed_bytes: Option<u64>,
     ) -> Option<Timing> {
         let discarded = self.discarded();
-        let kept = self.kept(&discarded);
+        let kept = kept(&self.samples, &discarded);
         let summary = Summary::from_samples(&kept)?;
         let converged = summary.relative_half_width() <= self.plan.ci_target;
         Some(Timing {

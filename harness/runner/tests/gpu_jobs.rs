@@ -275,6 +275,7 @@ fn short_kernels_are_timed_in_a_graph_too_and_the_flush_is_taken_off() {
         assert!((graph.median_ns - 5000.0).abs() < 1.0, "{}", graph.median_ns);
         assert!(graph.ci95_ns[0] <= graph.median_ns && graph.median_ns <= graph.ci95_ns[1]);
         assert!(graph.samples > 0 && graph.launches == 32);
+        assert_eq!((graph.call_nodes, graph.prepare_nodes), (Some(1), Some(2)));
         // The flush writes 2 MiB, at 1000 bytes a nanosecond, and the poison a few bytes.
         assert!((graph.prepare_ns - 2097.0).abs() < 10.0, "{}", graph.prepare_ns);
     }

@@ -8,18 +8,20 @@ use crate::cli::support::suite_index;
 use crate::cli::support::terminal::escape_controls;
 use crate::error::{Exit, Result};
 use crate::model::suite::{SuiteTime, SuiteVerdict};
+use crate::model::suite_history::HistoryPoint;
 use crate::report::suite::comparison_table;
-use crate::suite::expectations::{Expectation, Expectations};
-use crate::suite::{PointsByKey, compare, sessions};
+use crate::suite::expectations::{self, Expectation, Expectations};
+use crate::suite::{PointsByKey, TimeKind, compare, sessions};
 
 /// Compares two suites.
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let (_, a) = saved::find(app, Some(&args.a))?;
     let (_, b) = saved::find(app, Some(&args.b))?;
+    let folder = expectations::folder(&app.config.project, None);
     let mut known: Vec<Expectations> = Vec::new();
     for (_, time) in b.times() {
         if !time.key.gpu.is_empty() && !known.iter().any(|e| e.gpu == time.key.gpu) {
-            known.push(Expectations::load(&app.config.project, &time.key.gpu)?);
+            known.push(Expectations::load(&folder, &time.key.gpu)?);
         }
     }
     let points = match suite_index::open_existing(app)? {
@@ -27,9 +29,12 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
         None => PointsByKey::new(),
     };
     // Earlier sessions show how far sessions are apart; where there are none, the expectations do.
-    let spread = |time: &SuiteTime| {
+    let spread = |time: &SuiteTime, kind: TimeKind| {
         let mut sessions = sessions(&points, time);
         sessions.retain(|session| session.run != b.id);
+        if kind == TimeKind::Graph {
+            return graph_spread(time, &sessions);
+        }
         let own = Expectation::from_sessions(time, &sessions, "").spread(&time.device);
         let mut entries = known.iter().flat_map(|expected| &expected.entries);
         own.or_else(|| entries.find(|entry| entry.key == time.key)?.spread(&time.device))
@@ -51,4 +56,14 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
         return Ok(Exit::Findings as u8);
     }
     Ok(expect::status(app, &args.fail_on, &verdicts))
+}
+
+/// How far apart the times in CUDA graphs of these sessions are, as a fraction.
+fn graph_spread(time: &SuiteTime, sessions: &[&HistoryPoint]) -> Option<f64> {
+    let in_graph = |point: &&HistoryPoint| {
+        Some(HistoryPoint { median_ns: point.graph_ns?, ..(*point).clone() })
+    };
+    let sessions: Vec<HistoryPoint> = sessions.iter().filter_map(in_graph).collect();
+    let sessions: Vec<&HistoryPoint> = sessions.iter().collect();
+    Expectation::from_sessions(time, &sessions, "").spread(&time.device)
 }

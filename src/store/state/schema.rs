@@ -9,14 +9,14 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::run_summaries::RUN_SUMMARIES;
-use super::suites::SUITES;
+use super::suites::{GRAPH_TIMES, SUITES};
 use super::{StateError, lock, random_id, sql_error};
 
 /// Identifies the file as rgpu's: "rgpu" in ASCII.
 const APPLICATION_ID: i32 = 0x7267_7075;
 
 /// Each text makes the tables of one version from those of the version before.
-const MIGRATIONS: &[&str] = &[QUEUE, LOOP, SUITES, RUN_SUMMARIES];
+const MIGRATIONS: &[&str] = &[QUEUE, LOOP, SUITES, RUN_SUMMARIES, GRAPH_TIMES];
 
 /// Version 1: events, and the entries of the queue.
 const QUEUE: &str = "

@@ -329,6 +329,8 @@ fn in_graph(input: &RunnerInput, ns: f64) -> Option<GraphTiming> {
         converged: true,
         launches: 32,
         prepare_ns: 40_000.0,
+        call_nodes: Some(1),
+        prepare_nodes: Some(2),
     })
 }
 
