@@ -203,16 +203,35 @@ fn row(case: &SuiteCase, remote: &str, options: &SuiteOptions) -> SuiteRow {
     }
 }
 
-/// The command that runs one case alone.
+/// The command that runs one case alone, with everything that the suite's command said about it.
 fn command(case: &SuiteCase, remote: &str, options: &SuiteOptions) -> String {
-    // The sides of a pair are cases only for a mode that compares nothing.
-    let id = case.id.rsplit_once('/').map_or(case.id.as_str(), |(pair, _)| pair);
+    // With several remotes the case's id names the remote, and the sides of a pair are cases only for
+    // a mode that compares nothing.
+    let id = case.id.strip_suffix(&format!("@{remote}")).unwrap_or(&case.id);
+    let id =
+        ["/baseline", "/optimised"].iter().find_map(|side| id.strip_suffix(side)).unwrap_or(id);
+    let SuiteOptions { file, level, mode, gpu, share_gpu, strict, lock_clocks_mhz, .. } = options;
+    let SuiteOptions { iters, timeout_s, verify_timeout_s, min_speedup, threshold, .. } = options;
     let mut words = vec!["rgpu bench run".to_owned(), format!("-t {}", shell_word(id))];
-    words.extend(options.file.iter().map(|file| format!("--file {}", shell_word(file))));
-    words.extend(options.level.map(|level| format!("--level {}", level.as_str())));
-    words.extend(options.mode.iter().map(|mode| format!("--mode {mode}")));
+    words.extend(file.iter().map(|file| format!("--file {}", shell_word(file))));
+    words.extend(level.map(|level| format!("--level {}", level.as_str())));
+    words.extend(mode.iter().map(|mode| format!("--mode {mode}")));
     words.push(format!("--remote {}", shell_word(remote)));
+    words.extend(gpu.iter().map(|gpu| format!("--gpu {}", shell_word(gpu))));
+    words.extend(share_gpu.then(|| "--share-gpu".to_owned()));
+    words.extend(strict.then(|| "--strict".to_owned()));
+    words.extend(lock_clocks_mhz.map(|mhz| format!("--lock-clocks {mhz}")));
+    words.extend(iters.map(|iters| format!("--iters {iters}")));
+    words.extend(timeout_s.map(|seconds| format!("--timeout {seconds}s")));
+    words.extend(verify_timeout_s.map(|seconds| format!("--verify-timeout {seconds}s")));
+    words.extend(min_speedup.map(|factor| format!("--min-speedup {factor}")));
+    words.extend(threshold.map(|effect| format!("--threshold {}%", percent(effect))));
     words.join(" ")
+}
+
+/// A fraction in percent, without the digits that the conversion adds.
+fn percent(fraction: f64) -> f64 {
+    (fraction * 1e8).round() / 1e6
 }
 
 /// The id of the run of an attempt: that of the suite, the number of the row, and the case.
@@ -317,6 +336,44 @@ mod tests {
         campaign.finish(1.0);
         assert_eq!((campaign.run.state, campaign.run.clean), (SuiteState::Done, true));
         assert_eq!((campaign.status(), campaign.run.rows[1].attempts), (0, 2));
+    }
+
+    #[test]
+    fn the_command_of_a_case_repeats_the_conditions_of_its_suite() {
+        let campaign = campaign(&["s:a", "s:pair/baseline", "s:b@h200", "s:c[F=/x]"]);
+        assert_eq!(campaign.run.rows[0].again, "rgpu bench run -t s:a --remote h200");
+        assert_eq!(campaign.run.rows[1].again, "rgpu bench run -t s:pair --remote h200");
+        assert_eq!(campaign.run.rows[2].again, "rgpu bench run -t s:b --remote h200");
+        assert_eq!(campaign.run.rows[3].again, "rgpu bench run -t 's:c[F=/x]' --remote h200");
+        let options = SuiteOptions {
+            targets: vec!["s:*".into()],
+            level: Some(crate::model::suite::Level::Sol),
+            remote: Some("h200,b200".into()),
+            gpu: Some("1".into()),
+            strict: true,
+            lock_clocks_mhz: Some(1500),
+            parallel: Some(4),
+            iters: Some(50),
+            timeout_s: Some(90),
+            verify_timeout_s: Some(30),
+            min_speedup: Some(1.1),
+            threshold: Some(0.023),
+            ..SuiteOptions::default()
+        };
+        let case = SuiteCase {
+            id: "s:a".into(),
+            target: "s:a".into(),
+            suites: vec!["s".into()],
+            axes: Vec::new(),
+            subject: Work::Kernel("k".into()),
+            settings: Settings::default(),
+            generated: false,
+        };
+        assert_eq!(
+            command(&case, "h200", &options),
+            "rgpu bench run -t s:a --level sol --remote h200 --gpu 1 --strict --lock-clocks 1500 \
+             --iters 50 --timeout 90s --verify-timeout 30s --min-speedup 1.1 --threshold 2.3%"
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::browser::Browser;
 use crate::documents::printed_keeps;
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, status};
+use crate::laptop::{Laptop, status, wait_for};
 
 const SUITE: &str = r#"
 [defaults]
@@ -238,6 +238,12 @@ fn clocks_are_locked_only_if_asked_released_after_each_case_and_part_of_the_key(
     let run = suite(&laptop, "bench run --run-id locked --lock-clocks 1500", 0);
     assert_eq!(run.options.lock_clocks_mhz, Some(1500));
     assert!(run.times().all(|(_, time)| time.key.clocks == "locked 1500 MHz"));
+    for row in &run.rows[..2] {
+        let own = laptop.project("artifacts/runs").join(row.run.as_ref().unwrap());
+        let profile = fs::read(own.join("profile.json")).unwrap();
+        let profile: serde_json::Value = serde_json::from_slice(&profile).unwrap();
+        assert_eq!(profile["run"]["locked_sm_mhz"], 1500);
+    }
     assert_eq!(clock_changes(&laptop), [LOCK, RELEASE, LOCK, RELEASE, LOCK, RELEASE]);
     for (name, words) in [("as_found", "clocks as found"), ("locked", "clocks locked at 1500 MHz")]
     {
@@ -291,13 +297,56 @@ fn clocks_that_this_user_may_not_lock_are_refused_in_one_line() {
 }
 
 #[test]
-fn cases_are_not_spread_over_a_remote_that_is_one_machine() {
+fn clocks_stay_as_they_are_where_others_use_the_gpu() {
+    let (laptop, host) = laptop_with(SUITE);
+    host.mischief("nvidia-smi foreign-process\n");
+    let run = suite(&laptop, "bench run -t memory:vecadd[n=1000] --lock-clocks 1500", 4);
+    let row = &run.rows[0];
+    let failure = row.failure.as_deref().unwrap();
+    assert!(failure.contains("other processes use it") && failure.contains("python3"), "{failure}");
+    assert!(row.again.contains("--lock-clocks 1500"), "{}", row.again);
+    assert_eq!(clock_changes(&laptop), [""; 0]);
+    laptop.wait_until_quiet();
+}
+
+/// The GPU that a run's job locked; `None` before.
+fn locked_gpu(laptop: &Laptop, run: &str) -> Option<String> {
+    let path = laptop.project("artifacts/runs").join(run).join("events.jsonl");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let line = text.lines().find(|line| line.contains("gpu_locked"))?;
+    let (_, rest) = line.split_once("\"uuid\":\"")?;
+    Some(rest.split('"').next().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn cases_are_spread_over_the_gpus_of_one_host() {
+    let (laptop, host) = laptop_with(SUITE);
+    host.gpus(2);
+    host.mischief("rgpu-runner gate\n");
+    // There is no third GPU, so no third case begins.
+    let child = laptop.start("bench run --parallel 3 --run-id night --json");
+    let first = ["night-001-memory-vecadd-n-1000", "night-002-memory-vecadd-n-4000"];
+    let [one, other] = first.map(|run| wait_for("a GPU", || locked_gpu(&laptop, run)));
+    assert_ne!(one, other);
+    assert_eq!(locked_gpu(&laptop, "night-003-memory-transpose"), None);
+    host.open_gate("rgpu-runner");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 0, "{}", laptop.shown("bench run", &output));
+    let run: SuiteRun = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(run.clean && run.options.parallel == Some(3), "{run:#?}");
+    assert!(run.rows.iter().all(|row| row.host_number.is_none()), "{run:#?}");
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn one_gpu_takes_all_cases_and_is_not_spread_over_if_a_case_needs_it() {
     let (laptop, _host) = laptop_with(SUITE);
-    let shown = laptop.show("bench run --parallel 2");
-    assert!(shown.contains("error: `h200` is one machine"), "{shown}");
-    assert!(shown.contains("Modal") && shown.contains("Slurm"), "{shown}");
+    let run = suite(&laptop, "bench run --parallel 4 --run-id night", 0);
+    assert!(run.clean, "{run:#?}");
+    let shown = laptop.show("bench run --parallel 2 --gpu 0");
+    assert!(shown.contains("`h200` is one machine, and `memory:vecadd[n=1000]` needs"), "{shown}");
     assert!(shown.ends_with("status 2\n"), "{shown}");
-    assert!(!laptop.project("artifacts/runs").exists());
+    laptop.wait_until_quiet();
 }
 
 #[test]
@@ -373,6 +422,22 @@ fn expectations_come_from_three_sessions_of_a_clean_tree_and_judge_later_ones() 
     assert_eq!(judged(5, "--fail-on slower", 1), SuiteVerdict::Slower);
     times(&text, 1.1);
     assert_eq!(judged(6, "--fail-on slower", 0), SuiteVerdict::Faster);
+    // A baseline of its own name begins anew, beside the others.
+    let shown = laptop.show("bench run -t memory:vecadd --baseline v1");
+    assert!(
+        shown.contains("there is no baseline `v1`") && shown.ends_with("status 3\n"),
+        "{shown}"
+    );
+    let line = "bench run -t memory:vecadd --run-id v1 --baseline v1 --update-expectations";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    assert_eq!(fs::read_dir(folder.join("v1")).unwrap().count(), 1);
+    fs::write(&file, "{").unwrap();
+    let run_v1 = suite(&laptop, "bench run -t memory:vecadd --baseline v1 --fail-on new", 0);
+    assert!(run_v1.times().all(|(_, time)| {
+        time.against.as_ref().is_some_and(|judged| judged.verdict == SuiteVerdict::Same)
+    }));
+    fs::write(&file, &text).unwrap();
     // A changed file is another state of the tree.
     laptop.write("later.txt", "x");
     let shown = run(7, "--update-expectations", 0);

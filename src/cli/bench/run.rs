@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use rgpu_protocol::GpuChoice;
+
 use super::args::{ExpectArgs, ResumeArgs, RunArgs};
 use super::work::{SuiteWork, seconds_since};
 use super::{expect, list, saved, sweep};
 use crate::cli::support::app::{App, Status};
+use crate::cli::support::profile_request::gpu_choice;
 use crate::cli::support::{session, started_here, suite_index};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::ProfileMode;
@@ -19,6 +22,7 @@ use crate::suite::{Campaign, RunKind, SuiteCase, SuiteFile, select};
 
 /// Runs a suite.
 pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
+    expect::check_baseline(app, &args.expect)?;
     if args.failed {
         let (folder, run) = saved::find(app, None)?;
         let kind = RunKind::Failed(args.reason.clone());
@@ -42,7 +46,7 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
         .hint("`--include-generated` runs them"));
     }
     if options.parallel.is_some() {
-        cases.iter().try_for_each(|(_, spec)| check_many_hosts(spec))?;
+        cases.iter().try_for_each(|(case, spec)| check_can_spread(case, spec, &options))?;
     }
     let (run_id, accept_new) = (args.run_id.as_deref(), args.place.accept_new);
     let (work, mut record) = begin(app, run_id, &file, options, cases, accept_new)?;
@@ -52,6 +56,7 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
 
 /// Goes on with a suite.
 pub(super) fn resume(app: &App, args: &ResumeArgs) -> Result<Status> {
+    expect::check_baseline(app, &args.expect)?;
     let (folder, run) = saved::find(app, args.run.as_deref())?;
     let taken_up = TakenUp { accept_new: args.accept_new, yes: args.yes };
     let (work, mut record) = take_up(app, folder, run, &taken_up)?;
@@ -65,15 +70,26 @@ pub(super) fn resume(app: &App, args: &ResumeArgs) -> Result<Status> {
     carry_out(app, &work, &mut record, rows, None, args.budget, &args.expect)
 }
 
-/// Refuses to spread cases over the hosts of a remote that is one machine.
-fn check_many_hosts(spec: &RemoteSpec) -> Result<()> {
-    if spec.kind().is_some_and(|kind| kind.has_many_hosts) {
-        return Ok(());
+/// Refuses to spread cases over the GPUs of one machine if a case names the one that it needs.
+fn check_can_spread(case: &SuiteCase, spec: &RemoteSpec, options: &SuiteOptions) -> Result<()> {
+    let gpu = options.gpu.as_ref().or(case.settings.gpu.as_ref());
+    let Some(gpu) = gpu.filter(|_| !has_many_hosts(spec)) else { return Ok(()) };
+    match gpu_choice(gpu) {
+        GpuChoice::Any | GpuChoice::Name(_) => Ok(()),
+        GpuChoice::Index(_) | GpuChoice::Uuid(_) => {
+            let what = format!(
+                "`{}` is one machine, and `{}` needs its GPU `{gpu}`: `--parallel` has no second one",
+                spec.name, case.id
+            );
+            Err(Failure::new(Exit::Usage, "one_gpu", what)
+                .hint("leave the GPU out, or give a part of its name: `--gpu H200`"))
+        }
     }
-    let what = format!("`{}` is one machine: `--parallel` cannot spread cases over it", spec.name);
-    Err(Failure::new(Exit::Usage, "one_machine", what)
-        .hint("it spreads them over containers of a Modal remote or jobs of a Slurm cluster")
-        .hint("several machines run side by side with `--remote a,b`"))
+}
+
+/// Whether each connection to a remote may have a host of its own.
+pub(super) fn has_many_hosts(spec: &RemoteSpec) -> bool {
+    spec.kind().is_some_and(|kind| kind.has_many_hosts)
 }
 
 /// The command line's part of the settings.

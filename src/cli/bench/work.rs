@@ -1,16 +1,21 @@
-//! Runs the cases of a suite: those of one host one after the other over one connection, several
-//! hosts side by side.
+//! Runs the cases of a suite: those of one connection one after the other, several connections side
+//! by side. Each remote has one connection; with `--parallel` it has more, each to a host of its own
+//! or, where the remote is one machine, for another of its GPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rgpu_protocol::GpuChoice;
+
 use super::carry::{Builds, CaseRunner, open_run};
+use super::run::has_many_hosts;
 use crate::cli::support::app::App;
 use crate::cli::support::profile_args::ProfileArgs;
+use crate::cli::support::profile_request::gpu_choice;
 use crate::cli::support::progress::{LiveOutput, ProgressRow};
-use crate::cli::support::session::{self, HostNeed, OutputOptions};
+use crate::cli::support::session::{self, HostNeed, OutputOptions, RemoteSession};
 use crate::error::{Exit, Failure, Result};
 use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
 use crate::remote::RemoteSpec;
@@ -43,7 +48,9 @@ pub(super) struct SuiteWork<'a> {
 struct RemoteQueue<'a> {
     spec: &'a RemoteSpec,
     rows: Mutex<Vec<usize>>,
-    /// The numbers of the hosts that take rows.
+    /// Whether the connections go to hosts of their own, or to the GPUs of one.
+    has_many_hosts: bool,
+    /// The numbers of the connections that take rows.
     hosts: BTreeSet<u32>,
     /// The hosts of the rows whose job is still open: only they can follow it.
     open_on: BTreeMap<usize, u32>,
@@ -121,6 +128,7 @@ impl SuiteWork<'_> {
 
     /// The rows of one remote, and the hosts that take them.
     fn queue<'s>(&self, spec: &'s RemoteSpec, rows: Vec<usize>) -> RemoteQueue<'s> {
+        let has_many_hosts = has_many_hosts(spec);
         let count = self.options.parallel.unwrap_or(1).min(rows.len().try_into().unwrap_or(1));
         let open_on: BTreeMap<usize, u32> = self.with_campaign(|campaign| {
             let of_row = |at: &usize| {
@@ -128,11 +136,31 @@ impl SuiteWork<'_> {
                 let open = row.run.as_ref().and_then(|run| open_run(self.app, run));
                 open.map(|_| (*at, row.host_number.unwrap_or(0)))
             };
-            rows.iter().filter_map(of_row).collect()
+            // Any connection to one machine can follow a job there.
+            rows.iter().filter(|_| has_many_hosts).filter_map(of_row).collect()
         });
         let hosts = (0..count.max(1)).chain(open_on.values().copied()).collect();
         let (rows, builds) = (Mutex::new(rows), Mutex::default());
-        RemoteQueue { spec, rows, hosts, open_on, builds }
+        RemoteQueue { spec, rows, has_many_hosts, hosts, open_on, builds }
+    }
+
+    /// Opens one more connection to a machine; `None` if it has no GPU for that.
+    async fn open_for_another_gpu(
+        &self,
+        spec: &RemoteSpec,
+        host_number: u32,
+        output_options: OutputOptions<'_>,
+    ) -> Result<Option<RemoteSession>> {
+        let mut session = session::open(self.app, spec.clone(), output_options).await?;
+        let cache = session::facts_cache(self.app, spec);
+        let facts = session.ask_facts(&cache, jiff::Timestamp::now().as_second()).await?;
+        let wanted = self.options.gpu.as_deref().map_or(GpuChoice::Any, gpu_choice);
+        let gpus = facts.gpus.iter().filter(|gpu| wanted.allows(gpu.index, &gpu.uuid, &gpu.name));
+        if gpus.count() > host_number as usize {
+            return Ok(Some(session));
+        }
+        end_session(session).await;
+        Ok(None)
     }
 
     fn run_host(
@@ -156,9 +184,20 @@ impl SuiteWork<'_> {
         let spec = queue.spec;
         self.app.block_on(async {
             let mut reconnects = 0;
+            let mut ready = None;
+            if host_number > 0 && !queue.has_many_hosts {
+                // A row is taken once there is a GPU for it.
+                ready = self.open_for_another_gpu(spec, host_number, output_options).await?;
+                if ready.is_none() {
+                    return Ok(());
+                }
+            }
             let mut next = queue.take(host_number);
             while next.is_some() {
-                let session = session::open(self.app, spec.clone(), output_options).await?;
+                let session = match ready.take() {
+                    Some(session) => session,
+                    None => session::open(self.app, spec.clone(), output_options).await?,
+                };
                 let folder = self.file_folder.as_deref();
                 let mut runner = CaseRunner::new(
                     self.app,
@@ -193,15 +232,19 @@ impl SuiteWork<'_> {
                         break;
                     }
                 }
-                let is_broken = runner.is_broken;
+                if !runner.is_broken {
+                    end_session(runner.session).await;
+                    break;
+                }
                 runner.session.reporter.report(&RunEvent::Finished { exit: 0 });
-                if !is_broken {
-                    runner.session.link.close().await;
-                } else if next.is_none() && !queue.is_empty(host_number) {
+                if next.is_none() && !queue.is_empty(host_number) {
                     let what = format!("`{}` failed twice", spec.name);
                     return Err(Failure::new(Exit::Host, "host_lost", what));
                 }
                 reconnects += 1;
+            }
+            if let Some(session) = ready {
+                end_session(session).await;
             }
             Ok(())
         })
@@ -214,10 +257,11 @@ impl SuiteWork<'_> {
         at: usize,
         host_number: u32,
     ) -> Result<()> {
-        let Some((case, _)) = self.cases.get(&at) else { return Ok(()) };
+        let Some((case, spec)) = self.cases.get(&at) else { return Ok(()) };
+        let host_number = (host_number > 0 && has_many_hosts(spec)).then_some(host_number);
         let run_id = self.with_campaign(|campaign| {
             let row = &mut campaign.run.rows[at];
-            row.host_number = (host_number > 0).then_some(host_number);
+            row.host_number = host_number;
             match row.run.clone().filter(|run| open_run(self.app, run).is_some()) {
                 Some(open) => {
                     row.state = RowState::Running;
@@ -306,6 +350,12 @@ impl SuiteWork<'_> {
             text
         })
     }
+}
+
+/// Ends the progress and the connection of a session.
+async fn end_session(mut session: RemoteSession) {
+    session.reporter.report(&RunEvent::Finished { exit: 0 });
+    session.link.close().await;
 }
 
 /// A time for estimates: `40 s`, `12 min`, `3.5 h`.

@@ -1,6 +1,6 @@
 //! `report.md` of a suite, which also fits a comment of a pull request.
 
-use super::table::{cases, clock_policy, counts};
+use super::table::{cases, clock_policy, counts, devices_text};
 use crate::model::suite::{RowState, SuiteRun, SuiteVerdict};
 use crate::report::markdown::plain;
 use crate::report::quantity::timestamp;
@@ -22,7 +22,9 @@ pub fn markdown(run: &SuiteRun) -> String {
         let dirty = if run.dirty { ", with changes" } else { "" };
         out += &format!(" at `{}`{dirty}", commit.get(..12).unwrap_or(commit));
     }
-    out += &format!(", {:.0} s, {}.\n\n", run.seconds, clock_policy(run));
+    out += &format!(", {:.0} s, {}", run.seconds, clock_policy(run));
+    out += &devices_text(run).map(|devices| format!(", {devices}")).unwrap_or_default();
+    out += ".\n\n";
     out += &cases(run).markdown();
     let failed: Vec<_> = run.rows.iter().filter(|row| row.state == RowState::Failed).collect();
     if !failed.is_empty() {

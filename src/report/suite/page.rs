@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::plot::{PlotPoint, PlotSeries, page, svg};
-use super::table::{clock_policy, counts, speedup_text, time_text, without_gpu_text};
+use super::table::{clock_policy, counts, devices_text, speedup_text, time_text, without_gpu_text};
 use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::model::suite_history::{History, Series};
 use crate::report::html::escape;
@@ -28,6 +28,9 @@ pub fn html(run: &SuiteRun, history: &History) -> String {
     let mut body = format!("<h1>{}</h1>\n<p>{}", escape(&run.id), escape(&counts(run)));
     let started = escape(&timestamp(&run.started));
     let _ = write!(body, " · {started} · {:.0} s · {}", run.seconds, clock_policy(run));
+    if let Some(devices) = devices_text(run) {
+        let _ = write!(body, " · {}", escape(&devices));
+    }
     if let Some(commit) = &run.commit {
         let dirty = if run.dirty { ", with changes" } else { "" };
         let _ =

@@ -1,5 +1,7 @@
 //! A suite and a comparison of suites for a terminal.
 
+use std::collections::BTreeMap;
+
 use crate::model::suite::{
     NO_GPU_TEXT, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime, SuiteVerdict,
 };
@@ -45,11 +47,29 @@ pub(super) fn clock_policy(run: &SuiteRun) -> String {
     }
 }
 
+/// The GPU of a time, as the first part of its UUID.
+fn short_device(time: &SuiteTime) -> &str {
+    let end = time.device.match_indices('-').nth(1).map_or(time.device.len(), |(at, _)| at);
+    &time.device[..end]
+}
+
+/// How many times came from each GPU; `None` if all came from one. A case that is resumed or spread
+/// over several GPUs may have another than before.
+pub(super) fn devices_text(run: &SuiteRun) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, time) in run.times().filter(|(_, time)| !time.device.is_empty()) {
+        *counts.entry(short_device(time)).or_default() += 1;
+    }
+    let each: Vec<String> = counts.iter().map(|(gpu, count)| format!("{count} on {gpu}")).collect();
+    (counts.len() > 1).then(|| format!("times of {} GPUs: {}", counts.len(), each.join(", ")))
+}
+
 /// The cases, with a row for each time.
 pub(super) fn cases(run: &SuiteRun) -> TextTable {
     let mut table = TextTable::new(&[
         ("case", Align::Left),
         ("remote", Align::Left),
+        ("gpu", Align::Left),
         ("size", Align::Left),
         ("side", Align::Left),
         ("time", Align::Right),
@@ -63,6 +83,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
     ]);
     let first_remote = run.rows.first().map(|row| row.remote.as_str()).unwrap_or_default();
     let several = run.rows.iter().any(|row| row.remote != first_remote);
+    let several_gpus = devices_text(run).is_some();
     for row in &run.rows {
         let head = || {
             let remote = if several { row.remote.clone() } else { String::new() };
@@ -75,6 +96,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
             table.add_row([
                 case,
                 remote,
+                blank(),
                 blank(),
                 blank(),
                 blank(),
@@ -101,6 +123,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
             table.add_row([
                 case,
                 remote,
+                if several_gpus { short_device(time).to_owned() } else { String::new() },
                 time.size.clone(),
                 if time.key.side == "kernel" { String::new() } else { time.key.side.clone() },
                 time_text(time),
@@ -140,6 +163,9 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
     let mut out = format!("{}  {}", run.id, counts(run));
     if run.options.lock_clocks_mhz.is_some() {
         out += &format!(", {}", clock_policy(run));
+    }
+    if let Some(devices) = devices_text(run) {
+        out += &format!(", {devices}");
     }
     out += "\n\n";
     out += &cases(run).plain(style.width, 2);
@@ -221,4 +247,37 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
         out += &format!("  only in {}: {name}\n", comparison.a);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_several_gpus_name_the_gpu_of_each() {
+        let row = |case: &str, device: &str| SuiteRow {
+            case: case.to_owned(),
+            state: RowState::Ok,
+            times: vec![SuiteTime {
+                device: device.to_owned(),
+                median_ns: 1000.0,
+                ci95_ns: [990.0, 1010.0],
+                ..SuiteTime::default()
+            }],
+            ..SuiteRow::default()
+        };
+        let one = "GPU-8c90ffbc-48e1-9bda-8cc6-fa35dfdb712f";
+        let mut run = SuiteRun {
+            id: "night".into(),
+            rows: vec![row("s:a", one), row("s:b", one), row("s:c", "")],
+            ..SuiteRun::default()
+        };
+        assert_eq!(devices_text(&run), None);
+        assert!(!table(&run, &Style::default()).contains("GPU-"));
+        run.rows.push(row("s:d", "GPU-17e5a922-c253-121e-317d-f787dfc19245"));
+        let shown = table(&run, &Style::default());
+        let head = "times of 2 GPUs: 1 on GPU-17e5a922, 2 on GPU-8c90ffbc";
+        assert!(shown.contains(head), "{shown}");
+        assert!(shown.lines().any(|line| line.contains("s:d") && line.contains("GPU-17e5a922")));
+    }
 }
