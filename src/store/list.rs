@@ -181,7 +181,6 @@ impl Runs {
         {
             return RunFolder::open(Path::new(name));
         }
-        let ids = self.ids()?;
         let back = match name.strip_prefix("latest") {
             Some("") => Some(0),
             Some(rest) => {
@@ -191,16 +190,19 @@ impl Runs {
         };
         if let Some(back) = back {
             let last = self.latest().unwrap_or_default();
-            let ids = self.newest_first(ids);
+            let ids = self.newest_first(self.ids()?);
             let at = ids.iter().position(|id| id == last.trim()).unwrap_or(0);
             let folders = ids[at..].iter().map(|id| RunFolder::open(&self.root.join(id)));
             let mut counted = folders.filter(|folder| folder.as_ref().map_or(true, &counts));
             return counted.nth(back).ok_or_else(unknown)?;
         }
-        if ids.iter().any(|id| id == name) {
+        // The folder of a whole id is there without a look at all others.
+        let is_one_word = Path::new(name).file_name().is_some_and(|word| word == name);
+        if is_one_word && self.root.join(name).join("run.json").is_file() {
             return RunFolder::open(&self.root.join(name));
         }
-        let mut fits: Vec<String> = ids.into_iter().filter(|id| id.starts_with(name)).collect();
+        let mut fits: Vec<String> =
+            self.ids()?.into_iter().filter(|id| id.starts_with(name)).collect();
         fits.sort();
         match (fits.len(), name.is_empty()) {
             (1, false) => RunFolder::open(&self.root.join(fits.remove(0))),
