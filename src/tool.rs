@@ -30,6 +30,7 @@ mod slurm;
 mod sudo;
 
 pub use ncu::{WAITING_KERNELS, escaped};
+pub(crate) use nsys::report_of_node;
 pub use nvdisasm::{CALL_TIMEOUT_S, LISTINGS, ListingCall, NVDISASM_STEP_ID, listings};
 pub use nvidia_smi::gpu_processes;
 pub use plan::arch::target_arch;

@@ -107,7 +107,10 @@ fn carry_out(
     request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     let events = args.run.events.as_deref();
     let mut output_options = OutputOptions {
-        host: HostNeed::within(args.run.queue_timeout),
+        host: HostNeed {
+            nodes: profile_command.request.nodes,
+            ..HostNeed::within(args.run.queue_timeout)
+        },
         ..OutputOptions::with_progress_bar(app, events, args.place.accept_new)
     };
     if row.is_some() {

@@ -81,6 +81,8 @@ pub enum FlagGroup {
     For,
     /// `--ranks`.
     Ranks,
+    /// `--nodes`.
+    Nodes,
 }
 
 /// A mode with everything that depends on it.
@@ -163,6 +165,7 @@ pub static MODES: &[ModeInfo] = &[
             FlagGroup::After,
             FlagGroup::For,
             FlagGroup::Ranks,
+            FlagGroup::Nodes,
         ],
         needs_kernel: false,
         is_verdict: false,

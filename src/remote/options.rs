@@ -28,6 +28,8 @@ pub struct HostRequest {
     pub host_number: u32,
     /// Whether a host may be requested.
     pub host_use: HostUse,
+    /// How many nodes of a cluster the run uses together; 0 is 1.
+    pub nodes: u32,
     /// The longest wait for the host; `None`: no limit.
     pub queue_timeout: Option<Duration>,
 }

@@ -14,6 +14,9 @@
 //! them out. It takes no plans. Only Slurm tells whether an allocation lives, never a file: a run is
 //! taken to the login node only after Slurm has said that its allocation is over.
 //!
+//! A job of several nodes (`--nodes`) is held by its first one, where the batch script runs. The plan
+//! itself starts the program on all nodes, with `srun`.
+//!
 //! Nothing runs twice. A job of Slurm is named after its run and submitted behind a folder of that
 //! name, which only one request can make. It is never requeued. Nothing is left behind: the end of a
 //! command ends its allocation, and without a client an allocation ends once it is idle.
@@ -48,8 +51,9 @@ use super::{
     ConnectOptions, HostRequest, HostUse, ReconnectPolicy, Remote, RemoteError, RemoteKind,
     RemoteSpec, Rental, RentedRemote, Session, ssh,
 };
-use allocation::{Allocation, Reached};
+use allocation::{Allocation, AllocationRequest, Reached};
 pub use error::SlurmError;
+use job::JobInfo;
 use login::LoginNode;
 use settings::{Settings, login_spec};
 
@@ -125,14 +129,15 @@ impl Slurm {
         }
     }
 
-    /// The node of an allocation, through `srun`.
-    fn node_spec(&self, allocation: &Allocation, srun: &str) -> RemoteSpec {
+    /// The first node of an allocation, through `srun`. Its batch script runs there.
+    fn node_spec(&self, allocation: &Allocation, info: &JobInfo, srun: &str) -> RemoteSpec {
         let Settings { folder, login, .. } = &self.settings;
         let job = format!("--jobid={}", allocation.id);
         let holder = script::folder(folder, &allocation.name);
         let reach = format!("RGPU_AGENT_REACH={holder}");
         let srun = [srun, &job, "--overlap", "--unbuffered", "--nodes=1", "--ntasks=1"];
-        let words = srun.into_iter().chain(["--mpi=none", "--quiet", "env", &reach]);
+        let first = info.has_several_nodes().then_some("--relative=0");
+        let words = srun.into_iter().chain(first).chain(["--mpi=none", "--quiet", "env", &reach]);
         RemoteSpec {
             via: words.map(str::to_owned).collect(),
             agent_folder: Some(folder.clone()),
@@ -174,8 +179,8 @@ impl Slurm {
             let names = [run_name.as_str(), &warm_name];
             let names = match (request.run.is_empty(), request.host_number) {
                 (true, _) => &names[1..],
-                (false, 0) => &names[..],
-                // The node that is kept is the first host of the run.
+                // The node that is kept is the first host of the run, and the only one.
+                (false, 0) if request.nodes <= 1 => &names[..],
                 (false, _) => &names[..1],
             };
             let found = Allocation::find(login, names).await?;
@@ -197,7 +202,9 @@ impl Slurm {
                     let name = state.own_name.get_or_insert(name).clone();
                     let login = self.login(state, options).await?;
                     let program = program.file_name();
-                    Some(Allocation::submit(login, settings, &name, &program, idle).await?)
+                    let nodes = request.nodes.max(1);
+                    let job = AllocationRequest { name: &name, program: &program, idle, nodes };
+                    Some(Allocation::submit(login, settings, job).await?)
                 }
             };
         }
@@ -224,9 +231,9 @@ impl Slurm {
             let reached =
                 allocation.wait(login, &self.settings, queued_since, limit, user_prompt).await?;
             let end = match reached {
-                Reached::Running(_) => {
+                Reached::Running(info) => {
                     let since = *running_since.get_or_insert_with(Instant::now);
-                    match self.node_session(state, options, allocation).await {
+                    match self.node_session(state, options, allocation, &info).await {
                         Ok(session) => {
                             state.has_connected = true;
                             return Ok(session);
@@ -259,9 +266,10 @@ impl Slurm {
         state: &mut State,
         options: &ConnectOptions,
         allocation: &Allocation,
+        info: &JobInfo,
     ) -> Result<Session, RemoteError> {
         let srun = self.login(state, options).await?.srun().to_owned();
-        let start = AgentStart::new(&self.node_spec(allocation, &srun), &options.agent)?;
+        let start = AgentStart::new(&self.node_spec(allocation, info, &srun), &options.agent)?;
         self.session_through(state, options, start).await
     }
 
@@ -393,7 +401,9 @@ impl RentedRemote for Slurm {
                 let program = AgentStart::new(&self.results_spec(""), &options.agent)?;
                 let (name, program) = (self.warm_name(), program.file_name());
                 let login = self.login(state, options).await?;
-                Allocation::submit(login, &self.settings, &name, &program, WARM_IDLE).await?
+                let (name, program) = (name.as_str(), program.as_str());
+                let job = AllocationRequest { name, program, idle: WARM_IDLE, nodes: 1 };
+                Allocation::submit(login, &self.settings, job).await?
             }
         };
         let login = self.login(state, options).await?;

@@ -2,6 +2,7 @@
 //! the numbers.
 
 mod finish;
+mod node_reports;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use rgpu_protocol::event::Stream;
 use rgpu_protocol::{HostFacts, RungRecord};
 
 pub(super) use self::finish::build_profile;
+use self::node_reports::is_node_report;
 pub(super) use self::verdict::compiler_message;
 use super::event::{Reporter, RunEvent};
 use super::job::{HostFile, JobResult};
@@ -276,9 +278,15 @@ impl ProfileBuilder {
                 continue;
             }
             let believed = end.rung_of(&file.artifact.step).as_ref() == Some(&file.rung);
+            if request.nodes > 1 && is_node_report(file) {
+                continue;
+            }
             if believed || ALWAYS_IMPORTED_KINDS.contains(&file.artifact.kind) {
                 refused = self.import(folder, file, believed, request).or(refused);
             }
+        }
+        if request.nodes > 1 {
+            refused = self.import_nodes(folder, end, request).or(refused);
         }
         refused = self.refuse_torch_without_gpu(end).or(refused);
         for (step, rung) in &end.ended {

@@ -12,6 +12,7 @@ use super::ncu::{is_flag, refuse};
 use super::plan::draft::PlanError;
 use super::plan::facts::{answer, dotted_after, run, tool};
 use super::plan::message_rows::{MessageRow, RowAction};
+use super::plan::nodes::NODE;
 use super::plan::region::RegionPath;
 use super::plan::request::{CaptureRange, Request, WindowEnd};
 use crate::kernel::ProfileMode;
@@ -89,6 +90,11 @@ fn missing_library(text: &str) -> Option<&str> {
 
 /// Path of the report, without the extension that nsys adds.
 pub(super) const REPORT: &str = "raw/report";
+
+/// The same of one node of several.
+pub(crate) fn report_of_node(node: impl std::fmt::Display) -> String {
+    format!("{REPORT}.node{node}")
+}
 
 /// Meanings of nsys's messages.
 pub(super) static ROWS: &[MessageRow] = &[
@@ -265,19 +271,22 @@ pub(super) fn command_line(
     command.extend(passed_on.iter().cloned().map(Arg::from));
     command.push("--force-overwrite=true".into());
     command.push("--output".into());
-    command.push(Arg::in_job(REPORT));
+    command.push(Arg::in_job(match request.nodes {
+        0 | 1 => REPORT.to_owned(),
+        _ => report_of_node(NODE),
+    }));
     Ok((command, env))
 }
 
-/// The command that exports a report to SQLite.
-pub(super) fn export_command_line(nsys: &str) -> Vec<Arg> {
+/// The command that exports a report to SQLite. `report` is its path without the extension.
+pub(super) fn export_command_line(nsys: &str, report: &str) -> Vec<Arg> {
     let mut command: Vec<Arg> =
         ["export", "--type", "sqlite", "--force-overwrite=true", "--output"]
             .map(Arg::from)
             .to_vec();
     command.insert(0, nsys.into());
-    command.push(Arg::in_job(format!("{REPORT}.sqlite")));
-    command.push(Arg::in_job(format!("{REPORT}.nsys-rep")));
+    command.push(Arg::in_job(format!("{report}.sqlite")));
+    command.push(Arg::in_job(format!("{report}.nsys-rep")));
     command
 }
 

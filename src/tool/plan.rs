@@ -12,6 +12,7 @@
 //! | `hook/` | starts torch's profiler in a program |
 //! | `bin/` | the runner and the collector |
 //! | `ranks/` | scripts that start one rank of a program |
+//! | `nodes/` | scripts that start a program on each of several nodes |
 //! | `build/` | compiled files |
 //! | `raw/` | results of tools and runner: `report.ncu-rep`, `report.nsys-rep`, `report.sqlite`, `verify.json`, `time.json`, `once.json`, `memcheck.xml`, `nvtx.jsonl.<pid>` … |
 
@@ -34,6 +35,7 @@ pub(crate) mod host_tool;
 pub(crate) mod ladder;
 pub(crate) mod launcher;
 pub(crate) mod message_rows;
+pub(crate) mod nodes;
 pub(crate) mod pair;
 pub(crate) mod pattern;
 mod planner;

@@ -376,6 +376,7 @@ impl<'a> CaseRunner<'a> {
             },
             gpus: None,
             ranks: None,
+            nodes: None,
             problem_sizes: Vec::new(),
             arch: settings.arch.clone(),
             seed: settings.seed.unwrap_or(1),

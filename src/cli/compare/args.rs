@@ -208,6 +208,7 @@ impl CompareArgs {
             place: self.place.clone(),
             gpus: None,
             ranks: None,
+            nodes: None,
             problem_sizes: self.problem_sizes.clone(),
             arch: self.arch.clone(),
             seed: self.seed.unwrap_or(1),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 
 use crate::cli::support::profile_args::{
-    DeepArgs, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs, mode_parser,
+    DeepArgs, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs, mode_parser, nodes,
 };
 use crate::cli::support::run_args::{PlaceArgs, RunArgs, bytes};
 use crate::kernel::ProfileMode;
@@ -60,6 +60,10 @@ pub(in crate::cli) struct ExecArgs {
     /// With `--mode`: the ranks of a program that the tool looks at, as in `rgpu profile`
     #[arg(long, value_name = "N|LIST|all")]
     pub ranks: Option<RankSelection>,
+
+    /// With `--mode nsys` on a cluster of Slurm: start it once on each of this many nodes
+    #[arg(long, value_name = "N", value_parser = nodes())]
+    pub nodes: Option<u32>,
 
     /// Run it in a terminal: stdout and stderr become one stream, and keys are sent as they are
     /// typed
@@ -119,6 +123,7 @@ impl ExecArgs {
             place: self.place.clone(),
             gpus: self.gpus.clone(),
             ranks: self.ranks.clone(),
+            nodes: self.nodes,
             problem_sizes: Vec::new(),
             arch: None,
             seed: 1,

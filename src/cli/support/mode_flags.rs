@@ -59,6 +59,7 @@ fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
         ("--after", args.window.after.is_some(), FlagGroup::After),
         ("--for", args.window.end.is_some(), FlagGroup::For),
         ("--ranks", args.ranks.is_some(), FlagGroup::Ranks),
+        ("--nodes", args.nodes.is_some(), FlagGroup::Nodes),
     ];
     all.iter().filter(|(_, given, _)| *given).map(|(flag, _, group)| (*flag, *group)).collect()
 }

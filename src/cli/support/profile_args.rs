@@ -41,6 +41,11 @@ pub(in crate::cli) struct ProfileArgs {
     #[arg(long, value_name = "N|LIST|all", help_heading = "Where")]
     pub ranks: Option<RankSelection>,
 
+    /// On a cluster of Slurm, start a program once on each of this many nodes: one profile of all its
+    /// ranks, with nsys [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Where", value_parser = nodes())]
+    pub nodes: Option<u32>,
+
     /// Sizes: values in the kernel's order or as `n=…`, with `;` between groups (or between cases,
     /// if the kernel has no groups) and `|` between cases
     #[arg(long, value_name = "SIZES", help_heading = "Kernel", allow_hyphen_values = true)]
@@ -121,6 +126,11 @@ Examples:
 pub(in crate::cli) fn mode_parser() -> impl TypedValueParser<Value = ProfileMode> {
     let names = MODES.iter().map(|info| PossibleValue::new(info.name).help(info.gives));
     PossibleValuesParser::new(names).try_map(|name| name.parse::<ProfileMode>())
+}
+
+/// A number of nodes.
+pub(in crate::cli) fn nodes() -> impl TypedValueParser<Value = u32> {
+    clap::value_parser!(u32).range(1..=256)
 }
 
 /// Parses `n=256..8192:x2` or `dtype=f16,bf16`.

@@ -153,6 +153,7 @@ pub(in crate::cli) fn of_program(
     inputs: InputsRecord,
 ) -> Result<ProfileCommand> {
     needs_no_kernel(mode)?;
+    check_nodes(app, args)?;
     let name = program.name.clone();
     let mut request = options(args, mode, Target::Program(program))?;
     if request.sanitizer.tools.is_empty() {
@@ -227,6 +228,11 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
     request.share_gpu = args.place.share_gpu;
     request.gpus = gpu_selection(args, mode, &request.target)?;
     request.ranks = rank_selection(args, mode, &request.target)?;
+    request.nodes = node_count(args, &request.target)?;
+    if request.nodes > 1 && args.gpus.is_none() {
+        // Slurm has granted the same number on each node.
+        request.gpus = GpuSelection::All;
+    }
     request.sudo = args.ncu.sudo;
     request.nvtx_include.clone_from(&args.ncu.nvtx_include);
     for value in &args.ncu.regions {
@@ -305,6 +311,43 @@ fn gpu_selection(args: &ProfileArgs, mode: ProfileMode, target: &Target) -> Resu
         .hint("`--ranks 0` measures one rank; `--mode nsys` records all")),
         _ => Ok(asked),
     }
+}
+
+/// On how many nodes of a cluster the program is started.
+///
+/// # Errors
+/// The target or another flag concerns one node only.
+fn node_count(args: &ProfileArgs, target: &Target) -> Result<u32> {
+    let nodes = args.nodes.unwrap_or(1);
+    let refused = |what: &str| Err(Failure::new(Exit::Usage, "usage", what));
+    match &args.gpus {
+        _ if nodes == 1 => Ok(1),
+        _ if matches!(target, Target::Kernel { .. }) => refused("a kernel runs on one node"),
+        _ if args.ranks.is_some() => {
+            refused("`--ranks` cannot be used with `--nodes`, which records all ranks")
+        }
+        _ if args.window.stall.is_some() => refused(
+            "`--stall` cannot be used with `--nodes`: it looks at the processes of one node",
+        ),
+        Some(GpuSelection::Indexes(_)) => {
+            refused("with `--nodes`, `--gpus` is the number of GPUs of each node, or `all`")
+        }
+        _ => Ok(nodes),
+    }
+}
+
+/// Refuses several nodes of a remote that is no cluster.
+fn check_nodes(app: &App, args: &ProfileArgs) -> Result<()> {
+    if args.nodes.is_none_or(|nodes| nodes == 1) {
+        return Ok(());
+    }
+    let spec = session::spec(app, args.place.remote.as_deref())?;
+    if spec.scheme() == "slurm" {
+        return Ok(());
+    }
+    let what = format!("`--nodes` needs a cluster of Slurm, and `{}` is none", spec.name);
+    Err(Failure::new(Exit::Usage, "usage", what)
+        .hint("`rgpu remote add cluster slurm --login ssh://me@login --partition gpu` adds one"))
 }
 
 /// The ranks that the tool looks at, each by itself. `None` if it runs around the whole program.

@@ -242,6 +242,8 @@ pub(in crate::cli) struct HostNeed {
     /// Which of the hosts that the run uses at once, from 0.
     pub(in crate::cli) host_number: u32,
     pub(in crate::cli) host_use: HostUse,
+    /// How many nodes of a cluster it uses; 0 is 1.
+    pub(in crate::cli) nodes: u32,
     /// The longest wait for the host; `None`: no limit.
     pub(in crate::cli) queue_timeout: Option<Duration>,
 }
@@ -344,6 +346,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
             run: output_options.run.to_owned(),
             host_number: output_options.host.host_number,
             host_use: output_options.host.host_use,
+            nodes: output_options.host.nodes.max(1),
             queue_timeout: output_options.host.queue_timeout,
         },
     };

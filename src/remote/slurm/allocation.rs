@@ -33,6 +33,18 @@ pub(super) struct Allocation {
     pub(super) name: String,
 }
 
+/// A job to submit.
+pub(super) struct AllocationRequest<'a> {
+    /// The job's name.
+    pub(super) name: &'a str,
+    /// The file name of the agent's program.
+    pub(super) program: &'a str,
+    /// After what time without use it ends.
+    pub(super) idle: Duration,
+    /// How many nodes it has.
+    pub(super) nodes: u32,
+}
+
 /// Where a job has come to.
 pub(super) enum Reached {
     /// Its node can be used.
@@ -57,16 +69,15 @@ impl Allocation {
     pub(super) async fn submit(
         login: &mut LoginNode,
         settings: &Settings,
-        name: &str,
-        program: &str,
-        idle: Duration,
+        request: AllocationRequest<'_>,
     ) -> Result<Self, RemoteError> {
+        let AllocationRequest { name, program, idle, nodes } = request;
         if settings.time.is_none() && !has_default_time(login, settings).await? {
             return Err(SlurmError::NoTime.into());
         }
         let root = login.root().to_owned();
         let (time, idle_s) = (settings.time.as_deref(), idle.as_secs());
-        let job = NewJob { settings, name, root: &root, program, time, idle_s };
+        let job = NewJob { settings, name, root: &root, program, time, idle_s, nodes };
         let waits_since = Instant::now();
         let mut gpu_option = GpuOption::PerNode;
         loop {

@@ -61,6 +61,11 @@ impl JobInfo {
         Some(Self { state: shown(state), ..Self::default() })
     }
 
+    /// Whether its list of nodes names several: `a,b` or `node[1-2]`.
+    pub(super) fn has_several_nodes(&self) -> bool {
+        self.nodes.contains([',', '['])
+    }
+
     pub(super) fn phase(&self) -> Phase {
         match self.state.as_str() {
             "CONFIGURING" | "POWER_UP_NODE" => Phase::Starting,

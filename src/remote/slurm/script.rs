@@ -64,6 +64,7 @@ exit $s
 const MAX_FILE_DELAY_S: u32 = 300;
 
 /// A job of Slurm to submit.
+#[derive(Clone, Copy)]
 pub(super) struct NewJob<'a> {
     pub(super) settings: &'a Settings,
     /// The job's name, which is also that of its folder.
@@ -76,6 +77,8 @@ pub(super) struct NewJob<'a> {
     pub(super) time: Option<&'a str>,
     /// After how many seconds without use it ends.
     pub(super) idle_s: u64,
+    /// How many nodes it has.
+    pub(super) nodes: u32,
 }
 
 /// How GPUs are asked for.
@@ -108,12 +111,13 @@ impl NewJob<'_> {
             "--no-requeue",
             "--export=NONE",
             format!("--job-name={}", self.name),
-            "--nodes=1",
-            "--ntasks=1",
+            format!("--nodes={}", self.nodes),
+            format!("--ntasks={}", self.nodes),
             "--chdir=/",
             // Slurm replaces `%` in the name of the log.
             format!("--output={}/log", self.folder().replace('%', "%%")),
         ];
+        words.extend((self.nodes > 1).then(|| "--ntasks-per-node=1".to_owned()));
         words.extend(partition.as_ref().map(|partition| format!("--partition={partition}")));
         words.extend(gpus.as_ref().map(|gpus| match gpu_option {
             GpuOption::PerNode => format!("--gpus-per-node={gpus}"),
@@ -161,6 +165,7 @@ mod tests {
             program: "agent-abc",
             time: Some("30"),
             idle_s: 120,
+            nodes: 1,
         };
         let words = job.sbatch(GpuOption::PerNode).join(" ");
         assert_eq!(
@@ -170,6 +175,9 @@ mod tests {
              --gpus-per-node=1 --time=30"
         );
         assert!(job.sbatch(GpuOption::Gres).contains(&"--gres=gpu:1".to_owned()));
+        let several = NewJob { nodes: 3, ..job }.sbatch(GpuOption::PerNode).join(" ");
+        assert!(several.contains("--nodes=3 --ntasks=3 "), "{several}");
+        assert!(several.contains(" --ntasks-per-node=1 "), "{several}");
         let script = job.script();
         assert!(script.contains("r=$HOME/.rgpu/slurm\n"), "{script}");
         assert!(script.contains("\"$f\" hold \"$d\" 120 &\n"), "{script}");

@@ -13,7 +13,7 @@ use super::request::{
     FailedRung, FirstPass, HostBinaries, PlanPart, Program, Request, Target, path_of,
 };
 use super::rungs::{Replay, RungCommand, RungInfo, RungTool};
-use super::{COLLECTOR, RAW, rank_shim, torch_hook};
+use super::{COLLECTOR, RAW, nodes, rank_shim, torch_hook};
 use crate::kernel::{KERNEL_SURVEY, ProfileMode, REGION_SURVEY};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
@@ -126,6 +126,9 @@ impl<'a> Ladder<'a> {
             {
                 "all_ranks"
             }
+            RungTool::Cupti | RungTool::Collector | RungTool::Torch if self.request.nodes > 1 => {
+                "one_node"
+            }
             RungTool::Ncu if path_of(self.facts, "ncu").is_none() => "tool_missing",
             RungTool::Nsys => match self.facts.tool("nsys") {
                 None => "tool_missing",
@@ -177,6 +180,10 @@ impl<'a> Ladder<'a> {
 
     /// The rungs on a host without a GPU: the reference on the CPU, or the program as it is.
     pub(super) fn on_cpu(mut self) -> LadderRungs {
+        if self.request.nodes > 1 {
+            self.left_out.push(left_out(self.request, &self.request.mode.best_rung(), "no_gpu"));
+            return self.finish();
+        }
         if self.request.part == PlanPart::Plain {
             RungInfo::find(&RungId::Cpu).into_iter().for_each(|info| self.add_cpu(info));
             return self.finish();
@@ -219,6 +226,9 @@ impl<'a> Ladder<'a> {
             rung.diagnosis = table(info.tool.messages(), next_rungs);
             if self.request.tool_per_rank().is_some() {
                 rung.diagnosis.extend(table(rank_shim::ROWS, next_rungs));
+            }
+            if self.request.nodes > 1 {
+                rung.diagnosis.extend(table(nodes::ROWS, next_rungs));
             }
         }
         if let Some(first) = self.rungs.first_mut()
@@ -384,6 +394,10 @@ impl<'a> Ladder<'a> {
     fn add_nsys(&mut self, info: &RungInfo, trace: Trace) -> Result<(), PlanError> {
         let Some(path) = path_of(self.facts, "nsys") else { return Ok(()) };
         let (argv, env) = nsys::command_line(self.request, path, trace)?;
+        if self.request.nodes > 1 {
+            self.add_nsys_on_nodes(info, path, &argv, env);
+            return Ok(());
+        }
         let (argv, rank_env) = self.with_target(info, argv)?;
         let report = format!("{}.nsys-rep", nsys::REPORT);
         let mut artifacts = vec![
@@ -397,6 +411,42 @@ impl<'a> Ladder<'a> {
         rung.success.files = vec![report];
         self.rungs.push(rung);
         Ok(())
+    }
+
+    /// nsys before the program on each node. The first node's report must be there; of the others, a
+    /// part is better than nothing.
+    fn add_nsys_on_nodes(
+        &mut self,
+        info: &RungInfo,
+        path: &str,
+        tool: &[Arg],
+        env: Vec<(&'static str, &'static str)>,
+    ) {
+        let export = nsys::export_command_line(path, &nsys::report_of_node(nodes::NODE));
+        let argv = self.on_each_node(info, tool, &export);
+        // Named one by one: a shared file system lists new files of other nodes late.
+        let artifacts = (0..self.request.nodes).flat_map(|node| {
+            let report = nsys::report_of_node(node);
+            [
+                artifact(format!("{report}.nsys-rep"), ArtifactKind::NsysRep),
+                artifact(format!("{report}.sqlite"), ArtifactKind::NsysSqlite),
+                artifact(format!("{report}.qdstrm"), ArtifactKind::NsysQdstrm),
+            ]
+        });
+        let mut rung = self.rung(info, argv, artifacts.collect());
+        rung.env.extend(env.into_iter().map(|(k, v)| (k.to_owned(), Arg::from(v))));
+        rung.success.files = vec![format!("{}.nsys-rep", nsys::report_of_node(0))];
+        self.rungs.push(rung);
+    }
+
+    /// The command that starts a tool with the program on each node, and another command after it.
+    fn on_each_node(&mut self, info: &RungInfo, tool: &[Arg], after: &[Arg]) -> Vec<Arg> {
+        let name = format!("{}-{}", step_of(self.request), info.id);
+        let script = nodes::script(&name, tool, after);
+        let program = self.target_command("once");
+        let argv = nodes::srun(self.request, &script.path, program);
+        self.files.push(script);
+        argv
     }
 
     /// Runs the program under our NVTX collector.
@@ -493,7 +543,11 @@ impl<'a> Ladder<'a> {
                 self.rungs.push(self.rung(info, argv, artifacts));
             }
             Target::Program(program) if info.id == RungId::HostClock => {
-                let mut rung = self.rung(info, program.argv.clone(), Vec::new());
+                let argv = match self.request.nodes {
+                    0 | 1 => program.argv.clone(),
+                    _ => self.on_each_node(info, &[], &[]),
+                };
+                let mut rung = self.rung(info, argv, Vec::new());
                 rung.loses = "everything except the program's own time".to_owned();
                 self.rungs.push(rung);
             }

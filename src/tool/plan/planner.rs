@@ -476,12 +476,19 @@ impl<'a> Planner<'a> {
         if !is_only_step {
             step.on_failure = OnFailure::Continue;
         }
-        if nsys && let Some(path) = path_of(self.facts, "nsys") {
+        // Each of several nodes exports its own report.
+        if nsys
+            && self.request.nodes <= 1
+            && let Some(path) = path_of(self.facts, "nsys")
+        {
             let report = format!("{}.nsys-rep", nsys::REPORT);
             let sqlite = format!("{}.sqlite", nsys::REPORT);
             let artifacts = vec![artifact(&sqlite, ArtifactKind::NsysSqlite)];
-            let mut rung =
-                plain_rung(&RungId::NsysExport, nsys::export_command_line(path), artifacts);
+            let mut rung = plain_rung(
+                &RungId::NsysExport,
+                nsys::export_command_line(path, nsys::REPORT),
+                artifacts,
+            );
             rung.needs = vec![report];
             rung.success.files = vec![sqlite];
             let step = self.step("export", "export the timeline".to_owned(), false, vec![rung]);

@@ -103,20 +103,21 @@ pub(super) fn place(
              esac\n"
         ));
     }
-    let words: Vec<String> = tool.iter().map(quoted).collect();
+    let words: Vec<String> = tool.iter().map(|word| quoted(word, (RANK, "rank"))).collect();
     script.push_str(&format!("exec {} \"$@\"\n", words.join(" ")));
     let script = BundleFile::text(path, script).executable();
     Ok(RankCommand { argv, env, script })
 }
 
-/// A word of the tool's command for the shell. Paths in the job's folder are found from the script's
-/// own path.
-fn quoted(word: &Arg) -> String {
+/// A word of the tool's command for a script. `number` is the mark in paths that stands for a number,
+/// and the script's variable with that number; its variable `job` has the job's folder.
+pub(super) fn quoted(word: &Arg, number: (&str, &str)) -> String {
+    let (mark, variable) = number;
     match word {
         Arg::Text(text) => shell_word(text),
         Arg::InJob { prefix, in_job } => {
-            let parts: Vec<String> = in_job.split(RANK).map(shell_word).collect();
-            let path = parts.join("\"$rank\"");
+            let parts: Vec<String> = in_job.split(mark).map(shell_word).collect();
+            let path = parts.join(&format!("\"${variable}\""));
             let prefix = if prefix.is_empty() { String::new() } else { shell_word(prefix) };
             if in_job.is_empty() {
                 format!("{prefix}\"$job\"")

@@ -143,6 +143,13 @@ pub static REASONS: &[Reason] = &[
         "it records all ranks, and `--ranks` asks for some",
         "leave `--ranks` out",
     ),
+    row("one_node", Side::Tool, "it records the program on one node only", "leave `--nodes` out"),
+    row(
+        "node_unknown",
+        Side::Host,
+        "`srun` does not tell a node its number",
+        "`srun` on the cluster should be that of Slurm",
+    ),
     row(
         "rank_unknown",
         Side::Kernel,

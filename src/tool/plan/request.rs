@@ -92,6 +92,8 @@ pub struct Request {
     /// The ranks of a program that the tool looks at, each by itself. `None`: the tool runs around
     /// the whole program.
     pub ranks: Option<RankSelection>,
+    /// On how many nodes of a cluster the program is started, once on each.
+    pub nodes: u32,
     /// Whether to run although other processes use the GPU.
     pub share_gpu: bool,
     /// Whether `sudo -n` may be used if counters need root.
@@ -190,6 +192,7 @@ impl Request {
             gpu: GpuChoice::default(),
             gpus: GpuSelection::default(),
             ranks: None,
+            nodes: 1,
             share_gpu: false,
             sudo: false,
             env: BTreeMap::new(),

@@ -1,5 +1,8 @@
-//! A cluster of Slurm on this machine, with one node and played GPUs: Debian's slurmctld, slurmd and
-//! munge, with keys, ports and folders of their own. It needs root, as slurmd does.
+//! A cluster of Slurm on this machine, with one node or several and played GPUs: Debian's slurmctld,
+//! slurmd and munge, with keys, ports and folders of their own. It needs root, as slurmd does.
+//!
+//! A slurmd of Debian takes its node's name from the machine. So each further one has a name of the
+//! machine of its own (`unshare --uts`).
 
 use std::fs;
 use std::net::TcpStream;
@@ -18,8 +21,13 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the cluster, and makes it known to the laptop as `cluster`.
+    /// Starts a cluster of one node, and makes it known to the laptop as `cluster`.
     pub(crate) fn start(laptop: &Laptop) -> Self {
+        Self::with_nodes(laptop, 1)
+    }
+
+    /// Starts a cluster of so many nodes.
+    pub(crate) fn with_nodes(laptop: &Laptop, count: usize) -> Self {
         let folder = laptop.path("slurm");
         for part in ["", "munge", "state", "spool"] {
             fs::create_dir(folder.join(part)).unwrap();
@@ -33,12 +41,25 @@ impl Cluster {
             fs::write(folder.join(gpu), "").unwrap();
         }
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
-        let (controller, node) = (free_port(), free_port());
+        let controller = free_port();
+        let names: Vec<String> = (0..count)
+            .map(|at| if at == 0 { host.clone() } else { format!("{host}-{at}") })
+            .collect();
+        let nodes: Vec<String> = names
+            .iter()
+            .map(|name| {
+                format!(
+                    "NodeName={name} NodeAddr=127.0.0.1 Port={} CPUs=8 RealMemory=8000 Gres=gpu:2 \
+                     State=UNKNOWN",
+                    free_port()
+                )
+            })
+            .collect();
         let config = include_str!("slurm.conf")
             .replace("FOLDER", folder.to_str().unwrap())
             .replace("HOSTNAME", &host)
             .replace("CONTROLLER_PORT", &controller.to_string())
-            .replace("NODE_PORT", &node.to_string());
+            .replace("NODES", &nodes.join("\n"));
         fs::write(folder.join("slurm.conf"), config).unwrap();
         let gres: String = ["gpu0", "gpu1"]
             .map(|gpu| format!("Name=gpu File={}/{gpu}\n", folder.display()))
@@ -69,7 +90,18 @@ impl Cluster {
         cluster.daemon("slurmctld", &config);
         wait_for("slurmctld", || TcpStream::connect(("127.0.0.1", controller)).ok());
         cluster.daemon("slurmd", &config);
-        wait_for("the node", || (cluster.ask("sinfo -h -o %t") == "idle").then_some(()));
+        for name in &names[1..] {
+            let start = format!("hostname {name} && exec /usr/sbin/slurmd {}", config.join(" "));
+            cluster.daemon_at(
+                "slurmd",
+                Path::new("/usr/bin/unshare"),
+                &["--uts", "sh", "-c", &start].map(str::to_owned),
+            );
+        }
+        let idle = format!("{count}:idle");
+        wait_for("the nodes", || {
+            (cluster.ask("sinfo --noheader --partition=gpu --format=%D:%t") == idle).then_some(())
+        });
         let port = cluster.sshd.port;
         cluster.add_remote(laptop, port, "");
         cluster
@@ -81,7 +113,12 @@ impl Cluster {
             Path::new(&path).exists(),
             "install Slurm: apt-get install slurmctld slurmd slurm-client munge"
         );
-        let log = fs::File::create(self.path(&format!("{program}.out"))).unwrap();
+        self.daemon_at(program, Path::new(&path), args);
+    }
+
+    fn daemon_at(&mut self, program: &'static str, path: &Path, args: &[String]) {
+        let name = format!("{program}.{}.out", self.daemons.len());
+        let log = fs::File::create(self.path(&name)).unwrap();
         let mut command = Command::new(path);
         command.args(args).stdin(Stdio::null()).stderr(log.try_clone().unwrap()).stdout(log);
         self.daemons.push((program, command.spawn().unwrap()));

@@ -109,6 +109,67 @@ fn a_run_gets_a_node_and_gives_it_back() {
 }
 
 #[test]
+fn a_program_on_two_nodes_has_one_profile_of_all_its_ranks() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let cluster = PlayedCluster::new(&laptop);
+    cluster.write("nodes", "node[1-2]\n");
+    let program = "'echo node $PET_NODE_RANK of $PET_NNODES, first $MASTER_ADDR'";
+    let line = format!(
+        "profile --mode nsys --nodes 2 --remote cluster --accept-new --json -- sh -c {program}"
+    );
+    let output = laptop.run(&line);
+    let shown = laptop.shown(&line, &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(profile.rung, "nsys.full", "{shown}");
+    let ranks = profile.ranks.unwrap();
+    let reports: Vec<&str> = ranks.ranks.iter().map(|rank| rank.place.from.as_str()).collect();
+    assert_eq!(reports, ["raw/report.node0.nsys-rep", "raw/report.node1.nsys-rep"]);
+    assert!(ranks.ranks.iter().all(|rank| rank.place.host.is_some()), "{ranks:#?}");
+    let submitted = cluster.read("submitted");
+    for word in ["--nodes=2 --ntasks=2 ", "--ntasks-per-node=1 ", "--gpus-per-node=1"] {
+        assert!(submitted.contains(word), "{word} in {submitted}");
+    }
+    // The batch script is on the first node.
+    assert!(cluster.read("steps").contains("--relative=0"), "{}", cluster.read("steps"));
+    let runs = laptop.project("artifacts/runs");
+    let id = fs::read_to_string(runs.join("latest")).unwrap();
+    let printed = fs::read_to_string(runs.join(id.trim()).join("log/profile.stdout")).unwrap();
+    for node in ["node 0 of 2, first node1\n", "node 1 of 2, first node1\n"] {
+        assert!(printed.contains(node), "{printed}");
+    }
+    // What the other nodes recorded is kept if one has failed.
+    cluster.write("lost-node", "1");
+    let line = "profile --mode nsys --nodes 2 --remote cluster --json -- true";
+    let output = laptop.run(line);
+    let shown = laptop.shown(line, &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    assert!(shown.contains("node 1: nsys left no report"), "{shown}");
+}
+
+#[test]
+fn several_nodes_are_refused_where_they_mean_nothing() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let cluster = PlayedCluster::new(&laptop);
+    for (flags, words) in [
+        ("--mode nsys --remote local", "`--nodes` needs a cluster of Slurm"),
+        ("--mode ncu --remote cluster", "it belongs to mode `nsys`"),
+        ("--mode nsys --remote cluster --ranks 0", "records all ranks"),
+        ("--mode nsys --remote cluster --stall 1m", "the processes of one node"),
+        ("--mode nsys --remote cluster --gpus 0,1", "the number of GPUs of each node"),
+    ] {
+        let line = format!("profile --nodes 2 {flags} -- torchrun --nproc-per-node 2 /x.py");
+        let output = laptop.run(&line);
+        let text = laptop.shown(&line, &output);
+        assert_eq!(status(&output), 2, "{text}");
+        assert!(text.contains(words), "{text}");
+    }
+    assert_eq!(cluster.submissions(), 0);
+}
+
+#[test]
 fn cases_of_a_suite_are_spread_over_jobs_that_end_with_it() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);

@@ -64,6 +64,7 @@ sbatch)
   echo "$n" ;;
 scontrol)
   case "$*" in
+  *"show hostnames"*) printf '%s\n' node1 node2 ;;
   *"show partition"*)
     echo "PartitionName=gpu Default=YES DefaultTime=$(cat "$d/default-time") MaxTime=01:00:00" ;;
   *)
@@ -74,7 +75,7 @@ scontrol)
     read -r state reason <"$j/state"
     echo "JobId=$n JobName=$(cat "$j/name") JobState=$state Reason=$reason Dependency=(null)" \
       "Requeue=0 Restarts=$(cat "$j/restarts" 2>/dev/null || echo 0) RunTime=00:00:01 TimeLimit=00:10:00" \
-      "StartTime=2030-01-02T03:04:05 NodeList=node1" ;;
+      "StartTime=2030-01-02T03:04:05 NodeList=$(cat "$d/nodes" 2>/dev/null || echo node1)" ;;
   esac ;;
 squeue)
   names=
@@ -102,6 +103,22 @@ scancel)
   esac
   exit 0 ;;
 srun)
+  case $1 in
+  --nodes=*)
+    # A step of the job in which it is called: the program once on each node.
+    n=0
+    status=0
+    nodes=${1#*=}
+    while [ "$1" != /bin/sh ]; do shift; done
+    while [ $n -lt "$nodes" ]; do
+      if [ "$(cat "$d/lost-node" 2>/dev/null)" != $n ]; then
+        SLURM_NODEID=$n SLURM_PROCID=$n SLURM_NNODES=$nodes SLURM_JOB_NODELIST='node[1-2]' "$@" || status=$?
+      fi
+      n=$((n + 1))
+    done
+    exit $status ;;
+  esac
+  echo "$*" >>"$d/steps"
   while [ "$1" != env ]; do
     case $1 in --jobid=*) n=${1#*=} ;; esac
     shift

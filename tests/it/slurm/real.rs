@@ -55,6 +55,59 @@ fn a_profile_is_as_over_ssh_and_its_node_is_given_back() {
 }
 
 #[test]
+fn a_program_on_two_nodes_has_one_profile_of_all_its_ranks() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let cluster = Cluster::with_nodes(&laptop, 2);
+    let program = "'echo $SLURMD_NODENAME is $PET_NODE_RANK of $PET_NNODES, first $MASTER_ADDR'";
+    let line = format!(
+        "profile --mode nsys --nodes 2 --remote cluster --accept-new --json -- sh -c {program}"
+    );
+    let output = laptop.run(&line);
+    let shown = laptop.shown(&line, &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(profile.rung, "nsys.full", "{shown}");
+    let ranks = profile.ranks.unwrap().ranks;
+    let reports: Vec<&str> = ranks.iter().map(|rank| rank.place.from.as_str()).collect();
+    assert_eq!(reports, ["raw/report.node0.nsys-rep", "raw/report.node1.nsys-rep"]);
+    let runs = laptop.project("artifacts/runs");
+    let id = fs::read_to_string(runs.join("latest")).unwrap();
+    let printed = fs::read_to_string(runs.join(id.trim()).join("log/profile.stdout")).unwrap();
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
+    for (node, name) in [(0, host.clone()), (1, format!("{host}-1"))] {
+        let expected = format!("{name} is {node} of 2, first {host}\n");
+        assert!(printed.contains(&expected), "{expected} in {printed}");
+    }
+    cluster.wait_for_jobs("");
+    assert_eq!(cluster.state(2), "forgotten", "one job is enough");
+}
+
+#[test]
+fn ctrl_c_ends_a_program_on_both_of_its_nodes() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let cluster = Cluster::with_nodes(&laptop, 2);
+    let marks = laptop.path("mark");
+    let program = format!("'touch {}.$SLURM_NODEID; sleep 1000'", marks.display());
+    let child = laptop.start(&format!(
+        "profile --mode nsys --nodes 2 --remote cluster --accept-new -- sh -c {program}"
+    ));
+    for node in [0, 1] {
+        let mark = laptop.path(&format!("mark.{node}"));
+        wait_for("a node", || mark.exists().then_some(()));
+    }
+    signal(&child, Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 130, "{}", String::from_utf8_lossy(&output.stderr));
+    cluster.wait_for_jobs("");
+    wait_for("no `sleep`", || {
+        let running = laptop.running();
+        (!running.iter().any(|process| process.contains("sleep 1000"))).then_some(())
+    });
+}
+
+#[test]
 fn a_program_reads_and_prints_bytes_and_sees_no_variable_of_a_step() {
     let laptop = Laptop::new();
     let cluster = Cluster::start(&laptop);
