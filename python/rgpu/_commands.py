@@ -47,6 +47,7 @@ def profile(
     metrics: str | Sequence[str] | None = None,
     mode: Literal["ncu", "nsys", "sanitizer", "bench", "nvtx", "verify", "deep", "torch"] | None = None,
     ncu_args: str | None = None,
+    nodes: int | None = None,
     note: str | None = None,
     nsys_args: str | None = None,
     nvtx_include: str | Sequence[str] | None = None,
@@ -113,6 +114,8 @@ def profile(
     metrics: Metrics, separated by commas
     mode: What to measure with [default: the kernel's own mode, else ncu]
     ncu_args: More arguments for ncu, as one string
+    nodes: On a cluster of Slurm, start a program once on each of this many nodes: one profile of
+        all its ranks, with nsys [default: 1]
     note: A note to store with the run; runs with a note are never pruned
     nsys_args: More arguments for nsys profile, as one string
     nvtx_include: Only launches inside this NVTX range; the name is passed to ncu unchecked: A,
@@ -194,6 +197,7 @@ def exec(
     mount: Path | Sequence[Path] | None = None,
     mount_limit: int | str | None = None,
     ncu_args: str | None = None,
+    nodes: int | None = None,
     note: str | None = None,
     nsys_args: str | None = None,
     nvtx_include: str | Sequence[str] | None = None,
@@ -263,6 +267,7 @@ def exec(
         others
     mount_limit: Most bytes in all mounts together, e.g. 2GB [default: 256MiB]
     ncu_args: More arguments for ncu, as one string
+    nodes: With `--mode nsys` on a cluster of Slurm: start it once on each of this many nodes
     note: A note to store with the run; runs with a note are never pruned
     nsys_args: More arguments for nsys profile, as one string
     nvtx_include: Only launches inside this NVTX range; the name is passed to ncu unchecked: A,

@@ -66,6 +66,10 @@ class ProfileOptions(TypedDict, total=False):
     """What to measure with [default: the kernel's own mode, else ncu]"""
     ncu_args: str | None
     """More arguments for ncu, as one string."""
+    nodes: int | None
+    """On a cluster of Slurm, start a program once on each of this many nodes: one profile of all
+    its ranks, with nsys [default: 1]
+    """
     note: str | None
     """A note to store with the run; runs with a note are never pruned."""
     nsys_args: str | None
@@ -254,6 +258,8 @@ class ExecOptions(TypedDict, total=False):
     """Most bytes in all mounts together, e.g. 2GB [default: 256MiB]"""
     ncu_args: str | None
     """More arguments for ncu, as one string."""
+    nodes: int | None
+    """With `--mode nsys` on a cluster of Slurm: start it once on each of this many nodes."""
     note: str | None
     """A note to store with the run; runs with a note are never pruned."""
     nsys_args: str | None
