@@ -933,8 +933,9 @@ class GraphTiming(Record):
 
     A graph with several calls and the flushes between them is replayed in turn with a graph of
     the flushes alone. The time is their difference, divided by the number of calls: the kernel,
-    and the step from one node of a graph to the next. `median_ns` of the timing is the same call
-    between two CUDA events, where the gaps between event and launch count too.
+    and the step from one node of a graph to the next, which may change from session to session;
+    then `prepare_ns` changes with it. `median_ns` of the timing is the same call between two
+    CUDA events, where the gaps between event and launch count too.
     """
 
     __slots__ = ()
@@ -942,7 +943,9 @@ class GraphTiming(Record):
     median_ns: float
     """Median in nanoseconds."""
     ci95_ns: list[float]
-    """95 % confidence interval of the median in nanoseconds, from order statistics."""
+    """95 % confidence interval of the median in nanoseconds, from order statistics. If the samples
+    have a step, it covers the levels on both sides.
+    """
     samples: int
     """Number of samples kept."""
     discarded: int
@@ -953,6 +956,10 @@ class GraphTiming(Record):
     """Median time between two calls in nanoseconds, which is subtracted: flushing L2, restoring
     inputs and poisoning outputs.
     """
+    call_nodes: int | None
+    """Number of nodes that each call adds to the graph; absent if unknown."""
+    prepare_nodes: int | None
+    """Number of nodes between two calls; absent if unknown."""
     histogram: Histogram | None
     """How the samples are spread."""
 
@@ -2442,6 +2449,8 @@ class RunInfo(Record):
     """Labels from `--label`."""
     rgpu: str
     """The version of rgpu."""
+    locked_sm_mhz: int | None
+    """The SM clock in MHz at which `--lock-clocks` locked the GPU; absent: as it was found."""
 
 
 class RunParent(Record):
@@ -2881,7 +2890,7 @@ class SuiteOptions(Record):
     lock_clocks_mhz: int | None
     """The SM clock in MHz at which GPUs are locked while their cases run; absent: as found."""
     parallel: int | None
-    """Over how many hosts of one remote the cases are spread; absent: one."""
+    """Over how many hosts of one remote, or GPUs of one host, the cases are spread; absent: one."""
     include_generated: bool
     """Whether generated targets are included."""
     iters: int | None
