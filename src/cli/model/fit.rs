@@ -122,7 +122,7 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
         app.print_note(&format!("{kind}: {n} rows are too few to fit"));
     }
     if fitted.unused > 0 {
-        app.print_note(&format!("{} rows are of servers, or lack a size", fitted.unused));
+        app.print_note(&format!("{} rows are of servers or steps, or lack a size", fitted.unused));
     }
     if app.global.json {
         let too_fast = fitted.too_fast.into_iter();
@@ -156,10 +156,12 @@ pub(super) fn error_cells(errors: &Errors) -> [String; 5] {
     ]
 }
 
-/// The share of the bandwidth that a quantization reaches, and what each of its blocks adds.
-fn quantization(efficiency: &Efficiency) -> String {
-    match (efficiency.quantize, efficiency.block_ns) {
-        (Some(share), Some(ns)) => format!("{}, {}", percent(100.0 * share), duration(ns)),
+/// What only some kinds of kernels have: the share of the bandwidth that a quantization reaches and
+/// what each of its blocks adds, or the share of the softmax that the products do not hide.
+fn quantization_or_softmax(efficiency: &Efficiency) -> String {
+    match (efficiency.quantize, efficiency.block_ns, efficiency.softmax) {
+        (Some(share), Some(ns), _) => format!("{}, {}", percent(100.0 * share), duration(ns)),
+        (_, _, Some(share)) => percent(100.0 * share),
         _ => String::new(),
     }
 }
@@ -170,7 +172,7 @@ fn text(app: &App, calibration: &Calibration) -> String {
         ("compute", Align::Right),
         ("memory or link", Align::Right),
         ("launch or latency", Align::Right),
-        ("quantization", Align::Right),
+        ("quantization or softmax", Align::Right),
         ("fitted", Align::Right),
         ("mean error", Align::Right),
         ("held out", Align::Right),
@@ -191,7 +193,7 @@ fn text(app: &App, calibration: &Calibration) -> String {
             percent(100.0 * fit.efficiency.compute),
             percent(100.0 * fit.efficiency.memory),
             launch,
-            quantization(&fit.efficiency),
+            quantization_or_softmax(&fit.efficiency),
         ];
         let row = head.into_iter().chain(errors(&fit.train, &fit.test));
         table.add_row(row.chain([fit.active_bounds.join(", ")]));

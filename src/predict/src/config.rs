@@ -11,6 +11,8 @@ mod mixtral;
 mod qwen;
 mod qwen_moe;
 
+use std::ops::Range;
+
 use serde_json::Value;
 
 pub use fields::{ConfigError, Fields};
@@ -220,6 +222,16 @@ impl Model {
     /// The layers in order.
     pub fn layers(&self) -> impl Iterator<Item = &Layer> {
         self.order.iter().filter_map(|kind| self.kinds.get(usize::from(*kind)))
+    }
+
+    /// The kinds of layers of a range of layers, each with its place in [`Model::kinds`] and the
+    /// number of its layers there.
+    pub fn kinds_in(&self, layers: Range<usize>) -> impl Iterator<Item = (usize, &Layer, f64)> {
+        let order = &self.order[layers];
+        self.kinds.iter().enumerate().filter_map(|(at, layer)| {
+            let count = order.iter().filter(|kind| usize::from(**kind) == at).count();
+            (count > 0).then_some((at, layer, count as f64))
+        })
     }
 
     /// Number of layers of a kind.

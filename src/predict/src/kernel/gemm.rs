@@ -119,8 +119,11 @@ fn best_tile(
     let bytes = times * groups.iter().map(Gemm::bytes).sum::<f64>();
     let results = times * groups.iter().map(|group| group.m * group.n).sum::<f64>();
     let element = f64::from(first.a.bits().max(first.b.bits())) / 8.0;
-    let peak = gpu.peaks[math.index()];
-    let memory = bytes / gpu.hbm;
+    // Times of one FLOP and of one byte: products are cheaper than quotients in the loop.
+    let flop = 1.0 / gpu.peaks[math.index()];
+    let (hbm_byte, shared_byte) = (1.0 / gpu.hbm, gpu.shared.map_or(0.0, |rate| 1.0 / rate));
+    let processor = 1.0 / gpu.processors;
+    let memory = bytes * hbm_byte;
     let mut best: Option<TileChoice> = None;
     'tiles: for &(rows, columns) in tiles {
         // FLOPs and shared-memory bytes of a tile grow with k, so tiles are counted by k.
@@ -133,26 +136,25 @@ fn best_tile(
         if tiles == 0.0 {
             continue;
         }
-        let compute = 2.0 * depth * rows * columns / peak;
+        let padded_flops = 2.0 * depth * rows * columns;
         let shared_bytes = depth * (rows + columns) * element;
-        let shared = gpu.shared.map_or(0.0, |rate| shared_bytes / rate);
+        let longest = (padded_flops * flop).max(shared_bytes * shared_byte);
         for &split in splits {
             if split > 1.0 && (tiles >= gpu.processors || depth / tiles / split < MIN_SPLIT_COLUMNS)
             {
                 break;
             }
-            let waves = tiles * split / gpu.processors;
+            let waves = tiles * split * processor;
             let wave_factor = whole(waves) / waves;
             let added_bytes = match split {
                 1.0 => 0.0,
                 split => 2.0 * split * results * PARTIAL_BYTES,
             };
-            let work = compute.max(shared) * wave_factor;
-            let time = work.max((bytes + added_bytes) / gpu.hbm);
+            let time = (longest * wave_factor).max((bytes + added_bytes) * hbm_byte);
             if best.as_ref().is_none_or(|best| time < best.time) {
                 best = Some(TileChoice {
                     time,
-                    padded_flops: 2.0 * depth * rows * columns,
+                    padded_flops,
                     wave_factor,
                     shared_bytes,
                     added_bytes,
@@ -171,6 +173,8 @@ fn best_tile(
         wave_factor: best.wave_factor,
         shared_bytes: best.shared_bytes,
         added_bytes: best.added_bytes,
+        // The parts of a split product are added by a second kernel.
+        launches: if best.tile[2] > 1.0 { 2.0 } else { 1.0 },
         tile: best.tile,
         ..ideal
     })

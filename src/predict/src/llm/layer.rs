@@ -219,10 +219,8 @@ pub fn phase(
     let mut stages = Vec::with_capacity(count);
     for stage in 0..count {
         let mut total = PhaseTime::ZERO;
-        for kind in &model.order[stage_layers(model.order.len(), count, stage)] {
-            if let Some(layer) = layers.get(usize::from(*kind)) {
-                total = total.plus(layer, 1.0);
-            }
+        for (kind, _, times) in model.kinds_in(stage_layers(model.order.len(), count, stage)) {
+            total = total.plus(&layers[kind], times);
         }
         if stage == 0 {
             total = total.plus(&embedding, 1.0);

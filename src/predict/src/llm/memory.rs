@@ -69,10 +69,10 @@ pub fn stages(model: &Model, deployment: &Deployment, load: &Load, gpu: &Gpu) ->
         .map(|stage| {
             let range = stage_layers(model.order.len(), count, stage);
             let (mut weights, mut kv, mut activations) = (0.0, 0.0, 0.0_f64);
-            let of_stage = model.order[range.clone()].iter();
-            for layer in of_stage.filter_map(|kind| model.kinds.get(usize::from(*kind))) {
-                weights += layer_weight_bytes(model, layer, deployment);
-                kv += cached_tokens(layer, load, tokens) * layer_kv_bytes(layer, deployment);
+            for (_, layer, times) in model.kinds_in(range.clone()) {
+                weights += times * layer_weight_bytes(model, layer, deployment);
+                let cached = cached_tokens(layer, load, tokens);
+                kv += times * cached * layer_kv_bytes(layer, deployment);
                 activations = activations.max(activation_bytes(model, layer, load, tp));
             }
             if stage == 0 {
