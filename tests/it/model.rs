@@ -506,7 +506,7 @@ fn steps_of_a_decoder_are_compared_with_their_launches() {
     let shown = laptop.show(&format!("model {line}"));
     assert!(shown.contains("eager decode") && shown.contains("1300"), "{shown}");
     let (exit, text) = refused(&laptop, "reconcile steps.csv --gpu h200");
-    assert_eq!(exit, 5);
+    assert_eq!(exit, 7);
     assert!(text.contains("steps need --config"), "{text}");
 }
 

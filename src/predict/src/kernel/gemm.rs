@@ -173,8 +173,8 @@ fn best_tile(
         wave_factor: best.wave_factor,
         shared_bytes: best.shared_bytes,
         added_bytes: best.added_bytes,
-        // The parts of a split product are added by a second kernel.
-        launches: if best.tile[2] > 1.0 { 2.0 } else { 1.0 },
+        // A library adds the parts of a split product in a second kernel.
+        launches: if op == OpKind::Gemm && best.tile[2] > 1.0 { 2.0 } else { 1.0 },
         tile: best.tile,
         ..ideal
     })
@@ -235,6 +235,17 @@ mod tests {
         let gpu = gpu("h200");
         let time = Gemm::new(1., 4096., 4096., Dtype::Bf16).time(&Context::new(&gpu));
         assert_eq!(time.limited_by(), super::super::LimitedBy::Memory);
+    }
+
+    #[test]
+    fn a_split_product_is_two_launches() {
+        let gpu = gpu("h200");
+        let launches = |m, n, k| {
+            let time = Gemm::new(m, n, k, Dtype::Bf16).time(&Context::new(&gpu));
+            (time.work.tile[2] > 1.0, time.work.launches)
+        };
+        assert_eq!(launches(256., 1024., 8192.), (true, 2.0));
+        assert_eq!(launches(256., 8192., 1024.), (false, 1.0));
     }
 
     #[test]
