@@ -336,7 +336,7 @@ async fn try_mode(
                 } else {
                     format!(": {}", record.message)
                 };
-                line.why.push(format!("not {} ({}{message})", record.rung, record.code));
+                line.why.push(format!("failed: {} ({}{message})", record.rung, record.code));
             }
             line.why.extend(failure.or(not_checked).map(|f| f.what));
         }

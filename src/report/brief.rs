@@ -125,12 +125,12 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
     profile.launches.iter().filter(|l| !l.metrics.is_empty()).for_each(|l| say(launch(l, names)));
     sums(profile, names, &mut say);
     for step in profile.ladder.iter().filter(|r| !r.ok) {
-        say(format!("not on rung {}: {} {}", step.rung, step.code, step.message));
+        say(format!("rung {} failed: {}: {}", step.rung, step.code, step.message));
     }
     profile
         .lost()
         .iter()
-        .for_each(|lost| say(format!("not available on rung {}: {lost}", profile.rung)));
+        .for_each(|lost| say(format!("lost on rung {}: {lost}", profile.rung)));
     profile.missing().for_each(|gap| say(format!("missing {}: {}", gap.code, gap.text)));
     out
 }

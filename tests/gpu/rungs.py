@@ -83,7 +83,7 @@ def hidden_tools(s):
         name = remote(s, "no-nsight")
         p = reached(s, "ncu and nsys hidden", s.profile(*NCU, "--remote", name), "cupti", ncu_asked="tool_missing", nsys_cuda="tool_missing")
         s.check("ncu and nsys hidden: kernels have times", any((x.get("duration_ns") or 0) > 1000 for x in p.get("launches", [])), str(p.get("launches"))[:200])
-        s.check("and the terminal says what is not available", "not available: " in s.rgpu("profile", *NCU, "--remote", name).stdout)
+        s.check("and the terminal says what is lost", "lost on this rung: " in s.rgpu("profile", *NCU, "--remote", name).stdout)
         s.rgpu("profile", *NCU, "--remote", name, "--at-least", "nsys.cuda", expect=5)
     with hidden("ncu", "nsys", "libcupti"):
         reached(s, "libcupti hidden too", s.profile(*NSYS, "--remote", remote(s, "no-cupti")), "nvtx",

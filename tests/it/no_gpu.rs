@@ -161,7 +161,7 @@ fn where_only_the_reference_ran_each_mode_says_so_and_what_to_do() {
     let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
     let modes = said["modes"].as_array().unwrap();
     let bench = modes.iter().find(|line| line["mode"] == "bench").unwrap();
-    assert_eq!(bench["why"][0], "not events (no_gpu: the host has no working GPU)");
+    assert_eq!(bench["why"][0], "failed: events (no_gpu: the host has no working GPU)");
     // It makes a run for each mode, and says the same thing once.
     let told = String::from_utf8(laptop.run("doctor h200").stderr).unwrap();
     assert!(told.contains("trying bench") && told.contains("trying ncu"), "{told}");

@@ -28,7 +28,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
             out += &format!("{}, ", cost(spent, run.cost_from.as_deref()));
         }
     }
-    let lost = profile.lost().map_or_else(String::new, |lost| format!(", not available: {lost}"));
+    let lost = profile.lost().map_or_else(String::new, |lost| format!(", without {lost}"));
     out += &format!("rung `{}`{lost}.\n\n", profile.rung);
     for warning in profile.stopped().into_iter().chain(&profile.warnings) {
         out += &format!("**Warning:** {}\n\n", plain_sentence(&warning.text));

@@ -86,12 +86,12 @@ pub(super) fn rung_and_gaps(page: &mut Page<'_>, profile: &Profile) {
     page.line("");
     page.field("rung", &profile.rung);
     if let Some(lost) = profile.lost() {
-        page.field("", &format!("not available: {lost}"));
+        page.field("", &format!("lost on this rung: {lost}"));
     }
     for rung in profile.ladder.iter().filter(|r| !r.ok) {
         let message =
             if rung.message.is_empty() { String::new() } else { format!(": {}", rung.message) };
-        page.field("", &format!("not {} ({}{message})", rung.rung, rung.code));
+        page.field("", &format!("failed: {} ({}{message})", rung.rung, rung.code));
     }
     // Failed rungs are already listed above with their reason.
     let is_listed = |text: &str| {

@@ -461,8 +461,8 @@ impl<'a> Ladder<'a> {
         }
         if on_cpu {
             rung.loses = match self.jobs.is_python() {
-                true => "everything of the GPU: it runs on the CPU".to_owned(),
-                false => "everything of the GPU: the reference runs on the CPU".to_owned(),
+                true => "all GPU data (it ran on the CPU)".to_owned(),
+                false => "all GPU data (the reference ran on the CPU)".to_owned(),
             };
         }
         self.rungs.push(rung);
@@ -507,7 +507,7 @@ impl<'a> Ladder<'a> {
         let mut rung = self.rung(info, argv, artifacts);
         rung.success.files = vec![trace];
         if self.facts.gpus.is_empty() {
-            rung.loses = "everything of the GPU: it runs on the CPU".to_owned();
+            rung.loses = "all GPU data (it ran on the CPU)".to_owned();
         }
         self.rungs.push(rung);
     }
@@ -530,7 +530,7 @@ impl<'a> Ladder<'a> {
         rung.env.extend(torch_hook::environment(self.request, without_gpu));
         rung.success.files = vec![torch_hook::TRACES.to_owned()];
         if without_gpu {
-            rung.loses = "everything of the GPU: it runs on the CPU".to_owned();
+            rung.loses = "all GPU data (it ran on the CPU)".to_owned();
         }
         self.rungs.push(rung);
     }
@@ -548,7 +548,7 @@ impl<'a> Ladder<'a> {
                     _ => self.on_each_node(info, &[], &[]),
                 };
                 let mut rung = self.rung(info, argv, Vec::new());
-                rung.loses = "everything except the program's own time".to_owned();
+                rung.loses = "all data but the program's own time".to_owned();
                 self.rungs.push(rung);
             }
             Target::Program(_) => {}

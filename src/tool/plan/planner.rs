@@ -285,7 +285,7 @@ impl<'a> Planner<'a> {
         };
         match build::lacks_for_wheels(self.facts).join(" and ") {
             lacks if lacks.is_empty() => format!("{command} fetches one"),
-            lacks => format!("install {lacks} there, then {command} fetches one"),
+            lacks => format!("install {lacks} on the host, then {command} fetches one"),
         }
     }
 
@@ -401,7 +401,7 @@ impl<'a> Planner<'a> {
             (
                 RungId::HostClock,
                 Some("--host-clock"),
-                "the GPU's own clock: launch and wait are part of the time",
+                "GPU-side timing (the host's clock includes launch and wait)",
             ),
         ] {
             let flags: Vec<&str> = flags.iter().copied().chain(clock).collect();
