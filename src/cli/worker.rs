@@ -131,7 +131,7 @@ fn check_address(address: SocketAddr) -> Result<()> {
 fn check_folder(file: &Path) -> Result<()> {
     match file.parent() {
         Some(folder) if !folder.is_dir() => {
-            let message = "the token's folder is not there";
+            let message = "the token's folder does not exist";
             Err(Failure::new(Exit::Config, "no_folder", message)
                 .file(folder.display())
                 .hint(format!("if the path is right: mkdir -p {}", shell_word(folder.display()))))

@@ -204,7 +204,7 @@ impl AgentStart {
         match next_reply(reader, ending, user_prompt, limits::AGENT_START_TIMEOUT).await? {
             StartReply::Magic => Ok(wire),
             _ => Err(RemoteError::AgentStart {
-                ended: "it is not there".to_owned(),
+                ended: "it does not exist".to_owned(),
                 last: String::new(),
             }),
         }

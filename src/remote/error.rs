@@ -204,7 +204,7 @@ impl RemoteError {
         });
         match is_loader_missing {
             true => Self::Unfit {
-                why: "the loader of glibc is missing there; has it musl?".to_owned(),
+                why: "the host lacks glibc's loader; is it a musl system (Alpine)?".to_owned(),
                 arch: None,
             },
             false => Self::NoFolder { tried },
@@ -370,10 +370,10 @@ impl RemoteError {
                 .hint(format!("`rgpu runs clean --remote {remote}` removes jobs whose results \
                                were fetched")),
             Self::Refused { code, .. } if code == NO_SUCH_JOB => failure
-                .hint("it was never submitted there, or has been removed")
+                .hint("it was never submitted to this host, or has been removed")
                 .hint(format!("`rgpu runs list --remote {remote}` lists the jobs there")),
             Self::GaveUp { .. } => {
-                because(failure, self).hint("the job continues there: `rgpu runs attach latest`")
+                because(failure, self).hint("the job continues on the host: `rgpu runs attach latest`")
             }
             _ => because(failure, self),
         }

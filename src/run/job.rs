@@ -581,7 +581,7 @@ fn unconfirmed(link: &HostLink, id: &str) -> Failure {
     cancelled().hint(match link.is_linked() {
         true => format!("the job will be cancelled; `rgpu runs attach {id}` shows how it ended"),
         false => format!(
-            "the link is lost, so the job continues there: run `rgpu runs cancel {id}` when the \
+            "the link is lost, so the job continues on the host: run `rgpu runs cancel {id}` when the \
              host can be reached"
         ),
     })

@@ -224,7 +224,7 @@ fn below_the_collector_the_clocks_are_left_first_the_gpus_then_the_hosts() {
     let events = with_libcupti(BARE, "rgpu-runner no-ranges\n", NSYS);
     assert_eq!(events.profile.rung, "events", "{:?}", events.refused);
     assert!(has(&events, "cupti", "no_file") && has(&events, "nvtx", "no_file"));
-    assert_eq!(events.profile.lost(), Some("everything except the kernel's time"));
+    assert_eq!(events.profile.lost(), Some("all data but the kernel's time"));
     let bench = "profile --kernel vecadd --mode bench --remote h200 --json";
     let host = end("rgpu-runner no-events\n", bench, 0);
     assert_eq!(host.profile.rung, "host", "{:?}", host.refused);

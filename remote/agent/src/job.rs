@@ -56,7 +56,7 @@ pub(crate) struct NewJob {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CreateError {
     /// Another connection has created it.
-    #[error("the job is there already")]
+    #[error("the job already exists")]
     Exists,
     /// A blob is missing or does not fit its file.
     #[error("the blobs of `{path}` do not add up to the file: {why}")]

@@ -51,7 +51,7 @@ pub(super) fn run(app: &App, args: &InsightsArgs) -> Result<Status> {
             return Err(Failure::new(
                 Exit::Artifact,
                 "no_epilogue",
-                "tCtAcc, tDtAcc and tDgC are not all there",
+                "tCtAcc, tDtAcc and tDgC are needed",
             )
             .hint("`rgpu layout dump --epilogue` writes them"));
         }

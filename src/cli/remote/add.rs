@@ -157,7 +157,7 @@ pub(super) fn add(
                 .cause(e)
         })?;
         if !path.is_file() {
-            return Err(Failure::new(Exit::Config, "bad_identity", "the key file is not there")
+            return Err(Failure::new(Exit::Config, "bad_identity", "the key file does not exist")
                 .file(path.display()));
         }
         spec.identity = Some(path);

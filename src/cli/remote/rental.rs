@@ -221,7 +221,7 @@ pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
         (true, "slurm") => format!("the node of `{}` is given back", spec.name),
         (false, "slurm") => format!("no node of `{}` was kept", spec.name),
         (true, _) => format!("`{}` is destroyed", spec.name),
-        (false, _) => format!("`{}` was not there", spec.name),
+        (false, _) => format!("`{}` does not exist", spec.name),
     });
     Ok(0)
 }
@@ -350,15 +350,15 @@ fn not_rented(spec: &RemoteSpec, request: RentalRequest) -> Failure {
     let failure = Failure::new(Exit::Usage, "not_rented", message);
     let failure = match (request, spec.scheme()) {
         (RentalRequest::Up, "http" | "https") => {
-            failure.hint("start the worker there: rgpu worker --token-file FILE")
+            failure.hint("start the worker on its machine: rgpu worker --token-file FILE")
         }
         (RentalRequest::Up, "local") => failure,
         (RentalRequest::Up, _) => failure.hint("such a host is not created by rgpu"),
         (RentalRequest::Down, "modal" | "modal+http") => {
-            failure.hint("stop its app there: modal app stop rgpu")
+            failure.hint("stop its app: modal app stop rgpu")
         }
         (RentalRequest::Down, "http" | "https") => {
-            failure.hint("stop the worker there: Ctrl-C, or SIGTERM to `rgpu worker`")
+            failure.hint("stop the worker on its machine: Ctrl-C, or SIGTERM to `rgpu worker`")
         }
         (RentalRequest::Down, _) => failure,
     };

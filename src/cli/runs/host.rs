@@ -112,7 +112,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
         ]);
     }
     if jobs.is_empty() {
-        app.print_note("no jobs of yours are there");
+        app.print_note(&format!("you have no jobs on `{remote}`"));
     }
     app.print(&table.fitted(app.style().width, 0));
     if quota_bytes > 0 && !jobs.is_empty() {

@@ -48,7 +48,7 @@ impl Validator<'_> {
             Value::Bool(true) => return Ok(()),
             Value::Object(keywords) => keywords,
             _ => {
-                self.report(pointer, "must not be there".to_owned());
+                self.report(pointer, "is not allowed".to_owned());
                 return Ok(());
             }
         };
@@ -277,7 +277,7 @@ mod tests {
         assert!(lines(&schema, &json!({"12": 1})).is_empty());
         assert_eq!(
             lines(&schema, &json!({"12": "x", "y": 1})),
-            ["/12: must be integer, is \"x\"", "/y: must not be there"]
+            ["/12: must be integer, is \"x\"", "/y: is not allowed"]
         );
     }
 

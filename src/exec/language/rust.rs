@@ -76,7 +76,7 @@ fn no_compiler(snippet: &Snippet, tools: &BuildTools<'_>, why: &str) -> ExecErro
     }
     ExecError::NoCompiler {
         problem: format!("`{name}` cannot be compiled: {why}, and the host has no cargo"),
-        hint: "install Rust here or there: https://rustup.rs; here it must be on a system as old as the host's"
+        hint: "install Rust on this machine or on the host: https://rustup.rs; this machine's system must be as old as the host's"
             .to_owned(),
     }
 }

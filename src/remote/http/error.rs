@@ -111,7 +111,7 @@ pub(in crate::remote) const GREETING: &str = "greeting the worker";
 
 /// The hint for a server that accepts a connection and sends no HTTP.
 const NOT_HTTP: &str =
-    "something listens there that may be no worker: is it the port that `rgpu worker` printed?";
+    "no worker answers at this address; is it the port that `rgpu worker` printed?";
 
 impl HttpError {
     /// The server refused.

@@ -45,7 +45,7 @@ pub(super) async fn install(
     };
     let pieces = start.pieces()?;
     let (count, upload) = (pieces.len(), nonce());
-    user_prompt.verbose(&format!("putting the agent into `{folder}` there"));
+    user_prompt.verbose(&format!("installing the agent in `{folder}`"));
     user_prompt.starting(&format!("sending the agent's program in {count} pieces"));
     let permits = Arc::new(Semaphore::new(MAX_PIECES_IN_FLIGHT));
     let mut sending = JoinSet::new();

@@ -87,7 +87,7 @@ pub(super) async fn find(service: &WaferService) -> Result<Token, WaferError> {
     let Some(login) = read(&path)? else {
         return Err(match env_token {
             Some((_, age)) => age.error("WAFER_AUTH_TOKEN"),
-            None => WaferError::NoToken { why: format!("`{}` is not there", path.display()) },
+            None => WaferError::NoToken { why: format!("`{}` does not exist", path.display()) },
         });
     };
     let stored_age = age(&login.access_token.0, now);

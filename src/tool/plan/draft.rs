@@ -218,7 +218,7 @@ impl PlanError {
         // In a mode that gives a verdict, a reference on the CPU would not help.
         let lowest =
             left_out.iter().find(|r| r.rung == RungId::Cpu && !r.ok && !mode.info().is_verdict);
-        let way = "with a reference the CPU runs that in its place (rung `cpu`):";
+        let way = "if the kernel has a reference, rgpu runs it on the CPU (rung `cpu`):";
         let advice = match (lowest, &spec.file) {
             (Some(lowest), None) if lowest.code == "no_reference" => format!(
                 "{way} `rgpu kernels new {}` writes a kernel.toml with a place for one",
@@ -229,7 +229,7 @@ impl PlanError {
             }
             (Some(lowest), _) if lowest.code == "tool_missing" => {
                 format!(
-                    "{way} `apt-get install gcc` there (Debian, Ubuntu), or your system's C compiler"
+                    "{way} `apt-get install gcc` on the host (Debian, Ubuntu), or your system's C compiler"
                 )
             }
             _ => String::new(),
@@ -275,23 +275,23 @@ impl From<PlanError> for Failure {
                 let failure = match (remote.as_str(), python) {
                     ("local", Some(python)) => failure
                         .hint(format!("install it: `{python} -m pip install torch`, or start rgpu in an environment that has it")),
-                    (_, Some(python)) => failure.hint(format!("install it there: `{python} -m pip install torch`")),
-                    (_, None) => failure.hint("install python3 and torch there"),
+                    (_, Some(python)) => failure.hint(format!("install it on the host: `{python} -m pip install torch`")),
+                    (_, None) => failure.hint("install python3 and torch on the host"),
                 };
                 failure.hint(format!("another Python of the host: its folder under `path` of [remote.{remote}] in your settings"))
             }
             PlanError::TorchNeedsPython => Failure::new(Exit::Usage, "usage", what)
-                .hint("`rgpu kernels list` shows which are; `--mode nsys` traces any program"),
+                .hint("`rgpu kernels show NAME` shows a kernel's entry; `--mode nsys` traces any program"),
             PlanError::NoCompiler { device, remote, lacks, .. } => {
                 let failure = match lacks.is_empty() {
                     true => Failure::new(Exit::Host, "no_compiler", what).hint("`rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too"),
                     false => Failure::new(Exit::Host, "lacks_compiler", what).hint(format!(
-                        "install {lacks} there (Debian, Ubuntu: `apt-get install g++ python3`); then `rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too"
+                        "install {lacks} on the host (Debian, Ubuntu: `apt-get install g++ python3`); then `rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too"
                     )),
                 };
                 let failure = match device {
-                    true => failure.hint("or install the CUDA toolkit there"),
-                    false => failure.hint("or install the CUDA toolkit there; NVRTC is not enough for a host entry"),
+                    true => failure.hint("or install the CUDA toolkit on the host"),
+                    false => failure.hint("or install the CUDA toolkit on the host; NVRTC is not enough for a host entry"),
                 };
                 match remote.as_str() {
                     "local" => failure,
@@ -309,7 +309,7 @@ impl From<PlanError> for Failure {
                 .hint("`rgpu remote check` lists them"),
             PlanError::Launcher(_) => Failure::new(Exit::Usage, "usage", what),
             PlanError::NoSuchGpu { known, .. } => {
-                Failure::new(Exit::Host, "no_such_gpu", what).hint(format!("there: {}", known.join("; ")))
+                Failure::new(Exit::Host, "no_such_gpu", what).hint(format!("GPUs of the host: {}", known.join("; ")))
             }
             PlanError::Option { near, .. } => {
                 let failure = Failure::new(Exit::Usage, "bad_option", what);

@@ -134,7 +134,7 @@ pub static REASONS: &[Reason] = &[
         "tool_missing",
         Side::Host,
         "the tool is not on the host",
-        "`rgpu setup` installs ncu, nsys and compute-sanitizer there; or name a tool's folder \
+        "`rgpu setup` installs ncu, nsys and compute-sanitizer on the host; or name a tool's folder \
          under the remote's `path`",
     ),
     row(
@@ -189,7 +189,7 @@ pub static REASONS: &[Reason] = &[
     row(
         "no_sudo",
         Side::Host,
-        "`sudo -n` does not work there",
+        "`sudo -n` does not work on the host",
         "run as root, or let the user use sudo without a password",
     ),
     // torch's profiler in a program.
@@ -239,7 +239,7 @@ pub static REASONS: &[Reason] = &[
     row(
         "counters_refused",
         Side::Host,
-        "only administrators may read the GPU performance counters there",
+        "only administrators may read the GPU performance counters of the host",
         "`--sudo` where that works; the host's administrator can set NVreg_RestrictProfilingToAdminUsers=0; `--mode nsys` needs no counters",
     ),
     row(
@@ -252,7 +252,7 @@ pub static REASONS: &[Reason] = &[
         "ncu_too_old",
         Side::Tool,
         "ncu could not prepare the kernel: it is too old for this driver or GPU, or the host is virtualised",
-        "install a newer Nsight Compute there; `--mode nsys` may work meanwhile",
+        "install a newer Nsight Compute on the host; `--mode nsys` may work meanwhile",
     ),
     row(
         "perfworks_missing",
@@ -264,7 +264,7 @@ pub static REASONS: &[Reason] = &[
         "gpu_unsupported",
         Side::Tool,
         "the tool does not support this GPU",
-        "install a newer version there",
+        "install a newer version on the host",
     ),
     row(
         "no_kernels",
@@ -323,7 +323,7 @@ pub static REASONS: &[Reason] = &[
     row(
         "unknown_section",
         Side::Tool,
-        "ncu there does not know the section",
+        "the host's ncu does not know the section",
         "`ncu --list-sections` on the host lists those there are",
     ),
     row(
@@ -359,7 +359,7 @@ pub static REASONS: &[Reason] = &[
     row(
         "no_program",
         Side::Kernel,
-        "the program is not there or cannot be executed",
+        "the program does not exist or cannot be executed",
         "give its path on the host",
     ),
     row(
@@ -465,7 +465,7 @@ pub static REASONS: &[Reason] = &[
         "no_host_compiler",
         Side::Host,
         "nvcc finds no supported host compiler",
-        "install gcc there, in a version that this nvcc supports",
+        "install gcc on the host, in a version that this nvcc supports",
     ),
     row("compiler_broken", Side::Host, "the compiler could not be run", "its log has the details"),
     row(
@@ -479,26 +479,26 @@ pub static REASONS: &[Reason] = &[
         "python_missing",
         Side::Host,
         "the host has no Python",
-        "install python3 there, or name its folder in the remote's `path`",
+        "install python3 on the host, or name its folder in the remote's `path`",
     ),
     row(
         "python_version",
         Side::Host,
         "the host's Python does not satisfy the file's `requires-python`",
-        "install uv there, which can install any version, or change `requires-python`",
+        "install uv on the host, which can install any version, or change `requires-python`",
     ),
     row(
         "python_no_venv",
         Side::Host,
         "the host's Python cannot make environments",
-        "install python3-venv there (`apt-get install python3-venv`), or uv",
+        "install python3-venv on the host (`apt-get install python3-venv`), or uv",
     ),
     row(
         "python_offline",
         Side::Host,
         "the host cannot reach the package index",
         "give it access (`PIP_INDEX_URL`, `HTTPS_PROXY` in the remote's `env`), or install the \
-         packages there",
+         packages on the host",
     ),
     row(
         "python_unresolved",
@@ -510,7 +510,7 @@ pub static REASONS: &[Reason] = &[
         "disk_full",
         Side::Host,
         "the host's disk is full",
-        "free some space there; `rgpu runs clean` removes files of old runs",
+        "free some space on the host; `rgpu runs clean` removes files of old runs",
     ),
     // The runner: the error classes of its report (`rgpu_case::ErrorClass`).
     row(

@@ -287,7 +287,7 @@ fn choose(request: &GpuRequest) -> Result<Vec<String>, EarlyEnd> {
             GpuChoice::Index(index) => format!("no GPU {index}"),
             GpuChoice::Uuid(text) | GpuChoice::Name(text) => format!("no GPU `{text}`"),
         };
-        return Err(no_gpu(format!("{request_text} on this host; there: {list}")));
+        return Err(no_gpu(format!("{request_text} on this host; it has {list}")));
     }
     match matching.iter().find(|g| !valid_uuid(&g.uuid)) {
         Some(invalid) => Err(no_gpu(format!("`{}` is no GPU's UUID", invalid.uuid.escape_debug()))),
