@@ -18,7 +18,7 @@ static PROMPTS: &[PromptInfo] = &[
         title: "Find the bottleneck of a kernel",
         description: "Profile a kernel and say what limits it, with numbers",
         text: "Find out what limits the kernel KERNEL on REMOTE.\n\
-               1. `hosts` with action `list`: is the remote there?\n\
+               1. `hosts` with action `list`: does the remote exist?\n\
                2. `profile` with kernel `KERNEL` and mode `ncu`; while its state is `running`, \
                `runs` with action `wait`.\n\
                3. Read `findings` and `ncu`. For details: `report` with part `hot_spots`, then \

@@ -18,8 +18,8 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "compare",
     title: "Compare two kernels or results",
     does: "Says which of two is faster, by how many percent, how sure that is, and which counters \
-           explain it: two kernels, measured in turns on one GPU, or two runs or report files \
-           that are there.",
+           explain it: two kernels, measured in turns on one GPU, or two existing runs or \
+           report files.",
     use_when: "a kernel was changed and you want to know whether the edit made it faster or \
                slower: before and after",
     not_for: &[
