@@ -49,7 +49,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
         comparison.rows.iter().map(|row| row.judgement.verdict).collect();
     if args.fail_on.contains(&FailOn::Slower) && !comparison.newly_failed.is_empty() {
         app.print_note(&format!(
-            "failed as asked: {} cases fail only in `{}`",
+            "`--fail-on`: {} cases fail only in `{}`",
             comparison.newly_failed.len(),
             comparison.b
         ));

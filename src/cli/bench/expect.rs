@@ -161,7 +161,7 @@ pub(super) fn status(app: &App, fail_on: &[FailOn], verdicts: &[SuiteVerdict]) -
     for on in fail_on.iter().map(verdict) {
         let count = verdicts.iter().filter(|verdict| **verdict == on).count();
         if count > 0 {
-            app.print_note(&format!("failed as asked: {count} × {}", on.as_str()));
+            app.print_note(&format!("`--fail-on`: {count} × {}", on.as_str()));
             return Exit::Findings as u8;
         }
     }

@@ -18,16 +18,14 @@ pub(super) fn status(app: &App, args: &CompareArgs, comparison: &Comparison) -> 
                 }
     };
     if fails(FailOn::Slower) || fails(FailOn::Ambiguous) {
-        app.print_note(&format!("failed as asked: the verdict is {}", comparison.verdict.as_str()));
+        app.print_note(&format!("`--fail-on`: the verdict is {}", comparison.verdict.as_str()));
         return Ok(Exit::Findings as u8);
     }
     if let Some(min_speedup) = args.fail_under {
         let speedup = comparison.time.as_ref().map(|t| t.speedup);
         if speedup.is_none_or(|x| x < min_speedup) {
             let shown = speedup.map_or("not known".to_owned(), |x| format!("{x:.3}"));
-            app.print_note(&format!(
-                "failed as asked: the speedup is {shown}, below {min_speedup}"
-            ));
+            app.print_note(&format!("the speedup is {shown}, below `--fail-under` {min_speedup}"));
             return Ok(Exit::Findings as u8);
         }
     }

@@ -67,7 +67,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         app.print(&escape_controls(text(app, &diff).as_bytes()));
     }
     let Some(on) = args.fail_on.iter().find(|on| has_change(**on, &diff)) else { return Ok(0) };
-    app.print_note(&format!("failed as asked: {}", on.found()));
+    app.print_note(&format!("`--fail-on`: {}", on.found()));
     Ok(Exit::Findings as u8)
 }
 
