@@ -85,7 +85,7 @@ def _describe_job_event(event: dict[str, Any]) -> str:
         how = str(outcome.get("how", "")).replace("_", " ")
         return "" if how == "done" else f"the job ended: {outcome.get('text') or how}"
     texts = {
-        "queued": "waiting for the GPU, place {place} in the queue",
+        "queued": "waiting for the GPU, position {place} in the queue",
         "gpu_locked": "using GPU {index}: {name}",
         "step_started": "{title}",
         "step_skipped": "left out `{step}`, which needs `{needs}`",

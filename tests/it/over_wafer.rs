@@ -155,7 +155,7 @@ fn what_the_service_bills_goes_before_the_price_and_a_place_in_the_queue_is_show
     let output = laptop.run(line);
     assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("place 2 in the queue, about 30 s"), "{told}");
+    assert!(told.contains("position 2 in the queue, about 30 s"), "{told}");
     assert!(told.contains("$0.25 used, $17.25 left"), "{told}");
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(table.contains("cost        $0.5000 as billed"), "{table}");

@@ -128,7 +128,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
 fn state(job: &JobLine) -> String {
     match (&job.ended, job.queued) {
         (Some(outcome), _) => outcome_word(outcome).to_owned(),
-        (None, Some(place)) => format!("waits for a GPU, place {place}"),
+        (None, Some(place)) => format!("waits for a GPU, position {place} in the queue"),
         (None, None) if job.step.is_empty() => "running".to_owned(),
         (None, None) => format!("at step {}", one_line(&job.step)),
     }

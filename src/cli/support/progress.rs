@@ -328,7 +328,9 @@ impl Progress {
         }
         match &event.body {
             EventBody::Queued { position, holder } => {
-                self.set_phase(&format!("waiting for the GPU: place {position}, held by {holder}"));
+                self.set_phase(&format!(
+                    "waiting for the GPU: position {position} in the queue, held by {holder}"
+                ));
             }
             EventBody::StepStarted { step, title } => {
                 let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);

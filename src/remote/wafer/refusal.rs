@@ -13,7 +13,7 @@ const ADD_CREDIT_HINT: &str = "add credit with Wafer; `rgpu remote list --json` 
 const START_HINT: &str = "start it: `rgpu remote up REMOTE`";
 const GPU_HINT: &str = "all its GPUs are busy: try again in a minute";
 const TIME_LIMIT_HINT: &str =
-    "the platform ended it, not rgpu; the job itself goes on while its workspace does";
+    "Wafer ended the session; the job continues as long as its workspace runs";
 
 /// Wafer's answers, in lower case.
 static ROWS: &[RefusalRow] = &[

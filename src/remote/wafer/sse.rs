@@ -68,8 +68,10 @@ impl SseLine {
             Self::Status(status.to_lowercase())
         } else if let Some(place) = bracketed("QUEUE_POSITION") {
             Self::Phase(match place.split_once(':') {
-                Some((place, seconds)) => format!("place {place} in the queue, about {seconds} s"),
-                None => format!("place {place} in the queue"),
+                Some((place, seconds)) => {
+                    format!("position {place} in the queue, about {seconds} s")
+                }
+                None => format!("position {place} in the queue"),
             })
         } else if let Some(text) = bracketed("BILLING") {
             Self::Billing(text.to_owned())
@@ -146,7 +148,7 @@ mod tests {
             ("[ERROR] no such container", SseLine::Error("no such container".into())),
             ("[STATUS:CREATING]", SseLine::Status("creating".into())),
             ("[STATUS:GPU_ALLOCATED:2]", SseLine::Phase("GPU 2 is yours".into())),
-            ("[QUEUE_POSITION:3:90]", SseLine::Phase("place 3 in the queue, about 90 s".into())),
+            ("[QUEUE_POSITION:3:90]", SseLine::Phase("position 3 in the queue, about 90 s".into())),
             ("[BILLING:$0.02 used]", SseLine::Billing("$0.02 used".into())),
             ("[REPORT_READY:j-1]", SseLine::Report("j-1".into())),
             ("[SSH:10.0.0.1:22:root]", SseLine::Ssh),

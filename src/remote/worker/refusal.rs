@@ -66,7 +66,7 @@ static MODAL_PLATFORM_ANSWERS: &[RefusalRow] = &[
         400,
         "bad redirect method",
         "bad_redirect",
-        "a result was asked for in the wrong way",
+        "invalid request for a result",
         "this is a defect of rgpu: nothing was sent twice",
     ),
     passing(408, "Missing request", "request_lost", "the platform lost the request", APP_LOGS_HINT),
@@ -118,8 +118,8 @@ static MODAL_APP_ANSWERS: &[RefusalRow] = &[
 static WORKER_ANSWERS: &[RefusalRow] = &[
     row(400, "HTTPS", "wants_tls", "the server only accepts TLS", "write https:// before it"),
     row(400, "plain HTTP", "wants_tls", "the server only accepts TLS", "write https:// before it"),
-    row(400, "\"no_host\"", "bad_proxy", "the worker was asked without a name", ""),
-    row(400, "\"two_hosts\"", "bad_proxy", "the worker was asked by two names at once", ""),
+    row(400, "\"no_host\"", "bad_proxy", "the request has no Host header", ""),
+    row(400, "\"two_hosts\"", "bad_proxy", "the request has two Host headers", ""),
     row(
         401,
         "\"no_token\"",

@@ -63,7 +63,7 @@ fn counters_that_a_workspace_may_not_read_come_from_the_services_own_ncu() {
     assert!(table.contains("ncu.service") && table.contains("as billed"), "{table}");
     let told = String::from_utf8_lossy(&shown.stderr).into_owned();
     assert!(told.contains("Wafer's own ncu is asked: `ncu.service`"), "{told}");
-    assert!(told.contains("place 1 in the queue, about 30 s"), "{told}");
+    assert!(told.contains("position 1 in the queue, about 30 s"), "{told}");
     // It is enough where that much is asked for at least.
     let least = profiled(&laptop, &format!("{LINE} --at-least ncu.basic"));
     assert_eq!(least.rung, "ncu.service");

@@ -290,7 +290,9 @@ fn choose(request: &GpuRequest) -> Result<Vec<String>, EarlyEnd> {
         return Err(no_gpu(format!("{request_text} on this host; it has {list}")));
     }
     match matching.iter().find(|g| !valid_uuid(&g.uuid)) {
-        Some(invalid) => Err(no_gpu(format!("`{}` is no GPU's UUID", invalid.uuid.escape_debug()))),
+        Some(invalid) => {
+            Err(no_gpu(format!("`{}` is not a GPU's UUID", invalid.uuid.escape_debug())))
+        }
         None => Ok(matching.iter().map(|g| g.uuid.clone()).collect()),
     }
 }
