@@ -445,12 +445,12 @@ pub(super) fn absence(mode: &str, ladder: &[RungRecord], tool: &str) -> String {
         mode => mode == tool,
     };
     if !asked {
-        return format!("not asked: the mode was {mode}");
+        return format!("not measured: the mode was {mode}");
     }
     let refused = ladder.iter().find(|rung| !rung.ok && rung.rung.starts_with(tool));
     match refused {
         Some(rung) => format!("{}: {}", rung.code, rung.message),
-        None => "the run left none".to_owned(),
+        None => "the run has none".to_owned(),
     }
 }
 

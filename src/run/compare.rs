@@ -439,7 +439,7 @@ fn part(mode: ProfileMode, pass_results: Option<&[(ProfileMode, PassResult); 2]>
         Err(why) => Err(why.clone()),
     };
     let (there, note) = match pass_results {
-        None => (false, "not asked for".to_owned()),
+        None => (false, "not requested".to_owned()),
         Some([(_, a), (_, b)]) => match (reached(a), reached(b)) {
             (Ok(a), Ok(b)) if a == b => (true, format!("rung `{a}` on both sides")),
             (Ok(a), Ok(b)) => (true, format!("rung `{a}` on side a, `{b}` on side b")),

@@ -16,8 +16,8 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
     does: "Runs commands that make many runs: `bench` (suites of bench.toml: run, compare, history, \
            audit), `queue` (commands that wait for their turn) and `loop` (a kernel that a worker \
            improves step by step).",
-    use_when: "many kernels or cases are measured, work shall wait for its turn, or a loop is \
-               started or watched",
+    use_when: "many kernels or cases are measured, commands must run one after another, or a \
+               loop is started or watched",
     not_for: &[
         ("one kernel", "profile"),
         ("two kernels or two single results", "compare"),

@@ -195,8 +195,8 @@ pub(super) async fn stop(call: &Call, argv: [&str; 2], wait_s: Option<u64>) -> R
         let left = limit.saturating_sub(begun.elapsed());
         has_ended &= started.wait(left).await.is_some();
     }
-    let again = "it starts nothing more and waits for what runs; the same call again ends it at \
-                 once, and what runs goes on";
+    let again = "it starts no more entries and waits for running ones; repeat the call to stop \
+                 waiting";
     Answer::of(&CommandResult {
         schema: "rgpu.mcp-command/1".to_owned(),
         command,

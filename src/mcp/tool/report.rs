@@ -26,7 +26,7 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
            gaps. Nothing is measured.",
     use_when: "you have a run or a report file and want its numbers",
     not_for: &[
-        ("measuring anew", "profile"),
+        ("measuring again", "profile"),
         ("what changed between two results", "compare"),
         ("the instructions of the code", "disasm"),
         ("finding runs, or waiting for one", "runs"),
@@ -207,8 +207,8 @@ fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> 
                 None => {
                     let ids: Vec<String> = launches().map(|launch| launch.id.to_string()).collect();
                     let ids = if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
-                    return Err(wrong("`launch`, `kernel`: there is no such launch")
-                        .hint(format!("launches that fit `kernel`: {ids}")));
+                    return Err(wrong("`launch`, `kernel`: no such launch")
+                        .hint(format!("launches that match `kernel`: {ids}")));
                 }
             }
         }
@@ -259,7 +259,7 @@ fn why_empty(arguments: &Arguments, part: Part, profile: &Profile) -> String {
     };
     match (part, arguments.kernel.as_deref()) {
         (Part::Launches | Part::HotSpots, Some(kernel)) if has_launches => {
-            format!("no launch of a kernel whose name contains `{kernel}` has any")
+            format!("no launch matches `{kernel}`")
         }
         (Part::Summary | Part::Findings, _) if no_gpu.is_some() => needs("ncu"),
         (Part::Summary | Part::Findings, _) => "no rule found anything to act on".to_owned(),
@@ -269,7 +269,7 @@ fn why_empty(arguments: &Arguments, part: Part, profile: &Profile) -> String {
         (Part::Launches | Part::Metrics | Part::HotSpots, _) => needs("ncu"),
         (Part::Kernels, _) => needs(if mode == "ncu" { "ncu" } else { "nsys" }),
         (Part::Regions, _) => "the program has no NVTX ranges, or none was recorded".to_owned(),
-        (Part::Gaps, _) => "nothing that was asked for is missing".to_owned(),
+        (Part::Gaps, _) => "nothing requested is missing".to_owned(),
     }
 }
 
