@@ -39,7 +39,7 @@ pub enum BundleError {
         biggest: Vec<(String, u64)>,
     },
     /// Two different files have one path: a bug in rgpu.
-    #[error("two files want to be `{path}` in the job's folder")]
+    #[error("two files have the path `{path}` in the job's folder")]
     Twice {
         /// The path in the job's folder.
         path: String,

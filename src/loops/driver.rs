@@ -408,7 +408,7 @@ impl LoopRunner {
                     Ok(Err((_, why))) => return Ok(self.refuse_start(&why)?),
                     // A host may refuse counters; times alone suffice.
                     Err(Halt::Infra(why)) if mode != "bench" => {
-                        self.tell(&format!("no profile of the start: {why}"));
+                        self.tell(&format!("could not profile the start: {why}"));
                     }
                     Err(halt) => return Err(halt),
                 }
@@ -596,7 +596,7 @@ impl LoopRunner {
                     }
                 }
                 Ok(Err((_, why))) | Err(Halt::Infra(why)) => {
-                    self.tell(&format!("no profile of the change: {why}"));
+                    self.tell(&format!("could not profile the change: {why}"));
                 }
                 Err(halt) => return Err(halt),
             }

@@ -90,7 +90,7 @@ pub enum StateError {
     #[error("`{}` is a link, so nothing is written there", .0.display())]
     Linked(PathBuf),
     /// Locks do not hold on the file system.
-    #[error("`{}` is on a file system where locks do not hold ({why})", path.display())]
+    #[error("`{}` is on a file system where file locks do not work ({why})", path.display())]
     NoLocks {
         /// The folder.
         path: PathBuf,
@@ -98,7 +98,7 @@ pub enum StateError {
         why: String,
     },
     /// Another process holds the lock.
-    #[error("{holder} is the {role} here")]
+    #[error("{holder} already runs as the {role} of this project")]
     Held {
         /// What the process does: `queue's runner`.
         role: &'static str,

@@ -81,7 +81,9 @@ pub(super) fn stop(app: &App, args: &LoopArgs) -> Result<Status> {
     }
     loops.ask_to_stop(row.number)?;
     if loops.holder().is_some() {
-        app.print_note("asked; the loop ends what runs and compares the best with the start");
+        app.print_note(
+            "stop requested; the loop ends running commands and compares the best with the start",
+        );
         if app.global.json {
             app.print_json(&LoopStatus::of(&loops, &row)?)?;
         }

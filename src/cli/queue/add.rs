@@ -238,7 +238,7 @@ fn command(args: &AddArgs) -> Result<(NewCommand, String)> {
     let Some(interpreter) = interpreter else {
         let what = match &args.lang {
             Some(lang) => format!("there is no language `{lang}` for scripts"),
-            None => format!("nothing tells what runs `{name}`"),
+            None => format!("the interpreter of `{name}` is unknown"),
         };
         return Err(Failure::new(Exit::Usage, "unknown_language", what)
             .hint(

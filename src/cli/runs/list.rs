@@ -43,7 +43,7 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
         return Ok(0);
     }
     if all == 0 && args.failed {
-        app.print_note("no run failed so");
+        app.print_note("no run failed for this reason");
         return Ok(0);
     }
     if all == 0 {

@@ -150,7 +150,7 @@ pub(super) fn check_file_system(folder: &Path) -> Result<(), StateError> {
     match held_twice {
         true => {
             let _ = fs::remove_file(&path);
-            Err(refuse("two got the same lock"))
+            Err(refuse("two processes hold the same lock"))
         }
         false => Ok(()),
     }

@@ -53,7 +53,7 @@ fn start_two_runners(rounds: usize) {
         assert!(codes.contains(&0) && codes.iter().all(|code| [0, 2].contains(code)), "{codes:?}");
         for output in outputs.iter().filter(|output| status(output) == 2) {
             let said = String::from_utf8_lossy(&output.stderr);
-            assert!(said.contains("is the queue's runner here"), "{said}");
+            assert!(said.contains("already runs as the queue's runner of this project"), "{said}");
         }
         if round % 10 == 0 {
             assert_eq!(queue.ends_of(id), ["attempt=1 status=ok"]);
@@ -321,7 +321,9 @@ fn where_locks_do_not_hold_there_is_no_queue() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(status(&output), 3, "{said}");
     assert!(
-        said.contains("on a file system where locks do not hold (two got the same lock)"),
+        said.contains(
+            "on a file system where file locks do not work (two processes hold the same lock)"
+        ),
         "{said}"
     );
     assert!(said.contains("put the project on a local disk"), "{said}");
