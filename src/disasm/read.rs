@@ -20,7 +20,7 @@ use crate::model::disasm::ImageKind;
 use crate::model::disasm::{Image, Input, Kernel, Occupancy, Status};
 
 /// The error of an input with code for other architectures only.
-pub const OTHER_ARCHES: &str = "no GPU code for the architectures asked";
+pub const OTHER_ARCHES: &str = "no GPU code for the requested architectures";
 
 /// Reads files, with state shared between them.
 pub(super) struct ImageReader<'w> {
@@ -72,7 +72,7 @@ impl<'w> ImageReader<'w> {
             let filtered = !self.task.wanted.arches.is_empty();
             input.errors.push(match filtered {
                 true => OTHER_ARCHES.to_owned(),
-                false => "no GPU code in it".to_owned(),
+                false => "the file contains no GPU code".to_owned(),
             });
         }
         input.status = match (input.errors.is_empty(), input.images.is_empty()) {

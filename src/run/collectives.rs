@@ -203,11 +203,11 @@ fn parse(text: &[u8]) -> Result<MeasuredCollectives> {
     let is_number = |value: f64| value > 0.0 && value <= MAX_NUMBER;
     for row in &result.rows {
         if row.op.parse::<Op>().is_err() {
-            return Err(bad(format!("`{}` is no collective", row.op.escape_debug())));
+            return Err(bad(format!("`{}` is not a collective", row.op.escape_debug())));
         }
         let numbers = row.loops_ns.iter().chain([&row.bytes]);
         if row.loops_ns.is_empty() || !numbers.copied().all(is_number) {
-            return Err(bad(format!("a time or size of {} is no number above 0", row.op)));
+            return Err(bad(format!("a time or size of {} is not a number above 0", row.op)));
         }
     }
     match result.rows.is_empty() || result.ranks < 2 {

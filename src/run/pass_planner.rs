@@ -157,7 +157,7 @@ impl PassPlanner {
             return Ok(NextStep::End);
         }
         if !end.step_ok("survey") {
-            let why = end.last_rung("survey").map_or("nothing to make it with", |r| &r.message);
+            let why = end.last_rung("survey").map_or("no tool to make it with", |r| &r.message);
             let why = why.to_owned();
             return Ok(self.skip_survey(request, &why));
         }
@@ -282,7 +282,7 @@ impl PassPlanner {
                     && let Some(failed) = failed
                 {
                     let text = format!(
-                        "`{subject}`: measured by {used_mode} replay, since by {mode} replay {}",
+                        "`{subject}`: measured with {used_mode} replay, because {mode} replay failed: {}",
                         failure_text(failed)
                     );
                     self.selection.left_out.push(Gap { code: failed.code.clone(), text });

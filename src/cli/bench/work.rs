@@ -308,7 +308,7 @@ impl SuiteWork<'_> {
         let Some(open) = index.as_mut() else { return };
         if let Err(error) = self.with_campaign(|campaign| open.put_case(&campaign.run, row)) {
             self.app.print_note(&format!(
-                "warning: the history has no more cases of this suite ({error}); `rgpu runs \
+                "warning: further cases of this suite are not added to the history ({error}); `rgpu runs \
                  reindex` adds them"
             ));
             *index = None;

@@ -26,7 +26,7 @@ pub enum NsysStatsError {
     #[error(transparent)]
     Rows(#[from] CsvError),
     /// The text contains no table of `nsys stats`.
-    #[error("no table of `nsys stats`, and no word of it that a report was skipped")]
+    #[error("no table of `nsys stats`, and no message that a report was skipped")]
     NoTable,
 }
 

@@ -73,7 +73,7 @@ impl PassPlanner {
         let inexact = taken.iter().filter(|kernel| kernel.mangled.is_none());
         self.selection.left_out.extend(inexact.map(|kernel| Gap {
             code: "inexact_name".to_owned(),
-            text: format!("`{}`: its mangled name is not known, so others of the same bare name are taken with it", kernel.kernel),
+            text: format!("`{}`: its mangled name is not known, so kernels with the same unmangled name are profiled too", kernel.kernel),
         }));
         self.selection.left_out.extend(fit.left_out.iter().cloned());
         say(&self.price_text(taken, &fit, covered));
@@ -213,9 +213,7 @@ impl PassPlanner {
         if !missed || passes.is_empty() {
             return false;
         }
-        say(
-            "ncu found no launch with the chosen numbers: each kernel is profiled in a pass of its own",
-        );
+        say("ncu matched none of the chosen launches: each kernel is profiled in its own pass");
         for (choice, pass) in self.selection.kernels.iter_mut().zip(&passes) {
             choice.skipped = pass.skip.unwrap_or(0);
         }
