@@ -2947,7 +2947,7 @@ class SuiteRow(Record):
     pair: PairResult | None
     """The comparison of a pair."""
     warnings: Records[Gap]
-    """Doubts about the host."""
+    """Host warnings."""
     metrics: dict[str, float]
     """Metrics of the launch with the most time, by NVIDIA's names."""
 

@@ -115,7 +115,7 @@ table! {
     L2_HIT_RATE = row("l2_hit_rate", 25.0, "rgpu",
         "% of sectors found in L2 below which a reused working set does not fit");
     L2_FOOTPRINT = row("l2_footprint", 1.0, "rgpu",
-        "bytes read from DRAM in sizes of the L2 from which it cannot have held them all");
+        "DRAM reads, in multiples of the L2 size, from which the working set exceeds the L2");
     INSTRUCTION_STALL = row("instruction_stall", 0.1, "rgpu",
         "share of the cycles between two issues spent waiting for instructions");
     FP64_RATIO = row("fp64_ratio", 16.0, "rgpu",
@@ -149,13 +149,13 @@ table! {
     KERNEL_SHARE = row("kernel_share", 0.05, "rgpu",
         "share of the GPU time from which a kernel's verdict is shown");
     FMA_BUSY = row("fma_busy", 60.0, "ncu HighPipeUtilization",
-        "% of peak of the FMA pipe from which arithmetic is what it does");
+        "% of peak of the FMA pipe from which the kernel counts as arithmetic");
     TMEM_BUSY = row("tmem_busy", 60.0, UNMEASURED,
         "% of peak from which Blackwell's tensor memory is the bound");
     WAITING_SHARE = row("waiting_share", 0.1, "rgpu",
         "share of the time from the first kernel to the last in which no kernel runs for one cause; a large start-up is left out");
     PREPARATIONS = row("preparations", 8.0, "rgpu",
-        "gaps before one kernel in which the host loads or compiles code above which that repeats");
+        "number of gaps before one kernel, caused by loading or compiling code, above which the loading counts as repeated");
     ONE_OFF_NS = row("one_off_ns", 5e6, "rgpu",
         "nanoseconds from which a single gap before a kernel may be a program's start-up");
     NCCL_ALONE = row("nccl_alone", 0.1, "rgpu",

@@ -198,7 +198,7 @@ pub struct SuiteRow {
     /// The comparison of a pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pair: Option<PairResult>,
-    /// Doubts about the host.
+    /// Host warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Gap>,
     /// Metrics of the launch with the most time, by NVIDIA's names.

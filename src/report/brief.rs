@@ -127,10 +127,7 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
     for step in profile.ladder.iter().filter(|r| !r.ok) {
         say(format!("rung {} failed: {}: {}", step.rung, step.code, step.message));
     }
-    profile
-        .lost()
-        .iter()
-        .for_each(|lost| say(format!("lost on rung {}: {lost}", profile.rung)));
+    profile.lost().iter().for_each(|lost| say(format!("lost on rung {}: {lost}", profile.rung)));
     profile.missing().for_each(|gap| say(format!("missing {}: {}", gap.code, gap.text)));
     out
 }

@@ -33,7 +33,7 @@ pub struct CaseEnd {
     pub times: Vec<SuiteTime>,
     /// The comparison of a pair.
     pub pair: Option<PairResult>,
-    /// Doubts about the host.
+    /// Host warnings.
     pub warnings: Vec<Gap>,
     /// From [`super::metrics`].
     pub metrics: std::collections::BTreeMap<String, f64>,

@@ -245,7 +245,8 @@ fn clocks_are_locked_only_if_asked_released_after_each_case_and_part_of_the_key(
         assert_eq!(profile["run"]["locked_sm_mhz"], 1500);
     }
     assert_eq!(clock_changes(&laptop), [LOCK, RELEASE, LOCK, RELEASE, LOCK, RELEASE]);
-    for (name, words) in [("as_found", "clocks as found"), ("locked", "clocks locked at 1500 MHz")]
+    for (name, words) in
+        [("as_found", "clocks not locked"), ("locked", "clocks locked at 1500 MHz")]
     {
         let folder = laptop.project("artifacts/runs").join(name);
         for file in ["report.md", "index.html"] {

@@ -40,7 +40,7 @@ pub(super) fn report(subject: &ReportInput<'_>, names: KernelNames) -> String {
     section(
         &mut out,
         utilisation(profile),
-        "No `[work]` is declared, so the useful operations are not known, and no share of the peak either.",
+        "No `[work]` is declared, so neither the useful operations nor the share of the peak are known.",
     );
     heading(&mut out, "Top Operators");
     section(&mut out, operators::table(profile, MAX_TOP_ROWS), operators::WHY_NONE);

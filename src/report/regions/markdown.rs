@@ -168,7 +168,7 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
             }
         }
         section(&mut out, table, "");
-        out += &format!("{} metrics stand in `region.json`.\n\n", result.metrics.len());
+        out += &format!("{} metrics are in `region.json`.\n\n", result.metrics.len());
     }
     let measured = entry.launches.iter().filter(|launch| !launch.metrics.is_empty());
     let inside: Vec<_> = measured.filter(|launch| !is_whole(entry, launch)).collect();

@@ -72,7 +72,7 @@ pub fn markdown(run: &SuiteRun) -> String {
     let doubts: Vec<_> =
         run.rows.iter().flat_map(|row| row.warnings.iter().map(move |w| (row, w))).collect();
     if !doubts.is_empty() {
-        out += "\n## Doubts about the host\n\n";
+        out += "\n## Host warnings\n\n";
     }
     for (row, warning) in doubts {
         out += &format!("- {}: {}\n", plain(&row.case), plain(&warning.text));

@@ -43,7 +43,7 @@ pub(super) fn counts(run: &SuiteRun) -> String {
 pub(super) fn clock_policy(run: &SuiteRun) -> String {
     match run.options.lock_clocks_mhz {
         Some(mhz) => format!("clocks locked at {mhz} MHz"),
-        None => "clocks as found".to_owned(),
+        None => "clocks not locked".to_owned(),
     }
 }
 

@@ -126,7 +126,7 @@ pub(super) fn timing_text(t: &Timing) -> String {
     if t.verified.is_some_and(|calls| calls >= t.samples) {
         text += ", every output compared";
         if t.verified == t.contents {
-            text += " on data of its own";
+            text += " with fresh data for each call";
         }
     }
     text += ")";
