@@ -65,7 +65,7 @@ pub(super) enum Command {
     Report(Deferred<report::ReportArgs>),
     /// Read cubins, fatbins, objects, libraries, archives, wheels and PTX: registers, spills, SASS
     Disasm(Deferred<Box<disasm::DisasmArgs>>),
-    /// Compute with layouts and prove it: algebra, scale factors, tensor memory, epilogues
+    /// Compute with layouts, with proofs: algebra, scale factors, tensor memory, epilogues
     #[command(subcommand)]
     Layout(Deferred<Box<layout::LayoutCommand>>),
     /// Compare two runs or reports, or two kernels side by side on one GPU
@@ -75,7 +75,7 @@ pub(super) enum Command {
     /// Predict kernels, collectives and language models on a GPU, and compare with measurements
     #[command(subcommand)]
     Model(Deferred<model::ModelCommand>),
-    /// Let commands wait for their turn, and run one after the other
+    /// Queue commands and run them one after another
     #[command(subcommand)]
     Queue(Deferred<queue::QueueCommand>),
     /// Improve a kernel in a loop: a worker proposes changes, rgpu measures them and keeps the faster
@@ -87,7 +87,7 @@ pub(super) enum Command {
     Dashboard(Deferred<dashboard::DashboardArgs>),
     /// Print the JSON Schema of a document that rgpu writes, or check a file against it
     Schema(Deferred<schema::SchemaArgs>),
-    /// Install optional tools of NVIDIA
+    /// Install NVIDIA's optional tools
     #[command(subcommand, after_long_help = examples!(
         "rgpu setup nvdisasm",
         "rgpu setup ncu --remote h200",

@@ -66,7 +66,7 @@ pub(super) struct DoctorArgs {
     #[arg(long, value_name = "N|all|LIST", requires = "collectives")]
     pub gpus: Option<GpuSelection>,
 
-    /// With --collectives: leave NVLS to NCCL and the host's NCCL_NVLS_ENABLE, which is 0 otherwise:
+    /// With --collectives: do not set NCCL_NVLS_ENABLE=0. Without this flag it is set, because
     /// NVLink multicast of one user can disable the GPUs of a shared host for others
     #[arg(long, requires = "collectives")]
     pub nvls: bool,

@@ -29,7 +29,7 @@ pub(super) use document::LayoutDocument;
 pub(super) use dump::LayoutDump;
 pub(super) use snapshot::LayoutSnapshot;
 
-/// Compute with layouts and prove it: algebra, scale factors, tensor memory, epilogues
+/// Compute with layouts, with proofs: algebra, scale factors, tensor memory, epilogues
 ///
 /// A layout is written as CuTe prints it, `((32,4),8):((16,4),1)`; a shape alone is column-major. A
 /// tiler may give one layout for each mode: `<4:1,8:2>`. A swizzled layout is `S<3,4,3> o 0 o L`;
@@ -44,64 +44,64 @@ pub(super) enum LayoutCommand {
         "rgpu layout eval '(8,8):(8,1)' --svg layout.svg --color-by bank --elem-bytes 4",
     ))]
     Eval(eval::EvalArgs),
-    /// The layout of A∘B: B's coordinates through A
+    /// Compose two layouts: A∘B, B's coordinates through A
     #[command(after_long_help = examples!("rgpu layout compose '(4,8):(8,1)' '(3,2):(1,3)'"))]
     Compose(algebra::ComposeArgs),
-    /// Complement: a layout of the offsets that this one skips
+    /// Complement a layout: a layout of the offsets that it skips
     #[command(after_long_help = examples!("rgpu layout complement '(4,2):(1,8)' 64"))]
     Complement(algebra::ComplementArgs),
     /// Split a layout into tiles and the rest
     #[command(after_long_help = examples!("rgpu layout divide '16:1' '4:1'"))]
     Divide(algebra::TileArgs),
-    /// Logical product: repeat a layout as another one counts
+    /// Repeat a layout as another one counts: the logical product
     #[command(after_long_help = examples!("rgpu layout product '(2,2):(1,2)' '3:1'"))]
     Product(algebra::TileArgs),
-    /// Inverse: from offsets to indices
+    /// Invert a layout: from offsets to indices
     #[command(after_long_help = examples!("rgpu layout inverse --left '(4,8):(8,1)'"))]
     Inverse(algebra::InverseArgs),
-    /// The same function with as few modes as possible
+    /// Coalesce a layout: the same function with as few modes as possible
     #[command(after_long_help = examples!("rgpu layout coalesce '(2,(1,6)):(1,(6,2))'"))]
     Coalesce(algebra::CoalesceArgs),
-    /// A layout without its modes of stride 0, coalesced
+    /// Drop the modes of stride 0 of a layout, and coalesce it
     #[command(after_long_help = examples!("rgpu layout filter '(4,8):(0,1)'"))]
     Filter(algebra::FilterArgs),
-    /// The same bytes as elements of another width
+    /// Recast a layout: the same bytes as elements of another width
     #[command(after_long_help = examples!(
         "rgpu layout recast '(8,16):(16,1)' --from 16 --to 32",
     ))]
     Recast(algebra::RecastArgs),
-    /// Whether two layouts are equal, proved, or the first coordinate where they differ
+    /// Compare two layouts: a proof that they are equal, or the first coordinate where they differ
     #[command(after_long_help = examples!("rgpu layout equal '(4,8):(8,1)' '(4,(4,2)):(8,(1,4))'"))]
     Equal(equal::EqualArgs),
-    /// Sectors of global memory and bank conflicts that the accesses of warps cause
+    /// Count the sectors of global memory and the bank conflicts that accesses of warps cause
     #[command(after_long_help = examples!(
         "rgpu layout check '32:32' --elem-bytes 4 --access smem",
     ))]
     Check(check::CheckArgs),
-    /// Scale factors of NVFP4 and MXFP4: places, proofs, and what is wrong in a dumped buffer
+    /// Place scale factors of NVFP4 and MXFP4, with proofs, and explain a wrong dumped buffer
     #[command(after_long_help = examples!(
         "rgpu layout sf --mn 384 --k 512 --file sfb.bin --expect plain.bin",
     ))]
     Sf(scale::ScaleArgs),
-    /// Whether accumulators and scales fit into tensor memory, and what to change
+    /// Check whether accumulators and scales fit into tensor memory, and what to change
     #[command(after_long_help = examples!("rgpu layout tmem --tile 128x128x256 --acc-stages 2"))]
     Tmem(tmem::TmemArgs),
     /// Encode and decode the descriptors of `tcgen05.mma`: matrices in shared memory, instructions
     #[command(subcommand)]
     Umma(umma::UmmaCommand),
-    /// How an epilogue reads tensor memory and what its stores cost
+    /// Analyse how an epilogue reads tensor memory and what its stores cost
     #[command(after_long_help = examples!(
         "rgpu layout epilogue --tile 128x128 --elem-bytes 2 --ldc 4096 --search --top-k 2",
     ))]
     Epilogue(epilogue::EpilogueArgs),
-    /// Which tile of grouped problems a block computes, proved, as code
+    /// Find the tile of grouped problems that a block computes, with a proof and as code
     #[command(after_long_help = examples!(
         "rgpu layout cta --groups '80,4096;40,7168' --tile 128x128 --block 5",
     ))]
     Cta(cta::CtaArgs),
     /// Print the layouts of a CuTe DSL kernel, by the DSL and by our formulas; no GPU needed
     Dump(dump::DumpArgs),
-    /// What stands out in dumped layouts
+    /// Report what stands out in dumped layouts
     #[command(after_long_help = examples!("rgpu layout insights layouts.json"))]
     Insights(insights::InsightsArgs),
     /// Record the layouts of a kernel, to compare later ones with them

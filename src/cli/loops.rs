@@ -56,7 +56,7 @@ pub(super) enum LoopCommand {
     /// Check a worker's result or a reviewer's verdict; exit 7 if it is wrong
     #[command(after_long_help = examples!("rgpu loop validate result.json"))]
     Validate(check::ValidateArgs),
-    /// Report a time on the way, for workers
+    /// Report an intermediate time (for workers)
     #[command(after_long_help = examples!("rgpu loop report-time --iter 3 --time-us 41.5"))]
     ReportTime(check::ReportTimeArgs),
     /// Remove loops that have stopped: their folders, commits and iterations

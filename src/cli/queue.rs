@@ -16,7 +16,7 @@ use super::support::app::{App, Status};
 use crate::error::{Failure, Result};
 use crate::queue::{AttemptCall, Queue, watch_attempt};
 
-/// Let commands wait for their turn, and run one after the other
+/// Queue commands and run them one after another
 ///
 /// The queue belongs to the project and to this machine. Entries whose needs differ (`--gpu`,
 /// `--remote`) run side by side. A host's own order for its GPUs, between all its users, is the GPU

@@ -19,7 +19,7 @@ use host_tool::HostToolArgs;
 /// The licence terms of nvdisasm.
 const LICENCE: &str = "https://docs.nvidia.com/cuda/eula";
 
-/// Install optional tools of NVIDIA
+/// Install NVIDIA's optional tools
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum SetupCommand {
     Nvdisasm(NvdisasmArgs),

@@ -33,7 +33,7 @@ pub(super) enum BenchCommand {
     /// Show how the times of cases changed over the suites of this project
     #[command(after_long_help = examples!("rgpu bench history memory:vecadd --since 30d --format html"))]
     History(HistoryArgs),
-    /// Look for targets, expectations and sources that make results less than they seem; exit 1 on
+    /// Look for targets, expectations and sources that can make results misleading; exit 1 on
     /// findings
     #[command(after_long_help = examples!("rgpu bench audit"))]
     Audit(AuditArgs),
@@ -128,7 +128,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "REASON", requires = "failed")]
     pub reason: Option<String>,
 
-    /// Repeat what failed until nothing does, at most so many times
+    /// Repeat what failed until nothing does, at most N times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub until_clean: Option<u32>,
 

@@ -166,7 +166,7 @@ pub(in crate::cli) enum Kind {
 pub(in crate::cli) enum LogLevel {
     /// Everything
     Debug,
-    /// Steps of the work
+    /// Info
     Info,
     /// Possible problems
     Warning,

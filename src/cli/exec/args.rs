@@ -65,8 +65,8 @@ pub(in crate::cli) struct ExecArgs {
     #[arg(long, value_name = "N", value_parser = nodes())]
     pub nodes: Option<u32>,
 
-    /// Run it in a terminal: stdout and stderr become one stream, and keys are sent as they are
-    /// typed
+    /// Allocate a pseudo-terminal (TTY) on the host: stdout and stderr become one stream, and keys
+    /// are sent as they are typed
     #[arg(long, short)]
     pub tty: bool,
 

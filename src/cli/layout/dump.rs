@@ -138,7 +138,7 @@ pub(in crate::cli) struct DumpArgs {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
-    /// Overwrite a file that is no dump
+    /// Overwrite a file that was not written by this command
     #[arg(long, requires = "out")]
     pub force: bool,
 }

@@ -72,7 +72,7 @@ pub(in crate::cli) struct TmemArgs {
     #[arg(long, value_name = "FILE", requires = "format")]
     pub out: Option<PathBuf>,
 
-    /// Overwrite a file that is no such text
+    /// Overwrite a file that was not written by this command
     #[arg(long, requires = "out")]
     pub force: bool,
 }

@@ -18,7 +18,7 @@ pub(in crate::cli) struct PageArgs {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
-    /// Overwrite a file that is no page of rgpu
+    /// Overwrite a file that was not written by rgpu
     #[arg(long, requires = "html")]
     pub force: bool,
 }

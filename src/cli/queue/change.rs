@@ -35,15 +35,15 @@ pub(in crate::cli) struct RequeueArgs {
     #[arg(value_name = "ID", required_unless_present_any = ["failed", "lost", "reason"])]
     pub entries: Vec<i64>,
 
-    /// Those that failed or hit their time limit
+    /// Entries that failed or hit their time limit
     #[arg(long)]
     pub failed: bool,
 
-    /// Those that were lost: their end is unknown
+    /// Entries that were lost: their end is unknown
     #[arg(long)]
     pub lost: bool,
 
-    /// Those whose state or reason contains this text
+    /// Entries whose state or reason contains this text
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
 }

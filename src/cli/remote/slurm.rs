@@ -40,7 +40,7 @@ pub(in crate::cli) struct SlurmArgs {
     #[arg(long, value_name = "NAME")]
     pub account: Option<String>,
 
-    /// The service class of jobs
+    /// The QOS of jobs
     #[arg(long, value_name = "NAME")]
     pub qos: Option<String>,
 
