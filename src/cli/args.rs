@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_commands_tells_what_each_tells_of_itself() {
+    fn command_list_matches_each_help() {
         let listed = Cli::command();
         let mut whole = Cli::command();
         whole.build();

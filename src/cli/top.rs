@@ -71,7 +71,7 @@ pub(super) fn run_loop(app: &App, arguments: &[String]) -> Result<Status> {
         command.arg0("rgpu").args(["loop", "start"]).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).process_group(0);
         let mut child = command.spawn().map_err(failed)?;
-        // A loop.toml that is refused is told here and not by an empty view.
+        // An invalid loop.toml is reported here and not by an empty view.
         std::thread::sleep(std::time::Duration::from_millis(500));
         if let Some(status) = child.try_wait().map_err(failed)?
             && !status.success()

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn other_registers_count_unless_they_are_not_to() {
+    fn registers_are_ignored_on_request() {
         let old = code(&[("FFMA R1, R2, UR4, RZ", None), ("@!P0 EXIT", None)]);
         let new = code(&[("FFMA R7, R12, UR5, RZ", None), ("@!P1 EXIT", None)]);
         assert_eq!(lines_diff(&old, &new, ComparedText::Addresses).added, 2);

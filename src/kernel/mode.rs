@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mode_has_its_row_at_its_own_place() {
+    fn modes_are_in_variant_order() {
         for (at, info) in MODES.iter().enumerate() {
             assert_eq!(info.mode as usize, at);
             assert_eq!(serde_json::to_value(info.mode).unwrap(), info.name);

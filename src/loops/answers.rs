@@ -111,7 +111,7 @@ impl LoopRunner {
         Ok(path)
     }
 
-    /// The answer, if there is one. A file that does not count is moved away, and the user is told.
+    /// The answer, if there is one. An invalid file is moved away, and the user gets a note.
     pub(super) fn take_answer<T: Signed>(&self, kind: DocumentKind) -> Option<T> {
         let name = kind.answer_file();
         let path = self.iteration_folder().join(name);

@@ -156,10 +156,10 @@ pub struct LoopConfig {
     /// The loop stops after this many iterations.
     #[serde(default = "default_iterations")]
     pub max_iterations: u32,
-    /// The loop stops after so many iterations in a row that improved nothing.
+    /// The loop stops after this many iterations in a row that improved nothing.
     #[serde(default = "default_no_progress")]
     pub max_no_progress: u32,
-    /// The loop stops after so many failures in a row that are not the change's fault.
+    /// The loop stops after this many failures in a row that are not the change's fault.
     #[serde(default = "default_infra_failures")]
     pub max_infra_failures: u32,
     /// How long to wait after such a failure.

@@ -328,7 +328,7 @@ impl LoopRunner {
         }))
     }
 
-    /// The brief of a profile, of at most so many bytes; empty if there is none.
+    /// The brief of a profile, of at most `bytes` bytes; empty if there is none.
     pub(super) fn brief(&mut self, profile: Option<&str>, bytes: usize) -> Result<String, Halt> {
         let Some(profile) = profile else { return Ok(String::new()) };
         let path = self.iteration_folder().join("brief.txt");

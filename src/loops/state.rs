@@ -396,7 +396,7 @@ impl LoopState {
         }
     }
 
-    /// Whether all of so many requests to stop have been acted on.
+    /// Whether the first `requests` stop requests have been handled.
     pub(super) fn has_seen(&self, requests: u32) -> bool {
         requests <= self.stops_seen
     }

@@ -1,4 +1,4 @@
-//! What a client is told about a comparison.
+//! Answers about a comparison.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -32,7 +32,7 @@ pub(super) fn fit(mut document: Value, limit: usize) -> Value {
     if size(&document) <= limit {
         return document;
     }
-    // What was cut before is told, too, and not cut itself.
+    // Earlier cuts are listed, too, and are not cut themselves.
     let told = document.as_object_mut().and_then(|fields| fields.shift_remove("cut"));
     let room = limit.saturating_sub(LIST_BYTES + told.as_ref().map_or(0, size));
     let mut cut: Vec<(Vec<Step>, usize)> = Vec::new();

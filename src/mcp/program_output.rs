@@ -22,7 +22,7 @@ pub(super) struct ProgramOutput {
 
 impl ProgramOutput {
     /// The output of the run's program, of its first step that has any: at most `room` bytes of JSON.
-    /// Under a tool, the tool's messages are part of it. What is left out is told in `cut`.
+    /// Under a tool, the tool's messages are part of it. `cut` says what is left out.
     pub(super) fn of(
         folder: &RunFolder,
         run: &str,

@@ -1,5 +1,5 @@
-//! What a client is told about a run, from the run's folder. The folder is the truth, so that an answer
-//! does not depend on the process that gives it.
+//! Answers about a run, read from its folder. The folder is the truth, so an answer does not depend
+//! on the process that gives it.
 
 use rgpu_protocol::RungRecord;
 use schemars::JsonSchema;

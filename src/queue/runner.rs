@@ -115,9 +115,9 @@ pub struct Runner {
     event: i64,
     watched: BTreeMap<i64, Watched>,
     ended: (UnboundedSender<i64>, UnboundedReceiver<i64>),
-    /// Whether the last try to write `queue.log` failed, so that it is told once.
+    /// Whether the last try to write `queue.log` failed, so that it is reported once.
     is_log_failing: bool,
-    /// Whether it was told that the disk is full.
+    /// Whether the full disk was reported.
     is_full_told: bool,
     _lock: StateLock,
 }
@@ -226,7 +226,7 @@ impl Runner {
         self.is_log_failing = written.is_err();
     }
 
-    /// Whether a change was recorded; not if the disk is full, which is told once.
+    /// Whether a change was recorded; not if the disk is full, which is reported once.
     fn is_recorded(
         &mut self,
         entry: i64,

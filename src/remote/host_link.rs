@@ -2,7 +2,7 @@
 //!
 //! A request is repeated on a fresh link if its link is cut. A followed job resumes from the number
 //! of its last event and from the amount of output received, so nothing is lost and nothing comes
-//! twice. The sender of standard input is told of each new link and starts again there.
+//! twice. The sender of standard input learns of each new link and resends there.
 
 use std::fs::File;
 use std::path::Path;

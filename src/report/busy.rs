@@ -7,7 +7,7 @@ use crate::model::Profile;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct BusyTime {
     /// Nanoseconds in which a GPU was busy, as the timeline's analysis counts them, less kernels that
-    /// only tune if start-up is told apart.
+    /// only tune if start-up is distinguished.
     pub(super) busy_ns: u64,
     /// Nanoseconds from the first kernel of a GPU to the end of its last.
     pub(super) span_ns: u64,

@@ -35,7 +35,7 @@ impl Reporter for LinkRecord {
         };
         let Some(folder) = self.folder() else { return };
         if why.is_some() || folder.has_events() {
-            // A disk that is full is told by the run's own events.
+            // The run's own events report a full disk.
             let _ = folder.recorder().and_then(|mut recorder| recorder.link(why));
         }
     }

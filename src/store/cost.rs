@@ -49,7 +49,7 @@ impl CostSource {
 #[serde(default)]
 pub struct BilledCost {
     /// US dollars that the provider billed, summed over its separate items. Absent if no amount can
-    /// be told apart from a balance or an hourly price.
+    /// be distinguished from a balance or an hourly price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
     /// Number of billed items.

@@ -277,7 +277,7 @@ impl RunFolder {
     }
 
     /// Reads the run's record. The names of the run and its jobs are valid: they become parts of
-    /// command lines that the user is told to type.
+    /// command lines in messages to the user.
     ///
     /// # Errors
     /// I/O errors, [`StoreError::BadRecord`].

@@ -257,7 +257,7 @@ fn time_gives_samples_with_clocks_and_an_interval() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("time n=1000: median"));
 }
 
-/// A kernel that takes so many nanoseconds, of which events see 2000 more; timed in a graph when
+/// A kernel that takes this many nanoseconds, of which events see 2000 more; timed in a graph when
 /// they see less than 20 µs.
 fn with_graphs(function: &str, launch_ns: u32) -> Bench {
     let bench = Bench::new(function).change(|input| input.timing.graph_below_ns = 20_000.0);

@@ -84,7 +84,7 @@ pub(crate) fn undo(folder: &JobFolder) -> Result<(), String> {
     Err(failures.join("; "))
 }
 
-/// What a user is told if undoing fails.
+/// The warning if undoing fails.
 pub(crate) fn not_restored(failure: &str) -> String {
     format!("the GPU keeps what this job changed on it: {failure}")
 }

@@ -230,7 +230,7 @@ pub struct Stall {
     #[serde(default)]
     pub stacks: Vec<Vec<String>>,
     /// Words of a line of a stack that names what the process last called, in lower case. The first
-    /// such line is told in the warning.
+    /// such line is in the warning.
     #[serde(default)]
     pub calls: Vec<String>,
 }

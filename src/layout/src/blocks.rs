@@ -30,7 +30,7 @@ pub enum Raster {
     AlongM,
     /// Tiles of one row of tiles follow one another.
     AlongN,
-    /// Bands of so many rows of tiles, each walked column by column. The last band may be lower.
+    /// Bands of this many rows of tiles, each walked column by column. The last band may be lower.
     Swizzled {
         /// Rows of tiles in a band, at least 1.
         width: i64,

@@ -57,7 +57,7 @@ struct Arguments {
     names: Option<Vec<String>>,
     /// How many items to skip.
     offset: Option<usize>,
-    /// At most so many items: 20.
+    /// The most items: 20.
     count: Option<usize>,
 }
 
@@ -146,7 +146,7 @@ async fn run(call: Call) -> Result<Answer> {
     });
     let opened = match opened.await? {
         Some(opened) => opened,
-        // A file, a comparison, or a mistake that the command tells.
+        // A file, a comparison, or an invalid name; the command reports which.
         None => {
             let line = CommandLine::new(["report", &arguments.of]);
             let document = call.document(line).await?;

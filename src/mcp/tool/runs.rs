@@ -57,7 +57,7 @@ struct Arguments {
     action: Action,
     /// The run: an id, a unique beginning, `latest` or `latest~1`. Not for list.
     run: Option<String>,
-    /// For list: at most so many, newest first: 20.
+    /// For list: the most runs, newest first: 20.
     count: Option<usize>,
     /// For list: how many to skip.
     offset: Option<usize>,

@@ -1,7 +1,7 @@
 //! Reads Wafer's streams line by line.
 //!
 //! Only lines that begin with `data: ` count. The rest of such a line is either a message of the
-//! service in brackets or a line printed by a program, and the two cannot be told apart: a program
+//! service in brackets or a line printed by a program, and nothing distinguishes the two: a program
 //! may print `[EXIT:0]` too. So nothing important is concluded from such a line, see
 //! [`super::exec`].
 //! | line | meaning |

@@ -22,7 +22,7 @@ const SPARE_HOST_COLUMNS: [&str; 5] = ["address", "CUDA", "waiting", "seen", "me
 /// The columns of runs that a narrow terminal lacks.
 const SPARE_RUN_COLUMNS: [&str; 1] = ["what"];
 
-/// The last column, of sentences that may wrap, gets so many characters before others are shown.
+/// The last column, of sentences that may wrap, gets this many characters before others are shown.
 const MIN_SENTENCE_WIDTH: usize = 24;
 
 /// The lines of a frame above and below its text.

@@ -23,12 +23,12 @@ pub enum EpilogueError {
     /// The instruction that reads tensor memory has another form.
     #[error("`{0}` is not a load whose threads have a row each")]
     Load(String),
-    /// A CTA has no accumulator of so many rows.
+    /// A CTA has no accumulator of this many rows.
     #[error(
         "{0} rows: a CTA has 64 or 128 rows of an accumulator; of an MMA with M of 256, each CTA of the pair has 128"
     )]
     Rows(i64),
-    /// No accumulator has so many columns.
+    /// No accumulator has this many columns.
     #[error("{n} columns: an accumulator has {step} to 512 in steps of {step}")]
     Columns {
         /// Columns.
@@ -80,7 +80,7 @@ pub struct TmemLoad {
 }
 
 impl TmemLoad {
-    /// A load that gives each thread so many columns: 1 to 128, a power of two.
+    /// A load that gives each thread this many columns: 1 to 128, a power of two.
     ///
     /// # Errors
     /// If there is no such load.

@@ -82,7 +82,7 @@ pub enum Advice {
         /// Stages.
         stages: i64,
     },
-    /// With the same stages, an accumulator of so many columns fits (the scales of B not counted
+    /// With the same stages, an accumulator of this many columns fits (the scales of B not counted
     /// smaller).
     NarrowerTile {
         /// Columns of an accumulator, a multiple of 8.
@@ -93,7 +93,7 @@ pub enum Advice {
         /// Shared columns.
         columns: i64,
     },
-    /// With so many columns less, two blocks fit on an SM.
+    /// If this many columns are saved, two blocks fit on an SM.
     TwoBlocks {
         /// Columns to save.
         save: i64,
