@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
 use rgpu_agent::{connection, root};
-use rgpu_protocol::frame::{self, Kind, MAGIC};
+use rgpu_protocol::frame::{self, FrameKind, MAGIC};
 use rgpu_protocol::plan::InputFile;
 use rgpu_protocol::{Digest, ToAgent};
 
@@ -59,16 +59,16 @@ fn frames(lines: &[u8]) -> Vec<u8> {
         out.extend(frame::header(kind, body.len()));
         out.extend(body);
     };
-    add(Kind::Message, br#"{"rgpu":1}"#);
+    add(FrameKind::Message, br#"{"rgpu":1}"#);
     for line in lines.split(|byte| *byte == b'\n') {
         match line.split_first() {
             Some((b'm', body)) => {
                 if let Some(message) = harmless(body) {
-                    add(Kind::Message, &message);
+                    add(FrameKind::Message, &message);
                 }
             }
-            Some((b'b', body)) => add(Kind::Blob, body),
-            Some((b'o', body)) => add(Kind::Output, body),
+            Some((b'b', body)) => add(FrameKind::Blob, body),
+            Some((b'o', body)) => add(FrameKind::Output, body),
             _ => {}
         }
     }
@@ -105,7 +105,7 @@ fuzz_target!(|lines: &[u8]| {
     // All that it says is frames with messages or bytes.
     let mut rest = answers.strip_prefix(MAGIC).unwrap_or_default();
     while let Ok(Some((frame, used))) = frame::parse(rest) {
-        if frame.kind == Kind::Message {
+        if frame.kind == FrameKind::Message {
             assert!(serde_json::from_slice::<serde_json::Value>(frame.body).is_ok());
         }
         rest = &rest[used..];

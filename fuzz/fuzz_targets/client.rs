@@ -18,7 +18,7 @@ use rgpu::remote::{
     ConnectOptions, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile, RemoteSpec,
     Session, UnknownHostPolicy,
 };
-use rgpu_protocol::frame::{self, Kind};
+use rgpu_protocol::frame::{self, FrameKind};
 use rgpu_protocol::plan::Limits;
 use rgpu_protocol::{Digest, EventBody};
 
@@ -46,7 +46,7 @@ impl Remote for Recorded {
             return Err(RemoteError::LinkCut { doing: "connecting", why: String::new() });
         }
         let hello = br#"{"rgpu":1,"features":["stdin_offset"]}"#;
-        let mut bytes = frame::header(Kind::Message, hello.len()).to_vec();
+        let mut bytes = frame::header(FrameKind::Message, hello.len()).to_vec();
         bytes.extend(hello);
         bytes.extend(&self.frames);
         let wire = AgentStream {
@@ -73,9 +73,9 @@ fn frames(lines: &[u8]) -> Vec<u8> {
     for line in lines.split(|byte| *byte == b'\n') {
         let Some((kind, body)) = line.split_first() else { continue };
         let kind = match kind {
-            b'm' => Kind::Message,
-            b'b' => Kind::Blob,
-            b'o' => Kind::Output,
+            b'm' => FrameKind::Message,
+            b'b' => FrameKind::Blob,
+            b'o' => FrameKind::Output,
             _ => {
                 let digits = body.chunks(2).filter_map(|pair| std::str::from_utf8(pair).ok());
                 out.extend(digits.filter_map(|pair| u8::from_str_radix(pair, 16).ok()));

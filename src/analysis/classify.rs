@@ -1,6 +1,6 @@
 //! Applies the rules to launches and ranks the verdicts on each.
 
-use super::rule::{Conclusion, Confidence, Kind, RULES, Rule};
+use super::rule::{Conclusion, Confidence, RULES, Rule, VerdictRole};
 use super::threshold::{Limits, Thresholds};
 use super::{datasheet, device};
 use crate::model::finding;
@@ -75,14 +75,14 @@ fn classification(verdicts: &Verdicts) -> Option<Classification> {
 
 /// Whether a verdict is a cause that fixing would save much of the time.
 pub(super) fn decides((rule, conclusion): &(&Rule, Conclusion)) -> bool {
-    rule.kind == Kind::Cause && conclusion.score >= MIN_DECIDING_CAUSE_SCORE
+    rule.kind == VerdictRole::Cause && conclusion.score >= MIN_DECIDING_CAUSE_SCORE
 }
 
 fn rank(verdict: &(&Rule, Conclusion)) -> u8 {
     match verdict.0.kind {
-        Kind::Cause if decides(verdict) => 0,
-        Kind::Bound => 1,
-        Kind::Cause | Kind::Symptom => 2,
+        VerdictRole::Cause if decides(verdict) => 0,
+        VerdictRole::Bound => 1,
+        VerdictRole::Cause | VerdictRole::Symptom => 2,
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::classify::Verdicts;
 use super::known_kernel::{Author, author};
-use super::rule::{Conclusion, Kind, Rule};
+use super::rule::{Conclusion, Rule, VerdictRole};
 use super::stake::gains;
 use super::timeline::{GraphUse, Graphs};
 use super::tuning;
@@ -58,8 +58,8 @@ pub(super) fn findings(profile: &Profile, verdicts: &[Verdicts], graphs: &Graphs
             let primary = std::ptr::eq(*rule, verdicts[0].0);
             let is_reported = match rule.kind {
                 _ if short => rule.id == LAUNCH_BOUND,
-                Kind::Symptom => primary || sums.by_kernel.len() == 1,
-                Kind::Bound | Kind::Cause => true,
+                VerdictRole::Symptom => primary || sums.by_kernel.len() == 1,
+                VerdictRole::Bound | VerdictRole::Cause => true,
             };
             if !is_reported || !sums.counts(launch, rule) {
                 continue;

@@ -44,7 +44,7 @@ pub struct Rule {
     /// The category of its findings.
     pub category: &'static str,
     /// Whether the verdict names a bound, a cause or a symptom.
-    pub kind: Kind,
+    pub kind: VerdictRole,
     /// How much of a launch's time acting on the verdict could give back.
     pub gain: Gain,
     /// The verdict as the predicate of a sentence about several launches.
@@ -55,7 +55,7 @@ pub struct Rule {
 
 /// How a verdict relates to a launch's run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum VerdictRole {
     /// The limit that the launch reaches.
     Bound,
     /// A property of the code that leads to the bound, and that can be fixed.

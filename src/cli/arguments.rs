@@ -33,7 +33,7 @@ struct Argument {
     last: bool,
     /// Whether it takes several values.
     many: bool,
-    kind: Kind,
+    kind: ArgumentKind,
     /// The possible values, if there are only some.
     choices: Vec<String>,
     default: Option<String>,
@@ -43,7 +43,7 @@ struct Argument {
 /// What a value is.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum ArgumentKind {
     /// None: the flag is given or not.
     Switch,
     Text,
@@ -118,19 +118,21 @@ fn is_switch(arg: &Arg) -> bool {
 }
 
 /// The kind of an argument's values: by their type, or by their name in `--help`.
-fn kind(arg: &Arg) -> Kind {
+fn kind(arg: &Arg) -> ArgumentKind {
     let names = arg.get_value_names().unwrap_or_default().join("|");
     let parsed = arg.get_value_parser().type_id();
     let is = |id: TypeId| parsed == id;
     let integers = [TypeId::of::<u8>(), TypeId::of::<u32>(), TypeId::of::<u64>()];
     match () {
-        () if is_switch(arg) => Kind::Switch,
-        () if names.contains("BYTES") => Kind::Bytes,
-        () if names == "TIME" || is(TypeId::of::<Duration>()) => Kind::Time,
-        () if is(TypeId::of::<f64>()) => Kind::Number,
-        () if integers.into_iter().any(is) => Kind::Integer,
-        () if names.contains('=') => Kind::Pair,
-        () if ["FILE", "DIR", "PATH", "SRC"].iter().any(|word| names.contains(word)) => Kind::Path,
-        () => Kind::Text,
+        () if is_switch(arg) => ArgumentKind::Switch,
+        () if names.contains("BYTES") => ArgumentKind::Bytes,
+        () if names == "TIME" || is(TypeId::of::<Duration>()) => ArgumentKind::Time,
+        () if is(TypeId::of::<f64>()) => ArgumentKind::Number,
+        () if integers.into_iter().any(is) => ArgumentKind::Integer,
+        () if names.contains('=') => ArgumentKind::Pair,
+        () if ["FILE", "DIR", "PATH", "SRC"].iter().any(|word| names.contains(word)) => {
+            ArgumentKind::Path
+        }
+        () => ArgumentKind::Text,
     }
 }

@@ -51,7 +51,7 @@ pub(super) enum LoopCommand {
     Schema {
         /// Which file
         #[arg(value_enum)]
-        kind: check::Kind,
+        kind: check::LoopFileKind,
     },
     /// Check a worker's result or a reviewer's verdict; exit 7 if it is wrong
     #[command(after_long_help = examples!("rgpu loop validate result.json"))]

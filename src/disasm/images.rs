@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rgpu_format::container::{
-    self, ContainerError, Image as Packed, ImageEntry, ImagePath, Kind, Limits,
+    self, ContainerError, ContainerKind, Image as Packed, ImageEntry, ImagePath, Limits,
 };
 use rgpu_format::fatbin::{Compression, EntryKind};
 use rgpu_format::ncu_rep;
@@ -83,14 +83,14 @@ pub(super) fn walk(
     Ok(InputKind::NcuRep)
 }
 
-fn input_kind(kind: Kind) -> InputKind {
+fn input_kind(kind: ContainerKind) -> InputKind {
     match kind {
-        Kind::Cubin => InputKind::Cubin,
-        Kind::Fatbin => InputKind::Fatbin,
-        Kind::Ptx => InputKind::Ptx,
-        Kind::HostElf => InputKind::Elf,
-        Kind::Archive => InputKind::Archive,
-        Kind::Zip => InputKind::Zip,
+        ContainerKind::Cubin => InputKind::Cubin,
+        ContainerKind::Fatbin => InputKind::Fatbin,
+        ContainerKind::Ptx => InputKind::Ptx,
+        ContainerKind::HostElf => InputKind::Elf,
+        ContainerKind::Archive => InputKind::Archive,
+        ContainerKind::Zip => InputKind::Zip,
     }
 }
 

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use rgpu_format::sanitizer::{
-    self, AbortKind, Frame, Hazard, InstructionLocation, Kind, Log, Record, Tool, UnknownReason,
-    Verdict,
+    self, AbortKind, Frame, Hazard, InstructionLocation, Log, Record, RecordKind, Tool,
+    UnknownReason, Verdict,
 };
 
 use super::join::rank_of_name;
@@ -99,9 +99,9 @@ fn tool_of(source: &Source<'_>, log: &Log) -> Option<Tool> {
     let stem = source.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let races = log.summaries.iter().any(|s| matches!(s, sanitizer::Summary::Races { .. }));
     let by_records = log.records.iter().find_map(|record| match record.kind {
-        Kind::Race | Kind::Hazard => Some(Tool::Racecheck),
-        Kind::Uninitialized | Kind::UnusedMemory => Some(Tool::Initcheck),
-        Kind::Synchronization => Some(Tool::Synccheck),
+        RecordKind::Race | RecordKind::Hazard => Some(Tool::Racecheck),
+        RecordKind::Uninitialized | RecordKind::UnusedMemory => Some(Tool::Initcheck),
+        RecordKind::Synchronization => Some(Tool::Synccheck),
         _ => None,
     });
     let words = stem.split(['.', '-', '_']);
@@ -285,17 +285,19 @@ fn is_toolkit_header(file: &str) -> bool {
 
 fn kind(record: &Record) -> FaultKind {
     match (record.kind, record.problem.as_deref()) {
-        (Kind::InvalidAccess, Some(p)) if p.contains("out of bounds") => FaultKind::OutOfBounds,
-        (Kind::InvalidAccess, Some(p)) if p.contains("misaligned") => FaultKind::Misaligned,
-        (Kind::InvalidAccess, _) => FaultKind::InvalidAccess,
-        (Kind::Api, _) => FaultKind::ApiError,
-        (Kind::Leak, _) => FaultKind::Leak,
-        (Kind::Uninitialized, _) => FaultKind::Uninitialized,
-        (Kind::UnusedMemory, _) => FaultKind::UnusedMemory,
-        (Kind::HostAccess, _) => FaultKind::HostAccess,
-        (Kind::Synchronization, _) => FaultKind::Barrier,
-        (Kind::Race | Kind::Hazard, _) => FaultKind::Race,
-        (Kind::Other, _) => FaultKind::Unnamed,
+        (RecordKind::InvalidAccess, Some(p)) if p.contains("out of bounds") => {
+            FaultKind::OutOfBounds
+        }
+        (RecordKind::InvalidAccess, Some(p)) if p.contains("misaligned") => FaultKind::Misaligned,
+        (RecordKind::InvalidAccess, _) => FaultKind::InvalidAccess,
+        (RecordKind::Api, _) => FaultKind::ApiError,
+        (RecordKind::Leak, _) => FaultKind::Leak,
+        (RecordKind::Uninitialized, _) => FaultKind::Uninitialized,
+        (RecordKind::UnusedMemory, _) => FaultKind::UnusedMemory,
+        (RecordKind::HostAccess, _) => FaultKind::HostAccess,
+        (RecordKind::Synchronization, _) => FaultKind::Barrier,
+        (RecordKind::Race | RecordKind::Hazard, _) => FaultKind::Race,
+        (RecordKind::Other, _) => FaultKind::Unnamed,
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rgpu_protocol::frame::Kind;
+use rgpu_protocol::frame::FrameKind;
 use rgpu_protocol::message::{JobLine, ReceivedOutput};
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{Event, EventBody, FromAgent, Hello, PROTOCOL, Plan, Probe, Stream, ToAgent};
@@ -254,8 +254,8 @@ impl Conversation {
             }
             let Some(frame) = self.reader.frame().await? else { return Err(self.link_cut(doing)) };
             let incoming = match frame.kind {
-                Kind::Message => self.message(&frame.body)?,
-                Kind::Output | Kind::Blob => self.bytes(frame.kind, frame.body)?,
+                FrameKind::Message => self.message(&frame.body)?,
+                FrameKind::Output | FrameKind::Blob => self.bytes(frame.kind, frame.body)?,
             };
             if let Some(incoming) = incoming {
                 return Ok(incoming);
@@ -324,10 +324,10 @@ impl Conversation {
     }
 
     /// Checks the piece after a frame was appended to it, and returns it once complete.
-    fn completed_piece(&mut self, kind: Kind) -> Result<Option<Incoming>, RemoteError> {
+    fn completed_piece(&mut self, kind: FrameKind) -> Result<Option<Incoming>, RemoteError> {
         match self.expect.take() {
             Some(ExpectedBytes::Piece(piece))
-                if kind == Kind::Blob && piece.bytes.len() as u64 <= piece.stored =>
+                if kind == FrameKind::Blob && piece.bytes.len() as u64 <= piece.stored =>
             {
                 if piece.bytes.len() as u64 == piece.stored {
                     return piece.finish().map(Some);
@@ -335,7 +335,7 @@ impl Conversation {
                 self.expect = Some(ExpectedBytes::Piece(piece));
                 Ok(None)
             }
-            _ if kind == Kind::Message => Err(RemoteError::ProtocolViolation {
+            _ if kind == FrameKind::Message => Err(RemoteError::ProtocolViolation {
                 what: "a message among announced bytes".into(),
             }),
             _ => {
@@ -344,9 +344,9 @@ impl Conversation {
         }
     }
 
-    fn bytes(&mut self, kind: Kind, body: Vec<u8>) -> Result<Option<Incoming>, RemoteError> {
+    fn bytes(&mut self, kind: FrameKind, body: Vec<u8>) -> Result<Option<Incoming>, RemoteError> {
         match (kind, self.expect.take()) {
-            (Kind::Output, Some(ExpectedBytes::Output { job, step, stream, offset, len }))
+            (FrameKind::Output, Some(ExpectedBytes::Output { job, step, stream, offset, len }))
                 if body.len() as u64 <= len =>
             {
                 let left = len - body.len() as u64;
@@ -754,7 +754,7 @@ impl JobStdin {
         let offset = self.takes_offset.then_some(offset);
         let message =
             ToAgent::Stdin { job: self.job.clone(), len: bytes.len() as u64, eof, offset };
-        self.writer.announced(&message, Kind::Output, bytes).await
+        self.writer.announced(&message, FrameKind::Output, bytes).await
     }
 }
 

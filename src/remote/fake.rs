@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rgpu_protocol::frame::{self, Kind};
+use rgpu_protocol::frame::{self, FrameKind};
 use rgpu_protocol::plan::InputFile;
 use rgpu_protocol::{
     Digest, Event, EventBody, FromAgent, Hello, Outcome, PIECE_BYTES, PROTOCOL, Plan, Stream,
@@ -162,7 +162,7 @@ impl Agent {
             required: Vec::new(),
             version: "fake".to_owned(),
         };
-        self.send(Kind::Message, &serde_json::to_vec(&hello).unwrap()).await?;
+        self.send(FrameKind::Message, &serde_json::to_vec(&hello).unwrap()).await?;
         self.receive().await?;
         loop {
             let (_, body) = self.receive().await?;
@@ -204,14 +204,14 @@ impl Agent {
                     let data = FromAgent::Data { job, path, offset, len, stored, zstd: true };
                     self.send_message(data).await?;
                     for piece in packed.chunks(frame::MAX_BODY) {
-                        self.send(Kind::Blob, piece).await?;
+                        self.send(FrameKind::Blob, piece).await?;
                     }
                 }
                 ToAgent::Facts { .. } => {
                     let flood = self.host.flood.lock().unwrap().clone();
                     while let Some((message, bytes)) = &flood {
                         self.send_message(message.clone()).await?;
-                        self.send(Kind::Output, bytes).await?;
+                        self.send(FrameKind::Output, bytes).await?;
                     }
                 }
                 ToAgent::Cancel { .. } => {
@@ -269,7 +269,7 @@ impl Agent {
                         let len = len - already_sent;
                         let output = FromAgent::Output { job, step, stream, offset, len };
                         self.send_message(output).await?;
-                        self.send(Kind::Output, &bytes[already_sent as usize..]).await?;
+                        self.send(FrameKind::Output, &bytes[already_sent as usize..]).await?;
                     }
                     EventBody::Output { step, stream, offset, len }
                 }
@@ -286,17 +286,17 @@ impl Agent {
             let (job, step, stream) = (job.clone(), "run".to_owned(), Stream::Stdout);
             let len = bytes.len() as u64;
             self.send_message(FromAgent::Output { job, step, stream, offset, len }).await?;
-            self.send(Kind::Output, bytes).await?;
+            self.send(FrameKind::Output, bytes).await?;
             offset += len;
         }
         Ok(())
     }
 
     async fn send_message(&mut self, message: FromAgent) -> Result<(), Cut> {
-        self.send(Kind::Message, &serde_json::to_vec(&message).unwrap()).await
+        self.send(FrameKind::Message, &serde_json::to_vec(&message).unwrap()).await
     }
 
-    async fn send(&mut self, kind: Kind, body: &[u8]) -> Result<(), Cut> {
+    async fn send(&mut self, kind: FrameKind, body: &[u8]) -> Result<(), Cut> {
         let mut bytes = frame::header(kind, body.len()).to_vec();
         bytes.extend_from_slice(body);
         let n = bytes.len().min(self.left);

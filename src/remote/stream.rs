@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rgpu_protocol::frame::{self, FrameError, Kind};
+use rgpu_protocol::frame::{self, FrameError, FrameKind};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
@@ -126,7 +126,7 @@ impl StreamEnd {
 #[derive(Debug)]
 pub struct OwnedFrame {
     /// The kind of the body.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// The body's bytes.
     pub body: Vec<u8>,
 }
@@ -209,7 +209,10 @@ impl FrameReader {
     ///
     /// # Errors
     /// As for [`Self::frame`].
-    pub async fn next_into(&mut self, body: &mut Vec<u8>) -> Result<Option<Kind>, RemoteError> {
+    pub async fn next_into(
+        &mut self,
+        body: &mut Vec<u8>,
+    ) -> Result<Option<FrameKind>, RemoteError> {
         loop {
             if let Some((frame, used)) = frame::parse(self.pending())? {
                 let (kind, len) = (frame.kind, frame.body.len());
@@ -326,7 +329,7 @@ impl FrameWriter {
     /// # Errors
     /// [`RemoteError::LinkCut`] when the stream is gone.
     pub fn message<M: Serialize>(&self, message: &M) -> Result<(), RemoteError> {
-        let encoded = group(message, Kind::Blob, &[])?;
+        let encoded = group(message, FrameKind::Blob, &[])?;
         if let Some(early) = &mut *self.early() {
             early.extend_from_slice(&encoded);
         }
@@ -378,7 +381,7 @@ impl FrameWriter {
     pub async fn announced<M: Serialize>(
         &self,
         message: &M,
-        kind: Kind,
+        kind: FrameKind,
         bytes: &[u8],
     ) -> Result<(), RemoteError> {
         let slot = self.queue.reserve().await.map_err(|_| self.gone())?;
@@ -396,14 +399,14 @@ impl FrameWriter {
 }
 
 /// Encodes a message and the bytes it announces as frames.
-fn group<M: Serialize>(message: &M, kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, RemoteError> {
+fn group<M: Serialize>(message: &M, kind: FrameKind, bytes: &[u8]) -> Result<Vec<u8>, RemoteError> {
     let body = serde_json::to_vec(message)
         .map_err(|error| RemoteError::ProtocolViolation { what: error.to_string() })?;
     if body.len() > frame::MAX_BODY {
         return Err(FrameError::TooLong(body.len()).into());
     }
     let mut group = Vec::with_capacity(body.len() + bytes.len() + 64);
-    group.extend_from_slice(&frame::header(Kind::Message, body.len()));
+    group.extend_from_slice(&frame::header(FrameKind::Message, body.len()));
     group.extend_from_slice(&body);
     for piece in bytes.chunks(frame::MAX_BODY) {
         group.extend_from_slice(&frame::header(kind, piece.len()));
@@ -421,15 +424,15 @@ mod tests {
         let (out, groups) = mpsc::channel(4);
         let mut reader = FrameReader::of_groups(groups);
         let large = vec![7; 100_000];
-        out.send(group(&"first", Kind::Output, &large).unwrap()).await.unwrap();
-        out.send(group(&"second", Kind::Blob, b"small").unwrap()).await.unwrap();
+        out.send(group(&"first", FrameKind::Output, &large).unwrap()).await.unwrap();
+        out.send(group(&"second", FrameKind::Blob, b"small").unwrap()).await.unwrap();
         drop(out);
         let mut frames = Vec::new();
         while let Some(frame) = reader.frame().await.unwrap() {
             frames.push((frame.kind, frame.body));
         }
-        let message = |text: &str| (Kind::Message, format!("\"{text}\"").into_bytes());
-        let bytes = [(Kind::Output, large), (Kind::Blob, b"small".to_vec())];
+        let message = |text: &str| (FrameKind::Message, format!("\"{text}\"").into_bytes());
+        let bytes = [(FrameKind::Output, large), (FrameKind::Blob, b"small".to_vec())];
         let [first, second] = bytes;
         assert_eq!(frames, [message("first"), first, message("second"), second]);
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::frame::Kind;
+use rgpu_protocol::frame::FrameKind;
 use rgpu_protocol::plan::InputFile;
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Plan, ToAgent};
 use tokio::sync::mpsc;
@@ -478,7 +478,7 @@ async fn send_blobs(
                 let packed = tokio::task::spawn_blocking(move || pack(&*source.blobs, digest))
                     .await
                     .map_err(|error| RemoteError::ProtocolViolation { what: error.to_string() })??;
-                writer.announced(&packed.message, Kind::Blob, &packed.bytes).await?;
+                writer.announced(&packed.message, FrameKind::Blob, &packed.bytes).await?;
                 unconfirmed += 1;
             }
             () = tokio::time::sleep(STREAM_OPEN_POLL), if reserved => {}

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::frame::{self, Kind, MAGIC};
+use rgpu_protocol::frame::{self, FrameKind, MAGIC};
 use rgpu_protocol::{Event, EventBody, FromAgent, Hello, PROTOCOL, Stream};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -25,10 +25,10 @@ const STOPPED: Duration = Duration::from_secs(8);
 pub(crate) const MAX_KIB: u64 = (51 + 64) << 10;
 
 fn message(message: &FromAgent) -> Vec<u8> {
-    framed(Kind::Message, &serde_json::to_vec(message).unwrap())
+    framed(FrameKind::Message, &serde_json::to_vec(message).unwrap())
 }
 
-fn framed(kind: Kind, body: &[u8]) -> Vec<u8> {
+fn framed(kind: FrameKind, body: &[u8]) -> Vec<u8> {
     [&frame::header(kind, body.len()), body].concat()
 }
 
@@ -48,7 +48,7 @@ fn floods() -> [Vec<u8>; 2] {
     let bytes = vec![b'x'; 64 << 10];
     let len = bytes.len() as u64;
     let output = FromAgent::Output { job, step, stream: Stream::Stdout, offset: 0, len };
-    let output = [message(&output), framed(Kind::Output, &bytes)].concat().repeat(16);
+    let output = [message(&output), framed(FrameKind::Output, &bytes)].concat().repeat(16);
     let ahead = |i: usize| {
         let (job, path) = ("evil.1".to_owned(), format!("raw/{i}"));
         message(&FromAgent::Ahead { job, path, len: 1 })
@@ -97,7 +97,7 @@ pub(crate) fn peak_kib(child: &Child) -> u64 {
 fn an_agent_that_floods_in_place_of_an_answer_takes_no_memory_and_is_stopped_at_once() {
     for flood in floods() {
         let laptop = Laptop::new();
-        let begin = [MAGIC, &framed(Kind::Message, &hello())].concat();
+        let begin = [MAGIC, &framed(FrameKind::Message, &hello())].concat();
         let (begin_file, flood_file) = (laptop.path("begin"), laptop.path("flood"));
         fs::write(&begin_file, begin).unwrap();
         fs::write(&flood_file, flood).unwrap();
@@ -182,7 +182,7 @@ fn a_worker_whose_event_stream_never_ends_takes_no_memory() {
     let (job, step) = ("evil.1".to_owned(), "run".to_owned());
     let (stream, offset, len) = (Stream::Stdout, 0, u64::MAX);
     let announced = message(&FromAgent::Output { job, step, stream, offset, len });
-    let endless = framed(Kind::Output, &vec![b'x'; 1 << 20]);
+    let endless = framed(FrameKind::Output, &vec![b'x'; 1 << 20]);
     for flood in [output, ahead, [announced, endless.repeat(8)].concat()] {
         let laptop = Laptop::new();
         add_remote_to_config(&laptop, endless_worker(flood));
@@ -237,7 +237,7 @@ fn events_that_never_end_are_refused_before_they_take_much_memory() {
     ];
     for (name, count, body) in kinds {
         let laptop = Laptop::new();
-        let mut frames = [MAGIC, &framed(Kind::Message, &hello())].concat();
+        let mut frames = [MAGIC, &framed(FrameKind::Message, &hello())].concat();
         frames.extend(message(&FromAgent::Following { job: "one.1".into() }));
         for seq in 1..=count {
             let event = Event { seq: seq as u64, at_ms: 0, body: body(seq) };
@@ -273,9 +273,9 @@ fn a_host_that_names_too_many_plans_of_a_run_is_refused() {
         .map(|n| serde_json::json!({"job": format!("one.{n}"), "title": "t", "started_ms": 1, "bytes": 0}))
         .collect();
     let list = serde_json::json!({"is": "jobs", "jobs": jobs});
-    let mut frames = [MAGIC, &framed(Kind::Message, &hello())].concat();
+    let mut frames = [MAGIC, &framed(FrameKind::Message, &hello())].concat();
     for message in [plan("one.1"), list] {
-        frames.extend(framed(Kind::Message, &serde_json::to_vec(&message).unwrap()));
+        frames.extend(framed(FrameKind::Message, &serde_json::to_vec(&message).unwrap()));
     }
     fs::write(laptop.path("frames"), frames).unwrap();
     laptop.play_agent(&format!("cat '{}'; sleep 1000", laptop.path("frames").display()));

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::frame::{Kind, MAGIC};
+use rgpu_protocol::frame::{FrameKind, MAGIC};
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Hello, PROTOCOL, ToAgent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -105,7 +105,7 @@ pub fn serve_over(
 
 fn read_hello(reader: &mut FrameReader<File>) -> Result<Option<Hello>, WireError> {
     match reader.next_frame()? {
-        Some((Kind::Message, body)) => {
+        Some((FrameKind::Message, body)) => {
             let hello = serde_json::from_slice(body).map_err(std::io::Error::from)?;
             Ok(Some(hello))
         }
@@ -159,7 +159,7 @@ impl Connection {
         loop {
             let message = match reader.next_frame()? {
                 None => return Ok(()),
-                Some((Kind::Message, body)) => serde_json::from_slice(body),
+                Some((FrameKind::Message, body)) => serde_json::from_slice(body),
                 // Bytes of a message from a newer client.
                 Some(_) => continue,
             };
@@ -308,7 +308,7 @@ impl Connection {
         let mut body = Vec::new();
         if len > 0 {
             match reader.next_frame()? {
-                Some((Kind::Output, bytes)) if bytes.len() as u64 == len => {
+                Some((FrameKind::Output, bytes)) if bytes.len() as u64 == len => {
                     body = bytes.to_vec();
                 }
                 Some(_) => {
@@ -324,7 +324,7 @@ impl Connection {
         self.jobs.send_to_supervisor(job, |link| {
             write_message(link, control)?;
             if !body.is_empty() {
-                write_frame(link, Kind::Output, &body)?;
+                write_frame(link, FrameKind::Output, &body)?;
             }
             link.flush()
         });
@@ -350,7 +350,7 @@ impl Connection {
                 None => return Ok(()),
             };
             received += body.len() as u64;
-            if kind != Kind::Blob || received > stored {
+            if kind != FrameKind::Blob || received > stored {
                 let text = format!("blob {digest:?}: {stored} bytes in blob frames were announced");
                 return Err(std::io::Error::other(text).into());
             }

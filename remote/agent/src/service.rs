@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use rgpu_protocol::frame::{Kind, MAX_BODY};
+use rgpu_protocol::frame::{FrameKind, MAX_BODY};
 use rgpu_protocol::message::JobLine;
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{Digest, FromAgent, Plan, Probe};
@@ -117,7 +117,7 @@ impl JobInput {
             let eof = last && pieces.peek().is_none();
             let len = piece.len() as u64;
             write_message(&mut self.0, &Control::Stdin { len, eof, offset })?;
-            write_frame(&mut self.0, Kind::Output, piece)?;
+            write_frame(&mut self.0, FrameKind::Output, piece)?;
             offset = offset.map(|at| at.saturating_add(len));
         }
         if bytes.is_empty() {

@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use rgpu_protocol::frame::{self, Kind};
+use rgpu_protocol::frame::{self, FrameKind};
 use serde::Serialize;
 
 /// Reads frames from a blocking stream.
@@ -35,7 +35,7 @@ impl<R: Read> FrameReader<R> {
     ///
     /// # Errors
     /// [`WireError`] if reading fails or the bytes are no frame.
-    pub fn next_frame(&mut self) -> Result<Option<(Kind, &[u8])>, WireError> {
+    pub fn next_frame(&mut self) -> Result<Option<(FrameKind, &[u8])>, WireError> {
         self.frame.resize(frame::HEADER, 0);
         if !read_whole(&mut self.stream, &mut self.frame)? {
             return Ok(None);
@@ -64,7 +64,7 @@ fn read_whole(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
 ///
 /// # Errors
 /// Writing fails.
-pub fn write_frame(out: &mut impl Write, kind: Kind, body: &[u8]) -> io::Result<()> {
+pub fn write_frame(out: &mut impl Write, kind: FrameKind, body: &[u8]) -> io::Result<()> {
     out.write_all(&frame::header(kind, body.len()))?;
     out.write_all(body)
 }
@@ -81,7 +81,7 @@ pub fn write_message(out: &mut impl Write, message: &impl Serialize) -> io::Resu
             format!("a message of {} bytes is over the frame limit", body.len()),
         ));
     }
-    write_frame(out, Kind::Message, &body)
+    write_frame(out, FrameKind::Message, &body)
 }
 
 /// The writer to the peer, shared by threads. A message and the bytes that it announces stay
@@ -115,11 +115,16 @@ impl<W: Write> MessageWriter<W> {
 
     /// Queues one message. [`MessageWriter::flush`] sends it.
     pub fn queue(&self, message: &impl Serialize) -> io::Result<()> {
-        self.queue_with(message, Kind::Message, &[])
+        self.queue_with(message, FrameKind::Message, &[])
     }
 
     /// Queues a message and the bytes that it announces, split into frames of `kind`.
-    pub fn queue_with(&self, message: &impl Serialize, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+    pub fn queue_with(
+        &self,
+        message: &impl Serialize,
+        kind: FrameKind,
+        bytes: &[u8],
+    ) -> io::Result<()> {
         let mut stream = lock(&self.stream);
         self.put_answers(&mut stream)?;
         write_message(&mut *stream, message)?;
@@ -169,12 +174,12 @@ mod tests {
     #[test]
     fn a_stream_cut_within_a_frame_ends_and_is_no_error() {
         let mut wire = Vec::new();
-        write_frame(&mut wire, Kind::Blob, b"abc").unwrap();
+        write_frame(&mut wire, FrameKind::Blob, b"abc").unwrap();
         for cut in 0..wire.len() {
             assert!(FrameReader::new(&wire[..cut]).next_frame().unwrap().is_none());
         }
         let mut reader = FrameReader::new(&wire[..]);
-        assert_eq!(reader.next_frame().unwrap(), Some((Kind::Blob, &b"abc"[..])));
+        assert_eq!(reader.next_frame().unwrap(), Some((FrameKind::Blob, &b"abc"[..])));
         assert!(reader.next_frame().unwrap().is_none());
     }
 
@@ -184,13 +189,13 @@ mod tests {
         let owner = writer.stream.lock().unwrap();
         writer.send(&"answer").unwrap();
         drop(owner);
-        writer.queue_with(&"data", Kind::Blob, b"x").unwrap();
+        writer.queue_with(&"data", FrameKind::Blob, b"x").unwrap();
         writer.flush().unwrap();
         let wire = writer.stream.into_inner().unwrap().into_inner().unwrap();
         let mut reader = FrameReader::new(&wire[..]);
-        assert_eq!(reader.next_frame().unwrap(), Some((Kind::Message, &b"\"answer\""[..])));
-        assert_eq!(reader.next_frame().unwrap(), Some((Kind::Message, &b"\"data\""[..])));
-        assert_eq!(reader.next_frame().unwrap(), Some((Kind::Blob, &b"x"[..])));
+        assert_eq!(reader.next_frame().unwrap(), Some((FrameKind::Message, &b"\"answer\""[..])));
+        assert_eq!(reader.next_frame().unwrap(), Some((FrameKind::Message, &b"\"data\""[..])));
+        assert_eq!(reader.next_frame().unwrap(), Some((FrameKind::Blob, &b"x"[..])));
     }
 
     #[test]

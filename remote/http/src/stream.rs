@@ -20,7 +20,7 @@ use rgpu_agent::connection::follow::{Position, follow};
 use rgpu_agent::job::JobFolder;
 use rgpu_agent::wire::MessageWriter;
 use rgpu_protocol::FromAgent;
-use rgpu_protocol::frame::{self, Kind};
+use rgpu_protocol::frame::{self, FrameKind};
 use rgpu_protocol::http::FRAMES;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::UnixStream;
@@ -95,12 +95,12 @@ pub(crate) fn announced(message: &FromAgent, bytes: Vec<u8>) -> Result<Body, Htt
     let json = serde_json::to_vec(message).map_err(|e| {
         HttpRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", e.to_string())
     })?;
-    let head = [&frame::header(Kind::Message, json.len())[..], &json].concat();
+    let head = [&frame::header(FrameKind::Message, json.len())[..], &json].concat();
     let mut pieces = VecDeque::from([Bytes::from(head)]);
     let mut bytes = Bytes::from(bytes);
     while !bytes.is_empty() {
         let piece = bytes.split_to(bytes.len().min(frame::MAX_BODY));
-        let head = frame::header(Kind::Blob, piece.len());
+        let head = frame::header(FrameKind::Blob, piece.len());
         pieces.extend([Bytes::copy_from_slice(&head), piece]);
     }
     Ok(Body::new(Pieces(pieces)))
@@ -228,7 +228,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 
     /// Returns the next frame; `None` at the end. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> io::Result<Option<(Kind, Vec<u8>)>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<(FrameKind, Vec<u8>)>> {
         loop {
             let parsed = frame::parse(&self.buffer[self.used..]).map_err(io::Error::other)?;
             if let Some((frame, used)) = parsed {

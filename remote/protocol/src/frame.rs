@@ -26,7 +26,7 @@ pub const MAX_PREAMBLE: usize = 64 << 10;
 
 /// The type of a frame's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// One JSON message ([`crate::ToAgent`] or [`crate::FromAgent`]).
     Message,
     /// Bytes of a blob or an artifact.
@@ -39,7 +39,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The type of the body.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// The body, at most [`MAX_BODY`] bytes.
     pub body: &'a [u8],
 }
@@ -59,7 +59,7 @@ pub enum FrameError {
 }
 
 /// Returns the header of a body of `len` bytes, at most [`MAX_BODY`].
-pub fn header(kind: Kind, len: usize) -> [u8; HEADER] {
+pub fn header(kind: FrameKind, len: usize) -> [u8; HEADER] {
     debug_assert!(len <= MAX_BODY);
     let l = (len as u32).to_le_bytes();
     [l[0], l[1], l[2], l[3], kind as u8]
@@ -77,9 +77,9 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
         return Err(FrameError::TooLong(len));
     }
     let kind = match head[4] {
-        0 => Kind::Message,
-        1 => Kind::Blob,
-        2 => Kind::Output,
+        0 => FrameKind::Message,
+        1 => FrameKind::Blob,
+        2 => FrameKind::Output,
         other => return Err(FrameError::UnknownKind(other)),
     };
     Ok(bytes.get(HEADER..HEADER + len).map(|body| (Frame { kind, body }, HEADER + len)))
@@ -104,13 +104,13 @@ mod tests {
 
     #[test]
     fn a_frame_cut_at_any_byte_asks_for_more() {
-        let mut wire = header(Kind::Output, 3).to_vec();
+        let mut wire = header(FrameKind::Output, 3).to_vec();
         wire.extend(b"abc");
         for cut in 0..wire.len() {
             assert_eq!(parse(&wire[..cut]), Ok(None));
         }
         let (frame, used) = parse(&wire).unwrap().unwrap();
-        assert_eq!((frame.kind, frame.body, used), (Kind::Output, &b"abc"[..], 8));
+        assert_eq!((frame.kind, frame.body, used), (FrameKind::Output, &b"abc"[..], 8));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Messages: the bodies of [`crate::frame::Kind::Message`] frames.
+//! Messages: the bodies of [`crate::frame::FrameKind::Message`] frames.
 //!
 //! A warm job is one round trip: `Submit` starts the job at once if the host has every blob.
 //! Otherwise the agent answers `Missing`, and the client sends those blobs over any number of

@@ -1,6 +1,6 @@
 //! Bank conflicts: lanes of a warp access different rows of one shared-memory bank.
 
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::{L1_THROUGHPUT, SHARED_WAVEFRONTS_BUSY};
 use crate::analysis::threshold::{BANK_CONFLICTS, Limits};
 use crate::model::{Evidence, Launch};
@@ -8,7 +8,7 @@ use crate::model::{Evidence, Launch};
 pub(super) const RULE: Rule = Rule {
     id: "bank_conflicts",
     category: "memory",
-    kind: Kind::Cause,
+    kind: VerdictRole::Cause,
     gain: Gain::Work,
     plural_predicate: "have bank conflicts in shared memory",
     apply,

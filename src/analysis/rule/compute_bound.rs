@@ -1,7 +1,7 @@
 //! Compute bound: SM throughput is high and memory throughput is not higher.
 
 use super::matrix::{computes_products, is_named_product, tensor_use};
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use crate::analysis::known_kernel::{Author, author};
 use crate::analysis::threshold::{Limits, TENSOR_BUSY, THROUGHPUT_APART, THROUGHPUT_LOW};
@@ -10,7 +10,7 @@ use crate::model::{Evidence, Launch};
 pub(super) const RULE: Rule = Rule {
     id: "compute_bound",
     category: "compute",
-    kind: Kind::Bound,
+    kind: VerdictRole::Bound,
     gain: Gain::Headroom,
     plural_predicate: "are bound by compute",
     apply,

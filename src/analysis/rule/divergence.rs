@@ -1,13 +1,13 @@
 //! Divergence: lanes of a warp take different branches.
 
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::threshold::{ACTIVE_THREADS, Limits};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule = Rule {
     id: "divergence",
     category: "compute",
-    kind: Kind::Cause,
+    kind: VerdictRole::Cause,
     gain: Gain::Work,
     plural_predicate: "diverge within their warps",
     apply,

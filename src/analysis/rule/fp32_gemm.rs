@@ -1,6 +1,6 @@
 //! A library's FP32 matrix product on the FP32 units, where the device has tensor cores.
 
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::{SM_THROUGHPUT, TENSOR_ACTIVE};
 use crate::analysis::known_kernel::{MatrixUnit, matrix_unit};
 use crate::analysis::threshold::{Limits, TENSOR_USED, TF32_GAIN, Threshold};
@@ -9,7 +9,7 @@ use crate::model::{Evidence, Launch};
 pub(super) const RULE: Rule = Rule {
     id: "fp32_gemm",
     category: "compute",
-    kind: Kind::Cause,
+    kind: VerdictRole::Cause,
     gain: Gain::Work,
     plural_predicate: "multiply FP32 matrices without the tensor cores",
     apply,

@@ -1,14 +1,14 @@
 //! Imbalance: some SMs are active longer than others.
 
 use super::blocks::leave_sms_empty;
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::threshold::{IMBALANCE, Limits};
 use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "imbalance",
     category: "occupancy",
-    kind: Kind::Cause,
+    kind: VerdictRole::Cause,
     gain: Gain::Score,
     plural_predicate: "keep some SMs busy for longer than others",
     apply,

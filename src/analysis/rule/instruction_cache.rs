@@ -1,7 +1,7 @@
 //! Instruction fetch: warps stall because their next instruction is not in the cache.
 
 use super::blocks::leave_sms_empty;
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::ICACHE_HIT_RATE;
 use crate::analysis::threshold::{INSTRUCTION_STALL, Limits};
 use crate::model::{Evidence, Launch};
@@ -9,7 +9,7 @@ use crate::model::{Evidence, Launch};
 pub(super) const RULE: Rule = Rule {
     id: "instruction_cache",
     category: "compute",
-    kind: Kind::Cause,
+    kind: VerdictRole::Cause,
     gain: Gain::Score,
     plural_predicate: "wait for instructions",
     apply,

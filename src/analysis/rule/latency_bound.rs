@@ -2,7 +2,7 @@
 
 use super::matrix::tensor_clause;
 use super::small_grid::leaves_sms_empty;
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use crate::analysis::threshold::{Limits, THROUGHPUT_LOW};
 use crate::model::Launch;
@@ -10,7 +10,7 @@ use crate::model::Launch;
 pub(super) const RULE: Rule = Rule {
     id: "latency_bound",
     category: "latency",
-    kind: Kind::Bound,
+    kind: VerdictRole::Bound,
     gain: Gain::Headroom,
     plural_predicate: "wait: neither compute nor memory is busy",
     apply,

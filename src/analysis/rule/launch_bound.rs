@@ -1,13 +1,13 @@
 //! Launch bound: the kernel is about as short as the launch overhead.
 
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::threshold::{LAUNCH_NS, Limits};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule = Rule {
     id: "launch_bound",
     category: "host",
-    kind: Kind::Bound,
+    kind: VerdictRole::Bound,
     gain: Gain::Everything,
     plural_predicate: "are about as short as a launch takes",
     apply,

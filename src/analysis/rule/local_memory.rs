@@ -1,6 +1,6 @@
 //! Local memory without spills: per-thread arrays that are not held in registers.
 
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::{INSTRUCTIONS, LOCAL, SPILLING};
 use crate::analysis::threshold::{LOCAL_MEMORY, Limits};
 use crate::model::{Evidence, Launch};
@@ -8,7 +8,7 @@ use crate::model::{Evidence, Launch};
 pub(super) const RULE: Rule = Rule {
     id: "local_memory",
     category: "memory",
-    kind: Kind::Cause,
+    kind: VerdictRole::Cause,
     gain: Gain::Work,
     plural_predicate: "access local memory",
     apply,

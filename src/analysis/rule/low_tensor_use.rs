@@ -2,7 +2,7 @@
 
 use super::matrix::{is_named_product, multiplies};
 use super::small_grid::leaves_sms_empty;
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::{FMA_PIPE, MEMORY_THROUGHPUT, TENSOR_ACTIVE};
 use crate::analysis::known_kernel::{Author, MatrixUnit, author, matrix_unit};
 use crate::analysis::threshold::{FMA_BUSY, Limits, TENSOR_LOW, TENSOR_USED, THROUGHPUT_LOW};
@@ -11,7 +11,7 @@ use crate::model::Launch;
 pub(super) const RULE: Rule = Rule {
     id: "low_tensor_use",
     category: "compute",
-    kind: Kind::Symptom,
+    kind: VerdictRole::Symptom,
     gain: Gain::Score,
     plural_predicate: "use the tensor cores little",
     apply,

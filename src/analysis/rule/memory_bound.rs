@@ -1,7 +1,7 @@
 //! Memory bound: memory throughput is high and SM throughput is not higher.
 
 use super::matrix::{computes_products, tensor_clause, tensor_use};
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::{
     DRAM_THROUGHPUT, L1_THROUGHPUT, L2_THROUGHPUT, MEMORY_THROUGHPUT, SM_THROUGHPUT,
 };
@@ -11,7 +11,7 @@ use crate::model::{Evidence, Launch};
 pub(super) const RULE: Rule = Rule {
     id: "memory_bound",
     category: "memory",
-    kind: Kind::Bound,
+    kind: VerdictRole::Bound,
     gain: Gain::Headroom,
     plural_predicate: "are bound by memory",
     apply,

@@ -2,7 +2,7 @@
 
 use super::blocks::leave_sms_empty;
 use super::matrix::computes_products;
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, OCCUPANCY_THEORETICAL, SM_THROUGHPUT};
 use crate::analysis::known_kernel::matrix_unit;
 use crate::analysis::threshold::{Limits, OCCUPANCY_THEORETICAL as LIMIT};
@@ -11,7 +11,7 @@ use crate::model::{Evidence, Launch};
 pub(super) const RULE: Rule = Rule {
     id: "occupancy_limited",
     category: "occupancy",
-    kind: Kind::Cause,
+    kind: VerdictRole::Cause,
     gain: Gain::Score,
     plural_predicate: "have a low theoretical occupancy",
     apply,

@@ -1,7 +1,7 @@
 //! Achieved occupancy is well below theoretical occupancy.
 
 use super::blocks::leave_sms_empty;
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::{OCCUPANCY_ACHIEVED, OCCUPANCY_THEORETICAL};
 use crate::analysis::threshold::{Limits, OCCUPANCY_GAP};
 use crate::model::{Evidence, Launch};
@@ -9,7 +9,7 @@ use crate::model::{Evidence, Launch};
 pub(super) const RULE: Rule = Rule {
     id: "occupancy_not_reached",
     category: "occupancy",
-    kind: Kind::Symptom,
+    kind: VerdictRole::Symptom,
     gain: Gain::Score,
     plural_predicate: "do not reach their theoretical occupancy",
     apply,

@@ -2,7 +2,7 @@
 
 use super::blocks::blocks;
 use super::matrix::tensor_clause;
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::WAVES;
 use crate::analysis::known_kernel::is_collective;
 use crate::analysis::threshold::{LAUNCH_NS, Limits, TAIL_LOST, WAVES_FULL};
@@ -11,7 +11,7 @@ use crate::model::Launch;
 pub(super) const RULE: Rule = Rule {
     id: "small_grid",
     category: "occupancy",
-    kind: Kind::Bound,
+    kind: VerdictRole::Bound,
     gain: Gain::Score,
     plural_predicate: "have a grid of less than one wave",
     apply,

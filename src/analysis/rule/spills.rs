@@ -1,6 +1,6 @@
 //! Register spills: values are stored in local memory because there are too few registers.
 
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::{INSTRUCTIONS, SPILLING};
 use crate::analysis::threshold::{Limits, SPILLS};
 use crate::model::{Evidence, Launch};
@@ -8,7 +8,7 @@ use crate::model::{Evidence, Launch};
 pub(super) const RULE: Rule = Rule {
     id: "spills",
     category: "compute",
-    kind: Kind::Cause,
+    kind: VerdictRole::Cause,
     gain: Gain::Work,
     plural_predicate: "spill registers",
     apply,

@@ -1,6 +1,6 @@
 //! One stall reason dominates.
 
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::ISSUE_ACTIVE;
 use crate::analysis::threshold::{ISSUE_ACTIVE as ISSUE, Limits, STALL_SHARE};
 use crate::model::Launch;
@@ -8,7 +8,7 @@ use crate::model::Launch;
 pub(super) const RULE: Rule = Rule {
     id: "stalled",
     category: "latency",
-    kind: Kind::Symptom,
+    kind: VerdictRole::Symptom,
     gain: Gain::Score,
     plural_predicate: "stall most of the time, for one reason",
     apply,

@@ -1,14 +1,14 @@
 //! Tensor bound: matrix products keep the tensor cores busy.
 
 use super::matrix::{computes_products, tensor_use};
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::threshold::{Limits, TENSOR_BUSY, TENSOR_PEAK};
 use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
     id: "tensor_bound",
     category: "compute",
-    kind: Kind::Bound,
+    kind: VerdictRole::Bound,
     gain: Gain::Headroom,
     plural_predicate: "keep the tensor cores busy",
     apply,

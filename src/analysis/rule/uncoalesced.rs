@@ -1,6 +1,6 @@
 //! Uncoalesced global accesses: little of each moved sector is used.
 
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::{L1_THROUGHPUT, L2_THROUGHPUT};
 use crate::analysis::threshold::{EXCESS_SECTORS, Limits};
 use crate::model::{Evidence, Launch};
@@ -8,7 +8,7 @@ use crate::model::{Evidence, Launch};
 pub(super) const RULE: Rule = Rule {
     id: "uncoalesced",
     category: "memory",
-    kind: Kind::Cause,
+    kind: VerdictRole::Cause,
     gain: Gain::Work,
     plural_predicate: "access global memory uncoalesced",
     apply,

@@ -1,6 +1,6 @@
 //! Uncoalesced atomics: nearly every lane touches a different sector.
 
-use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
 use crate::analysis::concept::{ATOMICS, L2_THROUGHPUT};
 use crate::analysis::threshold::{ATOMIC_SECTORS, Limits};
 use crate::model::Launch;
@@ -8,7 +8,7 @@ use crate::model::Launch;
 pub(super) const RULE: Rule = Rule {
     id: "uncoalesced_atomics",
     category: "memory",
-    kind: Kind::Cause,
+    kind: VerdictRole::Cause,
     gain: Gain::Work,
     plural_predicate: "have atomics that spread over many sectors",
     apply,

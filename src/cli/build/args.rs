@@ -37,7 +37,7 @@ pub(in crate::cli) struct BuildArgs {
 
     /// What to write; `ptx` alone makes no cubin
     #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',', default_values = ["ptx", "cubin", "sass"])]
-    pub emit: Vec<Kind>,
+    pub emit: Vec<EmitKind>,
 
     /// Write the intermediate code, like `--emit …,ir`
     #[arg(long)]
@@ -109,7 +109,7 @@ impl BuildArgs {
             dsl: None,
             arch: None,
             problem_sizes: Vec::new(),
-            emit: vec![Kind::Ptx, Kind::Cubin, Kind::Sass],
+            emit: vec![EmitKind::Ptx, EmitKind::Cubin, EmitKind::Sass],
             keep_ir: false,
             opt_level: None,
             compile_options: None,
@@ -150,7 +150,7 @@ impl Dsl {
 
 /// The kinds of files that a build can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Kind {
+pub(in crate::cli) enum EmitKind {
     /// PTX
     Ptx,
     /// The machine code

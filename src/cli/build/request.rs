@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::args::{BuildArgs, Dsl, Kind};
+use super::args::{BuildArgs, Dsl, EmitKind};
 use crate::cli::support::app::App;
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::missing;
@@ -104,11 +104,11 @@ fn with_dsl_hint(failure: Failure, file: &Path) -> Failure {
 
 fn emit(args: &BuildArgs) -> Emit {
     let has = |kind| args.emit.contains(&kind);
-    Emit { ptx: has(Kind::Ptx), cubin: has(Kind::Cubin), sass: has(Kind::Sass) }
+    Emit { ptx: has(EmitKind::Ptx), cubin: has(EmitKind::Cubin), sass: has(EmitKind::Sass) }
 }
 
 fn keep_ir(args: &BuildArgs) -> bool {
-    args.keep_ir || args.emit.contains(&Kind::Ir)
+    args.keep_ir || args.emit.contains(&EmitKind::Ir)
 }
 
 /// Whether machine code is generated.

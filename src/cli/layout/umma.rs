@@ -101,7 +101,7 @@ pub(in crate::cli) struct InstructionArgs {
 
     /// The kind of the instruction, which gives formats their codes
     #[arg(long, value_enum, default_value_t = Kind::Mxf4nvf4)]
-    pub kind: Kind,
+    pub kind: MmaKind,
 
     /// M: 128, or 256 over a pair of CTAs
     #[arg(long, required_unless_present = "bits")]
@@ -151,7 +151,7 @@ pub(in crate::cli) struct InstructionArgs {
 
 /// A kind of block-scaled `tcgen05.mma`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Kind {
+pub(in crate::cli) enum MmaKind {
     /// E2M1 with scales of either type
     Mxf4nvf4,
     /// E2M1 with UE8M0
@@ -233,7 +233,7 @@ fn matrix(args: &MatrixArgs) -> Result<(u64, MatrixDescriptor)> {
 }
 
 fn instruction(args: &InstructionArgs) -> Result<(u32, InstructionDescriptor)> {
-    let packed = args.kind != Kind::Mxf8f6f4;
+    let packed = args.kind != MmaKind::Mxf8f6f4;
     let (bits, descriptor) = match args.bits {
         Some(bits) => (bits, InstructionDescriptor::decode(bits, packed).map_err(usage)?),
         None => {
@@ -244,7 +244,7 @@ fn instruction(args: &InstructionArgs) -> Result<(u32, InstructionDescriptor)> {
                 a_format: element(args.a, packed)?,
                 b_format: element(args.b, packed)?,
                 scale_type: match (args.scale, args.kind) {
-                    (Some(Scale::Ue4m3), _) | (None, Kind::Mxf4nvf4) => ScaleType::Ue4m3,
+                    (Some(Scale::Ue4m3), _) | (None, MmaKind::Mxf4nvf4) => ScaleType::Ue4m3,
                     _ => ScaleType::Ue8m0,
                 },
                 a_negate: args.negate_a,
@@ -260,7 +260,7 @@ fn instruction(args: &InstructionArgs) -> Result<(u32, InstructionDescriptor)> {
     if packed && (descriptor.a_transpose || descriptor.b_transpose) {
         return Err(usage("packed E2M1 is K-major: neither operand can be transposed"));
     }
-    if args.kind != Kind::Mxf4nvf4 && descriptor.scale_type == ScaleType::Ue4m3 {
+    if args.kind != MmaKind::Mxf4nvf4 && descriptor.scale_type == ScaleType::Ue4m3 {
         return Err(usage("only mxf4nvf4 has scales of UE4M3"));
     }
     Ok((bits, descriptor))

@@ -16,14 +16,14 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// A file of a worker or reviewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Kind {
+pub(in crate::cli) enum LoopFileKind {
     /// worker_result.json
     Worker,
     /// reviewer_verdict.json
     Reviewer,
 }
 
-impl Kind {
+impl LoopFileKind {
     fn document(self) -> DocumentKind {
         match self {
             Self::Worker => DocumentKind::Worker,
@@ -41,7 +41,7 @@ pub(in crate::cli) struct ValidateArgs {
 
     /// Which kind of file [default: a reviewer's if it has a `verdict`]
     #[arg(long, value_enum)]
-    pub kind: Option<Kind>,
+    pub kind: Option<LoopFileKind>,
 }
 
 /// `loop report-time`.
@@ -105,7 +105,7 @@ fn time(text: &str) -> std::result::Result<f64, String> {
 }
 
 /// Prints a schema.
-pub(super) fn schema(app: &App, kind: Kind) -> Result<Status> {
+pub(super) fn schema(app: &App, kind: LoopFileKind) -> Result<Status> {
     app.print_json(&kind.document().schema())?;
     Ok(0)
 }
@@ -116,7 +116,7 @@ pub(super) fn validate(app: &App, args: &ValidateArgs) -> Result<Status> {
     let text = regular_file::read(&args.file, MAX_BYTES).map_err(|e| {
         Failure::new(Exit::Config, "missing_file", format!("`{shown}` cannot be read")).cause(e)
     })?;
-    let kind = args.kind.map_or_else(|| DocumentKind::guess(&text), Kind::document);
+    let kind = args.kind.map_or_else(|| DocumentKind::guess(&text), LoopFileKind::document);
     let name = match kind {
         DocumentKind::Worker => "worker's result",
         DocumentKind::Reviewer => "reviewer's verdict",

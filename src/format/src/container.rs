@@ -19,7 +19,7 @@ mod host;
 mod walk;
 mod zipped;
 
-pub use walk::{Image, ImageEntry, ImagePath, Kind, batches, kind, walk};
+pub use walk::{ContainerKind, Image, ImageEntry, ImagePath, batches, kind, walk};
 
 use crate::fatbin::FatbinError;
 use crate::unpack::TooLarge;

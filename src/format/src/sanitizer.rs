@@ -25,8 +25,8 @@ mod xml;
 
 pub use cause::{Cause, group};
 pub use record::{
-    Access, Allocation, ApiError, Direction, Frame, Hazard, InstructionLocation, Kind, Leak,
-    Position, RaceSide, Record, Severity,
+    Access, Allocation, ApiError, Direction, Frame, Hazard, InstructionLocation, Leak, Position,
+    RaceSide, Record, RecordKind, Severity,
 };
 pub use text::{Abort, AbortKind, Log, Summary, read_log};
 pub use verdict::{Tool, UnknownReason, Verdict, verdict};

@@ -52,9 +52,9 @@ impl<'c> HotSpotBuilder<'c> {
         let own = launch.mangled.as_deref().unwrap_or(&launch.kernel);
         // Sorted by name, so that new names of an instruction are always appended.
         let named =
-            result.metrics().filter_map(|metric| Some((Kind::from_metric(&metric)?, metric)));
+            result.metrics().filter_map(|metric| Some((ColumnKind::from_metric(&metric)?, metric)));
         let named = named.filter(|(kind, _)| self.detail == Detail::Full || kind.is_in_summary());
-        let mut named: Vec<(Kind, Metric<'_>)> = named.collect();
+        let mut named: Vec<(ColumnKind, Metric<'_>)> = named.collect();
         named.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
         for (kind, metric) in named {
             let mut next = 0;
@@ -128,7 +128,7 @@ impl<'c> HotSpotBuilder<'c> {
 }
 
 /// The unit that the instances of a metric count.
-enum Kind {
+enum ColumnKind {
     Samples,
     Stall { reason: Arc<str>, issued: bool },
     Executed,
@@ -139,11 +139,11 @@ enum Kind {
     Other(Arc<str>),
 }
 
-impl Kind {
+impl ColumnKind {
     /// The kind by a metric's name. Series over time and values per launch are recognised later, by
     /// their correlation. Names that never correlate to addresses are skipped here, because they
     /// have most of the instances.
-    fn from_metric(metric: &Metric<'_>) -> Option<Kind> {
+    fn from_metric(metric: &Metric<'_>) -> Option<ColumnKind> {
         let name = metric.name();
         if metric.is_pm_sampled() || name.starts_with("launch__") || name.starts_with("profiler__")
         {
@@ -154,29 +154,32 @@ impl Kind {
                 Some(reason) => (reason, false),
                 None => (reason, true),
             };
-            return Some(Kind::Stall { reason: reason_name(reason).into(), issued });
+            return Some(ColumnKind::Stall { reason: reason_name(reason).into(), issued });
         }
         Some(match name {
-            SAMPLES => Kind::Samples,
-            "inst_executed" => Kind::Executed,
-            "thread_inst_executed_true" => Kind::ThreadExecuted,
-            "memory_type" => Kind::Space,
-            "memory_access_type" => Kind::Operation,
-            "memory_access_size_type" => Kind::Bits,
-            _ => Kind::Other(name.into()),
+            SAMPLES => ColumnKind::Samples,
+            "inst_executed" => ColumnKind::Executed,
+            "thread_inst_executed_true" => ColumnKind::ThreadExecuted,
+            "memory_type" => ColumnKind::Space,
+            "memory_access_type" => ColumnKind::Operation,
+            "memory_access_size_type" => ColumnKind::Bits,
+            _ => ColumnKind::Other(name.into()),
         })
     }
 
     /// Whether a summary has it.
     fn is_in_summary(&self) -> bool {
-        matches!(self, Kind::Samples | Kind::Executed | Kind::Stall { issued: true, .. })
+        matches!(
+            self,
+            ColumnKind::Samples | ColumnKind::Executed | ColumnKind::Stall { issued: true, .. }
+        )
     }
 
     /// The name in an instruction's list of metrics.
     fn name(&self) -> &str {
         match self {
-            Kind::Stall { reason, .. } => reason,
-            Kind::Other(name) => name,
+            ColumnKind::Stall { reason, .. } => reason,
+            ColumnKind::Other(name) => name,
             _ => "",
         }
     }
@@ -184,8 +187,8 @@ impl Kind {
     fn count(&self, spot: &mut InstructionSpot, value: f64) {
         let (counts, whole) = (&mut spot.counts, value.max(0.0) as u64);
         match self {
-            Kind::Samples => add(&mut counts.samples, whole),
-            Kind::Stall { reason, issued } => {
+            ColumnKind::Samples => add(&mut counts.samples, whole),
+            ColumnKind::Stall { reason, issued } => {
                 if !issued {
                     add(&mut counts.samples_not_issued, whole);
                 }
@@ -195,14 +198,16 @@ impl Kind {
                     *reasons.entry(reason) += whole;
                 }
             }
-            Kind::Executed => add(&mut counts.executed, whole),
-            Kind::ThreadExecuted => add(&mut counts.thread_executed, whole),
-            Kind::Space => spot.access.get_or_insert_default().space = space(whole),
-            Kind::Operation => spot.access.get_or_insert_default().operation = operation(whole),
-            Kind::Bits => {
+            ColumnKind::Executed => add(&mut counts.executed, whole),
+            ColumnKind::ThreadExecuted => add(&mut counts.thread_executed, whole),
+            ColumnKind::Space => spot.access.get_or_insert_default().space = space(whole),
+            ColumnKind::Operation => {
+                spot.access.get_or_insert_default().operation = operation(whole)
+            }
+            ColumnKind::Bits => {
                 spot.access.get_or_insert_default().bits = u32::try_from(whole).unwrap_or(0);
             }
-            Kind::Other(name) => {
+            ColumnKind::Other(name) => {
                 *counts.metrics.entry(name) = value;
             }
         }

@@ -79,7 +79,7 @@ const fn action(name: &'static str, about: &'static str) -> Action {
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum CampaignKind {
     /// Suites of kernels and programs.
     Bench,
     /// Commands that wait for their turn.
@@ -88,7 +88,7 @@ enum Kind {
     Loop,
 }
 
-impl Kind {
+impl CampaignKind {
     fn group(self) -> (&'static str, &'static [Action]) {
         match self {
             Self::Bench => ("bench", BENCH),
@@ -102,7 +102,7 @@ impl Kind {
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// Which kind of campaign.
-    of: Kind,
+    of: CampaignKind,
     #[schemars(schema_with = "action_schema")]
     action: String,
     /// The words after the command: ids, and flags as --flag=VALUE.
@@ -112,7 +112,8 @@ struct Arguments {
 }
 
 fn action_schema(_: &mut SchemaGenerator) -> Schema {
-    let groups = [Kind::Bench, Kind::Queue, Kind::Loop].map(Kind::group);
+    let groups =
+        [CampaignKind::Bench, CampaignKind::Queue, CampaignKind::Loop].map(CampaignKind::group);
     actions(groups).try_into().unwrap_or_default()
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
-use rgpu_protocol::frame::{self, Kind, MAX_BODY};
+use rgpu_protocol::frame::{self, FrameKind, MAX_BODY};
 use rgpu_protocol::http::{FactsRequest, HostSettings, PLAIN_SIZE, SubmitRequest};
 use rgpu_protocol::{BLOB_BYTES, FromAgent, ToAgent};
 use serde::Serialize;
@@ -144,7 +144,7 @@ impl RequestContext {
 
     /// Passes a JSON message to the session.
     pub(super) async fn send_json(&self, json: &[u8]) -> Result<(), SessionGone> {
-        let mut group = frame::header(Kind::Message, json.len()).to_vec();
+        let mut group = frame::header(FrameKind::Message, json.len()).to_vec();
         group.extend_from_slice(json);
         self.pass(group).await
     }
@@ -241,7 +241,7 @@ impl Bridge {
         }
         while let Some(frame) = reader.frame().await? {
             while self.running.try_join_next().is_some() {}
-            if frame.kind != Kind::Message {
+            if frame.kind != FrameKind::Message {
                 continue;
             }
             let message = serde_json::from_slice(&frame.body)
@@ -273,7 +273,7 @@ impl Bridge {
                 self.follow(FollowStart::Attach { job, from_seq, had, inline_bytes });
             }
             ToAgent::Blob { digest, size, stored, zstd } => {
-                let bytes = announced(reader, Kind::Blob, stored).await?;
+                let bytes = announced(reader, FrameKind::Blob, stored).await?;
                 let mut ask = WorkerRequest::get(format!("/v1/blobs/{digest}"), "uploading")
                     .method(Method::PUT)
                     .header(CONTENT_TYPE, "application/octet-stream")
@@ -287,7 +287,7 @@ impl Bridge {
                 self.send_for_message("blob", ask);
             }
             ToAgent::Stdin { job, len, eof, offset } => {
-                let bytes = announced(reader, Kind::Output, len).await?;
+                let bytes = announced(reader, FrameKind::Output, len).await?;
                 // The receiver lives as long as the link.
                 let _ = self.input.send(StdinBytes { job, bytes, offset, last: eof }).await;
             }
@@ -401,7 +401,11 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>, RemoteError> {
 }
 
 /// Reads the `len` bytes that a message announced.
-async fn announced(reader: &mut FrameReader, kind: Kind, len: u64) -> Result<Vec<u8>, RemoteError> {
+async fn announced(
+    reader: &mut FrameReader,
+    kind: FrameKind,
+    len: u64,
+) -> Result<Vec<u8>, RemoteError> {
     let mut bytes = Vec::with_capacity(len.min(2 * BLOB_BYTES) as usize);
     while (bytes.len() as u64) < len {
         if reader.next_into(&mut bytes).await? != Some(kind) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderName};
-use rgpu_protocol::frame::{self, Frame, Kind, MAX_BODY};
+use rgpu_protocol::frame::{self, Frame, FrameKind, MAX_BODY};
 use rgpu_protocol::http::{
     FRAMES, HEARTBEAT_INTERVAL, IDEMPOTENCY_KEY, MAX_WAIT_S, format_received,
 };
@@ -243,14 +243,16 @@ impl MessageGroup {
     /// Adds a frame; true once the group is complete.
     fn add(&mut self, frame: Frame<'_>, raw: &[u8]) -> Result<bool, HttpError> {
         match (frame.kind, self.bytes_due) {
-            (Kind::Message, 0) => {
+            (FrameKind::Message, 0) => {
                 let message =
                     serde_json::from_slice(frame.body).map_err(|e| cut_error(&e.to_string()))?;
                 self.bytes_due =
                     announced_bytes(&message).map_err(|e| cut_error(&e.to_string()))?;
                 self.message = Some(message);
             }
-            (Kind::Output | Kind::Blob, bytes_due) if frame.body.len() as u64 <= bytes_due => {
+            (FrameKind::Output | FrameKind::Blob, bytes_due)
+                if frame.body.len() as u64 <= bytes_due =>
+            {
                 self.bytes_due -= frame.body.len() as u64;
             }
             _ => return Err(cut_error("its frames are out of order")),
@@ -272,7 +274,7 @@ fn cut_error(why: &str) -> HttpError {
 mod tests {
     use super::*;
 
-    fn add(group: &mut MessageGroup, kind: Kind, body: &[u8]) -> Result<bool, HttpError> {
+    fn add(group: &mut MessageGroup, kind: FrameKind, body: &[u8]) -> Result<bool, HttpError> {
         let mut raw = frame::header(kind, body.len()).to_vec();
         raw.extend_from_slice(body);
         group.add(Frame { kind, body }, &raw)
@@ -290,7 +292,7 @@ mod tests {
     #[test]
     fn a_group_of_frames_is_bounded() {
         let mut group = MessageGroup::default();
-        assert!(add(&mut group, Kind::Message, &message(&output("run.1", u64::MAX))).is_err());
+        assert!(add(&mut group, FrameKind::Message, &message(&output("run.1", u64::MAX))).is_err());
         // Any number of frames, of no bytes or of one.
         for body in [&b""[..], b"x"] {
             let mut group = MessageGroup::default();
@@ -303,8 +305,8 @@ mod tests {
                 stored,
                 zstd: false,
             };
-            assert!(!add(&mut group, Kind::Message, &message(&data)).unwrap());
-            while add(&mut group, Kind::Blob, body).is_ok() {}
+            assert!(!add(&mut group, FrameKind::Message, &message(&data)).unwrap());
+            while add(&mut group, FrameKind::Blob, body).is_ok() {}
             assert!(group.frames.len() <= MAX_GROUP_BYTES, "{}", group.frames.len());
         }
     }

@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
 
-use rgpu_protocol::frame::{self, HEADER, Kind, MAGIC};
+use rgpu_protocol::frame::{self, FrameKind, HEADER, MAGIC};
 
 use crate::ImitationError;
 use crate::host::Host;
@@ -25,9 +25,9 @@ pub(crate) fn play(_: &Host, args: &[String]) -> Result<u8, ImitationError> {
         let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
         let mut body = vec![0; len as usize];
         sent.read_exact(&mut body)?;
-        if header[4] == Kind::Message as u8 {
+        if header[4] == FrameKind::Message as u8 {
             body = String::from_utf8(body)?.replace(&from, &to).into_bytes();
-            header = frame::header(Kind::Message, body.len());
+            header = frame::header(FrameKind::Message, body.len());
         }
         out.write_all(&[&header[..], &body].concat())?;
         out.flush()?;

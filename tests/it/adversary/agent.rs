@@ -7,7 +7,7 @@ use std::time::Instant;
 use rgpu::remote::client::Streams;
 use rgpu::remote::stream::{AgentStream, FrameReader, StreamEnd};
 use rgpu::remote::{ConnectOptions, Remote, RemoteError, RemoteSpec, Session};
-use rgpu_protocol::frame::{self, Kind};
+use rgpu_protocol::frame::{self, FrameKind};
 use rgpu_protocol::{
     Digest, Event, EventBody, FromAgent, Hello, Outcome, PROTOCOL, Stream, ToAgent,
 };
@@ -210,12 +210,12 @@ impl Link {
             required: Vec::new(),
             version: "a liar".into(),
         };
-        let hello = framed(Kind::Message, &serde_json::to_vec(&hello).unwrap());
+        let hello = framed(FrameKind::Message, &serde_json::to_vec(&hello).unwrap());
         self.answer(State::Greeting, 1, hello).await?;
         self.read().await?;
         loop {
             let (kind, body) = self.read().await?;
-            if kind != Kind::Message as u8 {
+            if kind != FrameKind::Message as u8 {
                 continue;
             }
             match serde_json::from_slice(&body).unwrap() {
@@ -267,7 +267,7 @@ impl Link {
                     let bytes = &bytes[..bytes.len().min(len as usize)];
                     let len = bytes.len() as u64;
                     let data = FromAgent::Data { job, path, offset, len, stored: len, zstd: false };
-                    let data = [encoded(&data), framed(Kind::Blob, bytes)].concat();
+                    let data = [encoded(&data), framed(FrameKind::Blob, bytes)].concat();
                     self.answer(State::Fetching, self.seq(9), data).await?;
                 }
                 ToAgent::Jobs {} => {
@@ -318,7 +318,7 @@ impl Link {
         if !had {
             let (job, step) = (self.job.clone(), step.clone());
             let output = FromAgent::Output { job, step, stream, offset: 0, len };
-            self.write(&[encoded(&output), framed(Kind::Output, OUTPUT)].concat()).await?;
+            self.write(&[encoded(&output), framed(FrameKind::Output, OUTPUT)].concat()).await?;
         }
         for (seq, body) in (1..).zip(before) {
             self.event(from_seq, seq, body).await?;
@@ -379,7 +379,9 @@ impl Link {
         if numbered && state == State::Cancelling {
             let mut event: Value = serde_json::from_slice(&honest[frame::HEADER..]).unwrap();
             event["event"]["seq"] = json!(seq + 1);
-            return self.write(&framed(Kind::Message, &serde_json::to_vec(&event).unwrap())).await;
+            return self
+                .write(&framed(FrameKind::Message, &serde_json::to_vec(&event).unwrap()))
+                .await;
         }
         self.write(&honest).await
     }
@@ -406,7 +408,7 @@ impl Link {
 }
 
 fn encoded(message: &FromAgent) -> Vec<u8> {
-    framed(Kind::Message, &serde_json::to_vec(message).unwrap())
+    framed(FrameKind::Message, &serde_json::to_vec(message).unwrap())
 }
 
 /// Fills in what a lie leaves open: the sample's job becomes the followed one, an event gets the

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use rgpu_protocol::frame::{self, Kind, MAGIC};
+use rgpu_protocol::frame::{self, FrameKind, MAGIC};
 use rgpu_protocol::{FromAgent, PROTOCOL};
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ impl Connection {
     }
 
     fn say(&mut self, message: &Value) {
-        self.send(&framed(Kind::Message, &serde_json::to_vec(message).unwrap()));
+        self.send(&framed(FrameKind::Message, &serde_json::to_vec(message).unwrap()));
     }
 
     /// Waits for a message; `false`: the agent hung up.
@@ -154,7 +154,7 @@ impl Connection {
                 let digest = rgpu_protocol::Digest::of(FILE);
                 let size = FILE.len();
                 self.say(&json!({"do": "blob", "digest": digest, "size": size, "stored": size}));
-                return self.send(&framed(Kind::Blob, &FILE[..4]));
+                return self.send(&framed(FrameKind::Blob, &FILE[..4]));
             }
             State::Running | State::Ended => plan["files"] = json!([]),
         }

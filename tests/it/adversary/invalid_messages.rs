@@ -1,6 +1,6 @@
 //! Invalid variants of each message, made from its fields. Both directions of the protocol use them.
 
-use rgpu_protocol::frame::{self, Kind, MAX_BODY};
+use rgpu_protocol::frame::{self, FrameKind, MAX_BODY};
 use serde_json::{Value, json};
 
 /// Stands in texts for the folder that a case runs in; the agent replaces it.
@@ -25,7 +25,7 @@ pub(crate) struct InvalidMessage {
 #[derive(Clone)]
 pub(crate) enum WireContent {
     /// Frames with a message whose job, offsets and event number still have to be filled in.
-    Frames(Vec<(Kind, Body)>),
+    Frames(Vec<(FrameKind, Body)>),
     /// Bytes as they are.
     Raw(Vec<u8>),
 }
@@ -38,10 +38,10 @@ pub(crate) enum Body {
 }
 
 impl WireContent {
-    fn message(message: Value, bytes: &[(Kind, Vec<u8>)]) -> Self {
+    fn message(message: Value, bytes: &[(FrameKind, Vec<u8>)]) -> Self {
         let bytes = bytes.iter().map(|(kind, body)| (*kind, Body::Bytes(body.clone())));
         Self::Frames(
-            std::iter::once((Kind::Message, Body::Message(message))).chain(bytes).collect(),
+            std::iter::once((FrameKind::Message, Body::Message(message))).chain(bytes).collect(),
         )
     }
 
@@ -68,7 +68,7 @@ impl WireContent {
 }
 
 /// A frame. Its header is written even if the body is over the limit.
-pub(crate) fn framed(kind: Kind, body: &[u8]) -> Vec<u8> {
+pub(crate) fn framed(kind: FrameKind, body: &[u8]) -> Vec<u8> {
     let len = u32::try_from(body.len()).unwrap().to_le_bytes();
     [&[len[0], len[1], len[2], len[3], kind as u8], body].concat()
 }
@@ -76,7 +76,10 @@ pub(crate) fn framed(kind: Kind, body: &[u8]) -> Vec<u8> {
 impl InvalidMessage {
     /// Every invalid variant of `message`, which the frames in `bytes` follow. The first one is the
     /// message itself: sent at the wrong time, or with false content.
-    pub(crate) fn variants_of(message: &Value, bytes: &[(Kind, Vec<u8>)]) -> Vec<InvalidMessage> {
+    pub(crate) fn variants_of(
+        message: &Value,
+        bytes: &[(FrameKind, Vec<u8>)],
+    ) -> Vec<InvalidMessage> {
         let lie = |name: &str, wire: WireContent| InvalidMessage {
             name: name.to_owned(),
             wire,
@@ -94,15 +97,18 @@ impl InvalidMessage {
         lies.push(lie("twice", frames(2 * each)));
         lies.push(lie("300 times", frames(300 * each)));
         let json = serde_json::to_vec(message).unwrap();
-        let cut = framed(Kind::Message, &json);
+        let cut = framed(FrameKind::Message, &json);
         let cut = WireContent::Raw(cut[..frame::HEADER + json.len() / 2].to_vec());
         lies.push(InvalidMessage { cut: true, ..lie("cut in its middle", cut) });
         let mut text = json.clone();
         text.truncate(json.len() - 1);
-        lies.push(lie("no JSON", WireContent::Raw(framed(Kind::Message, &text))));
+        lies.push(lie("no JSON", WireContent::Raw(framed(FrameKind::Message, &text))));
         let padded = [json, vec![b' '; MAX_BODY]].concat();
-        lies.push(lie("a frame over the limit", WireContent::Raw(framed(Kind::Message, &padded))));
-        for (kind, name) in [(Kind::Output, "output"), (Kind::Blob, "a blob")] {
+        lies.push(lie(
+            "a frame over the limit",
+            WireContent::Raw(framed(FrameKind::Message, &padded)),
+        ));
+        for (kind, name) in [(FrameKind::Output, "output"), (FrameKind::Blob, "a blob")] {
             let more = bytes.iter().cloned().chain([(kind, b"more".to_vec())]).collect::<Vec<_>>();
             lies.push(lie(
                 &format!("followed by {name} that nothing announced"),
@@ -110,7 +116,7 @@ impl InvalidMessage {
             ));
         }
         if let Some((kind, body)) = bytes.first() {
-            let other = if *kind == Kind::Blob { Kind::Output } else { Kind::Blob };
+            let other = if *kind == FrameKind::Blob { FrameKind::Output } else { FrameKind::Blob };
             let short = body[..body.len() - 1].to_vec();
             for (name, bytes) in [
                 ("without its bytes", vec![]),
@@ -160,11 +166,11 @@ pub(crate) fn garbage() -> Vec<InvalidMessage> {
         wire: WireContent::Raw(bytes),
         cut,
     };
-    let message = |body: &[u8]| framed(Kind::Message, body);
+    let message = |body: &[u8]| framed(FrameKind::Message, body);
     vec![
-        raw("an output frame", framed(Kind::Output, b"x"), false),
-        raw("a blob frame", framed(Kind::Blob, b"x"), false),
-        raw("an empty output frame", framed(Kind::Output, b""), false),
+        raw("an output frame", framed(FrameKind::Output, b"x"), false),
+        raw("a blob frame", framed(FrameKind::Blob, b"x"), false),
+        raw("an empty output frame", framed(FrameKind::Output, b""), false),
         raw("a frame of an unknown kind", vec![0, 0, 0, 0, 9], false),
         raw("a frame of 4 GiB", vec![255, 255, 255, 255, 0], false),
         raw("a header cut off", vec![1, 0], true),

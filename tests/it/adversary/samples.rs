@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rgpu_protocol::frame::Kind;
+use rgpu_protocol::frame::FrameKind;
 use rgpu_protocol::message::{JobLine, ReceivedOutput};
 use rgpu_protocol::plan::Plan;
 use rgpu_protocol::probe::{AgentFacts, ProbeAnswer};
@@ -17,7 +17,7 @@ use super::{ARTIFACT, FILE, JOB, OUTPUT};
 pub(crate) struct Sample {
     pub(crate) name: String,
     pub(crate) message: Value,
-    pub(crate) bytes: Vec<(Kind, Vec<u8>)>,
+    pub(crate) bytes: Vec<(FrameKind, Vec<u8>)>,
 }
 
 /// The name of an agent's message. A new message does not compile without a line here, and fails
@@ -134,8 +134,8 @@ pub(crate) fn plan() -> Plan {
 
 fn sample(message: FromAgent) -> Sample {
     let bytes = match &message {
-        FromAgent::Output { .. } => vec![(Kind::Output, OUTPUT.to_vec())],
-        FromAgent::Data { .. } => vec![(Kind::Blob, ARTIFACT.to_vec())],
+        FromAgent::Output { .. } => vec![(FrameKind::Output, OUTPUT.to_vec())],
+        FromAgent::Data { .. } => vec![(FrameKind::Blob, ARTIFACT.to_vec())],
         _ => Vec::new(),
     };
     Sample {
@@ -218,9 +218,9 @@ pub(crate) fn to_agent() -> Vec<Sample> {
             ToAgent::Setup { .. } => ("setup", None),
             ToAgent::Facts { .. } => ("facts", None),
             ToAgent::Submit { .. } => ("submit", None),
-            ToAgent::Blob { .. } => ("blob", Some((Kind::Blob, FILE.to_vec()))),
+            ToAgent::Blob { .. } => ("blob", Some((FrameKind::Blob, FILE.to_vec()))),
             ToAgent::Attach { .. } => ("attach", None),
-            ToAgent::Stdin { .. } => ("stdin", Some((Kind::Output, b"abc\n".to_vec()))),
+            ToAgent::Stdin { .. } => ("stdin", Some((FrameKind::Output, b"abc\n".to_vec()))),
             ToAgent::Renew { .. } => ("renew", None),
             ToAgent::Detach { .. } => ("detach", None),
             ToAgent::Cancel { .. } => ("cancel", None),

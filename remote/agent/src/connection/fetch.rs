@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Sender, channel};
 
 use rgpu_protocol::FromAgent;
-use rgpu_protocol::frame::Kind;
+use rgpu_protocol::frame::FrameKind;
 
 use super::ClientWriter;
 use crate::inside::open_regular;
@@ -62,7 +62,7 @@ pub(super) fn send_part(
     len: u64,
 ) -> io::Result<()> {
     let (message, wire) = part(folder, path, offset, len);
-    out.queue_with(&message, Kind::Blob, &wire)?;
+    out.queue_with(&message, FrameKind::Blob, &wire)?;
     out.flush()
 }
 

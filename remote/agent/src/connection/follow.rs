@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::frame::{Kind, MAX_BODY};
+use rgpu_protocol::frame::{FrameKind, MAX_BODY};
 use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::{BLOB_BYTES, Digest, Event, EventBody, FromAgent, Stream};
 
@@ -285,7 +285,7 @@ impl Follower {
                 offset: at,
                 len: bytes.len() as u64,
             };
-            self.out.queue_with(&message, Kind::Output, &bytes)?;
+            self.out.queue_with(&message, FrameKind::Output, &bytes)?;
             at += bytes.len() as u64;
         }
         self.received.insert(key, end);

@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::frame::{self, Kind};
+use rgpu_protocol::frame::{self, FrameKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, send};
 
@@ -176,10 +176,10 @@ impl ClientSet {
         Ok(connected)
     }
 
-    fn handle_frame(&mut self, at: usize, kind: Kind, body: &[u8]) -> Result<(), HostFault> {
+    fn handle_frame(&mut self, at: usize, kind: FrameKind, body: &[u8]) -> Result<(), HostFault> {
         self.renewed = Instant::now();
         let client = &mut self.clients[at];
-        if kind != Kind::Message {
+        if kind != FrameKind::Message {
             client.stdin_left = client.stdin_left.saturating_sub(body.len() as u64);
             let ends = client.stdin_eof && client.stdin_left == 0;
             let at = client.stdin_offset.unwrap_or(self.received);
@@ -350,7 +350,7 @@ mod tests {
                 let control = Control::Stdin { len: text.len() as u64, eof, offset: at };
                 crate::wire::write_message(&mut links[link], &control).unwrap();
                 if !text.is_empty() {
-                    crate::wire::write_frame(&mut links[link], Kind::Output, text).unwrap();
+                    crate::wire::write_frame(&mut links[link], FrameKind::Output, text).unwrap();
                 }
                 clients.wait(&[], Duration::from_secs(5)).unwrap();
                 let mut all = [0; 64];

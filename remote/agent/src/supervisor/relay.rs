@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::frame::{self, Kind, MAGIC, MAX_BODY};
+use rgpu_protocol::frame::{self, FrameKind, MAGIC, MAX_BODY};
 use rgpu_protocol::plan::valid_relative_path;
 use rgpu_protocol::{
     EventBody, FromAgent, Hello, Outcome, PROTOCOL, Plan, Probe, ToAgent, probe::AgentFacts,
@@ -111,7 +111,9 @@ pub(crate) fn facts(
         }
         while let Some((frame, len)) = frame::parse(&bytes).map_err(|e| e.to_string())? {
             match serde_json::from_slice(frame.body) {
-                Ok(FromAgent::Facts { facts }) if frame.kind == Kind::Message => return Ok(*facts),
+                Ok(FromAgent::Facts { facts }) if frame.kind == FrameKind::Message => {
+                    return Ok(*facts);
+                }
                 Ok(FromAgent::Refused { text, .. }) => return Err(text),
                 _ => {}
             }
@@ -388,11 +390,11 @@ impl Relay {
             match frame::parse(&bytes[used..]) {
                 Ok(Some((frame, len))) => {
                     outcome = match frame.kind {
-                        Kind::Message if !self.greeted => {
+                        FrameKind::Message if !self.greeted => {
                             self.greeted = true;
                             self.greet(frame.body)
                         }
-                        Kind::Message => self.handle_message(frame.body)?,
+                        FrameKind::Message => self.handle_message(frame.body)?,
                         _ => self.store_bytes(frame.body)?,
                     };
                     used += len;
@@ -533,7 +535,7 @@ fn send_all(
             let message = ToAgent::Blob { digest, size, stored, zstd: false };
             write_message(&mut stream, &message)?;
             for piece in bytes.chunks(MAX_BODY) {
-                write_frame(&mut stream, Kind::Blob, piece)?;
+                write_frame(&mut stream, FrameKind::Blob, piece)?;
             }
         }
     }
@@ -553,7 +555,7 @@ fn send_all(
     while let Ok((message, bytes)) = commands.recv() {
         write_message(&mut stream, &message)?;
         if !bytes.is_empty() {
-            write_frame(&mut stream, Kind::Output, &bytes)?;
+            write_frame(&mut stream, FrameKind::Output, &bytes)?;
         }
     }
     Ok(())

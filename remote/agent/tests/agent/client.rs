@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rgpu_agent::wire::{FrameReader, write_frame, write_message};
-use rgpu_protocol::frame::{Kind, MAGIC};
+use rgpu_protocol::frame::{FrameKind, MAGIC};
 use rgpu_protocol::message::{Hello, ReceivedOutput};
 use rgpu_protocol::plan::{InputFile, Plan};
 use rgpu_protocol::{Digest, Event, EventBody, FromAgent, Outcome, Stream, ToAgent};
@@ -64,7 +64,7 @@ impl Host {
         let mut reader = FrameReader::new(bytes.get(MAGIC.len()..).unwrap_or_default());
         let mut hello = true;
         while let Some((kind, body)) = reader.next_frame().unwrap().map(|(k, b)| (k, b.to_vec())) {
-            assert_eq!(kind, Kind::Message);
+            assert_eq!(kind, FrameKind::Message);
             if std::mem::take(&mut hello) {
                 continue;
             }
@@ -193,17 +193,17 @@ impl Client {
         input.flush().unwrap();
     }
 
-    pub(crate) fn send_bytes(&mut self, kind: Kind, bytes: &[u8]) {
+    pub(crate) fn send_bytes(&mut self, kind: FrameKind, bytes: &[u8]) {
         write_frame(self.input.as_mut().unwrap(), kind, bytes).unwrap();
     }
 
-    pub(crate) fn frame(&mut self) -> Option<(Kind, Vec<u8>)> {
+    pub(crate) fn frame(&mut self) -> Option<(FrameKind, Vec<u8>)> {
         self.reader.next_frame().unwrap().map(|(kind, body)| (kind, body.to_vec()))
     }
 
     pub(crate) fn next(&mut self) -> FromAgent {
         let (kind, body) = self.frame().expect("the agent goes on");
-        assert_eq!(kind, Kind::Message);
+        assert_eq!(kind, FrameKind::Message);
         serde_json::from_slice(&body).unwrap()
     }
 
@@ -233,7 +233,7 @@ impl Client {
         let size = bytes.len() as u64;
         self.send(&ToAgent::Blob { digest, size, stored: size, zstd: false });
         for piece in bytes.chunks(1 << 20) {
-            self.send_bytes(Kind::Blob, piece);
+            self.send_bytes(FrameKind::Blob, piece);
         }
     }
 
@@ -250,7 +250,7 @@ impl Client {
             }
             FromAgent::Output { step, stream, offset, len, .. } => {
                 let (kind, body) = self.frame().unwrap();
-                assert_eq!((kind, body.len() as u64), (Kind::Output, *len));
+                assert_eq!((kind, body.len() as u64), (FrameKind::Output, *len));
                 let kept = story.output.entry((step.clone(), *stream)).or_default();
                 assert_eq!(kept.len() as u64, *offset, "no gap and no overlap");
                 kept.extend(body);
@@ -268,7 +268,7 @@ impl Client {
         let mut wire = Vec::new();
         while (wire.len() as u64) < stored {
             let (kind, body) = self.frame().unwrap();
-            assert_eq!(kind, Kind::Blob);
+            assert_eq!(kind, FrameKind::Blob);
             wire.extend(body);
         }
         if zstd { zstd::bulk::decompress(&wire, len as usize).unwrap() } else { wire }
@@ -297,7 +297,7 @@ impl Client {
     pub(crate) fn next_end(&mut self) -> (String, Outcome) {
         loop {
             let Some((kind, body)) = self.frame() else { panic!("the agent went") };
-            if kind != Kind::Message {
+            if kind != FrameKind::Message {
                 continue;
             }
             if let FromAgent::Event { job, event } = serde_json::from_slice(&body).unwrap()

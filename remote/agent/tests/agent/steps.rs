@@ -76,7 +76,7 @@ fn a_damaged_blob_is_refused_and_can_be_sent_again() {
     let digest = rgpu_protocol::Digest::of(&good);
     let size = good.len() as u64;
     client.send(&ToAgent::Blob { digest: digest.clone(), size, stored: size, zstd: false });
-    client.send_bytes(rgpu_protocol::frame::Kind::Blob, b"the wrong bytes");
+    client.send_bytes(rgpu_protocol::frame::FrameKind::Blob, b"the wrong bytes");
     assert_eq!(client.refusal(), ("blob".into(), "damaged_blob".into()));
     client.blob(&good);
     assert_eq!(client.next(), FromAgent::Stored { digest });
@@ -233,7 +233,7 @@ fn standard_input_reaches_the_program_that_asks_for_it() {
             eof: false,
             offset: None,
         });
-        client.send_bytes(rgpu_protocol::frame::Kind::Output, &piece);
+        client.send_bytes(rgpu_protocol::frame::FrameKind::Output, &piece);
     }
     client.send(&ToAgent::Stdin { job: "j".into(), len: 0, eof: true, offset: None });
     client.finish(&mut story);
@@ -251,7 +251,7 @@ fn a_program_that_does_not_read_its_input_can_be_cancelled() {
     client.until_output(&mut story, "main", "ready");
     for _ in 0..20 {
         client.send(&ToAgent::Stdin { job: "j".into(), len: 1 << 20, eof: false, offset: None });
-        client.send_bytes(rgpu_protocol::frame::Kind::Output, &vec![0; 1 << 20]);
+        client.send_bytes(rgpu_protocol::frame::FrameKind::Output, &vec![0; 1 << 20]);
     }
     client.send(&ToAgent::Cancel { job: "j".into() });
     client.finish(&mut story);

@@ -1,6 +1,6 @@
 //! Reads `ar` archives: static libraries of host objects. Members may share a name.
 
-use super::walk::{ImageEntry, ImagePath, Kind, add, kind};
+use super::walk::{ContainerKind, ImageEntry, ImagePath, add, kind};
 use super::{ContainerError, Limits};
 use goblin::archive::Archive;
 
@@ -35,7 +35,7 @@ pub(super) fn walk<'a>(
         };
         // Nested archives do not occur in practice and would allow recursion.
         match kind(&bytes[..bytes.len().min(4096)]) {
-            None | Some(Kind::Archive | Kind::Zip) => {}
+            None | Some(ContainerKind::Archive | ContainerKind::Zip) => {}
             Some(kind) => add(bytes, kind, &inner, limits, found),
         }
     }

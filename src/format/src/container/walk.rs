@@ -9,7 +9,7 @@ use std::fmt;
 
 /// A kind of file that may hold GPU code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ContainerKind {
     /// Machine code for one GPU architecture.
     Cubin,
     /// A fatbin file.
@@ -25,19 +25,19 @@ pub enum Kind {
 }
 
 /// Detects the kind of a file from its first bytes (a few hundred are enough), by content alone.
-pub fn kind(head: &[u8]) -> Option<Kind> {
+pub fn kind(head: &[u8]) -> Option<ContainerKind> {
     if cubin::is_cubin(head) {
-        Some(Kind::Cubin)
+        Some(ContainerKind::Cubin)
     } else if head.starts_with(b"\x7fELF") {
-        Some(Kind::HostElf)
+        Some(ContainerKind::HostElf)
     } else if fatbin::is_fatbin(head) {
-        Some(Kind::Fatbin)
+        Some(ContainerKind::Fatbin)
     } else if head.starts_with(b"!<arch>\n") {
-        Some(Kind::Archive)
+        Some(ContainerKind::Archive)
     } else if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
-        Some(Kind::Zip)
+        Some(ContainerKind::Zip)
     } else if ptx::is_ptx(head) {
-        Some(Kind::Ptx)
+        Some(ContainerKind::Ptx)
     } else {
         None
     }
@@ -125,7 +125,7 @@ pub fn walk(
     data: &[u8],
     limits: &Limits,
     visit: &mut dyn FnMut(&ImagePath, Result<Image<'_>, ContainerError>),
-) -> Result<Kind, ContainerError> {
+) -> Result<ContainerKind, ContainerError> {
     batches(data, limits, &mut |found| {
         for (place, image) in found {
             visit(&place, image);
@@ -142,13 +142,13 @@ pub fn batches(
     data: &[u8],
     limits: &Limits,
     visit: &mut dyn FnMut(Vec<ImageEntry<'_>>),
-) -> Result<Kind, ContainerError> {
+) -> Result<ContainerKind, ContainerError> {
     let Some(kind) = kind(&data[..data.len().min(4096)]) else {
         let start = data[..data.len().min(16)].escape_ascii().to_string();
         return Err(ContainerError::UnknownFile { start });
     };
     match kind {
-        Kind::Zip => zipped::walk(data, limits, visit),
+        ContainerKind::Zip => zipped::walk(data, limits, visit),
         _ => visit(inside(data, kind, &ImagePath::default(), limits)),
     }
     Ok(kind)
@@ -158,7 +158,7 @@ pub fn batches(
 /// zip bombs do.
 pub(super) fn inside<'a>(
     data: &'a [u8],
-    kind: Kind,
+    kind: ContainerKind,
     place: &ImagePath,
     limits: &Limits,
 ) -> Vec<ImageEntry<'a>> {
@@ -170,18 +170,18 @@ pub(super) fn inside<'a>(
 /// Finds all images in one file or member and appends them to `found`.
 pub(super) fn add<'a>(
     data: &'a [u8],
-    kind: Kind,
+    kind: ContainerKind,
     place: &ImagePath,
     limits: &Limits,
     found: &mut Vec<ImageEntry<'a>>,
 ) {
     match kind {
-        Kind::Cubin => found.push((place.clone(), Ok(Image::Cubin(data)))),
-        Kind::Ptx => found.push((place.clone(), Ok(Image::Ptx(data)))),
-        Kind::Fatbin => fatbins(data, place, limits, found),
-        Kind::HostElf => host::walk(data, place, limits, found),
-        Kind::Archive => archive::walk(data, place, limits, found),
-        Kind::Zip => {}
+        ContainerKind::Cubin => found.push((place.clone(), Ok(Image::Cubin(data)))),
+        ContainerKind::Ptx => found.push((place.clone(), Ok(Image::Ptx(data)))),
+        ContainerKind::Fatbin => fatbins(data, place, limits, found),
+        ContainerKind::HostElf => host::walk(data, place, limits, found),
+        ContainerKind::Archive => archive::walk(data, place, limits, found),
+        ContainerKind::Zip => {}
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads zip files such as wheels. Members are unpacked one at a time, and only if their first
 //! bytes show a kind of interest.
 
-use super::walk::{ImageEntry, ImagePath, Kind, inside, kind};
+use super::walk::{ContainerKind, ImageEntry, ImagePath, inside, kind};
 use super::{ContainerError, Limits};
 use crate::unpack::TooLarge;
 use std::io::{Cursor, Read};
@@ -58,7 +58,7 @@ pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<Image
 fn unpack(
     file: &mut ZipFile<'_, impl Read>,
     max_bytes: u64,
-) -> Result<Option<(Kind, Vec<u8>)>, ContainerError> {
+) -> Result<Option<(ContainerKind, Vec<u8>)>, ContainerError> {
     let broken = |cause: String| ContainerError::Zip { cause };
     let (stored, stated) = (file.compressed_size(), file.size());
     let mut bytes = Vec::new();
@@ -66,7 +66,9 @@ fn unpack(
         file.by_ref().take(limit).read_to_end(bytes).map_err(|e| broken(e.to_string()))
     };
     read(&mut bytes, HEAD_BYTES)?;
-    let Some(kind) = kind(&bytes).filter(|kind| *kind != Kind::Zip) else { return Ok(None) };
+    let Some(kind) = kind(&bytes).filter(|kind| *kind != ContainerKind::Zip) else {
+        return Ok(None);
+    };
     TooLarge::new(usize::try_from(stored).unwrap_or(usize::MAX), max_bytes).check(stated)?;
     // Reading one byte more than stated reveals a wrong size.
     let rest = stated.saturating_add(1).saturating_sub(bytes.len() as u64);

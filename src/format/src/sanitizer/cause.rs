@@ -3,7 +3,7 @@
 //! A single bad store is reported once per thread that executes it, and afterwards every CUDA call
 //! reports the broken context. Users need to see the one store.
 
-use super::record::{Access, Hazard, InstructionLocation, Kind, Record};
+use super::record::{Access, Hazard, InstructionLocation, Record, RecordKind};
 use std::collections::HashMap;
 
 /// One cause. All numbers are indices into the records passed to [`group`].
@@ -22,7 +22,7 @@ const STICKY: [i64; 12] = [214, 220, 226, 700, 709, 710, 714, 715, 716, 717, 718
 
 #[derive(PartialEq, Eq, Hash)]
 struct Key<'r> {
-    kind: Kind,
+    kind: RecordKind,
     place: Option<&'r InstructionLocation>,
     access: Option<&'r Access>,
     problem: Option<&'r str>,
@@ -58,7 +58,7 @@ pub fn group(records: &[Record]) -> Vec<Cause> {
     for (index, record) in records.iter().enumerate() {
         let sticky =
             record.api.as_ref().and_then(|api| api.code).is_some_and(|code| STICKY.contains(&code));
-        if record.kind == Kind::Api
+        if record.kind == RecordKind::Api
             && sticky
             && let Some(cause) = breaker
         {
@@ -79,6 +79,6 @@ pub fn group(records: &[Record]) -> Vec<Cause> {
     causes
 }
 
-fn breaks_context(kind: Kind) -> bool {
-    matches!(kind, Kind::InvalidAccess | Kind::Synchronization | Kind::Other)
+fn breaks_context(kind: RecordKind) -> bool {
+    matches!(kind, RecordKind::InvalidAccess | RecordKind::Synchronization | RecordKind::Other)
 }

@@ -1,7 +1,9 @@
 //! Parses the indented lines of a record, and text forms that these share with the head line.
 
 use super::heads;
-use super::record::{Allocation, Frame, InstructionLocation, Kind, Position, RaceSide, Record};
+use super::record::{
+    Allocation, Frame, InstructionLocation, Position, RaceSide, Record, RecordKind,
+};
 
 /// Adds one detail line to `record`; lines that are not understood are kept in `details`.
 pub(super) fn apply(record: &mut Record, line: &str) {
@@ -24,9 +26,9 @@ pub(super) fn apply(record: &mut Record, line: &str) {
         if let Some(frame) = record.host_stack.last_mut() {
             frame.module = Some(module.trim().to_owned());
         }
-    } else if record.kind == Kind::Race && clause.contains(" access at ") {
+    } else if record.kind == RecordKind::Race && clause.contains(" access at ") {
         record.race.extend(heads::race_sides(clause));
-    } else if record.kind == Kind::Hazard && clause.contains(" Thread (") {
+    } else if record.kind == RecordKind::Hazard && clause.contains(" Thread (") {
         record.race.extend(hazard_side(clause));
     } else if let Some(rest) = line.strip_prefix("at ").filter(|_| record.place.is_none()) {
         record.place = Some(place(rest));

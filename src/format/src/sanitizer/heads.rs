@@ -1,21 +1,23 @@
 //! Parses the first line of a record, which describes the error.
 
 use super::details;
-use super::record::{Access, ApiError, Direction, Hazard, Kind, Leak, RaceSide, Record, Severity};
+use super::record::{
+    Access, ApiError, Direction, Hazard, Leak, RaceSide, Record, RecordKind, Severity,
+};
 
 /// Parses a head line, or the `what.text` of the XML. `None` for unknown lines.
 pub(super) fn read(line: &str, offset: u64) -> Option<Record> {
     let (severity, text) = severity(line);
     let new = |kind| Record::new(kind, severity.unwrap_or(Severity::Error), line, offset);
     if let Some(rest) = text.strip_prefix("Race reported between ") {
-        let mut record = new(Kind::Race);
+        let mut record = new(RecordKind::Race);
         record.race = race_sides(rest);
         return Some(record);
     }
     if let Some(rest) = text.strip_prefix("Potential ")
         && text.contains(" hazard detected")
     {
-        let mut record = new(Kind::Hazard);
+        let mut record = new(RecordKind::Hazard);
         record.hazard = hazard(rest);
         record.access = Some(Access { space: space(rest), ..Access::default() });
         record.address = details::hex_after(rest, "__ 0x");
@@ -23,27 +25,27 @@ pub(super) fn read(line: &str, offset: u64) -> Option<Record> {
         return Some(record);
     }
     if text.starts_with("Program hit ") {
-        let mut record = new(Kind::Api);
+        let mut record = new(RecordKind::Api);
         record.api = Some(api(text));
         return Some(record);
     }
     if let Some(rest) = text.strip_prefix("Leaked ") {
-        let mut record = new(Kind::Leak);
+        let mut record = new(RecordKind::Leak);
         let bytes = details::number(rest)?;
         record.address = details::hex_after(rest, "at 0x");
         record.leak = Some(Leak { bytes, address: record.address });
         return Some(record);
     }
     let kind = if text.starts_with("Host API ") {
-        Kind::HostAccess
+        RecordKind::HostAccess
     } else if text.starts_with("Uninitialized ") {
-        Kind::Uninitialized
+        RecordKind::Uninitialized
     } else if text.starts_with("Unused ") {
-        Kind::UnusedMemory
+        RecordKind::UnusedMemory
     } else if text.contains(" error detected") {
-        Kind::Synchronization
+        RecordKind::Synchronization
     } else if text.starts_with("Invalid ") || text.starts_with("Potential invalid ") {
-        Kind::InvalidAccess
+        RecordKind::InvalidAccess
     } else {
         return None;
     };
@@ -53,7 +55,7 @@ pub(super) fn read(line: &str, offset: u64) -> Option<Record> {
     if let Some((_, problem)) = text.split_once(" error detected. ") {
         record.problem = Some(problem.trim_end_matches('.').to_owned());
     }
-    if matches!(kind, Kind::UnusedMemory | Kind::HostAccess) {
+    if matches!(kind, RecordKind::UnusedMemory | RecordKind::HostAccess) {
         record.address = details::hex_after(text, "0x");
     }
     Some(record)

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Kind of the record.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// Severity according to the tool.
     pub severity: Severity,
     /// The head line (log) or `what.text` (XML), as printed.
@@ -42,7 +42,7 @@ pub struct Record {
 }
 
 impl Record {
-    pub(super) fn new(kind: Kind, severity: Severity, message: &str, offset: u64) -> Record {
+    pub(super) fn new(kind: RecordKind, severity: Severity, message: &str, offset: u64) -> Record {
         Record {
             kind,
             severity,
@@ -76,7 +76,7 @@ impl Record {
 
 /// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum RecordKind {
     /// memcheck: an invalid access.
     InvalidAccess,
     /// A CUDA call that returned an error.

@@ -2,7 +2,7 @@
 
 use super::details;
 use super::heads;
-use super::record::{Kind, Record, Severity};
+use super::record::{Record, RecordKind, Severity};
 
 /// The output of one run of compute-sanitizer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl Open {
 
     fn detail(&mut self, log: &mut Log, text: &str, offset: u64) {
         if let Open::Unknown { text, offset } = self {
-            let record = Record::new(Kind::Other, Severity::Error, text, *offset);
+            let record = Record::new(RecordKind::Other, Severity::Error, text, *offset);
             *self = Open::Record(Box::new(record));
         }
         match self {

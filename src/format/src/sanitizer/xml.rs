@@ -8,7 +8,7 @@
 
 use super::heads;
 use super::record::{
-    Access, ApiError, Frame, InstructionLocation, Kind, Position, RaceSide, Record, Severity,
+    Access, ApiError, Frame, InstructionLocation, Position, RaceSide, Record, RecordKind, Severity,
 };
 use super::{details, record::Leak};
 use quick_xml::Reader;
@@ -186,7 +186,7 @@ fn record(node: &Node, offset: u64) -> Record {
     // The text is the log's head line, so the log's reader extracts most facts. The elements then
     // provide exact values.
     let mut record = heads::read(head, offset)
-        .unwrap_or_else(|| Record::new(Kind::Other, severity, head, offset));
+        .unwrap_or_else(|| Record::new(RecordKind::Other, severity, head, offset));
     record.severity = severity;
     record.message = text.to_owned();
     for line in text.lines().skip(1) {
@@ -237,7 +237,7 @@ fn access(record: &mut Record, what: &Node) {
     record.access = (access != Access::default()).then_some(access);
     let address = ["address", "accessAddress", "errorAddress"];
     record.address = what.number_of(&address).or(record.address);
-    if record.kind == Kind::Api {
+    if record.kind == RecordKind::Api {
         let api = record.api.take().unwrap_or_default();
         let own = |names: &[&str], other: Option<String>| {
             what.text_of(names).map(str::to_owned).or(other)
@@ -253,7 +253,7 @@ fn access(record: &mut Record, what: &Node) {
     } else if let Some(problem) = what.text_of(&["error", "type"]).filter(|t| *t != "generic") {
         record.problem = Some(problem.to_owned());
     }
-    if record.kind == Kind::Leak {
+    if record.kind == RecordKind::Leak {
         let bytes = record.leak.map(|leak| leak.bytes);
         let bytes = bytes.or(what.number_of(&["size"])).unwrap_or(0);
         record.leak = Some(Leak { bytes, address: record.address });
@@ -276,20 +276,20 @@ fn hazard(record: &mut Record, common: &Node) {
 }
 
 /// The kind from the file's own word, if the text did not determine it.
-fn kind(word: &str, by_text: Kind) -> Option<Kind> {
-    if by_text != Kind::Other {
+fn kind(word: &str, by_text: RecordKind) -> Option<RecordKind> {
+    if by_text != RecordKind::Other {
         return None;
     }
     match word {
-        "Precise" | "Imprecise" => Some(Kind::InvalidAccess),
-        "Api" => Some(Kind::Api),
-        "Leak" => Some(Kind::Leak),
-        "Analysis" | "Race condition" => Some(Kind::Race),
-        "Hazard" | "Global hazard" => Some(Kind::Hazard),
-        "Initcheck" => Some(Kind::Uninitialized),
-        "InitcheckApiError" => Some(Kind::HostAccess),
-        "UnusedMemory" => Some(Kind::UnusedMemory),
-        "Synccheck" => Some(Kind::Synchronization),
+        "Precise" | "Imprecise" => Some(RecordKind::InvalidAccess),
+        "Api" => Some(RecordKind::Api),
+        "Leak" => Some(RecordKind::Leak),
+        "Analysis" | "Race condition" => Some(RecordKind::Race),
+        "Hazard" | "Global hazard" => Some(RecordKind::Hazard),
+        "Initcheck" => Some(RecordKind::Uninitialized),
+        "InitcheckApiError" => Some(RecordKind::HostAccess),
+        "UnusedMemory" => Some(RecordKind::UnusedMemory),
+        "Synccheck" => Some(RecordKind::Synchronization),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 //! files.
 
 use crate::{damage, fixture};
-use rgpu_format::container::{self, ContainerError, Image, ImagePath, Kind, Limits};
+use rgpu_format::container::{self, ContainerError, ContainerKind, Image, ImagePath, Limits};
 use rgpu_format::fatbin::{self, Compression, EntryKind, FatbinError};
 use std::io::{Cursor, Write};
 
@@ -90,9 +90,9 @@ fn code_is_found_in_archives_libraries_and_wheels() {
 #[test]
 fn a_plain_cubin_and_ptx_are_their_own_image() {
     let cubin = bytes("vecadd.sm_80.cubin");
-    assert_eq!(container::kind(&cubin), Some(Kind::Cubin));
+    assert_eq!(container::kind(&cubin), Some(ContainerKind::Cubin));
     assert_eq!(images(&cubin), [(String::new(), Ok(cubin.clone()))]);
-    assert_eq!(container::kind(&bytes("vecadd.sm_90.ptx")), Some(Kind::Ptx));
+    assert_eq!(container::kind(&bytes("vecadd.sm_90.ptx")), Some(ContainerKind::Ptx));
     let unknown = container::walk(b"#include <x>\n", &Limits::default(), &mut |_, _| {});
     assert!(matches!(unknown, Err(ContainerError::UnknownFile { .. })), "{unknown:?}");
 }

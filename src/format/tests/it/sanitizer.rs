@@ -2,8 +2,8 @@
 
 use crate::{damage, fixture};
 use rgpu_format::sanitizer::{
-    self, AbortKind, Direction, Hazard, Kind, Log, Record, Severity, Summary, Tool, UnknownReason,
-    Verdict, XmlError,
+    self, AbortKind, Direction, Hazard, Log, Record, RecordKind, Severity, Summary, Tool,
+    UnknownReason, Verdict, XmlError,
 };
 
 fn log(case: &str) -> Log {
@@ -15,7 +15,7 @@ fn an_invalid_write_is_read_in_full() {
     let log = log("memcheck-oob/log.txt");
     assert!(log.banner);
     let record = &log.records[0];
-    assert_eq!(record.kind, Kind::InvalidAccess);
+    assert_eq!(record.kind, RecordKind::InvalidAccess);
     let access = record.access.clone().unwrap();
     assert_eq!(access.space.as_deref(), Some("global"));
     assert_eq!((access.direction, access.bytes), (Some(Direction::Write), Some(4)));
@@ -89,7 +89,7 @@ fn a_race_names_both_sides_and_counts_one_in_the_singular() {
 fn hazards_are_read_in_the_new_and_the_old_spelling() {
     let log = log("racecheck-hazard/log.txt");
     let [new, old] = &log.records[..] else { panic!("{:?}", log.records) };
-    assert_eq!((new.kind, new.hazard), (Kind::Hazard, Some(Hazard::War)));
+    assert_eq!((new.kind, new.hazard), (RecordKind::Hazard, Some(Hazard::War)));
     assert_eq!((new.severity, new.address), (Severity::Error, Some(0x410)));
     assert_eq!(new.race[0].thread, Some([260, 0, 0]));
     assert_eq!(new.race[1].place.line, Some(9));
@@ -102,8 +102,11 @@ fn hazards_are_read_in_the_new_and_the_old_spelling() {
 #[test]
 fn uninitialized_reads_host_copies_and_unused_memory_are_told_apart() {
     let log = log("initcheck/log.txt");
-    let kinds: Vec<Kind> = log.records.iter().map(|r| r.kind).collect();
-    assert_eq!(kinds, [Kind::Uninitialized, Kind::HostAccess, Kind::UnusedMemory]);
+    let kinds: Vec<RecordKind> = log.records.iter().map(|r| r.kind).collect();
+    assert_eq!(
+        kinds,
+        [RecordKind::Uninitialized, RecordKind::HostAccess, RecordKind::UnusedMemory]
+    );
     assert_eq!(log.records[0].address, Some(0x7f3c_7ec0_00fc));
     assert_eq!(log.records[0].place.clone().unwrap().line, Some(41));
     assert_eq!(log.records[2].access.clone().unwrap().bytes, Some(16));
@@ -112,7 +115,7 @@ fn uninitialized_reads_host_copies_and_unused_memory_are_told_apart() {
 #[test]
 fn a_divergent_barrier_is_one_cause() {
     let log = log("synccheck/log.txt");
-    assert_eq!(log.records[0].kind, Kind::Synchronization);
+    assert_eq!(log.records[0].kind, RecordKind::Synchronization);
     assert!(log.records[0].message.contains("Divergent thread(s) in warp"));
     assert_eq!(sanitizer::group(&log.records).len(), 1);
 }
@@ -203,13 +206,14 @@ fn every_log_in_the_fixtures_is_understood_to_the_last_line() {
         let usage = path.to_string_lossy().contains("unknown-tool");
         assert_eq!(log.banner, !usage, "{}", path.display());
         assert!(log.notes.is_empty(), "{}: {:?}", path.display(), log.notes);
-        let odd: Vec<&Record> = log.records.iter().filter(|r| r.kind == Kind::Other).collect();
+        let odd: Vec<&Record> =
+            log.records.iter().filter(|r| r.kind == RecordKind::Other).collect();
         assert!(odd.is_empty(), "{}: {odd:?}", path.display());
         for record in &log.records {
             let known = ["Current Value", "Not written any memory", "of allocation were unused"];
             let mut strange =
                 record.details.iter().filter(|d| !known.iter().any(|k| d.contains(k)));
-            let host_copy = record.kind == Kind::HostAccess;
+            let host_copy = record.kind == RecordKind::HostAccess;
             assert!(host_copy || strange.next().is_none(), "{}: {record:?}", path.display());
         }
     }
