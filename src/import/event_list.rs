@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::region_tree::{Range, RangeKind, Tree};
+use super::region_tree::{NvtxRangeKind, Range, Tree};
 use crate::model::profile::Gap;
 use crate::model::trace::{Cut, RangeEvent, Trace, TraceRegion};
 
@@ -62,7 +62,7 @@ impl RegionTable {
         // The tree bounds its own depth, so this recursion is bounded too.
         let parent = parent.map(|parent| self.index(tree, parent));
         let index = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        let start_end = kind == RangeKind::StartEnd;
+        let start_end = kind == NvtxRangeKind::StartEnd;
         self.all.push(TraceRegion { path: tree.path(node), parent, start_end });
         self.by_node.insert(node, index);
         index
@@ -89,7 +89,7 @@ pub(super) fn ranges(
             duration_ns: (!range.open).then(|| since(range.start_ns, range.end_ns)),
             thread: range.thread,
             depth: u32::try_from(depth).unwrap_or(u32::MAX),
-            start_end: kind == RangeKind::StartEnd,
+            start_end: kind == NvtxRangeKind::StartEnd,
             region: Some(regions.index(tree, node)),
             rank: None,
         }

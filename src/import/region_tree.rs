@@ -17,7 +17,7 @@ use steps::{OpenRange, RegionChanges, ThreadChanges};
 
 /// The kind of an NVTX range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum RangeKind {
+pub(super) enum NvtxRangeKind {
     PushPop,
     StartEnd,
 }
@@ -25,7 +25,7 @@ pub(super) enum RangeKind {
 /// An NVTX range of a trace.
 #[derive(Clone, Debug)]
 pub(super) struct Range {
-    pub(super) kind: RangeKind,
+    pub(super) kind: NvtxRangeKind,
     /// The process. With the thread it decides which ranges nest.
     pub(super) process: u64,
     pub(super) thread: u64,
@@ -68,7 +68,7 @@ pub(super) struct Node {
     parent: Option<usize>,
     depth: usize,
     part: Arc<str>,
-    kind: RangeKind,
+    kind: NvtxRangeKind,
     instances: u64,
     host_ns: u64,
 }
@@ -77,7 +77,7 @@ pub(super) struct Node {
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    by_path: HashMap<(Option<usize>, RangeKind, Arc<str>), usize>,
+    by_path: HashMap<(Option<usize>, NvtxRangeKind, Arc<str>), usize>,
     /// The region of each range, by the range's index.
     of_range: Vec<usize>,
     /// The push/pop ranges with the range around each, outer ranges first.
@@ -106,7 +106,7 @@ impl Tree {
     /// first.
     fn by_start<L: Ord>(
         ranges: &[Range],
-        kind: RangeKind,
+        kind: NvtxRangeKind,
         lane: impl Fn(&Range) -> L,
     ) -> Vec<usize> {
         let mut by_start: Vec<usize> =
@@ -121,7 +121,7 @@ impl Tree {
     /// Builds the push/pop regions in one pass, thread by thread.
     fn push_pop(&mut self, ranges: &[Range]) {
         let lane = |range: &Range| (range.process, range.thread);
-        let by_start = Tree::by_start(ranges, RangeKind::PushPop, lane);
+        let by_start = Tree::by_start(ranges, NvtxRangeKind::PushPop, lane);
         for of_lane in by_start.chunk_by(|a, b| lane(&ranges[*a]) == lane(&ranges[*b])) {
             let mut steps = RegionChanges::default();
             // The open ranges with their end times, outermost first.
@@ -162,7 +162,7 @@ impl Tree {
         moments: &[CallTime],
         found: &mut Vec<(usize, usize)>,
     ) {
-        let by_start = Tree::by_start(ranges, RangeKind::StartEnd, |range| range.process);
+        let by_start = Tree::by_start(ranges, NvtxRangeKind::StartEnd, |range| range.process);
         let mut by_time: Vec<usize> = (0..moments.len()).collect();
         by_time.sort_by_key(|i| (moments[*i].process, moments[*i].at_ns));
         let mut by_time = by_time.into_iter().peekable();
@@ -245,7 +245,7 @@ impl Tree {
     }
 
     /// The region's depth, parent and kind.
-    pub(super) fn place(&self, node: usize) -> (usize, Option<usize>, RangeKind) {
+    pub(super) fn place(&self, node: usize) -> (usize, Option<usize>, NvtxRangeKind) {
         let node = &self.nodes[node];
         (node.depth, node.parent, node.kind)
     }
@@ -283,8 +283,8 @@ impl Tree {
             todo.extend(children[index].iter().rev());
             let node = &self.nodes[index];
             let kind = match node.kind {
-                RangeKind::PushPop => RegionKind::PushPop,
-                RangeKind::StartEnd => RegionKind::StartEnd,
+                NvtxRangeKind::PushPop => RegionKind::PushPop,
+                NvtxRangeKind::StartEnd => RegionKind::StartEnd,
             };
             regions.push((
                 index,
@@ -306,7 +306,7 @@ impl Tree {
 mod tests {
     use super::*;
 
-    fn range(kind: RangeKind, thread: u64, start_ns: i64, end_ns: i64, part: &str) -> Range {
+    fn range(kind: NvtxRangeKind, thread: u64, start_ns: i64, end_ns: i64, part: &str) -> Range {
         Range { kind, process: 1, thread, start_ns, end_ns, part: part.into(), open: false }
     }
 
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn push_pop_ranges_nest_by_thread_and_sum_by_path() {
-        use RangeKind::PushPop;
+        use NvtxRangeKind::PushPop;
         let ranges = [
             range(PushPop, 1, 0, 100, "A"),
             range(PushPop, 1, 10, 20, "A1"),
@@ -354,10 +354,10 @@ mod tests {
     #[test]
     fn a_moment_lies_in_the_innermost_range_of_its_thread_and_in_every_open_start_end_range() {
         let ranges = [
-            range(RangeKind::PushPop, 1, 0, 100, "A"),
-            range(RangeKind::PushPop, 1, 10, 20, "A1"),
-            range(RangeKind::StartEnd, 2, 5, 15, "S"),
-            range(RangeKind::StartEnd, 2, 12, 90, "T"),
+            range(NvtxRangeKind::PushPop, 1, 0, 100, "A"),
+            range(NvtxRangeKind::PushPop, 1, 10, 20, "A1"),
+            range(NvtxRangeKind::StartEnd, 2, 5, 15, "S"),
+            range(NvtxRangeKind::StartEnd, 2, 12, 90, "T"),
         ];
         let at = |thread, at_ns| (1, thread, at_ns);
         let moments = [at(1, 9), at(1, 14), at(1, 20), at(3, 14), at(1, 100), at(2, 200)];
@@ -370,12 +370,12 @@ mod tests {
     #[test]
     fn ranges_that_cross_begin_together_or_take_no_time_leave_the_right_one_open() {
         let ranges = [
-            range(RangeKind::PushPop, 1, 0, 50, "A"),
-            range(RangeKind::PushPop, 1, 0, 10, "A0"),
-            range(RangeKind::PushPop, 1, 40, 60, "B"),
-            range(RangeKind::PushPop, 1, 45, 45, "nothing"),
-            range(RangeKind::PushPop, 1, 70, 65, "backwards"),
-            range(RangeKind::PushPop, 1, 80, i64::MAX, "last"),
+            range(NvtxRangeKind::PushPop, 1, 0, 50, "A"),
+            range(NvtxRangeKind::PushPop, 1, 0, 10, "A0"),
+            range(NvtxRangeKind::PushPop, 1, 40, 60, "B"),
+            range(NvtxRangeKind::PushPop, 1, 45, 45, "nothing"),
+            range(NvtxRangeKind::PushPop, 1, 70, 65, "backwards"),
+            range(NvtxRangeKind::PushPop, 1, 80, i64::MAX, "last"),
         ];
         let times = [-1, 0, 9, 10, 39, 40, 45, 55, 60, 64, 70, 80, i64::MAX - 1, i64::MAX];
         let calls: Vec<_> = times.into_iter().map(|at_ns| (1, 1, at_ns)).collect();
@@ -388,8 +388,10 @@ mod tests {
 
     #[test]
     fn another_process_has_ranges_of_its_own() {
-        let ranges =
-            [range(RangeKind::StartEnd, 1, 0, 100, "S"), range(RangeKind::PushPop, 1, 0, 100, "A")];
+        let ranges = [
+            range(NvtxRangeKind::StartEnd, 1, 0, 100, "S"),
+            range(NvtxRangeKind::PushPop, 1, 0, 100, "A"),
+        ];
         let moments = [(2, 1, 50)];
         assert_eq!(inside(&ranges, &moments), [Vec::<String>::new()]);
     }
@@ -397,7 +399,7 @@ mod tests {
     #[test]
     fn absurdly_deep_ranges_count_to_an_ancestor() {
         let ranges: Vec<Range> =
-            (0..1000).map(|n| range(RangeKind::PushPop, 1, n, 10_000 - n, "x")).collect();
+            (0..1000).map(|n| range(NvtxRangeKind::PushPop, 1, n, 10_000 - n, "x")).collect();
         let (tree, _) = Tree::build(&ranges, &[]);
         assert_eq!(tree.len(), MAX_DEPTH);
     }

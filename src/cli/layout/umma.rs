@@ -100,7 +100,7 @@ pub(in crate::cli) struct InstructionArgs {
     pub bits: Option<u32>,
 
     /// The kind of the instruction, which gives formats their codes
-    #[arg(long, value_enum, default_value_t = Kind::Mxf4nvf4)]
+    #[arg(long, value_enum, default_value_t = MmaKind::Mxf4nvf4)]
     pub kind: MmaKind,
 
     /// M: 128, or 256 over a pair of CTAs

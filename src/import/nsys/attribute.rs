@@ -9,7 +9,7 @@ use rgpu_format::nsys_row::{Kernel, Strings};
 use super::sums::RegionSums;
 use super::trace::{GpuWorkKind, Trace, Work, rank_of};
 use crate::import::Imported;
-use crate::import::region_tree::{CallTime, RangeAround, RangeKind, Tree};
+use crate::import::region_tree::{CallTime, NvtxRangeKind, RangeAround, Tree};
 use crate::model::launch::Launch;
 use crate::model::profile::Gap;
 use span::RangeSpans;
@@ -31,7 +31,7 @@ impl AttributedWork {
     pub(super) fn new(trace: &Trace) -> AttributedWork {
         // Only start/end ranges need all calls at once, and most traces have none.
         let mut moments: Vec<CallTime> = Vec::new();
-        if trace.ranges.iter().any(|range| range.kind == RangeKind::StartEnd) {
+        if trace.ranges.iter().any(|range| range.kind == NvtxRangeKind::StartEnd) {
             moments.extend(trace.pieces.launched().map(|launched| {
                 let call = launched.call;
                 CallTime { process: call.process, at_ns: call.at_ns }

@@ -13,7 +13,7 @@ use super::ranks::{NcclMessage, NcclRange};
 use super::rows::TraceRows;
 use super::sums::Totals;
 use crate::import::event_list::MAX_WORK;
-use crate::import::region_tree::{Range, RangeKind, UNNAMED, part};
+use crate::import::region_tree::{NvtxRangeKind, Range, UNNAMED, part};
 
 /// A trace, with single rows only where they are listed or joined.
 #[derive(Default)]
@@ -357,10 +357,10 @@ impl RangeNames {
 /// nsys writes this message when it stops the collection.
 const STOPPED: &str = "Profiling has stopped.";
 
-fn range_kind(event: &NvtxEvent) -> Option<RangeKind> {
+fn range_kind(event: &NvtxEvent) -> Option<NvtxRangeKind> {
     match event.kind {
-        NvtxKind::PushPop => Some(RangeKind::PushPop),
-        NvtxKind::StartEnd => Some(RangeKind::StartEnd),
+        NvtxKind::PushPop => Some(NvtxRangeKind::PushPop),
+        NvtxKind::StartEnd => Some(NvtxRangeKind::StartEnd),
         _ => None,
     }
 }
