@@ -42,7 +42,7 @@ pub use comparison::Comparison;
 pub use fan_out::{FanOut, FanOutRow};
 pub use finding::{Classification, Evidence, Finding, Verdict};
 pub use hotspots::HotSpots;
-pub use launch::{Launch, Stall};
+pub use launch::{Launch, StallReason};
 pub use metric::{Metric, Value};
 pub use module::KernelCode;
 pub use named_numbers::NamedNumbers;

@@ -106,7 +106,7 @@ fn verdict((rule, conclusion): &(&Rule, Conclusion)) -> Verdict {
 mod tests {
     use super::*;
     use crate::analysis::analyze;
-    use crate::model::launch::Stall;
+    use crate::model::launch::StallReason;
     use crate::model::{Metric, Value};
 
     fn launch(metrics: &[(&str, f64)]) -> Launch {
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_dominant_stall_says_what_is_waited_for() {
         let mut launch = launch(&[("smsp__issue_active.avg.per_cycle_active", 0.17)]);
-        let stall = |reason: &str, percent| Stall {
+        let stall = |reason: &str, percent| StallReason {
             reason: reason.to_owned(),
             percent: Some(percent),
             samples: None,

@@ -60,7 +60,7 @@ pub struct Launch {
     pub metrics: BTreeMap<String, Metric>,
     /// Warp stall reasons, largest first.
     #[serde(default)]
-    pub stalls: Vec<Stall>,
+    pub stalls: Vec<StallReason>,
     /// The verdicts on this launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classification: Option<Classification>,
@@ -129,7 +129,7 @@ impl Roof {
 
 /// A warp stall reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Stall {
+pub struct StallReason {
     /// NVIDIA's name without prefix and suffix: `long_scoreboard`.
     pub reason: String,
     /// Share of all warp cycles between two issues, in percent, from hardware counters.

@@ -2,7 +2,7 @@
 //! tool's. One run without a tool decides. The ladder is not walked down meanwhile, since a program
 //! that fails by itself fails on every rung.
 
-use rgpu_protocol::plan::Stall;
+use rgpu_protocol::plan::HangDetection;
 use rgpu_protocol::{Outcome, RungRecord};
 
 use super::assemble::RefusedRung;
@@ -63,19 +63,20 @@ pub(super) fn find<'r>(request: &Request, result: &'r JobResult) -> Option<&'r R
 
 /// Whether a program was stopped because it printed nothing for too long.
 pub(super) fn has_stalled(record: &RungRecord) -> bool {
-    record.notes.iter().any(|(code, _)| code == Stall::CODE)
+    record.notes.iter().any(|(code, _)| code == HangDetection::CODE)
 }
 
 /// The failure of a job whose program hung. `None` if none did.
 pub(super) fn stall_failure(result: &JobResult, remote: &dyn Remote) -> Option<Failure> {
     let record = result.rungs.iter().rev().find(|record| has_stalled(record))?;
-    let (_, text) = record.notes.iter().find(|(code, _)| code == Stall::CODE)?;
-    let failure = Failure::new(Exit::Kernel, Stall::CODE, "the program hung and was stopped")
-        .side(Side::Kernel)
-        .on(remote.name(), remote.transport())
-        .step(&record.step)
-        .cause(text.replace("; ", "\n"))
-        .hint("`--stall` has the time without output after which a program counts as hung");
+    let (_, text) = record.notes.iter().find(|(code, _)| code == HangDetection::CODE)?;
+    let failure =
+        Failure::new(Exit::Kernel, HangDetection::CODE, "the program hung and was stopped")
+            .side(Side::Kernel)
+            .on(remote.name(), remote.transport())
+            .step(&record.step)
+            .cause(text.replace("; ", "\n"))
+            .hint("`--stall` has the time without output after which a program counts as hung");
     Some(failure)
 }
 

@@ -207,14 +207,14 @@ pub struct Rung {
     pub stop: Option<Stop>,
     /// When the program counts as hung, and what is then looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stall: Option<Stall>,
+    pub stall: Option<HangDetection>,
 }
 
 /// When the program of a rung counts as hung: it has printed nothing for a time. Its ranks and their
 /// stacks are written to a file and it is stopped as by Ctrl-C, while the tool around it goes on. No
 /// lower rung is tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Stall {
+pub struct HangDetection {
     /// Seconds without output of the program or the tool.
     pub quiet_s: u64,
     /// Names of the tool's own processes, as the kernel cuts them (15 bytes); all others are stopped.
@@ -226,7 +226,7 @@ pub struct Stall {
     #[serde(default)]
     pub rank_variables: Vec<String>,
     /// Commands that print the stack of a process, best first; the first that succeeds counts.
-    /// [`Stall::PID`] stands for the process id.
+    /// [`HangDetection::PID`] stands for the process id.
     #[serde(default)]
     pub stacks: Vec<Vec<String>>,
     /// Words of a line of a stack that names what the process last called, in lower case. The first
@@ -235,7 +235,7 @@ pub struct Stall {
     pub calls: Vec<String>,
 }
 
-impl Stall {
+impl HangDetection {
     /// Stands for the process id.
     pub const PID: &str = "{pid}";
     /// The code of the warning, the note and the failure.

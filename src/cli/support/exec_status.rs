@@ -1,6 +1,6 @@
 //! Exit statuses of `rgpu exec` when rgpu itself fails, distinct from the program's.
 
-use rgpu_protocol::plan::Stall;
+use rgpu_protocol::plan::HangDetection;
 
 use super::app::{Status, show_failure};
 use crate::error::{Exit, Failure, Result};
@@ -26,7 +26,7 @@ pub(in crate::cli) fn show_own_failure(failure: Failure, json: bool) -> Result<S
 pub(in crate::cli) fn status_of_failure(failure: &Failure) -> u8 {
     match failure.exit {
         Exit::Cancelled | Exit::Usage => failure.exit as u8,
-        _ if failure.code == Stall::CODE => ProgramExit::Stalled.status(),
+        _ if failure.code == HangDetection::CODE => ProgramExit::Stalled.status(),
         _ => OWN_FAILURE,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::Launch;
-use crate::model::launch::Stall;
+use crate::model::launch::StallReason;
 use crate::model::profile::Gap;
 
 const EXACT: (&str, &str) = ("smsp__average_warps_issue_stalled_", "_per_issue_active.ratio");
@@ -43,7 +43,7 @@ pub(in crate::import) fn import(launch: &mut Launch) -> Option<Gap> {
         .filter(|reason| **reason != "selected")
         .collect::<std::collections::BTreeSet<_>>()
         .into_iter()
-        .map(|reason| Stall {
+        .map(|reason| StallReason {
             reason: (*reason).to_owned(),
             percent: exact
                 .get(reason)
@@ -85,7 +85,7 @@ pub(in crate::import) fn reason_name(name: &str) -> &str {
     }
 }
 
-fn weight(stall: &Stall) -> f64 {
+fn weight(stall: &StallReason) -> f64 {
     stall.percent.unwrap_or_else(|| stall.samples.unwrap_or_default() as f64)
 }
 
@@ -121,7 +121,7 @@ mod tests {
             ("smsp__pcsamp_sample_count", Value::Int(100)),
         ]);
         assert_eq!(import(&mut launch), None);
-        let stall = |reason: &str, percent, samples| Stall {
+        let stall = |reason: &str, percent, samples| StallReason {
             reason: reason.to_owned(),
             percent: Some(percent),
             samples: Some(samples),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::model::bound::BoundShare;
 use crate::model::finding::KernelVerdict;
 use crate::model::hotspots::LaunchSpots;
-use crate::model::launch::{MetricSeries, Roof, RuleMessage, Stall};
+use crate::model::launch::{MetricSeries, Roof, RuleMessage, StallReason};
 use crate::model::profile::{
     CaseResult, Correctness, Gap, GeometricMean, KernelInfo, RunInfo, Timing,
 };
@@ -133,7 +133,7 @@ struct PageLaunch<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     registers: Option<u32>,
     region: &'a [String],
-    stalls: &'a [Stall],
+    stalls: &'a [StallReason],
     classification: Option<&'a Classification>,
     rules: &'a [RuleMessage],
     roofline: &'a [Roof],

@@ -1,7 +1,7 @@
 //! `--stall`: when a program counts as hung, and what is then looked at.
 
 use rgpu_protocol::Step;
-use rgpu_protocol::plan::{ArtifactSpec, Stall};
+use rgpu_protocol::plan::{ArtifactSpec, HangDetection};
 
 use super::ladder::PLAIN_STEP;
 use crate::tool::{ncu, nsys};
@@ -19,8 +19,8 @@ const SANITIZER_PROCESSES: &[&str] = &["compute-sanitiz", "TreeLauncherSub"];
 
 /// Commands that print the stack of a process. gdb stops it meanwhile.
 const STACKS: &[&[&str]] = &[
-    &["py-spy", "dump", "--nonblocking", "--pid", Stall::PID],
-    &["gdb", "-p", Stall::PID, "-batch", "-nx", "-ex", "thread apply all backtrace 30"],
+    &["py-spy", "dump", "--nonblocking", "--pid", HangDetection::PID],
+    &["gdb", "-p", HangDetection::PID, "-batch", "-nx", "-ex", "thread apply all backtrace 30"],
 ];
 
 /// Collectives in the words of torch, NCCL, MPI and JAX.
@@ -41,10 +41,10 @@ const CALLS: &[&str] = &[
 ];
 
 /// What a hung program is asked.
-pub(super) fn stall(quiet_s: u64) -> Stall {
+pub(super) fn stall(quiet_s: u64) -> HangDetection {
     let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let tools = [nsys::PROCESSES, ncu::PROCESSES, SANITIZER_PROCESSES];
-    Stall {
+    HangDetection {
         quiet_s,
         spare: tools.iter().flat_map(|names| text(names)).collect(),
         file: FILE.to_owned(),

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::plan::{Stall, Stop};
+use rgpu_protocol::plan::{HangDetection, Stop};
 use rgpu_protocol::{EventBody, Step, Stream, plan};
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
@@ -50,7 +50,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) env: &'a Environment,
     pub(crate) folder: &'a Path,
     pub(crate) stop: Option<&'a Stop>,
-    pub(crate) stall: Option<&'a Stall>,
+    pub(crate) stall: Option<&'a HangDetection>,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ pub(crate) struct ProgramResult {
     pub(crate) exit: Option<i32>,
     pub(crate) signal: Option<i32>,
     pub(crate) timed_out: bool,
-    /// Whether the plan's [`Stop`] or [`Stall`] ended the program.
+    /// Whether the plan's [`Stop`] or [`HangDetection`] ended the program.
     pub(crate) stopped: bool,
     /// What the program did when it had printed nothing for too long; `None` if it had not.
     pub(crate) stall: Option<String>,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rgpu_protocol::pattern::{Condition, LadderAction, Source};
-use rgpu_protocol::plan::Stall;
+use rgpu_protocol::plan::HangDetection;
 use rgpu_protocol::{Diagnosis, Rung, RungRecord, Step};
 
 use super::capture::tail_of;
@@ -61,10 +61,10 @@ pub(crate) fn judge(
         },
     };
     if let Some(stall) = &result.stall {
-        notes.push((Stall::CODE.to_owned(), stall.clone()));
+        notes.push((HangDetection::CODE.to_owned(), stall.clone()));
         // A program that hangs would hang on every rung.
         if verdict != RungVerdict::Succeeded {
-            (code, verdict) = (Stall::CODE.to_owned(), RungVerdict::Stop);
+            (code, verdict) = (HangDetection::CODE.to_owned(), RungVerdict::Stop);
             message = cut(stall);
         }
     }

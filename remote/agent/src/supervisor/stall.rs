@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::plan::Stall;
+use rgpu_protocol::plan::HangDetection;
 
 use super::environment::{Environment, find_on_path};
 use super::{EarlyEnd, Supervisor};
@@ -38,7 +38,7 @@ impl Supervisor {
     /// the warning.
     pub(crate) fn describe_stall(
         &mut self,
-        stall: &Stall,
+        stall: &HangDetection,
         guard: Option<i32>,
         env: &Environment,
     ) -> Result<String, EarlyEnd> {
@@ -73,7 +73,7 @@ impl Supervisor {
                 let _ = write!(text, "; the stacks cannot be written: {error}");
             }
         }
-        self.warn(Stall::CODE, text.clone())?;
+        self.warn(HangDetection::CODE, text.clone())?;
         Ok(text)
     }
 }
@@ -111,7 +111,12 @@ fn rank(environment: &[u8], variables: &[String]) -> Option<String> {
 }
 
 /// What a process does, in a few words and in detail.
-fn describe(pid: i32, stall: &Stall, env: &Environment, deadline: Instant) -> (String, String) {
+fn describe(
+    pid: i32,
+    stall: &HangDetection,
+    env: &Environment,
+    deadline: Instant,
+) -> (String, String) {
     let (waits, mut details) = kernel_view(pid);
     let mut call = None;
     for command in &stall.stacks {
@@ -148,7 +153,7 @@ fn stack(
     let path = env.get("PATH").map_or("", String::as_str);
     let program = find_on_path(name, path).ok_or("it is not on the host")?;
     let mut argv: Vec<String> =
-        command.iter().map(|word| word.replace(Stall::PID, &pid.to_string())).collect();
+        command.iter().map(|word| word.replace(HangDetection::PID, &pid.to_string())).collect();
     argv[0] = program.display().to_string();
     let output = ask(&argv, &BTreeMap::new(), MAX_STACK_BYTES, left);
     let CommandOutput { exit, stdout, stderr, timed_out } =
