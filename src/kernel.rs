@@ -36,8 +36,8 @@ pub use read::read;
 pub use sizes::Selection;
 pub use source::{SourceTree, is_private};
 pub use spec::{
-    ArgSpec, DeviceReference, EntryPoint, KernelSpec, LaunchSpec, ModelSpec, NamedCase,
-    PythonFunction, ReferenceSpec, ScalarValue, Sizes, Work,
+    ArgSpec, DeclaredWork, DeviceReference, EntryPoint, KernelSpec, LaunchSpec, ModelSpec,
+    NamedCase, PythonFunction, ReferenceSpec, ScalarValue, Sizes,
 };
 
 use std::path::Path;

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Limits;
 use crate::model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline};
-use crate::model::trace::{Work, WorkKind};
+use crate::model::trace::{TraceWork, TraceWorkKind};
 use crate::model::{Finding, Profile, Trace};
 use idle::Waits;
 use measure::union_ns;
@@ -71,14 +71,14 @@ pub(super) fn analyze(
 }
 
 /// Whether a piece of work is a kernel, or a graph, which stands for its kernels.
-fn computes(work: &Work) -> bool {
-    matches!(work.kind, WorkKind::Kernel | WorkKind::Graph)
+fn computes(work: &TraceWork) -> bool {
+    matches!(work.kind, TraceWorkKind::Kernel | TraceWorkKind::Graph)
 }
 
 fn of_device(
     trace: &Trace,
     (rank, device): (Option<u32>, u32),
-    parts: &[Vec<&Work>],
+    parts: &[Vec<&TraceWork>],
     (waits, start_up): (&Waits, &StartUp<'_>),
     regions: &mut BTreeMap<u32, RegionSums>,
 ) -> DeviceTime {
@@ -125,7 +125,7 @@ fn of_device(
 }
 
 /// The regions in which a piece of work was launched, with all regions around them, each once.
-fn ancestry(trace: &Trace, work: &Work) -> BTreeSet<u32> {
+fn ancestry(trace: &Trace, work: &TraceWork) -> BTreeSet<u32> {
     let mut all = BTreeSet::new();
     for region in &work.regions {
         let mut next = Some(*region);

@@ -209,7 +209,7 @@ mod tests {
     use crate::model::Trace;
     use crate::model::rank_work::{GpuWork, GpuWorkKind, RankCollective};
     use crate::model::ranks::{CollectiveOperation, RankLocation};
-    use crate::model::trace::{Work, WorkKind};
+    use crate::model::trace::{TraceWork, TraceWorkKind};
 
     #[test]
     fn a_rank_is_read_from_the_name_of_a_file() {
@@ -256,8 +256,8 @@ mod tests {
                     bytes_of_rank: false,
                     ranks: None,
                 });
-                trace.work.push(Work {
-                    kind: WorkKind::Kernel,
+                trace.work.push(TraceWork {
+                    kind: TraceWorkKind::Kernel,
                     name: 0,
                     start_ns: start(k).abs_diff(start(0)),
                     duration_ns: 1_000_000,

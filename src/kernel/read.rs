@@ -8,8 +8,8 @@ use toml::de::DeTable;
 use super::document::{Item, Origin, Table};
 use super::expr::{Expr, Grammar};
 use super::spec::{
-    ArgSpec, DeviceReference, EntryPoint, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec,
-    ScalarValue, Sizes, Work,
+    ArgSpec, DeclaredWork, DeviceReference, EntryPoint, KernelSpec, LaunchSpec, NamedCase,
+    ReferenceSpec, ScalarValue, Sizes,
 };
 use super::{KernelError, LANGUAGES, MODES, ProfileMode, python};
 
@@ -86,7 +86,7 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
     };
     let work = match top.optional("work") {
         Some(item) => work(&item, &sizes.vars)?,
-        None => Work::default(),
+        None => DeclaredWork::default(),
     };
     let extra_files = strings(top.optional("files"), |item| existing_file(item, &folder, "files"))?;
     let model = match top.optional("model") {
@@ -550,7 +550,7 @@ pub(super) fn tolerance(item: &Item<'_>) -> Result<Tolerance, KernelError> {
     Ok(tolerance)
 }
 
-fn work(item: &Item<'_>, vars: &[String]) -> Result<Work, KernelError> {
+fn work(item: &Item<'_>, vars: &[String]) -> Result<DeclaredWork, KernelError> {
     let table = item.table(&["flops", "bytes", "regions"])?;
     let expr_at = |key| match table.optional(key) {
         Some(item) => expr(&item, Grammar::Work, vars).map(Some),
@@ -562,5 +562,5 @@ fn work(item: &Item<'_>, vars: &[String]) -> Result<Work, KernelError> {
             regions.push((name.to_owned(), expr(&item, Grammar::Work, vars)?));
         }
     }
-    Ok(Work { flops: expr_at("flops")?, bytes: expr_at("bytes")?, regions })
+    Ok(DeclaredWork { flops: expr_at("flops")?, bytes: expr_at("bytes")?, regions })
 }

@@ -37,7 +37,7 @@ pub struct KernelSpec {
     /// The reference that outputs are compared with.
     pub reference: Option<ReferenceSpec>,
     /// The least work that the problem needs.
-    pub work: Work,
+    pub work: DeclaredWork,
     /// Additional files that the source reads at run time.
     pub extra_files: Vec<PathBuf>,
     /// The model that a Python kernel runs.
@@ -169,7 +169,7 @@ pub struct DeviceReference {
 
 /// `[work]`: the least work that one launch needs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Work {
+pub struct DeclaredWork {
     /// Number of floating-point operations that the problem needs.
     pub flops: Option<Expr>,
     /// Number of bytes that the problem must move.

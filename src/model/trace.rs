@@ -28,7 +28,7 @@ pub struct Trace {
     pub regions: Vec<TraceRegion>,
     /// Work on the GPU, in order of start.
     #[serde(default)]
-    pub work: Vec<Work>,
+    pub work: Vec<TraceWork>,
     /// NVTX ranges, in order of start.
     #[serde(default)]
     pub ranges: Vec<RangeEvent>,
@@ -51,9 +51,9 @@ pub struct Trace {
 
 /// One piece of work on the GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Work {
+pub struct TraceWork {
     /// The kind of GPU work.
-    pub kind: WorkKind,
+    pub kind: TraceWorkKind,
     /// Index into `names`: the kernel's demangled name, or `HtoD`, `DtoH`, `memset`, `graph` …
     pub name: u32,
     /// Start in nanoseconds since the first event.
@@ -82,7 +82,7 @@ pub struct Work {
     pub rank: Option<u32>,
 }
 
-impl Work {
+impl TraceWork {
     /// End in nanoseconds since the first event.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
@@ -105,7 +105,7 @@ pub struct TraceRegion {
 /// Kinds of GPU work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum WorkKind {
+pub enum TraceWorkKind {
     /// A kernel launch.
     Kernel,
     /// A memory copy.

@@ -123,7 +123,7 @@ fn entry_of(marker: &str) -> Option<i64> {
 }
 
 /// What is run, as the database has it.
-struct Work {
+struct EntryCommand {
     argv: Vec<OsString>,
     env: Vec<OsString>,
     cwd: PathBuf,
@@ -269,12 +269,12 @@ fn prepare(
 
 impl Queue {
     /// What an entry runs.
-    fn work(&self, entry: i64) -> Result<Work, QueueError> {
+    fn work(&self, entry: i64) -> Result<EntryCommand, QueueError> {
         let query = "SELECT argv, env, cwd, script_sha256, timeout_ms, settings \
                      FROM queue_entry WHERE id = ?1";
         let work = self.db.connection().query_row(query, [entry], |row| {
             let timeout: Option<i64> = row.get(4)?;
-            Ok(Work {
+            Ok(EntryCommand {
                 argv: environment::from_bytes(row.get_ref(0)?.as_blob()?),
                 env: environment::from_bytes(row.get_ref(1)?.as_blob()?),
                 cwd: PathBuf::from(OsStr::from_bytes(row.get_ref(2)?.as_blob()?)),

@@ -17,7 +17,7 @@ use wire::Message;
 
 use super::{Document, ReportInput, Style};
 use crate::model::memory::MemoryPoint;
-use crate::model::trace::{Trace, WorkKind};
+use crate::model::trace::{Trace, TraceWorkKind};
 
 /// `TrackEvent.type`.
 const BEGIN: u64 = 1;
@@ -178,10 +178,10 @@ impl TraceWriter {
         let mut gpus: BTreeMap<(Option<u32>, u32), BTreeMap<u64, Vec<Slice<'_>>>> = BTreeMap::new();
         for work in &trace.work {
             let category = match work.kind {
-                WorkKind::Kernel => "kernel",
-                WorkKind::Copy => "copy",
-                WorkKind::Set => "memset",
-                WorkKind::Graph => "graph",
+                TraceWorkKind::Kernel => "kernel",
+                TraceWorkKind::Copy => "copy",
+                TraceWorkKind::Set => "memset",
+                TraceWorkKind::Graph => "graph",
             };
             let mut slice =
                 Slice::new(name(trace, work.name), category, work.start_ns, work.duration_ns);

@@ -1,7 +1,7 @@
 //! Kernels that were launched outside any range.
 
 use super::{Lint, LintInput, distinct, some_of};
-use crate::model::trace::WorkKind;
+use crate::model::trace::TraceWorkKind;
 
 pub(super) const LINT: Lint = Lint {
     id: "kernels_outside_ranges",
@@ -13,7 +13,7 @@ pub(super) const LINT: Lint = Lint {
 fn apply(linted: &LintInput<'_>) -> Vec<String> {
     let (outside, all) = match linted.trace.filter(|trace| !trace.work.is_empty()) {
         Some(trace) => {
-            let kernels = trace.work.iter().filter(|work| work.kind == WorkKind::Kernel);
+            let kernels = trace.work.iter().filter(|work| work.kind == TraceWorkKind::Kernel);
             // Without its API call, we do not know in which range a kernel was launched.
             let outside = kernels.clone().filter(|w| w.regions.is_empty() && w.call.is_some());
             let names = outside.map(|work| linted.name(work.name).to_owned());

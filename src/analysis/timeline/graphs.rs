@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::model::timeline::WHOLE_GRAPHS;
-use crate::model::trace::Work;
+use crate::model::trace::TraceWork;
 use crate::model::{Launch, Profile, Trace};
 
 /// How a launch relates to the program's CUDA graphs.
@@ -36,7 +36,7 @@ impl Graphs {
         let Some(trace) = trace else { return graphs };
         let name = |index: u32| trace.names.get(index as usize).map_or("", String::as_str);
         graphs.are_replayed |= trace.calls.iter().any(|call| is_graph_launch(name(call.name)));
-        let in_graph = |work: &&Work| {
+        let in_graph = |work: &&TraceWork| {
             let call = work.call.and_then(|call| trace.calls.get(call as usize));
             call.is_some_and(|call| is_graph_launch(name(call.name)))
         };
@@ -79,7 +79,7 @@ fn is_whole_graph(launch: &Launch) -> bool {
 mod tests {
     use super::*;
     use crate::model::timeline::KernelSum;
-    use crate::model::trace::{CallEvent, WorkKind};
+    use crate::model::trace::{CallEvent, TraceWorkKind};
 
     fn launch(id: u32, kernel: &str) -> Launch {
         Launch { id, kernel: kernel.to_owned(), ..Launch::default() }
@@ -87,8 +87,8 @@ mod tests {
 
     /// Kernel `a` once alone and once in a graph, and `b` alone.
     fn trace() -> Trace {
-        let work = |name, call, launch| Work {
-            kind: WorkKind::Kernel,
+        let work = |name, call, launch| TraceWork {
+            kind: TraceWorkKind::Kernel,
             name,
             start_ns: 0,
             duration_ns: 10,

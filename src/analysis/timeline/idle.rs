@@ -18,7 +18,7 @@ use super::sums::{Cause, largest};
 use super::{ancestry, computes};
 use crate::model::Trace;
 use crate::model::timeline::{IdleGap, WaitSum};
-use crate::model::trace::Work;
+use crate::model::trace::TraceWork;
 
 /// Calls that wait for the GPU, by thread and time.
 pub(super) struct Waits {
@@ -68,8 +68,8 @@ pub(super) struct Gap<'a> {
     before: &'a str,
     call: &'a str,
     /// The kernels around the gap.
-    pub(super) previous: &'a Work,
-    pub(super) next: &'a Work,
+    pub(super) previous: &'a TraceWork,
+    pub(super) next: &'a TraceWork,
 }
 
 impl Gap<'_> {
@@ -95,14 +95,14 @@ impl Gap<'_> {
 }
 
 /// All times without a kernel in a part of the work, which must be sorted by start.
-pub(super) fn gaps<'a>(trace: &'a Trace, part: &[&'a Work], waits: &Waits) -> Vec<Gap<'a>> {
+pub(super) fn gaps<'a>(trace: &'a Trace, part: &[&'a TraceWork], waits: &Waits) -> Vec<Gap<'a>> {
     let copies: Vec<(u64, u64)> = part
         .iter()
         .filter(|work| !computes(work))
         .map(|work| (work.start_ns, work.end_ns()))
         .collect();
     let mut gaps = Vec::new();
-    let mut last: Option<&'a Work> = None;
+    let mut last: Option<&'a TraceWork> = None;
     // Copies that end before a gap are irrelevant for all later gaps.
     let mut first_copy = 0;
     for work in part.iter().filter(|work| computes(work)) {
@@ -123,8 +123,8 @@ pub(super) fn gaps<'a>(trace: &'a Trace, part: &[&'a Work], waits: &Waits) -> Ve
 fn explain<'a>(
     trace: &'a Trace,
     (start, end): (u64, u64),
-    previous: &'a Work,
-    next: &'a Work,
+    previous: &'a TraceWork,
+    next: &'a TraceWork,
     copies: &[(u64, u64)],
     waits: &Waits,
 ) -> Gap<'a> {

@@ -4,10 +4,10 @@ use super::computes;
 use crate::analysis::known_kernel::is_collective;
 use crate::model::Trace;
 use crate::model::timeline::DeviceTime;
-use crate::model::trace::Work;
+use crate::model::trace::TraceWork;
 
 /// Adds the times of a part of the work to `time`.
-pub(super) fn add(trace: &Trace, part: &[&Work], time: &mut DeviceTime) {
+pub(super) fn add(trace: &Trace, part: &[&TraceWork], time: &mut DeviceTime) {
     let kernels = part.iter().filter(|work| computes(work));
     let first = kernels.clone().map(|work| work.start_ns).min().unwrap_or(0);
     let last = kernels.map(|work| work.end_ns()).max().unwrap_or(0);
@@ -45,7 +45,7 @@ pub(super) fn add(trace: &Trace, part: &[&Work], time: &mut DeviceTime) {
     time.span_ns += last - first;
 }
 
-fn is_nccl(trace: &Trace, work: &Work) -> bool {
+fn is_nccl(trace: &Trace, work: &TraceWork) -> bool {
     let name = trace.names.get(work.name as usize).map_or("", String::as_str);
     computes(work) && is_collective(name)
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::{ancestry, computes};
 use crate::model::Trace;
 use crate::model::timeline::TimelineScope;
-use crate::model::trace::Work;
+use crate::model::trace::TraceWork;
 
 /// The range that the runner puts around measured work; each case is a range inside it.
 const TIMED: &str = "rgpu@timed";
@@ -37,8 +37,8 @@ impl Scope {
         &self,
         trace: &'a Trace,
         device: (Option<u32>, u32),
-    ) -> Vec<Vec<&'a Work>> {
-        let mut parts: BTreeMap<u32, Vec<&Work>> = BTreeMap::new();
+    ) -> Vec<Vec<&'a TraceWork>> {
+        let mut parts: BTreeMap<u32, Vec<&TraceWork>> = BTreeMap::new();
         for work in trace.work.iter().filter(|work| (work.rank, work.device) == device) {
             let part = match self {
                 Scope::Program => Some(0),
@@ -53,7 +53,7 @@ impl Scope {
 }
 
 /// The region directly inside the runner's range, or that range itself.
-fn case_of(trace: &Trace, work: &Work) -> Option<u32> {
+fn case_of(trace: &Trace, work: &TraceWork) -> Option<u32> {
     let inside = ancestry(trace, work).into_iter();
     let timed = inside.filter_map(|index| {
         let region = trace.regions.get(index as usize)?;
@@ -64,10 +64,11 @@ fn case_of(trace: &Trace, work: &Work) -> Option<u32> {
 }
 
 /// The work without copies before the first kernel and after the last; `None` without a kernel.
-fn between_kernels(work: Vec<&Work>) -> Option<Vec<&Work>> {
+fn between_kernels(work: Vec<&TraceWork>) -> Option<Vec<&TraceWork>> {
     let kernels = work.iter().filter(|work| computes(work));
     let first = kernels.clone().map(|work| work.start_ns).min()?;
     let last = kernels.map(|work| work.end_ns()).max()?;
-    let inside = |work: &&Work| work.end_ns() > first && work.start_ns < last || computes(work);
+    let inside =
+        |work: &&TraceWork| work.end_ns() > first && work.start_ns < last || computes(work);
     Some(work.into_iter().filter(inside).collect())
 }

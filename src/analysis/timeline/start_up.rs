@@ -19,7 +19,7 @@ use crate::analysis::known_kernel::is_autotuning;
 use crate::analysis::threshold::{ONE_OFF_NS, PREPARATIONS};
 use crate::analysis::tuning;
 use crate::model::Trace;
-use crate::model::trace::Work;
+use crate::model::trace::TraceWork;
 
 /// Parts of the names of calls that load, link or compile code.
 const LOADS: &[&str] = &[
@@ -57,7 +57,7 @@ pub(super) struct StartUp<'a> {
     one_off_ns: f64,
 }
 
-fn key(work: &Work) -> Key {
+fn key(work: &TraceWork) -> Key {
     (work.rank, work.device, work.name)
 }
 
@@ -126,7 +126,7 @@ impl<'a> StartUp<'a> {
     }
 
     /// Whether a kernel only tunes.
-    pub(super) fn tunes(&self, work: &Work) -> bool {
+    pub(super) fn tunes(&self, work: &TraceWork) -> bool {
         self.tuning.contains(&place(work))
     }
 
@@ -151,14 +151,14 @@ impl<'a> StartUp<'a> {
 }
 
 /// Rank, GPU and start of a kernel.
-fn place(work: &Work) -> (Option<u32>, u32, u64) {
+fn place(work: &TraceWork) -> (Option<u32>, u32, u64) {
     (work.rank, work.device, work.start_ns)
 }
 
 /// The places of the kernels that only tune.
 fn tuning_kernels(trace: &Trace) -> HashSet<(Option<u32>, u32, u64)> {
-    let name = |work: &Work| trace.names.get(work.name as usize).map_or("", String::as_str);
-    let mut works: Vec<&Work> = trace.work.iter().filter(|work| computes(work)).collect();
+    let name = |work: &TraceWork| trace.names.get(work.name as usize).map_or("", String::as_str);
+    let mut works: Vec<&TraceWork> = trace.work.iter().filter(|work| computes(work)).collect();
     works.sort_by_key(|work| place(work));
     let order: Vec<_> =
         works.iter().map(|work| (name(work), Some(work.duration_ns as f64), [1; 3])).collect();
@@ -168,7 +168,7 @@ fn tuning_kernels(trace: &Trace) -> HashSet<(Option<u32>, u32, u64)> {
     for of_device in works.chunk_by(|a, b| (a.rank, a.device) == (b.rank, b.device)) {
         let order = &order[at..at + of_device.len()];
         let benchmarked = tuning::benchmarked(order, &flushes);
-        let tunes = |(work, inside): &(&&Work, bool)| *inside || is_autotuning(name(work));
+        let tunes = |(work, inside): &(&&TraceWork, bool)| *inside || is_autotuning(name(work));
         let all = of_device.iter().zip(benchmarked).filter(tunes);
         tuning.extend(all.map(|(work, _)| place(work)));
         at += of_device.len();

@@ -177,8 +177,8 @@ fn findings_name_the_share_the_cause_and_the_next_step() {
 /// Two kernels of the regions given, 100 ns each and 50 ns apart, launched ahead.
 fn two(regions: Vec<TraceRegion>, of_work: [Vec<u32>; 2], names: [&str; 2]) -> Trace {
     let [first, second] = of_work;
-    let work = |name, start_ns, regions| Work {
-        kind: WorkKind::Kernel,
+    let work = |name, start_ns, regions| TraceWork {
+        kind: TraceWorkKind::Kernel,
         name,
         start_ns,
         duration_ns: 100,
@@ -224,8 +224,8 @@ fn what_lies_between_two_cases_of_the_runner_is_no_wait() {
 
 #[test]
 fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
-    let work = |name, start_ns, call| Work {
-        kind: WorkKind::Kernel,
+    let work = |name, start_ns, call| TraceWork {
+        kind: TraceWorkKind::Kernel,
         name,
         start_ns,
         duration_ns: 10,
@@ -287,8 +287,8 @@ fn kernels(work: &[(&str, u64, u64)], other_calls: &[(&str, u64)]) -> Trace {
             rank: None,
         })
         .collect();
-    let work = work.iter().zip(0..).map(|((kernel, start, us), at)| Work {
-        kind: WorkKind::Kernel,
+    let work = work.iter().zip(0..).map(|((kernel, start, us), at)| TraceWork {
+        kind: TraceWorkKind::Kernel,
         name: name(kernel),
         start_ns: start * 1000,
         duration_ns: us * 1000,

@@ -43,7 +43,7 @@ pub struct Session {
     /// Names of kernels (mangled) and calls by number.
     pub names: BTreeMap<u32, String>,
     /// Kernels, copies and fills, in file order.
-    pub work: Vec<GpuWork>,
+    pub work: Vec<LoggedWork>,
     /// Calls into CUDA, in file order.
     pub calls: Vec<Call>,
     /// The last line; missing when the process was killed.
@@ -121,7 +121,7 @@ pub struct Cupti {
 
 /// Kind of GPU work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WorkKind {
+pub enum LoggedWorkKind {
     /// A kernel launch.
     Kernel(KernelFacts),
     /// A copy of memory that a GPU made.
@@ -159,9 +159,9 @@ pub struct KernelFacts {
 
 /// A piece of work on a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GpuWork {
+pub struct LoggedWork {
     /// Kind of the work.
-    pub kind: WorkKind,
+    pub kind: LoggedWorkKind,
     /// Start and end on the log's clock; `None` if CUPTI did not know them.
     pub span_ns: Option<(u64, u64)>,
     /// Matches the call that started it.
@@ -399,7 +399,7 @@ pub fn read(data: &[u8]) -> Result<NvtxLog, NvtxLogError> {
             Line::Cupti(cupti) => session.cupti = Some(cupti),
             Line::Name { id, text } => drop(session.names.insert(id, text)),
             Line::Kernel(line) => {
-                let kind = WorkKind::Kernel(KernelFacts {
+                let kind = LoggedWorkKind::Kernel(KernelFacts {
                     name: line.name,
                     grid: line.grid,
                     block: line.block,
@@ -412,11 +412,11 @@ pub fn read(data: &[u8]) -> Result<NvtxLog, NvtxLogError> {
                 session.work.push(line.work(kind));
             }
             Line::Copy(line) => {
-                let kind = WorkKind::Copy { kind: line.kind.unwrap_or(0) };
+                let kind = LoggedWorkKind::Copy { kind: line.kind.unwrap_or(0) };
                 session.work.push(line.work(kind));
             }
             Line::Set(line) => {
-                let kind = WorkKind::Set { value: line.value };
+                let kind = LoggedWorkKind::Set { value: line.value };
                 session.work.push(line.work(kind));
             }
             Line::Call(line) => session.calls.extend(line.call()),
@@ -435,8 +435,8 @@ impl Activity {
         Some((self.ns?, self.end_ns?))
     }
 
-    fn work(self, kind: WorkKind) -> GpuWork {
-        GpuWork {
+    fn work(self, kind: LoggedWorkKind) -> LoggedWork {
+        LoggedWork {
             kind,
             span_ns: self.span_ns(),
             id: self.id,

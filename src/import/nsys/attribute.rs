@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use rgpu_format::nsys_row::{Kernel, Strings};
 
 use super::sums::RegionSums;
-use super::trace::{GpuWorkKind, Trace, Work, rank_of};
+use super::trace::{NsysWork, NsysWorkKind, Trace, rank_of};
 use crate::import::Imported;
 use crate::import::region_tree::{CallTime, NvtxRangeKind, RangeAround, Tree};
 use crate::model::launch::Launch;
@@ -80,14 +80,14 @@ impl AttributedWork {
 
     /// The regions of one piece of listed work: the innermost push/pop region, then the start/end
     /// ones.
-    pub(super) fn regions_of(&self, trace: &Trace, work: &Work) -> Vec<usize> {
+    pub(super) fn regions_of(&self, trace: &Trace, work: &NsysWork) -> Vec<usize> {
         let inner = self.around(trace, work).map(|around| around.innermost.node);
         let start_end = work.key().and_then(|key| self.start_end.get(&key));
         inner.into_iter().chain(start_end.into_iter().flatten().copied()).collect()
     }
 
     /// The push/pop range in which one piece of listed work was launched.
-    fn around(&self, trace: &Trace, work: &Work) -> Option<RangeAround> {
+    fn around(&self, trace: &Trace, work: &NsysWork) -> Option<RangeAround> {
         let (process, id) = work.key()?;
         let call = trace.pieces.call_for(process, id)?;
         self.tree.innermost().around(call.process, call.thread, call.at_ns)
@@ -137,7 +137,7 @@ fn launches(trace: &Trace, placed: &AttributedWork, processes: &[u64]) -> Vec<La
     kernels
         .map(|((work, kernel), id)| {
             let name = match work.what {
-                GpuWorkKind::Kernel { name } => trace.kernels[name as usize].clone(),
+                NsysWorkKind::Kernel { name } => trace.kernels[name as usize].clone(),
                 _ => String::new(),
             };
             let mut launch = facts(kernel, &trace.strings);

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use super::attribute::AttributedWork;
 use super::sums::copy_name;
-use super::trace::{GpuWorkKind, Trace, process, rank_of};
+use super::trace::{NsysWorkKind, Trace, process, rank_of};
 use crate::import::event_list::{NameTable, RegionTable, ranges, since};
 use crate::model;
-use crate::model::trace::{CallEvent, Cut, SCHEMA, Work, WorkKind};
+use crate::model::trace::{CallEvent, Cut, SCHEMA, TraceWork, TraceWorkKind};
 
 /// The document of `trace`. `placed` gives the regions in which its work was launched. `processes`
 /// are the ranks.
@@ -49,17 +49,17 @@ pub(super) fn list(
         trace.first_kernels.iter().zip(0..).map(|((work, _), id)| (work.number, id)).collect();
     let listed = trace.listed.iter().map(|work| {
         let (kind, name, bytes) = match work.what {
-            GpuWorkKind::Kernel { name } => {
-                (WorkKind::Kernel, names.index(&trace.kernels[name as usize]), None)
+            NsysWorkKind::Kernel { name } => {
+                (TraceWorkKind::Kernel, names.index(&trace.kernels[name as usize]), None)
             }
-            GpuWorkKind::Copy { kind, bytes } => {
-                (WorkKind::Copy, names.index(&copy_name(kind)), Some(bytes))
+            NsysWorkKind::Copy { kind, bytes } => {
+                (TraceWorkKind::Copy, names.index(&copy_name(kind)), Some(bytes))
             }
-            GpuWorkKind::Set { bytes } => (WorkKind::Set, names.index("memset"), Some(bytes)),
-            GpuWorkKind::Graph => (WorkKind::Graph, names.index("graph"), None),
+            NsysWorkKind::Set { bytes } => (TraceWorkKind::Set, names.index("memset"), Some(bytes)),
+            NsysWorkKind::Graph => (TraceWorkKind::Graph, names.index("graph"), None),
         };
         let inside = placed.regions_of(trace, work);
-        Work {
+        TraceWork {
             kind,
             name,
             start_ns: since(trace.first_ns, work.start_ns),
@@ -73,7 +73,7 @@ pub(super) fn list(
             rank: rank_of(processes, work.process),
         }
     });
-    let work: Vec<Work> = listed.collect();
+    let work: Vec<TraceWork> = listed.collect();
     model::Trace {
         schema: SCHEMA.to_owned(),
         span_ns: since(trace.first_ns, trace.last_ns),

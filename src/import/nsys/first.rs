@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::trace::Work;
+use super::trace::NsysWork;
 
 /// Keeps the earliest rows of those passed to [`EarliestRows::see`].
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct EarliestRows {
 
 /// Orders by start, then by arrival.
 #[derive(Debug)]
-struct ByStart(Work);
+struct ByStart(NsysWork);
 
 impl ByStart {
     fn key(&self) -> (i64, u64) {
@@ -48,7 +48,7 @@ impl EarliestRows {
     }
 
     /// Adds a row if it is early enough.
-    pub(super) fn see(&mut self, work: &Work) {
+    pub(super) fn see(&mut self, work: &NsysWork) {
         if self.earliest.len() < self.most {
             self.earliest.push(ByStart(*work));
         } else if let Some(mut last) = self.earliest.peek_mut()
@@ -59,7 +59,7 @@ impl EarliestRows {
     }
 
     /// The earliest rows in time order.
-    pub(super) fn finish(self) -> Vec<Work> {
+    pub(super) fn finish(self) -> Vec<NsysWork> {
         self.earliest.into_sorted_vec().into_iter().map(|by_start| by_start.0).collect()
     }
 }

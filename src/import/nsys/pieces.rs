@@ -6,7 +6,7 @@
 //! stored: 48 bytes for each.
 
 use super::numbers::ValueNumbers;
-use super::trace::Work;
+use super::trace::NsysWork;
 
 /// An API call that launched work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(super) struct WorkPieces {
 
 impl WorkPieces {
     /// Adds a piece. Work without a correlation id is ignored.
-    pub(super) fn add(&mut self, work: &Work, kernel: Option<u32>) {
+    pub(super) fn add(&mut self, work: &NsysWork, kernel: Option<u32>) {
         let Some(correlation) = work.correlation else { return };
         self.pieces.push(WorkPiece {
             process: self.processes.number(work.process).0,
@@ -150,12 +150,12 @@ impl WorkPieces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::nsys::trace::GpuWorkKind;
+    use crate::import::nsys::trace::NsysWorkKind;
 
-    fn work(process: u64, correlation: i64, ns: i64) -> Work {
-        let what = GpuWorkKind::Graph;
+    fn work(process: u64, correlation: i64, ns: i64) -> NsysWork {
+        let what = NsysWorkKind::Graph;
         let correlation = Some(correlation);
-        Work {
+        NsysWork {
             what,
             number: 0,
             start_ns: 0,

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use rgpu_format::nsys_row::CopyKind;
 
 use super::pieces::PieceTime;
-use super::trace::{GpuWorkKind, Work};
+use super::trace::{NsysWork, NsysWorkKind};
 use crate::model::timeline::{CopySum, KernelSum, WHOLE_GRAPHS};
 
 /// The durations of one kernel's launches.
@@ -67,9 +67,9 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    pub(super) fn add(&mut self, work: &Work) {
+    pub(super) fn add(&mut self, work: &NsysWork) {
         let (kind, bytes) = match work.what {
-            GpuWorkKind::Kernel { name } => {
+            NsysWorkKind::Kernel { name } => {
                 let name = name as usize;
                 if self.kernels.len() <= name {
                     self.kernels.resize_with(name + 1, KernelTimes::default);
@@ -77,12 +77,12 @@ impl Totals {
                 self.kernels[name].add(work.ns());
                 return;
             }
-            GpuWorkKind::Graph => {
+            NsysWorkKind::Graph => {
                 self.graphs.add(work.ns());
                 return;
             }
-            GpuWorkKind::Copy { kind, bytes } => (Some(kind), bytes),
-            GpuWorkKind::Set { bytes } => (None, bytes),
+            NsysWorkKind::Copy { kind, bytes } => (Some(kind), bytes),
+            NsysWorkKind::Set { bytes } => (None, bytes),
         };
         let (count, sum, total) = self.copies.entry(kind).or_default();
         *count += 1;

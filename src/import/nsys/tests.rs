@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::timeline::WHOLE_GRAPHS;
-use crate::model::trace::WorkKind;
+use crate::model::trace::TraceWorkKind;
 use std::path::PathBuf;
 
 const FIXTURES: &str = "tests/fixtures/nsys/2025.3.1";
@@ -162,7 +162,8 @@ fn graphs_traced_as_a_whole_are_a_row_of_the_kernels() {
     let graphs = imported.kernels.iter().find(|sum| sum.kernel == WHOLE_GRAPHS).unwrap();
     assert_eq!(graphs.launches, 3);
     let work = imported.sidecars.trace.unwrap().work;
-    let computes = work.iter().filter(|w| matches!(w.kind, WorkKind::Kernel | WorkKind::Graph));
+    let computes =
+        work.iter().filter(|w| matches!(w.kind, TraceWorkKind::Kernel | TraceWorkKind::Graph));
     let ns: u64 = computes.map(|work| work.duration_ns).sum();
     assert_eq!(imported.kernels.iter().map(|sum| sum.total_ns).sum::<u64>(), ns);
 }

@@ -19,7 +19,7 @@ use crate::import::region_tree::{NvtxRangeKind, Range, UNNAMED, part};
 #[derive(Default)]
 pub(super) struct Trace {
     /// The first GPU work in time order, which is listed one by one.
-    pub(super) listed: Vec<Work>,
+    pub(super) listed: Vec<NsysWork>,
     /// The number of pieces of work, and how many of them are kernels or graphs.
     pub(super) many: u64,
     pub(super) kernels_many: u64,
@@ -28,10 +28,10 @@ pub(super) struct Trace {
     pub(super) totals: Totals,
     /// All work that can be joined to a call.
     pub(super) pieces: WorkPieces,
-    /// Names of kernels, indexed by [`GpuWorkKind::Kernel`].
+    /// Names of kernels, indexed by [`NsysWorkKind::Kernel`].
     pub(super) kernels: Vec<String>,
     /// The first kernels in time order, with all columns.
-    pub(super) first_kernels: Vec<(Work, Kernel)>,
+    pub(super) first_kernels: Vec<(NsysWork, Kernel)>,
     /// Mangled names by string id.
     pub(super) strings: Strings,
     /// NVTX ranges, with their domain and name as one path component.
@@ -50,8 +50,8 @@ pub(super) struct Trace {
 
 /// One piece of work on a GPU.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
-    pub(super) what: GpuWorkKind,
+pub(super) struct NsysWork {
+    pub(super) what: NsysWorkKind,
     /// Its number in reading order. Kernels are read first, so for a kernel this is its row.
     pub(super) number: u64,
     pub(super) start_ns: i64,
@@ -64,7 +64,7 @@ pub(super) struct Work {
 
 /// The kind of GPU work.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum GpuWorkKind {
+pub(super) enum NsysWorkKind {
     /// A kernel, with the number of its name.
     Kernel {
         name: u32,
@@ -80,7 +80,7 @@ pub(super) enum GpuWorkKind {
     Graph,
 }
 
-impl Work {
+impl NsysWork {
     pub(super) fn ns(&self) -> u64 {
         u64::try_from(self.end_ns.saturating_sub(self.start_ns)).unwrap_or(0)
     }
@@ -121,18 +121,18 @@ fn read_work<R: TraceRows>(
     file: &R,
     trace: &mut Trace,
     keep: usize,
-) -> Result<Vec<Work>, R::Error> {
+) -> Result<Vec<NsysWork>, R::Error> {
     let mut names = KernelNames::default();
     let mut listed = EarliestRows::new(MAX_WORK);
     let mut first_kernels = EarliestRows::new(keep);
-    let mut see = |work: Work, trace: &mut Trace| {
-        let work = Work { number: trace.many, ..work };
+    let mut see = |work: NsysWork, trace: &mut Trace| {
+        let work = NsysWork { number: trace.many, ..work };
         trace.many += 1;
         trace.first_ns = trace.first_ns.min(work.start_ns);
         trace.last_ns = trace.last_ns.max(work.end_ns);
         trace.totals.add(&work);
         let kernel = match work.what {
-            GpuWorkKind::Kernel { name } => Some(name),
+            NsysWorkKind::Kernel { name } => Some(name),
             _ => None,
         };
         trace.pieces.add(&work, kernel);
@@ -143,8 +143,8 @@ fn read_work<R: TraceRows>(
     };
     file.kernel_runs(|k| {
         let name = names.number(k.demangled.or(k.short), trace);
-        let work = Work {
-            what: GpuWorkKind::Kernel { name },
+        let work = NsysWork {
+            what: NsysWorkKind::Kernel { name },
             number: 0,
             start_ns: k.start_ns,
             end_ns: k.end_ns,
@@ -157,8 +157,8 @@ fn read_work<R: TraceRows>(
     })?;
     trace.kernels_many = trace.many;
     file.memcpys(|c| {
-        let work = Work {
-            what: GpuWorkKind::Copy { kind: c.kind, bytes: c.bytes },
+        let work = NsysWork {
+            what: NsysWorkKind::Copy { kind: c.kind, bytes: c.bytes },
             number: 0,
             start_ns: c.start_ns,
             end_ns: c.end_ns,
@@ -170,8 +170,8 @@ fn read_work<R: TraceRows>(
         see(work, trace);
     })?;
     file.memsets(|s| {
-        let work = Work {
-            what: GpuWorkKind::Set { bytes: s.bytes },
+        let work = NsysWork {
+            what: NsysWorkKind::Set { bytes: s.bytes },
             number: 0,
             start_ns: s.start_ns,
             end_ns: s.end_ns,
@@ -184,8 +184,8 @@ fn read_work<R: TraceRows>(
     })?;
     let before = trace.many;
     file.graph_launches(|g| {
-        let work = Work {
-            what: GpuWorkKind::Graph,
+        let work = NsysWork {
+            what: NsysWorkKind::Graph,
             number: 0,
             start_ns: g.start_ns,
             end_ns: g.end_ns,
@@ -230,10 +230,11 @@ impl KernelNames {
 fn read_first_kernels<R: TraceRows>(
     file: &R,
     trace: &mut Trace,
-    first: Vec<Work>,
+    first: Vec<NsysWork>,
 ) -> Result<(), R::Error> {
     let most = first.iter().map(|work| work.number + 1).max().unwrap_or(0);
-    let wanted: HashMap<u64, Work> = first.into_iter().map(|work| (work.number, work)).collect();
+    let wanted: HashMap<u64, NsysWork> =
+        first.into_iter().map(|work| (work.number, work)).collect();
     let mut row = 0;
     file.first_kernels(most, |kernel| {
         if let Some(work) = wanted.get(&row) {
@@ -246,7 +247,7 @@ fn read_first_kernels<R: TraceRows>(
 }
 
 fn read_calls<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
-    let mut gather = CallCollector::new(trace.listed.iter().filter_map(Work::key));
+    let mut gather = CallCollector::new(trace.listed.iter().filter_map(NsysWork::key));
     let (first_ns, last_ns) = (&mut trace.first_ns, &mut trace.last_ns);
     let (pieces, strings) = (&mut trace.pieces, &trace.strings);
     file.api_calls(|call| {

@@ -6,7 +6,7 @@ use rgpu_format::demangle::{demangle, short};
 use rgpu_format::nsys_row::{
     ApiCall, CopyKind, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind, StringId, Strings,
 };
-use rgpu_format::nvtx_log::{GpuWork, NvtxLog, Session, WorkKind};
+use rgpu_format::nvtx_log::{LoggedWork, LoggedWorkKind, NvtxLog, Session};
 
 use super::paired::PairedRanges;
 use crate::import::nsys::rows::TraceRows;
@@ -40,7 +40,7 @@ impl<'a> LogRows<'a> {
         numbered.map(|((number, session), first)| (process(number), *first, session))
     }
 
-    fn each_work(&self, mut row: impl FnMut(i64, i64, &GpuWork, (i64, i64))) {
+    fn each_work(&self, mut row: impl FnMut(i64, i64, &LoggedWork, (i64, i64))) {
         for (process, first, session) in self.sessions() {
             for work in &session.work {
                 if let Some((start, end)) = work.span_ns {
@@ -85,7 +85,7 @@ impl TraceRows for LogRows<'_> {
 
     fn kernels(&self, mut row: impl FnMut(Kernel)) -> Result<(), Infallible> {
         self.each_work(|process, first, work, (start_ns, end_ns)| {
-            let WorkKind::Kernel(facts) = &work.kind else { return };
+            let LoggedWorkKind::Kernel(facts) = &work.kind else { return };
             row(Kernel {
                 start_ns,
                 end_ns,
@@ -112,7 +112,7 @@ impl TraceRows for LogRows<'_> {
 
     fn memcpys(&self, mut row: impl FnMut(Memcpy)) -> Result<(), Infallible> {
         self.each_work(|process, _, work, (start_ns, end_ns)| {
-            let WorkKind::Copy { kind } = work.kind else { return };
+            let LoggedWorkKind::Copy { kind } = work.kind else { return };
             row(Memcpy {
                 start_ns,
                 end_ns,
@@ -129,7 +129,7 @@ impl TraceRows for LogRows<'_> {
 
     fn memsets(&self, mut row: impl FnMut(Memset)) -> Result<(), Infallible> {
         self.each_work(|process, _, work, (start_ns, end_ns)| {
-            let WorkKind::Set { value } = work.kind else { return };
+            let LoggedWorkKind::Set { value } = work.kind else { return };
             row(Memset {
                 start_ns,
                 end_ns,

@@ -15,7 +15,9 @@ use rgpu_case::{Dtype, Init, Number, Role};
 
 use super::super::declaration::{Function, Param, ParamKind, Source, scan};
 use super::super::expr::{Expr, Grammar};
-use super::super::spec::{ArgSpec, EntryPoint, LaunchSpec, NamedCase, ScalarValue, Sizes, Work};
+use super::super::spec::{
+    ArgSpec, DeclaredWork, EntryPoint, LaunchSpec, NamedCase, ScalarValue, Sizes,
+};
 use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
 
@@ -94,7 +96,7 @@ impl Language for Cuda {
                 default: Some("large".to_owned()),
             },
             reference: None,
-            work: Work::default(),
+            work: DeclaredWork::default(),
             extra_files: Vec::new(),
             model: None,
         };
@@ -124,7 +126,7 @@ impl Language for Cuda {
             launch: None,
             sizes: Sizes::default(),
             reference: None,
-            work: Work::default(),
+            work: DeclaredWork::default(),
             extra_files: Vec::new(),
             model: None,
         })

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::spec::{EntryPoint, PythonFunction, ReferenceSpec, Sizes, Work};
+use super::super::spec::{DeclaredWork, EntryPoint, PythonFunction, ReferenceSpec, Sizes};
 use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
 use crate::regular_file::{self, MAX_FILE_BYTES};
@@ -73,7 +73,7 @@ impl Language for Python {
                 tolerance: rgpu_case::Tolerance { abs: 1e-3, rel: 1e-3, ..Default::default() },
                 device: None,
             }),
-            work: Work::default(),
+            work: DeclaredWork::default(),
             extra_files: Vec::new(),
             model: None,
         };

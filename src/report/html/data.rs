@@ -16,7 +16,7 @@ use crate::model::profile::{
 use crate::model::ranks::Ranks;
 use crate::model::sanitizer::SanitizerResult;
 use crate::model::timeline::{CopySum, KernelSum, Timeline};
-use crate::model::trace::{Trace, WorkKind};
+use crate::model::trace::{Trace, TraceWorkKind};
 use crate::model::{
     Classification, Comparison, Finding, KernelCode, Launch, Operator, Region, SpeedOfLight, Value,
 };
@@ -155,7 +155,7 @@ pub(super) struct MetricTable<'a> {
 }
 
 /// Kind, name, start, duration, GPU, stream, bytes, launch, rank.
-type WorkRow = (WorkKind, u32, u64, u64, u32, u64, Option<u64>, Option<u32>, Option<u32>);
+type WorkRow = (TraceWorkKind, u32, u64, u64, u32, u64, Option<u64>, Option<u32>, Option<u32>);
 
 /// Events as arrays, in the field order that the script expects.
 #[derive(Serialize)]
