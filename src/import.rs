@@ -26,7 +26,7 @@ pub mod ranges;
 pub mod sanitizer;
 pub mod torch_trace;
 
-pub use imported::{Imported, Refusal};
+pub use imported::{Imported, RejectedReport};
 pub(crate) use nsys::NO_GPU_ROWS;
 pub use source::{DEFAULT_MAX_BYTES, Detail, ImportError, ReadProgress, Source, TracedActivity};
 

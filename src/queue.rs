@@ -50,7 +50,7 @@ pub use resource::Resource;
 pub use runner::{Runner, RunnerEvent, RunnerOptions, detach};
 pub use script::interpreter_of;
 
-use entry::{Detail, EntrySettings};
+use entry::{EntryEventDetail, EntrySettings};
 
 /// The lock that the runner holds for life.
 const RUNNER_LOCK: &str = "runner.lock";
@@ -351,7 +351,7 @@ impl Columns {
     }
 }
 
-fn detail_of(text: &str) -> Detail {
+fn detail_of(text: &str) -> EntryEventDetail {
     serde_json::from_str(text).unwrap_or_default()
 }
 

@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rgpu_format::ncu_rep::{Limits, NcuReport};
+use rgpu_format::ncu_rep::{NcuReadLimits, NcuReport};
 
 fuzz_target!(|file: &[u8]| {
-    let limits = Limits { max_size: 1 << 22 };
+    let limits = NcuReadLimits { max_size: 1 << 22 };
     let Ok((report, problems)) = NcuReport::read(file, &limits) else { return };
     for problem in problems {
         let _ = problem.to_string();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rgpu_format::ncu_rep::Limits;
+use rgpu_format::ncu_rep::NcuReadLimits;
 
 use super::occupancy::{BlockResources, Limiter, limits, occupancy};
 use super::{classify, device};
@@ -23,7 +23,7 @@ fn launches() -> Vec<(String, Launch)> {
     for path in reports {
         let case = path.parent().and_then(Path::file_name).unwrap().to_string_lossy().into_owned();
         let bytes = std::fs::read(&path).unwrap();
-        let limits = Limits { max_size: 1 << 30 };
+        let limits = NcuReadLimits { max_size: 1 << 30 };
         let Ok(imported) = ncu::import(&bytes, "report", &RequestedCounters::default(), &limits)
         else {
             continue;

@@ -83,7 +83,7 @@ const CASE: &str = "n=65536";
 
 /// The output of `doctor --json` (`rgpu.doctor/1`).
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Diagnosis {
+pub(super) struct DoctorReport {
     /// `rgpu.doctor/1`.
     schema: &'static str,
     /// Facts about the host.
@@ -180,7 +180,7 @@ fn diagnose(
     fresh: bool,
     accept_new: bool,
     without_gpu: bool,
-) -> Result<Diagnosis> {
+) -> Result<DoctorReport> {
     let scratch = tempfile::tempdir()
         .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e))?;
     let output_options = OutputOptions {
@@ -231,7 +231,7 @@ fn diagnose(
             ),
         };
         session.link.close().await;
-        Ok(Diagnosis { schema: "rgpu.doctor/1", host, modes, untried, chosen })
+        Ok(DoctorReport { schema: "rgpu.doctor/1", host, modes, untried, chosen })
     })
 }
 
@@ -370,7 +370,7 @@ fn proposals(host: &HostFacts) -> Vec<String> {
     missing.map(line).collect()
 }
 
-fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
+fn show(app: &App, diagnosis: &DoctorReport, seconds: f64) {
     let text = host_text(&diagnosis.chosen.remote, &diagnosis.host, seconds, app.columns());
     app.print(&text);
     let mut table = TextTable::new(&[

@@ -26,7 +26,7 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::Exec => schemars::schema_for!(super::exec::ExecResult),
         SchemaName::Remotes => schemars::schema_for!(super::remote::RemoteList),
         SchemaName::Host => schemars::schema_for!(super::remote::HostSummary),
-        SchemaName::Doctor => schemars::schema_for!(super::doctor::Diagnosis),
+        SchemaName::Doctor => schemars::schema_for!(super::doctor::DoctorReport),
         SchemaName::Collectives => schemars::schema_for!(super::doctor::CollectivesDocument),
         SchemaName::Rental => schemars::schema_for!(super::remote::RentalStatus<'_>),
         SchemaName::Login => schemars::schema_for!(super::remote::Login),

@@ -92,12 +92,12 @@ pub(super) struct RunUpdate {
     /// Lines of its events.jsonl.
     pub(super) events: Vec<Value>,
     /// New output.
-    pub(super) output: Vec<OutputPiece>,
+    pub(super) output: Vec<LiveOutputPiece>,
 }
 
 /// Output of a step.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct OutputPiece {
+pub(super) struct LiveOutputPiece {
     /// The log's name.
     pub(super) log: String,
     /// Where the text begins in the log, in bytes.
@@ -288,7 +288,7 @@ fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunUpdate
             continue;
         }
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        output.push(OutputPiece { log: log.name, offset: *offset, text });
+        output.push(LiveOutputPiece { log: log.name, offset: *offset, text });
         *offset += bytes.len() as u64;
     }
     let is_active = record.state.is_active();

@@ -62,7 +62,7 @@ pub(super) fn walk(
         walked => return walked.map(input_kind),
     };
     // An ncu report contains the cubins that it profiled. Other tools' formats contain no code.
-    let (report, _) = match ncu_rep::NcuReport::read(data, &ncu_rep::Limits::default()) {
+    let (report, _) = match ncu_rep::NcuReport::read(data, &ncu_rep::NcuReadLimits::default()) {
         Ok(report) => report,
         Err(ncu_rep::Error::Unpacked(error)) => return Err(error.into()),
         Err(_) => return Err(unknown),

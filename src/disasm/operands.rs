@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use rgpu_format::cubin::{self, Cubin};
-use rgpu_format::ncu_rep::{Error, Limits, NcuReport, Source};
+use rgpu_format::ncu_rep::{Error, NcuReadLimits, NcuReport, Source};
 
 use super::host_listings::ListingRequest;
 use super::nvdisasm::{Nvdisasm, ToolError};
@@ -52,7 +52,7 @@ pub fn operands(
     tool: &Nvdisasm,
 ) -> Result<usize, OperandsError> {
     let bytes = regular_file::read(path, MAX_FILE_BYTES)?;
-    let (report, _) = NcuReport::read(&bytes, &Limits::default())?;
+    let (report, _) = NcuReport::read(&bytes, &NcuReadLimits::default())?;
     let sources = report.sources();
     let mut cubins = Vec::new();
     for source in &sources {
@@ -85,7 +85,9 @@ pub fn hot_spot_listing_requests(
     path: &Path,
 ) -> Vec<ListingRequest> {
     let Ok(bytes) = regular_file::read(path, MAX_FILE_BYTES) else { return Vec::new() };
-    let Ok((report, _)) = NcuReport::read(&bytes, &Limits::default()) else { return Vec::new() };
+    let Ok((report, _)) = NcuReport::read(&bytes, &NcuReadLimits::default()) else {
+        return Vec::new();
+    };
     let mut all = Vec::new();
     for source in &report.sources() {
         let Ok(cubin) = cubin::read(source.cubin) else { continue };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use regex::Regex;
 use rgpu_format::cubin::{self, Cubin};
-use rgpu_format::ncu_rep::{Limits, NcuReport, Source};
+use rgpu_format::ncu_rep::{NcuReadLimits, NcuReport, Source};
 
 use super::code::{SourcePositions, read_code};
 use super::image_task::{ImageFilter, ImageTask};
@@ -29,7 +29,7 @@ pub fn sampled(
     task: &ImageTask,
 ) -> Result<Vec<CodeImage>, OperandsError> {
     let bytes = regular_file::read(path, MAX_FILE_BYTES)?;
-    let (report, _) = NcuReport::read(&bytes, &Limits::default())?;
+    let (report, _) = NcuReport::read(&bytes, &NcuReadLimits::default())?;
     let mut images = Vec::new();
     for source in &report.sources() {
         let Ok(cubin) = cubin::read(source.cubin) else { continue };

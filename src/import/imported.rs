@@ -44,7 +44,7 @@ pub struct Imported {
     /// Why the runner stopped early.
     pub runner_failure: Option<RunnerFailure>,
     /// Reasons why the rung gave less than the tool claims, worst first.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<RejectedReport>,
     /// The version of the tool, as the artifact gives it.
     pub tool_version: Option<String>,
     /// The clock policy of the collection, in the tool's words.
@@ -57,7 +57,7 @@ pub struct Imported {
 
 /// A reason to try another rung, found by the laptop in a report that the tool considers good.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RejectedReport {
     /// One of `empty_report`, `nan_counters`, `unknown_metric`, `no_gpu_rows`.
     pub code: &'static str,
     /// The reason, for users.

@@ -15,7 +15,7 @@ mod section;
 mod series;
 pub(super) mod stalls;
 
-use rgpu_format::ncu_rep::{self, Error, Limits, NcuReport, NcuResult, Problem};
+use rgpu_format::ncu_rep::{self, Error, NcuReadLimits, NcuReport, NcuResult, Problem};
 
 use super::{Detail, Imported, Importer};
 use crate::model::hotspots::LaunchSpots;
@@ -43,7 +43,7 @@ pub(super) const IMPORTER: Importer = Importer {
         // The name and the first bytes are enough to reject other kinds of files.
         let head = source.head()?;
         let bytes = if ncu_rep::begins(&head) { source.bytes()? } else { head };
-        let limits = Limits { max_size: source.max_bytes };
+        let limits = NcuReadLimits { max_size: source.max_bytes };
         import_in_detail(&bytes, source.from, &source.asked, &limits, source.detail)
             .map_err(|cause| source.broken(cause))
     },
@@ -69,7 +69,7 @@ pub fn import(
     bytes: &[u8],
     from: &str,
     asked: &RequestedCounters<'_>,
-    limits: &Limits,
+    limits: &NcuReadLimits,
 ) -> Result<Imported, UnusableReport> {
     import_in_detail(bytes, from, asked, limits, Detail::Full)
 }
@@ -79,7 +79,7 @@ fn import_in_detail(
     bytes: &[u8],
     from: &str,
     asked: &RequestedCounters<'_>,
-    limits: &Limits,
+    limits: &NcuReadLimits,
     detail: Detail,
 ) -> Result<Imported, UnusableReport> {
     let (report, mut problems) = NcuReport::read(bytes, limits)?;

@@ -14,7 +14,7 @@ use rgpu_format::ncu_csv::{
 
 use super::ncu::stalls;
 use super::region_tree::part;
-use super::{Imported, Importer, Refusal};
+use super::{Imported, Importer, RejectedReport};
 use crate::model::launch::MessageKind;
 use crate::model::launch::RuleMessage;
 use crate::model::profile::ArtifactKind;
@@ -124,11 +124,11 @@ fn damage(broken: Option<&CsvError>, ragged: u64, from: &str) -> impl Iterator<I
 }
 
 /// A refusal if the page has no launch.
-fn empty(launches: &[Launch], from: &str) -> Option<Refusal> {
-    launches.is_empty().then(|| Refusal {
+fn empty(launches: &[Launch], from: &str) -> Option<RejectedReport> {
+    launches.is_empty().then(|| RejectedReport {
         code: "empty_report",
         text: format!("{from}: the page has no launch"),
-        ..Refusal::default()
+        ..RejectedReport::default()
     })
 }
 

@@ -23,7 +23,9 @@ use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
 use super::event_list::cut_gap;
-use super::{ImportError, Imported, Importer, ReadProgress, Refusal, Source, TracedActivity, join};
+use super::{
+    ImportError, Imported, Importer, ReadProgress, RejectedReport, Source, TracedActivity, join,
+};
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use rows::{ExportRows, ReportRows, TraceRows};
@@ -222,10 +224,10 @@ pub(super) fn import<R: TraceRows>(
         join::join_processes(&mut imported);
     }
     if trace.many == 0 {
-        imported.refusals.push(Refusal {
+        imported.refusals.push(RejectedReport {
             code: NO_GPU_ROWS,
             text: format!("{from}: nsys traced no work on a GPU"),
-            ..Refusal::default()
+            ..RejectedReport::default()
         });
     }
     Ok(imported)

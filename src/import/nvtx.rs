@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rgpu_format::nvtx_log::{self, NvtxLog};
 
-use super::{ImportError, Imported, Importer, Refusal, Source, TracedActivity, nsys};
+use super::{ImportError, Imported, Importer, RejectedReport, Source, TracedActivity, nsys};
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use paired::PairedRanges;
@@ -112,7 +112,7 @@ pub fn import(log: &NvtxLog, from: &str) -> Imported {
 }
 
 /// If CUPTI was requested, the logs must contain GPU work.
-fn refusals(log: &NvtxLog, from: &str) -> Vec<Refusal> {
+fn refusals(log: &NvtxLog, from: &str) -> Vec<RejectedReport> {
     let off = gaps::cupti(log).find(|cupti| cupti.state != "on");
     let on = gaps::cupti(log).any(|cupti| cupti.state == "on");
     let work = log.sessions.iter().any(|session| !session.work.is_empty());
@@ -120,17 +120,17 @@ fn refusals(log: &NvtxLog, from: &str) -> Vec<Refusal> {
         _ if work => return Vec::new(),
         (true, _) => {
             let text = format!("{from}: CUPTI saw no work on a GPU");
-            Refusal { code: nsys::NO_GPU_ROWS, text, ..Refusal::default() }
+            RejectedReport { code: nsys::NO_GPU_ROWS, text, ..RejectedReport::default() }
         }
         (false, Some(off)) => {
             let why = off.text.as_deref().unwrap_or("it gives no reason");
             let text = format!("{from}: no usable libcupti: {why}");
-            Refusal { code: "cupti_unusable", text, ..Refusal::default() }
+            RejectedReport { code: "cupti_unusable", text, ..RejectedReport::default() }
         }
         // No process initialised CUDA, or CUPTI was not requested.
         (false, None) => {
             let text = format!("{from}: no process initialised CUDA under the collector");
-            Refusal { code: nsys::NO_GPU_ROWS, text, ..Refusal::default() }
+            RejectedReport { code: nsys::NO_GPU_ROWS, text, ..RejectedReport::default() }
         }
     };
     vec![refusal]

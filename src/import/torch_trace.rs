@@ -21,7 +21,7 @@ use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
 
 use super::nsys::ranks::CollectiveFacts;
 use super::nsys::rows::TraceRows;
-use super::{Imported, Importer, Refusal, nsys};
+use super::{Imported, Importer, RejectedReport, nsys};
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 
@@ -59,13 +59,13 @@ fn import_as(trace: &TorchTrace, from: &str, is_rank: bool) -> Imported {
         imported.stages = recording::stages(known, &imported.regions);
         imported.gaps.extend(recording::gaps(known, from));
         if known.cuda && !on_gpu {
-            imported.refusals.push(Refusal {
+            imported.refusals.push(RejectedReport {
                 code: nsys::NO_GPU_ROWS,
                 text: format!(
                     "{from}: the program used the GPU, but torch's profiler recorded none of it: \
                      CUPTI is missing in its environment, refused, or used by another profiler"
                 ),
-                ..Refusal::default()
+                ..RejectedReport::default()
             });
         }
     }

@@ -11,7 +11,7 @@ const STEPS: &[&str] = &["exec", "profile", "survey", "plain"];
 
 /// The last output of a program.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(super) struct ProgramOutput {
+pub(super) struct CutProgramOutput {
     /// The end of stdout.
     stdout: String,
     /// The end of stderr.
@@ -20,7 +20,7 @@ pub(super) struct ProgramOutput {
     bytes: [u64; 2],
 }
 
-impl ProgramOutput {
+impl CutProgramOutput {
     /// The output of the run's program, of its first step that has any: at most `room` bytes of JSON.
     /// Under a tool, the tool's messages are part of it. `cut` says what is left out.
     pub(super) fn of(
@@ -107,7 +107,7 @@ mod tests {
         let folder = folder(dir.path());
         let read = |room: usize| {
             let mut cut = Vec::new();
-            (ProgramOutput::of(&folder, "one", room, &mut cut), cut)
+            (CutProgramOutput::of(&folder, "one", room, &mut cut), cut)
         };
         assert!(read(1000).0.is_none());
         folder.write("log/profile.stdout", b"under a tool\n").unwrap();

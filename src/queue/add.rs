@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use rgpu_protocol::Digest;
 use rusqlite::params;
 
-use super::entry::{Detail, EntrySettings, EntryState, NewCommand, NewEntry};
+use super::entry::{EntryEventDetail, EntrySettings, EntryState, NewCommand, NewEntry};
 use super::error::io_error;
 use super::{Queue, QueueError, environment, snapshot};
 use crate::fault_point;
@@ -91,7 +91,7 @@ impl Queue {
         }
         let to = EntryState::Waiting.as_str();
         let event = NewEvent { kind: "entry", subject: id, attempt: 0, from: None, to };
-        let detail = Detail { retries_left: new.retries, ..Detail::default() };
+        let detail = EntryEventDetail { retries_left: new.retries, ..EntryEventDetail::default() };
         event.append(&transaction, &serde_json::to_value(&detail).unwrap_or_default())?;
         if let Some(taken) = taken {
             let folder = queue_folder.join(id.to_string());

@@ -6,7 +6,7 @@ use std::fs;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::attempt::kill_leftovers;
-use super::entry::{AttemptEnd, Detail, EntryState};
+use super::entry::{AttemptEnd, EntryEventDetail, EntryState};
 use super::{Queue, QueueError, ROLE, RUNNER_LOCK, detail_of, state_of};
 use crate::fault_point;
 use crate::process_tree;
@@ -38,7 +38,7 @@ pub struct PruneChoice {
 struct LastEvent {
     state: EntryState,
     attempt: u32,
-    detail: Detail,
+    detail: EntryEventDetail,
     at_ms: i64,
     process: ProcessId,
 }
@@ -75,7 +75,7 @@ fn append(
     (entry, attempt): (i64, u32),
     from: EntryState,
     to: EntryState,
-    detail: &Detail,
+    detail: &EntryEventDetail,
 ) -> Result<(), StateError> {
     let (from, to) = (Some(from.as_str()), to.as_str());
     let event = NewEvent { kind: "entry", subject: entry, attempt, from, to };
@@ -131,7 +131,10 @@ impl Queue {
         }) else {
             return Ok(false);
         };
-        let detail = Detail { retries_left: last.detail.retries_left, ..Detail::default() };
+        let detail = EntryEventDetail {
+            retries_left: last.detail.retries_left,
+            ..EntryEventDetail::default()
+        };
         append(&transaction, (entry, attempt), last.state, EntryState::Running, &detail)?;
         fault_point::reach("starting");
         commit(transaction)?;
@@ -153,7 +156,7 @@ impl Queue {
         else {
             return Ok(false);
         };
-        let detail = Detail {
+        let detail = EntryEventDetail {
             retries_left: last.detail.retries_left,
             rc: end.rc,
             signal: end.signal,
@@ -167,10 +170,10 @@ impl Queue {
             matches!(end.state, EntryState::Failed | EntryState::Timeout | EntryState::Lost)
                 && !is_cancel_asked(&transaction, entry, attempt)?;
         if is_retried && last.detail.retries_left > 0 {
-            let again = Detail {
+            let again = EntryEventDetail {
                 retries_left: last.detail.retries_left - 1,
                 reason: Some(format!("retry after attempt {attempt}: {}", end.state.as_str())),
-                ..Detail::default()
+                ..EntryEventDetail::default()
             };
             append(&transaction, (entry, attempt), end.state, EntryState::Waiting, &again)?;
         }
@@ -190,11 +193,11 @@ impl Queue {
             return Ok(());
         };
         let state = before.map_or(EntryState::Pruned, |event| event.state);
-        let detail = Detail {
+        let detail = EntryEventDetail {
             retries_left: last.detail.retries_left,
             reason: Some(format!("entry {dependency} {}", state.phrase())),
             because_of: Some(dependency),
-            ..Detail::default()
+            ..EntryEventDetail::default()
         };
         append(&transaction, (entry, last.attempt), last.state, EntryState::Skipped, &detail)?;
         Ok(commit(transaction)?)
@@ -218,7 +221,8 @@ impl Queue {
             EntryState::Waiting => {
                 let reason = Some("before it started".to_owned());
                 let retries_left = last.detail.retries_left;
-                let detail = Detail { retries_left, reason, ..Detail::default() };
+                let detail =
+                    EntryEventDetail { retries_left, reason, ..EntryEventDetail::default() };
                 let to = EntryState::Cancelled;
                 append(&transaction, (entry, last.attempt), last.state, to, &detail)?;
                 Ok(commit(transaction)?)
@@ -353,7 +357,7 @@ impl Queue {
                 .query_row(retries, [entry], |row| row.get(0))
                 .map_err(sql_error("read"))?;
             let reason = Some(format!("requeued, was {}", last.state.as_str()));
-            let detail = Detail { retries_left, reason, ..Detail::default() };
+            let detail = EntryEventDetail { retries_left, reason, ..EntryEventDetail::default() };
             append(&transaction, (entry, last.attempt), last.state, EntryState::Waiting, &detail)?;
             requeued.push(entry);
             for skipped in ended.iter().filter(|other| other.state == EntryState::Skipped) {
@@ -399,7 +403,7 @@ impl Queue {
                 continue;
             };
             let to = EntryState::Pruned;
-            append(&transaction, (id, last.attempt), last.state, to, &Detail::default())?;
+            append(&transaction, (id, last.attempt), last.state, to, &EntryEventDetail::default())?;
             for table in ["queue_script WHERE entry", "queue_entry WHERE id"] {
                 transaction
                     .execute(&format!("DELETE FROM {table} = ?1"), [id])

@@ -185,7 +185,7 @@ pub(super) struct EntrySettings {
 
 /// The JSON of an entry's event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Detail {
+pub(super) struct EntryEventDetail {
     /// How many more attempts the entry gets.
     #[serde(default)]
     pub(super) retries_left: u32,

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use rgpu_format::ncu_rep::Limits;
+use rgpu_format::ncu_rep::NcuReadLimits;
 use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::*;
@@ -33,7 +33,7 @@ fn fixture(path: &str) -> Vec<u8> {
 fn profile() -> (Profile, Sidecars) {
     let mut profile = Profile::default();
     let mut sidecars = Sidecars::default();
-    let limits = Limits { max_size: 1 << 30 };
+    let limits = NcuReadLimits { max_size: 1 << 30 };
     let report = fixture("ncu/2025.3.1/full-tiled-matmul/report.ncu-repz");
     let from = "/home/alicehopper/work/report.ncu-repz";
     ncu::import(&report, from, &RequestedCounters::default(), &limits)

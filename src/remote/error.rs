@@ -134,7 +134,7 @@ pub enum RemoteError {
     },
     /// The host's events or output do not continue the earlier ones.
     #[error("the host's record has a gap: {what}")]
-    Gap {
+    MissingData {
         /// The position of the gap.
         what: String,
     },
@@ -293,7 +293,7 @@ impl RemoteError {
             Self::Refused { .. } => "refused",
             Self::Mismatch(_) => "version_mismatch",
             Self::Frames(_) | Self::ProtocolViolation { .. } => "bad_stream",
-            Self::Gap { .. } => "gap",
+            Self::MissingData { .. } => "gap",
             Self::Unconfirmed { .. } => "unconfirmed",
             Self::Damaged { .. } | Self::Shorter { .. } => "damaged",
             Self::Disk { .. } => "disk",

@@ -7,7 +7,7 @@ use rgpu_protocol::{BLOB_BYTES, Digest, EventBody, FromAgent, PIECE_BYTES, ToAge
 use tokio::time::timeout;
 
 use super::client::{Incoming, Session, unexpected_answer};
-use super::partial_file::PartialFile;
+use super::partial_file::PartialArtifact;
 use super::upload::{PARALLEL_MIN_ROUND_TRIP, ProgressSink, TransferProgress};
 use super::{RemoteError, limits};
 
@@ -69,7 +69,7 @@ impl Session {
         copy: Option<File>,
         progress: ProgressSink<'_>,
     ) -> Result<FetchOutcome, RemoteError> {
-        let mut part = PartialFile::open(wanted, dest, copy)?;
+        let mut part = PartialArtifact::open(wanted, dest, copy)?;
         let received = self.receive_pieces(wanted, &mut part, progress).await;
         // Wait for queued writes even after an error: the next try resumes from them.
         let written = part.written().await;
@@ -89,7 +89,7 @@ impl Session {
     async fn receive_pieces(
         &mut self,
         wanted: &RemoteFile,
-        part: &mut PartialFile,
+        part: &mut PartialArtifact,
         progress: ProgressSink<'_>,
     ) -> Result<(), RemoteError> {
         self.greeted().await?;
@@ -129,7 +129,7 @@ impl Session {
     async fn piece(
         &mut self,
         wanted: &RemoteFile,
-        part: &mut PartialFile,
+        part: &mut PartialArtifact,
         piece_len: u64,
     ) -> Result<(), RemoteError> {
         let doing = "fetching a file";

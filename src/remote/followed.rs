@@ -93,7 +93,7 @@ impl FollowedJob {
     /// Returns the message without its repeated part; `None`: all of it is a repetition.
     ///
     /// # Errors
-    /// [`RemoteError::Gap`]: data is missing before it. [`RemoteError::ProtocolViolation`]: it exceeds a
+    /// [`RemoteError::MissingData`]: data is missing before it. [`RemoteError::ProtocolViolation`]: it exceeds a
     /// limit.
     pub(super) fn accept(
         &mut self,
@@ -136,7 +136,7 @@ impl FollowedJob {
             });
         }
         if offset > had {
-            return Err(RemoteError::Gap {
+            return Err(RemoteError::MissingData {
                 what: format!(
                     "{name} of step `{step}` continues at byte {offset}, but {had} \
                                bytes were received"
@@ -158,7 +158,7 @@ impl FollowedJob {
             return Ok(None);
         }
         if event.seq > self.seq + 1 {
-            return Err(RemoteError::Gap {
+            return Err(RemoteError::MissingData {
                 what: format!("event {} comes after event {}", event.seq, self.seq),
             });
         }

@@ -39,7 +39,7 @@ fn is_slower_than_disk(bytes: u64, begun: Instant) -> bool {
 }
 
 /// A file that is still incomplete. A thread writes it.
-pub(super) struct PartialFile {
+pub(super) struct PartialArtifact {
     to_writer: mpsc::Sender<Vec<u8>>,
     writer: Option<JoinHandle<Result<WrittenFile, RemoteError>>>,
     pub(super) len: u64,
@@ -57,7 +57,7 @@ pub(super) struct WrittenFile {
     copy: Option<File>,
 }
 
-impl PartialFile {
+impl PartialArtifact {
     /// Opens the file and resumes from the bytes that an earlier try left.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use crate::error::Failure;
 
 /// An answer that does not come from the agent, with its meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct PlatformError {
     /// The HTTP status; 0: text within a stream.
     pub status: u16,
     /// The error's code in `--json`.
@@ -22,7 +22,7 @@ pub struct Refusal {
     pub passes: bool,
 }
 
-impl Refusal {
+impl PlatformError {
     /// The refusal on one line.
     pub(super) fn line(&self) -> String {
         format!("{} ({})", self.what, self.body)
@@ -45,7 +45,7 @@ impl Refusal {
 }
 
 /// A pattern for an answer, and its meaning.
-pub(super) struct RefusalRow {
+pub(super) struct PlatformErrorPattern {
     /// The HTTP status; 0: any.
     status: u16,
     /// A substring of the body; empty: any body.
@@ -60,11 +60,11 @@ pub(super) struct RefusalRow {
     pub(super) passes: bool,
 }
 
-impl RefusalRow {
+impl PlatformErrorPattern {
     /// The refusal that matched this row.
-    pub(super) fn refusal(&self, status: u16, what: String, body: String) -> Refusal {
+    pub(super) fn refusal(&self, status: u16, what: String, body: String) -> PlatformError {
         let Self { code, hint, passes, .. } = *self;
-        Refusal { status, code, what, body, hint, passes }
+        PlatformError { status, code, what, body, hint, passes }
     }
 }
 
@@ -75,8 +75,8 @@ pub(super) const fn row(
     code: &'static str,
     what: &'static str,
     hint: &'static str,
-) -> RefusalRow {
-    RefusalRow { status, holds, code, what, hint, passes: false }
+) -> PlatformErrorPattern {
+    PlatformErrorPattern { status, holds, code, what, hint, passes: false }
 }
 
 /// A row for an answer that may go away by itself.
@@ -86,17 +86,18 @@ pub(super) const fn passing(
     code: &'static str,
     what: &'static str,
     hint: &'static str,
-) -> RefusalRow {
-    RefusalRow { passes: true, ..row(status, holds, code, what, hint) }
+) -> PlatformErrorPattern {
+    PlatformErrorPattern { passes: true, ..row(status, holds, code, what, hint) }
 }
 
 /// The first row that matches this status (0: a message without one) and text.
 pub(super) fn find<'a>(
-    tables: &[&'a [RefusalRow]],
+    tables: &[&'a [PlatformErrorPattern]],
     status: u16,
     text: &str,
-) -> Option<&'a RefusalRow> {
-    let fits =
-        |row: &&RefusalRow| (row.status == 0 || row.status == status) && text.contains(row.holds);
+) -> Option<&'a PlatformErrorPattern> {
+    let fits = |row: &&PlatformErrorPattern| {
+        (row.status == 0 || row.status == status) && text.contains(row.holds)
+    };
     tables.iter().copied().flatten().find(fits)
 }

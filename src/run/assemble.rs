@@ -24,7 +24,7 @@ use super::required_rung::is_rung_of;
 use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result, chain};
 use crate::import::case_report::RunnerFailure;
-use crate::import::{IMPORTERS, Imported, NO_GPU_ROWS, Refusal, Source, TracedActivity};
+use crate::import::{IMPORTERS, Imported, NO_GPU_ROWS, RejectedReport, Source, TracedActivity};
 use crate::model::profile::{Artifact, CaseResult, Gap};
 use crate::model::profile::{ArtifactKind, CheckVerdict};
 use crate::model::sanitizer::SanitizerVerdict;
@@ -437,7 +437,7 @@ impl ProfileBuilder {
         localize(&mut imported, &self.draft_info, &self.project);
         let first = self.profile.launches.len();
         match refusal {
-            Some(Refusal { code, text, metrics }) if believed => {
+            Some(RejectedReport { code, text, metrics }) if believed => {
                 // Metrics that this GPU lacks are left out; the other metrics are valid.
                 if code == "unknown_metric" {
                     self.add(imported, ranges.then_some(first));
@@ -460,7 +460,7 @@ impl ProfileBuilder {
                     self.torch_without_gpu = Some(text);
                     return None;
                 }
-                Some(self.refuse(file, Refusal { code, text, metrics }))
+                Some(self.refuse(file, RejectedReport { code, text, metrics }))
             }
             _ => {
                 self.torch_with_gpu |=
@@ -472,8 +472,8 @@ impl ProfileBuilder {
     }
 
     /// Marks the file's rung as refused.
-    fn refuse(&mut self, file: &HostFile, refusal: Refusal) -> RefusedRung {
-        let Refusal { code, text, metrics } = refusal;
+    fn refuse(&mut self, file: &HostFile, refusal: RejectedReport) -> RefusedRung {
+        let RejectedReport { code, text, metrics } = refusal;
         let gap = Gap { code: code.to_owned(), text: format!("{}: {text}", file.rung) };
         self.profile.gaps.push(gap);
         self.mark_refused(&file.rung, code, &text);
@@ -490,7 +490,7 @@ impl ProfileBuilder {
             return None;
         }
         let file = end.files.iter().find(|f| f.artifact.kind == ArtifactKind::TorchTrace)?;
-        Some(self.refuse(file, Refusal { code: NO_GPU_ROWS, text, metrics: Vec::new() }))
+        Some(self.refuse(file, RejectedReport { code: NO_GPU_ROWS, text, metrics: Vec::new() }))
     }
 
     /// Adds what was imported. `ranges` is the index of the first range replay result, if any.

@@ -23,7 +23,7 @@ pub mod program_needs;
 pub use digest::{Digest, sha256};
 pub use event::{Event, EventBody, Outcome, RungRecord, Stream};
 pub use message::{FromAgent, Hello, ToAgent};
-pub use pattern::{Diagnosis, Pattern, Source};
+pub use pattern::{DiagnosisRule, Pattern, Source};
 pub use plan::{GpuChoice, Plan, Rung, Step};
 pub use probe::{HostFacts, Probe, ProbeAnswer};
 

@@ -2,7 +2,7 @@
 //! sequences were removed.
 //!
 //! Tools' exit statuses mean little (ncu exits 0 on "No kernels were profiled"), so rungs carry
-//! tables of [`Diagnosis`] rows. The agent uses them to choose the next rung, and the laptop to
+//! tables of [`DiagnosisRule`] rows. The agent uses them to choose the next rung, and the laptop to
 //! explain it, so the code is here.
 
 use schemars::JsonSchema;
@@ -51,7 +51,7 @@ impl Pattern {
 
 /// One row of a diagnosis table: a known message of a tool and its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Diagnosis {
+pub struct DiagnosisRule {
     /// The text to search.
     #[serde(default)]
     pub source: Source,
@@ -121,10 +121,10 @@ pub fn strip_ansi(text: &str) -> String {
 /// Returns the first row of `table` that matches, and the line that matched. The caller has removed
 /// ANSI sequences from the texts.
 pub fn diagnose<'t, 's>(
-    table: &'t [Diagnosis],
+    table: &'t [DiagnosisRule],
     stdout: &'s str,
     stderr: &'s str,
-) -> Option<(&'t Diagnosis, &'s str)> {
+) -> Option<(&'t DiagnosisRule, &'s str)> {
     table.iter().find_map(|row| {
         let line = match row.source {
             Source::Stdout => row.pattern.find(stdout),
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_first_matching_row_wins_and_names_the_tools_own_words() {
-        let row = |p: &str, code: &str| Diagnosis {
+        let row = |p: &str, code: &str| DiagnosisRule {
             source: Source::Output,
             pattern: Pattern::new(p),
             code: code.into(),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BLOB_BYTES, Diagnosis, Digest, Pattern};
+use crate::{BLOB_BYTES, DiagnosisRule, Digest, Pattern};
 
 /// One job for a GPU host. A run is one plan or several, in sequence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -195,7 +195,7 @@ pub struct Rung {
     pub success: Success,
     /// Known messages of the tool. The first matching row counts, whatever the exit status.
     #[serde(default)]
-    pub diagnosis: Vec<Diagnosis>,
+    pub diagnosis: Vec<DiagnosisRule>,
     /// Files to fetch after this rung has run, whether it succeeded or not.
     #[serde(default)]
     pub artifacts: Vec<ArtifactSpec>,

@@ -84,7 +84,7 @@ fn a_log_of_ranges_tells_what_is_unbalanced_unnamed_and_colliding() {
 fn launches_of_ncu_outside_any_range_are_found_without_a_trace() {
     let read = |case: &str| {
         let path = fixture(&format!("ncu/2025.3.1/{case}/report.ncu-repz"));
-        let limits = rgpu_format::ncu_rep::Limits::default();
+        let limits = rgpu_format::ncu_rep::NcuReadLimits::default();
         let bytes = std::fs::read(path).unwrap();
         ncu::import(&bytes, "raw/report", &ncu::RequestedCounters::default(), &limits).unwrap()
     };

@@ -60,7 +60,7 @@ impl Waits {
 }
 
 /// A time without a kernel.
-pub(super) struct Gap<'a> {
+pub(super) struct AttributedGap<'a> {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) parts: BTreeMap<Cause, u64>,
@@ -72,7 +72,7 @@ pub(super) struct Gap<'a> {
     pub(super) next: &'a TraceWork,
 }
 
-impl Gap<'_> {
+impl AttributedGap<'_> {
     /// The regions in which the kernel that ended the gap was launched.
     pub(super) fn regions(&self, trace: &Trace) -> BTreeSet<u32> {
         ancestry(trace, self.next)
@@ -95,7 +95,11 @@ impl Gap<'_> {
 }
 
 /// All times without a kernel in a part of the work, which must be sorted by start.
-pub(super) fn gaps<'a>(trace: &'a Trace, part: &[&'a TraceWork], waits: &Waits) -> Vec<Gap<'a>> {
+pub(super) fn gaps<'a>(
+    trace: &'a Trace,
+    part: &[&'a TraceWork],
+    waits: &Waits,
+) -> Vec<AttributedGap<'a>> {
     let copies: Vec<(u64, u64)> = part
         .iter()
         .filter(|work| !computes(work))
@@ -127,7 +131,7 @@ fn explain<'a>(
     next: &'a TraceWork,
     copies: &[(u64, u64)],
     waits: &Waits,
-) -> Gap<'a> {
+) -> AttributedGap<'a> {
     let name = |index: u32| trace.names.get(index as usize).map_or("", String::as_str);
     let mut timeline = Pieces::new(start, end);
     let copies = &copies[..copies.partition_point(|(from, _)| *from < end)];
@@ -163,7 +167,7 @@ fn explain<'a>(
             }
         }
     }
-    Gap {
+    AttributedGap {
         start_ns: start,
         end_ns: end,
         parts: timeline.taken,

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::idle::Gap;
+use super::idle::AttributedGap;
 use super::sums::{Cause, Causes};
 use crate::model::Trace;
 use crate::model::timeline::{IdlePlace, WaitSum, display_path};
@@ -38,7 +38,7 @@ impl<'a> Places<'a> {
     }
 
     /// Adds the time of one gap to its places.
-    pub(super) fn add(&mut self, gap: &Gap<'_>, is_start_up: bool) {
+    pub(super) fn add(&mut self, gap: &AttributedGap<'_>, is_start_up: bool) {
         let next = gap.next;
         if is_start_up {
             self.first_launches.add(&gap.parts);

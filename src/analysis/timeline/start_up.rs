@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::computes;
-use super::idle::Gap;
+use super::idle::AttributedGap;
 use crate::analysis::Limits;
 use crate::analysis::known_kernel::is_autotuning;
 use crate::analysis::threshold::{ONE_OFF_NS, PREPARATIONS};
@@ -98,7 +98,7 @@ impl<'a> StartUp<'a> {
     }
 
     /// For each gap of one GPU whether it is start-up.
-    pub(super) fn mark(&self, gaps: &[Gap<'_>]) -> Vec<bool> {
+    pub(super) fn mark(&self, gaps: &[AttributedGap<'_>]) -> Vec<bool> {
         let prepares: Vec<bool> = gaps.iter().map(|gap| self.prepares(gap)).collect();
         // Preparations and nanoseconds of all gaps before each kernel.
         let mut before: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
@@ -109,7 +109,7 @@ impl<'a> StartUp<'a> {
         }
         let firsts = gaps.iter().filter(|gap| self.is_first(gap)).map(|gap| gap.end_ns);
         let last_first = firsts.max().unwrap_or(0);
-        let mark = |(gap, prepares): (&Gap<'_>, &bool)| {
+        let mark = |(gap, prepares): (&AttributedGap<'_>, &bool)| {
             let (preparations, total_ns) = before[&gap.next.name];
             let ns = gap.end_ns - gap.start_ns;
             let one_off = ns as f64 >= self.one_off_ns
@@ -130,12 +130,12 @@ impl<'a> StartUp<'a> {
         self.tuning.contains(&place(work))
     }
 
-    fn is_first(&self, gap: &Gap<'_>) -> bool {
+    fn is_first(&self, gap: &AttributedGap<'_>) -> bool {
         self.first_starts.get(&key(gap.next)) == Some(&gap.next.start_ns)
     }
 
     /// Whether code is loaded or compiled in a gap.
-    fn prepares(&self, gap: &Gap<'_>) -> bool {
+    fn prepares(&self, gap: &AttributedGap<'_>) -> bool {
         let call = gap.next.call.and_then(|call| self.trace.calls.get(call as usize));
         let loads = call.and_then(|call| self.loads.get(&call.thread)).is_some_and(|starts| {
             let next = starts.partition_point(|start| *start < gap.start_ns);

@@ -8,14 +8,16 @@ use std::hint::black_box;
 use std::path::Path;
 
 use criterion::{Criterion, Throughput};
-use rgpu_format::ncu_rep::{Limits, NcuReport};
+use rgpu_format::ncu_rep::{NcuReadLimits, NcuReport};
 
 #[path = "../tests/it/ncu_rep/repeat.rs"]
 mod repeat;
 
 /// The work that a laptop user waits for; the goal is 10 ms.
 fn all_metrics_and_instances(file: &[u8]) -> (usize, usize, f64) {
-    let Ok((report, _)) = NcuReport::read(file, &Limits::default()) else { return (0, 0, 0.0) };
+    let Ok((report, _)) = NcuReport::read(file, &NcuReadLimits::default()) else {
+        return (0, 0, 0.0);
+    };
     let (mut metrics, mut instances, mut sum) = (0, 0, 0.0);
     for metric in report.results().flat_map(|result| result.metrics()) {
         metrics += 1;
@@ -29,7 +31,7 @@ fn all_metrics_and_instances(file: &[u8]) -> (usize, usize, f64) {
 }
 
 fn read(criterion: &mut Criterion, packed: &[u8], plain: &[u8]) {
-    let limits = Limits::default();
+    let limits = NcuReadLimits::default();
     let (metrics, instances, _) = all_metrics_and_instances(plain);
     println!("{} bytes, {metrics} metrics, {instances} instances", plain.len());
     let mut group = criterion.benchmark_group("ncu_rep");

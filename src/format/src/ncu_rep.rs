@@ -49,7 +49,7 @@ pub use error::{Error, Problem};
 pub use metric::{Instance, Instances, Metric};
 pub use notes::UnknownFields;
 pub use nvtx::{NvtxDomain, NvtxStack, NvtxStartEnd, NvtxState};
-pub use report::{Limits, NcuReport};
+pub use report::{NcuReadLimits, NcuReport};
 pub use result::{Dim3, Launch, Metrics, NcuResult, ResultKind};
 pub use roofline::{ArchFilter, MetricRef, Rate, RooflineChart, RooflinePoint};
 pub use rule::{FocusMetric, MessageKind, Rule, RuleMessage, SourceMarker, Speedup, SpeedupScope};

@@ -2,7 +2,7 @@
 
 use super::RequestedCounters;
 use super::metrics::AbsentMetrics;
-use crate::import::Refusal;
+use crate::import::RejectedReport;
 use crate::model::{Launch, Value};
 
 /// Metrics that need no hardware counter: they have values even where access to counters is denied.
@@ -21,15 +21,15 @@ pub(super) fn judge(
     launches: &[Launch],
     absent: &AbsentMetrics,
     asked: &RequestedCounters<'_>,
-) -> Vec<Refusal> {
+) -> Vec<RejectedReport> {
     if launches.is_empty() {
         let text = "the report has no result".to_owned();
-        return vec![Refusal { code: "empty_report", text, metrics: Vec::new() }];
+        return vec![RejectedReport { code: "empty_report", text, metrics: Vec::new() }];
     }
     let named = launches.iter().any(|launch| !launch.metrics.is_empty());
     if !named && absent.no_value.is_empty() && absent.not_finite.is_empty() {
         let text = format!("the report has {} results and no metric", launches.len());
-        return vec![Refusal { code: "empty_report", text, metrics: Vec::new() }];
+        return vec![RejectedReport { code: "empty_report", text, metrics: Vec::new() }];
     }
     let mut refusals = Vec::new();
     refusals.extend(nan_counters(launches, absent));
@@ -39,7 +39,7 @@ pub(super) fn judge(
 
 /// Refuses a report in which counters were collected and none has a number. Seen after a kernel
 /// that crashed, and reported for virtualised GPUs. A clock that shows no cycles is the same fault.
-fn nan_counters(launches: &[Launch], absent: &AbsentMetrics) -> Option<Refusal> {
+fn nan_counters(launches: &[Launch], absent: &AbsentMetrics) -> Option<RejectedReport> {
     let counter = |name: &str| {
         !WITHOUT_COUNTERS.iter().any(|prefix| name.starts_with(prefix))
             && !name.ends_with(".peak_sustained")
@@ -69,21 +69,21 @@ fn nan_counters(launches: &[Launch], absent: &AbsentMetrics) -> Option<Refusal> 
     } else {
         return None;
     };
-    Some(Refusal { code: "nan_counters", text, metrics: Vec::new() })
+    Some(RejectedReport { code: "nan_counters", text, metrics: Vec::new() })
 }
 
 fn unknown_metrics(
     launches: &[Launch],
     absent: &AbsentMetrics,
     asked: &RequestedCounters<'_>,
-) -> Option<Refusal> {
+) -> Option<RejectedReport> {
     let plain = asked.metrics.iter().filter(|name| !name.contains([':', '*']));
     let metrics: Vec<_> = plain.filter(|name| !answered(launches, absent, name)).cloned().collect();
     if metrics.is_empty() {
         return None;
     }
     let text = format!("the report has no values for `{}`", metrics.join("`, `"));
-    Some(Refusal { code: "unknown_metric", text, metrics })
+    Some(RejectedReport { code: "unknown_metric", text, metrics })
 }
 
 /// Whether the report contains a requested metric. A base name such as `dram__bytes` is satisfied

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rgpu_format::ncu_rep::Limits;
+use rgpu_format::ncu_rep::NcuReadLimits;
 
 use super::{Imported, RequestedCounters, import};
 use crate::analysis::classify;
@@ -17,7 +17,7 @@ fn imported(case: &str, asked: &[&str]) -> Imported {
         &bytes,
         "raw/report.ncu-repz",
         &RequestedCounters { metrics: &asked },
-        &Limits::default(),
+        &NcuReadLimits::default(),
     )
     .unwrap()
 }
@@ -36,7 +36,7 @@ fn launches_that_several_threads_read_are_as_one_alone_and_in_order() {
     let mut four = one.clone();
     (0..3).for_each(|_| four.extend_from_slice(&one[8 + header..]));
     let read = |bytes: &[u8]| {
-        import(bytes, "raw", &RequestedCounters::default(), &Limits::default()).unwrap()
+        import(bytes, "raw", &RequestedCounters::default(), &NcuReadLimits::default()).unwrap()
     };
     let (one, four) = (read(&one), read(&four));
     assert_eq!(four.launches.len(), 4);
@@ -291,8 +291,9 @@ fn a_report_cut_short_is_imported_as_far_as_it_goes() {
     let packed = std::fs::read(fixtures.join("regions/report.ncu-repz")).unwrap();
     let whole = zstd::decode_all(packed.as_slice()).unwrap();
     let cut = &whole[..whole.len() / 2];
-    let all = import(cut, "raw/report.ncu-rep", &RequestedCounters::default(), &Limits::default())
-        .unwrap();
+    let all =
+        import(cut, "raw/report.ncu-rep", &RequestedCounters::default(), &NcuReadLimits::default())
+            .unwrap();
     assert!((1..7).contains(&all.launches.len()));
     let damage = all.gaps.iter().find(|gap| gap.code == "damaged_report").unwrap();
     assert!(damage.text.contains(&format!("file ends at offset {}", cut.len())), "{}", damage.text);
@@ -303,9 +304,13 @@ fn a_report_cut_before_its_first_result_ends_is_an_error_that_says_where() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
     let packed = std::fs::read(fixtures.join("regions/report.ncu-repz")).unwrap();
     let whole = zstd::decode_all(packed.as_slice()).unwrap();
-    let error =
-        import(&whole[..20_000], "report", &RequestedCounters::default(), &Limits::default())
-            .unwrap_err();
+    let error = import(
+        &whole[..20_000],
+        "report",
+        &RequestedCounters::default(),
+        &NcuReadLimits::default(),
+    )
+    .unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(error.to_string(), "the report is damaged before the end of its first result");
     let expected = "file ends at offset 20000 inside block header that begins at 5967 and needs \

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use rgpu_format::ncu_csv::{NcuCsv, SourcePage};
-use rgpu_format::ncu_rep::Limits;
+use rgpu_format::ncu_rep::NcuReadLimits;
 
 use super::*;
 use crate::import::ncu::{self, RequestedCounters};
@@ -17,7 +17,7 @@ fn page(case: &str, file: &str) -> Imported {
 
 fn report(case: &str) -> Vec<Launch> {
     let bytes = fixture(case, "report.ncu-repz");
-    let limits = Limits { max_size: 1 << 30 };
+    let limits = NcuReadLimits { max_size: 1 << 30 };
     ncu::import(&bytes, "report", &RequestedCounters::default(), &limits).unwrap().launches
 }
 
@@ -120,7 +120,7 @@ fn the_source_page_has_the_hot_spots_of_the_report() {
         let printed = source::import(&page, "source.csv");
         assert!(printed.gaps.is_empty() && printed.refusals.is_empty(), "{:?}", printed.gaps);
         let bytes = fixture(case, "report.ncu-repz");
-        let limits = Limits { max_size: 1 << 30 };
+        let limits = NcuReadLimits { max_size: 1 << 30 };
         let exact = ncu::import(&bytes, "report", &RequestedCounters::default(), &limits).unwrap();
         let (launch, known) = (&printed.launches[0], &exact.launches[0]);
         assert_eq!(launch.kernel, known.kernel, "{case}");

@@ -338,7 +338,7 @@ fn remarks_of_nsys_are_joined_with_how_many_processes_they_are_said_of() {
         remarks(&all, imported).into_iter().map(|gap| gap.text).collect()
     };
     let empty = Imported {
-        refusals: vec![Refusal { code: NO_GPU_ROWS, ..Refusal::default() }],
+        refusals: vec![RejectedReport { code: NO_GPU_ROWS, ..RejectedReport::default() }],
         ..Imported::default()
     };
     let error = "nsys could not process some events: Cannot find string for an exterior index";

@@ -26,7 +26,7 @@ pub(super) struct Action {
 
 /// What a command printed.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(super) struct CommandResult {
+pub(super) struct McpCommandResult {
     /// `rgpu.mcp-command/1`.
     schema: String,
     /// The command that ran, as a user would type it.
@@ -52,7 +52,7 @@ pub(super) struct CommandResult {
 
 /// The schema of the results.
 pub(super) fn output() -> Arc<JsonObject> {
-    answer::output(&[answer::schema::<CommandResult>])
+    answer::output(&[answer::schema::<McpCommandResult>])
 }
 
 /// The schema of an argument that names an action.
@@ -111,7 +111,7 @@ pub(super) async fn run(
     let command =
         format!("rgpu {}", shlex::try_join(argv.iter().map(|w| &**w)).unwrap_or_default());
     let ended = call.command(CommandLine::new(argv), wait_s).await?;
-    let mut result = CommandResult {
+    let mut result = McpCommandResult {
         schema: "rgpu.mcp-command/1".to_owned(),
         command,
         state: "running".to_owned(),
@@ -197,7 +197,7 @@ pub(super) async fn stop(call: &Call, argv: [&str; 2], wait_s: Option<u64>) -> R
     }
     let again = "it starts no more entries and waits for running ones; repeat the call to stop \
                  waiting";
-    Answer::of(&CommandResult {
+    Answer::of(&McpCommandResult {
         schema: "rgpu.mcp-command/1".to_owned(),
         command,
         state: if has_ended { "done" } else { "running" }.to_owned(),

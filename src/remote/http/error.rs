@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Exit, Failure, Side};
-use crate::remote::refusal::Refusal;
+use crate::remote::refusal::PlatformError;
 
 /// An error between this machine and an HTTP server: a worker, an app on Modal, Wafer's service.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +103,7 @@ pub enum HttpError {
     },
     /// The server answered with an error.
     #[error("{}", .0.what)]
-    Refused(Box<Refusal>),
+    Refused(Box<PlatformError>),
 }
 
 /// The first activity on a connection.
@@ -115,7 +115,7 @@ const NOT_HTTP: &str =
 
 impl HttpError {
     /// The server refused.
-    pub(in crate::remote) fn refused(refusal: Refusal) -> Self {
+    pub(in crate::remote) fn refused(refusal: PlatformError) -> Self {
         Self::Refused(Box::new(refusal))
     }
 

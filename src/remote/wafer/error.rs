@@ -6,7 +6,7 @@ use super::refusal::from_stream_text;
 use crate::error::{Exit, Failure, Side};
 use crate::remote::foreign_text::shown;
 use crate::remote::http::HttpError;
-use crate::remote::refusal::Refusal;
+use crate::remote::refusal::PlatformError;
 
 /// An error between this machine and a workspace.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +88,7 @@ pub enum WaferError {
 
 impl WaferError {
     /// Wafer refused the request.
-    pub(super) fn refused(refusal: Refusal) -> Self {
+    pub(super) fn refused(refusal: PlatformError) -> Self {
         Self::Http(HttpError::refused(refusal))
     }
 

@@ -5,7 +5,7 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 
 use crate::remote::foreign_text::shown;
-use crate::remote::refusal::{self, Refusal, RefusalRow, passing, row};
+use crate::remote::refusal::{self, PlatformError, PlatformErrorPattern, passing, row};
 
 const REFUSED_LOGIN: &str = "Wafer rejects the login: it is wrong or has expired";
 const LOGIN_HINT: &str = "log in again: `rgpu remote login wafer`";
@@ -16,7 +16,7 @@ const TIME_LIMIT_HINT: &str =
     "Wafer ended the session; the job continues as long as its workspace runs";
 
 /// Wafer's answers, in lower case.
-static ROWS: &[RefusalRow] = &[
+static ROWS: &[PlatformErrorPattern] = &[
     // `invalid or expired` does not say which of the two.
     row(401, "or expired", "refused_token", REFUSED_LOGIN, LOGIN_HINT),
     row(401, "expired or", "refused_token", REFUSED_LOGIN, LOGIN_HINT),
@@ -43,9 +43,9 @@ static ROWS: &[RefusalRow] = &[
 ];
 
 /// From a status and a body.
-pub(super) fn named(status: StatusCode, body: &[u8]) -> Refusal {
+pub(super) fn named(status: StatusCode, body: &[u8]) -> PlatformError {
     let (words, status) = (words(body), status.as_u16());
-    known(status, &words).unwrap_or_else(|| Refusal {
+    known(status, &words).unwrap_or_else(|| PlatformError {
         status,
         code: "refused",
         what: format!("Wafer answers {status}"),
@@ -56,17 +56,17 @@ pub(super) fn named(status: StatusCode, body: &[u8]) -> Refusal {
 }
 
 /// From text within a stream; `None`: unknown text.
-pub(super) fn from_stream_text(words: &str) -> Option<Refusal> {
+pub(super) fn from_stream_text(words: &str) -> Option<PlatformError> {
     known(0, &shown(words))
 }
 
 /// For an answer longer than any should be.
-pub(super) fn too_long(why: String) -> Refusal {
+pub(super) fn too_long(why: String) -> PlatformError {
     let what = "Wafer's answer is implausibly long".to_owned();
-    Refusal { status: 200, code: "too_long", what, body: why, hint: "", passes: false }
+    PlatformError { status: 200, code: "too_long", what, body: why, hint: "", passes: false }
 }
 
-fn known(status: u16, words: &str) -> Option<Refusal> {
+fn known(status: u16, words: &str) -> Option<PlatformError> {
     let row = refusal::find(&[ROWS], status, &words.to_lowercase())?;
     Some(row.refusal(status, row.what.to_owned(), words.to_owned()))
 }

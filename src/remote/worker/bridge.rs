@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::fetching::{Fetcher, FilePiece};
+use super::fetching::{ArtifactFetcher, FilePiece};
 use super::following::{self, FollowStart};
 use super::requests::{WorkerClient, WorkerRequest};
 use crate::remote::RemoteError;
@@ -187,7 +187,7 @@ struct Bridge {
     running: JoinSet<()>,
     following: Option<AbortOnDrop>,
     input: mpsc::Sender<StdinBytes>,
-    fetcher: Fetcher,
+    fetcher: ArtifactFetcher,
     _input: AbortOnDrop,
 }
 
@@ -212,7 +212,7 @@ impl Bridge {
     fn new(link: RequestContext) -> Self {
         let (input, queue) = mpsc::channel(2);
         let task = tokio::spawn(send_input(link.clone(), queue));
-        let fetcher = Fetcher::new(link.clone());
+        let fetcher = ArtifactFetcher::new(link.clone());
         let (settings, running) = (HostSettings::default(), JoinSet::new());
         let _input = AbortOnDrop(task.abort_handle());
         Self { link, settings, running, following: None, input, fetcher, _input }

@@ -35,7 +35,7 @@ pub(super) struct FilePiece {
 }
 
 /// Fetches pieces.
-pub(super) struct Fetcher {
+pub(super) struct ArtifactFetcher {
     link: RequestContext,
     room: Arc<Semaphore>,
     queue: mpsc::UnboundedSender<(FilePiece, PendingPiece)>,
@@ -59,7 +59,7 @@ enum PieceOutcome {
     AgentMessage(Vec<u8>),
 }
 
-impl Fetcher {
+impl ArtifactFetcher {
     pub(super) fn new(link: RequestContext) -> Self {
         let (queue, coming) = mpsc::unbounded_channel();
         let task = tokio::spawn(pass_in_order(link.clone(), coming));

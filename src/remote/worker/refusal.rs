@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use rgpu_protocol::FromAgent;
 
 use crate::remote::foreign_text;
-use crate::remote::refusal::{self, Refusal, RefusalRow, passing, row};
+use crate::remote::refusal::{self, PlatformError, PlatformErrorPattern, passing, row};
 
 /// The kind of server expected at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ const APP_LOGS_HINT: &str =
     "`modal app logs rgpu` shows what the app said; jobs go on: `rgpu runs attach latest`";
 
 /// Plain-text answers of Modal itself instead of the app.
-static MODAL_PLATFORM_ANSWERS: &[RefusalRow] = &[
+static MODAL_PLATFORM_ANSWERS: &[PlatformErrorPattern] = &[
     row(
         401,
         "missing credentials for proxy",
@@ -94,7 +94,7 @@ static MODAL_PLATFORM_ANSWERS: &[RefusalRow] = &[
 ];
 
 /// Other answers from an address on Modal: of the app, or by status alone.
-static MODAL_APP_ANSWERS: &[RefusalRow] = &[
+static MODAL_APP_ANSWERS: &[PlatformErrorPattern] = &[
     row(401, "", "wrong_token", "the token is rejected", PROXY_TOKEN_HINT),
     row(402, "", "no_credit", "the platform requires a payment", "add credit with the platform"),
     row(403, "", "forbidden", "the platform forbids it", PROXY_TOKEN_HINT),
@@ -115,7 +115,7 @@ static MODAL_APP_ANSWERS: &[RefusalRow] = &[
 ];
 
 /// Answers of a worker or of a proxy before it.
-static WORKER_ANSWERS: &[RefusalRow] = &[
+static WORKER_ANSWERS: &[PlatformErrorPattern] = &[
     row(400, "HTTPS", "wants_tls", "the server only accepts TLS", "write https:// before it"),
     row(400, "plain HTTP", "wants_tls", "the server only accepts TLS", "write https:// before it"),
     row(400, "\"no_host\"", "bad_proxy", "the request has no Host header", ""),
@@ -219,11 +219,11 @@ pub(super) fn refusal_of_response(
     status: StatusCode,
     body: &[u8],
     to: Option<&str>,
-) -> Refusal {
+) -> PlatformError {
     let number = status.as_u16();
     if status.is_redirection() {
         let to = to.unwrap_or("nowhere");
-        return Refusal {
+        return PlatformError {
             status: number,
             code: "redirected",
             what: format!("`{url}` redirects to another address"),
@@ -240,7 +240,7 @@ pub(super) fn refusal_of_response(
     };
     match refusal::find(&tables, number, &text) {
         Some(row) => row.refusal(number, format!("{}: `{url}`", row.what), body),
-        None => Refusal {
+        None => PlatformError {
             status: number,
             code: "bad_status",
             what: format!("`{url}` does not answer as {} does", site.called()),
@@ -252,12 +252,12 @@ pub(super) fn refusal_of_response(
 }
 
 /// For a successful answer that is not an agent's.
-pub(super) fn foreign_server(site: ServerKind, url: &str, body: &[u8]) -> Refusal {
+pub(super) fn foreign_server(site: ServerKind, url: &str, body: &[u8]) -> PlatformError {
     let (code, what) = match site {
         ServerKind::Worker => ("not_a_worker", "no worker of rgpu's"),
         ServerKind::Modal => ("not_our_app", "not rgpu's app"),
     };
-    Refusal {
+    PlatformError {
         status: StatusCode::OK.as_u16(),
         code,
         what: format!("the server at `{url}` is {what}"),
@@ -268,8 +268,8 @@ pub(super) fn foreign_server(site: ServerKind, url: &str, body: &[u8]) -> Refusa
 }
 
 /// For results that redirect to each other.
-pub(super) fn redirect_loop(url: &str, hops: u32) -> Refusal {
-    Refusal {
+pub(super) fn redirect_loop(url: &str, hops: u32) -> PlatformError {
+    PlatformError {
         status: StatusCode::SEE_OTHER.as_u16(),
         code: "redirect_loop",
         what: format!("`{url}` redirects again and again without an answer"),
@@ -297,7 +297,7 @@ fn shown(body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn refusal_of(status: u16, body: &str) -> Refusal {
+    fn refusal_of(status: u16, body: &str) -> PlatformError {
         let status = StatusCode::from_u16(status).unwrap();
         refusal_of_response(ServerKind::Worker, "https://box", status, body.as_bytes(), None)
     }

@@ -24,7 +24,7 @@ fn profile(imported: Imported, rung: &str) -> Profile {
 
 fn of_ncu(case: &str) -> Profile {
     let bytes = std::fs::read(fixture(&format!("ncu/2025.3.1/{case}/report.ncu-repz"))).unwrap();
-    let limits = rgpu_format::ncu_rep::Limits::default();
+    let limits = rgpu_format::ncu_rep::NcuReadLimits::default();
     let report =
         ncu::import(&bytes, "raw/report.ncu-repz", &ncu::RequestedCounters::default(), &limits);
     profile(report.unwrap(), "ncu.asked")

@@ -1,6 +1,6 @@
 //! Wraps a compile command in a script that reuses its output if the host has it in its cache.
 
-use rgpu_protocol::Diagnosis;
+use rgpu_protocol::DiagnosisRule;
 use rgpu_protocol::plan::Arg;
 use sha2::{Digest, Sha256};
 
@@ -50,6 +50,6 @@ pub fn compile_once(
 }
 
 /// The meanings of messages of nvcc and the host compiler.
-pub fn compiler_rows() -> Vec<Diagnosis> {
+pub fn compiler_rows() -> Vec<DiagnosisRule> {
     table(nvcc::ROWS, NextRungs::default())
 }

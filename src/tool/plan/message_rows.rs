@@ -1,7 +1,7 @@
 //! Short forms of diagnosis tables: each tool has a constant list of rows.
 
 use rgpu_protocol::pattern::{Condition, LadderAction, Source};
-use rgpu_protocol::{Diagnosis, Pattern};
+use rgpu_protocol::{DiagnosisRule, Pattern};
 
 /// The effect of a row on a ladder. Ids of rungs are filled in when the ladder is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +52,13 @@ pub(crate) struct NextRungs<'a> {
 }
 
 /// The diagnosis table for one rung of a ladder.
-pub(crate) fn table(rows: &[MessageRow], next_rungs: NextRungs<'_>) -> Vec<Diagnosis> {
+pub(crate) fn table(rows: &[MessageRow], next_rungs: NextRungs<'_>) -> Vec<DiagnosisRule> {
     let rung_or_stop = |rung: Option<&str>| match rung {
         Some(rung) => LadderAction::Rung(rung.to_owned()),
         None => LadderAction::Stop,
     };
     rows.iter()
-        .map(|MessageRow(pattern, code, action)| Diagnosis {
+        .map(|MessageRow(pattern, code, action)| DiagnosisRule {
             source: Source::Output,
             pattern: Pattern::new(*pattern),
             code: (*code).to_owned(),

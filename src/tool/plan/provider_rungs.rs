@@ -4,7 +4,7 @@
 
 use rgpu_protocol::plan::{Arg, Rung};
 use rgpu_protocol::probe::ToolFacts;
-use rgpu_protocol::{Diagnosis, HostFacts};
+use rgpu_protocol::{DiagnosisRule, HostFacts};
 
 use super::draft::{Draft, PlanError};
 use super::ladder::step_of;
@@ -32,7 +32,7 @@ pub struct ProviderRung {
     /// The arguments for ncu.
     pub arguments: Vec<String>,
     /// Meanings of ncu's messages.
-    pub diagnosis: Vec<Diagnosis>,
+    pub diagnosis: Vec<DiagnosisRule>,
     /// Data that this rung does not provide.
     pub loses: &'static str,
 }

@@ -315,7 +315,7 @@ fn diagnosed(tool: &str, case: &str) -> Vec<String> {
     let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default();
     let (stdout, stderr) = (text("stdout.txt"), text("stderr.txt"));
     let rows = table(rows, next_rungs);
-    let matches = |row: &&rgpu_protocol::Diagnosis| {
+    let matches = |row: &&rgpu_protocol::DiagnosisRule| {
         row.pattern.find(&stdout).or_else(|| row.pattern.find(&stderr)).is_some()
     };
     let mut codes: Vec<String> = rows

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use rgpu_format::ncu_rep::{Limits, NcuReport};
+use rgpu_format::ncu_rep::{NcuReadLimits, NcuReport};
 
 use crate::ImitationError;
 use crate::host::Host;
@@ -75,7 +75,7 @@ fn cubin(stem: &str) -> Result<Vec<u8>, ImitationError> {
         return Ok(fs::read(fixtures().join("cubin/13.5/facts/sm_90a.cubin"))?);
     };
     let bytes = recorded.ncu_report()?.ok_or("the recording has no report")?;
-    let (report, _) = NcuReport::read(&bytes, &Limits::default())?;
+    let (report, _) = NcuReport::read(&bytes, &NcuReadLimits::default())?;
     let cubin = report.sources().iter().map(|source| source.cubin.to_vec()).find(|c| !c.is_empty());
     Ok(cubin.ok_or("the report holds no cubin")?)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rgpu_protocol::pattern::{Condition, LadderAction, Source};
 use rgpu_protocol::plan::HangDetection;
-use rgpu_protocol::{Diagnosis, Rung, RungRecord, Step};
+use rgpu_protocol::{DiagnosisRule, Rung, RungRecord, Step};
 
 use super::capture::tail_of;
 use super::rung::ProgramResult;
@@ -98,7 +98,7 @@ pub(crate) fn not_run(step: &Step, rung: &Rung, code: &str, message: String) -> 
     }
 }
 
-fn find<'t>(row: &Diagnosis, stdout: &'t str, stderr: &'t str) -> Option<&'t str> {
+fn find<'t>(row: &DiagnosisRule, stdout: &'t str, stderr: &'t str) -> Option<&'t str> {
     match row.source {
         Source::Stdout => row.pattern.find(stdout),
         Source::Stderr => row.pattern.find(stderr),

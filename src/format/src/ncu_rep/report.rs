@@ -14,15 +14,15 @@ use super::strings::Strings;
 
 /// Limits on the resources that reading may use.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct NcuReadLimits {
     /// Maximum bytes of an uncompressed report.
     pub max_size: u64,
 }
 
-impl Default for Limits {
+impl Default for NcuReadLimits {
     /// 2 GiB: reports of hundreds of full launches are smaller, and it fits in a laptop's memory.
     fn default() -> Self {
-        Limits { max_size: 2 << 30 }
+        NcuReadLimits { max_size: 2 << 30 }
     }
 }
 
@@ -45,7 +45,7 @@ impl<'a> NcuReport<'a> {
     ///
     /// The problems describe damage in a report that could be read in part. A file cut in the
     /// middle gives the results before the cut and one problem.
-    pub fn read(file: &'a [u8], limits: &Limits) -> Result<(Self, Vec<Problem>), Error> {
+    pub fn read(file: &'a [u8], limits: &NcuReadLimits) -> Result<(Self, Vec<Problem>), Error> {
         let mut problems = Problems::default();
         let bytes = container::open(file, limits.max_size, &mut problems)?;
         let mut notes = Notes { problems, unknown: UnknownFields::default() };

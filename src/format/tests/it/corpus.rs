@@ -7,7 +7,7 @@ use rgpu_format::{
     cubin::{self, Table},
     fatbin,
     ncu_csv::NcuCsv,
-    ncu_rep::{Limits, NcuReport},
+    ncu_rep::{NcuReadLimits, NcuReport},
     nsys_rep::NsysReport,
     nsys_stats::NsysStats,
     nvtx_log, range_log, sanitizer, sass,
@@ -48,7 +48,7 @@ fn readers_of_binaries_bear_what_fuzzing_found() {
         let _ = cubin::lines(&file, Table::Ptx);
     }
     for file in corpus("ncu_rep") {
-        let Ok((report, _)) = NcuReport::read(&file, &Limits::default()) else { continue };
+        let Ok((report, _)) = NcuReport::read(&file, &NcuReadLimits::default()) else { continue };
         for result in report.results() {
             result.metrics().for_each(|metric| metric.instances().for_each(drop));
             result.sections().for_each(|section| drop((section.header(), section.tables())));

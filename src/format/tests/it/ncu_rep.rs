@@ -4,7 +4,8 @@ pub(crate) mod repeat;
 mod writer;
 
 use rgpu_format::ncu_rep::{
-    Dim3, Error, Limits, MessageKind, MetricValue, NcuReport, Problem, ResultKind, SpeedupScope,
+    Dim3, Error, MessageKind, MetricValue, NcuReadLimits, NcuReport, Problem, ResultKind,
+    SpeedupScope,
 };
 use writer::{Block, Pb, dim, metric, report};
 
@@ -112,7 +113,7 @@ fn sample() -> Vec<u8> {
 }
 
 fn read(bytes: &[u8]) -> (NcuReport<'_>, Vec<Problem>) {
-    NcuReport::read(bytes, &Limits::default()).expect("a report")
+    NcuReport::read(bytes, &NcuReadLimits::default()).expect("a report")
 }
 
 #[test]
@@ -246,19 +247,20 @@ fn a_compressed_report_reads_like_the_plain_one() {
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(report.size(), bytes.len());
     assert_eq!(report.results().count(), 2);
-    let limits = Limits { max_size: bytes.len() as u64 - 1 };
+    let limits = NcuReadLimits { max_size: bytes.len() as u64 - 1 };
     for file in [&packed, &bytes] {
         let error = NcuReport::read(file, &limits).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. } | Error::Unpacked(_)), "{error}");
     }
     for cut in 0..packed.len() {
-        let _ = NcuReport::read(&packed[..cut], &Limits::default());
+        let _ = NcuReport::read(&packed[..cut], &NcuReadLimits::default());
     }
 }
 
 #[test]
 fn files_of_another_kind_are_named() {
-    let case = |bytes: &[u8]| NcuReport::read(bytes, &Limits::default()).unwrap_err().to_string();
+    let case =
+        |bytes: &[u8]| NcuReport::read(bytes, &NcuReadLimits::default()).unwrap_err().to_string();
     assert_eq!(case(b""), "file is empty");
     assert!(case(b"SQLite format 3\0rest").contains("an sqlite database"));
     assert!(case(b"==PROF== Connected").contains("ncu's log"));
@@ -273,7 +275,7 @@ fn a_report_cut_at_any_byte_keeps_what_is_whole_and_says_where_it_breaks() {
     let bytes = sample();
     let mut most = 0;
     for cut in 0..bytes.len() {
-        match NcuReport::read(&bytes[..cut], &Limits::default()) {
+        match NcuReport::read(&bytes[..cut], &NcuReadLimits::default()) {
             Ok((report, problems)) => {
                 let results = report.results().count();
                 assert!(results >= most, "a longer file has no fewer results");
@@ -303,7 +305,7 @@ fn a_flipped_bit_anywhere_never_panics() {
     for at in 0..bytes.len() {
         for bit in 0..8 {
             bytes[at] ^= 1 << bit;
-            if let Ok((report, problems)) = NcuReport::read(&bytes, &Limits::default()) {
+            if let Ok((report, problems)) = NcuReport::read(&bytes, &NcuReadLimits::default()) {
                 for problem in problems {
                     assert!(!problem.to_string().is_empty());
                 }

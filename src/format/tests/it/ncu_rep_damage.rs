@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::damage::{cut_everywhere, flip_bits};
 use crate::fixture;
 use crate::ncu_rep::repeat::{boundaries, repeat};
-use rgpu_format::ncu_rep::{Error, Limits, NcuReport};
+use rgpu_format::ncu_rep::{Error, NcuReadLimits, NcuReport};
 
 fn reports() -> Vec<(PathBuf, Vec<u8>)> {
     let packed = fixture::files("ncu", "report.ncu-repz");
@@ -17,7 +17,7 @@ fn reports() -> Vec<(PathBuf, Vec<u8>)> {
 
 /// Reads everything in a report; returns the number of results.
 fn read(file: &[u8]) -> Option<usize> {
-    let (report, problems) = NcuReport::read(file, &Limits { max_size: 64 << 20 }).ok()?;
+    let (report, problems) = NcuReport::read(file, &NcuReadLimits { max_size: 64 << 20 }).ok()?;
     for problem in &problems {
         assert!(!problem.to_string().is_empty());
     }
@@ -102,7 +102,7 @@ fn reading_a_compressed_report_takes_no_more_than_three_times_its_plain_size() {
     let one = one.unwrap().1;
     let packed = zstd::encode_all(repeat(&one, 12).as_slice(), 3).unwrap();
     let before = peak();
-    let (report, problems) = NcuReport::read(&packed, &Limits::default()).unwrap();
+    let (report, problems) = NcuReport::read(&packed, &NcuReadLimits::default()).unwrap();
     assert!(problems.is_empty());
     assert_eq!(report.results().count(), 12);
     let instances = report.results().flat_map(|result| result.metrics());
@@ -121,7 +121,7 @@ fn a_frame_that_claims_more_than_the_limit_is_refused_without_the_memory() {
     let streamed =
         zstd::encode_all([b"NVR\0".as_slice(), &vec![0; 80 << 20]].concat().as_slice(), 3);
     for packed in [packed, streamed.unwrap()] {
-        let error = NcuReport::read(&packed, &Limits { max_size: 2 << 30 }).unwrap_err();
+        let error = NcuReport::read(&packed, &NcuReadLimits { max_size: 2 << 30 }).unwrap_err();
         assert!(matches!(error, Error::Unpacked(e) if e.limit == 64 << 20), "{error}");
         assert!(error.to_string().contains("unpack it with another tool"), "{error}");
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::damage::flip_bits;
 use crate::fixture;
-use rgpu_format::ncu_rep::{Limits, Metric, MetricValue, NcuReport, NcuResult};
+use rgpu_format::ncu_rep::{Metric, MetricValue, NcuReadLimits, NcuReport, NcuResult};
 
 fn cases() -> Vec<PathBuf> {
     let reports = fixture::files("ncu", "report.ncu-repz");
@@ -72,7 +72,7 @@ fn every_metric_and_unit_equals_what_ncu_prints() {
         let Ok(text) = fs::read_to_string(case.join("raw.csv")) else { continue };
         let rows = csv(&text);
         let file = fs::read(case.join("report.ncu-repz")).unwrap();
-        let (report, problems) = NcuReport::read(&file, &Limits::default()).unwrap();
+        let (report, problems) = NcuReport::read(&file, &NcuReadLimits::default()).unwrap();
         assert!(problems.is_empty(), "{}: {problems:?}", case.display());
         let results: Vec<_> = report.results().collect();
         assert_eq!(results.len(), rows.len() - 2, "{}", case.display());
@@ -104,7 +104,7 @@ fn every_metric_and_unit_equals_what_ncu_prints() {
 fn every_recorded_report_is_read_without_a_problem_or_an_unknown_field() {
     for case in cases() {
         let file = fs::read(case.join("report.ncu-repz")).unwrap();
-        let (report, problems) = NcuReport::read(&file, &Limits::default()).unwrap();
+        let (report, problems) = NcuReport::read(&file, &NcuReadLimits::default()).unwrap();
         assert!(problems.is_empty(), "{}: {problems:?}", case.display());
         assert_eq!(report.unknown_fields().total(), 0, "{}", case.display());
         assert!(report.results().count() > 0, "{}", case.display());
@@ -126,7 +126,9 @@ fn a_real_report_cut_anywhere_keeps_the_results_before_the_cut() {
     let whole = zstd::decode_all(packed.as_slice()).unwrap();
     let mut before = 0;
     for cut in (0..whole.len()).step_by(9973) {
-        let Ok((report, _)) = NcuReport::read(&whole[..cut], &Limits::default()) else { continue };
+        let Ok((report, _)) = NcuReport::read(&whole[..cut], &NcuReadLimits::default()) else {
+            continue;
+        };
         let results = report.results().count();
         assert!(results >= before);
         before = results;
@@ -140,7 +142,7 @@ fn a_real_report_with_any_byte_damaged_is_read_without_panic() {
     let packed = fs::read(case.join("report.ncu-repz")).unwrap();
     let whole = zstd::decode_all(packed.as_slice()).unwrap();
     flip_bits(&whole, 1000, |damaged| {
-        let Ok((report, _)) = NcuReport::read(damaged, &Limits::default()) else { return };
+        let Ok((report, _)) = NcuReport::read(damaged, &NcuReadLimits::default()) else { return };
         for result in report.results() {
             result.metrics().for_each(|metric| drop(metric.unit()));
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rgpu_format::ncu_rep::Limits;
+use rgpu_format::ncu_rep::NcuReadLimits;
 
 use crate::import::Imported;
 use crate::import::ncu::{RequestedCounters, import};
@@ -16,7 +16,7 @@ fn fixtures() -> PathBuf {
 
 fn imported(case: &str) -> Imported {
     let bytes = std::fs::read(fixtures().join(case).join("report.ncu-repz")).unwrap();
-    import(&bytes, "raw/report.ncu-repz", &RequestedCounters::default(), &Limits::default())
+    import(&bytes, "raw/report.ncu-repz", &RequestedCounters::default(), &NcuReadLimits::default())
         .unwrap()
 }
 
