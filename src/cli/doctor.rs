@@ -83,6 +83,7 @@ const CASE: &str = "n=65536";
 
 /// The output of `doctor --json` (`rgpu.doctor/1`).
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Diagnosis")]
 pub(super) struct DoctorReport {
     /// `rgpu.doctor/1`.
     schema: &'static str,

@@ -123,7 +123,7 @@ pub struct Counts {
     /// Number of warp samples in which the scheduler issued no instruction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_not_issued: Option<u64>,
-    /// Number of samples by reason, named as in [`super::Stall`]; zeros are left out. Together with
+    /// Number of samples by reason, named as in [`super::StallReason`]; zeros are left out. Together with
     /// `selected`, which is not a stall, they add up to `samples`.
     #[serde(default, skip_serializing_if = "NamedNumbers::is_empty")]
     pub stalls: NamedNumbers<u64>,

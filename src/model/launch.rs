@@ -129,6 +129,7 @@ impl Roof {
 
 /// A warp stall reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Stall")]
 pub struct StallReason {
     /// NVIDIA's name without prefix and suffix: `long_scoreboard`.
     pub reason: String,

@@ -51,6 +51,7 @@ pub struct Trace {
 
 /// One piece of work on the GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Work")]
 pub struct TraceWork {
     /// The kind of GPU work.
     pub kind: TraceWorkKind,
@@ -105,6 +106,7 @@ pub struct TraceRegion {
 /// Kinds of GPU work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "WorkKind")]
 pub enum TraceWorkKind {
     /// A kernel launch.
     Kernel,

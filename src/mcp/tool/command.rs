@@ -26,6 +26,7 @@ pub(super) struct Action {
 
 /// What a command printed.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CommandResult")]
 pub(super) struct McpCommandResult {
     /// `rgpu.mcp-command/1`.
     schema: String,
