@@ -513,7 +513,7 @@ fn finish(
     }
     run.record_end(outcome.as_ref().err(), status)?;
     let FollowedRun { folder, record, .. } = &run;
-    let placement = pull::place(app, args, (folder, record), &pulled, &mut copies);
+    let placement = pull::write_pulled_files(app, args, (folder, record), &pulled, &mut copies);
     // A program that did not start has no files to pull.
     let may_have_output = |f: &Failure| matches!(f.exit, Exit::Cancelled | Exit::Host);
     if has_ended

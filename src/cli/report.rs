@@ -229,7 +229,7 @@ fn show(app: &App, args: &ReportArgs, mut opened: OpenedProfile) -> Result<Statu
         opened.folder = None;
     }
     let style = Style { budget: args.bytes.unwrap_or(app.style().budget), ..app.style() };
-    place::place(app, args, report, &opened, &style)?;
+    place::write_report(app, args, report, &opened, &style)?;
     // The process ends: to free each name and number of a large profile takes milliseconds.
     std::mem::forget(opened);
     Ok(0)

@@ -58,7 +58,7 @@ impl RegionTable {
         if let Some(index) = self.by_node.get(&node) {
             return *index;
         }
-        let (_, parent, kind) = tree.place(node);
+        let (_, parent, kind) = tree.region_key(node);
         // The tree bounds its own depth, so this recursion is bounded too.
         let parent = parent.map(|parent| self.index(tree, parent));
         let index = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
@@ -82,7 +82,7 @@ pub(super) fn ranges(
     let listed = order.iter().take(MAX_RANGES).map(|index| {
         let range = &ranges[*index];
         let node = tree.of_range(*index);
-        let (depth, _, kind) = tree.place(node);
+        let (depth, _, kind) = tree.region_key(node);
         RangeEvent {
             name: names.index(&range.part),
             start_ns: since(first_ns, range.start_ns),

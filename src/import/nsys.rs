@@ -139,7 +139,7 @@ fn import_export(
     let mut imported = import(&ExportRows::new(&file, watch), from, is_rank)?;
     if let Some(joined) = &mut imported.sidecars.ranks {
         let start_ns = if is_rank { file.session_start_ns()? } else { None };
-        ranks::place(joined, file.host_name()?, start_ns);
+        ranks::add_rank_location(joined, file.host_name()?, start_ns);
     }
     let remarks = remarks(&file.diagnostics()?, &imported);
     imported.gaps.extend(remarks);

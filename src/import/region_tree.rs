@@ -245,7 +245,7 @@ impl Tree {
     }
 
     /// The region's depth, parent and kind.
-    pub(super) fn place(&self, node: usize) -> (usize, Option<usize>, NvtxRangeKind) {
+    pub(super) fn region_key(&self, node: usize) -> (usize, Option<usize>, NvtxRangeKind) {
         let node = &self.nodes[node];
         (node.depth, node.parent, node.kind)
     }

@@ -44,7 +44,7 @@ pub fn import(trace: &TorchTrace, from: &str) -> Imported {
 fn import_as(trace: &TorchTrace, from: &str, is_rank: bool) -> Imported {
     let Ok(mut imported) = nsys::import(&TorchRows(trace), from, is_rank);
     for rank in imported.sidecars.ranks.iter_mut().flat_map(|joined| &mut joined.ranks) {
-        ranks::place(rank, trace);
+        ranks::add_rank_location(rank, trace);
     }
     imported.refusals.retain(|refusal| refusal.code != nsys::NO_GPU_ROWS);
     let on_gpu = trace.events.iter().any(|event| work(event.kind));

@@ -54,7 +54,7 @@ impl SentFiles {
         let folder = tempfile::Builder::new().prefix("files-").tempdir_in(&context.scratch);
         let sent = Self { folder: folder.map_err(failed)? };
         for file in files {
-            let path = sent.place(&file.path)?;
+            let path = sent.path(&file.path)?;
             let parent = path.parent().unwrap_or(sent.folder.path());
             fs::create_dir_all(parent)
                 .and_then(|()| {
@@ -78,7 +78,7 @@ impl SentFiles {
     }
 
     /// The path of one of the files.
-    pub(super) fn place(&self, inner: &str) -> Result<PathBuf> {
+    pub(super) fn path(&self, inner: &str) -> Result<PathBuf> {
         let path = Path::new(inner);
         let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
         match is_plain && !inner.is_empty() && !inner.contains('\0') {
@@ -89,7 +89,7 @@ impl SentFiles {
 
     /// The path of one of the files, or of a folder with some; `None` if there is none.
     pub(super) fn find(&self, inner: &str) -> Option<PathBuf> {
-        self.place(inner).ok().filter(|path| path.exists())
+        self.path(inner).ok().filter(|path| path.exists())
     }
 }
 

@@ -99,7 +99,9 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
         let kernel = finding::kernel(f, names).map(|kernel| format!("{kernel}: "));
         say(format!("finding {}: {}{}", f.id, kernel.unwrap_or_default(), f.text));
         finding::worth(f).iter().for_each(|worth| say(format!("  worth: {worth}")));
-        f.places.iter().for_each(|place| say(format!("  where: {}", finding::place(place, names))));
+        f.places.iter().for_each(|place| {
+            say(format!("  where: {}", finding::idle_location_text(place, names)))
+        });
         finding::covered(f, names).iter().for_each(|covered| say(format!("  in: {covered}")));
         say(format!("  do: {}", finding::hint(&profile.findings, at)));
         for e in &f.evidence {

@@ -67,7 +67,7 @@ pub(super) fn covered(finding: &Finding, names: KernelNames) -> Option<String> {
 
 /// Where idle time is: `757 ms in 127 gaps before cudnn sdpa in decode::step, the longest 56.9 ms at
 /// 2.25 s (cuLaunchKernelEx)`.
-pub(super) fn place(place: &IdlePlace, names: KernelNames) -> String {
+pub(super) fn idle_location_text(place: &IdlePlace, names: KernelNames) -> String {
     let mut text = duration(place.total_ns as f64);
     match place.gaps {
         0 | 1 => text += " in 1 gap",
@@ -133,7 +133,7 @@ mod tests {
             ..IdlePlace::default()
         };
         assert_eq!(
-            place(&gaps, KernelNames::Short),
+            idle_location_text(&gaps, KernelNames::Short),
             "757 ms in 127 gaps before gemm in `decode::step`, the longest 56.9 ms at 2.25 s \
              (cuLibraryLoadData)"
         );

@@ -495,7 +495,8 @@ async fn fetch(
     // The files of a cancelled job are fetched too, until the user asks again.
     let cancel_requests = context.cancel.handled_count();
     for AnnouncedFile { step, rung, remote_file, kind } in announced {
-        let local_path = unique_path(context.folder.place(&kind, &remote_file.path)?, &mut taken);
+        let local_path =
+            unique_path(context.folder.artifact_path(&kind, &remote_file.path)?, &mut taken);
         let dest = context.folder.path().join(&local_path);
         if let Some(parent) = dest.parent() {
             std::fs::create_dir_all(parent).map_err(|e| {

@@ -413,7 +413,7 @@ impl RunFolder {
     /// # Errors
     /// [`StoreError::HostileName`] for a path that would leave the folder, and for a pulled file
     /// from outside the program's working folder.
-    pub fn place(&self, kind: &str, host_path: &str) -> Result<String, StoreError> {
+    pub fn artifact_path(&self, kind: &str, host_path: &str) -> Result<String, StoreError> {
         let hostile = || StoreError::HostileName(host_path.to_owned());
         if !valid_relative_path(host_path) {
             return Err(hostile());
@@ -425,7 +425,7 @@ impl RunFolder {
         }
         // Each side of a comparison has its own folder, in the job and in the run.
         if let Some((side @ ("a" | "b"), inner)) = host_path.split_once('/') {
-            return Ok(format!("{side}/{}", self.place(kind, inner)?));
+            return Ok(format!("{side}/{}", self.artifact_path(kind, inner)?));
         }
         let name = host_path.rsplit('/').next().unwrap_or(host_path);
         Ok(match kind {
@@ -648,14 +648,26 @@ mod tests {
     fn names_from_a_host_never_leave_the_folder() {
         let dir = tempfile::tempdir().unwrap();
         let run = RunFolder::create(dir.path(), "one", None).unwrap();
-        assert_eq!(run.place("ncu_rep", "raw/report.ncu-rep").unwrap(), "raw/report.ncu-rep");
-        assert_eq!(run.place("cubin", "build/k.sm_90a.cubin").unwrap(), "cubin/k.sm_90a.cubin");
+        assert_eq!(
+            run.artifact_path("ncu_rep", "raw/report.ncu-rep").unwrap(),
+            "raw/report.ncu-rep"
+        );
+        assert_eq!(
+            run.artifact_path("cubin", "build/k.sm_90a.cubin").unwrap(),
+            "cubin/k.sm_90a.cubin"
+        );
         for bad in ["../../.bashrc", "/etc/passwd", "a\nb", "raw/../../x"] {
-            assert!(matches!(run.place("file", bad), Err(StoreError::HostileName(_))), "{bad}");
+            assert!(
+                matches!(run.artifact_path("file", bad), Err(StoreError::HostileName(_))),
+                "{bad}"
+            );
         }
-        assert_eq!(run.place("pulled", "here/out/x").unwrap(), "pulled/out/x");
+        assert_eq!(run.artifact_path("pulled", "here/out/x").unwrap(), "pulled/out/x");
         for bad in ["out/x", "a/here/x", "here", "here/../x"] {
-            assert!(matches!(run.place("pulled", bad), Err(StoreError::HostileName(_))), "{bad}");
+            assert!(
+                matches!(run.artifact_path("pulled", bad), Err(StoreError::HostileName(_))),
+                "{bad}"
+            );
         }
         let mut recorder = run.recorder().unwrap();
         assert!(recorder.output("../x", Stream::Stdout, b"x").is_err());

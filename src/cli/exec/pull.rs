@@ -65,7 +65,7 @@ pub(super) struct PulledFiles {
 ///
 /// # Errors
 /// A file cannot be written here.
-pub(super) fn place(
+pub(super) fn write_pulled_files(
     app: &App,
     args: &ExecArgs,
     (folder, record): (&RunFolder, &RunRecord),

@@ -12,7 +12,7 @@ use crate::report::{Destination, Document, Report, Style};
 use crate::store::atomic;
 
 /// Renders `report` and writes it where the user asked. Prints the paths of written files.
-pub(super) fn place(
+pub(super) fn write_report(
     app: &App,
     args: &ReportArgs,
     report: &Report,

@@ -80,7 +80,7 @@ impl<'r> ReportSources<'r> {
 
     /// The position of `address`: an offset in the nearest function before it. Looks only in the
     /// sources that a result refers to, or in all sources if it refers to none.
-    pub(super) fn place(&self, references: &[u64], address: u64) -> Option<CodeLocation<'_>> {
+    pub(super) fn locate(&self, references: &[u64], address: u64) -> Option<CodeLocation<'_>> {
         let known = |loaded: &&LoadedCubin<'_>| {
             references.is_empty() || references.contains(&loaded.source.reference)
         };
@@ -135,11 +135,11 @@ mod tests {
         let functions = vec![function("near", 0x1000), function("far", 0x2000)];
         let sources = [Source { reference: 7, functions, ..Source::default() }];
         let code = ReportSources::new(&sources);
-        let place = code.place(&[7], 0x1ff0).unwrap();
+        let place = code.locate(&[7], 0x1ff0).unwrap();
         assert_eq!((place.symbol, place.offset, place.at.len()), ("near", 0xff0, 0));
-        assert_eq!(code.place(&[], 0x2000).unwrap().symbol, "far");
-        assert!(code.place(&[8], 0x1ff0).is_none());
-        assert!(code.place(&[7], 0xfff).is_none());
-        assert!(code.place(&[7], 1 << 40).is_none());
+        assert_eq!(code.locate(&[], 0x2000).unwrap().symbol, "far");
+        assert!(code.locate(&[8], 0x1ff0).is_none());
+        assert!(code.locate(&[7], 0xfff).is_none());
+        assert!(code.locate(&[7], 1 << 40).is_none());
     }
 }

@@ -61,7 +61,7 @@ impl<'c> HotSpotBuilder<'c> {
             for instance in metric.instances() {
                 let Some((address, value)) = by_address(&instance) else { continue };
                 let mut spot_of = |address: u64| {
-                    let place = self.code.place(references, address)?;
+                    let place = self.code.locate(references, address)?;
                     self.left = self.left.checked_sub(1)?;
                     let symbol = Some(place.symbol).filter(|symbol| *symbol != own);
                     found.push(InstructionSpot {

@@ -101,7 +101,7 @@ impl AttributedWork {
         // added to it.
         for node in (0..sums.len()).rev() {
             let (below, rest) = sums.split_at_mut(node);
-            if let (_, Some(parent), _) = tree.place(node) {
+            if let (_, Some(parent), _) = tree.region_key(node) {
                 below[parent].merge(&rest[0]);
             }
         }

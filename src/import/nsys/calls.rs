@@ -70,7 +70,7 @@ impl CallCollector {
             key: call.correlation.map(|id| (process, id)),
         };
         if let Some(key) = listed.key
-            && let Some(place) = self.launching.place(key, &mut self.finger)
+            && let Some(place) = self.launching.slot(key, &mut self.finger)
         {
             *place = Some(listed);
             return;

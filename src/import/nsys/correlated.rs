@@ -49,7 +49,7 @@ impl<T> ByCorrelation<T> {
     }
 
     /// The slot for a key's value. `None` for an unknown key.
-    pub(super) fn place(&mut self, key: Key, finger: &mut LastHit) -> Option<&mut Option<T>> {
+    pub(super) fn slot(&mut self, key: Key, finger: &mut LastHit) -> Option<&mut Option<T>> {
         let index = self.find(key, finger)?;
         Some(&mut self.values[index])
     }
@@ -70,15 +70,15 @@ mod tests {
         let mut all = ByCorrelation::new(keys.into_iter());
         let mut finger = LastHit::default();
         for (value, key) in keys.into_iter().enumerate() {
-            *all.place(key, &mut finger).unwrap() = Some(value);
+            *all.slot(key, &mut finger).unwrap() = Some(value);
         }
         for missing in [(0, 0), (1, 5), (2, 4), (3, 2), (9, 9)] {
-            assert!(all.place(missing, &mut finger).is_none(), "{missing:?}");
+            assert!(all.slot(missing, &mut finger).is_none(), "{missing:?}");
         }
         for (value, key) in keys.into_iter().enumerate().rev() {
             // A second value for the same key replaces the first.
             let expected = if key == (2, 5) { 3 } else { value };
-            assert_eq!(all.place(key, &mut finger), Some(&mut Some(expected)), "{key:?}");
+            assert_eq!(all.slot(key, &mut finger), Some(&mut Some(expected)), "{key:?}");
         }
         assert_eq!(all.into_values().count(), 7);
     }
@@ -86,6 +86,6 @@ mod tests {
     #[test]
     fn nothing_is_found_among_no_keys() {
         let mut all: ByCorrelation<u8> = ByCorrelation::default();
-        assert_eq!(all.place((1, 1), &mut LastHit::default()), None);
+        assert_eq!(all.slot((1, 1), &mut LastHit::default()), None);
     }
 }

@@ -111,7 +111,11 @@ pub(super) fn read<R: TraceRows>(
 }
 
 /// Adds what a report tells of its host. With `start_ns`, times become those since 1970.
-pub(super) fn place(joined: &mut JoinedRanks, host: Option<String>, start_ns: Option<i64>) {
+pub(super) fn add_rank_location(
+    joined: &mut JoinedRanks,
+    host: Option<String>,
+    start_ns: Option<i64>,
+) {
     for rank in &mut joined.ranks {
         rank.place.host.clone_from(&host);
         rank.shift(start_ns.unwrap_or(0));
@@ -206,7 +210,7 @@ impl<'a> RankReader<'a> {
         for (range, index) in self.trace.ranges.iter().zip(0..) {
             let Some(rank) = self.ranks.get_mut(&range.process) else { continue };
             let node = self.placed.tree.of_range(index);
-            let (depth, ..) = self.placed.tree.place(node);
+            let (depth, ..) = self.placed.tree.region_key(node);
             let region = rank.region(self.placed, node);
             rank.work.ranges.push(HostRange {
                 start_ns: range.start_ns,

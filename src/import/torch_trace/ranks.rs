@@ -9,7 +9,7 @@ use crate::model::rank_work::RankWork;
 use crate::model::ranks::CollectiveOperation;
 
 /// Adds what a trace tells of its process. Its times become those since 1970, if it tells.
-pub(super) fn place(rank: &mut RankWork, trace: &TorchTrace) {
+pub(super) fn add_rank_location(rank: &mut RankWork, trace: &TorchTrace) {
     let info = trace.distributed.unwrap_or_default();
     rank.place.rank = info.rank.unwrap_or(rank.place.rank);
     rank.is_numbered = info.rank.is_some();

@@ -109,7 +109,8 @@ struct FindingTexts<'a> {
 impl<'a> FindingTexts<'a> {
     fn new(findings: &'a [Finding], at: usize) -> Self {
         let of = &findings[at];
-        let places = of.places.iter().map(|place| finding::place(place, KernelNames::Short));
+        let places =
+            of.places.iter().map(|place| finding::idle_location_text(place, KernelNames::Short));
         Self {
             title: capital(&of.text),
             hint: finding::hint(findings, at),

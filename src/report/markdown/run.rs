@@ -153,7 +153,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
             out += &format!("   - worth {}\n", plain(&worth));
         }
         for place in &finding.places {
-            out += &format!("   - {}\n", plain(&finding::place(place, names)));
+            out += &format!("   - {}\n", plain(&finding::idle_location_text(place, names)));
         }
         if let Some(covered) = finding::covered(finding, names) {
             out += &format!("   - in {}\n", plain(&covered));

@@ -68,7 +68,7 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
             write_wrapped(page, "", &format!("worth {worth}"));
         }
         for place in finding.places.iter().take(MAX_GAPS_PER_FINDING) {
-            write_wrapped(page, "· ", &finding::place(place, page.style.names));
+            write_wrapped(page, "· ", &finding::idle_location_text(place, page.style.names));
         }
         if let Some(covered) = finding::covered(finding, page.style.names) {
             write_wrapped(page, "", &format!("in {covered}"));

@@ -385,7 +385,7 @@ impl<'a> Ladder<'a> {
         };
         let name = format!("{}-{}", step_of(self.request), info.id);
         let python = self.request.program_env(rank_shim::PYTHON_EXEC);
-        let command = rank_shim::place(ranks, &tool, &program.argv, &name, python)?;
+        let command = rank_shim::wrap_ranks(ranks, &tool, &program.argv, &name, python)?;
         self.files.push(command.script);
         Ok((command.argv, command.env))
     }

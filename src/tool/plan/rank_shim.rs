@@ -65,7 +65,7 @@ pub(super) struct RankCommand {
 ///
 /// # Errors
 /// The launcher is not known, or starts no program.
-pub(super) fn place(
+pub(super) fn wrap_ranks(
     ranks: &RankSelection,
     tool: &[Arg],
     program: &[Arg],
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn the_tool_runs_on_the_chosen_ranks_and_the_program_alone_on_the_others() {
         let ranks = RankSelection::Numbers(vec![0, 3]);
-        let command = place(&ranks, &tool(), &words("mpirun -np 4 ./app"), "x", None).unwrap();
+        let command = wrap_ranks(&ranks, &tool(), &words("mpirun -np 4 ./app"), "x", None).unwrap();
         assert_eq!(command.argv[3], Arg::in_job("ranks/x"));
         assert_eq!(command.argv[4], Arg::from("./app"));
         let with = |rank: &str| format!("with 'quotes' $HOME|m.{rank}.log|");
@@ -180,14 +180,15 @@ mod tests {
         }
         // torchrun in a job of Slurm: the inner launcher counts.
         assert_eq!(run(&command, &[("RANK", "0"), ("SLURM_PROCID", "1")]).0, with("0"));
-        let all = place(&RankSelection::All, &tool(), &words("srun ./app"), "x", None).unwrap();
+        let all =
+            wrap_ranks(&RankSelection::All, &tool(), &words("srun ./app"), "x", None).unwrap();
         assert_eq!(run(&all, &[("SLURM_PROCID", "17")]).0, with("17"));
     }
 
     #[test]
     fn a_rank_that_is_not_there_or_not_known_is_told() {
         let ranks = RankSelection::Numbers(vec![2]);
-        let command = place(&ranks, &tool(), &words("mpirun -np 2 ./app"), "x", None).unwrap();
+        let command = wrap_ranks(&ranks, &tool(), &words("mpirun -np 2 ./app"), "x", None).unwrap();
         let (told, status) = run(&command, &[("RANK", "0"), ("WORLD_SIZE", "2")]);
         assert_eq!(told, "rgpu ranks: there is no rank 2: the program has 2");
         assert_eq!(status, Some(i32::from(REFUSED)));
@@ -201,7 +202,7 @@ mod tests {
         let ranks = RankSelection::Numbers(vec![0]);
         let torchrun = words("torchrun --nproc-per-node 2 train.py");
         let user = Arg::from("/bin/sh");
-        let command = place(&ranks, &tool(), &torchrun, "x", Some(user.clone())).unwrap();
+        let command = wrap_ranks(&ranks, &tool(), &torchrun, "x", Some(user.clone())).unwrap();
         assert_eq!(command.argv, torchrun);
         assert_eq!(command.env["PYTHON_EXEC"], Arg::in_job("ranks/x"));
         assert_eq!(command.env["RGPU_PYTHON"], user);
@@ -216,7 +217,8 @@ mod tests {
     #[test]
     fn the_mark_of_a_separated_program_is_replaced() {
         let command =
-            place(&RankSelection::All, &tool(), &words("srun -n 2 -- ./app"), "x", None).unwrap();
+            wrap_ranks(&RankSelection::All, &tool(), &words("srun -n 2 -- ./app"), "x", None)
+                .unwrap();
         let expected = ["srun", "-n", "2"].map(Arg::from);
         assert_eq!(command.argv[..3], expected);
         assert_eq!(command.argv[3..], [Arg::in_job("ranks/x"), Arg::from("./app")]);

@@ -83,7 +83,7 @@ impl Planner<'_> {
         if let Some((ranks, program)) = self.request.tool_per_rank() {
             let name = format!("sanitizer-{}", tool.name());
             let python = self.request.program_env(rank_shim::PYTHON_EXEC);
-            let command = rank_shim::place(ranks, &argv, &program.argv, &name, python)?;
+            let command = rank_shim::wrap_ranks(ranks, &argv, &program.argv, &name, python)?;
             self.files.push(command.script);
             rung.argv = command.argv;
             rung.env.extend(command.env);

@@ -12,7 +12,7 @@ pub(super) fn apply(record: &mut Record, line: &str) {
     if let Some(rest) = line.strip_prefix("Host Frame:") {
         record.host_stack.push(host_frame(rest.trim()));
     } else if let Some(rest) = line.strip_prefix("Device Frame:") {
-        let place = place(rest.trim());
+        let place = parse_location(rest.trim());
         record.device_stack.push(Frame {
             function: place.function,
             pc: place.pc,
@@ -31,7 +31,7 @@ pub(super) fn apply(record: &mut Record, line: &str) {
     } else if record.kind == RecordKind::Hazard && clause.contains(" Thread (") {
         record.race.extend(hazard_side(clause));
     } else if let Some(rest) = line.strip_prefix("at ").filter(|_| record.place.is_none()) {
-        record.place = Some(place(rest));
+        record.place = Some(parse_location(rest));
     } else if let Some(position) = position(line) {
         record.position = Some(position);
     } else if let Some(rest) =
@@ -59,7 +59,7 @@ fn waits_for_module(record: &Record) -> bool {
 
 /// Parses `FUNCTION+0xOFF in FILE:LINE`, where everything but the function is optional, or `0xOFF
 /// in FILE:LINE:FUNCTION` of older versions.
-pub(super) fn place(text: &str) -> InstructionLocation {
+pub(super) fn parse_location(text: &str) -> InstructionLocation {
     let text = text.trim();
     if text.starts_with("0x") {
         return old_place(text);
@@ -158,7 +158,7 @@ fn hazard_side(line: &str) -> Option<RaceSide> {
     let (thread, place_text) = rest.split_once(" at ").unwrap_or((rest, ""));
     Some(RaceSide {
         direction: heads::direction(direction),
-        place: place(place_text),
+        place: parse_location(place_text),
         thread: triple(thread),
         hazards: None,
     })

@@ -149,7 +149,7 @@ pub(super) fn race_sides(text: &str) -> Vec<RaceSide> {
             };
             RaceSide {
                 direction: direction(direction_word),
-                place: details::place(place),
+                place: details::parse_location(place),
                 thread: None,
                 hazards,
             }
