@@ -17,7 +17,7 @@ use crate::process_tree::{self, Children};
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wake {
+pub(crate) enum WaitResult {
     /// A child has exited.
     Child,
     /// SIGTERM, and SIGINT and SIGHUP where those are listened to.
@@ -28,7 +28,7 @@ pub(crate) enum Wake {
 
 /// What to do about a child that still runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Look {
+pub(crate) enum ChildAction {
     /// Wait for at most this long, and look again.
     Wait(Option<Duration>),
     /// End the tree, with these signals before SIGKILL.
@@ -43,7 +43,7 @@ pub(crate) struct TreeEnd {
     /// How long it ran, by a clock that does not step.
     pub duration: Duration,
     /// Processes that could not be killed.
-    pub left: BTreeSet<i32>,
+    pub unkilled: BTreeSet<i32>,
 }
 
 /// The signals of this process, which is the subreaper from now on.
@@ -75,7 +75,7 @@ impl TreeWatch {
     }
 
     /// Waits for a signal, for at most `limit`.
-    pub(crate) fn wait(&mut self, limit: Option<Duration>) -> Wake {
+    pub(crate) fn wait(&mut self, limit: Option<Duration>) -> WaitResult {
         let limit = async {
             match limit {
                 Some(limit) => tokio::time::sleep(limit).await,
@@ -92,9 +92,9 @@ impl TreeWatch {
         });
         self.runtime.block_on(async {
             tokio::select! {
-                _ = child.recv() => Wake::Child,
-                () = terminate => Wake::Terminate,
-                () = limit => Wake::Time,
+                _ = child.recv() => WaitResult::Child,
+                () = terminate => WaitResult::Terminate,
+                () = limit => WaitResult::Time,
             }
         })
     }
@@ -104,7 +104,7 @@ impl TreeWatch {
     pub(crate) fn follow(
         &mut self,
         pid: i32,
-        mut look: impl FnMut(Option<Wake>, Duration) -> Look,
+        mut look: impl FnMut(Option<WaitResult>, Duration) -> ChildAction,
     ) -> TreeEnd {
         let start = Instant::now();
         let mut status: Option<WaitStatus> = None;
@@ -123,8 +123,8 @@ impl TreeWatch {
                 break (children, &[Signal::TERM]);
             }
             match look(wake, start.elapsed()) {
-                Look::Wait(limit) => wake = Some(self.wait(limit)),
-                Look::End(signals) => break (children, signals),
+                ChildAction::Wait(limit) => wake = Some(self.wait(limit)),
+                ChildAction::End(signals) => break (children, signals),
             }
         };
         let duration = start.elapsed();
@@ -139,6 +139,6 @@ impl TreeWatch {
             });
             left = ended.unwrap_or_default();
         }
-        TreeEnd { status, duration, left }
+        TreeEnd { status, duration, unkilled: left }
     }
 }

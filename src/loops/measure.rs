@@ -16,7 +16,7 @@ use super::driver::LoopRunner;
 use super::error::io_error;
 use super::state::{LoopComparison, MeasuredTime, Outcome, Phase};
 use super::{LoopError, status};
-use crate::child_tree::{Look, Wake};
+use crate::child_tree::{ChildAction, WaitResult};
 use crate::error::{ErrorDocument, Exit, Failure};
 use crate::fault_point;
 use crate::model::comparison::CaseChange;
@@ -128,22 +128,22 @@ impl LoopRunner {
         let (folder, number, state) = (&self.folder, self.number, &self.state);
         let end = watch.follow(pid, |wake, elapsed| {
             const ENDS: &[Signal] = &[Signal::INT, Signal::TERM];
-            if wake == Some(Wake::Terminate) {
+            if wake == Some(WaitResult::Terminate) {
                 halt = Some(Halt::Error(LoopError::Interrupted));
-                return Look::End(ENDS);
+                return ChildAction::End(ENDS);
             }
             if elapsed >= limit {
                 is_timed_out = true;
-                return Look::End(ENDS);
+                return ChildAction::End(ENDS);
             }
             status::write_heartbeat(folder, state, Some(pid));
             // The requests before this phase have been seen.
             match loops.stop_requests(number) {
                 Ok(count) if count > 0 && !state.has_seen(count) => {
                     halt = Some(Halt::Stop);
-                    Look::End(ENDS)
+                    ChildAction::End(ENDS)
                 }
-                _ => Look::Wait(Some(POLL_INTERVAL.min(limit.saturating_sub(elapsed)))),
+                _ => ChildAction::Wait(Some(POLL_INTERVAL.min(limit.saturating_sub(elapsed)))),
             }
         });
         if let Some(halt) = halt {
@@ -164,7 +164,7 @@ impl LoopRunner {
         loop {
             status::write_heartbeat(&self.folder, &self.state, None);
             let left = limit.saturating_sub(start.elapsed());
-            if self.watch.wait(Some(POLL_INTERVAL.min(left))) == Wake::Terminate {
+            if self.watch.wait(Some(POLL_INTERVAL.min(left))) == WaitResult::Terminate {
                 return Err(LoopError::Interrupted.into());
             }
             let count = self.loops.stop_requests(self.number)?;

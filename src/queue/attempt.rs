@@ -21,7 +21,7 @@ use rustix::process::{Signal, WaitStatus};
 use super::entry::{AttemptEnd, EntrySettings, EntryState, SnapshotMode};
 use super::error::io_error;
 use super::{Queue, QueueError, environment, snapshot};
-use crate::child_tree::{Look, TreeWatch, Wake};
+use crate::child_tree::{ChildAction, TreeWatch, WaitResult};
 use crate::fault_point;
 use crate::process_tree;
 use crate::store::atomic;
@@ -178,20 +178,20 @@ fn follow(
         if left == Some(Duration::ZERO) {
             let limit = timeout.unwrap_or_default().as_secs_f64();
             early_end = Some((EntryState::Timeout, Some(format!("its time limit of {limit} s"))));
-            return Look::End(&[Signal::TERM]);
+            return ChildAction::End(&[Signal::TERM]);
         }
-        if wake != Some(Wake::Terminate) {
-            return Look::Wait(left);
+        if wake != Some(WaitResult::Terminate) {
+            return ChildAction::Wait(left);
         }
         // Without a request the machine shuts down, or somebody ended this process.
         if queue.is_cancel_asked(call.entry, call.attempt).unwrap_or(false) {
             early_end = Some((EntryState::Cancelled, None));
             // After a user's request, a program expects SIGINT first.
-            return Look::End(&[Signal::INT, Signal::TERM]);
+            return ChildAction::End(&[Signal::INT, Signal::TERM]);
         }
         let reason = "the process that watched it got SIGTERM".to_owned();
         early_end = Some((EntryState::Lost, Some(reason)));
-        Look::End(&[Signal::TERM])
+        ChildAction::End(&[Signal::TERM])
     });
     fault_point::reach("tree ended");
     let rc = end.status.and_then(WaitStatus::exit_status);
@@ -203,8 +203,8 @@ fn follow(
         (None, None, Some(signal)) => (EntryState::Failed, Some(format!("signal {signal}"))),
         (None, None, None) => (EntryState::Lost, Some("its status is unknown".to_owned())),
     };
-    if !end.left.is_empty() {
-        let pids: Vec<String> = end.left.iter().map(i32::to_string).collect();
+    if !end.unkilled.is_empty() {
+        let pids: Vec<String> = end.unkilled.iter().map(i32::to_string).collect();
         let words = format!("processes {} could not be killed", pids.join(", "));
         reason = Some(reason.map_or(words.clone(), |reason| format!("{reason}; {words}")));
     }
