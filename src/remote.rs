@@ -19,8 +19,7 @@
 //! | `refusal`, `foreign_text` | answers that do not come from the agent, and their text |
 //! | `secret_file`, `keychain` | where a user keeps secrets |
 
-mod announced;
-mod backlog;
+mod announced_bytes;
 pub mod bill;
 pub mod client;
 pub mod deploy;
@@ -28,7 +27,7 @@ pub mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod fetch;
-mod followed;
+mod followed_job;
 mod foreign_text;
 pub mod host_link;
 mod host_needs;
@@ -39,6 +38,7 @@ pub mod local;
 pub mod modal;
 pub mod options;
 mod partial_file;
+mod pending_messages;
 mod piece_digests;
 pub mod price;
 pub mod provider_ncu;

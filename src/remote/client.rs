@@ -14,9 +14,9 @@ use rgpu_protocol::{Event, EventBody, FromAgent, Hello, PROTOCOL, Plan, Probe, S
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::announced::announced_bytes;
-use super::backlog::Backlog;
+use super::announced_bytes::announced_bytes;
 use super::deploy::{AgentStart, EarlyFrames};
+use super::pending_messages::PendingMessages;
 use super::stream::{AgentStream, FrameReader, FrameWriter, StreamEnd};
 use super::upload::INLINE_BYTES;
 use super::{RemoteError, RemoteSpec, SentRecord, UserPrompt, limits};
@@ -267,7 +267,7 @@ impl Conversation {
     async fn answer(
         &mut self,
         request: &Request,
-        backlog: &mut Backlog,
+        backlog: &mut PendingMessages,
     ) -> Result<FromAgent, RemoteError> {
         let (doing, limit) = (request.doing, request.limit);
         timeout(limit, async {
@@ -409,7 +409,7 @@ pub struct Session {
     agent: Option<Hello>,
     /// The user's settings, sent with our hello.
     setup: Option<ToAgent>,
-    pub(super) backlog: Backlog,
+    pub(super) backlog: PendingMessages,
     lease: Option<Lease>,
     pub(super) unsettled: bool,
 }
@@ -459,7 +459,7 @@ impl Session {
             sent: None,
             agent: None,
             setup,
-            backlog: Backlog::default(),
+            backlog: PendingMessages::default(),
             lease: None,
             unsettled: false,
         }
@@ -646,7 +646,7 @@ impl Session {
                 Some(incoming) => incoming,
                 None => self.conversation.incoming("following the job").await?,
             };
-            if !self.backlog.concerns(&incoming) {
+            if !self.backlog.belongs_to_job(&incoming) {
                 continue;
             }
             match incoming {
@@ -696,7 +696,7 @@ impl Session {
     /// # Errors
     /// The link fails, or `no_such_job`.
     pub async fn detach(&mut self) -> Result<(), RemoteError> {
-        let Some(job) = self.backlog.leave() else { return Ok(()) };
+        let Some(job) = self.backlog.stop_following() else { return Ok(()) };
         self.lease = None;
         let request =
             Request { name: "detach", doing: "leaving the job", limit: limits::ANSWER_TIMEOUT };
@@ -754,7 +754,7 @@ impl JobStdin {
         let offset = self.takes_offset.then_some(offset);
         let message =
             ToAgent::Stdin { job: self.job.clone(), len: bytes.len() as u64, eof, offset };
-        self.writer.announced(&message, FrameKind::Output, bytes).await
+        self.writer.send_with_bytes(&message, FrameKind::Output, bytes).await
     }
 }
 

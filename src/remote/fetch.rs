@@ -94,7 +94,7 @@ impl Session {
     ) -> Result<(), RemoteError> {
         self.greeted().await?;
         let following = self.backlog.job() == Some(&*wanted.job);
-        let promised = if following { self.backlog.take_ahead(&wanted.path) } else { 0 };
+        let promised = if following { self.backlog.take_announced_size(&wanted.path) } else { 0 };
         if part.len == 0
             && promised == 0
             && following

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::deploy::EarlyFrames;
-use super::followed::FollowedJob;
+use super::followed_job::FollowedJob;
 use super::upload::{ProgressSink, Submission, UploadTotals};
 use super::{
     Bill, ConnectOptions, FetchOutcome, HostJobs, JobMessage, JobStdin, Remote, RemoteError,
@@ -270,7 +270,7 @@ impl HostLink {
         from_seq: u64,
         had: &[ReceivedOutput],
     ) -> Result<(), RemoteError> {
-        let job = FollowedJob::new(job, limits).from(from_seq, had);
+        let job = FollowedJob::new(job, limits).resume_at(from_seq, had);
         self.job = None;
         loop {
             match self

@@ -378,7 +378,7 @@ impl FrameWriter {
     ///
     /// # Errors
     /// [`RemoteError::LinkCut`] when the stream is gone.
-    pub async fn announced<M: Serialize>(
+    pub async fn send_with_bytes<M: Serialize>(
         &self,
         message: &M,
         kind: FrameKind,

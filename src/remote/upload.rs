@@ -478,7 +478,7 @@ async fn send_blobs(
                 let packed = tokio::task::spawn_blocking(move || pack(&*source.blobs, digest))
                     .await
                     .map_err(|error| RemoteError::ProtocolViolation { what: error.to_string() })??;
-                writer.announced(&packed.message, FrameKind::Blob, &packed.bytes).await?;
+                writer.send_with_bytes(&packed.message, FrameKind::Blob, &packed.bytes).await?;
                 unconfirmed += 1;
             }
             () = tokio::time::sleep(STREAM_OPEN_POLL), if reserved => {}

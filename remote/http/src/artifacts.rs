@@ -22,7 +22,7 @@ use crate::jobs::accepts;
 use crate::range::RequestedRange;
 use crate::request_guard::busy;
 use crate::state::State;
-use crate::stream::{ReadBody, announced, frames};
+use crate::stream::{ReadBody, announced_body, frames};
 
 /// Sends an artifact or a range of it.
 pub(crate) async fn get(
@@ -115,7 +115,7 @@ async fn piece(
     let len = (end - first).min(BLOB_BYTES);
     let read = tokio::task::spawn_blocking(move || part(&folder, &path, first, len)).await;
     let (message, bytes) = read.map_err(|e| busy(&e.to_string()))?;
-    let mut response = frames(announced(&message, bytes)?);
+    let mut response = frames(announced_body(&message, bytes)?);
     response.headers_mut().insert(header::ETAG, value(tag));
     Ok(response)
 }

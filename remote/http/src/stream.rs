@@ -91,7 +91,7 @@ impl<R: AsyncRead + Unpin> hyper::body::Body for ReadBody<R> {
 }
 
 /// Returns a body of frames: a message and the bytes that it announces, which are not copied.
-pub(crate) fn announced(message: &FromAgent, bytes: Vec<u8>) -> Result<Body, HttpRefusal> {
+pub(crate) fn announced_body(message: &FromAgent, bytes: Vec<u8>) -> Result<Body, HttpRefusal> {
     let json = serde_json::to_vec(message).map_err(|e| {
         HttpRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", e.to_string())
     })?;

@@ -16,7 +16,7 @@ use rgpu_protocol::{BLOB_BYTES, EventBody, FromAgent, Stream};
 use super::bridge::{RequestContext, in_path, job_path};
 use super::requests::{WorkerAnswer, WorkerRequest};
 use super::transfer_rate::TransferRate;
-use crate::remote::announced::announced_bytes;
+use crate::remote::announced_bytes::announced_bytes;
 use crate::remote::http::{self, HttpError};
 
 /// After this silence, without even a heartbeat, a stream is dead.

@@ -53,9 +53,9 @@ pub(super) struct FollowedJob {
 #[derive(Clone, Copy, Debug, Default)]
 struct StreamEnd {
     /// Number of bytes received so far.
-    had: u64,
+    received: u64,
     /// The end of the output that events have named.
-    named: u64,
+    named_end: u64,
 }
 
 impl FollowedJob {
@@ -73,9 +73,9 @@ impl FollowedJob {
     }
 
     /// Continues from event `from_seq` and these amounts of output.
-    pub(super) fn from(mut self, from_seq: u64, had: &[ReceivedOutput]) -> Self {
+    pub(super) fn resume_at(mut self, from_seq: u64, had: &[ReceivedOutput]) -> Self {
         self.seq = from_seq.saturating_sub(1);
-        let end = |had: u64| StreamEnd { had, named: 0 };
+        let end = |had: u64| StreamEnd { received: had, named_end: 0 };
         self.streams = had.iter().map(|h| ((h.step.clone(), h.stream), end(h.bytes))).collect();
         self
     }
@@ -85,7 +85,7 @@ impl FollowedJob {
         let had = |((step, stream), end): (&(String, Stream), &StreamEnd)| ReceivedOutput {
             step: step.clone(),
             stream: *stream,
-            bytes: end.had,
+            bytes: end.received,
         };
         self.streams.iter().map(had).collect()
     }
@@ -123,7 +123,7 @@ impl FollowedJob {
             return Err(RemoteError::ProtocolViolation { what });
         }
         let end = self.streams.entry(key).or_default();
-        let (had, name) = (end.had, stream.as_str());
+        let (had, name) = (end.received, stream.as_str());
         // The agent cuts the output there too, and only counts the rest.
         let room = self.log_bytes.saturating_sub(had);
         if room == 0 && offset.saturating_add(bytes.len() as u64) > had {
@@ -149,7 +149,7 @@ impl FollowedJob {
             return Ok(None);
         }
         bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
-        end.had += bytes.len() as u64;
+        end.received += bytes.len() as u64;
         Ok(Some(JobMessage::Output { step, stream, offset: offset + repeated, bytes }))
     }
 
@@ -162,7 +162,7 @@ impl FollowedJob {
                 what: format!("event {} comes after event {}", event.seq, self.seq),
             });
         }
-        if !self.names_output(&event.body) {
+        if !self.record_named_output(&event.body) {
             self.event_bytes += memory_bytes(&event);
             if self.event_bytes > MAX_EVENT_MEMORY_BYTES {
                 let what =
@@ -177,13 +177,13 @@ impl FollowedJob {
 
     /// Whether an event is the first to name output that has arrived. The number of such events is
     /// bounded by the output itself.
-    fn names_output(&mut self, body: &EventBody) -> bool {
+    fn record_named_output(&mut self, body: &EventBody) -> bool {
         let EventBody::Output { step, stream, offset, len } = body else { return false };
         let Some(end) = self.streams.get_mut(&(step.clone(), *stream)) else { return false };
         let to = offset.saturating_add(*len);
-        let new = to > end.named && to <= end.had;
+        let new = to > end.named_end && to <= end.received;
         if new {
-            end.named = to;
+            end.named_end = to;
         }
         new
     }
@@ -225,7 +225,7 @@ mod tests {
         let had = ReceivedOutput { step: "run".into(), stream: Stream::Stdout, bytes: 1000 };
         assert!(job.received_output().contains(&had));
         let limits = Limits { log_bytes: 1000, ..Limits::default() };
-        let mut resumed = FollowedJob::new("run.1", &limits).from(1, &[had]);
+        let mut resumed = FollowedJob::new("run.1", &limits).resume_at(1, &[had]);
         violation(resumed.accept(output("run", 1000, 1)));
     }
 

@@ -31,17 +31,17 @@ const MAX_AHEAD_PATH_BYTES: usize = 4096;
 
 /// The waiting messages and artifacts of one followed job.
 #[derive(Debug, Default)]
-pub(super) struct Backlog {
+pub(super) struct PendingMessages {
     job: Option<String>,
     waiting: VecDeque<Incoming>,
     waiting_bytes: usize,
     inline: HashMap<String, Vec<u8>>,
     inline_bytes: usize,
     /// Bytes of each artifact that come without a request, by path.
-    ahead: HashMap<String, u64>,
+    prefetched: HashMap<String, u64>,
 }
 
-impl Backlog {
+impl PendingMessages {
     /// Starts to follow `job` and drops everything of another.
     pub(super) fn follow(&mut self, job: String) {
         *self = Self { job: Some(job), ..Self::default() };
@@ -53,12 +53,12 @@ impl Backlog {
     }
 
     /// Stops following and returns the job.
-    pub(super) fn leave(&mut self) -> Option<String> {
+    pub(super) fn stop_following(&mut self) -> Option<String> {
         std::mem::take(self).job
     }
 
     /// Whether a message concerns the followed job or no job.
-    pub(super) fn concerns(&self, incoming: &Incoming) -> bool {
+    pub(super) fn belongs_to_job(&self, incoming: &Incoming) -> bool {
         match incoming {
             Incoming::Job { job, .. }
             | Incoming::Piece { job, .. }
@@ -72,7 +72,7 @@ impl Backlog {
     /// # Errors
     /// [`RemoteError::ProtocolViolation`]: more than an agent sends without a request.
     pub(super) fn put(&mut self, incoming: Incoming) -> Result<(), RemoteError> {
-        if !self.concerns(&incoming) {
+        if !self.belongs_to_job(&incoming) {
             return Ok(());
         }
         if let Incoming::Ahead { path, len, .. } = incoming {
@@ -106,20 +106,20 @@ impl Backlog {
     /// # Errors
     /// [`RemoteError::ProtocolViolation`]: more artifacts than an agent announces.
     pub(super) fn announce(&mut self, path: String, len: u64) -> Result<(), RemoteError> {
-        if self.ahead.len() >= MAX_AHEAD_FILES || path.len() > MAX_AHEAD_PATH_BYTES {
+        if self.prefetched.len() >= MAX_AHEAD_FILES || path.len() > MAX_AHEAD_PATH_BYTES {
             let what = format!(
                 "more than {MAX_AHEAD_FILES} unrequested artifacts announced, or one whose path is longer \
                  than {MAX_AHEAD_PATH_BYTES} bytes"
             );
             return Err(RemoteError::ProtocolViolation { what });
         }
-        self.ahead.insert(path, len);
+        self.prefetched.insert(path, len);
         Ok(())
     }
 
     /// The announced bytes of an artifact, 0 if none. Forgets the announcement.
-    pub(super) fn take_ahead(&mut self, path: &str) -> u64 {
-        self.ahead.remove(path).unwrap_or(0)
+    pub(super) fn take_announced_size(&mut self, path: &str) -> u64 {
+        self.prefetched.remove(path).unwrap_or(0)
     }
 
     /// Keeps a small artifact until it is requested, if there is room.
@@ -181,8 +181,8 @@ mod tests {
 
     use super::*;
 
-    fn following() -> Backlog {
-        let mut backlog = Backlog::default();
+    fn following() -> PendingMessages {
+        let mut backlog = PendingMessages::default();
         backlog.follow("run.1".to_owned());
         backlog
     }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     /// Puts messages until one is refused; returns their number and bytes.
-    fn flood(backlog: &mut Backlog, message: impl Fn() -> Incoming) -> (usize, usize) {
+    fn flood(backlog: &mut PendingMessages, message: impl Fn() -> Incoming) -> (usize, usize) {
         for messages in 0..=MAX_WAITING_MESSAGES {
             if let Err(error) = backlog.put(message()) {
                 assert!(matches!(error, RemoteError::ProtocolViolation { .. }), "{error:?}");
@@ -234,7 +234,7 @@ mod tests {
         }
         assert!(backlog.pop().is_none());
         // Before any job is followed, every job is another one.
-        let mut backlog = Backlog::default();
+        let mut backlog = PendingMessages::default();
         backlog.put(output("run.1", 1)).unwrap();
         assert!(backlog.pop().is_none());
     }
@@ -248,7 +248,7 @@ mod tests {
         };
         let mut backlog = following();
         let put = (0..).map_while(|i| backlog.put(ahead(i)).ok()).count();
-        assert_eq!((put, backlog.ahead.len()), (MAX_AHEAD_FILES, MAX_AHEAD_FILES));
+        assert_eq!((put, backlog.prefetched.len()), (MAX_AHEAD_FILES, MAX_AHEAD_FILES));
         assert!(following().announce("x".repeat(MAX_AHEAD_PATH_BYTES + 1), 1).is_err());
 
         let mut backlog = following();
