@@ -14,7 +14,7 @@
 //! | `partial_file`, `piece_digests` | a file being downloaded, and the check of its digest |
 //! | [`sent_record`] | which blobs were sent before, so that new ones go out without asking |
 //! | [`host_link`] | follows a job to its end across cut links |
-//! | `backlog`, `followed`, `announced` | limits on unrequested data from a host |
+//! | `pending_messages`, `followed_job`, `announced_bytes` | limits on unrequested data from a host |
 //! | `http` | what the clients of `worker` (and so `modal`) and `wafer` have in common |
 //! | `refusal`, `foreign_text` | answers that do not come from the agent, and their text |
 //! | `secret_file`, `keychain` | where a user keeps secrets |

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Files are written under a temporary name and renamed ([`atomic`]), so a reader never sees half a
-//! file. Ids sort by time. [`RunFolder::place`] checks the names that a host sends: it
+//! file. Ids sort by time. [`RunFolder::artifact_path`] checks the names that a host sends: it
 //! maps an artifact's path into the folder or refuses it. One process at a time follows a run and
 //! writes into its folder; reading needs no lock.
 

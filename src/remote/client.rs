@@ -263,7 +263,7 @@ impl Conversation {
         }
     }
 
-    /// Waits for the answer to a request, and hands job messages to `backlog` meanwhile.
+    /// Waits for the answer to a request, and keeps job messages meanwhile.
     async fn answer(
         &mut self,
         request: &Request,
