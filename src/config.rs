@@ -47,7 +47,7 @@ impl fmt::Display for Origin {
 
 /// A value with its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Set<T> {
+pub struct ConfigValue<T> {
     /// The effective value.
     pub value: T,
     /// Where the value comes from.
@@ -92,17 +92,17 @@ pub struct Config {
     /// The remotes by name.
     pub remotes: BTreeMap<String, RemoteSpec>,
     /// The remote used without `--remote`.
-    pub default_remote: Set<String>,
+    pub default_remote: ConfigValue<String>,
     /// The folder for runs.
-    pub runs_dir: Set<PathBuf>,
+    pub runs_dir: ConfigValue<PathBuf>,
     /// How many ended runs are kept; `None`: all.
-    pub keep: Set<Option<usize>>,
+    pub keep: ConfigValue<Option<usize>>,
     /// Further folders that are searched for kernels.
-    pub kernel_path: Set<Vec<PathBuf>>,
+    pub kernel_path: ConfigValue<Vec<PathBuf>>,
     /// `[preset.NAME]` tables: flag to value, as in `rgpu profile --help`.
-    pub presets: BTreeMap<String, Set<toml::Table>>,
+    pub presets: BTreeMap<String, ConfigValue<toml::Table>>,
     /// `[analysis]`: thresholds of the rules. The project's values win over the user's.
-    pub thresholds: Set<Thresholds>,
+    pub thresholds: ConfigValue<Thresholds>,
     /// The folder with agent, runner and collector, if set.
     pub libexec: Option<PathBuf>,
 }
@@ -195,10 +195,11 @@ impl Config {
             (None, Some(_)) => from_user(),
             (None, None) => Origin::Default,
         };
-        let thresholds = Set { value: project_settings.analysis.over(user.analysis), origin };
+        let thresholds =
+            ConfigValue { value: project_settings.analysis.over(user.analysis), origin };
         let with_origin = |origin: Origin| {
             move |(name, value): (String, toml::Table)| {
-                (name, Set { value, origin: origin.clone() })
+                (name, ConfigValue { value, origin: origin.clone() })
             }
         };
         let mut presets: BTreeMap<_, _> =
@@ -405,9 +406,10 @@ fn put_at(table: &mut toml_edit::Table, position: isize) {
 }
 
 /// The first layer that has a value.
-fn layered<T, const N: usize>(layers: [(Option<T>, Origin); N]) -> Set<T> {
-    let set =
-        layers.into_iter().find_map(|(value, origin)| value.map(|value| Set { value, origin }));
+fn layered<T, const N: usize>(layers: [(Option<T>, Origin); N]) -> ConfigValue<T> {
+    let set = layers
+        .into_iter()
+        .find_map(|(value, origin)| value.map(|value| ConfigValue { value, origin }));
     // The last layer of every call is the built-in value.
     match set {
         Some(set) => set,

@@ -33,7 +33,7 @@ pub use host_listings::{ListingCalls, ListingRequest, cubin_listing_requests};
 pub use image_task::{ImageFilter, ImageTask};
 pub use images::{LocatedImage, image_bytes};
 pub use inputs::{InputError, Inputs, NamedInput, inputs};
-pub use lines_diff::{ComparedText, lines_diff};
+pub use lines_diff::{IgnoredDifferences, lines_diff};
 pub use names::FileNames;
 pub use nvdisasm::{Nvdisasm, NvdisasmSearch, ToolError, find};
 pub use operands::{OperandsError, hot_spot_listing_requests, operands};

@@ -44,7 +44,7 @@ pub use documents::{
 };
 pub use driver::{LoopRunner, LoopSetup};
 pub use error::LoopError;
-pub use measure::own_loop;
+pub use measure::loop_id_from_env;
 pub use state::{
     IterationRecord, KeptState, LoopComparison, LoopState, MeasuredTime, Outcome, Phase, Proposal,
     Stop, StopReason,

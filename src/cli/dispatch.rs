@@ -20,7 +20,7 @@ use super::{
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
-use crate::loops::own_loop;
+use crate::loops::loop_id_from_env;
 use crate::process_tree;
 use crate::queue::own_entry;
 use crate::store::RunParent;
@@ -159,7 +159,7 @@ fn no_process_trees() -> Failure {
 
 /// The queue entry and the loop that started this process.
 fn parent() -> Option<RunParent> {
-    let parent = RunParent { queue: own_entry(), loop_id: own_loop(), suite: None };
+    let parent = RunParent { queue: own_entry(), loop_id: loop_id_from_env(), suite: None };
     (parent != RunParent::default()).then_some(parent)
 }
 

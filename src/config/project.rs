@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Config, LOCAL, Origin, Set};
+use super::{Config, ConfigValue, LOCAL, Origin};
 use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::remote::{RemoteSpec, without_secret};
@@ -133,7 +133,7 @@ impl Config {
     pub fn check_preset(
         &self,
         name: &str,
-        preset: &Set<toml::Table>,
+        preset: &ConfigValue<toml::Table>,
         is_alias: impl Fn(&str) -> bool,
     ) -> Result<()> {
         let Origin::Project(file) = &preset.origin else { return Ok(()) };
@@ -169,7 +169,7 @@ pub(super) fn may_decide(file: &Path, cwd: &Path) -> bool {
 /// Refuses a runs folder outside the project, by name or by link, because rgpu writes and deletes
 /// there. The user may choose one in the environment or by an absolute path.
 pub(super) fn check_runs_dir(
-    runs_dir: &Set<PathBuf>,
+    runs_dir: &ConfigValue<PathBuf>,
     project: &Path,
     user_file: &Path,
 ) -> Result<()> {

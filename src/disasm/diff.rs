@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::lines_diff::{ComparedText, lines_diff};
+use super::lines_diff::{IgnoredDifferences, lines_diff};
 use crate::model::code::{Code, CodeLine};
 use crate::model::disasm::{ByName, Change, Diff, Disasm, Kernel, KernelDiff, Sameness};
 
@@ -64,7 +64,7 @@ pub struct DiffSide<'a> {
 }
 
 /// Compares two builds.
-pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: ComparedText) -> Diff {
+pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: IgnoredDifferences) -> Diff {
     let texts = (listings(old.code), listings(new.code));
     let tools = || old.code.images.iter().chain(&new.code.images).filter_map(|i| i.tool.as_ref());
     // If one side has no operands, both listings were made by rgpu.
@@ -87,8 +87,8 @@ pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: ComparedText) -> Di
     };
     let has_operands = tool.as_ref().is_some_and(|t| !t.starts_with("rgpu"));
     let normalized: &[&str] = match normalize {
-        ComparedText::Addresses => &["addresses"],
-        ComparedText::Registers => &["addresses", "registers"],
+        IgnoredDifferences::Addresses => &["addresses"],
+        IgnoredDifferences::Registers => &["addresses", "registers"],
     };
     let pair = |key: &KernelKey, kernel: &Kernel| {
         let mut difference = compare_kernels(&key.0, &key.1, before.get(key)?, kernel);
@@ -98,7 +98,7 @@ pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: ComparedText) -> Di
         {
             let listing = lines_diff(a, b, normalize);
             let same = listing.removed + listing.added == 0;
-            if same && has_operands && normalize == ComparedText::Addresses {
+            if same && has_operands && normalize == IgnoredDifferences::Addresses {
                 difference.code = Sameness::SameText;
             }
             difference.listing = Some(listing);

@@ -16,7 +16,7 @@ use crate::model::disasm::{Hunk, ListingDiff};
 
 /// The differences to ignore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ComparedText {
+pub enum IgnoredDifferences {
     /// Addresses.
     #[default]
     Addresses,
@@ -41,7 +41,11 @@ enum AlignedPair {
 }
 
 /// The changes from `old` to `new`.
-pub fn lines_diff(old: &[CodeLine], new: &[CodeLine], normalize: ComparedText) -> ListingDiff {
+pub fn lines_diff(
+    old: &[CodeLine],
+    new: &[CodeLine],
+    normalize: IgnoredDifferences,
+) -> ListingDiff {
     let texts = (comparable(old, normalize), comparable(new, normalize));
     let deadline = Some(Instant::now() + ALIGNMENT_TIME_LIMIT);
     let operations = capture_diff_slices_deadline(Algorithm::Myers, &texts.0, &texts.1, deadline);
@@ -99,7 +103,7 @@ fn split_moved_branches(
 }
 
 /// The texts without addresses, and on request without register numbers.
-fn comparable(lines: &[CodeLine], normalize: ComparedText) -> Vec<String> {
+fn comparable(lines: &[CodeLine], normalize: IgnoredDifferences) -> Vec<String> {
     static REGISTER: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"\b(UR|UP|R|P|B|SB)\d+\b").ok());
     let mut texts: Vec<String> = lines
@@ -127,7 +131,7 @@ fn comparable(lines: &[CodeLine], normalize: ComparedText) -> Vec<String> {
             }
         }
     }
-    if let (ComparedText::Registers, Some(register)) = (normalize, REGISTER.as_ref()) {
+    if let (IgnoredDifferences::Registers, Some(register)) = (normalize, REGISTER.as_ref()) {
         for text in &mut texts {
             *text = register.replace_all(text, "$1#").into_owned();
         }
@@ -207,7 +211,7 @@ mod tests {
             ("FADD R1", None),
             ("EXIT", None),
         ]);
-        let diff = lines_diff(&old, &new, ComparedText::Addresses);
+        let diff = lines_diff(&old, &new, IgnoredDifferences::Addresses);
         assert_eq!((diff.same, diff.removed, diff.added), (4, 0, 1));
         assert_eq!(diff.hunks.len(), 1);
         assert!(diff.hunks[0].lines.contains(&"+NOP".to_owned()), "{:?}", diff.hunks);
@@ -217,7 +221,7 @@ mod tests {
     fn a_branch_that_goes_elsewhere_differs_and_a_return_address_does_not() {
         let old = code(&[("BRA", Some(2)), ("FADD R1", None), ("EXIT", None)]);
         let new = code(&[("BRA", Some(1)), ("FADD R1", None), ("EXIT", None)]);
-        let diff = lines_diff(&old, &new, ComparedText::Addresses);
+        let diff = lines_diff(&old, &new, IgnoredDifferences::Addresses);
         assert_eq!((diff.same, diff.removed, diff.added), (2, 1, 1));
         let old = code(&[("MOV R4, 0x20", None), ("CALL.REL.NOINC", Some(3)), ("EXIT", None)]);
         let new = code(&[
@@ -226,7 +230,7 @@ mod tests {
             ("CALL.REL.NOINC", Some(4)),
             ("EXIT", None),
         ]);
-        let diff = lines_diff(&old, &new, ComparedText::Addresses);
+        let diff = lines_diff(&old, &new, IgnoredDifferences::Addresses);
         assert_eq!((diff.same, diff.removed, diff.added), (3, 0, 1));
     }
 
@@ -234,7 +238,7 @@ mod tests {
     fn registers_are_ignored_on_request() {
         let old = code(&[("FFMA R1, R2, UR4, RZ", None), ("@!P0 EXIT", None)]);
         let new = code(&[("FFMA R7, R12, UR5, RZ", None), ("@!P1 EXIT", None)]);
-        assert_eq!(lines_diff(&old, &new, ComparedText::Addresses).added, 2);
-        assert_eq!(lines_diff(&old, &new, ComparedText::Registers).added, 0);
+        assert_eq!(lines_diff(&old, &new, IgnoredDifferences::Addresses).added, 2);
+        assert_eq!(lines_diff(&old, &new, IgnoredDifferences::Registers).added, 0);
     }
 }

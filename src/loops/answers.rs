@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::config::LoopMode;
 use super::documents::{DocumentKind, Signed, read_signed, reject, write_json, write_text};
 use super::driver::LoopRunner;
-use super::measure::Halt;
+use super::measure::PhaseError;
 use super::prompt::{self, PromptInput};
 use crate::fault_point;
 
@@ -35,7 +35,10 @@ impl DocumentKind {
 impl LoopRunner {
     /// Writes the prompt and gets the answer: from a person or program outside, from the user's
     /// command, or made up. The inner error tells how a command ended that wrote no answer.
-    pub(super) fn ask<T: Signed>(&mut self, kind: DocumentKind) -> Result<Result<T, String>, Halt> {
+    pub(super) fn ask<T: Signed>(
+        &mut self,
+        kind: DocumentKind,
+    ) -> Result<Result<T, String>, PhaseError> {
         let prompt = self.write_prompt(kind)?;
         match self.config.mode {
             LoopMode::Manual => {
@@ -79,7 +82,7 @@ impl LoopRunner {
     }
 
     /// Writes a prompt and returns its path.
-    fn write_prompt(&mut self, kind: DocumentKind) -> Result<PathBuf, Halt> {
+    fn write_prompt(&mut self, kind: DocumentKind) -> Result<PathBuf, PhaseError> {
         let folder = self.iteration_folder();
         let best = self.state.best.as_ref().and_then(|best| best.profile.clone());
         let profile = self.state.proposal.profile.clone().or(best);
@@ -126,7 +129,7 @@ impl LoopRunner {
     }
 
     /// Waits for an answer that somebody else writes.
-    fn wait_for_answer<T: Signed>(&mut self, kind: DocumentKind) -> Result<T, Halt> {
+    fn wait_for_answer<T: Signed>(&mut self, kind: DocumentKind) -> Result<T, PhaseError> {
         loop {
             if let Some(document) = self.take_answer(kind) {
                 return Ok(document);

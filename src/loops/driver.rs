@@ -13,7 +13,7 @@ use super::documents::{
     DocumentKind, ReviewerVerdict, Verdict, WorkerResult, write_json, write_text,
 };
 use super::error::io_error;
-use super::measure::{Halt, Measured};
+use super::measure::{MeasureResult, PhaseError};
 use super::prompt::time_text;
 use super::state::{
     IterationRecord, KeptState, LoopComparison, LoopState, MeasuredTime, Outcome, Phase, Proposal,
@@ -180,7 +180,7 @@ impl LoopRunner {
             let ended = match self.state.phase {
                 Phase::Stopped => break,
                 // The last two phases are part of stopping.
-                Phase::Apply => self.apply().map_err(Halt::from),
+                Phase::Apply => self.apply().map_err(PhaseError::from),
                 Phase::Final => self.compare_with_start(),
                 Phase::Init => self.check_limits().and_then(|()| self.init()),
                 Phase::Worker => self.check_limits().and_then(|()| self.run_worker()),
@@ -192,15 +192,15 @@ impl LoopRunner {
             };
             match ended {
                 Ok(()) => {}
-                Err(Halt::Error(error)) => return Err(error),
-                Err(Halt::Stop) => self.stop_as_asked()?,
-                Err(Halt::WallTime) => {
+                Err(PhaseError::Error(error)) => return Err(error),
+                Err(PhaseError::Stop) => self.stop_as_asked()?,
+                Err(PhaseError::WallTime) => {
                     let limit = self.config.max_wall_time.duration().as_secs_f64();
                     self.restore()?;
                     self.stop(StopReason::WallTime, format!("it has run for {limit} s"))?;
                 }
-                Err(Halt::Infra(why)) => self.has_failed(&why)?,
-                Err(Halt::Permanent(failure)) => return Err(self.give_up(failure)?),
+                Err(PhaseError::Infra(why)) => self.has_failed(&why)?,
+                Err(PhaseError::Permanent(failure)) => return Err(self.give_up(failure)?),
             }
         }
         let row = self.loops.find(Some(&self.id))?;
@@ -275,13 +275,13 @@ impl LoopRunner {
         (self.on_line)(text);
     }
 
-    pub(super) fn check_limits(&self) -> Result<(), Halt> {
+    pub(super) fn check_limits(&self) -> Result<(), PhaseError> {
         let requests = self.loops.stop_requests(self.number)?;
         if !self.state.has_seen(requests) {
-            return Err(Halt::Stop);
+            return Err(PhaseError::Stop);
         }
         match self.active_s() > self.config.max_wall_time.duration().as_secs_f64() {
-            true => Err(Halt::WallTime),
+            true => Err(PhaseError::WallTime),
             false => Ok(()),
         }
     }
@@ -361,14 +361,14 @@ impl LoopRunner {
             state.failure = Some(why.to_owned());
         })?;
         match self.pause(self.config.infra_retry_delay.duration()) {
-            Err(Halt::Error(error)) => Err(error),
+            Err(PhaseError::Error(error)) => Err(error),
             // The next phase sees a request to stop.
             _ => Ok(()),
         }
     }
 
     /// Copies, verifies and profiles the start.
-    fn init(&mut self) -> Result<(), Halt> {
+    fn init(&mut self) -> Result<(), PhaseError> {
         let project = self.loops.project.clone();
         let scratch = self.iteration_folder();
         fs::create_dir_all(&scratch).map_err(io_error("create", &scratch))?;
@@ -407,7 +407,7 @@ impl LoopRunner {
                     }
                     Ok(Err((_, why))) => return Ok(self.refuse_start(&why)?),
                     // A host may refuse counters; times alone suffice.
-                    Err(Halt::Infra(why)) if mode != "bench" => {
+                    Err(PhaseError::Infra(why)) if mode != "bench" => {
                         self.tell(&format!("could not profile the start: {why}"));
                     }
                     Err(halt) => return Err(halt),
@@ -445,7 +445,7 @@ impl LoopRunner {
         })
     }
 
-    fn run_worker(&mut self) -> Result<(), Halt> {
+    fn run_worker(&mut self) -> Result<(), PhaseError> {
         let claim = match self.take_answer(DocumentKind::Worker) {
             Some(claim) => claim,
             None => {
@@ -455,14 +455,16 @@ impl LoopRunner {
                 }
                 self.tell(&format!("iteration {}: worker", self.state.iteration));
                 let answer = self.ask(DocumentKind::Worker)?;
-                answer.map_err(|end| Halt::Infra(format!("the worker wrote no result: {end}")))?
+                answer.map_err(|end| {
+                    PhaseError::Infra(format!("the worker wrote no result: {end}"))
+                })?
             }
         };
         self.collect_change(claim)
     }
 
     /// Copies what the worker changed, and decides what needs no measurement.
-    fn collect_change(&mut self, claim: WorkerResult) -> Result<(), Halt> {
+    fn collect_change(&mut self, claim: WorkerResult) -> Result<(), PhaseError> {
         let (candidate, best) = (self.copy("candidate"), self.copy("best"));
         tree::copy_project(&self.loops.project, &candidate, Some(&best))?;
         let changed = tree::changed_files(&candidate, &best)?;
@@ -503,7 +505,7 @@ impl LoopRunner {
         })
     }
 
-    fn verify_change(&mut self) -> Result<(), Halt> {
+    fn verify_change(&mut self) -> Result<(), PhaseError> {
         match self.verify(&self.kernel_in("candidate"))? {
             Ok(run) => Ok(self.enter(Phase::Compare, |state| {
                 state.infra_failures = 0;
@@ -513,11 +515,14 @@ impl LoopRunner {
         }
     }
 
-    fn compare_with_best(&mut self, name: &str) -> Result<Measured<LoopComparison>, Halt> {
+    fn compare_with_best(
+        &mut self,
+        name: &str,
+    ) -> Result<MeasureResult<LoopComparison>, PhaseError> {
         self.compare(&self.kernel_in("best"), &self.kernel_in("candidate"), name)
     }
 
-    fn compare_change(&mut self) -> Result<(), Halt> {
+    fn compare_change(&mut self) -> Result<(), PhaseError> {
         let comparison = match self.compare_with_best("compare")? {
             Ok(comparison) => comparison,
             Err((outcome, why)) => return Ok(self.decide(outcome, why, Phase::Reviewer)?),
@@ -538,7 +543,7 @@ impl LoopRunner {
         Ok(self.decide(outcome, reason, Phase::Reviewer)?)
     }
 
-    fn confirm_change(&mut self) -> Result<(), Halt> {
+    fn confirm_change(&mut self) -> Result<(), PhaseError> {
         let second = match self.compare_with_best("confirm")? {
             Ok(comparison) => comparison,
             Err((outcome, why)) => return Ok(self.decide(outcome, why, Phase::Reviewer)?),
@@ -581,7 +586,7 @@ impl LoopRunner {
     }
 
     /// Profiles the change, for the prompts. Without a profile the loop goes on.
-    fn profile_change(&mut self) -> Result<(), Halt> {
+    fn profile_change(&mut self) -> Result<(), PhaseError> {
         // The comparison has the code that was measured.
         let run = self.state.proposal.confirmation.as_ref().map(|second| second.run.clone());
         let mut cubins = run.map(|run| self.cubins(&format!("{run}/b"))).unwrap_or_default();
@@ -595,7 +600,7 @@ impl LoopRunner {
                         cubins = profile.cubins;
                     }
                 }
-                Ok(Err((_, why))) | Err(Halt::Infra(why)) => {
+                Ok(Err((_, why))) | Err(PhaseError::Infra(why)) => {
                     self.tell(&format!("could not profile the change: {why}"));
                 }
                 Err(halt) => return Err(halt),
@@ -607,7 +612,7 @@ impl LoopRunner {
         })?)
     }
 
-    fn run_reviewer(&mut self) -> Result<(), Halt> {
+    fn run_reviewer(&mut self) -> Result<(), PhaseError> {
         if self.config.mode == LoopMode::Command && self.config.reviewer_command.is_none() {
             return Ok(self.enter(Phase::Apply, |_| {})?);
         }
@@ -701,7 +706,7 @@ impl LoopRunner {
             None => {
                 // The next phase sees a request to stop.
                 if outcome == Outcome::WorkerFailed
-                    && let Err(Halt::Error(error)) =
+                    && let Err(PhaseError::Error(error)) =
                         self.pause(self.config.infra_retry_delay.duration())
                 {
                     return Err(error);
@@ -755,7 +760,7 @@ impl LoopRunner {
     }
 
     /// Compares the best with the start, measured anew.
-    fn compare_with_start(&mut self) -> Result<(), Halt> {
+    fn compare_with_start(&mut self) -> Result<(), PhaseError> {
         let requests = self.loops.stop_requests(self.number)?;
         let is_lost =
             self.state.stop.as_ref().is_some_and(|stop| stop.reason == StopReason::InfraFailures);

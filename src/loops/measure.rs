@@ -40,7 +40,7 @@ const MAX_HIDDEN_NS: f64 = 10_000.0;
 
 /// Why a phase did not end.
 #[derive(Debug)]
-pub(super) enum Halt {
+pub(super) enum PhaseError {
     /// The loop cannot go on.
     Error(LoopError),
     /// The user asked the loop to stop.
@@ -53,7 +53,7 @@ pub(super) enum Halt {
     Permanent(Box<Failure>),
 }
 
-impl From<LoopError> for Halt {
+impl From<LoopError> for PhaseError {
     fn from(error: LoopError) -> Self {
         Self::Error(error)
     }
@@ -78,10 +78,10 @@ impl ChildEnd {
 }
 
 /// The result of a measurement: a value, or what is wrong with the change and why.
-pub(super) type Measured<T> = Result<T, (Outcome, String)>;
+pub(super) type MeasureResult<T> = Result<T, (Outcome, String)>;
 
 /// The id of the loop that started this process, if one did.
-pub fn own_loop() -> Option<String> {
+pub fn loop_id_from_env() -> Option<String> {
     let marker = std::env::var(MARKER).ok()?;
     marker.splitn(3, '/').nth(2).filter(|id| !id.is_empty()).map(str::to_owned)
 }
@@ -111,25 +111,28 @@ impl LoopRunner {
         &mut self,
         mut command: Command,
         limit: Duration,
-    ) -> Result<ChildEnd, Halt> {
+    ) -> Result<ChildEnd, PhaseError> {
         command.env(MARKER, self.marker()).stdin(Stdio::null()).process_group(0);
         let program = PathBuf::from(command.get_program());
         let child = match command.spawn() {
             Ok(child) => child,
             Err(e) => {
-                return Err(Halt::Infra(format!("`{}` cannot start: {e}", program.display())));
+                return Err(PhaseError::Infra(format!(
+                    "`{}` cannot start: {e}",
+                    program.display()
+                )));
             }
         };
         fault_point::reach(&format!("loop child of {}", self.state.phase.as_str()));
         let pid = child.id().cast_signed();
-        let mut halt: Option<Halt> = None;
+        let mut halt: Option<PhaseError> = None;
         let mut is_timed_out = false;
         let (watch, loops) = (&mut self.watch, &self.loops);
         let (folder, number, state) = (&self.folder, self.number, &self.state);
         let end = watch.follow(pid, |wake, elapsed| {
             const ENDS: &[Signal] = &[Signal::INT, Signal::TERM];
             if wake == Some(WaitResult::Terminate) {
-                halt = Some(Halt::Error(LoopError::Interrupted));
+                halt = Some(PhaseError::Error(LoopError::Interrupted));
                 return ChildAction::End(ENDS);
             }
             if elapsed >= limit {
@@ -140,7 +143,7 @@ impl LoopRunner {
             // The requests before this phase have been seen.
             match loops.stop_requests(number) {
                 Ok(count) if count > 0 && !state.has_seen(count) => {
-                    halt = Some(Halt::Stop);
+                    halt = Some(PhaseError::Stop);
                     ChildAction::End(ENDS)
                 }
                 _ => ChildAction::Wait(Some(POLL_INTERVAL.min(limit.saturating_sub(elapsed)))),
@@ -159,7 +162,7 @@ impl LoopRunner {
     }
 
     /// Waits for a moment, as long as nobody asks the loop to stop.
-    pub(super) fn pause(&mut self, limit: Duration) -> Result<(), Halt> {
+    pub(super) fn pause(&mut self, limit: Duration) -> Result<(), PhaseError> {
         let start = std::time::Instant::now();
         loop {
             status::write_heartbeat(&self.folder, &self.state, None);
@@ -169,7 +172,7 @@ impl LoopRunner {
             }
             let count = self.loops.stop_requests(self.number)?;
             if count > 0 && !self.state.has_seen(count) {
-                return Err(Halt::Stop);
+                return Err(PhaseError::Stop);
             }
             if start.elapsed() >= limit {
                 return Ok(());
@@ -183,7 +186,7 @@ impl LoopRunner {
         template: &str,
         prompt: &Path,
         limit: Duration,
-    ) -> Result<ChildEnd, Halt> {
+    ) -> Result<ChildEnd, PhaseError> {
         let words = shlex::split(template).unwrap_or_default();
         let folder = self.iteration_folder();
         let kernel = self.loops.project.join(&self.config.kernel_path);
@@ -197,7 +200,7 @@ impl LoopRunner {
         };
         let words: Vec<String> = words.iter().map(fill).collect();
         let Some((program, arguments)) = words.split_first() else {
-            return Err(Halt::Infra("the command is empty".to_owned()));
+            return Err(PhaseError::Infra("the command is empty".to_owned()));
         };
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.loops.project);
@@ -208,7 +211,7 @@ impl LoopRunner {
 
     /// Runs rgpu, and returns its exit status and the document that it printed into `name` of the
     /// iteration's folder.
-    fn run_rgpu(&mut self, args: &[OsString], name: &str) -> Result<(i32, Vec<u8>), Halt> {
+    fn run_rgpu(&mut self, args: &[OsString], name: &str) -> Result<(i32, Vec<u8>), PhaseError> {
         let path = self.iteration_folder().join(name);
         let file = File::create(&path).map_err(io_error("create", &path))?;
         let mut command = Command::new(&self.program);
@@ -219,7 +222,7 @@ impl LoopRunner {
         command.stdout(file).stderr(self.open_log()?);
         let limit = self.config.measure_timeout.duration();
         match self.run_child(command, limit)? {
-            ChildEnd::TimedOut => Err(Halt::Infra(format!(
+            ChildEnd::TimedOut => Err(PhaseError::Infra(format!(
                 "`rgpu {}` was ended after {} s",
                 args.first().map(|word| word.to_string_lossy()).unwrap_or_default(),
                 limit.as_secs_f64()
@@ -247,12 +250,12 @@ impl LoopRunner {
         &self,
         code: i32,
         bytes: &[u8],
-    ) -> Result<Measured<T>, Halt> {
+    ) -> Result<MeasureResult<T>, PhaseError> {
         read_document(self.state.phase == Phase::Init, code, bytes)
     }
 
     /// Verifies a kernel on all named sizes. Returns the run folder.
-    pub(super) fn verify(&mut self, kernel: &Path) -> Result<Measured<String>, Halt> {
+    pub(super) fn verify(&mut self, kernel: &Path) -> Result<MeasureResult<String>, PhaseError> {
         let args = self.arguments(&["profile", "--mode", "verify"], &[kernel], false);
         let (code, bytes) = self.run_rgpu(&args, "verify.json")?;
         let profile: Profile = match self.read_document(code, &bytes)? {
@@ -276,7 +279,7 @@ impl LoopRunner {
         base: &Path,
         new: &Path,
         name: &str,
-    ) -> Result<Measured<LoopComparison>, Halt> {
+    ) -> Result<MeasureResult<LoopComparison>, PhaseError> {
         let threshold = self.config.threshold.to_string();
         let words = ["compare", "--mode", "bench", "--threshold", &threshold];
         let args = self.arguments(&words, &[base, new], true);
@@ -295,7 +298,10 @@ impl LoopRunner {
         let time = comparison.time.as_ref();
         let sides = [side_time(&comparison.cases, false), side_time(&comparison.cases, true)];
         let (Some(time), [Some(base), Some(new)]) = (time, sides) else {
-            return Err(Halt::Infra(format!("no times were measured: {}", comparison.summary)));
+            return Err(PhaseError::Infra(format!(
+                "no times were measured: {}",
+                comparison.summary
+            )));
         };
         Ok(Ok(LoopComparison {
             run,
@@ -313,7 +319,7 @@ impl LoopRunner {
         &mut self,
         kernel: &Path,
         mode: &str,
-    ) -> Result<Measured<LoopProfile>, Halt> {
+    ) -> Result<MeasureResult<LoopProfile>, PhaseError> {
         let args = self.arguments(&["profile", "--mode", mode], &[kernel], true);
         let (code, bytes) = self.run_rgpu(&args, "profile.json")?;
         let profile: Profile = match self.read_document(code, &bytes)? {
@@ -329,7 +335,11 @@ impl LoopRunner {
     }
 
     /// The brief of a profile, of at most `bytes` bytes; empty if there is none.
-    pub(super) fn brief(&mut self, profile: Option<&str>, bytes: usize) -> Result<String, Halt> {
+    pub(super) fn brief(
+        &mut self,
+        profile: Option<&str>,
+        bytes: usize,
+    ) -> Result<String, PhaseError> {
         let Some(profile) = profile else { return Ok(String::new()) };
         let path = self.iteration_folder().join("brief.txt");
         let file = File::create(&path).map_err(io_error("create", &path))?;
@@ -397,10 +407,12 @@ fn read_document<T: DeserializeOwned>(
     is_start: bool,
     code: i32,
     bytes: &[u8],
-) -> Result<Measured<T>, Halt> {
+) -> Result<MeasureResult<T>, PhaseError> {
     if code == 0 {
         let document = serde_json::from_slice(bytes);
-        return document.map(Ok).map_err(|e| Halt::Infra(format!("rgpu printed no document: {e}")));
+        return document
+            .map(Ok)
+            .map_err(|e| PhaseError::Infra(format!("rgpu printed no document: {e}")));
     }
     let failure = serde_json::from_slice::<ErrorDocument>(bytes).map(|document| document.error);
     let is = |exit: Exit| code == exit as u8 as i32;
@@ -410,17 +422,17 @@ fn read_document<T: DeserializeOwned>(
                 || failure.code == NO_GPU
                 || (is(Exit::Config) && (is_start || failure.code.contains("remote"))) =>
         {
-            Err(Halt::Permanent(Box::new(failure)))
+            Err(PhaseError::Permanent(Box::new(failure)))
         }
         Ok(failure) if is(Exit::Kernel) || is(Exit::Config) => {
             let cause = failure.cause.as_deref().and_then(|cause| cause.lines().next());
             let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
             Ok(Err((Outcome::Wrong, format!("{}{cause}", failure.what))))
         }
-        Ok(failure) => Err(Halt::Infra(failure.what)),
+        Ok(failure) => Err(PhaseError::Infra(failure.what)),
         // A profile with wrong results, for example.
         Err(_) if is(Exit::Kernel) => Ok(Err((Outcome::Wrong, "its results are wrong".to_owned()))),
-        Err(_) => Err(Halt::Infra(format!("rgpu ended with exit status {code}"))),
+        Err(_) => Err(PhaseError::Infra(format!("rgpu ended with exit status {code}"))),
     }
 }
 
@@ -509,15 +521,15 @@ mod tests {
             read_document::<Profile>(true, Exit::Config as i32, &start),
         ];
         for halt in halts {
-            assert!(matches!(halt, Err(Halt::Permanent(_))), "{halt:?}");
+            assert!(matches!(halt, Err(PhaseError::Permanent(_))), "{halt:?}");
         }
         for (exit, code) in
             [(Exit::Host, "unreachable"), (Exit::Tool, "x"), (Exit::Cancelled, "cancelled")]
         {
             let halt = read(exit, &document(exit, code)).unwrap_err();
-            assert!(matches!(halt, Halt::Infra(_)), "{halt:?}");
+            assert!(matches!(halt, PhaseError::Infra(_)), "{halt:?}");
         }
         assert!(read(Exit::Kernel, b"{}").unwrap().is_err());
-        assert!(matches!(read(Exit::Done, b"half a doc"), Err(Halt::Infra(_))));
+        assert!(matches!(read(Exit::Done, b"half a doc"), Err(PhaseError::Infra(_))));
     }
 }

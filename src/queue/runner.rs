@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::attempt::{AttemptCall, RECORD_RETRY_DELAY};
 use super::entry::{Entry, EntryState};
 use super::error::io_error;
-use super::schedule::{Schedule, Turn};
+use super::schedule::{Schedule, ScheduleAction};
 use super::{Queue, QueueError, ROLE};
 use crate::run::CancelSignal;
 use crate::store::state::{ProcessId, StateError, StateLock};
@@ -251,7 +251,7 @@ impl Runner {
     fn start_entries(&mut self, report: &mut impl FnMut(RunnerEvent)) -> Result<(), QueueError> {
         while let Some(turn) = self.schedule.next(&self.queue)? {
             match turn {
-                Turn::Start { entry, attempt } => {
+                ScheduleAction::Start { entry, attempt } => {
                     fault_point::reach("runner starts");
                     self.spawn(entry, attempt)?;
                     self.schedule.is_starting(entry, attempt);
@@ -259,7 +259,7 @@ impl Runner {
                     report(RunnerEvent::Started { entry, attempt });
                     fault_point::reach("runner spawned");
                 }
-                Turn::Skip { entry, dependency } => {
+                ScheduleAction::Skip { entry, dependency } => {
                     let skipped = self.queue.skip(entry, dependency);
                     if !self.is_recorded(entry, skipped, report)? {
                         // The next look tries it again.

@@ -17,7 +17,7 @@ use crate::store::state::sql_error;
 
 /// What the runner has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum ScheduleAction {
     /// Start this attempt of the entry.
     Start { entry: i64, attempt: u32 },
     /// Skip the entry: the other one did not end ok.
@@ -173,7 +173,7 @@ impl Schedule {
     }
 
     /// The next thing to do; `None` if every waiting entry has to wait on.
-    pub(super) fn next(&self, queue: &Queue) -> Result<Option<Turn>, QueueError> {
+    pub(super) fn next(&self, queue: &Queue) -> Result<Option<ScheduleAction>, QueueError> {
         if self.is_paused {
             return Ok(None);
         }
@@ -190,10 +190,10 @@ impl Schedule {
             for after in &entry.after {
                 let state = queue.state_of_entry(after.entry)?;
                 if state != Some(EntryState::Ok) && !after.any {
-                    return Ok(Some(Turn::Skip { entry: *id, dependency: after.entry }));
+                    return Ok(Some(ScheduleAction::Skip { entry: *id, dependency: after.entry }));
                 }
             }
-            return Ok(Some(Turn::Start { entry: *id, attempt: entry.attempt + 1 }));
+            return Ok(Some(ScheduleAction::Start { entry: *id, attempt: entry.attempt + 1 }));
         }
         Ok(None)
     }

@@ -7,7 +7,7 @@ use super::args::{FailOn, IgnoredDifference};
 use super::{DisasmArgs, failure, image_filter, listing_columns, named_inputs, show, tool, view};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::terminal::escape_controls;
-use crate::disasm::{self, ComparedText, DiffSide, ImageTask, SourcePositions, read_code};
+use crate::disasm::{self, DiffSide, IgnoredDifferences, ImageTask, SourcePositions, read_code};
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::Code;
 use crate::model::disasm::{Change, Diff, Disasm, KernelDiff, Sameness, Status as Ended};
@@ -50,8 +50,8 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         );
     }
     let normalize = match args.normalize {
-        Some(IgnoredDifference::Registers) => ComparedText::Registers,
-        None => ComparedText::Addresses,
+        Some(IgnoredDifference::Registers) => IgnoredDifferences::Registers,
+        None => IgnoredDifferences::Addresses,
     };
     let side = |facts, code| DiffSide { facts, code };
     let diff = disasm::diff(side(&old, &old_code), side(&new, &new_code), normalize);
