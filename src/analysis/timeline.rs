@@ -6,8 +6,8 @@
 mod finding;
 mod graphs;
 mod idle;
+mod idle_totals;
 mod measure;
-mod places;
 mod scope;
 mod start_up;
 mod sums;
@@ -21,9 +21,9 @@ use super::Limits;
 use crate::model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline};
 use crate::model::trace::{TraceWork, TraceWorkKind};
 use crate::model::{Finding, Profile, Trace};
-use idle::Waits;
+use idle::BlockingCalls;
+use idle_totals::IdleTotals;
 use measure::union_ns;
-use places::Places;
 use start_up::StartUp;
 use sums::Causes;
 
@@ -36,7 +36,7 @@ const MAX_LISTED_GAPS: usize = 20;
 /// The timeline of a trace; `None` if no kernel ran.
 pub fn timeline(trace: &Trace, limits: &Limits<'_>) -> Option<Timeline> {
     let scope = scope::Scope::find(trace);
-    let waits = Waits::new(trace);
+    let waits = BlockingCalls::new(trace);
     let start_up = StartUp::new(trace, limits);
     let mut regions: BTreeMap<u32, RegionSums> = BTreeMap::new();
     let devices: BTreeSet<(Option<u32>, u32)> =
@@ -79,12 +79,12 @@ fn of_device(
     trace: &Trace,
     (rank, device): (Option<u32>, u32),
     parts: &[Vec<&TraceWork>],
-    (waits, start_up): (&Waits, &StartUp<'_>),
+    (waits, start_up): (&BlockingCalls, &StartUp<'_>),
     regions: &mut BTreeMap<u32, RegionSums>,
 ) -> DeviceTime {
     let mut time = DeviceTime { device, rank, ..DeviceTime::default() };
     let mut causes = Causes::default();
-    let mut places = Places::new(trace);
+    let mut places = IdleTotals::new(trace);
     let mut streams: BTreeMap<u64, StreamTime> = BTreeMap::new();
     for part in parts {
         measure::add(trace, part, &mut time);

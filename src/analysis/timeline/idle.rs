@@ -21,7 +21,7 @@ use crate::model::timeline::{IdleGap, WaitSum};
 use crate::model::trace::TraceWork;
 
 /// Calls that wait for the GPU, by thread and time.
-pub(super) struct Waits {
+pub(super) struct BlockingCalls {
     by_thread: HashMap<u64, Vec<Wait>>,
 }
 
@@ -33,8 +33,8 @@ struct Wait {
     name: u32,
 }
 
-impl Waits {
-    pub(super) fn new(trace: &Trace) -> Waits {
+impl BlockingCalls {
+    pub(super) fn new(trace: &Trace) -> BlockingCalls {
         let mut by_thread: HashMap<u64, Vec<Wait>> = HashMap::new();
         for call in trace.calls.iter().filter(|call| call.waits) {
             let copies = trace.names.get(call.name as usize).is_some_and(|n| n.contains("Memcpy"));
@@ -47,7 +47,7 @@ impl Waits {
         }
         // A thread waits in one call at a time, so ends are in the order of starts.
         by_thread.values_mut().for_each(|waits| waits.sort_by_key(|wait| wait.start_ns));
-        Waits { by_thread }
+        BlockingCalls { by_thread }
     }
 
     /// The waits of a thread that overlap the time from `from` to `until`.
@@ -98,7 +98,7 @@ impl AttributedGap<'_> {
 pub(super) fn gaps<'a>(
     trace: &'a Trace,
     part: &[&'a TraceWork],
-    waits: &Waits,
+    waits: &BlockingCalls,
 ) -> Vec<AttributedGap<'a>> {
     let copies: Vec<(u64, u64)> = part
         .iter()
@@ -130,7 +130,7 @@ fn explain<'a>(
     previous: &'a TraceWork,
     next: &'a TraceWork,
     copies: &[(u64, u64)],
-    waits: &Waits,
+    waits: &BlockingCalls,
 ) -> AttributedGap<'a> {
     let name = |index: u32| trace.names.get(index as usize).map_or("", String::as_str);
     let mut timeline = Pieces::new(start, end);

@@ -15,7 +15,7 @@ const MAX_LISTED_PLACES: usize = 30;
 type Key = (Cause, bool, Option<u32>, u32);
 
 /// The places of one GPU's idle time.
-pub(super) struct Places<'a> {
+pub(super) struct IdleTotals<'a> {
     trace: &'a Trace,
     by_key: BTreeMap<Key, IdleSum>,
     first_launches: Causes,
@@ -32,9 +32,9 @@ struct IdleSum {
     call: Option<u32>,
 }
 
-impl<'a> Places<'a> {
-    pub(super) fn new(trace: &'a Trace) -> Places<'a> {
-        Places { trace, by_key: BTreeMap::new(), first_launches: Causes::default() }
+impl<'a> IdleTotals<'a> {
+    pub(super) fn new(trace: &'a Trace) -> IdleTotals<'a> {
+        IdleTotals { trace, by_key: BTreeMap::new(), first_launches: Causes::default() }
     }
 
     /// Adds the time of one gap to its places.
