@@ -24,7 +24,7 @@ use super::support::mode_flags::refuse_mode_flags;
 use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::progress::LiveOutput;
-use super::support::run_args::{PlaceArgs, RunArgs};
+use super::support::run_args::{RemoteArgs, RunArgs};
 use super::support::session::{self, HostNeed, OutputOptions, RemoteSession};
 use super::support::terminal::{RawTerminal, check_output_written};
 use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
@@ -76,7 +76,8 @@ pub(super) struct ExecCommands {
     pub(super) profile:
         fn(&App, &ProfileArgs, ProfileCommand, Option<FollowedRun>) -> Result<Status>,
     /// Compiles a file without a `main`, or resumes its run.
-    pub(super) build: fn(&App, String, &PlaceArgs, &RunArgs, Option<FollowedRun>) -> Result<Status>,
+    pub(super) build:
+        fn(&App, String, &RemoteArgs, &RunArgs, Option<FollowedRun>) -> Result<Status>,
 }
 
 pub(super) fn run(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status> {

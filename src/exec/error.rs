@@ -26,7 +26,7 @@ pub enum ExecError {
     },
     /// A snippet without a file, whose text does not show its language.
     #[error("the language of {what} cannot be recognised")]
-    Untold {
+    UnknownSnippetLanguage {
         /// `--code` or `standard input`.
         what: &'static str,
     },
@@ -137,7 +137,7 @@ impl From<ExecError> for Failure {
                         shell_word(format_args!("./{}", base(&name)))
                     ))
             }
-            ExecError::NoLanguage { .. } | ExecError::Untold { .. } => {
+            ExecError::NoLanguage { .. } | ExecError::UnknownSnippetLanguage { .. } => {
                 Failure::new(Exit::Usage, "unknown_language", what)
                     .hint("say which: `--lang rs`, `py`, `cu` or `sh`")
             }

@@ -66,7 +66,7 @@ impl Snippet {
                     binary: text.starts_with(b"\x7fELF"),
                 })?
             }
-            (None, None) => by_text(&text).ok_or(ExecError::Untold { what })?,
+            (None, None) => by_text(&text).ok_or(ExecError::UnknownSnippetLanguage { what })?,
         };
         let name = match path.as_ref().and_then(|p| p.file_name()).and_then(|n| n.to_str()) {
             Some(name) => name.to_owned(),

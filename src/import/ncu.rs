@@ -184,7 +184,7 @@ fn import_part(
     from: &str,
     detail: Detail,
 ) -> LaunchPart {
-    let mut known = launch::Known::default();
+    let mut known = launch::ReportContext::default();
     let first = u32::try_from(first).unwrap_or(u32::MAX);
     let launches = results.iter().zip(first..);
     let mut launches: Vec<Launch> =

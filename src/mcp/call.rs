@@ -42,7 +42,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// What all calls of a server share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ServerState {
     pub(super) context: McpContext,
     pub(super) started_commands: CommandRegistry,
     permits: Arc<Semaphore>,
@@ -50,7 +50,7 @@ pub(super) struct Shared {
     calls: AtomicU64,
 }
 
-impl Shared {
+impl ServerState {
     pub(super) fn new(context: McpContext) -> Self {
         let permits = Arc::new(Semaphore::new(MAX_SHORT_COMMANDS));
         Self {
@@ -92,7 +92,7 @@ pub(super) struct ProgressSink {
 
 /// A call.
 pub(super) struct Call {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ServerState>,
     pub(super) tool: &'static ToolInfo,
     /// The arguments as the client wrote them.
     pub(super) fields: Map<String, Value>,
@@ -290,7 +290,7 @@ mod tests {
             scratch: folder.join("scratch"),
         };
         Call {
-            shared: Arc::new(Shared::new(context)),
+            shared: Arc::new(ServerState::new(context)),
             tool: super::super::tool::find("report").unwrap(),
             fields: Map::new(),
             request: RequestId::Number(1),

@@ -20,7 +20,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpStream;
 
-use super::call::Shared;
+use super::call::ServerState;
 use super::server::Server;
 use super::{McpContext, files};
 use crate::error::Result;
@@ -49,7 +49,7 @@ pub async fn serve_http(
     let listener = loopback::listen(address, again).await?;
     told(listener.local_addr().map_err(loopback::failed)?);
     files::remove_old(&context);
-    let shared = Arc::new(Shared::new(context));
+    let shared = Arc::new(ServerState::new(context));
     let config = StreamableHttpServerConfig::default()
         .with_max_request_body_bytes(MAX_BODY_BYTES)
         .enforce_origin_validation();

@@ -14,7 +14,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 
 use super::answer::Answer;
 use super::arguments::wrong;
-use super::call::{Call, InFlight, ProgressSink, Shared};
+use super::call::{Call, InFlight, ProgressSink, ServerState};
 use super::consent::{Decision, RepeatedCall};
 use super::limit::size;
 use super::tool::{TOOLS, ToolInfo, find, tools};
@@ -36,12 +36,12 @@ instructions. What needs a person's consent is refused with the command that the
 
 /// The server of one connection.
 pub(super) struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     in_flight: InFlight,
 }
 
 impl Server {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<ServerState>) -> Self {
         Self { shared, in_flight: InFlight::default() }
     }
 
@@ -74,7 +74,7 @@ impl Server {
 /// The client does not speak the protocol.
 pub async fn serve_stdio(context: McpContext) -> Result<()> {
     files::remove_old(&context);
-    let server = Server::new(Arc::new(Shared::new(context)));
+    let server = Server::new(Arc::new(ServerState::new(context)));
     let failed = |cause: String| {
         Failure::new(Exit::Host, "no_client", "the client on standard input cannot be served")
             .cause(cause)

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::McpContext;
 use super::answer::Answer;
-use super::call::{Shared, answer};
+use super::call::{ServerState, answer};
 use crate::own_command::CommandLine;
 use crate::store::{RunState, Runs};
 
@@ -24,7 +24,7 @@ pub(super) fn working(run: &str) -> Task {
 ///
 /// # Errors
 /// There is no such run.
-pub(super) fn state(shared: &Shared, id: &str) -> Result<GetTaskResult, ErrorData> {
+pub(super) fn state(shared: &ServerState, id: &str) -> Result<GetTaskResult, ErrorData> {
     let context = &shared.context;
     let started = shared.started_commands.get(id);
     let ended = started.as_ref().and_then(crate::own_command::RunningCommand::end);
@@ -53,7 +53,7 @@ pub(super) fn state(shared: &Shared, id: &str) -> Result<GetTaskResult, ErrorDat
 ///
 /// # Errors
 /// There is no such run, or it cannot be stopped.
-pub(super) async fn cancel(shared: &Shared, id: &str) -> Result<(), ErrorData> {
+pub(super) async fn cancel(shared: &ServerState, id: &str) -> Result<(), ErrorData> {
     if let Some(started) = shared.started_commands.get(id) {
         started.interrupt();
         return Ok(());

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::cli::support::number_args::{factor, fraction};
 use crate::cli::support::profile_args::mode_parser;
-use crate::cli::support::run_args::{PlaceArgs, duration};
+use crate::cli::support::run_args::{RemoteArgs, duration};
 use crate::kernel::{ProfileMode, valid_name};
 use crate::model::suite::Level;
 use crate::report::suite::FORMATS;
@@ -80,7 +80,7 @@ pub(super) struct RunArgs {
     pub mode: Option<ProfileMode>,
 
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: RemoteArgs,
 
     /// The name of the suite's run, which must be new
     #[arg(long, value_name = "NAME", conflicts_with = "failed")]

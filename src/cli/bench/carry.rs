@@ -16,7 +16,7 @@ use crate::cli::support::nvdisasm;
 use crate::cli::support::profile_args::{NcuArgs, ProfileArgs};
 use crate::cli::support::profile_request::{self, ProfileCommand};
 use crate::cli::support::profile_result::{FinishedRun, write_result};
-use crate::cli::support::run_args::{PlaceArgs, RunArgs};
+use crate::cli::support::run_args::{RemoteArgs, RunArgs};
 use crate::cli::support::session::{self, RemoteSession};
 use crate::config::is_below;
 use crate::error::{Exit, Failure, Result};
@@ -359,7 +359,7 @@ impl<'a> CaseRunner<'a> {
         let Measure { mode, set } = self.measure(case, own);
         if let Some(base) = self.base {
             let remote = Some(self.session.spec.name.clone());
-            let place = PlaceArgs { remote, ..base.place.clone() };
+            let place = RemoteArgs { remote, ..base.place.clone() };
             let arch = settings.arch.clone().or_else(|| base.arch.clone());
             let mode = base.mode.or(own);
             return ProfileArgs { kernel, mode, place, arch, ..base.clone() };
@@ -368,7 +368,7 @@ impl<'a> CaseRunner<'a> {
             kernel,
             program: Vec::new(),
             mode: Some(mode),
-            place: PlaceArgs {
+            place: RemoteArgs {
                 remote: Some(self.session.spec.name.clone()),
                 gpu: options.gpu.clone().or_else(|| settings.gpu.clone()),
                 share_gpu: options.share_gpu,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use crate::cli::support::run_args::{PlaceArgs, RunArgs, duration};
+use crate::cli::support::run_args::{RemoteArgs, RunArgs, duration};
 use crate::tool;
 
 /// Compile a kernel without a GPU: PTX, cubin, SASS, registers and spills
@@ -102,7 +102,7 @@ Examples:
 
 impl BuildArgs {
     /// The arguments of `rgpu build FILE`, with the remote and run flags of another command.
-    pub(in crate::cli) fn of_file(file: String, place: &PlaceArgs, run: &RunArgs) -> Self {
+    pub(in crate::cli) fn of_file(file: String, place: &RemoteArgs, run: &RunArgs) -> Self {
         Self {
             file: Some(file),
             kernel: None,

@@ -9,7 +9,7 @@ use crate::cli::support::number_args::{factor, fraction};
 use crate::cli::support::profile_args::{
     NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs,
 };
-use crate::cli::support::run_args::{PlaceArgs, RunArgs, duration};
+use crate::cli::support::run_args::{RemoteArgs, RunArgs, duration};
 use crate::kernel;
 
 /// Compare two runs or reports, or two kernels side by side on one GPU
@@ -60,7 +60,7 @@ pub(in crate::cli) struct CompareArgs {
     pub full_names: bool,
 
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: RemoteArgs,
 
     /// Sizes: values in the kernels' order or `n=…`; `;` between cases (or groups), `|` between
     /// cases

@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use crate::cli::support::profile_args::{
     DeepArgs, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs, mode_parser, nodes,
 };
-use crate::cli::support::run_args::{PlaceArgs, RunArgs, bytes};
+use crate::cli::support::run_args::{RemoteArgs, RunArgs, bytes};
 use crate::kernel::ProfileMode;
 use crate::tool::{GpuSelection, RankSelection};
 
@@ -75,7 +75,7 @@ pub(in crate::cli) struct ExecArgs {
     pub mode: Option<ProfileMode>,
 
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: RemoteArgs,
 
     #[command(flatten)]
     pub ncu: NcuArgs,

@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use super::run_args::{PlaceArgs, RunArgs, bytes, duration};
+use super::run_args::{RemoteArgs, RunArgs, bytes, duration};
 use crate::kernel::{MODES, ProfileMode, is_identifier};
 use crate::suite::sweep_values;
 use crate::tool::{GpuSelection, RankSelection, WindowEnd};
@@ -28,7 +28,7 @@ pub(in crate::cli) struct ProfileArgs {
     pub mode: Option<ProfileMode>,
 
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: RemoteArgs,
 
     /// Give a program this many GPUs, all, or those with these indexes; `--gpu` says which qualify.
     /// The modes ncu and deep then need `--ranks` [default: 1]

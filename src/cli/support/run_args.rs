@@ -11,7 +11,7 @@ use crate::model::RungId;
 
 /// Where it runs.
 #[derive(Args, Clone, Debug, Default)]
-pub(in crate::cli) struct PlaceArgs {
+pub(in crate::cli) struct RemoteArgs {
     /// A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port;
     /// `profile` accepts a comma-separated list and runs on all of them at once [default: that of
     /// RGPU_REMOTE, or of your settings]

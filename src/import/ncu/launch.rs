@@ -12,7 +12,7 @@ use crate::model::launch::RuleMessage;
 
 /// What the launches of a report have in common.
 #[derive(Debug, Default)]
-pub(super) struct Known<'a> {
+pub(super) struct ReportContext<'a> {
     pub(super) absent: AbsentMetrics,
     units: KnownUnits,
     charts: KnownCharts<'a>,
@@ -22,7 +22,7 @@ pub(super) fn import<'a>(
     result: &NcuResult<'a>,
     id: u32,
     from: &str,
-    known: &mut Known<'a>,
+    known: &mut ReportContext<'a>,
     detail: Detail,
 ) -> Launch {
     let metrics = metrics::import(result, from, &mut known.absent, &mut known.units, detail);
