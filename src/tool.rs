@@ -38,7 +38,7 @@ pub(crate) use plan::build::lacks_for_wheels;
 pub use plan::build::{Compiler, compilers};
 pub use plan::compile_cache::{compile_once, compiler_rows};
 pub use plan::draft::{
-    BundleFile, Content, Draft, DraftInfo, PlanError, SourceNames, probe_again_hint,
+    BundleFile, Draft, DraftInfo, FileContent, PlanError, SourceNames, probe_again_hint,
 };
 pub use plan::dsl::{DSL_RECORD, Dsl, DslBuild};
 pub use plan::dsl_layouts::{DslLayouts, LAYOUTS_STEP, LayoutQuestions};
@@ -59,9 +59,9 @@ pub use plan::rank_selection::RankSelection;
 pub use plan::reason::{REASONS, Reason, lasts, reason};
 pub use plan::region::{RGPU_DOMAIN, RangeKind, RecordedRegion, RegionPath, RunnerRanges};
 pub use plan::request::{
-    Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, FirstPass, HostBinaries, JobName,
-    NcuOptions, NsysOptions, Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool,
-    Target, Window, WindowEnd,
+    Budget, BuildOptions, BuildProduct, CaptureRange, DeepOptions, FailedRung, FirstPass,
+    HostBinaries, JobName, NcuOptions, NsysOptions, PlanPart, Program, Request, SanitizerOptions,
+    SanitizerTool, Target, Window, WindowEnd,
 };
 pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
 pub use plan::sections::{SETS, sections};

@@ -633,8 +633,8 @@ fn localize(imported: &mut Imported, info: &DraftInfo, project: &Path) {
             let inner = there.trim_start_matches("../");
             file.as_str() == there || file.ends_with(&format!("/work/{inner}"))
         };
-        if let Some(source) = info.sources.iter().find(|s| matches_source(&s.there)) {
-            let here = source.here.strip_prefix(project).unwrap_or(&source.here);
+        if let Some(source) = info.sources.iter().find(|s| matches_source(&s.host_name)) {
+            let here = source.local_path.strip_prefix(project).unwrap_or(&source.local_path);
             *file = here.display().to_string();
         }
     }

@@ -142,7 +142,7 @@ impl PlanDriver for ProfileDriver<'_> {
             let planned =
                 tool::plan(&self.run.request, &facts, &session.host_binaries(&facts), job);
             match planned {
-                Err(error @ PlanError::NothingLeft { .. }) if self.planner.is_surveying() => {
+                Err(error @ PlanError::NoUsableRung { .. }) if self.planner.is_surveying() => {
                     let reason = Failure::from(error).cause.unwrap_or_default();
                     if self.planner.skip_survey(&mut self.run.request, &reason) == NextStep::End {
                         return Ok(None);
@@ -163,7 +163,7 @@ impl PlanDriver for ProfileDriver<'_> {
         }
         for file in &draft.files {
             // Keep the harness of a Python kernel, so that the user can read it and run it by hand.
-            if let (tool::HARNESS, tool::Content::Bytes(text)) = (&*file.path, &file.content) {
+            if let (tool::HARNESS, tool::FileContent::Bytes(text)) = (&*file.path, &file.content) {
                 context.folder.write(tool::HARNESS, text)?;
             }
         }

@@ -44,9 +44,9 @@ impl Tool for Ncu {
 pub(super) const PROCESSES: &[&str] = &["ncu", "sudo", "TreeLauncherSub"];
 
 /// Path of the report, without the extension that ncu adds.
-pub(super) fn report(request: &Request, collect: Collect) -> String {
+pub(super) fn report(request: &Request, collect: NcuCollection) -> String {
     match collect {
-        Collect::Times => "raw/times".to_owned(),
+        NcuCollection::Times => "raw/times".to_owned(),
         _ => request.numbered("raw/report"),
     }
 }
@@ -116,7 +116,7 @@ pub(super) const PROGRAM_ENV: [(&str, &str); 1] = [("XLA_PYTHON_CLIENT_PREALLOCA
 
 /// The data that a rung collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Collect {
+pub(super) enum NcuCollection {
     /// The sections and metrics that the user requested.
     Asked,
     /// The section set `basic`.
@@ -247,7 +247,7 @@ fn regions(request: &Request) -> Result<Vec<RegionPath>, PlanError> {
 pub(super) fn command_line(
     request: &Request,
     ncu: &str,
-    collect: Collect,
+    collect: NcuCollection,
     replay: Option<&str>,
 ) -> Result<Vec<Arg>, PlanError> {
     let options = &request.ncu;
@@ -275,16 +275,16 @@ pub(super) fn command_line(
         flag("--replay-mode", mode);
     }
     match collect {
-        Collect::Basic => flag("--set", "basic"),
-        Collect::Launch => flag("--section", "LaunchStats"),
-        Collect::Times => flag("--metrics", "gpu__time_duration.sum"),
-        Collect::Asked => {
+        NcuCollection::Basic => flag("--set", "basic"),
+        NcuCollection::Launch => flag("--section", "LaunchStats"),
+        NcuCollection::Times => flag("--metrics", "gpu__time_duration.sum"),
+        NcuCollection::Asked => {
             for (name, value) in collected(request, kernel)? {
                 flag(name, &value);
             }
         }
     }
-    let times_only = collect == Collect::Times;
+    let times_only = collect == NcuCollection::Times;
     let filter = match times_only {
         false => kernel_filter(&options.kernel_name, &options.kernel_exclude),
         // The times are collected to choose kernels from, so the user's filters come later.

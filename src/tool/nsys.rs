@@ -137,7 +137,7 @@ const DEFAULT_TRACE: &str = "cuda,nvtx";
 
 /// The data that a rung records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trace {
+pub(super) enum NsysTraces {
     /// The traces that the user requested.
     Full,
     /// CUDA and NVTX, with NSYS CuptiUseRawGpuTimestamps=false.
@@ -206,23 +206,23 @@ fn check_window(request: &Request) -> Result<(), PlanError> {
 pub(super) fn command_line(
     request: &Request,
     nsys: &str,
-    trace: Trace,
+    trace: NsysTraces,
 ) -> Result<(Vec<Arg>, Vec<(&'static str, &'static str)>), PlanError> {
     let options = &request.nsys;
     let mut env = Vec::new();
     let (traced, sample) = match trace {
-        Trace::Full => {
+        NsysTraces::Full => {
             (options.trace.as_deref().unwrap_or(DEFAULT_TRACE), options.sample.as_deref())
         }
-        Trace::Cuda => {
+        NsysTraces::Cuda => {
             // Replaces an edit of the user's own nsys configuration.
             env.push(("NSYS_CONFIG_DIRECTIVES", "CuptiUseRawGpuTimestamps=false"));
             (DEFAULT_TRACE, None)
         }
-        Trace::Nvtx => ("nvtx", None),
+        NsysTraces::Nvtx => ("nvtx", None),
     };
     let passed_on: &[String] = match trace {
-        Trace::Full => &options.extra,
+        NsysTraces::Full => &options.extra,
         _ => &[],
     };
     // Options from `--nsys-args` replace ours.
@@ -251,12 +251,13 @@ pub(super) fn command_line(
         Some(WindowEnd::Range) => "--capture-range-end=stop-shutdown",
         _ => "--capture-range-end=stop",
     };
-    if window.stall_s.is_some() && trace != Trace::Nvtx && !passes(&["--cuda-flush-interval"]) {
+    if window.stall_s.is_some() && trace != NsysTraces::Nvtx && !passes(&["--cuda-flush-interval"])
+    {
         // A rank that waits on the GPU has to be killed, and takes with it what it has not saved.
         command.push(format!("--cuda-flush-interval={FLUSH_INTERVAL_MS}").into());
     }
     match &options.capture_range {
-        Some(CaptureRange::CudaProfilerApi) if trace != Trace::Nvtx => {
+        Some(CaptureRange::CudaProfilerApi) if trace != NsysTraces::Nvtx => {
             command.push("--capture-range=cudaProfilerApi".into());
             command.push(range_end.into());
         }

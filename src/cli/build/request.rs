@@ -10,7 +10,7 @@ use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{ProfileMode, Selection, check_architecture, find};
 use crate::run::{BuildTarget, Emit};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
-use crate::tool::{BuildOptions, DslBuild, Output, PlanPart, Request, Target};
+use crate::tool::{BuildOptions, BuildProduct, DslBuild, PlanPart, Request, Target};
 
 /// A resolved command line.
 pub(super) struct BuildCommand {
@@ -170,7 +170,7 @@ fn of_kernel(
     request.timeout_s = args.timeout.as_secs().max(1);
     let level = args.opt_level.map(|level| format!("-Xptxas=-O{level}"));
     request.build = BuildOptions {
-        output: if makes_cubin(emit) { Output::Cubin } else { Output::Ptx },
+        output: if makes_cubin(emit) { BuildProduct::Cubin } else { BuildProduct::Ptx },
         keep_ir: keep_ir(args),
         flags: level.into_iter().chain(options).collect(),
         fetch: args.yes,

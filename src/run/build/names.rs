@@ -24,7 +24,7 @@ impl<'a> PathLocalizer<'a> {
 
     /// Paths of the sources on this machine.
     pub(super) fn local_paths(&self) -> impl Iterator<Item = &Path> {
-        self.info.sources.iter().map(|source| source.here.as_path())
+        self.info.sources.iter().map(|source| source.local_path.as_path())
     }
 
     /// Replaces the sources' paths with this machine's. Other paths below the job's folder, if it is
@@ -34,8 +34,8 @@ impl<'a> PathLocalizer<'a> {
         if let Some(job_folder) = &self.job_folder {
             for source in &self.info.sources {
                 // `there` is relative to the compiler's working folder, which is one level below.
-                let inner = source.there.trim_start_matches("../");
-                let local = source.here.display().to_string();
+                let inner = source.host_name.trim_start_matches("../");
+                let local = source.local_path.display().to_string();
                 text = text.replace(&format!("{job_folder}/{inner}"), &local);
             }
             text = text.replace(&format!("{job_folder}/"), "");
@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn files_of_the_job_have_the_names_of_this_machine() {
-        let source = SourceNames { there: "../src/k.py".into(), here: "mine/k.py".into() };
+        let source =
+            SourceNames { host_name: "../src/k.py".into(), local_path: "mine/k.py".into() };
         let info = DraftInfo { sources: vec![source], ..DraftInfo::default() };
         let argv = vec!["python".into(), "/host/job/work/harness/build_dsl.py".into()];
         let rung = RungRecord { argv, ..RungRecord::default() };

@@ -7,7 +7,7 @@ use rgpu_protocol::plan::{Arg, ArtifactSpec, OnFailure, Rung, Step, Success};
 
 use super::draft::{PlanError, SourceNames};
 use super::message_rows::{NextRungs, table};
-use super::request::{BuildOptions, Output, path_of};
+use super::request::{BuildOptions, BuildProduct, path_of};
 use super::wheels::WheelNvcc;
 use crate::kernel::{EntryPoint, KernelSpec, SourceTree};
 use crate::model::RungId;
@@ -69,11 +69,11 @@ pub(super) fn localized(sources: &SourceTree) -> Vec<SourceNames> {
         .files
         .iter()
         .map(|(there, here)| SourceNames {
-            there: format!("{SOURCES}/{there}"),
-            here: here.clone(),
+            host_name: format!("{SOURCES}/{there}"),
+            local_path: here.clone(),
         })
         .collect();
-    names.sort_by_key(|name| std::cmp::Reverse(name.there.len()));
+    names.sort_by_key(|name| std::cmp::Reverse(name.host_name.len()));
     names
 }
 
@@ -122,9 +122,9 @@ impl CompileRequest<'_> {
     fn product(&self) -> String {
         let stem = stem(self.spec);
         match self.options.output {
-            Output::Module => module(self.spec),
-            Output::Cubin => format!("{BUILD}/{stem}.cubin"),
-            Output::Ptx => format!("{BUILD}/{stem}.ptx"),
+            BuildProduct::Module => module(self.spec),
+            BuildProduct::Cubin => format!("{BUILD}/{stem}.cubin"),
+            BuildProduct::Ptx => format!("{BUILD}/{stem}.ptx"),
         }
     }
 
@@ -136,7 +136,7 @@ impl CompileRequest<'_> {
 
     /// Whether the product is a shared library.
     fn is_library(&self) -> bool {
-        self.options.output == Output::Module && self.spec.entry == EntryPoint::Host
+        self.options.output == BuildProduct::Module && self.spec.entry == EntryPoint::Host
     }
 }
 
@@ -191,8 +191,8 @@ fn nvcc_rung(request: &CompileRequest<'_>, id: &RungId, mut argv: Vec<Arg>) -> R
     let stem = stem(spec);
     match options.output {
         _ if request.is_library() => argv.extend(["-shared", "-Xcompiler", "-fPIC"].map(Arg::from)),
-        Output::Ptx => argv.push("-ptx".into()),
-        Output::Module | Output::Cubin => argv.push("-cubin".into()),
+        BuildProduct::Ptx => argv.push("-ptx".into()),
+        BuildProduct::Module | BuildProduct::Cubin => argv.push("-cubin".into()),
     }
     argv.extend([format!("-arch={arch}").into(), "-lineinfo".into(), "--keep".into()]);
     argv.extend(["-I../include".into(), "-o".into()]);
@@ -208,8 +208,10 @@ fn nvcc_rung(request: &CompileRequest<'_>, id: &RungId, mut argv: Vec<Arg>) -> R
             artifact(format!("{BUILD}/{stem}*.cubin"), ArtifactKind::Cubin),
             ptx,
         ],
-        Output::Ptx => vec![ptx],
-        Output::Module | Output::Cubin => vec![artifact(&product, ArtifactKind::Cubin), ptx],
+        BuildProduct::Ptx => vec![ptx],
+        BuildProduct::Module | BuildProduct::Cubin => {
+            vec![artifact(&product, ArtifactKind::Cubin), ptx]
+        }
     };
     if options.keep_ir {
         // The preprocessed source for the device compiler: nvcc leaves no later readable form.
@@ -226,7 +228,7 @@ fn nvrtc_rung(request: &CompileRequest<'_>, library: &str) -> Rung {
     let mut argv = vec![Arg::in_job(super::RUNNER), "nvrtc".into(), "--source".into()];
     argv.push(format!("{SOURCES}/{}", sources.source).into());
     argv.extend(["--arch".into(), (*arch).into()]);
-    if options.output != Output::Ptx {
+    if options.output != BuildProduct::Ptx {
         argv.extend(["--cubin".into(), Arg::in_job(request.product())]);
     }
     argv.extend(["--ptx".into(), Arg::in_job(&ptx)]);
@@ -237,7 +239,7 @@ fn nvrtc_rung(request: &CompileRequest<'_>, library: &str) -> Rung {
     // NVRTC loads its second library by name; it lies in the same folder.
     let env = BTreeMap::from([("LD_LIBRARY_PATH".to_owned(), Arg::text(folder))]);
     let mut artifacts = vec![artifact(ptx, ArtifactKind::Ptx)];
-    if options.output != Output::Ptx {
+    if options.output != BuildProduct::Ptx {
         artifacts.insert(0, artifact(request.product(), ArtifactKind::Cubin));
     }
     let mut rung = rung(&RungId::BuildNvrtc, argv, env, request.product(), artifacts);

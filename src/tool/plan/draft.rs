@@ -27,7 +27,7 @@ pub struct BundleFile {
     /// Path, relative to the job's folder.
     pub path: String,
     /// Source of its bytes.
-    pub content: Content,
+    pub content: FileContent,
     /// Whether it gets the executable bit.
     pub executable: bool,
 }
@@ -35,12 +35,12 @@ pub struct BundleFile {
 impl BundleFile {
     /// A copy of a file on this machine.
     pub fn copy(path: impl Into<String>, from: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), content: Content::Local(from.into()), executable: false }
+        Self { path: path.into(), content: FileContent::Local(from.into()), executable: false }
     }
 
     /// A file with the given content.
     pub fn text(path: impl Into<String>, text: impl Into<Vec<u8>>) -> Self {
-        Self { path: path.into(), content: Content::Bytes(text.into()), executable: false }
+        Self { path: path.into(), content: FileContent::Bytes(text.into()), executable: false }
     }
 
     /// The same file with the executable bit.
@@ -51,14 +51,14 @@ impl BundleFile {
 
 /// Source of a file's bytes.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Content {
+pub enum FileContent {
     /// The content of a file on this machine.
     Local(PathBuf),
     /// Content that is in memory.
     Bytes(Vec<u8>),
 }
 
-impl std::fmt::Debug for Content {
+impl std::fmt::Debug for FileContent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Local(path) => write!(f, "Local({})", path.display()),
@@ -89,16 +89,16 @@ pub struct DraftInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceNames {
     /// Name as compilers on the host print it.
-    pub there: String,
+    pub host_name: String,
     /// Path on this machine.
-    pub here: PathBuf,
+    pub local_path: PathBuf,
 }
 
 impl DraftInfo {
     /// Replaces the host's names of source files in a compiler's message with the paths here.
     pub fn localize(&self, message: &str) -> String {
         self.sources.iter().fold(message.to_owned(), |text, source| {
-            text.replace(&source.there, &source.here.display().to_string())
+            text.replace(&source.host_name, &source.local_path.display().to_string())
         })
     }
 }
@@ -179,7 +179,7 @@ pub enum PlanError {
     },
     /// Every rung was refused or cannot work on the host.
     #[error("nothing on this host can {title}")]
-    NothingLeft {
+    NoUsableRung {
         /// The task, in words.
         title: String,
         /// The rungs, each with its reason.
@@ -318,7 +318,7 @@ impl From<PlanError> for Failure {
                     false => failure.hint(format!("did you mean `{}`?", near.join("`, `"))),
                 }
             }
-            PlanError::NothingLeft { left_out, .. } => {
+            PlanError::NoUsableRung { left_out, .. } => {
                 let why: Vec<String> =
                     left_out.iter().map(|r| format!("{}: {}", r.rung, r.message)).collect();
                 let failure = Failure::new(Exit::Tool, "nothing_left", what).cause(why.join("; "));

@@ -18,11 +18,11 @@ use crate::kernel::{KERNEL_SURVEY, ProfileMode, REGION_SURVEY};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
 use crate::tool::cupti;
-use crate::tool::ncu::{self, Collect};
-use crate::tool::nsys::{self, Trace};
+use crate::tool::ncu::{self, NcuCollection};
+use crate::tool::nsys::{self, NsysTraces};
 
 /// Builds the ladder of one request.
-pub(super) struct Ladder<'a> {
+pub(super) struct LadderBuilder<'a> {
     pub(super) request: &'a Request,
     pub(super) facts: &'a HostFacts,
     pub(super) binaries: &'a HostBinaries,
@@ -75,7 +75,7 @@ pub(super) fn left_out(request: &Request, rung: &RungId, code: &str) -> RungReco
     }
 }
 
-impl<'a> Ladder<'a> {
+impl<'a> LadderBuilder<'a> {
     pub(super) fn new(
         request: &'a Request,
         facts: &'a HostFacts,
@@ -322,7 +322,7 @@ impl<'a> Ladder<'a> {
     fn add_ncu(
         &mut self,
         info: &RungInfo,
-        collect: Collect,
+        collect: NcuCollection,
         replay: Replay,
         as_root: bool,
     ) -> Result<(), PlanError> {
@@ -331,7 +331,7 @@ impl<'a> Ladder<'a> {
         let replay = match replay {
             Replay::AppRange if asked != Some("range") => return Ok(()),
             Replay::Kernel if !matches!(asked, Some("range" | "app-range")) => return Ok(()),
-            Replay::Requested if collect == Collect::Asked => asked,
+            Replay::Requested if collect == NcuCollection::Asked => asked,
             Replay::AppRange => Some("app-range"),
             Replay::Requested | Replay::Kernel => None,
         };
@@ -391,7 +391,7 @@ impl<'a> Ladder<'a> {
     }
 
     /// nsys before the program.
-    fn add_nsys(&mut self, info: &RungInfo, trace: Trace) -> Result<(), PlanError> {
+    fn add_nsys(&mut self, info: &RungInfo, trace: NsysTraces) -> Result<(), PlanError> {
         let Some(path) = path_of(self.facts, "nsys") else { return Ok(()) };
         let (argv, env) = nsys::command_line(self.request, path, trace)?;
         if self.request.nodes > 1 {

@@ -48,6 +48,14 @@ pub fn pair(
     binaries: &HostBinaries,
     job: &JobName,
 ) -> Result<PairDraft, PlanError> {
+<<<<<<< HEAD
+=======
+    if let [Some(a), Some(b)] = requests
+        && (JobRunner::new(a, facts).is_python() || JobRunner::new(b, facts).is_python())
+    {
+        return Err(PlanError::PythonPair);
+    }
+>>>>>>> 7a02db71 (names: plans, rungs and tools)
     let mut infos = [None, None];
     let mut parts: Vec<Draft> = Vec::new();
     for ((request, side), info) in requests.iter().zip(SIDES).zip(&mut infos) {
@@ -58,7 +66,7 @@ pub fn pair(
     }
     let mut parts = parts.into_iter();
     let Some(mut draft) = parts.next() else {
-        return Err(PlanError::NothingLeft { title: "compare".to_owned(), left_out: Vec::new() });
+        return Err(PlanError::NoUsableRung { title: "compare".to_owned(), left_out: Vec::new() });
     };
     for other in parts {
         draft.files.extend(other.files);

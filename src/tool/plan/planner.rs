@@ -10,7 +10,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::{BundleFile, Draft, DraftInfo, PlanError};
 use super::harness::{self, JobRunner};
-use super::ladder::{self, Ladder, LadderRungs, artifact};
+use super::ladder::{self, LadderBuilder, LadderRungs, artifact};
 use super::request::{FirstPass, HostBinaries, PlanPart, Program, Request, Target, path_of};
 use super::rungs::{RungInfo, RungTool};
 use super::{
@@ -134,7 +134,7 @@ impl<'a> Planner<'a> {
                 Target::Kernel { spec, .. } if !self.gpu => {
                     PlanError::no_gpu(&self.facts.remote, spec, request.mode, &left_out)
                 }
-                _ => PlanError::NothingLeft { title, left_out },
+                _ => PlanError::NoUsableRung { title, left_out },
             });
         }
         // On a host with different GPUs, only those that can run the compiled code.
@@ -419,7 +419,7 @@ impl<'a> Planner<'a> {
     /// Adds the step with the mode's ladder; `left_out` are rungs that were given up before it.
     fn profile(&mut self, left_out: Vec<RungRecord>) -> Result<(), PlanError> {
         self.info.left_out.extend(left_out);
-        let ladder = Ladder::new(self.request, self.facts, self.binaries);
+        let ladder = LadderBuilder::new(self.request, self.facts, self.binaries);
         let LadderRungs { rungs, left_out, files } = match self.gpu {
             true => ladder.on_gpu()?,
             false => ladder.on_cpu(),
@@ -427,7 +427,7 @@ impl<'a> Planner<'a> {
         self.info.left_out.extend(left_out);
         self.files.extend(files);
         if rungs.is_empty() {
-            return Err(PlanError::NothingLeft {
+            return Err(PlanError::NoUsableRung {
                 title: format!("profile with `{}`", self.request.mode),
                 left_out: self.info.left_out.clone(),
             });

@@ -130,7 +130,7 @@ pub struct FailedRung {
 
 /// The product of the build step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Output {
+pub enum BuildProduct {
     /// The file that a run of the kernel loads: a cubin, or a shared library for a host entry.
     #[default]
     Module,
@@ -144,7 +144,7 @@ pub enum Output {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildOptions {
     /// The files to compile to.
-    pub output: Output,
+    pub output: BuildProduct,
     /// Whether nvcc's preprocessed device source comes back as well.
     pub keep_ir: bool,
     /// Additional compiler flags, after those of kernel.toml.

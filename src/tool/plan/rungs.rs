@@ -8,8 +8,8 @@ use super::message_rows::MessageRow;
 use super::torch_hook;
 use crate::kernel::ProfileMode;
 use crate::model::RungId;
-use crate::tool::ncu::{self, Collect};
-use crate::tool::nsys::{self, Trace};
+use crate::tool::ncu::{self, NcuCollection};
+use crate::tool::nsys::{self, NsysTraces};
 use crate::tool::sanitizer;
 
 /// One way to get a result: a tool, its command and what the result contains. The ladder of a mode
@@ -98,7 +98,7 @@ pub(super) enum RungCommand {
     /// ncu before the program.
     Ncu {
         /// The data to collect.
-        collect: Collect,
+        collect: NcuCollection,
         /// How ncu repeats the work for its passes.
         replay: Replay,
         /// Whether it runs as root.
@@ -107,7 +107,7 @@ pub(super) enum RungCommand {
     /// The rental provider's ncu service, with the ncu options of this rung.
     Provider(RungId),
     /// nsys before the program.
-    Nsys(Trace),
+    Nsys(NsysTraces),
     /// The harness of a Python kernel, or a Python program, under torch's profiler.
     Torch,
     /// The program under our collector with CUPTI.
@@ -156,7 +156,8 @@ impl RungInfo {
     pub(super) fn is_ncu_without_user_counters(&self) -> bool {
         matches!(
             self.command,
-            RungCommand::Ncu { sudo: true, .. } | RungCommand::Ncu { collect: Collect::Launch, .. }
+            RungCommand::Ncu { sudo: true, .. }
+                | RungCommand::Ncu { collect: NcuCollection::Launch, .. }
         )
     }
 
@@ -203,7 +204,7 @@ pub static RUNGS: &[RungInfo] = &[
         loses: "",
         loses_in_ncu_mode: None,
         command: RungCommand::Ncu {
-            collect: Collect::Asked,
+            collect: NcuCollection::Asked,
             replay: Replay::Requested,
             sudo: true,
         },
@@ -216,7 +217,7 @@ pub static RUNGS: &[RungInfo] = &[
         loses: "",
         loses_in_ncu_mode: None,
         command: RungCommand::Ncu {
-            collect: Collect::Asked,
+            collect: NcuCollection::Asked,
             replay: Replay::Requested,
             sudo: false,
         },
@@ -229,7 +230,7 @@ pub static RUNGS: &[RungInfo] = &[
         loses: "a single run (each pass measures another run)",
         loses_in_ncu_mode: None,
         command: RungCommand::Ncu {
-            collect: Collect::Asked,
+            collect: NcuCollection::Asked,
             replay: Replay::AppRange,
             sudo: false,
         },
@@ -241,7 +242,11 @@ pub static RUNGS: &[RungInfo] = &[
         gives: "the requested sections and metrics of each kernel in a range",
         loses: "numbers of the range as a whole (each kernel has its own)",
         loses_in_ncu_mode: None,
-        command: RungCommand::Ncu { collect: Collect::Asked, replay: Replay::Kernel, sudo: false },
+        command: RungCommand::Ncu {
+            collect: NcuCollection::Asked,
+            replay: Replay::Kernel,
+            sudo: false,
+        },
     },
     RungInfo {
         id: RungId::NcuService,
@@ -260,7 +265,7 @@ pub static RUNGS: &[RungInfo] = &[
         loses: "all sections except the basic ones",
         loses_in_ncu_mode: None,
         command: RungCommand::Ncu {
-            collect: Collect::Basic,
+            collect: NcuCollection::Basic,
             replay: Replay::Requested,
             sudo: false,
         },
@@ -273,7 +278,7 @@ pub static RUNGS: &[RungInfo] = &[
         loses: "every hardware counter (only launch facts)",
         loses_in_ncu_mode: None,
         command: RungCommand::Ncu {
-            collect: Collect::Launch,
+            collect: NcuCollection::Launch,
             replay: Replay::Requested,
             sudo: false,
         },
@@ -294,7 +299,7 @@ pub static RUNGS: &[RungInfo] = &[
         gives: "timeline of CUDA, NVTX and the other requested traces",
         loses: "",
         loses_in_ncu_mode: None,
-        command: RungCommand::Nsys(Trace::Full),
+        command: RungCommand::Nsys(NsysTraces::Full),
     },
     RungInfo {
         id: RungId::NsysCuda,
@@ -303,7 +308,7 @@ pub static RUNGS: &[RungInfo] = &[
         gives: "timeline of CUDA and NVTX, with NSYS CuptiUseRawGpuTimestamps=false",
         loses: "traces other than CUDA and NVTX, and CPU sampling",
         loses_in_ncu_mode: Some("hardware counters (only times of kernels, copies and ranges)"),
-        command: RungCommand::Nsys(Trace::Cuda),
+        command: RungCommand::Nsys(NsysTraces::Cuda),
     },
     RungInfo {
         id: RungId::Torch,
@@ -330,7 +335,7 @@ pub static RUNGS: &[RungInfo] = &[
         gives: "NVTX ranges in host time",
         loses: "all GPU activity (only NVTX ranges, in host time)",
         loses_in_ncu_mode: None,
-        command: RungCommand::Nsys(Trace::Nvtx),
+        command: RungCommand::Nsys(NsysTraces::Nvtx),
     },
     RungInfo {
         id: RungId::NcuTimes,
@@ -340,7 +345,7 @@ pub static RUNGS: &[RungInfo] = &[
         loses: "the timeline (only the time of each launch)",
         loses_in_ncu_mode: None,
         command: RungCommand::Ncu {
-            collect: Collect::Times,
+            collect: NcuCollection::Times,
             replay: Replay::Requested,
             sudo: false,
         },

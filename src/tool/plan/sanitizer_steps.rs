@@ -62,7 +62,7 @@ impl Planner<'_> {
         }
         match self.steps.iter().any(|step| step.id.starts_with("sanitizer-")) {
             true => Ok(()),
-            false => Err(PlanError::NothingLeft {
+            false => Err(PlanError::NoUsableRung {
                 title: "check for faults".to_owned(),
                 left_out: self.info.left_out.clone(),
             }),
