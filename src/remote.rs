@@ -54,8 +54,8 @@ pub mod upload;
 pub mod wafer;
 pub mod worker;
 
-pub use bill::{Bill, Bills, Meter};
-pub use client::{HostJobs, JobMessage, JobStdin, Session, Streams};
+pub use bill::{Bill, BillReader, PendingBills};
+pub use client::{HostJobs, JobMessage, JobStdin, Session, StreamOpener};
 pub use error::{OnRemote, RemoteError};
 pub use fetch::{FetchOutcome, RemoteFile};
 pub use host_link::{HostLink, ReconnectPolicy};
@@ -82,7 +82,7 @@ pub trait Remote: Send + Sync {
     /// `local`, `ssh`, `worker` …
     fn transport(&self) -> &'static str;
 
-    /// Brings up an agent. May return before the agent's hello: [`Session::greeted`] waits for it.
+    /// Brings up an agent. May return before the agent's hello: [`Session::wait_for_hello`] waits for it.
     ///
     /// # Errors
     /// [`RemoteError`] says which side failed.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use rgpu::remote::client::{JobMessage, Streams};
+use rgpu::remote::client::{JobMessage, StreamOpener};
 use rgpu::remote::options::NoPrompt;
 use rgpu::remote::stream::{AgentStream, FrameReader, StreamEnd};
 use rgpu::remote::{
@@ -61,7 +61,7 @@ impl Remote for Recorded {
 struct NoStreams;
 
 #[async_trait::async_trait]
-impl Streams for NoStreams {
+impl StreamOpener for NoStreams {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         Err(RemoteError::LinkCut { doing: "connecting", why: String::new() })
     }

@@ -31,9 +31,9 @@ impl Bill {
 
 /// The bills of one remote that were not taken yet. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Bills(Arc<Mutex<Vec<Bill>>>);
+pub struct PendingBills(Arc<Mutex<Vec<Bill>>>);
 
-impl Bills {
+impl PendingBills {
     /// Adds a bill; drops it if too many wait.
     pub fn add(&self, bill: Bill) {
         let mut bills = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,16 +51,16 @@ impl Bills {
 /// The bill of one stream. A provider may repeat it as it grows, so the largest amount counts. It
 /// is added to the bills when the meter is dropped.
 #[derive(Debug)]
-pub struct Meter {
-    bills: Bills,
+pub struct BillReader {
+    bills: PendingBills,
     bill: Option<Bill>,
     /// The last text read.
     last_text: String,
 }
 
-impl Meter {
+impl BillReader {
     /// For a stream that has begun.
-    pub fn new(bills: &Bills) -> Self {
+    pub fn new(bills: &PendingBills) -> Self {
         Self { bills: bills.clone(), bill: None, last_text: String::new() }
     }
 
@@ -78,7 +78,7 @@ impl Meter {
     }
 }
 
-impl Drop for Meter {
+impl Drop for BillReader {
     fn drop(&mut self) {
         if let Some(bill) = self.bill.take() {
             self.bills.add(bill);
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn a_stream_that_tells_its_bill_as_it_grows_is_billed_once() {
-        let bills = Bills::default();
-        let mut meter = Meter::new(&bills);
+        let bills = PendingBills::default();
+        let mut meter = BillReader::new(&bills);
         let is_new: Vec<bool> = ["$0.01 so far", "$0.01 so far", "$0.03 so far", "$0.02 so far"]
             .into_iter()
             .map(|words| meter.read(words).is_some())

@@ -2,7 +2,7 @@
 //!
 //! A session follows one job at a time; requests may be sent meanwhile. Messages of that job that
 //! arrive before an awaited answer go into a bounded queue. [`Session::next`] is cancel-safe; a
-//! request future dropped before its answer leaves the session [`Session::unsettled`].
+//! request future dropped before its answer leaves the session [`Session::has_pending_answer`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::{RemoteError, RemoteSpec, SentRecord, UserPrompt, limits};
 
 /// Opens further streams to agents on the host of a session.
 #[async_trait::async_trait]
-pub trait Streams: Send + Sync {
+pub trait StreamOpener: Send + Sync {
     /// Connects to one more agent.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ pub struct HostJobs {
 
 /// A complete message from an agent, with its bytes.
 #[derive(Debug)]
-pub(super) enum Incoming {
+pub(super) enum IncomingMessage {
     Job {
         job: String,
         message: JobMessage,
@@ -163,7 +163,7 @@ impl Conversation {
     pub(super) async fn greet(wire: AgentStream) -> Result<(Self, Hello), RemoteError> {
         let mut conversation = Self::over(wire, None);
         conversation.send_hello(None)?;
-        let hello = conversation.greeted(None).await?;
+        let hello = conversation.wait_for_hello(None).await?;
         Ok((conversation, hello))
     }
 
@@ -185,7 +185,7 @@ impl Conversation {
     }
 
     /// Waits for the agent's hello, and sends ours first if that was not done.
-    async fn greeted(&mut self, setup: Option<&ToAgent>) -> Result<Hello, RemoteError> {
+    async fn wait_for_hello(&mut self, setup: Option<&ToAgent>) -> Result<Hello, RemoteError> {
         if let Some(StartingAgent { start, user_prompt }) = self.starting.take() {
             let Self { reader, writer, ending, early_frames, .. } = self;
             start
@@ -237,7 +237,10 @@ impl Conversation {
     }
 
     /// The next complete message. Cancel-safe.
-    pub(super) async fn incoming(&mut self, doing: &'static str) -> Result<Incoming, RemoteError> {
+    pub(super) async fn incoming(
+        &mut self,
+        doing: &'static str,
+    ) -> Result<IncomingMessage, RemoteError> {
         loop {
             // Yields to the scheduler, so that a host that sends without pause cannot hide a
             // cancel.
@@ -275,14 +278,15 @@ impl Conversation {
                 match self.incoming(doing).await? {
                     // No one waits for the answer to a renewal, a cancel or a piece of input: the
                     // job's events show the effect.
-                    Incoming::Answer(FromAgent::Done { request: of }) if of != request.name => {}
-                    Incoming::Answer(FromAgent::Refused { request: of, .. })
+                    IncomingMessage::Answer(FromAgent::Done { request: of })
+                        if of != request.name => {}
+                    IncomingMessage::Answer(FromAgent::Refused { request: of, .. })
                         if of != request.name && UNAWAITED.contains(&of.as_str()) => {}
-                    Incoming::Answer(FromAgent::Pong {}) => {}
-                    Incoming::Answer(FromAgent::Refused { request, code, text }) => {
+                    IncomingMessage::Answer(FromAgent::Pong {}) => {}
+                    IncomingMessage::Answer(FromAgent::Refused { request, code, text }) => {
                         return Err(RemoteError::Refused { request, code, text });
                     }
-                    Incoming::Answer(answer) => return Ok(answer),
+                    IncomingMessage::Answer(answer) => return Ok(answer),
                     other => backlog.put(other)?,
                 }
             }
@@ -291,7 +295,7 @@ impl Conversation {
         .map_err(|_| RemoteError::Silent { doing, limit })?
     }
 
-    fn message(&mut self, body: &[u8]) -> Result<Option<Incoming>, RemoteError> {
+    fn message(&mut self, body: &[u8]) -> Result<Option<IncomingMessage>, RemoteError> {
         if self.expect.is_some() {
             return Err(RemoteError::ProtocolViolation {
                 what: "a message among announced bytes".into(),
@@ -301,7 +305,7 @@ impl Conversation {
         announced_bytes(&message)?;
         match message {
             FromAgent::Event { job, event } => {
-                Ok(Some(Incoming::Job { job, message: JobMessage::Event(event) }))
+                Ok(Some(IncomingMessage::Job { job, message: JobMessage::Event(event) }))
             }
             FromAgent::Output { job, step, stream, offset, len } => {
                 self.expect =
@@ -317,14 +321,16 @@ impl Conversation {
                 self.expect = Some(ExpectedBytes::Piece(piece));
                 Ok(None)
             }
-            FromAgent::Ahead { job, path, len } => Ok(Some(Incoming::Ahead { job, path, len })),
+            FromAgent::Ahead { job, path, len } => {
+                Ok(Some(IncomingMessage::Ahead { job, path, len }))
+            }
             FromAgent::Unknown => Ok(None),
-            answer => Ok(Some(Incoming::Answer(answer))),
+            answer => Ok(Some(IncomingMessage::Answer(answer))),
         }
     }
 
     /// Checks the piece after a frame was appended to it, and returns it once complete.
-    fn completed_piece(&mut self, kind: FrameKind) -> Result<Option<Incoming>, RemoteError> {
+    fn completed_piece(&mut self, kind: FrameKind) -> Result<Option<IncomingMessage>, RemoteError> {
         match self.expect.take() {
             Some(ExpectedBytes::Piece(piece))
                 if kind == FrameKind::Blob && piece.bytes.len() as u64 <= piece.stored =>
@@ -344,7 +350,11 @@ impl Conversation {
         }
     }
 
-    fn bytes(&mut self, kind: FrameKind, body: Vec<u8>) -> Result<Option<Incoming>, RemoteError> {
+    fn bytes(
+        &mut self,
+        kind: FrameKind,
+        body: Vec<u8>,
+    ) -> Result<Option<IncomingMessage>, RemoteError> {
         match (kind, self.expect.take()) {
             (FrameKind::Output, Some(ExpectedBytes::Output { job, step, stream, offset, len }))
                 if body.len() as u64 <= len =>
@@ -357,7 +367,7 @@ impl Conversation {
                         Some(ExpectedBytes::Output { job, step, stream, offset, len: left });
                 }
                 let message = JobMessage::Output { step, stream, offset, bytes: body };
-                Ok(Some(Incoming::Job { job, message }))
+                Ok(Some(IncomingMessage::Job { job, message }))
             }
             _ => {
                 Err(RemoteError::ProtocolViolation { what: "bytes that were not announced".into() })
@@ -380,7 +390,7 @@ pub(super) struct Request {
 
 impl Piece {
     /// Unpacks the piece once all of it has arrived.
-    fn finish(self) -> Result<Incoming, RemoteError> {
+    fn finish(self) -> Result<IncomingMessage, RemoteError> {
         let Self { job, path, offset, len, zstd, bytes, .. } = self;
         let bytes = if zstd { unpack(&bytes, len, &path)? } else { bytes };
         if bytes.len() as u64 != len {
@@ -388,7 +398,7 @@ impl Piece {
                 what: format!("{} bytes of `{path}` instead of {len}", bytes.len()),
             });
         }
-        Ok(Incoming::Piece { job, path, offset, bytes })
+        Ok(IncomingMessage::Piece { job, path, offset, bytes })
     }
 }
 
@@ -402,7 +412,7 @@ fn unpack(bytes: &[u8], len: u64, path: &str) -> Result<Vec<u8>, RemoteError> {
 /// A connection to one agent, which follows at most one job.
 pub struct Session {
     pub(super) conversation: Conversation,
-    pub(super) streams: Arc<dyn Streams>,
+    pub(super) streams: Arc<dyn StreamOpener>,
     /// The record of blobs sent to this host before, if one is kept.
     pub(super) sent: Option<Arc<SentRecord>>,
     /// The agent's hello, once it has arrived.
@@ -430,7 +440,7 @@ impl Session {
     /// The agent does not answer, or speaks another protocol generation.
     pub async fn start(
         wire: AgentStream,
-        streams: Arc<dyn Streams>,
+        streams: Arc<dyn StreamOpener>,
         spec: &RemoteSpec,
     ) -> Result<Self, RemoteError> {
         let mut session = Self::over(Conversation::over(wire, None), streams, spec);
@@ -444,13 +454,13 @@ impl Session {
     pub(super) fn begin(
         wire: AgentStream,
         starting: StartingAgent,
-        streams: Arc<dyn Streams>,
+        streams: Arc<dyn StreamOpener>,
         spec: &RemoteSpec,
     ) -> Self {
         Self::over(Conversation::over(wire, Some(starting)), streams, spec)
     }
 
-    fn over(conversation: Conversation, streams: Arc<dyn Streams>, spec: &RemoteSpec) -> Self {
+    fn over(conversation: Conversation, streams: Arc<dyn StreamOpener>, spec: &RemoteSpec) -> Self {
         let (path, env) = (spec.path.clone(), spec.env.clone());
         let setup = (!path.is_empty() || !env.is_empty()).then_some(ToAgent::Setup { path, env });
         Self {
@@ -477,7 +487,7 @@ impl Session {
     pub async fn greeted(&mut self) -> Result<(), RemoteError> {
         if self.agent.is_none() {
             self.unsettled = true;
-            self.agent = Some(self.conversation.greeted(self.setup.as_ref()).await?);
+            self.agent = Some(self.conversation.wait_for_hello(self.setup.as_ref()).await?);
             self.unsettled = false;
         }
         Ok(())
@@ -489,7 +499,7 @@ impl Session {
 
     /// Whether a request was dropped before its whole answer arrived. The next answer would belong
     /// to it, so the session cannot be used any more.
-    pub fn unsettled(&self) -> bool {
+    pub fn has_pending_answer(&self) -> bool {
         self.unsettled
     }
 
@@ -504,7 +514,8 @@ impl Session {
         self.conversation.writer.message(message)?;
         self.greeted().await?;
         if early {
-            if let Ok(answer) = timeout(limits::EARLY_ANSWER_TIMEOUT, self.answered(&request)).await
+            if let Ok(answer) =
+                timeout(limits::EARLY_ANSWER_TIMEOUT, self.wait_for_answer(&request)).await
             {
                 return answer;
             }
@@ -513,11 +524,14 @@ impl Session {
             // link.
             self.conversation.writer.message(&ToAgent::Ping {})?;
         }
-        self.answered(&request).await
+        self.wait_for_answer(&request).await
     }
 
     /// Waits for the answer to a request that was already sent.
-    pub(super) async fn answered(&mut self, request: &Request) -> Result<FromAgent, RemoteError> {
+    pub(super) async fn wait_for_answer(
+        &mut self,
+        request: &Request,
+    ) -> Result<FromAgent, RemoteError> {
         self.unsettled = true;
         let answer = self.conversation.answer(request, &mut self.backlog).await;
         self.unsettled = !matches!(answer, Ok(_) | Err(RemoteError::Refused { .. }));
@@ -650,24 +664,24 @@ impl Session {
                 continue;
             }
             match incoming {
-                Incoming::Job { message, .. } => {
+                IncomingMessage::Job { message, .. } => {
                     if let JobMessage::Event(Event { body: EventBody::Ended { .. }, .. }) = &message
                     {
                         self.lease = None;
                     }
                     return Ok(message);
                 }
-                Incoming::Piece { path, offset: 0, bytes, .. } => {
+                IncomingMessage::Piece { path, offset: 0, bytes, .. } => {
                     self.backlog.keep_inline(path, bytes);
                 }
-                Incoming::Ahead { path, len, .. } => self.backlog.announce(path, len)?,
+                IncomingMessage::Ahead { path, len, .. } => self.backlog.announce(path, len)?,
                 // The job's events already cover a renewal or a cancel that came too late.
-                Incoming::Answer(FromAgent::Refused { request, code, text })
+                IncomingMessage::Answer(FromAgent::Refused { request, code, text })
                     if request == "stdin" =>
                 {
                     return Err(RemoteError::Refused { request, code, text });
                 }
-                Incoming::Piece { .. } | Incoming::Answer(_) => {}
+                IncomingMessage::Piece { .. } | IncomingMessage::Answer(_) => {}
             }
         }
     }

@@ -24,7 +24,7 @@ use rgpu_protocol::frame::{FrameError, MAGIC, MAX_PREAMBLE};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
-use super::host_needs::HostNeeds;
+use super::host_needs::BinaryRequirements;
 use super::stream::{AgentStream, BoxWrite, FrameReader, FrameWriter, StreamEnd};
 use super::{RemoteError, RemoteSpec, UserPrompt, limits};
 
@@ -71,7 +71,7 @@ pub struct AgentStart {
     command: String,
     install: String,
     program: Vec<u8>,
-    needs: HostNeeds,
+    needs: BinaryRequirements,
     digest: Digest,
     folders: String,
     /// The prefix command that each command runs through.
@@ -86,7 +86,7 @@ impl AgentStart {
     pub fn new(spec: &RemoteSpec, agent: &Path) -> Result<Self, RemoteError> {
         let program = std::fs::read(agent)
             .map_err(|source| RemoteError::NoAgent { path: agent.to_owned(), source })?;
-        let needs = HostNeeds::read(&program).map_err(|why| RemoteError::Unfit {
+        let needs = BinaryRequirements::read(&program).map_err(|why| RemoteError::Unfit {
             why: format!("`{}` is not a program for it: {why}", agent.display()),
             arch: None,
         })?;

@@ -13,7 +13,7 @@ use rgpu_protocol::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use super::client::Streams;
+use super::client::StreamOpener;
 use super::options::NoPrompt;
 use super::stream::{AgentStream, FrameReader, StreamEnd};
 use super::{
@@ -130,7 +130,7 @@ impl Remote for InProcessAgent {
 }
 
 #[async_trait::async_trait]
-impl Streams for InProcessAgent {
+impl StreamOpener for InProcessAgent {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         Ok(self.link())
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use rgpu_protocol::{BLOB_BYTES, Digest, EventBody, FromAgent, PIECE_BYTES, ToAgent};
 use tokio::time::timeout;
 
-use super::client::{Incoming, Session, unexpected_answer};
+use super::client::{IncomingMessage, Session, unexpected_answer};
 use super::partial_file::PartialArtifact;
 use super::upload::{PARALLEL_MIN_ROUND_TRIP, ProgressSink, TransferProgress};
 use super::{RemoteError, limits};
@@ -144,7 +144,7 @@ impl Session {
                 })??,
             };
             match incoming {
-                Incoming::Piece { job, path, offset, mut bytes }
+                IncomingMessage::Piece { job, path, offset, mut bytes }
                     if job == wanted.job && path == wanted.path && offset <= part.len =>
                 {
                     let end = offset + bytes.len() as u64;
@@ -167,11 +167,11 @@ impl Session {
                     }
                     return part.add(bytes).await;
                 }
-                Incoming::Answer(FromAgent::Refused { request, code, text }) => {
+                IncomingMessage::Answer(FromAgent::Refused { request, code, text }) => {
                     return Err(RemoteError::Refused { request, code, text });
                 }
-                Incoming::Answer(FromAgent::Done { .. }) => {}
-                Incoming::Answer(other) => return Err(unexpected_answer(&other)),
+                IncomingMessage::Answer(FromAgent::Done { .. }) => {}
+                IncomingMessage::Answer(other) => return Err(unexpected_answer(&other)),
                 other => self.backlog.put(other)?,
             }
         }

@@ -404,7 +404,7 @@ impl HostLink {
         // A `JobStdin` keeps the stream open.
         self.input.send_replace(None);
         // A session with a dropped request has nothing to flush, and might block for long.
-        if let Some(session) = self.session.filter(|session| !session.unsettled()) {
+        if let Some(session) = self.session.filter(|session| !session.has_pending_answer()) {
             session.close().await;
         }
         self.remote.take_bills()
@@ -443,7 +443,7 @@ impl HostLink {
     /// The session; reconnects first if the link was cut, and resumes the followed job.
     async fn linked_session(&mut self) -> Result<&mut Session, RemoteError> {
         // After a dropped request, the next answer would be taken for another request's.
-        if self.session.as_ref().is_some_and(Session::unsettled) {
+        if self.session.as_ref().is_some_and(Session::has_pending_answer) {
             self.session = None;
         }
         while self.session.is_none() {

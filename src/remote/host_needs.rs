@@ -9,7 +9,7 @@ use super::RemoteError;
 
 /// The requirements of a program on its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HostNeeds {
+pub(super) struct BinaryRequirements {
     /// The architecture in the words of `uname -m`.
     machine: &'static str,
     /// The newest glibc symbol version that it uses; `None`: it does not use glibc.
@@ -32,7 +32,7 @@ fn machine(number: u16) -> Option<&'static str> {
 
 /// The reason why a local program cannot run on a host; `None`: no known reason.
 pub fn why_not_runnable(program: &[u8], host: &AgentFacts) -> Option<String> {
-    let needs = match HostNeeds::read(program) {
+    let needs = match BinaryRequirements::read(program) {
         Ok(needs) => needs,
         Err(why) => return Some(why),
     };
@@ -42,7 +42,7 @@ pub fn why_not_runnable(program: &[u8], host: &AgentFacts) -> Option<String> {
     }
 }
 
-impl HostNeeds {
+impl BinaryRequirements {
     /// Reads the requirements of an ELF program.
     pub(super) fn read(program: &[u8]) -> Result<Self, String> {
         let needs = ProgramNeeds::read(program).map_err(|error| error.to_string())?;
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_host_is_refused_for_what_it_lacks_and_for_nothing_else() {
-        let needs = HostNeeds { machine: "x86_64", glibc: Some(GlibcVersion(2, 34, 0)) };
+        let needs = BinaryRequirements { machine: "x86_64", glibc: Some(GlibcVersion(2, 34, 0)) };
         for good in [
             "Linux x86_64 glibc 2.34",
             "Linux x86_64 ldd (Debian GLIBC 2.41-12) 2.41",
@@ -114,14 +114,16 @@ mod tests {
         ] {
             assert!(needs.check(bad).unwrap_err().to_string().contains(word), "{bad}");
         }
-        HostNeeds { glibc: None, ..needs }.check("Linux x86_64 musl libc (x86_64)").unwrap();
+        BinaryRequirements { glibc: None, ..needs }
+            .check("Linux x86_64 musl libc (x86_64)")
+            .unwrap();
     }
 
     #[test]
     fn this_test_program_needs_what_it_was_built_for() {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let needs = HostNeeds::read(&own).unwrap();
+        let needs = BinaryRequirements::read(&own).unwrap();
         assert_eq!(needs.machine, std::env::consts::ARCH);
-        assert!(HostNeeds::read(b"no program").is_err());
+        assert!(BinaryRequirements::read(b"no program").is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStdin, ChildStdout, Command};
 
-use super::client::Streams;
+use super::client::StreamOpener;
 use super::deploy::{self, AgentStart};
 use super::stream::{AgentStream, FrameReader, StreamEnd};
 use super::{
@@ -59,7 +59,7 @@ struct LocalStreams {
 }
 
 #[async_trait::async_trait]
-impl Streams for LocalStreams {
+impl StreamOpener for LocalStreams {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         if self.spec.via.is_empty() {
             let mut command = Command::new(&self.options.agent);

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::RemoteError;
-use super::client::{Incoming, JobMessage};
+use super::client::{IncomingMessage, JobMessage};
 
 /// Bytes of messages that may wait. An agent on a long link sends 32 MiB of artifacts ahead.
 const MAX_WAITING_BYTES: usize = 40 << 20;
@@ -33,7 +33,7 @@ const MAX_AHEAD_PATH_BYTES: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct PendingMessages {
     job: Option<String>,
-    waiting: VecDeque<Incoming>,
+    waiting: VecDeque<IncomingMessage>,
     waiting_bytes: usize,
     inline: HashMap<String, Vec<u8>>,
     inline_bytes: usize,
@@ -58,12 +58,12 @@ impl PendingMessages {
     }
 
     /// Whether a message concerns the followed job or no job.
-    pub(super) fn belongs_to_job(&self, incoming: &Incoming) -> bool {
+    pub(super) fn belongs_to_job(&self, incoming: &IncomingMessage) -> bool {
         match incoming {
-            Incoming::Job { job, .. }
-            | Incoming::Piece { job, .. }
-            | Incoming::Ahead { job, .. } => self.job.as_deref() == Some(job),
-            Incoming::Answer(_) => true,
+            IncomingMessage::Job { job, .. }
+            | IncomingMessage::Piece { job, .. }
+            | IncomingMessage::Ahead { job, .. } => self.job.as_deref() == Some(job),
+            IncomingMessage::Answer(_) => true,
         }
     }
 
@@ -71,11 +71,11 @@ impl PendingMessages {
     ///
     /// # Errors
     /// [`RemoteError::ProtocolViolation`]: more than an agent sends without a request.
-    pub(super) fn put(&mut self, incoming: Incoming) -> Result<(), RemoteError> {
+    pub(super) fn put(&mut self, incoming: IncomingMessage) -> Result<(), RemoteError> {
         if !self.belongs_to_job(&incoming) {
             return Ok(());
         }
-        if let Incoming::Ahead { path, len, .. } = incoming {
+        if let IncomingMessage::Ahead { path, len, .. } = incoming {
             return self.announce(path, len);
         }
         self.waiting_bytes += memory_bytes(&incoming);
@@ -91,11 +91,11 @@ impl PendingMessages {
     }
 
     /// Removes the oldest message.
-    pub(super) fn pop(&mut self) -> Option<Incoming> {
+    pub(super) fn pop(&mut self) -> Option<IncomingMessage> {
         self.remove(0)
     }
 
-    fn remove(&mut self, at: usize) -> Option<Incoming> {
+    fn remove(&mut self, at: usize) -> Option<IncomingMessage> {
         let incoming = self.waiting.remove(at)?;
         self.waiting_bytes -= memory_bytes(&incoming);
         Some(incoming)
@@ -136,9 +136,9 @@ impl PendingMessages {
     }
 
     /// Removes a waiting piece of `path` that contains the byte at `at`.
-    pub(super) fn take_piece(&mut self, path: &str, at: u64) -> Option<Incoming> {
-        let holds = |incoming: &Incoming| {
-            matches!(incoming, Incoming::Piece { path: of, offset, bytes, .. }
+    pub(super) fn take_piece(&mut self, path: &str, at: u64) -> Option<IncomingMessage> {
+        let holds = |incoming: &IncomingMessage| {
+            matches!(incoming, IncomingMessage::Piece { path: of, offset, bytes, .. }
                 if of == path && (*offset..offset + bytes.len() as u64).contains(&at))
         };
         let position = self.waiting.iter().position(holds)?;
@@ -148,9 +148,9 @@ impl PendingMessages {
     /// Removes a small artifact that was sent without a request.
     pub(super) fn take_inline(&mut self, path: &str) -> Option<Vec<u8>> {
         // Its piece may still be in the queue, if answers were awaited since.
-        let is_first_piece = |incoming: &Incoming| matches!(incoming, Incoming::Piece { path: of, offset: 0, .. } if of == path);
+        let is_first_piece = |incoming: &IncomingMessage| matches!(incoming, IncomingMessage::Piece { path: of, offset: 0, .. } if of == path);
         if let Some(position) = self.waiting.iter().position(is_first_piece)
-            && let Some(Incoming::Piece { bytes, .. }) = self.remove(position)
+            && let Some(IncomingMessage::Piece { bytes, .. }) = self.remove(position)
         {
             return Some(bytes);
         }
@@ -161,17 +161,17 @@ impl PendingMessages {
 }
 
 /// The approximate memory of a message in bytes.
-fn memory_bytes(incoming: &Incoming) -> usize {
+fn memory_bytes(incoming: &IncomingMessage) -> usize {
     match incoming {
-        Incoming::Job { message: JobMessage::Event(event), .. } => {
+        IncomingMessage::Job { message: JobMessage::Event(event), .. } => {
             serde_json::to_vec(event).map_or(0, |json| json.len() * EVENT_MEMORY_FACTOR)
         }
-        Incoming::Job { message: JobMessage::Output { step, bytes, .. }, .. } => {
+        IncomingMessage::Job { message: JobMessage::Output { step, bytes, .. }, .. } => {
             step.len() + bytes.len()
         }
-        Incoming::Piece { path, bytes, .. } => path.len() + bytes.len(),
-        Incoming::Ahead { path, .. } => path.len(),
-        Incoming::Answer(_) => 0,
+        IncomingMessage::Piece { path, bytes, .. } => path.len() + bytes.len(),
+        IncomingMessage::Ahead { path, .. } => path.len(),
+        IncomingMessage::Answer(_) => 0,
     }
 }
 
@@ -187,20 +187,23 @@ mod tests {
         backlog
     }
 
-    fn output(job: &str, bytes: usize) -> Incoming {
+    fn output(job: &str, bytes: usize) -> IncomingMessage {
         let (step, stream) = ("run".to_owned(), Stream::Stdout);
         let message = JobMessage::Output { step, stream, offset: 0, bytes: vec![0; bytes] };
-        Incoming::Job { job: job.to_owned(), message }
+        IncomingMessage::Job { job: job.to_owned(), message }
     }
 
-    fn warning(text: &str) -> Incoming {
+    fn warning(text: &str) -> IncomingMessage {
         let body = EventBody::Warning { code: String::new(), text: text.to_owned() };
         let message = JobMessage::Event(Event { seq: 1, at_ms: 0, body });
-        Incoming::Job { job: "run.1".to_owned(), message }
+        IncomingMessage::Job { job: "run.1".to_owned(), message }
     }
 
     /// Puts messages until one is refused; returns their number and bytes.
-    fn flood(backlog: &mut PendingMessages, message: impl Fn() -> Incoming) -> (usize, usize) {
+    fn flood(
+        backlog: &mut PendingMessages,
+        message: impl Fn() -> IncomingMessage,
+    ) -> (usize, usize) {
         for messages in 0..=MAX_WAITING_MESSAGES {
             if let Err(error) = backlog.put(message()) {
                 assert!(matches!(error, RemoteError::ProtocolViolation { .. }), "{error:?}");
@@ -241,7 +244,7 @@ mod tests {
 
     #[test]
     fn announced_and_small_artifacts_are_bounded() {
-        let ahead = |i: usize| Incoming::Ahead {
+        let ahead = |i: usize| IncomingMessage::Ahead {
             job: "run.1".to_owned(),
             path: format!("raw/{i}"),
             len: 1,

@@ -43,7 +43,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::client::Streams;
+use super::client::StreamOpener;
 use super::deploy::AgentStart;
 use super::stream::AgentStream;
 use super::wafer::nonce;
@@ -467,12 +467,12 @@ fn job_name(prefix: &str, name: &str) -> String {
 
 /// Opens streams to agents that are started from the login node.
 struct ThroughLogin {
-    login: Arc<dyn Streams>,
+    login: Arc<dyn StreamOpener>,
     start: AgentStart,
 }
 
 #[async_trait::async_trait]
-impl Streams for ThroughLogin {
+impl StreamOpener for ThroughLogin {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         self.login.open_with(&self.start).await
     }

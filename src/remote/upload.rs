@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::client::{Conversation, Incoming, Request, Session, unexpected_answer};
+use super::client::{Conversation, IncomingMessage, Request, Session, unexpected_answer};
 use super::fetch::PREFETCH_BYTES;
 use super::{RemoteError, limits};
 
@@ -299,7 +299,7 @@ impl Session {
     async fn wait_for_start(&mut self) -> Result<String, RemoteError> {
         let doing = "submitting the plan";
         let request = Request { name: "submit", doing, limit: limits::ANSWER_TIMEOUT };
-        match self.answered(&request).await? {
+        match self.wait_for_answer(&request).await? {
             FromAgent::Following { job } => Ok(job),
             other => Err(unexpected_answer(&other)),
         }
@@ -370,10 +370,10 @@ impl UploadStreams {
 
 /// The job whose start `incoming` reports. Other messages can be ignored: the job sends nothing
 /// before it starts, and an earlier job is no longer followed.
-fn started_job(incoming: Incoming) -> Result<Option<String>, RemoteError> {
+fn started_job(incoming: IncomingMessage) -> Result<Option<String>, RemoteError> {
     match incoming {
-        Incoming::Answer(FromAgent::Following { job }) => Ok(Some(job)),
-        Incoming::Answer(FromAgent::Refused { request, code, text }) => {
+        IncomingMessage::Answer(FromAgent::Following { job }) => Ok(Some(job)),
+        IncomingMessage::Answer(FromAgent::Refused { request, code, text }) => {
             Err(RemoteError::Refused { request, code, text })
         }
         _ => Ok(None),
@@ -484,7 +484,7 @@ async fn send_blobs(
             () = tokio::time::sleep(STREAM_OPEN_POLL), if reserved => {}
             incoming = timeout(limits::STALL_TIMEOUT, conversation.incoming("uploading")) => match incoming {
                 Ok(incoming) => match incoming? {
-                    Incoming::Answer(FromAgent::Stored { digest }) => {
+                    IncomingMessage::Answer(FromAgent::Stored { digest }) => {
                         unconfirmed = unconfirmed.checked_sub(1).ok_or_else(|| {
                             let what = format!("{digest:?} is confirmed, and was not sent");
                             RemoteError::ProtocolViolation { what }

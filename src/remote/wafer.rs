@@ -33,12 +33,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::Streams;
+use super::client::StreamOpener;
 use super::deploy::{self, AgentStart};
 use super::stream::AgentStream;
 use super::{
-    Bill, Bills, ConnectOptions, ProviderJob, ProviderNcu, ProviderResult, Remote, RemoteError,
-    RemoteKind, RemoteSpec, Rental, RentedRemote, Session, UserPrompt, ssh,
+    Bill, ConnectOptions, PendingBills, ProviderJob, ProviderNcu, ProviderResult, Remote,
+    RemoteError, RemoteKind, RemoteSpec, Rental, RentedRemote, Session, UserPrompt, ssh,
 };
 use api::Api;
 use exec::WorkspaceShell;
@@ -106,7 +106,7 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
             why: "a workspace's name is of letters, digits and `._-`".to_owned(),
         });
     }
-    let (workspace, bills) = (workspace.to_owned(), Bills::default());
+    let (workspace, bills) = (workspace.to_owned(), PendingBills::default());
     Ok(Box::new(Wafer { spec: spec.clone(), workspace, bills }))
 }
 
@@ -114,7 +114,7 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
 struct Wafer {
     spec: RemoteSpec,
     workspace: String,
-    bills: Bills,
+    bills: PendingBills,
 }
 
 impl Wafer {
@@ -255,7 +255,7 @@ impl ProviderNcu for Wafer {
 struct MailboxStreams(MailboxClient);
 
 #[async_trait::async_trait]
-impl Streams for MailboxStreams {
+impl StreamOpener for MailboxStreams {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         self.0.open().await
     }

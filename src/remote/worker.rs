@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use rgpu_protocol::Hello;
 use tokio::time::timeout;
 
-use super::client::Streams;
+use super::client::StreamOpener;
 use super::http::{GREETING, HttpError};
 use super::stream::AgentStream;
 use super::{
@@ -184,7 +184,7 @@ struct BridgeStreams {
 }
 
 #[async_trait::async_trait]
-impl Streams for BridgeStreams {
+impl StreamOpener for BridgeStreams {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         Ok(bridge::open(self.requests.clone(), &self.greeting))
     }

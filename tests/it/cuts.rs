@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rgpu::remote::client::Streams;
+use rgpu::remote::client::StreamOpener;
 use rgpu::remote::deploy::await_magic;
 use rgpu::remote::options::NoPrompt;
 use rgpu::remote::stream::{AgentStream, FrameReader, StreamEnd};
@@ -207,7 +207,7 @@ impl Remote for CutRemote {
 }
 
 #[async_trait::async_trait]
-impl Streams for CutRemote {
+impl StreamOpener for CutRemote {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         self.links.fetch_add(1, Ordering::Relaxed);
         let cut = {

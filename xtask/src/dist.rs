@@ -15,7 +15,7 @@ mod wheel;
 mod zig;
 
 use crate::command::{self, CommandError};
-use crate::elf::{ElfError, Misfit};
+use crate::elf::{ElfError, UnmetRequirement};
 use crate::environment::EnvironmentError;
 use crate::workspace::Workspace;
 use archive::Artifact;
@@ -59,7 +59,7 @@ pub(crate) enum DistError {
     Check { path: PathBuf, source: ElfError },
     /// The file requires more than its hosts provide.
     #[error("`{file}` would not start on the hosts it is for: {misfit}")]
-    Unfit { file: String, misfit: Misfit },
+    Unfit { file: String, misfit: UnmetRequirement },
     /// The file is too large.
     #[error("`{file}` has {bytes} bytes; at most {limit} are allowed")]
     Size { file: String, bytes: u64, limit: u64 },

@@ -17,7 +17,7 @@ pub(crate) enum ElfError {
 }
 
 /// The requirements of a binary, with its size.
-pub(crate) struct Needs {
+pub(crate) struct BinaryRequirements {
     pub(crate) bytes: u64,
     program: ProgramNeeds,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Limits {
 
 /// A requirement that those hosts do not meet.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Misfit {
+pub(crate) enum UnmetRequirement {
     /// The binary is for another architecture.
     #[error("it is for the machine {0}")]
     Machine(u16),
@@ -48,34 +48,34 @@ pub(crate) enum Misfit {
 }
 
 /// Reads the requirements of the binary at `path`.
-pub(crate) fn read(path: &Path) -> Result<Needs, ElfError> {
+pub(crate) fn read(path: &Path) -> Result<BinaryRequirements, ElfError> {
     let bytes = std::fs::read(path)?;
-    Ok(Needs { bytes: bytes.len() as u64, program: ProgramNeeds::read(&bytes)? })
+    Ok(BinaryRequirements { bytes: bytes.len() as u64, program: ProgramNeeds::read(&bytes)? })
 }
 
-impl Needs {
+impl BinaryRequirements {
     /// Checks that hosts with `limits` meet all requirements.
-    pub(crate) fn fit(&self, limits: &Limits) -> Result<(), Misfit> {
+    pub(crate) fn fit(&self, limits: &Limits) -> Result<(), UnmetRequirement> {
         let needs = &self.program;
         if needs.machine != limits.machine {
-            return Err(Misfit::Machine(needs.machine));
+            return Err(UnmetRequirement::Machine(needs.machine));
         }
         if let Some(other) = needs.interpreter.as_ref().filter(|path| *path != limits.interpreter) {
-            return Err(Misfit::Interpreter(other.clone()));
+            return Err(UnmetRequirement::Interpreter(other.clone()));
         }
         if let Some(newer) = needs.glibc.filter(|version| *version > limits.glibc) {
-            return Err(Misfit::Glibc(newer));
+            return Err(UnmetRequirement::Glibc(newer));
         }
         let loader = limits.interpreter.rsplit('/').next();
         let known = |name: &str| limits.libraries.contains(&name) || Some(name) == loader;
         match needs.libraries.iter().find(|name| !known(name)) {
-            Some(library) => Err(Misfit::Library(library.clone())),
+            Some(library) => Err(UnmetRequirement::Library(library.clone())),
             None => Ok(()),
         }
     }
 }
 
-impl fmt::Display for Needs {
+impl fmt::Display for BinaryRequirements {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} bytes", self.bytes)?;
         match self.program.glibc {
@@ -109,24 +109,24 @@ mod tests {
                 glibc: Some(GlibcVersion(2, 17, 0)),
             };
             change(&mut needs);
-            Needs { bytes: 1, program: needs }.fit(&limits)
+            BinaryRequirements { bytes: 1, program: needs }.fit(&limits)
         };
         assert_eq!(fits(|_| ()), Ok(()));
         assert_eq!(fits(|needs| needs.interpreter = None), Ok(()));
-        assert_eq!(fits(|needs| needs.machine = 183), Err(Misfit::Machine(183)));
+        assert_eq!(fits(|needs| needs.machine = 183), Err(UnmetRequirement::Machine(183)));
         let nix = "/nix/store/x/ld-linux-x86-64.so.2";
         assert_eq!(
             fits(|needs| needs.interpreter = Some("/nix/store/x/ld-linux-x86-64.so.2".to_owned())),
-            Err(Misfit::Interpreter(nix.to_owned()))
+            Err(UnmetRequirement::Interpreter(nix.to_owned()))
         );
         let newer = GlibcVersion(2, 34, 0);
         assert_eq!(
             fits(|needs| needs.glibc = Some(GlibcVersion(2, 34, 0))),
-            Err(Misfit::Glibc(newer))
+            Err(UnmetRequirement::Glibc(newer))
         );
         assert_eq!(
             fits(|needs| needs.libraries.push("libgcc_s.so.1".to_owned())),
-            Err(Misfit::Library("libgcc_s.so.1".to_owned()))
+            Err(UnmetRequirement::Library("libgcc_s.so.1".to_owned()))
         );
     }
 

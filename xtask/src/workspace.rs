@@ -14,17 +14,17 @@ pub(crate) struct Workspace {
     /// The host's target triple.
     pub(crate) triple: String,
     /// What the package `rgpu` says about itself.
-    pub(crate) rgpu: About,
+    pub(crate) rgpu: PackageMetadata,
 }
 
 /// What a package says about itself in its manifest.
-pub(crate) struct About {
+pub(crate) struct PackageMetadata {
     description: String,
     license: String,
     repository: String,
 }
 
-impl About {
+impl PackageMetadata {
     /// The head of a wheel's METADATA (packaging.python.org, "Core metadata specifications"). The
     /// description in Markdown follows.
     pub(crate) fn metadata(&self, version: &str) -> String {
@@ -59,7 +59,7 @@ impl Workspace {
             let text = rgpu.and_then(|package| package.get(key)?.as_str());
             text.map(str::to_owned).ok_or_else(|| unexpected(&metadata, &answer))
         };
-        let rgpu = About {
+        let rgpu = PackageMetadata {
             description: about("description")?,
             license: about("license")?,
             repository: about("repository")?,

@@ -72,8 +72,8 @@ pub(crate) const MESSAGE_WIDE: i32 = 2;
 pub(crate) const MESSAGE_REGISTERED: i32 = 3;
 
 /// `wchar_t` on Linux: one UTF-32 unit.
-pub(crate) type Wide = i32;
+pub(crate) type WideChar = i32;
 /// `char`.
-pub(crate) type Narrow = c_char;
+pub(crate) type CChar = c_char;
 /// `nvtxDomainHandle_t` and `nvtxStringHandle_t`: opaque to the program, a number to us.
 pub(crate) type Handle = *const c_void;

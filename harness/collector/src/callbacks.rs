@@ -2,8 +2,8 @@
 //! the thread's recorder once, and converts the result.
 
 use crate::abi::{
-    COLOR_ARGB, EventAttributes, Function, Handle, MESSAGE_NARROW, MESSAGE_REGISTERED,
-    MESSAGE_WIDE, Narrow, Wide,
+    CChar, COLOR_ARGB, EventAttributes, Function, Handle, MESSAGE_NARROW, MESSAGE_REGISTERED,
+    MESSAGE_WIDE, WideChar,
 };
 use crate::log::{Attributes, Notice, Payload};
 use crate::names::{DOMAINS, STRINGS};
@@ -104,8 +104,8 @@ unsafe fn attributes<'a>(given: *const EventAttributes) -> Attributes<'a> {
     }
     // SAFETY: the program states the type of its message pointer.
     let message = match read.message_type {
-        MESSAGE_NARROW => unsafe { text::narrow(read.message.cast::<Narrow>()) },
-        MESSAGE_WIDE => unsafe { text::wide(read.message.cast::<Wide>()) }.map(Cow::Owned),
+        MESSAGE_NARROW => unsafe { text::narrow(read.message.cast::<CChar>()) },
+        MESSAGE_WIDE => unsafe { text::wide(read.message.cast::<WideChar>()) }.map(Cow::Owned),
         MESSAGE_REGISTERED => STRINGS.get(read.message.addr()).map(Cow::Borrowed),
         _ => None,
     };
@@ -191,7 +191,7 @@ fn create_domain<'a>(name: impl FnOnce() -> Text<'a>) -> Handle {
 ///
 /// # Safety
 /// As [`text::narrow`].
-unsafe fn narrow<'a>(text: *const Narrow) -> Text<'a> {
+unsafe fn narrow<'a>(text: *const CChar) -> Text<'a> {
     // SAFETY: the caller guarantees it.
     unsafe { text::narrow(text) }
 }
@@ -200,7 +200,7 @@ unsafe fn narrow<'a>(text: *const Narrow) -> Text<'a> {
 ///
 /// # Safety
 /// As [`text::wide`].
-unsafe fn wide<'a>(text: *const Wide) -> Text<'a> {
+unsafe fn wide<'a>(text: *const WideChar) -> Text<'a> {
     // SAFETY: the caller guarantees it.
     unsafe { text::wide(text) }.map(Cow::Owned)
 }
@@ -212,11 +212,11 @@ unsafe extern "C" fn mark_ex(given: *const EventAttributes) {
     record_mark(0, || unsafe { attributes(given) });
 }
 
-unsafe extern "C" fn mark_a(message: *const Narrow) {
+unsafe extern "C" fn mark_a(message: *const CChar) {
     record_mark(0, || plain(unsafe { narrow(message) }));
 }
 
-unsafe extern "C" fn mark_w(message: *const Wide) {
+unsafe extern "C" fn mark_w(message: *const WideChar) {
     record_mark(0, || plain(unsafe { wide(message) }));
 }
 
@@ -224,11 +224,11 @@ unsafe extern "C" fn start_ex(given: *const EventAttributes) -> u64 {
     record_start(0, || unsafe { attributes(given) })
 }
 
-unsafe extern "C" fn start_a(message: *const Narrow) -> u64 {
+unsafe extern "C" fn start_a(message: *const CChar) -> u64 {
     record_start(0, || plain(unsafe { narrow(message) }))
 }
 
-unsafe extern "C" fn start_w(message: *const Wide) -> u64 {
+unsafe extern "C" fn start_w(message: *const WideChar) -> u64 {
     record_start(0, || plain(unsafe { wide(message) }))
 }
 
@@ -240,11 +240,11 @@ unsafe extern "C" fn push_ex(given: *const EventAttributes) -> c_int {
     record_push(0, || unsafe { attributes(given) })
 }
 
-unsafe extern "C" fn push_a(message: *const Narrow) -> c_int {
+unsafe extern "C" fn push_a(message: *const CChar) -> c_int {
     record_push(0, || plain(unsafe { narrow(message) }))
 }
 
-unsafe extern "C" fn push_w(message: *const Wide) -> c_int {
+unsafe extern "C" fn push_w(message: *const WideChar) -> c_int {
     record_push(0, || plain(unsafe { wide(message) }))
 }
 
@@ -252,19 +252,19 @@ unsafe extern "C" fn pop() -> c_int {
     record_pop(0)
 }
 
-unsafe extern "C" fn category_a(category: u32, name: *const Narrow) {
+unsafe extern "C" fn category_a(category: u32, name: *const CChar) {
     name_category(0, category, || unsafe { narrow(name) });
 }
 
-unsafe extern "C" fn category_w(category: u32, name: *const Wide) {
+unsafe extern "C" fn category_w(category: u32, name: *const WideChar) {
     name_category(0, category, || unsafe { wide(name) });
 }
 
-unsafe extern "C" fn thread_a(tid: u32, name: *const Narrow) {
+unsafe extern "C" fn thread_a(tid: u32, name: *const CChar) {
     name_thread(tid, || unsafe { narrow(name) });
 }
 
-unsafe extern "C" fn thread_w(tid: u32, name: *const Wide) {
+unsafe extern "C" fn thread_w(tid: u32, name: *const WideChar) {
     name_thread(tid, || unsafe { wide(name) });
 }
 
@@ -288,26 +288,26 @@ unsafe extern "C" fn domain_pop(domain: Handle) -> c_int {
     record_pop(domain_number(domain))
 }
 
-unsafe extern "C" fn domain_category_a(domain: Handle, category: u32, name: *const Narrow) {
+unsafe extern "C" fn domain_category_a(domain: Handle, category: u32, name: *const CChar) {
     name_category(domain_number(domain), category, || unsafe { narrow(name) });
 }
 
-unsafe extern "C" fn domain_category_w(domain: Handle, category: u32, name: *const Wide) {
+unsafe extern "C" fn domain_category_w(domain: Handle, category: u32, name: *const WideChar) {
     name_category(domain_number(domain), category, || unsafe { wide(name) });
 }
 
-unsafe extern "C" fn register_a(_domain: Handle, text: *const Narrow) -> Handle {
+unsafe extern "C" fn register_a(_domain: Handle, text: *const CChar) -> Handle {
     register(|| unsafe { narrow(text) })
 }
 
-unsafe extern "C" fn register_w(_domain: Handle, text: *const Wide) -> Handle {
+unsafe extern "C" fn register_w(_domain: Handle, text: *const WideChar) -> Handle {
     register(|| unsafe { wide(text) })
 }
 
-unsafe extern "C" fn domain_create_a(name: *const Narrow) -> Handle {
+unsafe extern "C" fn domain_create_a(name: *const CChar) -> Handle {
     create_domain(|| unsafe { narrow(name) })
 }
 
-unsafe extern "C" fn domain_create_w(name: *const Wide) -> Handle {
+unsafe extern "C" fn domain_create_w(name: *const WideChar) -> Handle {
     create_domain(|| unsafe { wide(name) })
 }

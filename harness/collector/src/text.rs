@@ -1,7 +1,7 @@
 //! Reads the program's C strings with a bound: the pointer may be null, and the text may lack an
 //! end or not be text.
 
-use crate::abi::{Narrow, Wide};
+use crate::abi::{CChar, WideChar};
 use std::borrow::Cow;
 
 /// Maximum length of a text in bytes of UTF-8. Longer texts are cut and marked.
@@ -12,7 +12,7 @@ const CUT: char = '…';
 ///
 /// # Safety
 /// `text` is null or points to a string that ends in NUL and lives as long as the result is used.
-pub(crate) unsafe fn narrow<'a>(text: *const Narrow) -> Option<Cow<'a, str>> {
+pub(crate) unsafe fn narrow<'a>(text: *const CChar) -> Option<Cow<'a, str>> {
     if text.is_null() {
         return None;
     }
@@ -34,7 +34,7 @@ pub(crate) unsafe fn narrow<'a>(text: *const Narrow) -> Option<Cow<'a, str>> {
 ///
 /// # Safety
 /// `text` is null or points to an aligned string that ends in a zero unit.
-pub(crate) unsafe fn wide(text: *const Wide) -> Option<String> {
+pub(crate) unsafe fn wide(text: *const WideChar) -> Option<String> {
     if text.is_null() || !text.is_aligned() {
         return None;
     }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn wide_text_outside_the_basic_plane_is_kept() {
-        let units: Vec<Wide> = "añ🚀".chars().map(|c| c as Wide).chain([0]).collect();
+        let units: Vec<WideChar> = "añ🚀".chars().map(|c| c as WideChar).chain([0]).collect();
         assert_eq!(unsafe { wide(units.as_ptr()) }.as_deref(), Some("añ🚀"));
         let wild = [-5, 0xd800, 0];
         assert_eq!(unsafe { wide(wild.as_ptr()) }.as_deref(), Some("\u{fffd}\u{fffd}"));

@@ -28,7 +28,7 @@ use crate::blob::BlobEncoding;
 use crate::control::Control;
 use crate::root::RootCandidate;
 use crate::service::{Refusal, Service};
-use crate::setup::Setup;
+use crate::setup::ConnectionSettings;
 use crate::wire::{FrameReader, MessageWriter, WireError, write_frame, write_message};
 
 use fetch::ArtifactPart;
@@ -91,7 +91,7 @@ pub fn serve_over(
         jobs,
         waiting: None,
         last_renewal: Instant::now(),
-        setup: Setup::default(),
+        setup: ConnectionSettings::default(),
         storer,
         probe_threads: Vec::new(),
         client_gone: Arc::default(),
@@ -144,7 +144,7 @@ struct Connection {
     waiting: Option<WaitingPlan>,
     last_renewal: Instant,
     /// The user's settings for this host, from the client.
-    setup: Setup,
+    setup: ConnectionSettings,
     storer: BlobStorer,
     /// Threads that answer probes.
     probe_threads: Vec<JoinHandle<()>>,
@@ -177,7 +177,7 @@ impl Connection {
         reader: &mut FrameReader<File>,
     ) -> Result<(), WireError> {
         match message {
-            ToAgent::Setup { path, env } => self.setup = Setup::new(&path, env),
+            ToAgent::Setup { path, env } => self.setup = ConnectionSettings::new(&path, env),
             ToAgent::Facts { probes } => {
                 let (service, out) = (self.service.clone(), self.out.clone());
                 let (setup, client_gone) = (self.setup.clone(), self.client_gone.clone());

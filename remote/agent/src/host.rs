@@ -12,11 +12,16 @@ use rgpu_protocol::{Digest, Probe, ProbeAnswer};
 
 use crate::command::ask;
 use crate::probe;
-use crate::setup::Setup;
+use crate::setup::ConnectionSettings;
 
 /// Runs all probes in parallel, each in a thread, and adds facts about the host. Setting `stop`
 /// ends the programs that probes run.
-pub fn facts(probes: &[Probe], folder: &str, setup: &Setup, stop: &AtomicBool) -> AgentFacts {
+pub fn facts(
+    probes: &[Probe],
+    folder: &str,
+    setup: &ConnectionSettings,
+    stop: &AtomicBool,
+) -> AgentFacts {
     let (answers, glibc) = std::thread::scope(|scope| {
         let glibc = scope.spawn(glibc);
         let threads: Vec<_> =
@@ -126,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_host_is_known_by_stable_ids() {
-        let facts = facts(&[], "/x", &Setup::default(), &AtomicBool::new(false));
+        let facts = facts(&[], "/x", &ConnectionSettings::default(), &AtomicBool::new(false));
         assert_eq!(facts_key(&facts.host_id, &facts.boot_id), key());
         assert_eq!(facts.host_id.len(), 64);
         assert!(facts.memory_bytes > 0 && facts.cpus > 0);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rgpu_protocol::{Probe, ProbeAnswer};
 
 use crate::command::ask_unless;
-use crate::setup::Setup;
+use crate::setup::ConnectionSettings;
 use crate::supervisor::{find_on_path, is_program};
 
 /// Most files listed in an answer.
@@ -20,7 +20,7 @@ const MAX_FILES: usize = 16;
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// Runs one probe. Setting `stop` ends its program.
-pub(crate) fn answer(probe: &Probe, setup: &Setup, stop: &AtomicBool) -> ProbeAnswer {
+pub(crate) fn answer(probe: &Probe, setup: &ConnectionSettings, stop: &AtomicBool) -> ProbeAnswer {
     let mut answer = ProbeAnswer { name: probe.name.clone(), ..ProbeAnswer::default() };
     let mut argv = probe.run.clone().unwrap_or_default();
     let find: Vec<&str> = match argv.first() {
@@ -56,7 +56,7 @@ pub(crate) fn answer(probe: &Probe, setup: &Setup, stop: &AtomicBool) -> ProbeAn
 fn run(
     argv: &[String],
     timeout_s: u64,
-    setup: &Setup,
+    setup: &ConnectionSettings,
     stop: &AtomicBool,
 ) -> Result<(Option<i32>, String), String> {
     let answer =
@@ -98,7 +98,7 @@ fn filter_lines(probe: &Probe, text: &str) -> String {
 }
 
 /// Returns every file that the names, paths and globs match, best first, without duplicates.
-fn search(find: &[&str], setup: &Setup) -> Vec<PathBuf> {
+fn search(find: &[&str], setup: &ConnectionSettings) -> Vec<PathBuf> {
     let path = setup.var("PATH").unwrap_or_default();
     let home = setup.var("HOME");
     let mut found: Vec<PathBuf> = Vec::new();
@@ -171,7 +171,7 @@ mod tests {
 
     fn probe(json: &str) -> ProbeAnswer {
         let stop = AtomicBool::new(false);
-        answer(&serde_json::from_str(json).unwrap(), &Setup::default(), &stop)
+        answer(&serde_json::from_str(json).unwrap(), &ConnectionSettings::default(), &stop)
     }
 
     #[test]

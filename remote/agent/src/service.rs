@@ -22,7 +22,7 @@ use crate::control::{self, Control};
 use crate::inside::open_regular;
 use crate::job::{FolderDraft, JobFolder, RemovedFolder, SOCKET};
 use crate::root::{RootCandidate, RootError, Roots};
-use crate::setup::Setup;
+use crate::setup::ConnectionSettings;
 use crate::supervisor::facts as relayed_facts;
 use crate::wire::{write_frame, write_message};
 use crate::{host, job_state, plan_check, quota};
@@ -176,7 +176,7 @@ impl Service {
     pub fn facts(
         &self,
         probes: &[Probe],
-        setup: &Setup,
+        setup: &ConnectionSettings,
         stop: &AtomicBool,
     ) -> Result<AgentFacts, Refusal> {
         if let Some(relay_socket) = &self.relay_socket {
@@ -198,7 +198,7 @@ impl Service {
         &self,
         plan: &Plan,
         secrets: &BTreeMap<String, String>,
-        setup: &Setup,
+        setup: &ConnectionSettings,
     ) -> Result<SubmitResult, Refusal> {
         self.submit_draft(plan, secrets, setup, None)
     }
@@ -216,7 +216,7 @@ impl Service {
         &self,
         plan: &Plan,
         secrets: &BTreeMap<String, String>,
-        setup: &Setup,
+        setup: &ConnectionSettings,
         draft: Option<FolderDraft>,
     ) -> Result<SubmitResult, Refusal> {
         let refuse = |code, text: String| Err(Refusal::new("submit", code, text));

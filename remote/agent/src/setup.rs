@@ -11,11 +11,11 @@ const NAMES_VARIABLE: &str = "RGPU_AGENT_SETUP";
 
 /// Settings of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Setup {
+pub struct ConnectionSettings {
     env: BTreeMap<String, String>,
 }
 
-impl Setup {
+impl ConnectionSettings {
     /// Creates settings with `path` before the PATH of `env`, or before the agent's own.
     pub fn new(path: &[String], mut env: BTreeMap<String, String>) -> Self {
         env.retain(|name, value| {
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn folders_come_before_path_and_odd_ones_are_left_out() {
         let env = BTreeMap::from([("PATH".into(), "/bin".into()), ("A=B".into(), "x".into())]);
-        let setup = Setup::new(&["/opt/cuda/bin".into(), "relative".into()], env);
+        let setup = ConnectionSettings::new(&["/opt/cuda/bin".into(), "relative".into()], env);
         assert_eq!(setup.var("PATH").as_deref(), Some("/opt/cuda/bin:/bin"));
         assert_eq!(setup.env().len(), 1);
         assert_eq!(setup.for_supervisor()[NAMES_VARIABLE], "PATH");

@@ -8,7 +8,7 @@ use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rgpu_agent::connection::FEATURES;
-use rgpu_agent::setup::Setup;
+use rgpu_agent::setup::ConnectionSettings;
 use rgpu_protocol::http::FactsRequest;
 use rgpu_protocol::{FromAgent, Hello, PROTOCOL};
 
@@ -46,7 +46,7 @@ pub(crate) async fn facts(
     let stop = cancel.0.clone();
     let facts = state
         .run_blocking(move |service| {
-            let setup = Setup::new(&settings.path, settings.env);
+            let setup = ConnectionSettings::new(&settings.path, settings.env);
             service.facts(&probes, &setup, &stop).map(Box::new)
         })
         .await?;

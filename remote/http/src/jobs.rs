@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use rgpu_agent::connection::follow::{ClientOutput, Position};
 use rgpu_agent::service::{JobCommand, SubmitResult};
-use rgpu_agent::setup::Setup;
+use rgpu_agent::setup::ConnectionSettings;
 use rgpu_protocol::FromAgent;
 use rgpu_protocol::frame::MAX_BODY;
 use rgpu_protocol::http::{FRAMES, HEARTBEAT_INTERVAL, IDEMPOTENCY_KEY, MAX_WAIT_S, SubmitRequest};
@@ -56,7 +56,7 @@ pub(crate) async fn submit(
     let job = plan.job.clone();
     let submitted = state
         .run_blocking(move |service| {
-            let setup = Setup::new(&settings.path, settings.env);
+            let setup = ConnectionSettings::new(&settings.path, settings.env);
             service.submit(&plan, &secrets, &setup)
         })
         .await?;

@@ -10,7 +10,7 @@ use rgpu_protocol::{Probe, ProbeAnswer};
 
 use super::error::SlurmError;
 use super::job::JobInfo;
-use crate::remote::client::Streams;
+use crate::remote::client::StreamOpener;
 use crate::remote::{RemoteError, Session, UserPrompt};
 
 /// How long one of Slurm's programs may take. They wait for the controller themselves.
@@ -72,11 +72,11 @@ impl LoginNode {
 
     /// Whether the next request can be answered.
     pub(super) fn is_usable(&self) -> bool {
-        !self.session.unsettled()
+        !self.session.has_pending_answer()
     }
 
     /// Opens further streams to this node.
-    pub(super) fn streams(&self) -> Arc<dyn Streams> {
+    pub(super) fn streams(&self) -> Arc<dyn StreamOpener> {
         Arc::clone(&self.session.streams)
     }
 

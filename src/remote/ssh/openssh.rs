@@ -15,7 +15,7 @@ use super::SshError;
 use super::connection::Route;
 use super::failure_kind::{self, SshFailureKind};
 use super::resolve::can_ask_elsewhere;
-use crate::remote::client::Streams;
+use crate::remote::client::StreamOpener;
 use crate::remote::deploy::AgentStart;
 use crate::remote::local::child;
 use crate::remote::stream::AgentStream;
@@ -54,7 +54,7 @@ struct SshProcesses {
 }
 
 #[async_trait::async_trait]
-impl Streams for SshProcesses {
+impl StreamOpener for SshProcesses {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         self.open_with(&self.start).await
     }

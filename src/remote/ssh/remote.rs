@@ -9,7 +9,7 @@ use super::address::Address;
 use super::connection::{Connection, Route};
 use super::failure_kind::SshFailureKind;
 use super::openssh;
-use crate::remote::client::{StartingAgent, Streams};
+use crate::remote::client::{StartingAgent, StreamOpener};
 use crate::remote::deploy::{self, AgentStart};
 use crate::remote::stream::AgentStream;
 use crate::remote::{
@@ -129,7 +129,7 @@ struct SshStreams {
 }
 
 #[async_trait::async_trait]
-impl Streams for SshStreams {
+impl StreamOpener for SshStreams {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         let wire = self.connection.run(self.start.command()).await?;
         self.start.wait_for_agent(wire, &*self.user_prompt).await

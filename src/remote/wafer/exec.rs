@@ -18,7 +18,7 @@ use super::error::WaferError;
 use super::sse::SseLine;
 use super::workspace::{Workspace, exec_path};
 use crate::remote::foreign_text::shown;
-use crate::remote::{Bills, Meter, UserPrompt};
+use crate::remote::{BillReader, PendingBills, UserPrompt};
 
 /// How long the service may take to report the end of a command that has printed its own end line.
 const END_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ pub(super) struct WorkspaceShell {
     /// The container: `gpu`, `cpu`, `baremetal`, `auto`; `None`: the service's default.
     routing: Option<String>,
     user_prompt: Arc<dyn UserPrompt>,
-    bills: Bills,
+    bills: PendingBills,
 }
 
 /// The body of a request to run a command.
@@ -77,7 +77,7 @@ impl WorkspaceShell {
         workspace: &Workspace,
         routing: Option<String>,
         user_prompt: Arc<dyn UserPrompt>,
-        bills: Bills,
+        bills: PendingBills,
     ) -> Self {
         Self { api, path: exec_path(workspace), routing, user_prompt, bills }
     }
@@ -103,7 +103,7 @@ impl WorkspaceShell {
         })?;
         let mut stream =
             self.api.stream(&self.path, Some((JSON, body)), doing, limit + MAX_SILENCE).await?;
-        let mut meter = Meter::new(&self.bills);
+        let mut meter = BillReader::new(&self.bills);
         let mut lines: Vec<String> = Vec::new();
         let mut printed = 0;
         loop {
@@ -162,7 +162,7 @@ impl WorkspaceShell {
 }
 
 impl WorkspaceShell {
-    fn record_bill(&self, meter: &mut Meter, words: &str) {
+    fn record_bill(&self, meter: &mut BillReader, words: &str) {
         if let Some(words) = meter.read(words) {
             self.user_prompt.starting(words);
         }

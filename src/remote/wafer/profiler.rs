@@ -30,7 +30,7 @@ use super::workspace::PATH_SEGMENT;
 use crate::remote::foreign_text::shown;
 use crate::remote::http::{Attempts, HttpError};
 use crate::remote::provider_ncu::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
-use crate::remote::{Bills, Meter, RemoteError, UserPrompt};
+use crate::remote::{BillReader, PendingBills, RemoteError, UserPrompt};
 
 /// The most bytes of files sent; the archive is held in memory on both sides.
 const MAX_UPLOAD_BYTES: u64 = 512 << 20;
@@ -61,7 +61,7 @@ pub(super) async fn profile(
     api: &Api,
     job: &ProviderJob,
     report: &Path,
-    bills: &Bills,
+    bills: &PendingBills,
     user_prompt: &dyn UserPrompt,
 ) -> Result<ProviderResult, RemoteError> {
     let (kind, body) = form(job, archive(job)?)?;
@@ -78,7 +78,7 @@ pub(super) async fn profile(
         other => other,
     })?;
     let mut result = StreamResult::default();
-    let mut meter = Meter::new(bills);
+    let mut meter = BillReader::new(bills);
     let reading = timeout_at(
         Instant::now() + limit,
         read_stream(&mut stream, &mut result, &mut meter, user_prompt),
@@ -109,7 +109,7 @@ struct StreamResult {
 async fn read_stream(
     stream: &mut SseStream,
     result: &mut StreamResult,
-    meter: &mut Meter,
+    meter: &mut BillReader,
     user_prompt: &dyn UserPrompt,
 ) -> Result<(), WaferError> {
     while let Some(line) = stream.next().await? {

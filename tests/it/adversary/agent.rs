@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use rgpu::remote::client::Streams;
+use rgpu::remote::client::StreamOpener;
 use rgpu::remote::stream::{AgentStream, FrameReader, StreamEnd};
 use rgpu::remote::{ConnectOptions, Remote, RemoteError, RemoteSpec, Session};
 use rgpu_protocol::frame::{self, FrameKind};
@@ -183,7 +183,7 @@ impl Remote for FaultyAgent {
 }
 
 #[async_trait::async_trait]
-impl Streams for FaultyAgent {
+impl StreamOpener for FaultyAgent {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         self.link()
     }

@@ -1,7 +1,7 @@
 //! The architectures that binaries are built for, and the requirements that their hosts meet.
 
 use super::DistError;
-use crate::elf::{self, Limits, Needs};
+use crate::elf::{self, BinaryRequirements, Limits};
 use rgpu_protocol::program_needs::GlibcVersion;
 use std::path::Path;
 
@@ -69,7 +69,7 @@ impl Target {
     }
 
     /// The requirements of the binary at `path`, if every supported host meets them.
-    pub(super) fn check(&self, path: &Path, file: &str) -> Result<Needs, DistError> {
+    pub(super) fn check(&self, path: &Path, file: &str) -> Result<BinaryRequirements, DistError> {
         let needs =
             elf::read(path).map_err(|source| DistError::Check { path: path.into(), source })?;
         if let Err(misfit) = needs.fit(&self.limits) {

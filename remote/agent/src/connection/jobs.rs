@@ -15,7 +15,7 @@ use super::follow::{self, ClientOutput, Position, Prefetch};
 use crate::control::{self, Control};
 use crate::job::{FolderDraft, JobFolder, SOCKET};
 use crate::service::{Service, SubmitResult};
-use crate::setup::Setup;
+use crate::setup::ConnectionSettings;
 use crate::wire::write_message;
 
 /// A plan as it was submitted.
@@ -24,7 +24,7 @@ pub(super) struct SubmittedPlan {
     pub(super) secrets: BTreeMap<String, String>,
     pub(super) inline_bytes: u64,
     pub(super) ahead_bytes: u64,
-    pub(super) setup: Setup,
+    pub(super) setup: ConnectionSettings,
 }
 
 pub(super) struct Jobs {

@@ -12,7 +12,7 @@ use crate::blob::Blobs;
 use crate::control;
 use crate::host_fault::{HostFault, IoContext};
 use crate::job::{CreateError, FolderDraft, JobFolder, NewJob, SOCKET, missing_blobs};
-use crate::setup::Setup;
+use crate::setup::ConnectionSettings;
 use crate::{job_state, quota};
 
 /// The result of launching a plan.
@@ -38,7 +38,7 @@ pub(crate) fn launch(
     root: &Path,
     plan: &Plan,
     blobs: &Blobs,
-    setup: &Setup,
+    setup: &ConnectionSettings,
     relay_socket: Option<&Path>,
     draft: Option<FolderDraft>,
 ) -> Result<LaunchResult, (&'static str, String)> {
@@ -80,7 +80,7 @@ pub(crate) fn restart_relays(root: &Path, relay_socket: &Path) {
             let listener = control::listen(folder.path(), SOCKET);
             let listener = listener.context("listen in", folder.path())?;
             let job = NewJob { folder: folder.clone(), lock: lock.into(), listener };
-            start_supervisor(job, &Setup::default(), Some(relay_socket))
+            start_supervisor(job, &ConnectionSettings::default(), Some(relay_socket))
         };
         // A job whose relay does not start is reported as dead.
         let _ = start_relay();
@@ -104,7 +104,7 @@ fn needed_bytes(plan: &Plan, missing: &[Digest]) -> u64 {
 /// errors in the job's folder.
 fn start_supervisor(
     job: NewJob,
-    setup: &Setup,
+    setup: &ConnectionSettings,
     relay_socket: Option<&Path>,
 ) -> Result<(), HostFault> {
     // Works even if the agent's file has been replaced by a newer one.

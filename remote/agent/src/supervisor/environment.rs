@@ -14,7 +14,7 @@ use rgpu_protocol::plan::Arg;
 use rgpu_protocol::{Plan, Rung};
 
 use crate::job::JobFolder;
-use crate::setup::Setup;
+use crate::setup::ConnectionSettings;
 
 /// Variables that steps inherit; a trailing `*` matches any rest.
 const INHERITED: [&str; 28] = [
@@ -74,7 +74,7 @@ pub(crate) type Environment = BTreeMap<String, String>;
 
 /// Returns the agent's own variables that steps inherit.
 pub(crate) fn inherited() -> Environment {
-    let handed_over = Setup::handed_over();
+    let handed_over = ConnectionSettings::handed_over();
     // A plan cannot name variables that are not UTF-8.
     let variables = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));

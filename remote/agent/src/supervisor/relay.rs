@@ -34,7 +34,7 @@ use crate::host_fault::{HostFault, IoContext};
 use crate::job::{JobFolder, remove_tree};
 use crate::journal::Journal;
 use crate::quota;
-use crate::setup::Setup;
+use crate::setup::ConnectionSettings;
 use crate::wire::{write_frame, write_message};
 
 /// How long a host may take to confirm a cancellation before the relay gives up on it.
@@ -80,7 +80,7 @@ fn open(socket: &Path, request: &str) -> io::Result<UnixStream> {
 pub(crate) fn facts(
     socket: &Path,
     probes: &[Probe],
-    setup: &Setup,
+    setup: &ConnectionSettings,
     stop: &AtomicBool,
 ) -> Result<AgentFacts, String> {
     let connect = || -> io::Result<UnixStream> {
@@ -522,7 +522,7 @@ fn send_all(
     root: &Path,
     commands: &Receiver<RelayCommand>,
 ) -> io::Result<()> {
-    let handed_over = Setup::handed_over();
+    let handed_over = ConnectionSettings::handed_over();
     let env: BTreeMap<String, String> =
         std::env::vars().filter(|(name, _)| handed_over(name)).collect();
     write_message(&mut stream, &ToAgent::Setup { path: Vec::new(), env })?;
