@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::BundleError;
 use crate::regular_file;
-use crate::tool::{BundleFile, Draft, DraftInfo, FileContent};
+use crate::tool::{BundleFile, Draft, DraftInfo, JobFileContent};
 
 /// Default limit of all files of a bundle together, in bytes.
 pub const DEFAULT_MAX_BYTES: u64 = 2 << 30;
@@ -181,8 +181,8 @@ impl Packer {
         let mut sizes = Vec::with_capacity(files.len());
         for file in files {
             let bytes = match &file.content {
-                FileContent::Bytes(bytes) => bytes.len() as u64,
-                FileContent::Local(path) => {
+                JobFileContent::Bytes(bytes) => bytes.len() as u64,
+                JobFileContent::Local(path) => {
                     let unreadable =
                         |source| BundleError::Unreadable { path: path.clone(), source };
                     let metadata = std::fs::metadata(path).map_err(unreadable)?;
@@ -209,7 +209,7 @@ impl Packer {
         blobs: &mut BTreeMap<Digest, BlobSource>,
     ) -> Result<InputFile, BundleError> {
         let hashed = match &file.content {
-            FileContent::Bytes(bytes) => {
+            JobFileContent::Bytes(bytes) => {
                 let pieces: Vec<&[u8]> = pieces(bytes);
                 let names: Vec<Digest> = pieces.iter().map(|piece| Digest::of(piece)).collect();
                 for (name, piece) in names.iter().zip(&pieces) {
@@ -218,7 +218,7 @@ impl Packer {
                 let size = bytes.len() as u64;
                 FileDigests { size, modified: None, digest: Digest::of(bytes), blobs: names }
             }
-            FileContent::Local(path) => {
+            JobFileContent::Local(path) => {
                 let hashed = self.hash(path)?;
                 let mut offset = 0;
                 for name in &hashed.blobs {

@@ -14,7 +14,7 @@ use ignore::WalkBuilder;
 use rgpu_protocol::plan::{Arg, valid_relative_path};
 
 use super::{ExecError, WORK_FOLDER};
-use crate::tool::{BundleFile, FileContent, Program};
+use crate::tool::{BundleFile, JobFileContent, Program};
 
 /// Default limit of all mounts together, in bytes.
 pub const MAX_MOUNT_BYTES: u64 = 256 << 20;
@@ -134,8 +134,8 @@ impl Snapshot {
     /// The files that were too large to read into memory.
     pub fn large(&self) -> Vec<PathBuf> {
         let local = |file: &BundleFile| match &file.content {
-            FileContent::Local(path) => Some(path.clone()),
-            FileContent::Bytes(_) => None,
+            JobFileContent::Local(path) => Some(path.clone()),
+            JobFileContent::Bytes(_) => None,
         };
         self.files.iter().filter_map(local).collect()
     }
@@ -179,7 +179,7 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
             match fs::read(&file.from) {
                 Ok(bytes) => {
                     bytes_in_memory += bytes.len() as u64;
-                    out.content = FileContent::Bytes(bytes);
+                    out.content = JobFileContent::Bytes(bytes);
                 }
                 Err(_) => {
                     left_out.push(SkippedPath { path: file.to, why: "it cannot be read" });

@@ -7,7 +7,7 @@ use rgpu_protocol::{Digest, HostFacts};
 
 use crate::model::Selection;
 use crate::store::digest_file;
-use crate::tool::{FileContent, Request, Target};
+use crate::tool::{JobFileContent, Request, Target};
 
 /// sha256 in hexadecimal over the source or binary, the sizes, the tools' options and the tools'
 /// versions. Unreadable files count by name alone.
@@ -36,8 +36,8 @@ pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &Host
             }
             for file in &program.files {
                 let digest = match &file.content {
-                    FileContent::Local(path) => digest(path),
-                    FileContent::Bytes(bytes) => Some(Digest::of(bytes).to_string()),
+                    JobFileContent::Local(path) => digest(path),
+                    JobFileContent::Bytes(bytes) => Some(Digest::of(bytes).to_string()),
                 };
                 line("file", &(&file.path, digest));
             }

@@ -163,7 +163,8 @@ impl PlanDriver for ProfileDriver<'_> {
         }
         for file in &draft.files {
             // Keep the harness of a Python kernel, so that the user can read it and run it by hand.
-            if let (tool::HARNESS, tool::FileContent::Bytes(text)) = (&*file.path, &file.content) {
+            if let (tool::HARNESS, tool::JobFileContent::Bytes(text)) = (&*file.path, &file.content)
+            {
                 context.folder.write(tool::HARNESS, text)?;
             }
         }

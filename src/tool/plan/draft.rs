@@ -27,7 +27,7 @@ pub struct BundleFile {
     /// Path, relative to the job's folder.
     pub path: String,
     /// Source of its bytes.
-    pub content: FileContent,
+    pub content: JobFileContent,
     /// Whether it gets the executable bit.
     pub executable: bool,
 }
@@ -35,12 +35,12 @@ pub struct BundleFile {
 impl BundleFile {
     /// A copy of a file on this machine.
     pub fn copy(path: impl Into<String>, from: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), content: FileContent::Local(from.into()), executable: false }
+        Self { path: path.into(), content: JobFileContent::Local(from.into()), executable: false }
     }
 
     /// A file with the given content.
     pub fn text(path: impl Into<String>, text: impl Into<Vec<u8>>) -> Self {
-        Self { path: path.into(), content: FileContent::Bytes(text.into()), executable: false }
+        Self { path: path.into(), content: JobFileContent::Bytes(text.into()), executable: false }
     }
 
     /// The same file with the executable bit.
@@ -51,14 +51,14 @@ impl BundleFile {
 
 /// Source of a file's bytes.
 #[derive(Clone, PartialEq, Eq)]
-pub enum FileContent {
+pub enum JobFileContent {
     /// The content of a file on this machine.
     Local(PathBuf),
     /// Content that is in memory.
     Bytes(Vec<u8>),
 }
 
-impl std::fmt::Debug for FileContent {
+impl std::fmt::Debug for JobFileContent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Local(path) => write!(f, "Local({})", path.display()),

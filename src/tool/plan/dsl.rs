@@ -353,7 +353,7 @@ mod tests {
         let steps: Vec<_> = draft.plan.steps.iter().map(|s| s.id.as_str()).collect();
         assert_eq!(steps, ["python", "build"]);
         let job = draft.files.iter().find(|f| f.path == "job.json").unwrap();
-        let super::super::draft::FileContent::Bytes(bytes) = &job.content else { panic!() };
+        let super::super::draft::JobFileContent::Bytes(bytes) = &job.content else { panic!() };
         let job: serde_json::Value = serde_json::from_slice(bytes).unwrap();
         assert_eq!(job["file"], "../src/k.py");
         assert_eq!(job["cases"][0][0][1], 2);

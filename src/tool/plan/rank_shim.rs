@@ -134,7 +134,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::tool::plan::draft::FileContent;
+    use crate::tool::plan::draft::JobFileContent;
 
     fn words(line: &str) -> Vec<Arg> {
         line.split(' ').map(Arg::from).collect()
@@ -152,7 +152,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join(&command.script.path);
         std::fs::create_dir(script.parent().unwrap()).unwrap();
-        let FileContent::Bytes(text) = &command.script.content else { panic!("a text") };
+        let JobFileContent::Bytes(text) = &command.script.content else { panic!("a text") };
         std::fs::write(&script, text).unwrap();
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
         let program = ["sh", "-c", "echo \"$TOOL|${OUT##*/}|$PYTHON_EXEC\""];

@@ -268,7 +268,7 @@ fn the_build_alone_can_be_planned_for_another_machine() {
 fn a_case_holds_everything_that_the_runner_needs() {
     let draft = planned(&request(ProfileMode::Ncu, "softmax"), &host("h200"));
     let file = draft.files.iter().find(|file| file.path == "case.json").unwrap();
-    let draft::FileContent::Bytes(bytes) = &file.content else { panic!() };
+    let draft::JobFileContent::Bytes(bytes) = &file.content else { panic!() };
     insta::assert_snapshot!(String::from_utf8_lossy(bytes));
 }
 
@@ -393,8 +393,8 @@ fn the_reference_of_every_worked_kernel_compiles_as_planned() {
         let draft = planned(&request(ProfileMode::Verify, &kernel.name), &host);
         let job = tempfile::tempdir().unwrap();
         for file in &draft.files {
-            let draft::FileContent::Local(from) = &file.content else {
-                let draft::FileContent::Bytes(bytes) = &file.content else { unreachable!() };
+            let draft::JobFileContent::Local(from) = &file.content else {
+                let draft::JobFileContent::Bytes(bytes) = &file.content else { unreachable!() };
                 let to = job.path().join(&file.path);
                 std::fs::create_dir_all(to.parent().unwrap()).unwrap();
                 std::fs::write(to, bytes).unwrap();
@@ -458,7 +458,7 @@ fn a_python_kernel_is_run_by_a_harness_of_its_own() {
     assert!(commands.contains("/venv/bin/python3 \"$JOB\"/harness.py verify --out"), "{commands}");
     assert!(!commands.contains("rgpu-runner"), "{commands}");
     let harness = draft.files.iter().find(|file| file.path == "harness.py").unwrap();
-    let draft::FileContent::Bytes(text) = &harness.content else { panic!("made here") };
+    let draft::JobFileContent::Bytes(text) = &harness.content else { panic!("made here") };
     let text = String::from_utf8_lossy(text);
     for part in ["\"file\": \"src/softmax.py\"", "\"function\": \"reference\"", "def job_torch("] {
         assert!(text.contains(part), "{part}");
@@ -516,7 +516,7 @@ fn the_profile_of_a_cute_kernel_keeps_its_layouts() {
     );
     assert_eq!(step.rungs[0].argv[0], Arg::text("/venv/bin/python3"));
     let job = draft.files.iter().find(|file| file.path == "layouts-job.json").unwrap();
-    let draft::FileContent::Bytes(job) = &job.content else { panic!("made here") };
+    let draft::JobFileContent::Bytes(job) = &job.content else { panic!("made here") };
     let job: serde_json::Value = serde_json::from_slice(job).unwrap();
     assert_eq!(job["shape"], serde_json::json!([80, 4096, 7168, 1]));
     assert_eq!((&job["file"], &job["named_only"]), (&"src/gemm.py".into(), &true.into()));

@@ -14,7 +14,7 @@ use rgpu::run::{
     Reporter, RunContext, RunEvent, RunSession, RunStart, channel,
 };
 use rgpu::store::{RunFolder, RunRecord};
-use rgpu::tool::{BundleFile, FileContent, Program};
+use rgpu::tool::{BundleFile, JobFileContent, Program};
 use rgpu_protocol::plan::Arg;
 use rgpu_protocol::{EventBody, HostFacts};
 
@@ -261,7 +261,7 @@ async fn client(
 fn request(project: &Path) -> ExecRequest {
     let file = BundleFile {
         path: "here/in.bin".into(),
-        content: FileContent::Local(project.join("in.bin")),
+        content: JobFileContent::Local(project.join("in.bin")),
         executable: false,
     };
     let program = Program {
