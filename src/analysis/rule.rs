@@ -46,7 +46,7 @@ pub struct Rule {
     /// Whether the verdict names a bound, a cause or a symptom.
     pub kind: VerdictRole,
     /// How much of a launch's time acting on the verdict could give back.
-    pub gain: Gain,
+    pub gain: GainLimit,
     /// The verdict as the predicate of a sentence about several launches.
     pub plural_predicate: &'static str,
     /// Applies the rule to a launch, with the thresholds that hold for that launch.
@@ -66,7 +66,7 @@ pub enum VerdictRole {
 
 /// How much of a launch's time acting on a verdict could give back, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gain {
+pub enum GainLimit {
     /// The distance of the busiest unit from its peak.
     Headroom,
     /// The score of the verdict, but not more than that headroom.

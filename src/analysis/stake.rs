@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::classify::{Verdicts, decides};
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
-use super::rule::Gain;
+use super::rule::GainLimit;
 use super::timeline::START_UP;
 use crate::model::{Finding, Launch};
 
@@ -18,11 +18,11 @@ pub(super) fn gains(launch: &Launch, verdicts: &Verdicts) -> Vec<f64> {
     let headroom = (1.0 - busy.fold(0.0, f64::max) / 100.0).clamp(0.0, 1.0);
     let explaining = verdicts.iter().filter(|verdict| decides(verdict));
     let explained = explaining.map(|(_, conclusion)| conclusion.score).fold(0.0, f64::max);
-    let gain = |gain: Gain, score: f64| match gain {
-        Gain::Headroom => headroom - explained.min(headroom),
-        Gain::Score => score.min(headroom),
-        Gain::Work => score,
-        Gain::Everything => 1.0,
+    let gain = |gain: GainLimit, score: f64| match gain {
+        GainLimit::Headroom => headroom - explained.min(headroom),
+        GainLimit::Score => score.min(headroom),
+        GainLimit::Work => score,
+        GainLimit::Everything => 1.0,
     };
     verdicts.iter().map(|(rule, c)| gain(rule.gain, c.score).clamp(0.0, 1.0)).collect()
 }

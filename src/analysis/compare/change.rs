@@ -1,8 +1,8 @@
 //! Changes between two launches of one kernel: metrics ranked by importance, and resources.
 
 use super::metric_weights::{
-    METRIC_WEIGHTS, NO_STALLS, NumberForm, OTHER_WEIGHT, Preference, STALL_PREFIX, STALL_SUFFIX,
-    STALL_WEIGHT, metrics_of, values_of_both_sides,
+    BetterDirection, METRIC_WEIGHTS, NO_STALLS, NumberForm, OTHER_WEIGHT, STALL_PREFIX,
+    STALL_SUFFIX, STALL_WEIGHT, metrics_of, values_of_both_sides,
 };
 use crate::model::comparison::ChangeEffect;
 use crate::model::comparison::MetricChange;
@@ -52,7 +52,7 @@ pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
                 a: x,
                 b: y,
                 unit: unit(a, id, form),
-                change: judged(Preference::Neither, x, y),
+                change: judged(BetterDirection::Neither, x, y),
                 rank: rounded(OTHER_WEIGHT * weight_of(x, y, form, size)),
             })
         })
@@ -95,7 +95,7 @@ fn stalls(a: &Launch, b: &Launch) -> Vec<MetricChange> {
             a: x,
             b: y,
             unit: String::new(),
-            change: judged(Preference::Lower, x, y),
+            change: judged(BetterDirection::Lower, x, y),
             rank: rounded(STALL_WEIGHT * part),
         })
     };
@@ -124,10 +124,10 @@ fn weight_of(a: f64, b: f64, form: NumberForm, size: f64) -> f64 {
     }
 }
 
-fn judged(better: Preference, a: f64, b: f64) -> ChangeEffect {
+fn judged(better: BetterDirection, a: f64, b: f64) -> ChangeEffect {
     match (better, b > a) {
-        (Preference::Neither, _) => ChangeEffect::Neutral,
-        (Preference::Higher, true) | (Preference::Lower, false) => ChangeEffect::Better,
+        (BetterDirection::Neither, _) => ChangeEffect::Neutral,
+        (BetterDirection::Higher, true) | (BetterDirection::Lower, false) => ChangeEffect::Better,
         _ => ChangeEffect::Worse,
     }
 }
@@ -165,7 +165,7 @@ pub(super) fn resources(
     let metric = |l: &Launch, id: &str| l.number(id);
     let theoretical = "sm__maximum_warps_per_active_cycle_pct";
     let achieved = "sm__warps_active.avg.pct_of_peak_sustained_active";
-    let neither = Preference::Neither;
+    let neither = BetterDirection::Neither;
     [
         (
             "registers per thread",
@@ -187,7 +187,7 @@ pub(super) fn resources(
             "spilled per thread",
             "rgpu.spill_bytes",
             "byte",
-            Preference::Lower,
+            BetterDirection::Lower,
             spills(code_a),
             spills(code_b),
         ),
@@ -195,7 +195,7 @@ pub(super) fn resources(
             "theoretical occupancy",
             theoretical,
             "%",
-            Preference::Higher,
+            BetterDirection::Higher,
             metric(a, theoretical),
             metric(b, theoretical),
         ),
@@ -203,7 +203,7 @@ pub(super) fn resources(
             "achieved occupancy",
             achieved,
             "%",
-            Preference::Higher,
+            BetterDirection::Higher,
             metric(a, achieved),
             metric(b, achieved),
         ),

@@ -1,6 +1,6 @@
 //! Bank conflicts: lanes of a warp access different rows of one shared-memory bank.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{L1_THROUGHPUT, SHARED_WAVEFRONTS_BUSY};
 use crate::analysis::threshold::{BANK_CONFLICTS, Limits};
 use crate::model::{Evidence, Launch};
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "bank_conflicts",
     category: "memory",
     kind: VerdictRole::Cause,
-    gain: Gain::Work,
+    gain: GainLimit::Work,
     plural_predicate: "have bank conflicts in shared memory",
     apply,
 };

@@ -1,7 +1,7 @@
 //! Compute bound: SM throughput is high and memory throughput is not higher.
 
 use super::matrix::{computes_products, is_named_product, tensor_use};
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use crate::analysis::known_kernel::{Author, author};
 use crate::analysis::threshold::{Limits, TENSOR_BUSY, THROUGHPUT_APART, THROUGHPUT_LOW};
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     id: "compute_bound",
     category: "compute",
     kind: VerdictRole::Bound,
-    gain: Gain::Headroom,
+    gain: GainLimit::Headroom,
     plural_predicate: "are bound by compute",
     apply,
 };

@@ -1,6 +1,6 @@
 //! Divergence: lanes of a warp take different branches.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::threshold::{ACTIVE_THREADS, Limits};
 use crate::model::Launch;
 
@@ -8,7 +8,7 @@ pub(super) const RULE: Rule = Rule {
     id: "divergence",
     category: "compute",
     kind: VerdictRole::Cause,
-    gain: Gain::Work,
+    gain: GainLimit::Work,
     plural_predicate: "diverge within their warps",
     apply,
 };

@@ -1,6 +1,6 @@
 //! A library's FP32 matrix product on the FP32 units, where the device has tensor cores.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{SM_THROUGHPUT, TENSOR_ACTIVE};
 use crate::analysis::known_kernel::{MatrixUnit, matrix_unit};
 use crate::analysis::threshold::{Limits, TENSOR_USED, TF32_GAIN, Threshold};
@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     id: "fp32_gemm",
     category: "compute",
     kind: VerdictRole::Cause,
-    gain: Gain::Work,
+    gain: GainLimit::Work,
     plural_predicate: "multiply FP32 matrices without the tensor cores",
     apply,
 };

@@ -1,6 +1,6 @@
 //! FP64 work on a device with few FP64 units.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{FP64_PIPE, FP64_RATIO as RATIO_IDS};
 use crate::analysis::threshold::{FP64_BUSY, FP64_RATIO, Limits};
 use crate::model::Launch;
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "fp64_trickle",
     category: "compute",
     kind: VerdictRole::Cause,
-    gain: Gain::Work,
+    gain: GainLimit::Work,
     plural_predicate: "compute in FP64 on few units",
     apply,
 };

@@ -1,7 +1,7 @@
 //! Imbalance: some SMs are active longer than others.
 
 use super::blocks::leave_sms_empty;
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::threshold::{IMBALANCE, Limits};
 use crate::model::{Evidence, Launch};
 
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "imbalance",
     category: "occupancy",
     kind: VerdictRole::Cause,
-    gain: Gain::Score,
+    gain: GainLimit::Score,
     plural_predicate: "keep some SMs busy for longer than others",
     apply,
 };

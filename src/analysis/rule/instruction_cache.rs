@@ -1,7 +1,7 @@
 //! Instruction fetch: warps stall because their next instruction is not in the cache.
 
 use super::blocks::leave_sms_empty;
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::ICACHE_HIT_RATE;
 use crate::analysis::threshold::{INSTRUCTION_STALL, Limits};
 use crate::model::{Evidence, Launch};
@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     id: "instruction_cache",
     category: "compute",
     kind: VerdictRole::Cause,
-    gain: Gain::Score,
+    gain: GainLimit::Score,
     plural_predicate: "wait for instructions",
     apply,
 };

@@ -1,6 +1,6 @@
 //! L2 thrashing: the working set does not fit in the L2.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{DRAM_READ, DRAM_THROUGHPUT, L2_BYTES, L2_HIT_RATE};
 use crate::analysis::threshold::{L2_FOOTPRINT, L2_HIT_RATE as LOW, Limits, THROUGHPUT_LOW};
 use crate::model::Launch;
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "l2_thrash",
     category: "memory",
     kind: VerdictRole::Symptom,
-    gain: Gain::Work,
+    gain: GainLimit::Work,
     plural_predicate: "read more from DRAM than the L2 holds",
     apply,
 };

@@ -2,7 +2,7 @@
 
 use super::matrix::tensor_clause;
 use super::small_grid::leaves_sms_empty;
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use crate::analysis::threshold::{Limits, THROUGHPUT_LOW};
 use crate::model::Launch;
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     id: "latency_bound",
     category: "latency",
     kind: VerdictRole::Bound,
-    gain: Gain::Headroom,
+    gain: GainLimit::Headroom,
     plural_predicate: "wait: neither compute nor memory is busy",
     apply,
 };

@@ -1,6 +1,6 @@
 //! Launch bound: the kernel is about as short as the launch overhead.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::threshold::{LAUNCH_NS, Limits};
 use crate::model::Launch;
 
@@ -8,7 +8,7 @@ pub(super) const RULE: Rule = Rule {
     id: "launch_bound",
     category: "host",
     kind: VerdictRole::Bound,
-    gain: Gain::Everything,
+    gain: GainLimit::Everything,
     plural_predicate: "are about as short as a launch takes",
     apply,
 };

@@ -5,7 +5,7 @@
 //! centre Blackwell `tcgen05` takes its place. Consumer Blackwell (12.x) has neither.
 
 use super::matrix::multiplies;
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{MMA_SYNC, TCGEN05, TENSOR_ACTIVE, WGMMA};
 use crate::analysis::threshold::{Limits, TENSOR_USED};
 use crate::model::{Evidence, Launch};
@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     id: "legacy_mma",
     category: "compute",
     kind: VerdictRole::Cause,
-    gain: Gain::Work,
+    gain: GainLimit::Work,
     plural_predicate: "multiply with an older instruction than the device has",
     apply,
 };

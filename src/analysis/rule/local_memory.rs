@@ -1,6 +1,6 @@
 //! Local memory without spills: per-thread arrays that are not held in registers.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{INSTRUCTIONS, LOCAL, SPILLING};
 use crate::analysis::threshold::{LOCAL_MEMORY, Limits};
 use crate::model::{Evidence, Launch};
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "local_memory",
     category: "memory",
     kind: VerdictRole::Cause,
-    gain: Gain::Work,
+    gain: GainLimit::Work,
     plural_predicate: "access local memory",
     apply,
 };

@@ -1,6 +1,6 @@
 //! Most issue slots are unused, and no single stall reason dominates.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{ISSUE_ACTIVE, WARPS_ELIGIBLE};
 use crate::analysis::threshold::{ISSUE_SLOTS, Limits, STALL_SHARE};
 use crate::model::{Evidence, Launch};
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "low_issue_slots",
     category: "latency",
     kind: VerdictRole::Symptom,
-    gain: Gain::Score,
+    gain: GainLimit::Score,
     plural_predicate: "leave most issue slots unused",
     apply,
 };

@@ -2,7 +2,7 @@
 
 use super::matrix::{is_named_product, multiplies};
 use super::small_grid::leaves_sms_empty;
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{FMA_PIPE, MEMORY_THROUGHPUT, TENSOR_ACTIVE};
 use crate::analysis::known_kernel::{Author, MatrixUnit, author, matrix_unit};
 use crate::analysis::threshold::{FMA_BUSY, Limits, TENSOR_LOW, TENSOR_USED, THROUGHPUT_LOW};
@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     id: "low_tensor_use",
     category: "compute",
     kind: VerdictRole::Symptom,
-    gain: Gain::Score,
+    gain: GainLimit::Score,
     plural_predicate: "use the tensor cores little",
     apply,
 };

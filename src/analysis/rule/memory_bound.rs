@@ -1,7 +1,7 @@
 //! Memory bound: memory throughput is high and SM throughput is not higher.
 
 use super::matrix::{computes_products, tensor_clause, tensor_use};
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{
     DRAM_THROUGHPUT, L1_THROUGHPUT, L2_THROUGHPUT, MEMORY_THROUGHPUT, SM_THROUGHPUT,
 };
@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     id: "memory_bound",
     category: "memory",
     kind: VerdictRole::Bound,
-    gain: Gain::Headroom,
+    gain: GainLimit::Headroom,
     plural_predicate: "are bound by memory",
     apply,
 };

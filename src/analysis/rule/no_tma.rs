@@ -1,7 +1,7 @@
 //! Tensor cores fed by loads of every thread instead of bulk copies (TMA).
 
 use super::matrix::multiplies;
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{TENSOR_ACTIVE, TMA};
 use crate::analysis::threshold::{Limits, TENSOR_LOW, TENSOR_USED};
 use crate::model::Launch;
@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     id: "no_tma",
     category: "memory",
     kind: VerdictRole::Symptom,
-    gain: Gain::Score,
+    gain: GainLimit::Score,
     plural_predicate: "feed the tensor cores without TMA",
     apply,
 };

@@ -2,7 +2,7 @@
 
 use super::blocks::leave_sms_empty;
 use super::matrix::computes_products;
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, OCCUPANCY_THEORETICAL, SM_THROUGHPUT};
 use crate::analysis::known_kernel::matrix_unit;
 use crate::analysis::threshold::{Limits, OCCUPANCY_THEORETICAL as LIMIT};
@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     id: "occupancy_limited",
     category: "occupancy",
     kind: VerdictRole::Cause,
-    gain: Gain::Score,
+    gain: GainLimit::Score,
     plural_predicate: "have a low theoretical occupancy",
     apply,
 };

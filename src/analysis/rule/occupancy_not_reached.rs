@@ -1,7 +1,7 @@
 //! Achieved occupancy is well below theoretical occupancy.
 
 use super::blocks::leave_sms_empty;
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{OCCUPANCY_ACHIEVED, OCCUPANCY_THEORETICAL};
 use crate::analysis::threshold::{Limits, OCCUPANCY_GAP};
 use crate::model::{Evidence, Launch};
@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     id: "occupancy_not_reached",
     category: "occupancy",
     kind: VerdictRole::Symptom,
-    gain: Gain::Score,
+    gain: GainLimit::Score,
     plural_predicate: "do not reach their theoretical occupancy",
     apply,
 };

@@ -1,6 +1,6 @@
 //! Blackwell tensor cores used by single blocks, although two blocks could share operands. Unmeasured.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{CLUSTER, TCGEN05};
 use crate::analysis::threshold::{CLUSTER_PAIR, Limits, TENSOR_USED};
 use crate::model::Launch;
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "one_cta_mma",
     category: "compute",
     kind: VerdictRole::Symptom,
-    gain: Gain::Score,
+    gain: GainLimit::Score,
     plural_predicate: "multiply within one block where two could share operands",
     apply,
 };

@@ -2,7 +2,7 @@
 
 use super::blocks::blocks;
 use super::matrix::tensor_clause;
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::WAVES;
 use crate::analysis::known_kernel::is_collective;
 use crate::analysis::threshold::{LAUNCH_NS, Limits, TAIL_LOST, WAVES_FULL};
@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     id: "small_grid",
     category: "occupancy",
     kind: VerdictRole::Bound,
-    gain: Gain::Score,
+    gain: GainLimit::Score,
     plural_predicate: "have a grid of less than one wave",
     apply,
 };

@@ -1,6 +1,6 @@
 //! Register spills: values are stored in local memory because there are too few registers.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{INSTRUCTIONS, SPILLING};
 use crate::analysis::threshold::{Limits, SPILLS};
 use crate::model::{Evidence, Launch};
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "spills",
     category: "compute",
     kind: VerdictRole::Cause,
-    gain: Gain::Work,
+    gain: GainLimit::Work,
     plural_predicate: "spill registers",
     apply,
 };

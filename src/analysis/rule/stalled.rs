@@ -1,6 +1,6 @@
 //! One stall reason dominates.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::ISSUE_ACTIVE;
 use crate::analysis::threshold::{ISSUE_ACTIVE as ISSUE, Limits, STALL_SHARE};
 use crate::model::Launch;
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "stalled",
     category: "latency",
     kind: VerdictRole::Symptom,
-    gain: Gain::Score,
+    gain: GainLimit::Score,
     plural_predicate: "stall most of the time, for one reason",
     apply,
 };

@@ -1,6 +1,6 @@
 //! Tail effect: the last wave of blocks leaves most of the GPU idle.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::WAVES;
 use crate::analysis::threshold::{Limits, TAIL_LOST, TAIL_SHARE};
 use crate::model::{Evidence, Launch};
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "tail",
     category: "occupancy",
     kind: VerdictRole::Cause,
-    gain: Gain::Score,
+    gain: GainLimit::Score,
     plural_predicate: "lose time in their last wave of blocks",
     apply,
 };

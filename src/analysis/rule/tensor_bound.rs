@@ -1,7 +1,7 @@
 //! Tensor bound: matrix products keep the tensor cores busy.
 
 use super::matrix::{computes_products, tensor_use};
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::threshold::{Limits, TENSOR_BUSY, TENSOR_PEAK};
 use crate::model::{Evidence, Launch};
 
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "tensor_bound",
     category: "compute",
     kind: VerdictRole::Bound,
-    gain: Gain::Headroom,
+    gain: GainLimit::Headroom,
     plural_predicate: "keep the tensor cores busy",
     apply,
 };

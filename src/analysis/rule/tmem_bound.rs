@@ -1,6 +1,6 @@
 //! Blackwell tensor memory is busier than the tensor cores. Unmeasured: no recording confirms it.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{TENSOR_ACTIVE, TMEM_ACTIVE};
 use crate::analysis::threshold::{Limits, TMEM_BUSY};
 use crate::model::{Evidence, Launch};
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "tmem_bound",
     category: "compute",
     kind: VerdictRole::Symptom,
-    gain: Gain::Score,
+    gain: GainLimit::Score,
     plural_predicate: "are bound by tensor memory",
     apply,
 };

@@ -1,6 +1,6 @@
 //! Uncoalesced global accesses: little of each moved sector is used.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{L1_THROUGHPUT, L2_THROUGHPUT};
 use crate::analysis::threshold::{EXCESS_SECTORS, Limits};
 use crate::model::{Evidence, Launch};
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "uncoalesced",
     category: "memory",
     kind: VerdictRole::Cause,
-    gain: Gain::Work,
+    gain: GainLimit::Work,
     plural_predicate: "access global memory uncoalesced",
     apply,
 };

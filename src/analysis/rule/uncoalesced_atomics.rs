@@ -1,6 +1,6 @@
 //! Uncoalesced atomics: nearly every lane touches a different sector.
 
-use super::{Conclusion, Confidence, Gain, Rule, VerdictRole};
+use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{ATOMICS, L2_THROUGHPUT};
 use crate::analysis::threshold::{ATOMIC_SECTORS, Limits};
 use crate::model::Launch;
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "uncoalesced_atomics",
     category: "memory",
     kind: VerdictRole::Cause,
-    gain: Gain::Work,
+    gain: GainLimit::Work,
     plural_predicate: "have atomics that spread over many sectors",
     apply,
 };
