@@ -43,12 +43,12 @@ pub use sampled::sampled;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use crate::model::disasm::{Disasm, Input, SCHEMA, Status};
+use crate::model::disasm::{DisasmDocument, Input, SCHEMA, Status};
 use read::ImageReader;
 use spare_cores::CORES;
 
 /// Reads all files on all cores. `done` is called for each file that is read, on any thread.
-pub fn all(files: &[PathBuf], task: &ImageTask, done: &(dyn Fn(&Input) + Sync)) -> Disasm {
+pub fn all(files: &[PathBuf], task: &ImageTask, done: &(dyn Fn(&Input) + Sync)) -> DisasmDocument {
     let inputs = each(files, task, &|_, input| {
         done(&input);
         input
@@ -57,8 +57,8 @@ pub fn all(files: &[PathBuf], task: &ImageTask, done: &(dyn Fn(&Input) + Sync)) 
 }
 
 /// The document of these inputs.
-pub fn document(inputs: Vec<Input>) -> Disasm {
-    Disasm { schema: SCHEMA.to_owned(), rgpu: env!("CARGO_PKG_VERSION").to_owned(), inputs }
+pub fn document(inputs: Vec<Input>) -> DisasmDocument {
+    DisasmDocument { schema: SCHEMA.to_owned(), rgpu: env!("CARGO_PKG_VERSION").to_owned(), inputs }
 }
 
 /// Reads all files on all cores, and calls `make` with each file's number and content, on any core.

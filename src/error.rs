@@ -58,7 +58,8 @@ pub enum Side {
 
 /// Where the failure happened. Each field is present if it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FailurePlace {
+#[schemars(rename = "FailurePlace")]
+pub struct FailureContext {
     /// The remote's name, if a remote is concerned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -90,7 +91,7 @@ pub struct Failure {
     pub side: Side,
     /// The host, tool, step and file concerned.
     #[serde(default)]
-    pub place: Box<FailurePlace>,
+    pub place: Box<FailureContext>,
     /// Why it failed: the underlying error, or the tool's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,

@@ -12,7 +12,7 @@ use super::rule::{Conclusion, Rule, VerdictRole};
 use super::stake::gains;
 use super::timeline::{GraphUse, Graphs};
 use super::tuning;
-use crate::model::finding::{CoveredKernel, Stake, StakeScope};
+use crate::model::finding::{CoveredKernel, GainScope, PotentialGain};
 use crate::model::timeline::WHOLE_GRAPHS;
 use crate::model::{Finding, Launch, Profile};
 
@@ -76,7 +76,7 @@ pub(super) fn findings(profile: &Profile, verdicts: &[Verdicts], graphs: &Graphs
     }
     let findings = causes.into_iter().map(|cause| cause.into_finding(profile, &sums));
     // A bound that a deciding cause explains has nothing of its own to give back.
-    let counts = |stake: &Stake| stake.ns > 0 && stake.share >= MIN_SHARE;
+    let counts = |stake: &PotentialGain| stake.ns > 0 && stake.share >= MIN_SHARE;
     findings.filter(|finding| finding.stake.as_ref().is_none_or(counts)).collect()
 }
 
@@ -313,19 +313,19 @@ impl Cause<'_> {
     }
 }
 
-fn stake(rule: &Rule, ns: f64, launch: &Launch, sums: &LaunchSums<'_>) -> Option<Stake> {
+fn stake(rule: &Rule, ns: f64, launch: &Launch, sums: &LaunchSums<'_>) -> Option<PotentialGain> {
     launch.duration_ns?;
     // The result of a whole range has no grid, and its time is the region's.
     let (of, region, whole) = match (rule.id, sums.wall_ns) {
         _ if launch.grid == [0; 3] && !launch.region.is_empty() => {
             let region = crate::model::timeline::display_path(&launch.region);
-            (StakeScope::Region, Some(region), launch.duration_ns?)
+            (GainScope::Region, Some(region), launch.duration_ns?)
         }
-        (LAUNCH_BOUND, Some(wall)) => (StakeScope::WallTime, None, wall),
-        _ => (StakeScope::GpuTime, None, sums.gpu_ns),
+        (LAUNCH_BOUND, Some(wall)) => (GainScope::WallTime, None, wall),
+        _ => (GainScope::GpuTime, None, sums.gpu_ns),
     };
     let share = if whole > 0.0 { (ns / whole).min(1.0) } else { 0.0 };
-    Some(Stake { ns: ns.round() as u64, of, region, share })
+    Some(PotentialGain { ns: ns.round() as u64, of, region, share })
 }
 
 /// `61 %`, `4.2 %`, `less than 0.1 %`.

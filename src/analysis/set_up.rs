@@ -3,7 +3,7 @@
 
 use super::known_kernel::is_autotuning;
 use super::threshold::{Limits, SETUP_SHARE};
-use crate::model::finding::{CoveredKernel, Stake, StakeScope};
+use crate::model::finding::{CoveredKernel, GainScope, PotentialGain};
 use crate::model::{Finding, Launch, Profile};
 
 /// Parts of the names of kernels that make random numbers: torch's, cuRAND's and JAX' ones.
@@ -51,9 +51,9 @@ pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding>
     Some(Finding {
         id: "only_set_up".to_owned(),
         category: "selection".to_owned(),
-        stake: Some(Stake {
+        stake: Some(PotentialGain {
             ns: set_up_ns.round() as u64,
-            of: StakeScope::GpuTime,
+            of: GainScope::GpuTime,
             region: None,
             share,
         }),

@@ -45,14 +45,14 @@ pub(super) fn sort(findings: &mut [Finding], repeating_ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::finding::Stake;
+    use crate::model::finding::PotentialGain;
 
     #[test]
     fn correctness_comes_first_then_the_most_time() {
         let finding = |id: &str, category: &str, ns: Option<u64>| Finding {
             id: id.to_owned(),
             category: category.to_owned(),
-            stake: ns.map(|ns| Stake { ns, ..Stake::default() }),
+            stake: ns.map(|ns| PotentialGain { ns, ..PotentialGain::default() }),
             ..Finding::default()
         };
         let mut all = [
@@ -70,7 +70,7 @@ mod tests {
     fn what_repeats_comes_before_start_up_unless_it_is_little() {
         let finding = |id: &str, ns| Finding {
             id: id.to_owned(),
-            stake: Some(Stake { ns, ..Stake::default() }),
+            stake: Some(PotentialGain { ns, ..PotentialGain::default() }),
             ..Finding::default()
         };
         let mut all = [finding("little", 5), finding(START_UP, 900), finding("repeats", 30)];

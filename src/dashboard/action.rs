@@ -103,7 +103,8 @@ pub(super) struct ActionResult {
 #[serde(rename_all = "snake_case")]
 pub(super) enum ActionState {
     /// Only the command line was asked for.
-    Shown,
+    #[serde(rename = "shown")]
+    NotStarted,
     /// The command runs.
     Running,
     /// The command has ended.
@@ -164,7 +165,7 @@ pub(super) async fn start(server: &Server, request: &ActionRequest) -> Result<Ac
     let mut result = ActionResult {
         schema: "rgpu.dashboard-action/1",
         command: line.shown(),
-        state: ActionState::Shown,
+        state: ActionState::NotStarted,
         exit: None,
         messages: String::new(),
         document: None,

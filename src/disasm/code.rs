@@ -14,7 +14,7 @@ use super::read::listing_options;
 use super::sources::Sources;
 use crate::import::gpu_code;
 use crate::model::code::{
-    ClassCount, CodeBlock, CodeImage, CodeKernel, CodeLine, LifeRange, Lives,
+    ClassCount, CodeBlock, CodeImage, CodeKernel, CodeLine, LifeRange, LiveRegisters,
 };
 use crate::model::hotspots::SourceAt;
 
@@ -235,9 +235,9 @@ fn source_chain(table: &FunctionLines<'_>, offset: u64) -> Vec<SourceAt> {
     at.collect()
 }
 
-fn count_live(live: &[LiveRegister]) -> Lives {
+fn count_live(live: &[LiveRegister]) -> LiveRegisters {
     let count = |file| live.iter().filter(|l| l.file == file).count() as u32;
-    Lives {
+    LiveRegisters {
         registers: count(RegisterFile::General),
         predicates: count(RegisterFile::Predicate),
         uniform: count(RegisterFile::Uniform),

@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lines_diff::{IgnoredDifferences, lines_diff};
-use crate::model::code::{Code, CodeLine};
-use crate::model::disasm::{ByName, Change, Diff, Disasm, Kernel, KernelDiff, Sameness};
+use crate::model::code::{CodeDocument, CodeLine};
+use crate::model::disasm::{
+    Change, CodeSimilarity, CountsByName, Diff, DisasmDocument, Kernel, KernelDiff,
+};
 
 /// Name of the schema.
 const SCHEMA: &str = "rgpu.disasm-diff/1";
@@ -15,7 +17,7 @@ type KernelKey = (String, String, usize);
 
 /// The kernels with their keys. Large libraries hold the same kernel in several images, so the keys
 /// are numbered.
-fn kernels(document: &Disasm) -> Vec<(KernelKey, &Kernel)> {
+fn kernels(document: &DisasmDocument) -> Vec<(KernelKey, &Kernel)> {
     let mut seen: BTreeMap<(String, String), usize> = BTreeMap::new();
     let images = document.inputs.iter().flat_map(|input| &input.images);
     images
@@ -30,7 +32,7 @@ fn kernels(document: &Disasm) -> Vec<(KernelKey, &Kernel)> {
 }
 
 /// The instructions by the same keys.
-fn listings(code: &Code) -> BTreeMap<KernelKey, &[CodeLine]> {
+fn listings(code: &CodeDocument) -> BTreeMap<KernelKey, &[CodeLine]> {
     let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let images = code.images.iter();
     images
@@ -58,9 +60,9 @@ fn other_arch(old: &[(KernelKey, &Kernel)], new: &[(KernelKey, &Kernel)]) -> Opt
 #[derive(Clone, Copy, Debug)]
 pub struct DiffSide<'a> {
     /// The facts of its kernels.
-    pub facts: &'a Disasm,
+    pub facts: &'a DisasmDocument,
     /// The instructions of its kernels.
-    pub code: &'a Code,
+    pub code: &'a CodeDocument,
 }
 
 /// Compares two builds.
@@ -94,12 +96,12 @@ pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: IgnoredDifferences)
         let mut difference = compare_kernels(&key.0, &key.1, before.get(key)?, kernel);
         difference.old_arch.clone_from(&old_arch);
         if let (Some(a), Some(b)) = (texts.0.get(key), texts.1.get(key))
-            && difference.code != Sameness::Identical
+            && difference.code != CodeSimilarity::Identical
         {
             let listing = lines_diff(a, b, normalize);
             let same = listing.removed + listing.added == 0;
             if same && has_operands && normalize == IgnoredDifferences::Addresses {
-                difference.code = Sameness::SameText;
+                difference.code = CodeSimilarity::SameText;
             }
             difference.listing = Some(listing);
         }
@@ -147,11 +149,11 @@ fn compare_kernels(arch: &str, name: &str, old: &Kernel, new: &Kernel) -> Kernel
         old_arch: None,
         name: name.to_owned(),
         code: if old.code_sha256 == new.code_sha256 {
-            Sameness::Identical
+            CodeSimilarity::Identical
         } else if old.shape_sha256 == new.shape_sha256 {
-            Sameness::SameInstructions
+            CodeSimilarity::SameInstructions
         } else {
-            Sameness::Different
+            CodeSimilarity::Different
         },
         changes: changes
             .map(|((what, old), (_, new))| Change { what: what.to_owned(), old, new })
@@ -163,9 +165,9 @@ fn compare_kernels(arch: &str, name: &str, old: &Kernel, new: &Kernel) -> Kernel
 }
 
 /// The counts that differ, largest difference first.
-fn counts(old: &ByName, new: &ByName) -> Vec<Change> {
+fn counts(old: &CountsByName, new: &CountsByName) -> Vec<Change> {
     let names: BTreeSet<&str> = old.keys().chain(new.keys()).map(AsRef::as_ref).collect();
-    let count = |all: &ByName, name: &str| all.get(name).copied().unwrap_or(0);
+    let count = |all: &CountsByName, name: &str| all.get(name).copied().unwrap_or(0);
     let mut changes: Vec<(u64, Change)> = names
         .into_iter()
         .map(|name| (name, count(old, name), count(new, name)))

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::region_tree::{NvtxRangeKind, Range, Tree};
 use crate::model::profile::Gap;
-use crate::model::trace::{Cut, RangeEvent, Trace, TraceRegion};
+use crate::model::trace::{RangeEvent, Trace, TraceRegion, UnlistedEvents};
 
 /// Most pieces of GPU work in the list; later ones are only counted.
 pub(super) const MAX_WORK: usize = 20_000;
@@ -101,7 +101,7 @@ pub(super) fn ranges(
 
 /// The gap that says what the bounded lists left out.
 pub(super) fn cut_gap(trace: &Trace) -> Option<Gap> {
-    let Cut { work, ranges, calls } = trace.cut;
+    let UnlistedEvents { work, ranges, calls } = trace.cut;
     (work + ranges > 0).then(|| Gap {
         code: "trace_cut".to_owned(),
         text: format!(

@@ -9,7 +9,7 @@ use rgpu_format::demangle::demangle;
 use rgpu_format::sass::{self, Class, CodeSummary, Columns, Instruction};
 use rgpu_protocol::Digest;
 
-use crate::model::disasm::{ByName, Kernel, Param};
+use crate::model::disasm::{CountsByName, Kernel, Param};
 
 /// A kernel's instructions, including those of other functions in the same section.
 pub fn instructions(section: &CodeSection, file: &[u8]) -> Vec<Instruction> {
@@ -48,7 +48,7 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
         false => CodeSummary { bytes: code.len(), shape: code.to_vec(), ..CodeSummary::default() },
     };
     let mix = &found.mix;
-    let mut classes = ByName::new();
+    let mut classes = CountsByName::new();
     for count in &mix.classes {
         *classes.entry(count.class.name().into()).or_default() += count.count;
     }

@@ -15,7 +15,8 @@ pub const SCHEMA: &str = "rgpu.code/1";
 
 /// Code in the inputs of one command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Code {
+#[schemars(rename = "Code")]
+pub struct CodeDocument {
     /// Name and version of this schema: `rgpu.code/1`.
     pub schema: String,
     /// The version of rgpu.
@@ -130,7 +131,7 @@ pub struct CodeLine {
     pub ptx_line: Option<u32>,
     /// Number of live registers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub live: Option<Lives>,
+    pub live: Option<LiveRegisters>,
     /// Counts from a profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
@@ -139,7 +140,8 @@ pub struct CodeLine {
 /// Number of registers that are live at an instruction, by register file; those that it reads or
 /// writes are included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Lives {
+#[schemars(rename = "Lives")]
+pub struct LiveRegisters {
     /// General registers: `R0` …
     pub registers: u32,
     /// Predicates: `P0` …

@@ -15,7 +15,8 @@ pub const SCHEMA: &str = "rgpu.disasm/1";
 
 /// All inputs of one command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Disasm {
+#[schemars(rename = "Disasm")]
+pub struct DisasmDocument {
     /// Name and version of this schema: `rgpu.disasm/1`.
     pub schema: String,
     /// The version of rgpu.
@@ -176,9 +177,9 @@ pub struct Kernel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<u64>,
     /// Number of instructions of each class: `fp32`, `global_load`, `tensor_warpgroup` and others.
-    pub classes: ByName,
+    pub classes: CountsByName,
     /// Number of instructions by name, modifiers left out.
-    pub mnemonics: ByName,
+    pub mnemonics: CountsByName,
     /// Number of basic blocks, as far as direct branches show them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<u64>,
@@ -198,7 +199,7 @@ pub struct Kernel {
 }
 
 /// Counts by name. Most names are static strings.
-pub type ByName = BTreeMap<Cow<'static, str>, u64>;
+pub type CountsByName = BTreeMap<Cow<'static, str>, u64>;
 
 /// A parameter of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -253,7 +254,7 @@ pub struct KernelDiff {
     /// Demangled name.
     pub name: String,
     /// How similar the code is.
-    pub code: Sameness,
+    pub code: CodeSimilarity,
     /// Numbers that differ: registers, bytes, counts.
     pub changes: Vec<Change>,
     /// Instruction classes whose count differs.
@@ -297,7 +298,8 @@ pub struct Hunk {
 /// How similar the code of two kernels is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Sameness {
+#[schemars(rename = "Sameness")]
+pub enum CodeSimilarity {
     /// Every bit is the same.
     Identical,
     /// The text is the same: only addresses or scheduling differ. Used only if operands are known.

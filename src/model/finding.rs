@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::open_enum::open_enum;
-use super::timeline::IdlePlace;
+use super::timeline::IdleGroup;
 
 /// The classification of a launch: its verdicts. Several may hold; one is primary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -68,7 +68,7 @@ pub struct Finding {
     pub priority: u8,
     /// Time that acting on it could give back; absent if it is not about time, or no time is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stake: Option<Stake>,
+    pub stake: Option<PotentialGain>,
     /// Id of the launch that it concerns, of several the one with the most time at stake; absent if
     /// it concerns no launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,18 +91,19 @@ pub struct Finding {
     pub covers: Vec<CoveredKernel>,
     /// For idle time: where it is, most time first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub places: Vec<IdlePlace>,
+    pub places: Vec<IdleGroup>,
 }
 
 /// Time that acting on a finding could give back. It is an upper bound from the finding's own
 /// numbers. Times of several findings can overlap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Stake {
+#[schemars(rename = "Stake")]
+pub struct PotentialGain {
     /// Nanoseconds that it could give back.
     pub ns: u64,
     /// The total that this time is a part of: `gpu_time` (the sum over all kernels), `wall_time`
     /// (from the first kernel to the end of the last) or `region`.
-    pub of: StakeScope,
+    pub of: GainScope,
     /// The region; only if `of` is `region`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
@@ -147,8 +148,8 @@ pub struct KernelVerdict {
 }
 
 open_enum! {
-    /// The total that a [`Stake`] is a part of.
-    pub enum StakeScope {
+    /// The total that a [`PotentialGain`] is a part of.
+    pub enum GainScope {
         /// The time of all kernels.
         GpuTime = "gpu_time",
         /// The time from the first kernel to the end of the last.

@@ -29,7 +29,7 @@ pub struct Operator {
     pub kernels: Vec<KernelSum>,
     /// Where the operator was called, most GPU time first; empty if the trace does not tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub places: Vec<OperatorPlace>,
+    pub places: Vec<CallSite>,
     /// Input shapes of the first call, in the trace's notation; empty if not recorded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shapes: String,
@@ -40,7 +40,8 @@ pub struct Operator {
 
 /// A Python function in which an operator was called.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct OperatorPlace {
+#[schemars(rename = "OperatorPlace")]
+pub struct CallSite {
     /// File, line of the function's `def`, and name: `net.py(9): forward`.
     pub function: String,
     /// Number of calls from there.

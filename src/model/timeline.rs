@@ -184,7 +184,7 @@ pub struct DeviceTime {
     /// Where time without a kernel is, by cause, region and the kernel that ends it; most time
     /// first, without small ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub places: Vec<IdlePlace>,
+    pub places: Vec<IdleGroup>,
     /// The longest gaps without a kernel, longest first.
     #[serde(default)]
     pub gaps: Vec<IdleGap>,
@@ -227,7 +227,8 @@ pub struct WaitSum {
 
 /// Gaps of one cause that end in one region with one kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct IdlePlace {
+#[schemars(rename = "IdlePlace")]
+pub struct IdleGroup {
     /// The cause of the time counted here.
     pub cause: WaitCause,
     /// Whether the gaps are the program's start-up; see `first_launches`.

@@ -43,7 +43,7 @@ pub struct Trace {
     pub memory: Vec<MemoryPoint>,
     /// Number of events of each kind that are not listed.
     #[serde(default)]
-    pub cut: Cut,
+    pub cut: UnlistedEvents,
     /// The artifact that the events come from, as its path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
@@ -165,7 +165,8 @@ pub struct CallEvent {
 
 /// Number of events that are not listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Cut {
+#[schemars(rename = "Cut")]
+pub struct UnlistedEvents {
     /// GPU work left out.
     #[serde(default)]
     pub work: u64,

@@ -1,6 +1,6 @@
 //! Renders the code of kernels: the output of `rgpu disasm --view`, control flow as Graphviz and
 //! SVG, and one page with source, PTX and SASS side by side. All are pure functions of a
-//! [`Code`](crate::model::code::Code).
+//! [`CodeDocument`](crate::model::code::CodeDocument).
 
 mod dot;
 mod layers;

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::kernel_name::KernelNames;
 use super::quantity::{duration, percent};
 use crate::model::Finding;
-use crate::model::finding::{Stake, StakeScope};
-use crate::model::timeline::IdlePlace;
+use crate::model::finding::{GainScope, PotentialGain};
+use crate::model::timeline::IdleGroup;
 
 /// The maximum number of kernels that a finding names in a text.
 const MAX_KERNELS: usize = 4;
@@ -32,10 +32,10 @@ pub(super) fn hint(findings: &[Finding], at: usize) -> Cow<'_, str> {
     }
 }
 
-fn worth_of(stake: &Stake) -> String {
+fn worth_of(stake: &PotentialGain) -> String {
     let whole = match (&stake.of, &stake.region) {
-        (StakeScope::WallTime, _) => "the wall time".to_owned(),
-        (StakeScope::Region, Some(region)) => format!("`{region}`"),
+        (GainScope::WallTime, _) => "the wall time".to_owned(),
+        (GainScope::Region, Some(region)) => format!("`{region}`"),
         _ => "the GPU time".to_owned(),
     };
     let share = match stake.share < 0.0001 {
@@ -67,7 +67,7 @@ pub(super) fn covered(finding: &Finding, names: KernelNames) -> Option<String> {
 
 /// Where idle time is: `757 ms in 127 gaps before cudnn sdpa in decode::step, the longest 56.9 ms at
 /// 2.25 s (cuLaunchKernelEx)`.
-pub(super) fn idle_location_text(place: &IdlePlace, names: KernelNames) -> String {
+pub(super) fn idle_location_text(place: &IdleGroup, names: KernelNames) -> String {
     let mut text = duration(place.total_ns as f64);
     match place.gaps {
         0 | 1 => text += " in 1 gap",
@@ -106,9 +106,9 @@ mod tests {
         };
         let mut finding = Finding {
             kernel: Some("a".to_owned()),
-            stake: Some(Stake {
+            stake: Some(PotentialGain {
                 ns: 1_550_000_000,
-                of: StakeScope::WallTime,
+                of: GainScope::WallTime,
                 region: None,
                 share: 0.62,
             }),
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(kernel(&finding, KernelNames::Short), None, "it is about several kernels");
         let text = covered(&finding, KernelNames::Short).unwrap();
         assert!(text.ends_with("d (1 launch, 48.4 µs) and 2 more"), "{text}");
-        let gaps = IdlePlace {
+        let gaps = IdleGroup {
             region: Some("decode::step".to_owned()),
             before: "gemm".to_owned(),
             call: "cuLibraryLoadData".to_owned(),
@@ -130,7 +130,7 @@ mod tests {
             total_ns: 757_000_000,
             longest_ns: 56_900_000,
             longest_start_ns: 2_250_000_000,
-            ..IdlePlace::default()
+            ..IdleGroup::default()
         };
         assert_eq!(
             idle_location_text(&gaps, KernelNames::Short),

@@ -293,7 +293,7 @@ mod tests {
         // Idle time is worth more than what its longest kernel is bound by.
         let idle = crate::model::Finding {
             text: "for 90 % of 1.00 s the GPU runs no kernel".to_owned(),
-            places: vec![crate::model::timeline::IdlePlace::default()],
+            places: vec![crate::model::timeline::IdleGroup::default()],
             ..crate::model::Finding::default()
         };
         let kernel = crate::model::timeline::KernelSum {

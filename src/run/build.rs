@@ -22,7 +22,7 @@ use crate::disasm::{self, ImageTask, NvdisasmSearch};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::model::RungId;
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
-use crate::model::disasm::{Disasm, ImageKind, Input};
+use crate::model::disasm::{DisasmDocument, ImageKind, Input};
 use crate::model::profile::ArtifactKind;
 use crate::remote::Remote;
 use crate::store::RunFolder;
@@ -248,8 +248,8 @@ impl BuildRun<'_> {
                 listings::write_all_listings(session.link, context, &facts, &here, &mut built)
                     .await;
             build.files.extend(listings.into_iter().flatten());
-            let summary: Disasm = serde_json::from_slice(&folder.read("sass/summary.json")?)
-                .map_err(|e| {
+            let summary: DisasmDocument =
+                serde_json::from_slice(&folder.read("sass/summary.json")?).map_err(|e| {
                     Failure::new(Exit::Bug, "bug", "our own summary is not read back").cause(e)
                 })?;
             build.code = summary.inputs;

@@ -17,7 +17,7 @@ use crate::disasm::{
 };
 use crate::error::Failure;
 use crate::model::HotSpots;
-use crate::model::disasm::Disasm;
+use crate::model::disasm::DisasmDocument;
 use crate::model::profile::Artifact;
 use crate::model::profile::ArtifactKind;
 use crate::remote::HostLink;
@@ -111,7 +111,7 @@ fn write_listings(
     folder: &RunFolder,
     cubins: &[String],
     tool: Option<&Nvdisasm>,
-) -> std::io::Result<(Disasm, Vec<Artifact>)> {
+) -> std::io::Result<(DisasmDocument, Vec<Artifact>)> {
     let out = folder.path().join(LISTINGS_FOLDER);
     std::fs::create_dir_all(&out)?;
     let files: Vec<PathBuf> = cubins.iter().map(|cubin| folder.path().join(cubin)).collect();

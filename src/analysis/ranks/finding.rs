@@ -3,7 +3,7 @@
 use super::balance::excess;
 use crate::analysis::Limits;
 use crate::analysis::threshold::{RANK_IMBALANCE, STRAGGLER_SHARE, Threshold};
-use crate::model::finding::{Stake, StakeScope};
+use crate::model::finding::{GainScope, PotentialGain};
 use crate::model::ranks::{LateCause, Ranks, Straggler};
 use crate::model::timeline::display_path;
 use crate::model::{Evidence, Finding};
@@ -92,8 +92,8 @@ fn straggler(ranks: &Ranks, worst: &Straggler, span_ns: u64, least: Threshold) -
     })
 }
 
-fn stake(ns: u64, share: f64) -> Stake {
-    Stake { ns, of: StakeScope::WallTime, region: None, share }
+fn stake(ns: u64, share: f64) -> PotentialGain {
+    PotentialGain { ns, of: GainScope::WallTime, region: None, share }
 }
 
 /// The region whose slowest rank computes longer than the mean by most.

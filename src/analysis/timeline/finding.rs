@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use super::graphs::{Graphs, is_graph_launch};
 use crate::analysis::Limits;
 use crate::analysis::threshold::{NCCL_ALONE, WAITING_SHARE};
-use crate::model::finding::{Stake, StakeScope};
+use crate::model::finding::{GainScope, PotentialGain};
 use crate::model::ranks::Ranks;
-use crate::model::timeline::{DeviceTime, IdlePlace, Timeline, WaitCause, WaitSum};
+use crate::model::timeline::{DeviceTime, IdleGroup, Timeline, WaitCause, WaitSum};
 use crate::model::{Evidence, Finding};
 
 /// The maximum number of places that a finding lists.
@@ -151,12 +151,12 @@ fn waiting(
         _ => steady_ns(device, limits),
     };
     let share = share(ns, whole_ns).filter(|share| *share >= threshold.value)?;
-    let of_this = |place: &&IdlePlace| {
+    let of_this = |place: &&IdleGroup| {
         idle.causes.contains(&place.cause)
             && idle.first_launch.is_none_or(|first| place.first_launch == first)
     };
-    let places: Vec<IdlePlace> = device.places.iter().filter(of_this).cloned().collect();
-    let most = |holds: &dyn Fn(&IdlePlace) -> bool| {
+    let places: Vec<IdleGroup> = device.places.iter().filter(of_this).cloned().collect();
+    let most = |holds: &dyn Fn(&IdleGroup) -> bool| {
         let places = places.iter().filter(|place| holds(place));
         places.map(|place| place.total_ns).sum::<u64>() * 2 > ns
     };
@@ -164,7 +164,7 @@ fn waiting(
         Some(true) => "timeline.first_launches".to_owned(),
         _ => format!("timeline.{}", idle.causes[0]),
     };
-    let plans = |place: &IdlePlace| {
+    let plans = |place: &IdleGroup| {
         place.before.contains("cudnn") && place.total_ns * 2 > ns && place.longest_ns > PLAN_NS
     };
     let hint = if most(&|place| is_graph_launch(&place.call)) {
@@ -202,8 +202,8 @@ fn waiting(
 }
 
 /// Places that differ only in their cause as one.
-fn merged(places: Vec<IdlePlace>) -> Vec<IdlePlace> {
-    let mut all: Vec<IdlePlace> = Vec::new();
+fn merged(places: Vec<IdleGroup>) -> Vec<IdleGroup> {
+    let mut all: Vec<IdleGroup> = Vec::new();
     for place in places {
         let same = all.iter_mut().find(|other| {
             other.before == place.before
@@ -256,9 +256,9 @@ fn nccl(
     })
 }
 
-fn stake(ns: u64, device: &DeviceTime) -> Stake {
+fn stake(ns: u64, device: &DeviceTime) -> PotentialGain {
     let share = share(ns, device.span_ns).unwrap_or(0.0);
-    Stake { ns, of: StakeScope::WallTime, region: None, share }
+    PotentialGain { ns, of: GainScope::WallTime, region: None, share }
 }
 
 /// Nanoseconds that a program which runs for long repeats: the span without start-up, if that is

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::idle::AttributedGap;
 use super::sums::{Cause, Causes};
 use crate::model::Trace;
-use crate::model::timeline::{IdlePlace, WaitSum, display_path};
+use crate::model::timeline::{IdleGroup, WaitSum, display_path};
 
 /// The maximum number of places listed per GPU.
 const MAX_LISTED_PLACES: usize = 30;
@@ -57,7 +57,7 @@ impl<'a> IdleTotals<'a> {
     }
 
     /// The places with the most time, and the sums of all gaps that are start-up.
-    pub(super) fn finish(self) -> (Vec<IdlePlace>, Vec<WaitSum>) {
+    pub(super) fn finish(self) -> (Vec<IdleGroup>, Vec<WaitSum>) {
         let mut all: Vec<(Key, IdleSum)> = self.by_key.into_iter().collect();
         all.sort_by_key(|(_, place)| Reverse(place.total_ns));
         all.truncate(MAX_LISTED_PLACES);
@@ -65,7 +65,7 @@ impl<'a> IdleTotals<'a> {
         let name = |index: u32| trace.names.get(index as usize).cloned().unwrap_or_default();
         let places = all.into_iter().map(|((cause, first_launch, region, before), place)| {
             let region = region.and_then(|index| trace.regions.get(index as usize));
-            IdlePlace {
+            IdleGroup {
                 cause: cause.name(),
                 first_launch,
                 region: region.map(|region| display_path(&region.path)),

@@ -8,7 +8,7 @@ use super::finding::findings;
 use super::*;
 use crate::analysis::Thresholds;
 use crate::import::nsys::{import_report, import_sqlite};
-use crate::model::finding::StakeScope;
+use crate::model::finding::GainScope;
 use crate::model::timeline::{KernelSum, WHOLE_GRAPHS};
 use crate::model::trace::{CallEvent, RangeEvent, TraceRegion};
 
@@ -166,7 +166,7 @@ fn findings_name_the_share_the_cause_and_the_next_step() {
          kernel (7 gaps)"
     );
     let stake = found[0].stake.as_ref().unwrap();
-    assert_eq!(stake.of, StakeScope::WallTime);
+    assert_eq!(stake.of, GainScope::WallTime);
     assert!((stake.share - 0.348).abs() < 0.001);
     let place = &found[0].places[0];
     assert_eq!((place.region.as_deref(), place.gaps), (Some("busy_host"), 5));

@@ -9,8 +9,10 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::terminal::escape_controls;
 use crate::disasm::{self, DiffSide, IgnoredDifferences, ImageTask, SourcePositions, read_code};
 use crate::error::{Exit, Failure, Result};
-use crate::model::code::Code;
-use crate::model::disasm::{Change, Diff, Disasm, KernelDiff, Sameness, Status as Ended};
+use crate::model::code::CodeDocument;
+use crate::model::disasm::{
+    Change, CodeSimilarity, Diff, DisasmDocument, KernelDiff, Status as Ended,
+};
 
 /// How many instructions are named per kernel.
 const MAX_NAMED_INSTRUCTIONS: usize = 12;
@@ -72,7 +74,12 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
 }
 
 /// Facts and code of one side.
-fn read(app: &App, name: &str, files: &[PathBuf], task: &ImageTask) -> Result<(Disasm, Code)> {
+fn read(
+    app: &App,
+    name: &str,
+    files: &[PathBuf],
+    task: &ImageTask,
+) -> Result<(DisasmDocument, CodeDocument)> {
     let facts = ImageTask {
         wanted: disasm::ImageFilter {
             arches: task.wanted.arches.clone(),
@@ -96,7 +103,7 @@ fn read(app: &App, name: &str, files: &[PathBuf], task: &ImageTask) -> Result<(D
 }
 
 /// The instructions of one side. Reading errors were reported with the facts.
-fn list_instructions(app: &App, files: &[PathBuf], task: &ImageTask) -> Result<Code> {
+fn list_instructions(app: &App, files: &[PathBuf], task: &ImageTask) -> Result<CodeDocument> {
     let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
         let image = read_code(file, cubin, bytes, task, SourcePositions::Skip);
         let image = image.map_err(|e| view::failure(app, &e, "sass"))?;
@@ -113,13 +120,13 @@ fn has_change(on: FailOn, diff: &Diff) -> bool {
     let moved = !diff.added.is_empty() || !diff.removed.is_empty();
     match on {
         FailOn::Any => {
-            let same = |k: &KernelDiff| k.code == Sameness::Identical && k.changes.is_empty();
+            let same = |k: &KernelDiff| k.code == CodeSimilarity::Identical && k.changes.is_empty();
             moved || !diff.kernels.iter().all(same)
         }
         FailOn::Instructions => {
             let other = |k: &KernelDiff| match &k.listing {
                 Some(listing) => listing.added + listing.removed > 0,
-                None => k.code == Sameness::Different,
+                None => k.code == CodeSimilarity::Different,
             };
             moved || diff.kernels.iter().any(other)
         }
@@ -142,12 +149,14 @@ fn text(app: &App, diff: &Diff) -> String {
     let mut text = String::new();
     for kernel in &diff.kernels {
         let code = match kernel.code {
-            Sameness::Identical => "identical code",
-            Sameness::SameText => "the same instructions and operands, with different scheduling",
-            Sameness::SameInstructions => {
+            CodeSimilarity::Identical => "identical code",
+            CodeSimilarity::SameText => {
+                "the same instructions and operands, with different scheduling"
+            }
+            CodeSimilarity::SameInstructions => {
                 "the same instructions, with different registers, constants or scheduling"
             }
-            Sameness::Different => "other instructions",
+            CodeSimilarity::Different => "other instructions",
         };
         let arch = match &kernel.old_arch {
             Some(old) => format!("{old} → {}", kernel.arch),

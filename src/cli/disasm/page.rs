@@ -13,7 +13,7 @@ use crate::cli::support::open_profile::open;
 use crate::disasm::{self, ImageFilter, ImageTask, LifeRanges, SourcePositions, read_code};
 use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;
-use crate::model::code::{Code, SCHEMA};
+use crate::model::code::{CodeDocument, SCHEMA};
 use crate::report::code::page;
 
 /// Writes the page of files.
@@ -90,11 +90,11 @@ fn write_sampled_page(
     }
     let name = args.what.first().map_or("code", String::as_str);
     let path = |from: &str| folder.map_or_else(|| PathBuf::from(name), |folder| folder.join(from));
-    let mut document = Code {
+    let mut document = CodeDocument {
         schema: SCHEMA.to_owned(),
         rgpu: env!("CARGO_PKG_VERSION").to_owned(),
         view: "page".to_owned(),
-        ..Code::default()
+        ..CodeDocument::default()
     };
     let mut reports: Vec<&str> = spots.launches.iter().map(|l| l.from.as_str()).collect();
     reports.sort_unstable();
@@ -124,7 +124,7 @@ fn write_document(
     app: &App,
     args: &DisasmArgs,
     files: &[PathBuf],
-    document: &Code,
+    document: &CodeDocument,
     name: &str,
 ) -> Result<()> {
     if app.global.json {

@@ -15,7 +15,7 @@ use crate::disasm::{
     CodeError, ImageTask, LifeRanges, SourcePositions, image_bytes, listing, read_code,
 };
 use crate::error::{Exit, Failure, Result};
-use crate::model::code::{Code, CodeImage, SCHEMA};
+use crate::model::code::{CodeDocument, CodeImage, SCHEMA};
 use crate::report::code::{ExtraColumn, dot, live, mix, source, svg};
 
 /// Whether a view needs life ranges.
@@ -156,7 +156,7 @@ pub(super) fn gather(
     view: &str,
     read: &mut CubinReader<'_>,
     task: &ImageTask,
-) -> Result<Code> {
+) -> Result<CodeDocument> {
     let document = gather_quietly(files, view, read, task)?;
     document.errors.iter().for_each(|error| app.print_error(error));
     Ok(document)
@@ -168,12 +168,12 @@ pub(super) fn gather_quietly(
     view: &str,
     read: &mut CubinReader<'_>,
     task: &ImageTask,
-) -> Result<Code> {
-    let mut document = Code {
+) -> Result<CodeDocument> {
+    let mut document = CodeDocument {
         schema: SCHEMA.to_owned(),
         rgpu: env!("CARGO_PKG_VERSION").to_owned(),
         view: view.to_owned(),
-        ..Code::default()
+        ..CodeDocument::default()
     };
     for file in files {
         let shown = file.display();

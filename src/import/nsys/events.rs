@@ -7,7 +7,7 @@ use super::sums::copy_name;
 use super::trace::{NsysWorkKind, Trace, process, rank_of};
 use crate::import::event_list::{NameTable, RegionTable, ranges, since};
 use crate::model;
-use crate::model::trace::{CallEvent, Cut, SCHEMA, TraceWork, TraceWorkKind};
+use crate::model::trace::{CallEvent, SCHEMA, TraceWork, TraceWorkKind, UnlistedEvents};
 
 /// The document of `trace`. `placed` gives the regions in which its work was launched. `processes`
 /// are the ranks.
@@ -77,7 +77,7 @@ pub(super) fn list(
     model::Trace {
         schema: SCHEMA.to_owned(),
         span_ns: since(trace.first_ns, trace.last_ns),
-        cut: Cut {
+        cut: UnlistedEvents {
             work: trace.many - work.len() as u64,
             ranges: more_ranges,
             calls: trace.calls.cut,

@@ -6,7 +6,7 @@ use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
 
 use super::{places, work};
 use crate::model::Operator;
-use crate::model::operator::OperatorPlace;
+use crate::model::operator::CallSite;
 use crate::model::timeline::KernelSum;
 
 /// Deeper operators count for their ancestor at this depth. This bounds the work for a hostile file
@@ -56,13 +56,13 @@ pub(super) fn sum(trace: &TorchTrace, from: &str) -> Vec<Operator> {
             let mut places: Vec<_> = sum
                 .places
                 .into_iter()
-                .map(|(place, (calls, gpu_ns))| OperatorPlace {
+                .map(|(place, (calls, gpu_ns))| CallSite {
                     function: trace.names.get(place as usize).cloned().unwrap_or_default(),
                     calls,
                     gpu_self_ns: on_gpu.then_some(gpu_ns),
                 })
                 .collect();
-            let key = |place: &OperatorPlace| (place.gpu_self_ns, place.calls);
+            let key = |place: &CallSite| (place.gpu_self_ns, place.calls);
             places.sort_by(|a, b| key(b).cmp(&key(a)).then_with(|| a.function.cmp(&b.function)));
             places.truncate(MAX_PLACES);
             Operator {

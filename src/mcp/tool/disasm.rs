@@ -12,7 +12,7 @@ use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{check_place, wrong};
 use crate::mcp::call::Call;
 use crate::mcp::limit::page;
-use crate::model::code::{Code, CodeImage, CodeKernel};
+use crate::model::code::{CodeDocument, CodeImage, CodeKernel};
 use crate::own_command::CommandLine;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
@@ -158,7 +158,7 @@ async fn run(call: Call) -> Result<Answer> {
     }
     let view = arguments.view.unwrap_or_default();
     line.flag("view", Some(view.word()));
-    let code: Code = serde_json::from_value(call.document(line).await?)
+    let code: CodeDocument = serde_json::from_value(call.document(line).await?)
         .map_err(|e| Failure::new(Exit::Bug, "bug", "the code cannot be read").cause(e))?;
     let kernels = || code.images.iter().flat_map(|i| i.kernels.iter().map(move |k| (i, k)));
     result.kernels = kernels().map(|(image, kernel)| KernelLine::of(image, kernel)).collect();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::super::html::{CORE, THEME, escape, hash};
-use crate::model::code::{Code, CodeImage, CodeKernel, CodeLine};
+use crate::model::code::{CodeDocument, CodeImage, CodeKernel, CodeLine};
 
 const CSS: &str = concat!(include_str!("../html/page.css"), include_str!("page.css"));
 const SCRIPT: &str = include_str!("page.js");
@@ -20,7 +20,7 @@ const END: &str =
 const MAX_DATA_BYTES: usize = 32_000_000;
 
 /// Renders the page; `title` is the window title.
-pub fn page(code: &Code, title: &str) -> String {
+pub fn page(code: &CodeDocument, title: &str) -> String {
     let data = data(code, title).to_string().replace('<', "\\u003c");
     let script = format!("(() => {{\n\"use strict\";\n{CORE}{SCRIPT}{THEME}{END}}})();\n");
     let (style_hash, script_hash) = (hash(CSS), hash(&script));
@@ -43,7 +43,7 @@ pub fn page(code: &Code, title: &str) -> String {
 }
 
 /// The page's data: kernels with the most samples first. Kernels that do not fit are counted.
-fn data(code: &Code, title: &str) -> Value {
+fn data(code: &CodeDocument, title: &str) -> Value {
     let mut kernels: Vec<(&CodeImage, &CodeKernel)> =
         code.images.iter().flat_map(|i| i.kernels.iter().map(move |k| (i, k))).collect();
     kernels.sort_by_key(|(_, k)| std::cmp::Reverse(k.samples));
@@ -62,7 +62,7 @@ fn data(code: &Code, title: &str) -> Value {
     json!({ "title": title, "kernels": shown, "left_out": left_out })
 }
 
-fn of_kernel(code: &Code, image: &CodeImage, kernel: &CodeKernel) -> Value {
+fn of_kernel(code: &CodeDocument, image: &CodeImage, kernel: &CodeKernel) -> Value {
     let number = |file: &'_ str, all: &mut Vec<String>| -> usize {
         all.iter().position(|known| known == file).unwrap_or_else(|| {
             all.push(file.to_owned());
@@ -153,7 +153,7 @@ fn source(image: &CodeImage, kernel: &CodeKernel, file: &str) -> Value {
 /// The kernel's part of the PTX: the number of its first line, the lines, and whether they are linked
 /// with the SASS. If the cubin contains no PTX, PTX of the same file is used.
 fn ptx<'c>(
-    code: &'c Code,
+    code: &'c CodeDocument,
     image: &'c CodeImage,
     kernel: &CodeKernel,
 ) -> (usize, Vec<&'c str>, bool) {
