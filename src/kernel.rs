@@ -9,7 +9,7 @@
 
 mod architecture;
 mod cases;
-mod declaration;
+mod cuda_scanner;
 pub(crate) mod document;
 mod error;
 pub mod expr;

@@ -13,7 +13,7 @@ use super::spec::{ModelSpec, PythonFunction, ReferenceSpec};
 /// The default names of the reference: for plain functions, and for kernels whose data a
 /// `generate_input` makes.
 const REFERENCE: &str = "reference";
-const POPCORN_REFERENCE: &str = "ref_kernel";
+const GENERATED_INPUT_REFERENCE: &str = "ref_kernel";
 
 /// Parses `entry = { python = "softmax", prepare = "build", fresh = true }`.
 pub(super) fn entry(item: &Item<'_>) -> Result<PythonFunction, KernelError> {
@@ -31,10 +31,10 @@ pub(super) fn reference(
     item: &Item<'_>,
     folder: &Path,
     source: &Path,
-    popcorn: bool,
+    has_generate_input: bool,
 ) -> Result<ReferenceSpec, KernelError> {
     let table = item.table(&["source", "function", "tolerance"])?;
-    let default = if popcorn { POPCORN_REFERENCE } else { REFERENCE };
+    let default = if has_generate_input { GENERATED_INPUT_REFERENCE } else { REFERENCE };
     Ok(ReferenceSpec {
         source: match table.optional("source") {
             Some(item) => existing_file(&item, folder, "reference.source")?,
@@ -89,7 +89,7 @@ fn setting(item: &Item<'_>) -> Result<Setting, KernelError> {
 
 /// The files in the source's folder that its `import` lines may mean: modules and packages. They
 /// need not exist: other modules are installed on the host.
-pub(super) fn imports(folder: &Path, text: &str) -> Vec<PathBuf> {
+pub(super) fn import_candidates(folder: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut add_module = |module: &str| {
         let path = folder.join(module.replace('.', "/"));
@@ -127,10 +127,10 @@ mod tests {
     #[test]
     fn import_lines_name_modules_and_packages_beside_the_source() {
         let text = "import torch, helper as h\nfrom task import input_t, output_t  # types\nfrom .near import (x,\n    y)\nimport a.b\n";
-        let found = imports(Path::new("k"), text);
+        let found = import_candidates(Path::new("k"), text);
         for name in ["k/helper.py", "k/task.py", "k/near.py", "k/a/b.py", "k/a/b/__init__.py"] {
             assert!(found.contains(&PathBuf::from(name)), "{name} of {found:?}");
         }
-        assert!(imports(Path::new("k"), "x = 'import y'\nfrom x\n").is_empty());
+        assert!(import_candidates(Path::new("k"), "x = 'import y'\nfrom x\n").is_empty());
     }
 }

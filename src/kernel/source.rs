@@ -68,7 +68,7 @@ impl KernelSpec {
             let folder = path.parent().unwrap_or(Path::new("")).to_owned();
             let text = String::from_utf8_lossy(&bytes);
             if path.extension().is_some_and(|extension| extension == "py") {
-                let modules = super::python::imports(&folder, &text).into_iter();
+                let modules = super::python::import_candidates(&folder, &text).into_iter();
                 queue.extend(modules.map(|path| (normalize_lexically(&path), None)));
             } else {
                 queue.extend(

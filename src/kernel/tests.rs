@@ -358,7 +358,7 @@ proptest::proptest! {
     fn no_source_brings_the_scanner_down(
         text in "([ -~é\n]|__global__ void k|__launch_bounds__|[(){};,*<>\"'/#]){0,80}",
     ) {
-        declaration::scan(&text);
+        cuda_scanner::scan(&text);
     }
 }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use rgpu_case::{Dtype, Init, Number, Role};
 
-use super::super::declaration::{Function, Param, ParamKind, Source, scan};
+use super::super::cuda_scanner::{GlobalFunction, Param, ParamKind, ScannedSource, scan};
 use super::super::expr::{Expr, Grammar};
 use super::super::spec::{
     ArgSpec, DeclaredWork, EntryPoint, LaunchSpec, NamedCase, ScalarValue, Sizes,
@@ -145,7 +145,10 @@ impl Language for Cuda {
     }
 }
 
-fn only_function<'a>(file: &Path, source: &'a Source) -> Result<&'a Function, KernelError> {
+fn only_function<'a>(
+    file: &Path,
+    source: &'a ScannedSource,
+) -> Result<&'a GlobalFunction, KernelError> {
     let not_inferred = |problem: String, instead: Option<String>| {
         Err(KernelError::NotInferred { file: file.to_owned(), problem, instead })
     };
@@ -170,7 +173,7 @@ fn only_function<'a>(file: &Path, source: &'a Source) -> Result<&'a Function, Ke
 }
 
 /// The integer parameter that is the number of elements; `None` if there is no integer parameter.
-fn length(function: &Function) -> Result<Option<&str>, String> {
+fn length(function: &GlobalFunction) -> Result<Option<&str>, String> {
     let integers: Vec<&str> = function
         .params
         .iter()
@@ -238,7 +241,7 @@ fn random(dtype: Dtype) -> Init {
 
 fn assumptions(
     spec: &KernelSpec,
-    function: &Function,
+    function: &GlobalFunction,
     length: Option<&str>,
     block: u32,
 ) -> Vec<String> {
@@ -271,7 +274,7 @@ fn assumptions(
     lines
 }
 
-fn device_skeleton(file: &Path, function: &Function, source: &Source) -> String {
+fn device_skeleton(file: &Path, function: &GlobalFunction, source: &ScannedSource) -> String {
     let file_name = file.file_name().and_then(|n| n.to_str()).unwrap_or("kernel.cu");
     let integers: Vec<&str> = function
         .params

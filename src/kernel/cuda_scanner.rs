@@ -8,7 +8,7 @@ use rgpu_case::Dtype;
 
 /// A `__global__` function with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Function {
+pub(super) struct GlobalFunction {
     pub(super) name: String,
     /// Whether it is a template.
     pub(super) template: bool,
@@ -38,8 +38,8 @@ pub(super) enum ParamKind {
 
 /// The contents of a source file, as far as inference needs them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Source {
-    pub(super) functions: Vec<Function>,
+pub(super) struct ScannedSource {
+    pub(super) functions: Vec<GlobalFunction>,
     /// Whether it has its own `main`.
     pub(super) main: bool,
     /// Whether it defines `rgpu_launch`.
@@ -50,7 +50,7 @@ pub(super) struct Source {
     pub(super) several_axes: bool,
 }
 
-pub(super) fn scan(text: &str) -> Source {
+pub(super) fn scan(text: &str) -> ScannedSource {
     let code = blank_comments(text);
     let tokens = tokens(&code);
     let follows = |word: &str, next: &str| tokens.windows(2).any(|w| w[0] == word && w[1] == next);
@@ -59,7 +59,7 @@ pub(super) fn scan(text: &str) -> Source {
             && w[1] == "."
             && matches!(w[2], "y" | "z")
     };
-    let mut source = Source {
+    let mut source = ScannedSource {
         functions: Vec::new(),
         main: tokens.windows(3).any(|w| w[0] == "int" && w[1] == "main" && w[2] == "("),
         host_entry: follows("rgpu_launch", "("),
@@ -166,7 +166,7 @@ fn end_of_brackets(tokens: &[&str], open: usize) -> Option<usize> {
     None
 }
 
-fn function(tokens: &[&str], global: usize) -> Option<Function> {
+fn function(tokens: &[&str], global: usize) -> Option<GlobalFunction> {
     // Goes back to the end of the previous declaration: `template <…>` belongs to this one.
     let start = tokens[..global]
         .iter()
@@ -194,7 +194,7 @@ fn function(tokens: &[&str], global: usize) -> Option<Function> {
                 name => {
                     // A declaration without a body is not a kernel of this file.
                     return (tokens.get(end) == Some(&"{") && super::is_identifier(name)).then(
-                        || Function {
+                        || GlobalFunction {
                             name: name.to_owned(),
                             template,
                             max_threads,
@@ -301,7 +301,7 @@ fn dtype(words: &[&str]) -> Option<Dtype> {
 mod tests {
     use super::*;
 
-    fn only_function(text: &str) -> Function {
+    fn only_function(text: &str) -> GlobalFunction {
         let source = scan(text);
         assert_eq!(source.functions.len(), 1, "{source:?}");
         source.functions.into_iter().next().unwrap()
