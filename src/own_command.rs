@@ -51,7 +51,7 @@ pub(crate) struct OwnProgram {
 ///
 /// # Errors
 /// A usage error that names the value.
-pub(crate) fn check_word(name: &str, text: &str) -> Result<()> {
+pub(crate) fn check_argument(name: &str, text: &str) -> Result<()> {
     match text.is_empty() || text.starts_with('-') || text.contains(char::is_control) {
         true => {
             let what = format!(
@@ -262,7 +262,7 @@ impl CommandLine {
     }
 
     /// The command line as a user would type it.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn display(&self) -> String {
         let words = self.argv.iter().map(|word| shell_word(word.to_string_lossy()));
         std::iter::once("rgpu".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
     }
@@ -273,7 +273,7 @@ impl CommandLine {
     }
 
     /// Adds a word.
-    pub(crate) fn word(&mut self, word: impl Into<OsString>) {
+    pub(crate) fn arg(&mut self, word: impl Into<OsString>) {
         self.argv.push(word.into());
     }
 
@@ -287,9 +287,9 @@ impl CommandLine {
     }
 
     /// Adds words after `--`, if there are any.
-    pub(crate) fn rest(&mut self, words: &[String]) {
+    pub(crate) fn trailing_args(&mut self, words: &[String]) {
         if !words.is_empty() {
-            self.word("--");
+            self.arg("--");
             self.argv.extend(words.iter().map(OsString::from));
         }
     }

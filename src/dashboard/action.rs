@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Server;
 use crate::error::{Exit, Failure, Result};
-use crate::own_command::{CommandLine, check_word};
+use crate::own_command::{CommandLine, check_argument};
 
 /// How long a request waits for its command, which goes on after that.
 const MAX_WAIT: Duration = Duration::from_secs(10);
@@ -123,8 +123,8 @@ impl Action {
                 let mut line = words(&["profile", "--kernel", word("kernel", kernel)?]);
                 for (name, value) in [("mode", mode), ("remote", remote)] {
                     if !value.is_empty() {
-                        line.word(format!("--{name}"));
-                        line.word(word(name, value)?);
+                        line.arg(format!("--{name}"));
+                        line.arg(word(name, value)?);
                     }
                 }
                 line
@@ -153,7 +153,7 @@ fn numbered(what: &str, entry: i64) -> Result<CommandLine> {
 }
 
 fn word<'t>(name: &str, text: &'t str) -> Result<&'t str> {
-    check_word(name, text).map(|()| text)
+    check_argument(name, text).map(|()| text)
 }
 
 /// Starts the command of an action and waits at most [`MAX_WAIT`] for its end.
@@ -164,7 +164,7 @@ pub(super) async fn start(server: &Server, request: &ActionRequest) -> Result<Ac
     let line = request.action.command()?;
     let mut result = ActionResult {
         schema: "rgpu.dashboard-action/1",
-        command: line.shown(),
+        command: line.display(),
         state: ActionState::NotStarted,
         exit: None,
         messages: String::new(),
@@ -193,7 +193,7 @@ mod tests {
 
     fn shown(text: &str) -> Result<String> {
         let request: ActionRequest = serde_json::from_str(text).unwrap();
-        Ok(request.action.command()?.shown())
+        Ok(request.action.command()?.display())
     }
 
     #[test]

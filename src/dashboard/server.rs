@@ -425,10 +425,10 @@ async fn compare(server: &Server, uri: &axum::http::Uri) -> Result<Value> {
     }
     let mut line = CommandLine::new(["compare"]);
     if force {
-        line.word("--force");
+        line.arg("--force");
     }
-    line.word(a);
-    line.word(b);
+    line.arg(a);
+    line.arg(b);
     server.run_command(line, COMPARE_LIMIT).await?.into_document()
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::McpContext;
 use crate::error::{Exit, Failure, Result};
-use crate::own_command::check_word;
+use crate::own_command::check_argument;
 
 /// A wrong argument.
 pub(super) fn wrong(what: impl Into<String>) -> Failure {
@@ -84,7 +84,7 @@ fn in_plain_words(why: &str) -> String {
 /// Checks the name of a run or a file. A file must be in the project or among its runs, also where
 /// a link leads.
 pub(super) fn check_place(context: &McpContext, name: &str, text: &str) -> Result<()> {
-    check_word(name, text)?;
+    check_argument(name, text)?;
     check_inside(context, name, text)
 }
 

@@ -67,7 +67,7 @@ async fn run(call: Call) -> Result<Answer> {
     let mut line = CommandLine::new(["build"]);
     match (&arguments.kernel, &arguments.file) {
         (Some(kernel), None) => line.flag("kernel", Some(inputs.word(context, "kernel", kernel)?)),
-        (None, Some(file)) => line.word(inputs.word(context, "file", file)?),
+        (None, Some(file)) => line.arg(inputs.word(context, "file", file)?),
         _ => return Err(wrong("give `kernel` or `file`, one of the two")),
     }
     line.flag("dsl", arguments.dsl);

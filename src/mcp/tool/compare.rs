@@ -67,7 +67,7 @@ async fn run(call: Call) -> Result<Answer> {
         (Some(runs), None) => {
             for run in runs {
                 check_place(call.context(), "runs", run)?;
-                line.word(run);
+                line.arg(run);
             }
             compare_result::of_document(call.document(line).await?)
         }

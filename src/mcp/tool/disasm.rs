@@ -151,8 +151,8 @@ async fn run(call: Call) -> Result<Answer> {
     let mut result = CodeResult { schema: "rgpu.mcp-code/1".to_owned(), ..CodeResult::default() };
     if let Some(other) = &arguments.diff_with {
         check_place(call.context(), "diff_with", other)?;
-        line.word(other);
-        line.word("--diff");
+        line.arg(other);
+        line.arg("--diff");
         result.diff = Some(call.document(line).await?);
         return Answer::of(&result);
     }

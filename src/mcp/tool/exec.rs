@@ -79,12 +79,12 @@ async fn run(call: Call) -> Result<Answer> {
     }
     line.flag("code", arguments.code);
     if let Some(file) = &arguments.file {
-        line.word(inputs.word(context, "file", file)?);
+        line.arg(inputs.word(context, "file", file)?);
     }
     match (&arguments.argv, &arguments.args) {
         (Some(_), Some(_)) => return Err(wrong("`args`: write them into `argv`")),
         (Some(argv), None) if argv.is_empty() => return Err(wrong("`argv` is empty")),
-        (Some(words), None) | (None, Some(words)) => line.rest(words),
+        (Some(words), None) | (None, Some(words)) => line.trailing_args(words),
         (None, None) => {}
     }
     line.stdin = arguments.stdin.map(String::into_bytes);

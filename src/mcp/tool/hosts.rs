@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::wrong;
 use crate::mcp::call::Call;
-use crate::own_command::check_word;
+use crate::own_command::check_argument;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "hosts",
@@ -62,7 +62,7 @@ async fn run(call: Call) -> Result<Answer> {
         "list" => run_command(&call, &["remote"], &LIST, &[], Some(45)).await,
         "doctor" => {
             let remote = arguments.remote.into_iter().collect::<Vec<String>>();
-            remote.iter().try_for_each(|remote| check_word("remote", remote))?;
+            remote.iter().try_for_each(|remote| check_argument("remote", remote))?;
             run_command(&call, &[], &DOCTOR, &remote, arguments.wait_s.or(Some(DOCTOR_WAIT_S)))
                 .await
         }

@@ -7,12 +7,12 @@ use crate::error::Result;
 use crate::mcp::McpContext;
 use crate::mcp::arguments::{check_place, wrong};
 use crate::mcp::files::{InlineFile, SentFiles};
-use crate::own_command::{CommandLine, check_word};
+use crate::own_command::{CommandLine, check_argument};
 
 /// Adds `--remote`. One remote a call, so that a call is one run.
 pub(super) fn remote(line: &mut CommandLine, remote: Option<&str>) -> Result<()> {
     if let Some(remote) = remote {
-        check_word("remote", remote)?;
+        check_argument("remote", remote)?;
         if remote.contains(',') {
             return Err(
                 wrong("`remote`: one remote a call").hint("call once for each, and compare")

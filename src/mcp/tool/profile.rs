@@ -120,7 +120,7 @@ async fn run(call: Call) -> Result<Answer> {
     line.flag("timeout", arguments.timeout);
     line.flag("at-least", arguments.at_least);
     line.flag("run-id", Some(&id));
-    line.rest(arguments.program.as_deref().unwrap_or_default());
+    line.trailing_args(arguments.program.as_deref().unwrap_or_default());
     line.files = inputs.files.map(crate::mcp::files::SentFiles::into_folder);
     call.run(id, line, arguments.wait_s).await
 }

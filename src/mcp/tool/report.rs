@@ -158,7 +158,7 @@ async fn run(call: Call) -> Result<Answer> {
             let hot_spots = match wants_spots {
                 true => {
                     let mut line = CommandLine::new(["disasm", &arguments.of]);
-                    line.word("--hot");
+                    line.arg("--hot");
                     let document = call.document(line).await?;
                     Some(serde_json::from_value(document).map_err(|e| unreadable(&e))?)
                 }
