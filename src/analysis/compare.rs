@@ -121,7 +121,7 @@ fn side(name: &str, profile: &Profile) -> ComparedSide {
 
 fn kernel(a: &Profile, b: &Profile, joined: &KernelPair<'_>, threshold: f64) -> KernelChange {
     let KernelPair { a: left, b: right, by } = joined;
-    let (x, y) = (left.typical(), right.typical());
+    let (x, y) = (left.median_launch(), right.median_launch());
     let time = interval::side_time(&left.durations())
         .zip(interval::side_time(&right.durations()))
         .and_then(|(ta, tb)| time_change(ta, tb, threshold, TimeSource::Launches));

@@ -6,7 +6,7 @@ use crate::model::profile::{CaseResult, GeometricMean};
 use crate::model::{SpeedOfLight, Utilization};
 
 /// The means over the cases that were timed on a GPU; `None` for fewer than two cases.
-pub(super) fn over(cases: &[CaseResult], speeds: &[SpeedOfLight]) -> Option<GeometricMean> {
+pub(super) fn from_cases(cases: &[CaseResult], speeds: &[SpeedOfLight]) -> Option<GeometricMean> {
     let timed: Vec<_> = cases
         .iter()
         .filter_map(|case| Some((case, case.timing.as_ref()?)))
@@ -57,7 +57,7 @@ mod tests {
     fn two_cases_have_a_mean_that_is_surer_than_each() {
         let cases = [case("a", 1e3, "cuda_events"), case("b", 4e3, "cuda_events")];
         let speeds = [speed("a", 20.0, "tensor bf16"), speed("b", 80.0, "tensor bf16")];
-        let mean = over(&cases, &speeds).unwrap();
+        let mean = from_cases(&cases, &speeds).unwrap();
         assert!((mean.median_ns - 2e3).abs() < 1e-6 && mean.cases == 2);
         let [low, high] = mean.ci95_ns.unwrap();
         assert!(low > 1.985e3 && low < 2e3 && high > 2e3 && high < 2.015e3, "{low} {high}");
@@ -69,8 +69,8 @@ mod tests {
     fn shares_of_unlike_peaks_and_times_of_a_cpu_have_none() {
         let cases = [case("a", 1e3, "cuda_events"), case("b", 4e3, "cuda_events")];
         let speeds = [speed("a", 20.0, "FP32"), speed("b", 80.0, "tensor bf16")];
-        assert_eq!(over(&cases, &speeds).unwrap().flops_percent, None);
+        assert_eq!(from_cases(&cases, &speeds).unwrap().flops_percent, None);
         let cases = [case("a", 1e3, "cuda_events"), case("b", 4e3, "cpu_reference")];
-        assert_eq!(over(&cases, &[]), None);
+        assert_eq!(from_cases(&cases, &[]), None);
     }
 }

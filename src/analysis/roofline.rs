@@ -40,7 +40,7 @@ pub(super) fn add(profile: &mut Profile) {
         if profile.cases.is_empty() { default.into_iter().collect() } else { cases.collect() };
     profile.speed_of_light =
         timed.into_iter().filter_map(|(case, timing)| peaks.speed(case, timing)).collect();
-    profile.geometric_mean = geometric_mean::over(&profile.cases, &profile.speed_of_light);
+    profile.geometric_mean = geometric_mean::from_cases(&profile.cases, &profile.speed_of_light);
     for stage in &mut profile.stages {
         stage.utilization = utilization(stage.flops_per_s, &peaks.compute, FLOPS);
     }

@@ -88,7 +88,7 @@ fn of_device(
     let mut streams: BTreeMap<u64, StreamTime> = BTreeMap::new();
     for part in parts {
         measure::add(trace, part, &mut time);
-        let tuning = part.iter().filter(|work| computes(work) && start_up.tunes(work));
+        let tuning = part.iter().filter(|work| computes(work) && start_up.is_tuning_kernel(work));
         time.tuning_ns += union_ns(tuning.map(|work| (work.start_ns, work.end_ns())).collect());
         for work in part {
             let stream = streams.entry(work.stream).or_default();

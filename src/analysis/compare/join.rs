@@ -52,7 +52,7 @@ impl LaunchGroup<'_> {
     }
 
     /// The launch with the median duration; only launches with metrics if there are any.
-    pub(super) fn typical(&self) -> &Launch {
+    pub(super) fn median_launch(&self) -> &Launch {
         let with_metrics = self.launches.iter().any(|l| !l.metrics.is_empty());
         let fits = |l: &&&Launch| !with_metrics || !l.metrics.is_empty();
         let mut order: Vec<&&Launch> = self.launches.iter().filter(fits).collect();

@@ -28,7 +28,7 @@ pub(super) struct SentenceInput<'a> {
 }
 
 /// The names of the sides for texts: "the first" and "the second" if both have the same name.
-pub(super) fn called([a, b]: [&str; 2]) -> [String; 2] {
+pub(super) fn side_names([a, b]: [&str; 2]) -> [String; 2] {
     match a == b {
         true => ["the first".to_owned(), "the second".to_owned()],
         false => [format!("`{a}`"), format!("`{b}`")],
@@ -39,7 +39,7 @@ pub(super) fn called([a, b]: [&str; 2]) -> [String; 2] {
 pub(super) fn summary(input: &SentenceInput<'_>) -> String {
     let SentenceInput { time, verdict, threshold, .. } = input;
     let within = format!("{} %", number(threshold * 100.0));
-    let [a, b] = called(input.names);
+    let [a, b] = side_names(input.names);
     let per = if input.shared.per_launch { " per launch" } else { "" };
     let mut text = match (verdict, time) {
         (TimeVerdict::Faster, Some(t)) => {

@@ -5,7 +5,7 @@ use rgpu_case::Timing as CaseTiming;
 
 use super::interval::{self, MIN_LAUNCHES};
 use super::join::{JoinedKernels, KernelPair, LaunchGroup};
-use super::sentence::{called, percent};
+use super::sentence::{percent, side_names};
 use super::{CompareOptions, gap, time_change};
 use crate::model::Profile;
 use crate::model::comparison::TimeSource;
@@ -256,7 +256,7 @@ impl SharedTime {
             let named = differing[..differing.len().min(MAX_NAMED_KERNELS)].join(", ");
             shared.notes.push(gap("launch_counts", format!("{named}{more}: compared per launch")));
         }
-        let names = called(options.names);
+        let names = side_names(options.names);
         let joined: [fn(&KernelPair<'_>) -> f64; 2] = [|j| j.a.total_ns(), |j| j.b.total_ns()];
         for ((name, groups), of) in names.iter().zip([&joins.only_a, &joins.only_b]).zip(joined) {
             let alone: f64 = groups.iter().map(LaunchGroup::total_ns).sum();

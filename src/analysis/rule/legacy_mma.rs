@@ -4,7 +4,7 @@
 //! `wgmma` does (ceilings of a report of an H200: 697 against 1045 TFLOP/s of dense BF16); on data
 //! centre Blackwell `tcgen05` takes its place. Consumer Blackwell (12.x) has neither.
 
-use super::matrix::multiplies;
+use super::matrix::has_matrix_products;
 use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{MMA_SYNC, TCGEN05, TENSOR_ACTIVE, WGMMA};
 use crate::analysis::threshold::{Limits, TENSOR_USED};
@@ -36,7 +36,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if newer_used > 0.0 || mma <= 0.0 || busy < used.value {
         return None;
     }
-    if !multiplies(launch, limits) {
+    if !has_matrix_products(launch, limits) {
         return None;
     }
     let mut text = format!("matrix products run on `mma.sync`, where the device has `{newer}`");

@@ -1,6 +1,6 @@
 //! Matrix work that uses the tensor cores little or not at all.
 
-use super::matrix::{is_named_product, multiplies};
+use super::matrix::{has_matrix_products, is_named_product};
 use super::small_grid::leaves_sms_empty;
 use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{FMA_PIPE, MEMORY_THROUGHPUT, TENSOR_ACTIVE};
@@ -27,7 +27,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let memory = launch.first_number(MEMORY_THROUGHPUT).map_or(0.0, |(_, memory)| memory);
     let starved =
         memory >= limits.threshold(&THROUGHPUT_LOW).value || leaves_sms_empty(launch, limits);
-    if tensor >= used.value && !starved && multiplies(launch, limits) {
+    if tensor >= used.value && !starved && has_matrix_products(launch, limits) {
         return Some(Conclusion {
             score: (1.0 - tensor / 100.0) / 2.0,
             confidence: Confidence::Medium,

@@ -16,7 +16,7 @@ const HOPPER_OPERATIONS: f64 = 4096.0;
 
 /// Whether matrix products ran, decided by tensor operation counters or, without them, by how busy
 /// the pipe is.
-pub(super) fn multiplies(launch: &Launch, limits: &Limits<'_>) -> bool {
+pub(super) fn has_matrix_products(launch: &Launch, limits: &Limits<'_>) -> bool {
     if MATRIX_ONLY.iter().filter_map(|id| launch.number(id)).any(|used| used > 0.0) {
         return true;
     }
@@ -45,7 +45,7 @@ pub(super) fn computes_products(launch: &Launch, limits: &Limits<'_>) -> bool {
     let named = is_named_product(launch);
     let used = limits.threshold(&TENSOR_USED).value;
     let busy = launch.first_number(TENSOR_ACTIVE).is_some_and(|(_, busy)| busy >= used);
-    busy && (named || multiplies(launch, limits))
+    busy && (named || has_matrix_products(launch, limits))
 }
 
 /// Whether a kernel is for the tensor cores by its name.

@@ -1,6 +1,6 @@
 //! Tensor cores fed by loads of every thread instead of bulk copies (TMA).
 
-use super::matrix::multiplies;
+use super::matrix::has_matrix_products;
 use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{TENSOR_ACTIVE, TMA};
 use crate::analysis::threshold::{Limits, TENSOR_LOW, TENSOR_USED};
@@ -24,7 +24,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if tma > 0.0 || tensor < used.value || tensor >= 4.0 * limits.threshold(&TENSOR_LOW).value {
         return None;
     }
-    if !multiplies(launch, limits) {
+    if !has_matrix_products(launch, limits) {
         return None;
     }
     Some(Conclusion {

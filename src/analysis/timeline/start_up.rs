@@ -117,8 +117,8 @@ impl<'a> StartUp<'a> {
                 && gap.end_ns < last_first;
             let few = preparations as f64 <= self.most_preparations;
             self.is_first(gap)
-                || self.tunes(gap.next)
-                || self.tunes(gap.previous)
+                || self.is_tuning_kernel(gap.next)
+                || self.is_tuning_kernel(gap.previous)
                 || *prepares && few
                 || one_off
         };
@@ -126,7 +126,7 @@ impl<'a> StartUp<'a> {
     }
 
     /// Whether a kernel only tunes.
-    pub(super) fn tunes(&self, work: &TraceWork) -> bool {
+    pub(super) fn is_tuning_kernel(&self, work: &TraceWork) -> bool {
         self.tuning.contains(&place(work))
     }
 

@@ -91,7 +91,7 @@ pub(super) fn run(app: &App, args: &DiffArgs) -> Result<Status> {
                         .cause(rejection.reason())
                         .hint("`--max-points N` looks at more points")
                 })?;
-                let broken = protected.is_some_and(|level| change.breaks(level));
+                let broken = protected.is_some_and(|level| change.violates(level));
                 (change.same, change.reason, broken)
             }
             (Some(_), None) => (None, "it is gone".to_owned(), protected.is_some()),

@@ -266,20 +266,20 @@ pub fn check_access(
                 }
             }
             match space {
-                Space::Global => asked += global(&mut report, &addresses, lane_bytes),
-                Space::Shared => shared(&mut report, &addresses, lane_bytes),
+                Space::Global => asked += count_sectors(&mut report, &addresses, lane_bytes),
+                Space::Shared => count_wavefronts(&mut report, &addresses, lane_bytes),
             }
         }
     }
     report.efficiency =
         report.sectors.map(|count| asked as f64 / (count.total * SECTOR_BYTES) as f64);
-    let ideal = phases(lane_bytes, lanes);
+    let ideal = ideal_wavefronts(lane_bytes, lanes);
     report.conflict_ways = report.wavefronts.map(|count| count.most as f64 / ideal as f64);
     Ok(report)
 }
 
 /// Counts the sectors of a request. Returns the different bytes that its lanes ask for.
-fn global(report: &mut AccessReport, lanes: &[LaneAddress], bytes: i64) -> i64 {
+fn count_sectors(report: &mut AccessReport, lanes: &[LaneAddress], bytes: i64) -> i64 {
     let sectors: BTreeSet<i64> = lanes
         .iter()
         .flat_map(|at| at.address / SECTOR_BYTES..=(at.address + bytes - 1) / SECTOR_BYTES)
@@ -307,7 +307,7 @@ fn global(report: &mut AccessReport, lanes: &[LaneAddress], bytes: i64) -> i64 {
 }
 
 /// How many groups of lanes the hardware serves one after another, without conflicts.
-fn phases(bytes: i64, lanes: i64) -> i64 {
+fn ideal_wavefronts(bytes: i64, lanes: i64) -> i64 {
     let group = lanes_of_phase(bytes);
     (lanes + group - 1) / group
 }
@@ -319,7 +319,7 @@ fn lanes_of_phase(bytes: i64) -> i64 {
 }
 
 /// Counts the wavefronts of a request: in each phase, the most different words of one bank.
-fn shared(report: &mut AccessReport, lanes: &[LaneAddress], bytes: i64) {
+fn count_wavefronts(report: &mut AccessReport, lanes: &[LaneAddress], bytes: i64) {
     let mut wavefronts = 0;
     for phase in lanes.chunks(lanes_of_phase(bytes) as usize) {
         let mut words: BTreeMap<i64, BTreeMap<i64, LaneAddress>> = BTreeMap::new();
@@ -338,5 +338,9 @@ fn shared(report: &mut AccessReport, lanes: &[LaneAddress], bytes: i64) {
         }
         wavefronts += words.values().map(BTreeMap::len).max().unwrap_or(0) as i64;
     }
-    RequestCounts::add(&mut report.wavefronts, wavefronts, phases(bytes, lanes.len() as i64));
+    RequestCounts::add(
+        &mut report.wavefronts,
+        wavefronts,
+        ideal_wavefronts(bytes, lanes.len() as i64),
+    );
 }

@@ -81,7 +81,7 @@ pub struct Change {
 
 impl Change {
     /// Whether a layout that is protected at this level has changed.
-    pub fn breaks(&self, level: Level) -> bool {
+    pub fn violates(&self, level: Level) -> bool {
         self.same.is_none_or(|same| same < level)
     }
 }

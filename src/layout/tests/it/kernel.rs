@@ -102,7 +102,7 @@ fn a_change_is_as_strong_as_what_it_keeps() {
     assert_eq!(same("S<3,4,3> o 0 o (8,64):(64,1)", "S<1,4,3> o 0 o (8,64):(64,1)"), None);
     let protected = change(&swizzled("8:1"), &swizzled("(4,2):(1,4)"), Limits::default()).unwrap();
     let broken =
-        [Level::Function, Level::Profile, Level::Text].map(|level| protected.breaks(level));
+        [Level::Function, Level::Profile, Level::Text].map(|level| protected.violates(level));
     assert_eq!(broken, [false, true, true]);
     let of = identity(&swizzled("S<3,4,3> o 0 o ((4,2),8):((1,4),8)"));
     assert_eq!((of.profile.as_str(), of.function.as_str()), ("((4,2),8)", "S<3,4,3> o 0 o 64:1"));
