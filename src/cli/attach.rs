@@ -117,7 +117,7 @@ fn never_submitted(record: &RunRecord) -> Failure {
 /// its files: then they are fetched again from the host, which kept them.
 fn show_if_done(app: &App, folder: &RunFolder) -> Result<Option<Status>> {
     let record = folder.record()?;
-    if record.state != RunState::Done || !folder.unsynced_files_are_here(&record) {
+    if record.state != RunState::Done || !folder.has_all_unsynced_files(&record) {
         return Ok(None);
     }
     app.print_note(&format!("`{}` has ended; this is its result", record.id));

@@ -421,7 +421,7 @@ impl Queue {
                 _ => {}
             }
         }
-        self.db.give_room_back();
+        self.db.reclaim_space();
         Ok(removed)
     }
 }

@@ -80,7 +80,7 @@ impl Cost {
     }
 
     /// The total cost of several runs, with its source if all have the same one.
-    pub fn together<'a>(of: impl Iterator<Item = &'a Self>) -> Self {
+    pub fn total<'a>(of: impl Iterator<Item = &'a Self>) -> Self {
         let costs = of.filter_map(|cost| Some((cost.cost_usd?, cost.cost_from)));
         let sum = costs.reduce(|(a, x), (b, y)| (a + b, x.filter(|x| Some(*x) == y)));
         let (cost_usd, cost_from) = sum.map_or((None, None), |(usd, from)| (Some(usd), from));
@@ -88,7 +88,7 @@ impl Cost {
     }
 
     /// Computes the cost of a run of this many seconds.
-    pub(super) fn settle(&mut self, seconds: f64) {
+    pub(super) fn compute_cost(&mut self, seconds: f64) {
         let billed = self.billed.as_ref().and_then(|billed| billed.usd);
         let priced = self.usd_per_hour.map(|price| price / 3600.0 * seconds);
         (self.cost_usd, self.cost_from) = match (billed, priced) {
@@ -106,15 +106,15 @@ mod tests {
     #[test]
     fn what_was_billed_goes_before_what_the_price_makes_of_the_time() {
         let mut cost = Cost::at(Some(3600.0));
-        cost.settle(2.0);
+        cost.compute_cost(2.0);
         assert_eq!((cost.cost_usd, cost.cost_from), (Some(2.0), Some(CostSource::Price)));
         cost.bill("it costs something".into(), None);
-        cost.settle(2.0);
+        cost.compute_cost(2.0);
         assert_eq!(cost.cost_from, Some(CostSource::Price), "no amount is not a cost");
         for _ in 0..2 {
             cost.bill("$0.25 used".into(), Some(0.25));
         }
-        cost.settle(2.0);
+        cost.compute_cost(2.0);
         assert_eq!((cost.cost_usd, cost.cost_from), (Some(0.5), Some(CostSource::Provider)));
         let billed = cost.billed.unwrap();
         assert_eq!((billed.times, billed.words.len()), (3, 2));

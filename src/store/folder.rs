@@ -157,9 +157,9 @@ impl RunFolder {
     /// Creates `<root>/<id>`, or uses `out` if given. A run below `root` becomes the latest.
     ///
     /// # Errors
-    /// As [`RunFolder::claim`].
+    /// As [`RunFolder::create_without_latest`].
     pub fn create(root: &Path, id: &str, out: Option<&Path>) -> Result<Self, StoreError> {
-        let folder = Self::claim(root, id, out)?;
+        let folder = Self::create_without_latest(root, id, out)?;
         if out.is_none() {
             folder.becomes_latest()?;
         }
@@ -171,7 +171,11 @@ impl RunFolder {
     /// # Errors
     /// [`StoreError::Taken`], [`StoreError::NotEmpty`], [`StoreError::BadId`],
     /// [`StoreError::Followed`] or an I/O error.
-    pub fn claim(root: &Path, id: &str, out: Option<&Path>) -> Result<Self, StoreError> {
+    pub fn create_without_latest(
+        root: &Path,
+        id: &str,
+        out: Option<&Path>,
+    ) -> Result<Self, StoreError> {
         if !valid_job_id(id) {
             return Err(StoreError::BadId(id.to_owned()));
         }
@@ -322,7 +326,7 @@ impl RunFolder {
     }
 
     /// Whether all files fetched without waiting for fsync are still here at their full size.
-    pub fn unsynced_files_are_here(&self, record: &RunRecord) -> bool {
+    pub fn has_all_unsynced_files(&self, record: &RunRecord) -> bool {
         record.jobs.iter().flat_map(|job| &job.unsynced).all(|file| {
             fs::metadata(self.path.join(&file.path)).is_ok_and(|meta| meta.len() == file.size)
         })

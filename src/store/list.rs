@@ -53,7 +53,7 @@ impl Runs {
     /// given, else below the root. It becomes the latest.
     ///
     /// # Errors
-    /// As [`RunFolder::claim`].
+    /// As [`RunFolder::create_without_latest`].
     pub fn create(
         &self,
         chosen: Option<&str>,
@@ -71,7 +71,7 @@ impl Runs {
     /// As [`Runs::create`], without making it the latest.
     ///
     /// # Errors
-    /// As [`RunFolder::claim`].
+    /// As [`RunFolder::create_without_latest`].
     pub fn claim(
         &self,
         chosen: Option<&str>,
@@ -80,11 +80,11 @@ impl Runs {
         out: Option<&Path>,
     ) -> Result<(String, RunFolder), StoreError> {
         if let Some(id) = chosen {
-            return Ok((id.to_owned(), RunFolder::claim(&self.root, id, out)?));
+            return Ok((id.to_owned(), RunFolder::create_without_latest(&self.root, id, out)?));
         }
         loop {
             let id = Self::fresh_id(name, now);
-            match RunFolder::claim(&self.root, &id, out) {
+            match RunFolder::create_without_latest(&self.root, &id, out) {
                 // Another run got the same time and random number.
                 Err(StoreError::Taken(_)) => {}
                 claimed => return Ok((id, claimed?)),
@@ -216,7 +216,7 @@ impl Runs {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn ended_beyond(&self, keep: usize) -> Result<Vec<RunLine>, StoreError> {
+    pub fn ended_runs_to_prune(&self, keep: usize) -> Result<Vec<RunLine>, StoreError> {
         let ended = |line: &RunLine| !line.record.state.is_active();
         let older = self.list()?.into_iter().filter(ended).skip(keep);
         Ok(older.filter(|line| follower::current(&line.folder).is_none()).collect())
@@ -389,14 +389,14 @@ mod tests {
         let runs = Runs::new(dir.path());
         // Its results are still being fetched.
         let followed = runs.find("bb").unwrap().follow().unwrap();
-        assert!(runs.ended_beyond(1).unwrap().is_empty());
+        assert!(runs.ended_runs_to_prune(1).unwrap().is_empty());
         drop(followed);
-        let removed = runs.ended_beyond(1).unwrap();
+        let removed = runs.ended_runs_to_prune(1).unwrap();
         runs.remove(&removed).unwrap();
         assert_eq!(removed.iter().map(|l| l.record.id.as_str()).collect::<Vec<_>>(), ["bb"]);
         assert!(dir.path().join("a").exists() && dir.path().join("ccc").exists());
         let latest = || std::fs::read_to_string(dir.path().join("latest"));
-        runs.remove(&runs.ended_beyond(0).unwrap()).unwrap();
+        runs.remove(&runs.ended_runs_to_prune(0).unwrap()).unwrap();
         assert_eq!(latest().unwrap(), "a\n");
     }
 

@@ -109,7 +109,7 @@ impl RunRecord {
 
     fn set_seconds(&mut self, seconds: f64) {
         self.seconds = seconds;
-        self.cost.settle(self.seconds);
+        self.cost.compute_cost(self.seconds);
     }
 }
 

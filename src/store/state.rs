@@ -241,7 +241,7 @@ impl StateDb {
 
     /// Gives the room of removed rows back to the disk, if it is much. Without effect where the disk
     /// is full, which the next call then does.
-    pub fn give_room_back(&self) {
+    pub fn reclaim_space(&self) {
         let number = |name| self.connection.pragma_query_value(None, name, |row| row.get(0));
         let free = || -> rusqlite::Result<(i64, i64)> {
             Ok((number("freelist_count")?, number("page_size")?))

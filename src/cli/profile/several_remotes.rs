@@ -175,7 +175,7 @@ fn join_results(
         RunState::Failed
     };
     record.exit = Some(status);
-    record.cost = Cost::together(results.iter().map(|(_, record, _)| &record.cost));
+    record.cost = Cost::total(results.iter().map(|(_, record, _)| &record.cost));
     folder.save(&record)?;
     saved_fan_out::show(app, &fan_out)?;
     if !app.global.json {

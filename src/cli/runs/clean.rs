@@ -59,7 +59,7 @@ impl CleanResult {
 /// Removes ended runs except the newest.
 pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> {
     let (old, noted): (Vec<_>, Vec<_>) = runs
-        .ended_beyond(args.keep)?
+        .ended_runs_to_prune(args.keep)?
         .into_iter()
         .partition(|line| args.all || line.record.note.is_empty());
     if !args.dry_run {
@@ -100,7 +100,7 @@ pub(in crate::cli) fn prune(app: &App) {
     if runs.count() <= keep {
         return;
     }
-    let pruned = runs.ended_beyond(keep).and_then(|mut old| {
+    let pruned = runs.ended_runs_to_prune(keep).and_then(|mut old| {
         old.retain(|line| line.record.note.is_empty());
         runs.remove(&old)
     });
