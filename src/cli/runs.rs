@@ -13,7 +13,7 @@ use super::support::app::{App, Status};
 use super::support::progress::LiveOutput;
 use super::support::session::{self, HostNeed, OutputOptions};
 use super::support::{open_profile, saved_comparison, saved_fan_out, started_here, suite_index};
-use crate::error::{Exit, Result, inset};
+use crate::error::{Exit, Result, indent_continuation};
 use crate::remote::{HostLink, JobMessage, OnRemote, RemoteError};
 use crate::report::one_line;
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
@@ -198,7 +198,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
     let place = || {
         let note = match record.note.as_str() {
             "" => String::new(),
-            note => format!("  note        {}\n", inset(note, 14)),
+            note => format!("  note        {}\n", indent_continuation(note, 14)),
         };
         format!("{note}  run         {}\n", folder.path().display())
     };

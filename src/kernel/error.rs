@@ -160,7 +160,7 @@ impl From<KernelError> for Failure {
                     None => failure,
                 }
             }
-            KernelError::Value { source, .. } => failure("bad_expression").because(source),
+            KernelError::Value { source, .. } => failure("bad_expression").cause_from(source),
             KernelError::Range { .. } => failure("bad_expression"),
             KernelError::Sizes { hint, .. } => {
                 Failure::new(Exit::Usage, "bad_problem_sizes", error.to_string()).hint(hint)

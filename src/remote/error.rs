@@ -265,7 +265,7 @@ impl RemoteError {
 
     /// Whether a retry may help on a host that was reached before. Besides link errors, that is a
     /// shell that does not start yet, as while a host boots.
-    pub(super) fn may_pass(&self) -> bool {
+    pub(super) fn is_transient(&self) -> bool {
         self.is_link() || matches!(self, Self::AgentStart { .. })
     }
 
@@ -326,7 +326,7 @@ impl RemoteError {
     pub fn failure(&self, remote: &str, transport: &str) -> Failure {
         let (side, exit) = self.failed_side();
         let failure =
-            Failure::new(exit, self.code(), self.to_string()).side(side).on(remote, transport);
+            Failure::new(exit, self.code(), self.to_string()).side(side).host(remote, transport);
         match self {
             Self::Ssh(error) => error.explain(failure, remote),
             Self::Http(error) => error.explain(failure, remote),
@@ -383,7 +383,7 @@ impl RemoteError {
 /// Adds the sources of `error`, but not its own message, which the failure already has.
 pub(super) fn because(failure: Failure, error: &dyn std::error::Error) -> Failure {
     match error.source() {
-        Some(source) => failure.because(source),
+        Some(source) => failure.cause_from(source),
         None => failure,
     }
 }

@@ -468,7 +468,7 @@ impl HostLink {
                         self.options.user_prompt.link_back();
                     }
                 }
-                Err(error) if error.may_pass() => self.link_lost(error),
+                Err(error) if error.is_transient() => self.link_lost(error),
                 Err(error) => return Err(error),
             }
         }

@@ -80,7 +80,7 @@ pub(super) const fn row(
 }
 
 /// A row for an answer that may go away by itself.
-pub(super) const fn passing(
+pub(super) const fn transient(
     status: u16,
     holds: &'static str,
     code: &'static str,

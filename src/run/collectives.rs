@@ -101,7 +101,7 @@ pub async fn measure_collectives(
     };
     let outcome = run.run(session, context).await?;
     let place = |failure: Failure| {
-        failure.on(context.record.remote.clone(), session.link.remote().transport())
+        failure.host(context.record.remote.clone(), session.link.remote().transport())
     };
     match outcome.end {
         Some(Ok(ProgramExit::Exit(0))) => {}

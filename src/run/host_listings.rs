@@ -73,7 +73,7 @@ impl ListingHost<'_> {
                 "bad_listings",
                 "the output of nvdisasm on the host is incomplete",
             )
-            .on(remote.name(), remote.transport())
+            .host(remote.name(), remote.transport())
         })?;
         Ok(Some(tool))
     }

@@ -384,7 +384,7 @@ async fn follow_and_fetch(
     for file in announced {
         let remote = link.remote();
         let choice = accept(&file.kind, &file.remote_file);
-        if choice.map_err(|failure| failure.on(remote.name(), remote.transport()))? {
+        if choice.map_err(|failure| failure.host(remote.name(), remote.transport()))? {
             chosen.push(file);
         }
     }

@@ -40,7 +40,7 @@ pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
                 .hint("run it again; its output is under `log/` in the run folder")
         }
     };
-    failure.on(remote.name(), remote.transport())
+    failure.host(remote.name(), remote.transport())
 }
 
 /// The failure after a second try: the host's facts changed again between the plan and its start.
@@ -80,7 +80,7 @@ fn step_failure(remote: &dyn Remote, result: &JobResult, step: &str, code: &str)
     let (exit, side) = side_of(step, code);
     let mut failure = Failure::new(exit, code, what)
         .side(side)
-        .on(remote.name(), remote.transport())
+        .host(remote.name(), remote.transport())
         .step(step)
         .cause(cause(record));
     if code == "timeout" {

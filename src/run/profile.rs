@@ -159,7 +159,7 @@ impl PlanDriver for ProfileDriver<'_> {
             && !self.provider_may_reach(session, &facts)
         {
             let remote = session.link.remote();
-            return Err(failure.on(remote.name(), remote.transport()).into());
+            return Err(failure.host(remote.name(), remote.transport()).into());
         }
         for file in &draft.files {
             // Keep the harness of a Python kernel, so that the user can read it and run it by hand.

@@ -73,7 +73,7 @@ pub(super) fn stall_failure(result: &JobResult, remote: &dyn Remote) -> Option<F
     let failure =
         Failure::new(Exit::Kernel, HangDetection::CODE, "the program hung and was stopped")
             .side(Side::Kernel)
-            .on(remote.name(), remote.transport())
+            .host(remote.name(), remote.transport())
             .step(&record.step)
             .cause(text.replace("; ", "\n"))
             .hint("`--stall` has the time without output after which a program counts as hung");
@@ -93,7 +93,7 @@ pub(super) fn shell_status(record: &RungRecord) -> Option<i32> {
 pub(super) fn failure(record: &RungRecord, how: &str, remote: &dyn Remote) -> Failure {
     Failure::new(Exit::Kernel, "program_failed", format!("the program {}{how}", ending(record)))
         .side(Side::Kernel)
-        .on(remote.name(), remote.transport())
+        .host(remote.name(), remote.transport())
         .step(&record.step)
         .cause(outcome::cause(Some(record)))
 }

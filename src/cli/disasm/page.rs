@@ -103,7 +103,7 @@ fn write_sampled_page(
         let images = disasm::sampled(spots, from, &path(from), &task).map_err(|e| {
             Failure::new(Exit::Artifact, "unreadable", "the report's code cannot be read")
                 .file(path(from).display())
-                .because(&e)
+                .cause_from(&e)
         })?;
         document.images.extend(images);
     }

@@ -2,7 +2,7 @@
 
 use super::LoopArgs;
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result, inset};
+use crate::error::{Exit, Failure, Result, indent_continuation};
 use crate::loops::{IterationRecord, KeptState, LoopStatus, MeasuredTime, Phase};
 use crate::report::{Align, TextTable, timestamp};
 
@@ -32,7 +32,7 @@ pub(in crate::cli) fn status_text(status: &LoopStatus) -> String {
     let mut text = format!("{}\n", status.id);
     let mut row = |name: &str, value: String| {
         if !value.is_empty() {
-            text += &format!("  {name:<9}{}\n", inset(&value, 11));
+            text += &format!("  {name:<9}{}\n", indent_continuation(&value, 11));
         }
     };
     let phase = match status.phase {
@@ -125,7 +125,7 @@ pub(super) fn best(app: &App, args: &LoopArgs) -> Result<Status> {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
         if !value.is_empty() {
-            text += &format!("{name:<9}{}\n", inset(&value, 9));
+            text += &format!("{name:<9}{}\n", indent_continuation(&value, 9));
         }
     };
     row("iteration", format!(" {}", best.iteration));

@@ -6,7 +6,7 @@ use super::list::{after_text, needs_text, state_text};
 use crate::bundle::quoted;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::entry_text::seconds_text;
-use crate::error::{Result, inset};
+use crate::error::{Result, indent_continuation};
 use crate::queue::{EntryRun, QueueEntryDocument, SnapshotMode};
 use crate::report::{one_line, timestamp};
 use crate::store::Runs;
@@ -32,7 +32,7 @@ pub(super) fn run(app: &App, args: &ShowArgs) -> Result<Status> {
     let mut row = |name: &str, value: String| {
         if !value.is_empty() {
             let lines: Vec<String> = value.lines().map(one_line).collect();
-            text += &format!("  {name:<10}{}\n", inset(&lines.join("\n"), 12));
+            text += &format!("  {name:<10}{}\n", indent_continuation(&lines.join("\n"), 12));
         }
     };
     row("state", state_text(&entry));

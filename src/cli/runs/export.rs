@@ -125,8 +125,9 @@ fn redacted_documents(folder: &RunFolder) -> Result<Vec<ArchiveDocument>> {
         .hint("leave `--redact` out to export it as it is"));
     }
     let mut opened = open_profile::open_run(folder)?;
-    crate::redact::redact(&mut opened.profile, &mut opened.sidecars)
-        .map_err(|e| Failure::new(Exit::Bug, "redact", "the run cannot be redacted").because(&e))?;
+    crate::redact::redact(&mut opened.profile, &mut opened.sidecars).map_err(|e| {
+        Failure::new(Exit::Bug, "redact", "the run cannot be redacted").cause_from(&e)
+    })?;
     let mut documents = vec![json("profile.json", &opened.profile)?];
     if let Some(hotspots) = &opened.sidecars.hotspots {
         documents.push(json("hotspots.json", hotspots)?);

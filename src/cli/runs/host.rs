@@ -19,7 +19,7 @@ use super::super::support::started_here;
 use super::super::support::terminal::{escape_controls, write_stderr};
 use super::clean::{CleanArgs, CleanResult, counted};
 use super::{AttachArgs, outcome_word};
-use crate::error::{Exit, Failure, Result, inset};
+use crate::error::{Exit, Failure, Result, indent_continuation};
 use crate::remote::{HostJobs, HostLink, OnRemote};
 use crate::report::{Align, TextTable, age, bytes, one_line};
 use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
@@ -338,7 +338,7 @@ fn agreed(app: &App, job: &str, origin: &Origin) -> bool {
     write_stderr(&format!(
         "the host says that `{}` came from\n  {}\nFinish it here as that command? [y/N] ",
         one_line(job),
-        inset(&command(origin), 4)
+        indent_continuation(&command(origin), 4)
     ));
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);

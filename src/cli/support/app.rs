@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::terminal::{Terminal, escape_controls, write_out, write_stderr};
 use super::{json, open_files, release};
 use crate::config::{Config, Environment};
-use crate::error::{ErrorDocument, Exit, Failure, Result, inset};
+use crate::error::{ErrorDocument, Exit, Failure, Result, indent_continuation};
 use crate::report::{KernelNames, Style};
 use crate::store::RunParent;
 
@@ -113,7 +113,7 @@ impl App {
 
     /// Prints an error about part of the work on stderr, even with `--quiet`.
     pub(in crate::cli) fn print_error(&self, text: &str) {
-        write_stderr(&format!("error: {}\n", inset(text, 7)));
+        write_stderr(&format!("error: {}\n", indent_continuation(text, 7)));
     }
 
     /// The path relative to the current folder, if it is inside.

@@ -202,7 +202,7 @@ pub(in crate::cli) fn import_file(source: &Source<'_>) -> Result<(&'static Impor
     }
     let imported = (importer.import)(source).map_err(|e| match &e {
         ImportError::TooLarge { .. } => {
-            damaged().because(&e).hint("to read it anyway: `--max-size BYTES`")
+            damaged().cause_from(&e).hint("to read it anyway: `--max-size BYTES`")
         }
         ImportError::Read { cause, .. } => {
             Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")
@@ -210,7 +210,7 @@ pub(in crate::cli) fn import_file(source: &Source<'_>) -> Result<(&'static Impor
                 .cause(cause)
         }
         // `damaged` already says that the file cannot be understood.
-        ImportError::Format { cause, .. } => damaged().because(&**cause),
+        ImportError::Format { cause, .. } => damaged().cause_from(&**cause),
     })?;
     Ok((importer, imported))
 }

@@ -17,7 +17,7 @@ use super::program_output::{OutputStyle, ProgramOutput};
 use super::terminal::{Terminal, escape_controls, write_stderr, write_stderr_unchanged};
 use super::tool_progress::{ToolProgress, ToolStatus};
 use crate::config::LOCAL;
-use crate::error::inset;
+use crate::error::indent_continuation;
 use crate::report::{bytes as show_bytes, one_line};
 use crate::run::{Canceller, MAX_CAUSE_LINES, Reporter, RunEvent};
 use crate::store::LogPosition;
@@ -210,7 +210,7 @@ impl Progress {
         if self.quiet {
             return;
         }
-        let text = inset(text, 4);
+        let text = indent_continuation(text, 4);
         self.bar.suspend(|| write_stderr(&format!("{}{text}\n", self.line_prefix)));
     }
 
@@ -404,7 +404,7 @@ impl Progress {
                         format!("; its last line: {}", s.last_line)
                     };
                     let text = format!("step `{}` has been silent for a minute{last}", s.step);
-                    let text = format!("{line_prefix}{}\n", inset(&text, 4));
+                    let text = format!("{line_prefix}{}\n", indent_continuation(&text, 4));
                     bar.suspend(|| write_stderr(&text));
                 }
             }

@@ -16,7 +16,7 @@ use super::progress::{LiveOutput, Progress, ProgressRow};
 use super::terminal::{Stdout, write_stderr};
 use super::{release, signals, started_here};
 use crate::config::{Config, LOCAL, Origin};
-use crate::error::{Exit, Failure, Result, inset, shell_word};
+use crate::error::{Exit, Failure, Result, indent_continuation, shell_word};
 use crate::remote::{
     ConnectOptions, HostKeyQuestion, HostLink, HostRequest, HostUse, OnRemote, Remote, RemoteError,
     RemoteSpec, SentRecord, UnknownHostPolicy, UserPrompt,
@@ -529,7 +529,7 @@ impl UserPrompt for TerminalPrompt {
 
     fn verbose(&self, line: &str) {
         if self.verbose {
-            self.bar.suspend(|| write_stderr(&format!("  | {}\n", inset(line, 4))));
+            self.bar.suspend(|| write_stderr(&format!("  | {}\n", indent_continuation(line, 4))));
         }
     }
 

@@ -5,7 +5,7 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 
 use crate::remote::foreign_text::shown;
-use crate::remote::refusal::{self, PlatformError, PlatformErrorPattern, passing, row};
+use crate::remote::refusal::{self, PlatformError, PlatformErrorPattern, row, transient};
 
 const REFUSED_LOGIN: &str = "Wafer rejects the login: it is wrong or has expired";
 const LOGIN_HINT: &str = "log in again: `rgpu remote login wafer`";
@@ -27,19 +27,25 @@ static ROWS: &[PlatformErrorPattern] = &[
     row(404, "", "no_workspace", "Wafer has no such workspace", START_HINT),
     row(0, "credit", "no_credit", "the credits at Wafer are used up", ADD_CREDIT_HINT),
     row(0, "not running", "workspace_not_running", "the workspace is not running", START_HINT),
-    passing(503, "", "no_gpu", "Wafer has no GPU free", GPU_HINT),
-    passing(0, "no gpu", "no_gpu", "Wafer has no GPU free", GPU_HINT),
-    passing(0, "creating", "workspace_creating", "the workspace is still being made", START_HINT),
-    passing(0, "timeout", "session_timeout", "a session timed out inside Wafer", TIME_LIMIT_HINT),
-    passing(0, "timed out", "session_timeout", "a session timed out inside Wafer", TIME_LIMIT_HINT),
+    transient(503, "", "no_gpu", "Wafer has no GPU free", GPU_HINT),
+    transient(0, "no gpu", "no_gpu", "Wafer has no GPU free", GPU_HINT),
+    transient(0, "creating", "workspace_creating", "the workspace is still being made", START_HINT),
+    transient(0, "timeout", "session_timeout", "a session timed out inside Wafer", TIME_LIMIT_HINT),
+    transient(
+        0,
+        "timed out",
+        "session_timeout",
+        "a session timed out inside Wafer",
+        TIME_LIMIT_HINT,
+    ),
     row(400, "", "bad_request", "Wafer does not understand the request", ""),
     row(403, "", "forbidden", "Wafer forbids it", LOGIN_HINT),
     row(409, "", "conflict", "Wafer already uses that name for something else", ""),
     row(413, "", "too_long", "Wafer accepts no request of this length", ""),
-    passing(429, "", "too_many", "Wafer received too many requests", "wait a minute"),
-    passing(500, "", "server_error", "Wafer's service failed", ""),
-    passing(502, "", "server_error", "Wafer's service does not answer", ""),
-    passing(504, "", "server_error", "Wafer's service does not answer in time", ""),
+    transient(429, "", "too_many", "Wafer received too many requests", "wait a minute"),
+    transient(500, "", "server_error", "Wafer's service failed", ""),
+    transient(502, "", "server_error", "Wafer's service does not answer", ""),
+    transient(504, "", "server_error", "Wafer's service does not answer in time", ""),
 ];
 
 /// From a status and a body.

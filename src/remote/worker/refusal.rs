@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use rgpu_protocol::FromAgent;
 
 use crate::remote::foreign_text;
-use crate::remote::refusal::{self, PlatformError, PlatformErrorPattern, passing, row};
+use crate::remote::refusal::{self, PlatformError, PlatformErrorPattern, row, transient};
 
 /// The kind of server expected at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ static MODAL_PLATFORM_ANSWERS: &[PlatformErrorPattern] = &[
         "the platform rejects the token",
         PROXY_TOKEN_HINT,
     ),
-    passing(
+    transient(
         404,
         "invalid function call",
         "no_such_app",
@@ -69,22 +69,28 @@ static MODAL_PLATFORM_ANSWERS: &[PlatformErrorPattern] = &[
         "invalid request for a result",
         "this is a defect of rgpu: nothing was sent twice",
     ),
-    passing(408, "Missing request", "request_lost", "the platform lost the request", APP_LOGS_HINT),
-    passing(
+    transient(
+        408,
+        "Missing request",
+        "request_lost",
+        "the platform lost the request",
+        APP_LOGS_HINT,
+    ),
+    transient(
         500,
         "function execution timed out",
         "function_timeout",
         "the platform ended the request at its time limit",
         "deploy the app with a longer one (RGPU_FRONT_TIMEOUT); jobs go on: `rgpu runs attach latest`",
     ),
-    passing(
+    transient(
         500,
         "terminated by signal",
         "container_died",
         "the container died",
         "it may have run out of memory: `modal app logs rgpu` shows it",
     ),
-    passing(
+    transient(
         500,
         "lost track of input",
         "request_lost",
@@ -99,19 +105,19 @@ static MODAL_APP_ANSWERS: &[PlatformErrorPattern] = &[
     row(402, "", "no_credit", "the platform requires a payment", "add credit with the platform"),
     row(403, "", "forbidden", "the platform forbids it", PROXY_TOKEN_HINT),
     row(404, "", "wrong_address", "there is no app of rgpu's at this address", APP_ADDRESS_HINT),
-    passing(408, "", "slow_link", "the request came too slowly for the platform", ""),
+    transient(408, "", "slow_link", "the request came too slowly for the platform", ""),
     row(413, "", "too_long", "the platform accepts no bodies of this length", ""),
-    passing(429, "", "too_many", "the platform received too many requests", "wait a minute"),
-    passing(500, "", "server_error", "the app failed", APP_LOGS_HINT),
-    passing(502, "", "bad_gateway", "the app does not answer", APP_LOGS_HINT),
-    passing(
+    transient(429, "", "too_many", "the platform received too many requests", "wait a minute"),
+    transient(500, "", "server_error", "the app failed", APP_LOGS_HINT),
+    transient(502, "", "bad_gateway", "the app does not answer", APP_LOGS_HINT),
+    transient(
         503,
         "",
         "busy",
         "the platform has no capacity now",
         "wait, or deploy in another region (RGPU_REGION)",
     ),
-    passing(504, "", "bad_gateway", "the app does not answer in time", APP_LOGS_HINT),
+    transient(504, "", "bad_gateway", "the app does not answer in time", APP_LOGS_HINT),
 ];
 
 /// Answers of a worker or of a proxy before it.
@@ -145,7 +151,7 @@ static WORKER_ANSWERS: &[PlatformErrorPattern] = &[
         "a proxy asks for a login",
         "put its address and login into HTTPS_PROXY",
     ),
-    passing(408, "", "slow_link", "the request came too slowly for the server", ""),
+    transient(408, "", "slow_link", "the request came too slowly for the server", ""),
     row(
         413,
         "",
@@ -160,16 +166,16 @@ static WORKER_ANSWERS: &[PlatformErrorPattern] = &[
         "the worker does not know this host name",
         "start it with `--allow-host` and the host name of the address",
     ),
-    passing(429, "", "too_many", "the server received too many requests", "wait a minute"),
-    passing(500, "", "server_error", "the server failed", ""),
-    passing(
+    transient(429, "", "too_many", "the server received too many requests", "wait a minute"),
+    transient(500, "", "server_error", "the server failed", ""),
+    transient(
         502,
         "",
         "bad_gateway",
         "the server behind the address does not answer",
         "is `rgpu worker` running there?",
     ),
-    passing(503, "", "busy", "the server has no capacity now", ""),
+    transient(503, "", "busy", "the server has no capacity now", ""),
     row(
         0,
         "\"is\":\"refused\"",
@@ -177,7 +183,7 @@ static WORKER_ANSWERS: &[PlatformErrorPattern] = &[
         "the worker rejects the request",
         "update rgpu on the older side",
     ),
-    passing(
+    transient(
         504,
         "",
         "bad_gateway",

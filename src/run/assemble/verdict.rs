@@ -79,7 +79,7 @@ impl ProfileBuilder {
             "wrong_result",
             format!("the kernel computes wrong results in case `{}`", case.name),
         )
-        .on(remote.name(), remote.transport())
+        .host(remote.name(), remote.transport())
         .step("verify")
         .cause(first)
         .hint("`rgpu profile --mode sanitizer` looks for races and stray accesses")
@@ -96,7 +96,7 @@ impl ProfileBuilder {
         }
         let (exit, code, what, hint) = runner_failure_texts(failure.class);
         let mut out = Failure::new(exit, code, what)
-            .on(remote.name(), remote.transport())
+            .host(remote.name(), remote.transport())
             .step(step)
             .cause(&failure.text);
         if !hint.is_empty() {
