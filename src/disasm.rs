@@ -1,7 +1,7 @@
 //! `rgpu disasm`: reads files with GPU code, collects the facts of every kernel, and writes
 //! listings.
 //!
-//! [`inputs`] finds the files, [`each`] reads them on all cores (`spare_cores`) and writes the
+//! [`inputs`] finds the files, [`read_all`] reads them on all cores (`spare_cores`) and writes the
 //! requested files (`ordered_writer`). nvdisasm provides the operands if there is one (`nvdisasm`;
 //! `host_listings` for one on a host). `code` gives a cubin instruction by instruction, for views. A
 //! file that cannot be read is reported in the document; the other files are not affected.
@@ -49,7 +49,7 @@ use spare_cores::CORES;
 
 /// Reads all files on all cores. `done` is called for each file that is read, on any thread.
 pub fn all(files: &[PathBuf], task: &ImageTask, done: &(dyn Fn(&Input) + Sync)) -> DisasmDocument {
-    let inputs = each(files, task, &|_, input| {
+    let inputs = read_all(files, task, &|_, input| {
         done(&input);
         input
     });
@@ -63,7 +63,7 @@ pub fn document(inputs: Vec<Input>) -> DisasmDocument {
 
 /// Reads all files on all cores, and calls `make` with each file's number and content, on any core.
 /// Returns its results in order.
-pub fn each<T: Send>(
+pub fn read_all<T: Send>(
     files: &[PathBuf],
     task: &ImageTask,
     make: &(dyn Fn(usize, Input) -> T + Sync),

@@ -215,7 +215,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError::State`].
-    pub fn held_up_by(&self, own: i64) -> Result<Vec<i64>, QueueError> {
+    pub fn entries_blocked_by(&self, own: i64) -> Result<Vec<i64>, QueueError> {
         let entries = self.entries()?;
         let needs =
             |entry: &Entry| Resource::recorded(entry.remote.as_deref(), entry.gpu.as_deref());

@@ -156,7 +156,7 @@ fn listings(
     let bar = progress::FilesBar::new(app, files.len());
     let last = files.len().saturating_sub(1);
     let renders_text = task.out.is_some() || app.global.json;
-    let inputs = disasm::each(files, &task, &|number, mut input| {
+    let inputs = disasm::read_all(files, &task, &|number, mut input| {
         bar.done();
         if app.global.verbose > 0 {
             app.print_note(&format!("{}: {} images", input.path, input.images.len()));

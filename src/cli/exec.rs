@@ -133,7 +133,7 @@ fn execute(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status
     let events = args.run.events.as_deref();
     let live = live_output(app, events, args.tty);
     let accept_new = args.place.accept_new;
-    let host = HostNeed::within(args.run.queue_timeout);
+    let host = HostNeed::with_queue_timeout(args.run.queue_timeout);
     let output_options = OutputOptions { live, events, accept_new, run: &id, row: None, host };
     let initial_write = std::thread::spawn(move || initial_files.write());
     let outcome = app.block_on(async {
@@ -344,7 +344,7 @@ fn profile_program(
         accept_new: args.place.accept_new,
         run: "",
         row: None,
-        host: HostNeed::within(args.run.queue_timeout),
+        host: HostNeed::with_queue_timeout(args.run.queue_timeout),
     };
     let (facts, built) = app.block_on(async {
         let now_s = jiff::Timestamp::now().as_second();

@@ -143,7 +143,7 @@ impl ListingCalls {
         for (at, ListingRequest { cubin, flags, symbols }) in requests.iter().enumerate() {
             cubins.push(with_expected_header(cubin, version).unwrap_or_else(|| cubin.clone()));
             let first = calls.len();
-            let words = shards::cut(cubin, flags, symbols, cores);
+            let words = shards::split_calls(cubin, flags, symbols, cores);
             calls.extend(words.into_iter().map(|args| ListingCall { args, cubin: at }));
             calls_by_request.insert(key(cubin, flags, symbols), (at, first..calls.len()));
         }

@@ -150,7 +150,7 @@ impl Nvdisasm {
 
     /// Sets the processor time of each call on this machine; `None` derives it from the cubin's
     /// size.
-    pub fn within(mut self, time: Option<Duration>) -> Self {
+    pub fn with_time_limit(mut self, time: Option<Duration>) -> Self {
         if let NvdisasmOrigin::Local { limit, .. } = &mut self.origin {
             *limit = time;
         }
@@ -208,7 +208,7 @@ impl Nvdisasm {
                 }
                 let file = CubinFile::new(path, cubin, &self.version)?;
                 let time = limit.unwrap_or_else(|| default_time_limit(cubin.len()));
-                let calls = shards::cut(cubin, flags, symbols, spare_cores::core_count());
+                let calls = shards::split_calls(cubin, flags, symbols, spare_cores::core_count());
                 let run_call = |(): &mut (), at: usize| file.listing(path, &calls[at], time);
                 let texts = CORES.parallel_map(calls.len(), || (), run_call);
                 let listing = shards::join(texts.into_iter().collect::<Result<_, _>>()?);

@@ -26,7 +26,7 @@ const PART_HEADER: &str = "//--------------------- ";
 
 /// The arguments of each call, without the file. `symbols` are the requested functions, empty for
 /// all; `cores` is how many calls can run at once.
-pub(super) fn cut(
+pub(super) fn split_calls(
     cubin: &[u8],
     flags: &[&str],
     symbols: &[usize],
@@ -170,9 +170,9 @@ mod tests {
 
     #[test]
     fn what_is_small_or_no_plain_listing_stays_one_call() {
-        let words = cut(&[0; 100], &["-gi"], &[3, 4], 8);
+        let words = split_calls(&[0; 100], &["-gi"], &[3, 4], 8);
         assert_eq!(words, [["-c", "-gi", "-fun", "3,4"]]);
-        assert_eq!(cut(&vec![0; 9 << 20], &["-json"], &[], 8), [["-c", "-json"]]);
-        assert_eq!(cut(&vec![0; 9 << 20], &[], &[], 8), [["-c"]]);
+        assert_eq!(split_calls(&vec![0; 9 << 20], &["-json"], &[], 8), [["-c", "-json"]]);
+        assert_eq!(split_calls(&vec![0; 9 << 20], &[], &[], 8), [["-c"]]);
     }
 }

@@ -97,7 +97,7 @@ impl Queue {
             let folder = queue_folder.join(id.to_string());
             // Of an entry that was never committed: a command was killed between here and the end.
             let _ = fs::remove_dir_all(&folder);
-            taken.keep_as(&folder).map_err(io_error("name", &folder))?;
+            taken.move_to_entry(&folder).map_err(io_error("name", &folder))?;
         }
         fault_point::reach("added");
         commit(transaction)?;

@@ -210,7 +210,7 @@ impl Queue {
 
     /// Asks for the end of an entry. A waiting one is cancelled at once; the process that watches a
     /// running one gets SIGTERM, and then ends the command's whole process tree. Where that process
-    /// is gone, [`Queue::end_unwatched`] does it.
+    /// is gone, [`Queue::end_orphaned_attempt`] does it.
     ///
     /// # Errors
     /// [`QueueError::NoEntry`]; [`QueueError::WrongState`] if it has ended.
@@ -245,7 +245,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError::State`].
-    pub fn end_unwatched(&mut self, entry: i64) -> Result<(), QueueError> {
+    pub fn end_orphaned_attempt(&mut self, entry: i64) -> Result<(), QueueError> {
         let Some(last) = last_event(self.db.connection(), entry)? else { return Ok(()) };
         if last.state != EntryState::Running || last.process.is_alive() {
             return Ok(());
@@ -257,7 +257,7 @@ impl Queue {
         self.end_lost(entry, last.attempt, reason)
     }
 
-    /// As [`Queue::end_unwatched`], for an attempt that is known to be unwatched.
+    /// As [`Queue::end_orphaned_attempt`], for an attempt that is known to be unwatched.
     pub(super) fn end_lost(
         &mut self,
         entry: i64,

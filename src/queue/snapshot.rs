@@ -40,7 +40,7 @@ pub(super) struct TakenSnapshot {
 
 impl TakenSnapshot {
     /// Gives the snapshot its place as the folder of an entry.
-    pub(super) fn keep_as(self, folder: &Path) -> io::Result<()> {
+    pub(super) fn move_to_entry(self, folder: &Path) -> io::Result<()> {
         fs::rename(self.folder.keep(), folder)
     }
 }

@@ -18,7 +18,7 @@ pub(super) use self::verdict::compiler_message;
 use super::event::{Reporter, RunEvent};
 use super::job::{HostFile, JobResult};
 use super::program_error;
-use super::range_results::{give_to_regions, keep_timed, measured_ranges};
+use super::range_results::{copy_to_regions, keep_timed, measured_ranges};
 use super::region_filter::keep_regions;
 use super::required_rung::is_rung_of;
 use crate::analysis::Thresholds;
@@ -132,7 +132,7 @@ impl ProfileBuilder {
     }
 
     /// Sets the survey's launches aside: later passes measure the chosen ones again.
-    pub(super) fn keep_survey(&mut self) {
+    pub(super) fn set_survey_aside(&mut self) {
         self.survey = std::mem::take(&mut self.profile.launches);
         for region in &mut self.profile.regions {
             region.launches.clear();
@@ -217,7 +217,7 @@ impl ProfileBuilder {
         self.profile.artifacts.push(artifact.clone());
         let (launches, regions) = (self.profile.launches.clone(), self.profile.regions.clone());
         let here = self.profile.device.take();
-        self.keep_survey();
+        self.set_survey_aside();
         let file =
             HostFile { host_path: String::new(), rung: rung.clone(), artifact: artifact.clone() };
         let refused = self.import(folder, &file, true, request);
@@ -502,7 +502,7 @@ impl ProfileBuilder {
         new.retain(|gap| !self.profile.gaps.contains(gap));
         self.profile.gaps.append(&mut new);
         if let Some(first) = ranges {
-            give_to_regions(&mut self.profile, first);
+            copy_to_regions(&mut self.profile, first);
         }
     }
 

@@ -56,7 +56,7 @@ impl Canceller {
     }
 
     /// Whether the engine has acted on every request.
-    pub fn all_handled(&self) -> bool {
+    pub fn handled_all_requests(&self) -> bool {
         self.handled.load(Ordering::SeqCst) >= self.requests.borrow().times
     }
 

@@ -641,7 +641,7 @@ mod tests {
         let text = failure.to_string();
         assert!(text.contains("has not confirmed within 1 s"), "{text}");
         assert!(text.contains("the job will be cancelled; `rgpu runs attach run`"), "{text}");
-        assert!(canceller.all_handled());
+        assert!(canceller.handled_all_requests());
     }
 
     #[test]

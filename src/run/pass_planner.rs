@@ -181,7 +181,7 @@ impl PassPlanner {
                 let is_survey = |r: &&RungRecord| r.ok && r.step == "survey";
                 let program_s = end.rungs.iter().find(is_survey).map_or(1.0, |r| r.seconds);
                 self.choose_kernels(builder, program_s, say)?;
-                builder.keep_survey();
+                builder.set_survey_aside();
             }
             _ => self.plan_region_passes(),
         }

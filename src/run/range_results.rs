@@ -38,7 +38,7 @@ pub(super) fn keep_timed(imported: &mut Imported, request: &Request) {
 }
 
 /// Copies the metrics of range results to their regions, from launch `first` on.
-pub(super) fn give_to_regions(profile: &mut Profile, first: usize) {
+pub(super) fn copy_to_regions(profile: &mut Profile, first: usize) {
     for launch in profile.launches.get(first..).unwrap_or_default() {
         if launch.region.is_empty() {
             continue;
@@ -87,7 +87,7 @@ mod tests {
             launches: vec![launch(&["X"], 1.0), launch(&["A"], 2.0), launch(&["B"], 3.0)],
             ..Profile::default()
         };
-        give_to_regions(&mut profile, 1);
+        copy_to_regions(&mut profile, 1);
         let shown: Vec<_> = profile
             .regions
             .iter()

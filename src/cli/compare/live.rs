@@ -186,7 +186,7 @@ fn carry_out(
     };
     let events = args.run.events.as_deref();
     let output_options = OutputOptions {
-        host: HostNeed::within(args.run.queue_timeout),
+        host: HostNeed::with_queue_timeout(args.run.queue_timeout),
         ..OutputOptions::with_progress_bar(app, events, args.place.accept_new)
     };
     let status = |outcome: &Result<ComparisonOutcome>| {

@@ -46,7 +46,7 @@ pub(super) fn chosen(
     }
     let search = search(app);
     if let Some(tool) = search.find() {
-        return Ok(Some(tool.within(args.timeout)));
+        return Ok(Some(tool.with_time_limit(args.timeout)));
     }
     let default = session::spec(app, None).ok().filter(|spec| !session::is_local(spec));
     let mut why = "no nvdisasm here".to_owned();

@@ -82,7 +82,7 @@ pub(super) fn wait(app: &App, args: &WaitArgs) -> Result<Status> {
         return Err(Failure::new(Exit::Usage, "usage", what).hint("leave out its number"));
     }
     if let Some(own) = own {
-        let held_up = queue.held_up_by(own)?;
+        let held_up = queue.entries_blocked_by(own)?;
         if let Some(id) = wanted.iter().find(|id| held_up.contains(id)) {
             let what =
                 format!("entry {id} cannot start before entry {own} ends, which would wait for it");
@@ -144,7 +144,7 @@ pub(super) fn cancel(app: &App, args: &CancelArgs) -> Result<Status> {
         let mut entry = queue.entry(*id)?;
         while entry.state == EntryState::Running {
             // The process that watches it ends it; where that was killed, this one does.
-            queue.end_unwatched(*id)?;
+            queue.end_orphaned_attempt(*id)?;
             std::thread::sleep(POLL_INTERVAL);
             entry = queue.entry(*id)?;
         }

@@ -250,7 +250,7 @@ pub(in crate::cli) struct HostNeed {
 
 impl HostNeed {
     /// Waits for a host at most this long.
-    pub(in crate::cli) fn within(queue_timeout: Option<Duration>) -> Self {
+    pub(in crate::cli) fn with_queue_timeout(queue_timeout: Option<Duration>) -> Self {
         Self { queue_timeout, ..Self::default() }
     }
 

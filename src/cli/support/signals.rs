@@ -97,7 +97,7 @@ fn ask_all_to_stop() {
 /// Whether a live run has acted on every request.
 fn any_acted() -> bool {
     let listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
-    listeners.iter().any(|listener| !listener.is_closed() && listener.all_handled())
+    listeners.iter().any(|listener| !listener.is_closed() && listener.handled_all_requests())
 }
 
 async fn until(due: Option<Instant>) {

@@ -48,14 +48,6 @@ pub fn pair(
     binaries: &HostBinaries,
     job: &JobName,
 ) -> Result<PairDraft, PlanError> {
-<<<<<<< HEAD
-=======
-    if let [Some(a), Some(b)] = requests
-        && (JobRunner::new(a, facts).is_python() || JobRunner::new(b, facts).is_python())
-    {
-        return Err(PlanError::PythonPair);
-    }
->>>>>>> 7a02db71 (names: plans, rungs and tools)
     let mut infos = [None, None];
     let mut parts: Vec<Draft> = Vec::new();
     for ((request, side), info) in requests.iter().zip(SIDES).zip(&mut infos) {
