@@ -53,7 +53,7 @@ pub(crate) use plan::launcher::python_program_word;
 pub use plan::pair::{PAIR, PairDraft, SIDES, TIME_REPORTS, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::LaunchCost;
-pub use plan::provider_rungs::{ProviderRung, asks_for_less, served};
+pub use plan::provider_rungs::{ProviderRung, retry_with_less, served};
 pub use plan::python_env::{PythonEnv, ScriptError};
 pub use plan::rank_selection::RankSelection;
 pub use plan::reason::{REASONS, Reason, lasts, reason};

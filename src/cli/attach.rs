@@ -32,7 +32,7 @@ pub(super) fn run(
     let record = folder.current_record()?;
     let several = record.is_several();
     if record.jobs.is_empty() && !several {
-        let failure = never_submitted(&record).hint(super::runs::again(&record));
+        let failure = never_submitted(&record).hint(super::runs::rerun_hint(&record));
         if record.state == RunState::NeverSubmitted {
             let document = ErrorDocument::new(failure.clone(), failure.exit as u8);
             folder.end(&record, Some(&document))?;

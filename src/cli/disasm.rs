@@ -195,7 +195,11 @@ fn listings(
         show::errors(app, printed.iter().map(|t| &t.input));
         return Err(failure);
     }
-    known::passed_over(app, args, printed.iter().flat_map(|t| &t.symbols).map(String::as_str))?;
+    known::report_unmatched_names(
+        app,
+        args,
+        printed.iter().flat_map(|t| &t.symbols).map(String::as_str),
+    )?;
     // A failed command leaves the earlier output in place.
     let out = task.out.as_ref().filter(|_| !all_failed);
     let frame = frame()?;

@@ -99,14 +99,14 @@ pub(super) fn run(
             if set.value != *name {
                 app.print_note(&format!("warning: here it is `{}`, by {}", set.value, set.origin));
             }
-            list::now_set(app)
+            list::print_settings(app)
         }
         RemoteCommand::Remove { remote: name } => {
             if !app.config.remove_remote(name)? {
                 return Err(unknown_remote(app, name));
             }
             app.print_note(&format!("`{name}` is removed from your remotes"));
-            list::now_set(app)
+            list::print_settings(app)
         }
     }
 }

@@ -265,13 +265,13 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         && folder.failure().is_none()
         && started_here::is_known(app, &record)
     {
-        app.print_note(&again(&record));
+        app.print_note(&rerun_hint(&record));
     }
     Ok(0)
 }
 
 /// The hint on how to run a run's command again.
-pub(super) fn again(record: &RunRecord) -> String {
+pub(super) fn rerun_hint(record: &RunRecord) -> String {
     let words = record.argv.iter().skip(1).map(String::as_str);
     let id = match words.clone().any(|word| word.starts_with("--run-id")) {
         true => ", under another `--run-id`",

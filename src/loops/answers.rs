@@ -56,7 +56,7 @@ impl LoopRunner {
                 let (command, limit) = (command.clone().unwrap_or_default(), limit.duration());
                 let end = self.run_template(&command, &prompt, limit)?;
                 if kind == DocumentKind::Worker {
-                    fault_point::reach("loop worker ended");
+                    fault_point::kill_if_named("loop worker ended");
                 }
                 Ok(self.take_answer(kind).ok_or_else(|| end.text()))
             }

@@ -105,7 +105,7 @@ impl LoopRunner {
         config.allowed(&loops.project)?;
         let (number, id) = loops.add(&config)?;
         let runner = Self::new(loops, (number, id), config, LoopState::new(), lock, setup)?;
-        fault_point::reach("loop added");
+        fault_point::kill_if_named("loop added");
         Ok(runner)
     }
 
@@ -225,10 +225,10 @@ impl LoopRunner {
         let mut state =
             LoopState { phase, active_s: self.active_s(), failure: None, ..self.state.clone() };
         change(&mut state);
-        fault_point::reach(&format!("loop before {}", phase.as_str()));
+        fault_point::kill_if_named(&format!("loop before {}", phase.as_str()));
         self.loops.change(self.number, self.state.phase, &state, ended)?;
         self.state = state;
-        fault_point::reach(&format!("loop in {}", phase.as_str()));
+        fault_point::kill_if_named(&format!("loop in {}", phase.as_str()));
         self.write_control()
     }
 
@@ -656,10 +656,10 @@ impl LoopRunner {
         let outcome = proposal.outcome.unwrap_or(Outcome::NotMeasured);
         if outcome == Outcome::Kept {
             tree::copy(&self.copy("candidate"), &self.copy("best"))?;
-            fault_point::reach("loop kept");
+            fault_point::kill_if_named("loop kept");
         }
         self.restore()?;
-        fault_point::reach("loop restored");
+        fault_point::kill_if_named("loop restored");
         let record = IterationRecord {
             iteration: self.state.iteration,
             outcome,

@@ -123,7 +123,7 @@ impl LoopRunner {
                 )));
             }
         };
-        fault_point::reach(&format!("loop child of {}", self.state.phase.as_str()));
+        fault_point::kill_if_named(&format!("loop child of {}", self.state.phase.as_str()));
         let pid = child.id().cast_signed();
         let mut halt: Option<PhaseError> = None;
         let mut is_timed_out = false;

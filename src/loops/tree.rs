@@ -175,7 +175,7 @@ pub(super) fn restore(project: &Path, copy: &Path, backup: &Path) -> Result<(), 
     // First those that are in the way: a file where the copy has a folder.
     for path in &changed {
         move_away(&project.join(path), &backup.join(path))?;
-        fault_point::reach("loop restoring");
+        fault_point::kill_if_named("loop restoring");
     }
     for path in &changed {
         // A folder of the copy is in the list if a file has taken its place.

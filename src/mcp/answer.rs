@@ -100,7 +100,7 @@ pub(super) fn output(results: &[fn() -> Value]) -> Arc<JsonObject> {
 
 /// A schema without its words, for the list of tools: most clients show no words about results. The
 /// resource `rgpu://tools/NAME/result` has them.
-pub(super) fn without_words(schema: &JsonObject) -> JsonObject {
+pub(super) fn without_descriptions(schema: &JsonObject) -> JsonObject {
     let is_word =
         |key: &str, value: &Value| matches!(key, "description" | "format") && value.is_string();
     let kept = schema.iter().filter(|(key, value)| !is_word(key, value));
@@ -120,7 +120,7 @@ pub(super) fn without_words(schema: &JsonObject) -> JsonObject {
 
 fn strip_value(value: &Value) -> Value {
     match value {
-        Value::Object(schema) => Value::Object(without_words(schema)),
+        Value::Object(schema) => Value::Object(without_descriptions(schema)),
         Value::Array(schemas) => schemas.iter().map(strip_value).collect(),
         other => other.clone(),
     }

@@ -10,7 +10,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::own_command::check_argument;
 
 /// A wrong argument.
-pub(super) fn wrong(what: impl Into<String>) -> Failure {
+pub(super) fn argument_error(what: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, "wrong_argument", what)
 }
 
@@ -24,10 +24,10 @@ pub(super) fn read<T: serde::de::DeserializeOwned>(
         let why = error.into_inner().to_string();
         let missing = why.strip_prefix("missing field ").map(|name| name.trim_matches('`'));
         let failure = match (missing, path.as_str()) {
-            (Some(name), ".") => wrong(format!("`{name}` is missing")),
-            (Some(name), path) => wrong(format!("`{path}`: `{name}` is missing")),
-            (None, ".") => wrong(in_plain_words(&why)),
-            (None, path) => wrong(format!("`{path}`: {}", in_plain_words(&why))),
+            (Some(name), ".") => argument_error(format!("`{name}` is missing")),
+            (Some(name), path) => argument_error(format!("`{path}`: `{name}` is missing")),
+            (None, ".") => argument_error(in_plain_words(&why)),
+            (None, path) => argument_error(format!("`{path}`: {}", in_plain_words(&why))),
         };
         let values = missing.and_then(|name| values_of(input, name));
         match values {
@@ -83,7 +83,7 @@ fn in_plain_words(why: &str) -> String {
 
 /// Checks the name of a run or a file. A file must be in the project or among its runs, also where
 /// a link leads.
-pub(super) fn check_place(context: &McpContext, name: &str, text: &str) -> Result<()> {
+pub(super) fn check_inside_project(context: &McpContext, name: &str, text: &str) -> Result<()> {
     check_argument(name, text)?;
     check_inside(context, name, text)
 }
@@ -112,15 +112,19 @@ fn check_inside(context: &McpContext, name: &str, text: &str) -> Result<()> {
 pub(super) fn check_words(context: &McpContext, words: &[String]) -> Result<()> {
     for word in words {
         if word.contains('\0') {
-            return Err(wrong("`arguments`: a word has a NUL"));
+            return Err(argument_error("`arguments`: a word has a NUL"));
         }
         let flag = word.split('=').next().unwrap_or_default();
         if REFUSED_FLAGS.contains(&flag) {
-            return Err(wrong(format!("`arguments`: `{flag}` is for a person at a terminal"))
-                .hint("tell your user which command to type, and why"));
+            return Err(argument_error(format!(
+                "`arguments`: `{flag}` is for a person at a terminal"
+            ))
+            .hint("tell your user which command to type, and why"));
         }
         if is_short_flags(word) && word.contains('y') {
-            return Err(wrong(format!("`arguments`: `{word}` may contain -y; write long flags")));
+            return Err(argument_error(format!(
+                "`arguments`: `{word}` may contain -y; write long flags"
+            )));
         }
         let values = word.match_indices('=').map(|(at, _)| &word[at + 1..]);
         let whole = (!word.starts_with('-')).then_some(&**word);
@@ -142,7 +146,7 @@ fn is_short_flags(word: &str) -> bool {
 }
 
 fn outside(name: &str, text: &str) -> Failure {
-    wrong(format!("`{name}`: `{text}` is outside of the project"))
+    argument_error(format!("`{name}`: `{text}` is outside of the project"))
         .hint("start `rgpu mcp` in the folder with the file, or copy the file into the project")
 }
 
@@ -242,10 +246,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let context = project(dir.path());
         for fine in ["kernels/a.cu", "vecadd", "latest~1", "20261121", "kernels/missing.cu"] {
-            check_place(&context, "kernel", fine).unwrap();
+            check_inside_project(&context, "kernel", fine).unwrap();
         }
         for wrong in ["/etc/passwd", "linked", "../x", "kernels/../../x", "--yes", "", "/none"] {
-            assert!(check_place(&context, "kernel", wrong).is_err(), "{wrong}");
+            assert!(check_inside_project(&context, "kernel", wrong).is_err(), "{wrong}");
         }
     }
 }

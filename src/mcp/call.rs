@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::McpContext;
 use super::answer::Answer;
-use super::arguments::{read, wrong};
+use super::arguments::{argument_error, read};
 use super::run_result::{CANCELLED, RunResult};
 use super::tool::ToolInfo;
 use super::{compare_result, hint, run_result};
@@ -108,7 +108,7 @@ impl Call {
     }
 
     /// The same call, with the longest wait, as a next step.
-    pub(super) fn again(&self) -> String {
+    pub(super) fn same_call_hint(&self) -> String {
         let mut fields = self.fields.clone();
         fields.insert("wait_s".to_owned(), MAX_WAIT_S.into());
         format!("{} {}", self.tool.name, Value::Object(fields))
@@ -229,7 +229,7 @@ pub(super) fn wait(seconds: Option<u64>) -> Result<Duration> {
     match seconds {
         None => Ok(SHORT_WAIT),
         Some(seconds) if seconds <= MAX_WAIT_S => Ok(Duration::from_secs(seconds)),
-        Some(_) => Err(wrong(format!("`wait_s`: at most {MAX_WAIT_S}"))),
+        Some(_) => Err(argument_error(format!("`wait_s`: at most {MAX_WAIT_S}"))),
     }
 }
 

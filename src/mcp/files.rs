@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use super::McpContext;
-use super::arguments::wrong;
+use super::arguments::argument_error;
 use crate::error::{Exit, Failure, Result};
 
 /// The most text in all files of a call.
@@ -44,8 +44,10 @@ impl SentFiles {
         let bytes: usize = files.iter().map(|file| file.text.len()).sum();
         if bytes > MAX_FILE_BYTES {
             let limit = MAX_FILE_BYTES >> 10;
-            return Err(wrong(format!("`files`: {bytes} bytes; a call takes at most {limit} kB"))
-                .hint("put larger files into the project and name them"));
+            return Err(argument_error(format!(
+                "`files`: {bytes} bytes; a call takes at most {limit} kB"
+            ))
+            .hint("put larger files into the project and name them"));
         }
         let failed = |e: std::io::Error| {
             Failure::new(Exit::Disk, "disk", "the files of a call cannot be written").cause(e)
@@ -83,7 +85,9 @@ impl SentFiles {
         let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
         match is_plain && !inner.is_empty() && !inner.contains('\0') {
             true => Ok(self.folder.path().join(path)),
-            false => Err(wrong(format!("`files`: `{inner}` is not a path below a folder"))),
+            false => {
+                Err(argument_error(format!("`files`: `{inner}` is not a path below a folder")))
+            }
         }
     }
 

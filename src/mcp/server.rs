@@ -13,7 +13,7 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 
 use super::answer::Answer;
-use super::arguments::wrong;
+use super::arguments::argument_error;
 use super::call::{Call, InFlight, ProgressSink, ServerState};
 use super::consent::{Decision, RepeatedCall};
 use super::limit::size;
@@ -125,9 +125,10 @@ impl ServerHandler for Server {
         let bytes: usize = fields.values().map(size).sum();
         if bytes > MAX_ARGUMENT_BYTES {
             let limit = MAX_ARGUMENT_BYTES >> 10;
-            let failure =
-                wrong(format!("the arguments have {bytes} bytes, at most {limit} kB are taken"))
-                    .hint("put large files into the project and name them");
+            let failure = argument_error(format!(
+                "the arguments have {bytes} bytes, at most {limit} kB are taken"
+            ))
+            .hint("put large files into the project and name them");
             return Ok(Answer::from(failure).into_result().into());
         }
         let takes_tasks = context.client_capabilities().is_some_and(|c| c.supports_tasks());

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 
-use super::answer::{Answer, without_words};
+use super::answer::{Answer, without_descriptions};
 use super::call::Call;
 use crate::error::Result;
 
@@ -100,7 +100,7 @@ impl ToolInfo {
             .open_world(!self.read_only);
         Tool::new(self.name, self.description(), (self.input)())
             .with_title(self.title)
-            .with_raw_output_schema(Arc::new(without_words(&(self.output)())))
+            .with_raw_output_schema(Arc::new(without_descriptions(&(self.output)())))
             .with_annotations(annotations)
     }
 }
@@ -160,13 +160,15 @@ mod tests {
     fn listed_schemas_of_results_differ_from_the_whole_ones_in_words_only() {
         let field = serde_json::json!({"type": "string", "description": "words", "format": "x"});
         let schema = serde_json::json!({"properties": {"description": field, "n": {"minimum": 0}}});
-        let short = without_words(schema.as_object().unwrap());
+        let short = without_descriptions(schema.as_object().unwrap());
         let expected = serde_json::json!(
             {"properties": {"description": {"type": "string"}, "n": {"minimum": 0}}}
         );
         assert_eq!(serde_json::Value::Object(short), expected);
         for tool in TOOLS {
-            assert!(tool.result_schema().len() == without_words(&tool.result_schema()).len());
+            assert!(
+                tool.result_schema().len() == without_descriptions(&tool.result_schema()).len()
+            );
         }
     }
 

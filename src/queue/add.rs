@@ -99,7 +99,7 @@ impl Queue {
             let _ = fs::remove_dir_all(&folder);
             taken.move_to_entry(&folder).map_err(io_error("name", &folder))?;
         }
-        fault_point::reach("added");
+        fault_point::kill_if_named("added");
         commit(transaction)?;
         Ok(id)
     }

@@ -152,7 +152,7 @@ fn run(queue: &Queue, call: &AttemptCall, watch: &mut TreeWatch) -> AttemptEnd {
     });
     match started {
         Ok((pid, timeout)) => {
-            fault_point::reach("spawned");
+            fault_point::kill_if_named("spawned");
             follow(queue, call, watch, pid, timeout)
         }
         Err(error) => {
@@ -193,7 +193,7 @@ fn follow(
         early_end = Some((EntryState::Lost, Some(reason)));
         ChildAction::End(&[Signal::TERM])
     });
-    fault_point::reach("tree ended");
+    fault_point::kill_if_named("tree ended");
     let rc = end.status.and_then(WaitStatus::exit_status);
     let signal = end.status.and_then(WaitStatus::terminating_signal);
     let (state, mut reason) = match (early_end, rc, signal) {

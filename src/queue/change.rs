@@ -136,9 +136,9 @@ impl Queue {
             ..EntryEventDetail::default()
         };
         append(&transaction, (entry, attempt), last.state, EntryState::Running, &detail)?;
-        fault_point::reach("starting");
+        fault_point::kill_if_named("starting");
         commit(transaction)?;
-        fault_point::reach("started");
+        fault_point::kill_if_named("started");
         Ok(true)
     }
 
@@ -177,9 +177,9 @@ impl Queue {
             };
             append(&transaction, (entry, attempt), end.state, EntryState::Waiting, &again)?;
         }
-        fault_point::reach("ending");
+        fault_point::kill_if_named("ending");
         commit(transaction)?;
-        fault_point::reach("ended");
+        fault_point::kill_if_named("ended");
         Ok(true)
     }
 

@@ -49,7 +49,7 @@ impl Queue {
         }
         let half = lines.len() / 2;
         file.write_all(&lines.as_bytes()[..half]).map_err(fail("write"))?;
-        fault_point::reach("half a line");
+        fault_point::kill_if_named("half a line");
         file.write_all(&lines.as_bytes()[half..]).map_err(fail("write"))
     }
 

@@ -130,7 +130,7 @@ impl Runner {
     /// cannot be read or written.
     pub fn start(mut queue: Queue) -> Result<Self, QueueError> {
         let (lock, event) = queue.become_runner()?;
-        fault_point::reach("runner started");
+        fault_point::kill_if_named("runner started");
         let schedule = Schedule::read(&queue)?;
         let (watched, ended) = (BTreeMap::new(), unbounded_channel());
         Ok(Self {
@@ -252,12 +252,12 @@ impl Runner {
         while let Some(turn) = self.schedule.next(&self.queue)? {
             match turn {
                 ScheduleAction::Start { entry, attempt } => {
-                    fault_point::reach("runner starts");
+                    fault_point::kill_if_named("runner starts");
                     self.spawn(entry, attempt)?;
                     self.schedule.is_starting(entry, attempt);
                     self.watch(entry, attempt);
                     report(RunnerEvent::Started { entry, attempt });
-                    fault_point::reach("runner spawned");
+                    fault_point::kill_if_named("runner spawned");
                 }
                 ScheduleAction::Skip { entry, dependency } => {
                     let skipped = self.queue.skip(entry, dependency);
@@ -265,7 +265,7 @@ impl Runner {
                         // The next look tries it again.
                         return Ok(());
                     }
-                    fault_point::reach("runner skipped");
+                    fault_point::kill_if_named("runner skipped");
                     self.schedule.refresh(&self.queue)?;
                     self.update_log_file(report);
                     report(RunnerEvent::Ended(Box::new(self.queue.entry(entry)?)));
@@ -313,7 +313,7 @@ impl Runner {
         entry: i64,
         report: &mut impl FnMut(RunnerEvent),
     ) -> Result<(), QueueError> {
-        fault_point::reach("runner heard");
+        fault_point::kill_if_named("runner heard");
         let Some(watched) = self.watched.remove(&entry) else { return Ok(()) };
         let attempt = watched.attempt;
         self.schedule.refresh(&self.queue)?;

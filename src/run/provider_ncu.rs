@@ -77,7 +77,7 @@ impl ProfileDriver<'_> {
                 text: &text,
             });
             // Lower rungs can help only if ncu itself failed for such a reason.
-            if report.is_none() && !tool::asks_for_less(&code) {
+            if report.is_none() && !tool::retry_with_less(&code) {
                 break;
             }
         }

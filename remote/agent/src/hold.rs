@@ -3,7 +3,7 @@
 //! A batch system ends what a short command leaves behind on a node, so no connection over such a
 //! command may start a supervisor. The holder runs in the batch script. It listens in its folder, and
 //! starts an agent for each client. Supervisors are descendants of the holder, and they live as long
-//! as the batch script does. A client reaches it through [`reach`], which a short command runs.
+//! as the batch script does. A client reaches it through [`relay_stdio`], which a short command runs.
 //!
 //! The holder ends when no agent and no job has run for a while. The node is then given back, whatever
 //! became of the client.
@@ -94,7 +94,7 @@ pub fn requested() -> Option<PathBuf> {
 ///
 /// # Errors
 /// No holder listens in `folder`.
-pub fn reach(folder: &Path) -> Result<(), HostFault> {
+pub fn relay_stdio(folder: &Path) -> Result<(), HostFault> {
     let started = Instant::now();
     let holder = loop {
         match control::connect(folder, SOCKET) {

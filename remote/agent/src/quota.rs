@@ -94,7 +94,7 @@ fn setting(value: Option<OsString>) -> Result<u64, QuotaError> {
 }
 
 /// Sweeps if none was done recently.
-pub(crate) fn sweep_now_and_then(root: &Path) {
+pub(crate) fn sweep_if_due(root: &Path) {
     if UsageRecord::read(root).is_old() {
         sweep(root, limit());
     }
@@ -113,7 +113,7 @@ pub(crate) fn job_ended(root: &Path, job: &Path) {
 ///
 /// # Errors
 /// The quota does not allow them, even after a sweep.
-pub(crate) fn room_for(root: &Path, wanted: u64) -> Result<(), QuotaError> {
+pub(crate) fn ensure_space(root: &Path, wanted: u64) -> Result<(), QuotaError> {
     let quota = setting(std::env::var_os(QUOTA_VARIABLE))?;
     if UsageRecord::read(root).bytes.saturating_add(wanted) <= quota {
         return Ok(());

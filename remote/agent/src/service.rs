@@ -133,7 +133,7 @@ impl Service {
         let roots = Roots::choose(candidates);
         if let Err(RootError::Full { path, .. }) = roots.main() {
             // Our own old jobs may fill the disk. Clients after this one benefit.
-            quota::sweep_now_and_then(path);
+            quota::sweep_if_due(path);
         }
         Self { blobs: roots.main().ok().map(Blobs::new), roots, relay_socket: None }
     }

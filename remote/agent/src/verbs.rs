@@ -23,7 +23,7 @@ pub fn run(args: &[OsString]) -> Option<Result<(), String>> {
     let (verb, operands) = args.split_first()?;
     let result = match (verb.to_str()?, operands) {
         ("stdio", []) => match hold::requested() {
-            Some(folder) => hold::reach(&folder).map_err(|e| e.to_string()),
+            Some(folder) => hold::relay_stdio(&folder).map_err(|e| e.to_string()),
             None => connection::serve(&folders()).map_err(|e| e.to_string()),
         },
         ("hold", [folder, idle_s]) => {

@@ -71,7 +71,7 @@ pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure>
 }
 
 /// Reports each of several `-k` names that matched no kernel.
-pub(super) fn passed_over<'k>(
+pub(super) fn report_unmatched_names<'k>(
     app: &App,
     args: &DisasmArgs,
     symbols: impl Iterator<Item = &'k str>,

@@ -93,7 +93,7 @@ pub(super) fn run(
         }
     }
     let kernels = document.images.iter().flat_map(|i| &i.kernels);
-    known::passed_over(app, args, kernels.map(|kernel| kernel.symbol.as_str()))?;
+    known::report_unmatched_names(app, args, kernels.map(|kernel| kernel.symbol.as_str()))?;
     if json {
         app.print_json(&document)?;
         return Ok(status);

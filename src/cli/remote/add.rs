@@ -234,7 +234,7 @@ pub(super) fn add(
         let next = if needs_up { "up" } else { "check" };
         app.print_note(&format!("next: rgpu remote {next} {}", args.name));
     }
-    if args.accept_new { Ok(0) } else { list::now_set(app) }
+    if args.accept_new { Ok(0) } else { list::print_settings(app) }
 }
 
 /// The settings, besides the address, that did not change.

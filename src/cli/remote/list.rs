@@ -87,7 +87,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
 }
 
 /// With `--json`, prints the settings after a change of the user's file. Asks no platform.
-pub(super) fn now_set(app: &App) -> Result<Status> {
+pub(super) fn print_settings(app: &App) -> Result<Status> {
     if app.global.json {
         let config = app.reload_settings()?;
         let specs = specs(&config);

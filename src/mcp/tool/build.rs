@@ -7,7 +7,7 @@ use super::ToolInfo;
 use super::inputs::{InputFiles, remote};
 use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::wrong;
+use crate::mcp::arguments::argument_error;
 use crate::mcp::call::Call;
 use crate::mcp::files::InlineFile;
 use crate::mcp::run_result::RunResult;
@@ -68,7 +68,7 @@ async fn run(call: Call) -> Result<Answer> {
     match (&arguments.kernel, &arguments.file) {
         (Some(kernel), None) => line.flag("kernel", Some(inputs.word(context, "kernel", kernel)?)),
         (None, Some(file)) => line.arg(inputs.word(context, "file", file)?),
-        _ => return Err(wrong("give `kernel` or `file`, one of the two")),
+        _ => return Err(argument_error("give `kernel` or `file`, one of the two")),
     }
     line.flag("dsl", arguments.dsl);
     line.flag("arch", arguments.arch);

@@ -7,7 +7,7 @@ use super::ToolInfo;
 use super::command::{Action, actions, output, run as run_command, stop};
 use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::wrong;
+use crate::mcp::arguments::argument_error;
 use crate::mcp::call::Call;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
@@ -123,7 +123,7 @@ async fn run(call: Call) -> Result<Answer> {
     let Some(action) = known.iter().find(|action| action.name == arguments.action) else {
         let names: Vec<&str> = known.iter().map(|action| action.name).collect();
         let what = format!("`action`: `{}` is none of {group}'s", arguments.action);
-        return Err(wrong(what).hint(names.join(", ")));
+        return Err(argument_error(what).hint(names.join(", ")));
     };
     let mut words = arguments.arguments.unwrap_or_default();
     match (group, action.name) {
@@ -137,7 +137,7 @@ async fn run(call: Call) -> Result<Answer> {
     if (group, action.name) == ("queue", "add") {
         let command = words.iter().position(|word| word == "--").map(|at| &words[at + 1..]);
         if command.and_then(<[String]>::first).is_none_or(|program| program != "rgpu") {
-            return Err(wrong("`arguments`: the queue takes commands of rgpu here")
+            return Err(argument_error("`arguments`: the queue takes commands of rgpu here")
                 .hint("[\"--\", \"rgpu\", \"profile\", \"--kernel=vecadd\"]"));
         }
     }

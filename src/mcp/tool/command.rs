@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Exit, Failure, Result};
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::{check_words, wrong};
+use crate::mcp::arguments::{argument_error, check_words};
 use crate::mcp::call::{Call, failure_of, wait};
 use crate::own_command::{CommandLine, RunningCommand, no_document};
 
@@ -86,7 +86,7 @@ pub(super) async fn run_one_of(
     words: &[String],
 ) -> Result<Answer> {
     let Some(action) = actions.iter().find(|action| action.name == name) else {
-        return Err(wrong(format!("`action`: there is no `{name}`")));
+        return Err(argument_error(format!("`action`: there is no `{name}`")));
     };
     run(call, &[group], action, words, Some(COMPUTE_WAIT_S)).await
 }
@@ -103,7 +103,7 @@ pub(super) async fn run(
     for word in words {
         let flag = word.split('=').next().unwrap_or_default();
         if action.refused.contains(&flag) {
-            return Err(wrong(format!("`arguments`: `{flag}` is not taken here"))
+            return Err(argument_error(format!("`arguments`: `{flag}` is not taken here"))
                 .hint("leave it out: the result has the numbers, and a call goes on by itself"));
         }
     }
@@ -143,7 +143,7 @@ pub(super) async fn run(
 
 /// What to call while a command runs.
 fn next_calls(call: &Call, group: &[&str], action: &Action) -> Vec<String> {
-    let mut next = vec![format!("the same call waits on: {}", call.again())];
+    let mut next = vec![format!("the same call waits on: {}", call.same_call_hint())];
     match (group, action.name) {
         (["queue"], "run") => {
             next.push(r#"campaign {"of": "queue", "action": "ls"}"#.to_owned());

@@ -7,7 +7,7 @@ use super::ToolInfo;
 use super::inputs::{InputFiles, remote};
 use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::{check_place, wrong};
+use crate::mcp::arguments::{argument_error, check_inside_project};
 use crate::mcp::call::Call;
 use crate::mcp::compare_result::{self, CompareResult};
 use crate::mcp::files::InlineFile;
@@ -66,7 +66,7 @@ async fn run(call: Call) -> Result<Answer> {
     match (&arguments.runs, &arguments.kernels) {
         (Some(runs), None) => {
             for run in runs {
-                check_place(call.context(), "runs", run)?;
+                check_inside_project(call.context(), "runs", run)?;
                 line.arg(run);
             }
             compare_result::of_document(call.document(line).await?)
@@ -86,6 +86,6 @@ async fn run(call: Call) -> Result<Answer> {
             line.files = inputs.files.map(crate::mcp::files::SentFiles::into_folder);
             call.run(id, line, arguments.wait_s).await
         }
-        _ => Err(wrong("give `runs` or `kernels`, one of the two")),
+        _ => Err(argument_error("give `runs` or `kernels`, one of the two")),
     }
 }

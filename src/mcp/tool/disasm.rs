@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::ToolInfo;
 use crate::error::{Exit, Failure, Result};
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::{check_place, wrong};
+use crate::mcp::arguments::{argument_error, check_inside_project};
 use crate::mcp::call::Call;
 use crate::mcp::limit::page;
 use crate::model::code::{CodeDocument, CodeImage, CodeKernel};
@@ -145,12 +145,12 @@ impl KernelLine {
 
 async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
-    check_place(call.context(), "of", &arguments.of)?;
+    check_inside_project(call.context(), "of", &arguments.of)?;
     let mut line = CommandLine::new(["disasm", &arguments.of]);
     line.flag("kernel-name", arguments.kernel.as_deref());
     let mut result = CodeResult { schema: "rgpu.mcp-code/1".to_owned(), ..CodeResult::default() };
     if let Some(other) = &arguments.diff_with {
-        check_place(call.context(), "diff_with", other)?;
+        check_inside_project(call.context(), "diff_with", other)?;
         line.arg(other);
         line.arg("--diff");
         result.diff = Some(call.document(line).await?);
@@ -194,7 +194,7 @@ async fn run(call: Call) -> Result<Answer> {
     }
     let start = arguments.first_line.unwrap_or(1);
     if start == 0 || start > lines.len().max(1) {
-        return Err(wrong(format!("`first_line`: the listing has {} lines", lines.len())));
+        return Err(argument_error(format!("`first_line`: the listing has {} lines", lines.len())));
     }
     let end = arguments.last_line.unwrap_or(usize::MAX);
     let count = end.saturating_add(1).saturating_sub(start);

@@ -8,7 +8,7 @@ use super::inputs::{InputFiles, remote};
 use super::profile::modes;
 use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::wrong;
+use crate::mcp::arguments::argument_error;
 use crate::mcp::call::Call;
 use crate::mcp::files::InlineFile;
 use crate::mcp::run_result::RunResult;
@@ -75,15 +75,15 @@ async fn run(call: Call) -> Result<Answer> {
     line.flag("mount", inputs.files.as_ref().map(|files| files.folder()));
     let program = [arguments.file.is_some(), arguments.code.is_some(), arguments.argv.is_some()];
     if program.iter().filter(|given| **given).count() != 1 {
-        return Err(wrong("give one of `file`, `code` and `argv`"));
+        return Err(argument_error("give one of `file`, `code` and `argv`"));
     }
     line.flag("code", arguments.code);
     if let Some(file) = &arguments.file {
         line.arg(inputs.word(context, "file", file)?);
     }
     match (&arguments.argv, &arguments.args) {
-        (Some(_), Some(_)) => return Err(wrong("`args`: write them into `argv`")),
-        (Some(argv), None) if argv.is_empty() => return Err(wrong("`argv` is empty")),
+        (Some(_), Some(_)) => return Err(argument_error("`args`: write them into `argv`")),
+        (Some(argv), None) if argv.is_empty() => return Err(argument_error("`argv` is empty")),
         (Some(words), None) | (None, Some(words)) => line.trailing_args(words),
         (None, None) => {}
     }

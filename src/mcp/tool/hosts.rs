@@ -7,7 +7,7 @@ use super::ToolInfo;
 use super::command::{Action, actions, output, run as run_command};
 use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::wrong;
+use crate::mcp::arguments::argument_error;
 use crate::mcp::call::Call;
 use crate::own_command::check_argument;
 
@@ -66,6 +66,6 @@ async fn run(call: Call) -> Result<Answer> {
             run_command(&call, &[], &DOCTOR, &remote, arguments.wait_s.or(Some(DOCTOR_WAIT_S)))
                 .await
         }
-        other => Err(wrong(format!("`action`: `{other}` is none of list, doctor"))),
+        other => Err(argument_error(format!("`action`: `{other}` is none of list, doctor"))),
     }
 }

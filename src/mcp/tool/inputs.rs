@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::error::Result;
 use crate::mcp::McpContext;
-use crate::mcp::arguments::{check_place, wrong};
+use crate::mcp::arguments::{argument_error, check_inside_project};
 use crate::mcp::files::{InlineFile, SentFiles};
 use crate::own_command::{CommandLine, check_argument};
 
@@ -14,9 +14,8 @@ pub(super) fn remote(line: &mut CommandLine, remote: Option<&str>) -> Result<()>
     if let Some(remote) = remote {
         check_argument("remote", remote)?;
         if remote.contains(',') {
-            return Err(
-                wrong("`remote`: one remote a call").hint("call once for each, and compare")
-            );
+            return Err(argument_error("`remote`: one remote a call")
+                .hint("call once for each, and compare"));
         }
         line.flag("remote", Some(remote));
     }
@@ -39,7 +38,7 @@ impl InputFiles {
         if let Some(path) = self.sent(text) {
             return Ok(path.into());
         }
-        check_place(context, name, text)?;
+        check_inside_project(context, name, text)?;
         Ok(text.into())
     }
 

@@ -8,7 +8,7 @@ use super::inputs::{InputFiles, remote};
 use crate::error::Result;
 use crate::kernel::MODES;
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::wrong;
+use crate::mcp::arguments::argument_error;
 use crate::mcp::call::Call;
 use crate::mcp::files::InlineFile;
 use crate::mcp::run_result::RunResult;
@@ -103,7 +103,7 @@ async fn run(call: Call) -> Result<Answer> {
     match (&arguments.kernel, &arguments.program) {
         (Some(kernel), None) => line.flag("kernel", Some(inputs.word(context, "kernel", kernel)?)),
         (None, Some(program)) if !program.is_empty() => {}
-        _ => return Err(wrong("give `kernel` or `program`, one of the two")),
+        _ => return Err(argument_error("give `kernel` or `program`, one of the two")),
     }
     line.flag("mode", arguments.mode);
     remote(&mut line, arguments.remote.as_deref())?;

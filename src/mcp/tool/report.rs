@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::ToolInfo;
 use crate::error::{Exit, Failure, Result};
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::{check_place, wrong};
+use crate::mcp::arguments::{argument_error, check_inside_project};
 use crate::mcp::call::Call;
 use crate::mcp::limit::{page, size};
 use crate::mcp::run_result::{FindingLine, LaunchFigures, absence};
@@ -129,7 +129,7 @@ struct OpenedResult {
 
 async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
-    check_place(call.context(), "of", &arguments.of)?;
+    check_inside_project(call.context(), "of", &arguments.of)?;
     let of = arguments.of.clone();
     let wants_spots = matches!(arguments.part, Some(Part::HotSpots));
     let opened = call.reads(move |context| {
@@ -152,7 +152,9 @@ async fn run(call: Call) -> Result<Answer> {
             let document = call.document(line).await?;
             if document["schema"] != crate::model::profile::SCHEMA {
                 let what = format!("`{}` is not a single run", arguments.of);
-                return Err(wrong(what).hint("name one of its runs: runs {\"action\": \"list\"}"));
+                return Err(
+                    argument_error(what).hint("name one of its runs: runs {\"action\": \"list\"}")
+                );
             }
             let profile = serde_json::from_value(document).map_err(|e| unreadable(&e))?;
             let hot_spots = match wants_spots {
@@ -207,7 +209,7 @@ fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> 
                 None => {
                     let ids: Vec<String> = launches().map(|launch| launch.id.to_string()).collect();
                     let ids = if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
-                    return Err(wrong("`launch`, `kernel`: no such launch")
+                    return Err(argument_error("`launch`, `kernel`: no such launch")
                         .hint(format!("launches that match `kernel`: {ids}")));
                 }
             }

@@ -9,7 +9,7 @@ use super::ToolInfo;
 use crate::error::Result;
 use crate::mcp::McpContext;
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::{check_place, wrong};
+use crate::mcp::arguments::{argument_error, check_inside_project};
 use crate::mcp::call::{Call, answer, wait};
 use crate::mcp::compare_result::CompareResult;
 use crate::mcp::limit::page;
@@ -137,8 +137,8 @@ async fn run(call: Call) -> Result<Answer> {
     }
     let name = arguments
         .run
-        .ok_or_else(|| wrong("`run` is missing").hint("runs {\"action\": \"list\"}"))?;
-    check_place(call.context(), "run", &name)?;
+        .ok_or_else(|| argument_error("`run` is missing").hint("runs {\"action\": \"list\"}"))?;
+    check_inside_project(call.context(), "run", &name)?;
     // A run whose command has just begun has no folder yet.
     let id = match call.shared.started_commands.get(&name) {
         Some(_) => name,

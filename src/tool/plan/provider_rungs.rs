@@ -91,7 +91,7 @@ pub fn served(
 }
 
 /// Whether an ncu that failed with `code` may succeed if it collects less.
-pub fn asks_for_less(code: &str) -> bool {
+pub fn retry_with_less(code: &str) -> bool {
     let collects_less = |row: &&MessageRow| {
         row.1 == code
             && matches!(row.2, RowAction::Next | RowAction::FailedNext | RowAction::Counterless)

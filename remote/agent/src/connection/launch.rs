@@ -46,7 +46,7 @@ pub(crate) fn launch(
     let draft = draft.filter(FolderDraft::is_there);
     let needed =
         needed_bytes(plan, &missing).saturating_sub(draft.as_ref().map_or(0, FolderDraft::bytes));
-    quota::room_for(root, needed).map_err(|e| (e.code(), e.to_string()))?;
+    quota::ensure_space(root, needed).map_err(|e| (e.code(), e.to_string()))?;
     if !missing.is_empty() {
         return Ok(LaunchResult::Missing(missing));
     }
