@@ -32,7 +32,7 @@ mod terminal;
 mod text;
 mod text_table;
 
-pub use brief::LEAST_BUDGET;
+pub use brief::MIN_BUDGET_BYTES;
 pub use document::{Destination, Document};
 pub use input::ReportInput;
 pub use kernel_name::KernelNames;

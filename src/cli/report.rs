@@ -14,7 +14,7 @@ use super::support::run_args::bytes;
 use super::support::{joined_reports, missing, saved_comparison, saved_fan_out};
 use crate::error::{Exit, Failure, Result};
 use crate::import::Detail;
-use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
+use crate::report::{MIN_BUDGET_BYTES, REPORTS, Style, report, wrap};
 
 /// Explain a run or a report file
 ///
@@ -81,8 +81,8 @@ pub(super) struct ReportArgs {
 /// Parses `--bytes`; refuses a budget too small for a summary.
 fn budget(text: &str) -> Result<usize, String> {
     match usize::try_from(bytes(text)?) {
-        Ok(n) if n >= LEAST_BUDGET => Ok(n),
-        Ok(_) => Err(format!("too few for a report: write {LEAST_BUDGET} or more bytes")),
+        Ok(n) if n >= MIN_BUDGET_BYTES => Ok(n),
+        Ok(_) => Err(format!("too few for a report: write {MIN_BUDGET_BYTES} or more bytes")),
         Err(_) => Err("more than this machine can hold".to_owned()),
     }
 }

@@ -15,7 +15,7 @@ use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};
 
 /// The smallest useful budget in bytes: enough for the first line, cut if it is longer.
-pub const LEAST_BUDGET: usize = 256;
+pub const MIN_BUDGET_BYTES: usize = 256;
 
 /// Renders the summary.
 pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
@@ -189,7 +189,7 @@ mod tests {
     fn lines_are_whole_and_the_budget_holds_whatever_it_is() {
         let lines: Vec<String> = (0..40).map(|n| format!("fact {n}: µ and ×")).collect();
         let long = vec!["µ".repeat(600), "second".to_owned()];
-        assert!(within(&long, LEAST_BUDGET).starts_with("µµµ"));
+        assert!(within(&long, MIN_BUDGET_BYTES).starts_with("µµµ"));
         for budget in 0..900 {
             assert!(within(&long, budget).len() <= budget);
             let text = within(&lines, budget);

@@ -1,7 +1,7 @@
 //! Nsight Compute: hardware counters of single launches.
 //!
 //! Its exit status says little: it is 0 even if nothing was profiled, else the program's own. So
-//! [`ROWS`] matches its messages, all of which go to standard output (seen with 2025.3.1, see
+//! [`MESSAGE_ROWS`] matches its messages, all of which go to standard output (seen with 2025.3.1, see
 //! tests/fixtures/ncu; the others are from public logs).
 
 use rgpu_protocol::plan::Arg;
@@ -52,7 +52,7 @@ pub(super) fn report(request: &Request, collect: NcuCollection) -> String {
 }
 
 /// Meanings of ncu's messages, specific ones before general ones.
-pub(super) static ROWS: &[MessageRow] = &[
+pub(super) static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("ERR_NVGPUCTRPERM", "counters_refused", RowAction::Counterless),
     MessageRow("driver resource was unavailable", "counters_busy", RowAction::Counterless),
     MessageRow("Failed to prepare kernel for profiling", "ncu_too_old", RowAction::Leave),

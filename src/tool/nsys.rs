@@ -97,7 +97,7 @@ pub(crate) fn report_of_node(node: impl std::fmt::Display) -> String {
 }
 
 /// Meanings of nsys's messages.
-pub(super) static ROWS: &[MessageRow] = &[
+pub(super) static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("Importation succeeded with non-fatal", "import_incomplete", RowAction::Note),
     // After non-fatal errors the report is there.
     MessageRow("Importer error status", "importer_broken", RowAction::FailedLeave),

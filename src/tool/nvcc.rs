@@ -31,7 +31,7 @@ impl Tool for Nvcc {
 
 /// Meanings of compiler messages; NVRTC's messages about the source are the same. Warnings quote
 /// lines of the source, which may hold any text, so these rows apply only after a failure.
-pub(super) static ROWS: &[MessageRow] = &[
+pub(super) static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("Unsupported gpu architecture", "arch_unsupported", RowAction::FailedNext),
     MessageRow(
         "is not defined for option 'gpu-architecture'",

@@ -41,7 +41,7 @@ impl Tool for Sanitizer {
 }
 
 /// Meanings of its messages.
-pub(super) static ROWS: &[MessageRow] = &[
+pub(super) static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("Device not supported", "gpu_unsupported", RowAction::Next),
     MessageRow("Internal Sanitizer Error", "sanitizer_internal", RowAction::Next),
     MessageRow("terminated before first instrumented API call", "no_cuda_call", RowAction::Next),

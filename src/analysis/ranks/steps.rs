@@ -8,7 +8,7 @@ use crate::model::rank_work::{GpuWorkKind, HostRange, JoinedRanks, RankWork};
 use crate::model::ranks::{LongestStep, StepTime, Steps};
 
 /// Words in the names of ranges that are steps.
-const WORDS: &[&str] = &["step", "iteration", "iter", "batch"];
+const STEP_NAME_PARTS: &[&str] = &["step", "iteration", "iter", "batch"];
 
 /// Start, time on the host and computing time of a step on one rank, in nanoseconds.
 type StepOfRank = (u64, u64, u64);
@@ -23,7 +23,7 @@ pub(super) fn find(joined: &JoinedRanks) -> Option<Steps> {
     };
     let is_step = |name: &str| {
         let name = name.to_lowercase();
-        WORDS.iter().any(|word| name.contains(word))
+        STEP_NAME_PARTS.iter().any(|word| name.contains(word))
     };
     let candidates = first.iter().filter(|(name, ranges)| everywhere(name, ranges.len()));
     let name = candidates.max_by_key(|(name, ranges)| {

@@ -47,7 +47,7 @@ pub(in crate::cli) struct EpilogueArgs {
     pub threads: i64,
 
     /// Elements that one store may have, of at most 32 bytes together [default: 1 to 64]
-    #[arg(long, value_delimiter = ',', default_values_t = WIDTHS, hide_default_value = true, requires = "search")]
+    #[arg(long, value_delimiter = ',', default_values_t = VECTOR_WIDTHS, hide_default_value = true, requires = "search")]
     pub vector_widths: Vec<i64>,
 
     /// Show this many arrangements
@@ -59,7 +59,7 @@ pub(in crate::cli) struct EpilogueArgs {
 }
 
 /// Elements of a store: up to 32 bytes of 4-bit elements.
-const WIDTHS: [i64; 7] = [1, 2, 4, 8, 16, 32, 64];
+const VECTOR_WIDTHS: [i64; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// The result of `layout epilogue`.
 #[derive(Serialize, JsonSchema)]
@@ -120,7 +120,7 @@ pub(super) fn run(app: &App, args: &EpilogueArgs) -> Result<Status> {
 fn direct_stores(args: &EpilogueArgs, load: TmemLoad) -> Result<Vec<DirectStore>> {
     let layout = load.warp_layout(args.ldc).map_err(usage)?;
     let mut stores = Vec::new();
-    for vector in WIDTHS.into_iter().filter(|vector| load.columns() % vector == 0) {
+    for vector in VECTOR_WIDTHS.into_iter().filter(|vector| load.columns() % vector == 0) {
         let access = Access {
             space: Space::Global,
             element: args.elem_bytes,

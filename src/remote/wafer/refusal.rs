@@ -16,7 +16,7 @@ const TIME_LIMIT_HINT: &str =
     "Wafer ended the session; the job continues as long as its workspace runs";
 
 /// Wafer's answers, in lower case.
-static ROWS: &[PlatformErrorPattern] = &[
+static WAFER_ANSWERS: &[PlatformErrorPattern] = &[
     // `invalid or expired` does not say which of the two.
     row(401, "or expired", "refused_token", REFUSED_LOGIN, LOGIN_HINT),
     row(401, "expired or", "refused_token", REFUSED_LOGIN, LOGIN_HINT),
@@ -73,7 +73,7 @@ pub(super) fn too_long(why: String) -> PlatformError {
 }
 
 fn known(status: u16, words: &str) -> Option<PlatformError> {
-    let row = refusal::find(&[ROWS], status, &words.to_lowercase())?;
+    let row = refusal::find(&[WAFER_ANSWERS], status, &words.to_lowercase())?;
     Some(row.refusal(status, row.what.to_owned(), words.to_owned()))
 }
 

@@ -1,7 +1,7 @@
 //! `compare.md`: the same facts as on the terminal.
 
 use super::words::{
-    MOST_METRICS, change, factor, interval, joined, judged, kernel, launches, lead, rank_changes,
+    MAX_METRICS, change, factor, interval, joined, judged, kernel, launches, lead, rank_changes,
     side, value,
 };
 use crate::model::comparison::{Comparison, KernelChange, Unmatched};
@@ -135,7 +135,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, names: KernelNames) {
         ("so", Align::Left),
         ("id", Align::Left),
     ]);
-    for m in k.metrics.iter().take(MOST_METRICS) {
+    for m in k.metrics.iter().take(MAX_METRICS) {
         let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
         table.add_row([plain(&m.label), a, b, change(m), judged(m), plain(&m.metric)]);
     }

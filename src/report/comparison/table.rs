@@ -1,7 +1,7 @@
 //! A comparison on a terminal: the verdict, then the evidence.
 
 use super::words::{
-    MOST_METRICS, change, factor, interval, joined, judged, kernel, launches, lead, rank_changes,
+    MAX_METRICS, change, factor, interval, joined, judged, kernel, launches, lead, rank_changes,
     side, value,
 };
 use crate::model::comparison::TimeSource;
@@ -170,13 +170,13 @@ fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
         ("change", Align::Right),
         ("", Align::Left),
     ]);
-    for m in k.metrics.iter().take(MOST_METRICS) {
+    for m in k.metrics.iter().take(MAX_METRICS) {
         let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
         table.add_row([m.label.clone(), a, b, change(m), judged(m)]);
     }
     *out += &table.without_empty_columns().plain(style.width, 4);
-    if k.metrics.len() > MOST_METRICS {
-        *out += &format!("    and {} more in the JSON\n", k.metrics.len() - MOST_METRICS);
+    if k.metrics.len() > MAX_METRICS {
+        *out += &format!("    and {} more in the JSON\n", k.metrics.len() - MAX_METRICS);
     }
 }
 

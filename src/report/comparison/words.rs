@@ -8,7 +8,7 @@ use crate::report::quantity::{bytes, digits, duration, per_second, percent};
 use crate::report::{Align, KernelNames, TextTable};
 
 /// The maximum number of metrics shown per kernel; `compare.json` has all.
-pub(super) const MOST_METRICS: usize = 12;
+pub(super) const MAX_METRICS: usize = 12;
 
 /// `1.98×`.
 pub(super) fn factor(x: f64) -> String {

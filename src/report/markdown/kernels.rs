@@ -6,12 +6,12 @@ use crate::model::Profile;
 /// Renders `kernels.md`.
 pub(super) fn report(profile: &Profile) -> String {
     let mut out = format!("# Kernels of {}\n\n", plain(&profile.kernel.name));
-    section(&mut out, table(profile, usize::MAX), WHY_NONE);
+    section(&mut out, table(profile, usize::MAX), NO_KERNELS_NOTE);
     out
 }
 
 /// The text for a profile without kernels.
-pub(super) const WHY_NONE: &str = "This rung records no kernels.";
+pub(super) const NO_KERNELS_NOTE: &str = "This rung records no kernels.";
 
 /// A table of the first `max` kernels.
 pub(super) fn table(profile: &Profile, max: usize) -> TextTable {

@@ -24,12 +24,13 @@ pub(super) fn report(profile: &Profile) -> String {
         }
         out += "## Operators\n\n";
     }
-    section(&mut out, table(profile, usize::MAX), WHY_NONE);
+    section(&mut out, table(profile, usize::MAX), NO_OPERATORS_NOTE);
     out
 }
 
 /// The text for a profile without operators.
-pub(super) const WHY_NONE: &str = "This run has no torch trace, the only source of operators.";
+pub(super) const NO_OPERATORS_NOTE: &str =
+    "This run has no torch trace, the only source of operators.";
 
 /// A table of the first `max` operators.
 pub(super) fn table(profile: &Profile, max: usize) -> TextTable {

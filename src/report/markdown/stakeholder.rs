@@ -43,9 +43,9 @@ pub(super) fn report(subject: &ReportInput<'_>, names: KernelNames) -> String {
         "No `[work]` is declared, so neither the useful operations nor the share of the peak are known.",
     );
     heading(&mut out, "Top Operators");
-    section(&mut out, operators::table(profile, MAX_TOP_ROWS), operators::WHY_NONE);
+    section(&mut out, operators::table(profile, MAX_TOP_ROWS), operators::NO_OPERATORS_NOTE);
     heading(&mut out, "Top Kernels");
-    section(&mut out, kernels::table(profile, MAX_TOP_ROWS), kernels::WHY_NONE);
+    section(&mut out, kernels::table(profile, MAX_TOP_ROWS), kernels::NO_KERNELS_NOTE);
     heading(&mut out, "Recommendations");
     recommendations(&mut out, profile, names);
     heading(&mut out, "Narrative");

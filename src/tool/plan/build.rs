@@ -261,7 +261,7 @@ fn rung(
         env,
         cwd: BUILD.to_owned(),
         success: Success { files: vec![module], ..Success::default() },
-        diagnosis: table(nvcc::ROWS, NextRungs::default()),
+        diagnosis: table(nvcc::MESSAGE_ROWS, NextRungs::default()),
         artifacts,
         loses: String::new(),
         stop: None,

@@ -51,5 +51,5 @@ pub fn compile_once(
 
 /// The meanings of messages of nvcc and the host compiler.
 pub fn compiler_rows() -> Vec<DiagnosisRule> {
-    table(nvcc::ROWS, NextRungs::default())
+    table(nvcc::MESSAGE_ROWS, NextRungs::default())
 }

@@ -32,7 +32,7 @@ const OUT: &str = "out";
 pub const DSL_RECORD: &str = "out/dsl.json";
 
 /// Errors that our script reports for code that does not compile.
-static ROWS: &[MessageRow] = &[
+static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("build_dsl: NothingCompiled: ", "nothing_compiled", RowAction::FailedStop),
     MessageRow("build_dsl: ", "does_not_compile", RowAction::FailedStop),
 ];
@@ -198,7 +198,7 @@ impl DslBuild {
             env: BTreeMap::from([("PYTHONUNBUFFERED".to_owned(), "1".into())]),
             cwd: OUT.to_owned(),
             success: Success { files: vec![DSL_RECORD.to_owned()], ..Success::default() },
-            diagnosis: table(ROWS, NextRungs::default()),
+            diagnosis: table(MESSAGE_ROWS, NextRungs::default()),
             artifacts: vec![
                 artifact("cubin/*", ArtifactKind::Cubin),
                 artifact("ptx/*", ArtifactKind::Ptx),

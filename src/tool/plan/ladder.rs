@@ -225,7 +225,7 @@ impl<'a> LadderBuilder<'a> {
             };
             rung.diagnosis = table(info.tool.messages(), next_rungs);
             if self.request.tool_per_rank().is_some() {
-                rung.diagnosis.extend(table(rank_shim::ROWS, next_rungs));
+                rung.diagnosis.extend(table(rank_shim::MESSAGE_ROWS, next_rungs));
             }
             if self.request.nodes > 1 {
                 rung.diagnosis.extend(table(nodes::ROWS, next_rungs));

@@ -96,7 +96,7 @@ pub fn retry_with_less(code: &str) -> bool {
         row.1 == code
             && matches!(row.2, RowAction::Next | RowAction::FailedNext | RowAction::Counterless)
     };
-    ncu::ROWS.iter().find(collects_less).is_some()
+    ncu::MESSAGE_ROWS.iter().find(collects_less).is_some()
         || ["exit", "no_file", "empty_report", "nan_counters"].contains(&code)
 }
 

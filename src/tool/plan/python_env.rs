@@ -31,7 +31,7 @@ const MAKE_PATH: &str = "bin/python_env.py";
 const SPEC_PATH: &str = "bin/python_env.json";
 
 /// Messages of uv, pip and our own script.
-static ROWS: &[MessageRow] = &[
+static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("there is no python3 on PATH", "python_missing", RowAction::FailedStop),
     MessageRow("there is no uv to bring another", "python_version", RowAction::FailedStop),
     MessageRow("No module named venv", "python_no_venv", RowAction::FailedStop),
@@ -167,7 +167,7 @@ impl PythonEnv {
                 env: BTreeMap::new(),
                 cwd: String::new(),
                 success: Success::default(),
-                diagnosis: table(ROWS, NextRungs::default()),
+                diagnosis: table(MESSAGE_ROWS, NextRungs::default()),
                 artifacts: Vec::new(),
                 loses: String::new(),
                 stop: None,

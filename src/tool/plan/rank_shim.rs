@@ -23,7 +23,7 @@ pub(super) const PYTHON_EXEC: &str = "PYTHON_EXEC";
 const REFUSED: u8 = 64;
 
 /// Meanings of the script's messages.
-pub(super) static ROWS: &[MessageRow] = &[
+pub(super) static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("rgpu ranks: the number of this rank", "rank_unknown", RowAction::Stop),
     MessageRow("rgpu ranks: there is no rank", "no_such_rank", RowAction::Stop),
 ];

@@ -83,10 +83,10 @@ impl RungTool {
     /// The tool's messages with their meanings.
     pub(super) fn messages(self) -> &'static [MessageRow] {
         match self {
-            Self::Ncu => ncu::ROWS,
-            Self::Nsys => nsys::ROWS,
-            Self::Sanitizer => sanitizer::ROWS,
-            Self::Torch => torch_hook::ROWS,
+            Self::Ncu => ncu::MESSAGE_ROWS,
+            Self::Nsys => nsys::MESSAGE_ROWS,
+            Self::Sanitizer => sanitizer::MESSAGE_ROWS,
+            Self::Torch => torch_hook::MESSAGE_ROWS,
             Self::Cupti | Self::Collector | Self::Runner => &[],
         }
     }

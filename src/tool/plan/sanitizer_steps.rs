@@ -90,7 +90,7 @@ impl Planner<'_> {
             // A star stands for the number of a rank.
             let (log, xml) = (sanitizer::log(tool, ".rank*"), sanitizer::findings(tool, ".rank*"));
             rung.success.files = vec![log.clone()];
-            rung.diagnosis.extend(table(rank_shim::ROWS, NextRungs::default()));
+            rung.diagnosis.extend(table(rank_shim::MESSAGE_ROWS, NextRungs::default()));
             rung.artifacts = vec![
                 artifact(log, ArtifactKind::SanitizerLog),
                 artifact(xml, ArtifactKind::SanitizerXml),

@@ -306,9 +306,9 @@ fn requests_that_cannot_be_met_say_why() {
 /// The codes that the agent would report for a recorded output: the failure's, then those of notes.
 fn diagnosed(tool: &str, case: &str) -> Vec<String> {
     let rows = match tool {
-        "ncu" => ncu::ROWS,
-        "nsys" => nsys::ROWS,
-        _ => sanitizer::ROWS,
+        "ncu" => ncu::MESSAGE_ROWS,
+        "nsys" => nsys::MESSAGE_ROWS,
+        _ => sanitizer::MESSAGE_ROWS,
     };
     let next_rungs = NextRungs { leave: Some("below"), kernel: true, ..NextRungs::default() };
     let folder = format!("{}/tests/fixtures/{tool}/2025.3.1/{case}", env!("CARGO_MANIFEST_DIR"));
@@ -356,7 +356,12 @@ fn recorded_words_of_the_tools_are_understood() {
 
 #[test]
 fn every_code_of_a_table_has_a_reason() {
-    let tables = [ncu::ROWS, nsys::ROWS, sanitizer::ROWS, super::super::nvcc::ROWS];
+    let tables = [
+        ncu::MESSAGE_ROWS,
+        nsys::MESSAGE_ROWS,
+        sanitizer::MESSAGE_ROWS,
+        super::super::nvcc::MESSAGE_ROWS,
+    ];
     for message_rows::MessageRow(_, code, _) in tables.into_iter().flatten() {
         assert_eq!(reason::reason(code).code, *code);
     }

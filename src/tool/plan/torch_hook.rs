@@ -28,7 +28,7 @@ const START_INTERRUPTED: &str =
     r#"trap : INT; PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" "$@"; exit $?"#;
 
 /// Meanings of the hook's messages.
-pub(super) static ROWS: &[MessageRow] = &[
+pub(super) static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("rgpu torch: * failed:", "torch_hook_failed", RowAction::FailedNext),
     MessageRow(
         "rgpu torch: the program did not import torch",

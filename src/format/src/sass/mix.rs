@@ -3,7 +3,7 @@
 use super::class::Class;
 use super::instruction::Instruction;
 use super::mnemonic::{Mnemonic, mnemonic};
-use super::opcode::{SEVERAL, UNKNOWN, classes, names, number, opcodes};
+use super::opcode::{SEVERAL_NAMES, UNKNOWN, classes, names, number, opcodes};
 use std::collections::BTreeMap;
 
 /// The static instruction mix of some code. It counts instructions in the code, not executed ones.
@@ -51,7 +51,7 @@ impl Counts {
     /// Counts an instruction whose opcode has this `name`. Returns the number of its name.
     #[inline]
     pub(super) fn add(&mut self, instruction: &Instruction, name: u16) -> u16 {
-        let name = if name == SEVERAL { self.chosen(instruction) } else { name };
+        let name = if name == SEVERAL_NAMES { self.chosen(instruction) } else { name };
         self.by_name[usize::from(name)] += 1;
         if name == UNKNOWN {
             *self.unknown.entry(instruction.opcode()).or_default() += 1;

@@ -1,7 +1,7 @@
 //! Names of opcodes.
 
 use super::instruction::Instruction;
-use super::opcode::{SEVERAL, known, opcodes};
+use super::opcode::{SEVERAL_NAMES, known, opcodes};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -47,14 +47,14 @@ impl fmt::Display for Mnemonic {
 pub fn mnemonic(instruction: &Instruction, sm: u32) -> Mnemonic {
     let opcode = instruction.opcode();
     let known = match opcodes(sm)[usize::from(opcode)].name {
-        SEVERAL => chosen(instruction),
+        SEVERAL_NAMES => chosen(instruction),
         name => known(name),
     };
     known.map_or(Mnemonic::Unknown(opcode), Mnemonic::Known)
 }
 
 /// The names that [`chosen`] returns.
-pub(super) const CHOSEN: [&str; 4] = ["UTCHMMA", "UTCOMMA", "UTCIMMA", "UTCQMMA"];
+pub(super) const ALTERNATIVE_NAMES: [&str; 4] = ["UTCHMMA", "UTCOMMA", "UTCIMMA", "UTCQMMA"];
 
 /// The only opcode with several names: tcgen05's multiply with both operands in shared memory. Bits
 /// 72-73 select the operand type; bit 63 means that the operands are scaled by block.

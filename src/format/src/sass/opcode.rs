@@ -3,7 +3,7 @@
 
 use super::class::Class;
 use super::instruction::is_branch;
-use super::mnemonic::{CHOSEN, Mnemonic, Row, SM80, SM90, SM100, SM120};
+use super::mnemonic::{ALTERNATIVE_NAMES, Mnemonic, Row, SM80, SM90, SM100, SM120};
 use super::table::ROWS;
 use std::cmp::Ordering;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 /// Facts about an opcode.
 #[derive(Clone, Copy)]
 pub(super) struct Opcode {
-    /// The number of its name in [`names`], from 1; [`UNKNOWN`], or [`SEVERAL`].
+    /// The number of its name in [`names`], from 1; [`UNKNOWN`], or [`SEVERAL_NAMES`].
     pub(super) name: u16,
     /// Its effect on control flow.
     pub(super) flow_effect: FlowEffect,
@@ -20,7 +20,7 @@ pub(super) struct Opcode {
 /// The opcode is in no table.
 pub(super) const UNKNOWN: u16 = 0;
 /// The name depends on further bits.
-pub(super) const SEVERAL: u16 = u16::MAX;
+pub(super) const SEVERAL_NAMES: u16 = u16::MAX;
 
 /// Effect of an instruction on control flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,13 +53,13 @@ static NAMES: [&str; SORTED.1] = {
 };
 
 /// Capacity for all names.
-const MAX_NAMES: usize = ROWS.len() + CHOSEN.len();
+const MAX_NAMES: usize = ROWS.len() + ALTERNATIVE_NAMES.len();
 
 /// All names, sorted and without duplicates, and their number.
 const SORTED: ([&str; MAX_NAMES], usize) = {
     let (mut names, mut count, mut at) = ([""; MAX_NAMES], 0, 0);
     while at < MAX_NAMES {
-        let name = if at < ROWS.len() { ROWS[at].2 } else { CHOSEN[at - ROWS.len()] };
+        let name = if at < ROWS.len() { ROWS[at].2 } else { ALTERNATIVE_NAMES[at - ROWS.len()] };
         if let Err(place) = search(names.split_at(count).0, name) {
             let mut last = count;
             while last > place {
@@ -148,7 +148,7 @@ const fn table(here: u8) -> [Opcode; OPCODES] {
     while opcode < OPCODES {
         let name = match own[opcode] {
             UNKNOWN => match (shared(&own, opcode & 0x1ff), any[opcode]) {
-                (UNKNOWN, SEVERAL) => UNKNOWN,
+                (UNKNOWN, SEVERAL_NAMES) => UNKNOWN,
                 (UNKNOWN, name) | (name, _) => name,
             },
             name => name,
@@ -164,7 +164,7 @@ const fn shared(own: &[u16; OPCODES], operation: usize) -> u16 {
     let (mut shared, mut at) = (UNKNOWN, 0);
     while at < FORMS.len() {
         match own[operation | FORMS[at]] {
-            UNKNOWN | SEVERAL => {}
+            UNKNOWN | SEVERAL_NAMES => {}
             name if shared == UNKNOWN || shared == name => shared = name,
             _ => return UNKNOWN,
         }
@@ -174,7 +174,7 @@ const fn shared(own: &[u16; OPCODES], operation: usize) -> u16 {
 }
 
 const fn flow_effect(opcode: u16, name: u16) -> FlowEffect {
-    if name != UNKNOWN && name != SEVERAL {
+    if name != UNKNOWN && name != SEVERAL_NAMES {
         if name == BRANCH {
             return FlowEffect::Branches;
         }
@@ -210,7 +210,7 @@ const fn by_opcode(here: u8) -> [u16; OPCODES] {
             *known = match *known {
                 UNKNOWN => number,
                 known if known == number => known,
-                _ => SEVERAL,
+                _ => SEVERAL_NAMES,
             };
         }
         at += 1;
