@@ -37,7 +37,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// All phases.
+    /// The phases in their order.
     pub const ALL: [Self; 10] = [
         Self::Init,
         Self::Worker,
@@ -125,9 +125,9 @@ impl StopReason {
 /// How a loop stopped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stop {
-    /// Why.
+    /// What stopped it.
     pub reason: StopReason,
-    /// In a sentence.
+    /// The reason in a sentence, with names and numbers.
     pub text: String,
 }
 
@@ -137,7 +137,7 @@ pub struct Stop {
 pub enum Outcome {
     /// It is the best now.
     Kept,
-    /// There was none.
+    /// The worker changed no file.
     Unchanged,
     /// The worker took it back itself.
     Withdrawn,
@@ -184,7 +184,7 @@ impl Outcome {
 /// The time of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseTime {
-    /// The size's name.
+    /// The size's name in kernel.toml.
     pub name: String,
     /// Its median time in microseconds.
     pub median_us: f64,
@@ -198,7 +198,7 @@ pub struct MeasuredTime {
     /// The geometric means of the ends of the sizes' 95 % intervals; absent if one has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_us: Option<[f64; 2]>,
-    /// Each size.
+    /// The time of each size.
     pub cases: Vec<CaseTime>,
 }
 
@@ -234,7 +234,7 @@ impl MeasuredTime {
 pub struct LoopComparison {
     /// Its run folder, from the project.
     pub run: String,
-    /// The verdict.
+    /// Whether the other is faster than the base.
     pub verdict: TimeVerdict,
     /// The verdict in a sentence.
     pub summary: String,
@@ -287,7 +287,7 @@ pub struct Proposal {
     /// What becomes of it. Absent while that is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// Why.
+    /// Why it has that outcome, in a sentence.
     #[serde(default)]
     pub reason: String,
     /// The run folder of the verification, from the project.
@@ -296,7 +296,7 @@ pub struct Proposal {
     /// The comparison with the best.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<LoopComparison>,
-    /// The second comparison.
+    /// The second comparison, which confirms the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmation: Option<LoopComparison>,
     /// The profile, from the project.
@@ -317,7 +317,7 @@ pub struct IterationRecord {
     pub iteration: u32,
     /// The outcome of the change.
     pub outcome: Outcome,
-    /// Why.
+    /// Why it has that outcome, in a sentence.
     pub reason: String,
     /// The changed files, from the project.
     pub changed: Vec<PathBuf>,
@@ -327,7 +327,7 @@ pub struct IterationRecord {
     /// The comparison with the best.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<LoopComparison>,
-    /// The second comparison.
+    /// The second comparison, which confirms the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmation: Option<LoopComparison>,
     /// What the reviewer wrote.
@@ -338,7 +338,7 @@ pub struct IterationRecord {
 /// The state of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopState {
-    /// The phase.
+    /// The phase that runs, or runs next.
     pub phase: Phase,
     /// The iteration, from 1; 0 before the first.
     pub iteration: u32,
@@ -353,11 +353,11 @@ pub struct LoopState {
     pub no_progress: u32,
     /// Comparisons in a row that reached the target.
     pub target_hits: u32,
-    /// Kept changes.
+    /// Number of kept changes.
     pub kept: u32,
     /// Seconds that the loop has run, over all its processes.
     pub active_s: f64,
-    /// The start.
+    /// Files and time at the start; `None` before they are measured.
     pub start: Option<KeptState>,
     /// The best so far.
     pub best: Option<KeptState>,

@@ -49,55 +49,55 @@ pub struct RunnerOptions {
 pub enum RunnerEvent {
     /// An attempt is being started.
     Started {
-        /// The entry.
+        /// The entry's number.
         entry: i64,
-        /// The attempt.
+        /// The attempt's number, from 1.
         attempt: u32,
     },
     /// An attempt of an earlier runner still runs, and is followed.
     Found {
-        /// The entry.
+        /// The entry's number.
         entry: i64,
-        /// The attempt.
+        /// The attempt's number, from 1.
         attempt: u32,
     },
     /// An entry ended, or waits again.
     Ended(Box<Entry>),
     /// A running entry has had no output for a while.
     Stalled {
-        /// The entry.
+        /// The entry's number.
         entry: i64,
-        /// How long.
+        /// How long it has written nothing.
         silent: Duration,
     },
     /// An attempt could not begin; it is tried again.
     NotStarted {
-        /// The entry.
+        /// The entry's number.
         entry: i64,
     },
     /// `queue.log` cannot be written; it is tried again with the next end.
     NotLogged {
-        /// Why.
+        /// The error with its causes.
         why: String,
     },
     /// A change cannot be recorded, because the disk is full; it is tried again.
     DiskFull {
-        /// The entry.
+        /// The entry's number.
         entry: i64,
     },
     /// No entry is started any more; running ones are waited for.
     Stopping {
-        /// How many run.
+        /// Number of running entries.
         running: usize,
     },
     /// The runner ends, and these entries go on without it.
     Left {
-        /// The entries.
+        /// Numbers of the running entries.
         entries: Vec<i64>,
     },
 }
 
-/// A running attempt.
+/// An attempt that this runner follows.
 #[derive(Debug)]
 struct Watched {
     attempt: u32,

@@ -194,7 +194,7 @@ pub enum Hazard {
 /// A CUDA call that failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApiError {
-    /// Name of the call.
+    /// Name of the CUDA API function.
     pub call: Option<String>,
     /// The error's name, such as `cudaErrorLaunchFailure`.
     pub name: Option<String>,
@@ -222,8 +222,8 @@ pub struct Frame {
     pub pc: Option<u64>,
     /// Library or executable.
     pub module: Option<String>,
-    /// Source file.
+    /// Source file, as printed.
     pub file: Option<String>,
-    /// Source line.
+    /// Source line, from 1.
     pub line: Option<u32>,
 }
