@@ -445,7 +445,7 @@ fn side_time(cases: &[CaseChange], is_new: bool) -> Option<MeasuredTime> {
             (case.name.clone(), side.median_ns, side.ci95_ns)
         })
         .collect();
-    MeasuredTime::over(&sides)
+    MeasuredTime::from_cases(&sides)
 }
 
 /// The time of a profile over all its sizes.
@@ -459,7 +459,7 @@ fn profile_time(profile: &Profile) -> Option<MeasuredTime> {
     if let (true, Some(timing)) = (sides.is_empty(), &profile.timing) {
         sides.push((profile.kernel.name.clone(), timing.median_ns, Some(timing.ci95_ns)));
     }
-    MeasuredTime::over(&sides)
+    MeasuredTime::from_cases(&sides)
 }
 
 /// Work of the new side that its timed events do not cover, such as work on another stream: in words

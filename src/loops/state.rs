@@ -204,7 +204,7 @@ pub struct MeasuredTime {
 
 impl MeasuredTime {
     /// The time over these sizes: name, median and interval in nanoseconds. `None` without sizes.
-    pub(super) fn over(cases: &[(String, f64, Option<[f64; 2]>)]) -> Option<Self> {
+    pub(super) fn from_cases(cases: &[(String, f64, Option<[f64; 2]>)]) -> Option<Self> {
         let mean = |values: Vec<f64>| {
             let logs: f64 = values.iter().map(|value| value.ln()).sum();
             (logs / values.len() as f64).exp() / 1000.0
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn a_time_over_sizes_is_their_geometric_mean() {
         let case = |name: &str, median, interval| (name.to_owned(), median, interval);
-        let time = MeasuredTime::over(&[
+        let time = MeasuredTime::from_cases(&[
             case("a", 1000.0, Some([900.0, 1100.0])),
             case("b", 4000.0, Some([3600.0, 4400.0])),
         ])
@@ -433,9 +433,10 @@ mod tests {
         assert!((time.gmean_us - 2.0).abs() < 1e-9);
         let [low, high] = time.interval_us.unwrap();
         assert!((low - 1.8).abs() < 1e-9 && (high - 2.2).abs() < 1e-9);
-        assert!(MeasuredTime::over(&[]).is_none());
-        assert!(MeasuredTime::over(&[case("a", 0.0, None)]).is_none());
-        let time = MeasuredTime::over(&[case("a", 1.0, None), case("b", 1.0, Some([1.0, 1.0]))]);
+        assert!(MeasuredTime::from_cases(&[]).is_none());
+        assert!(MeasuredTime::from_cases(&[case("a", 0.0, None)]).is_none());
+        let time =
+            MeasuredTime::from_cases(&[case("a", 1.0, None), case("b", 1.0, Some([1.0, 1.0]))]);
         assert_eq!(time.unwrap().interval_us, None);
     }
 
