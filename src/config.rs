@@ -196,7 +196,7 @@ impl Config {
             (None, None) => Origin::Default,
         };
         let thresholds =
-            ConfigValue { value: project_settings.analysis.override_with(user.analysis), origin };
+            ConfigValue { value: project_settings.analysis.with_fallback(user.analysis), origin };
         let with_origin = |origin: Origin| {
             move |(name, value): (String, toml::Table)| {
                 (name, ConfigValue { value, origin: origin.clone() })

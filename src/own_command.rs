@@ -250,7 +250,7 @@ pub(crate) struct CommandLine {
 }
 
 impl CommandLine {
-    /// The words `argv`, without input and files.
+    /// The arguments `argv`, without input and files.
     pub(crate) fn new(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
@@ -267,12 +267,12 @@ impl CommandLine {
         std::iter::once("rgpu".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
     }
 
-    /// The words as text.
+    /// The arguments as text.
     pub(crate) fn words(&self) -> Vec<String> {
         self.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
-    /// Adds a word.
+    /// Adds an argument.
     pub(crate) fn arg(&mut self, word: impl Into<OsString>) {
         self.argv.push(word.into());
     }
@@ -286,7 +286,7 @@ impl CommandLine {
         }
     }
 
-    /// Adds words after `--`, if there are any.
+    /// Adds arguments after `--`, if there are any.
     pub(crate) fn trailing_args(&mut self, words: &[String]) {
         if !words.is_empty() {
             self.arg("--");

@@ -199,7 +199,7 @@ pub struct Thresholds {
 impl Thresholds {
     /// Merges two sets: values of `self` override those of `below`.
     #[must_use]
-    pub fn override_with(mut self, below: Thresholds) -> Thresholds {
+    pub fn with_fallback(mut self, below: Thresholds) -> Thresholds {
         for (key, value) in below.own {
             self.own.entry(key).or_insert(value);
         }

@@ -59,7 +59,7 @@ impl BlockingCalls {
     }
 }
 
-/// A time without a kernel.
+/// A time without a kernel, with its parts by cause.
 pub(super) struct AttributedGap<'a> {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,

@@ -8,13 +8,13 @@ use super::sums::{Cause, Causes};
 use crate::model::Trace;
 use crate::model::timeline::{IdleGroup, WaitSum, display_path};
 
-/// The maximum number of places listed per GPU.
+/// The maximum number of groups listed per GPU.
 const MAX_LISTED_PLACES: usize = 30;
 
 /// Cause, whether the gap is start-up, region, and name of the work that ends it.
 type Key = (Cause, bool, Option<u32>, u32);
 
-/// The places of one GPU's idle time.
+/// The idle time of one GPU, added up by cause, region and next kernel.
 pub(super) struct IdleTotals<'a> {
     trace: &'a Trace,
     by_key: BTreeMap<Key, IdleSum>,
@@ -37,7 +37,7 @@ impl<'a> IdleTotals<'a> {
         IdleTotals { trace, by_key: BTreeMap::new(), first_launches: Causes::default() }
     }
 
-    /// Adds the time of one gap to its places.
+    /// Adds the time of one gap to its group of each cause.
     pub(super) fn add(&mut self, gap: &AttributedGap<'_>, is_start_up: bool) {
         let next = gap.next;
         if is_start_up {
@@ -56,7 +56,7 @@ impl<'a> IdleTotals<'a> {
         }
     }
 
-    /// The places with the most time, and the sums of all gaps that are start-up.
+    /// The groups with the most time, and the sums of all gaps that are start-up.
     pub(super) fn finish(self) -> (Vec<IdleGroup>, Vec<WaitSum>) {
         let mut all: Vec<(Key, IdleSum)> = self.by_key.into_iter().collect();
         all.sort_by_key(|(_, place)| Reverse(place.total_ns));
