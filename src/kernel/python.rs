@@ -25,8 +25,8 @@ pub(super) fn entry(item: &Item<'_>) -> Result<PythonFunction, KernelError> {
     })
 }
 
-/// Parses `[reference]` of a Python kernel. `source` is the kernel's own source; `has_generate_input`
-/// says whether its data come from a `generate_input`.
+/// Parses `[reference]` of a Python kernel. `source` is the kernel's own source, and
+/// `has_generate_input` says whether its data come from a `generate_input`.
 pub(super) fn reference(
     item: &Item<'_>,
     folder: &Path,

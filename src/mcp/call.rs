@@ -85,7 +85,7 @@ impl InFlight {
 }
 
 /// Where messages about a call's progress go.
-pub(super) struct ProgressSink {
+pub(super) struct McpProgressSink {
     pub(super) token: ProgressToken,
     pub(super) peer: Peer<RoleServer>,
 }
@@ -98,7 +98,7 @@ pub(super) struct Call {
     pub(super) fields: Map<String, Value>,
     pub(super) request: RequestId,
     pub(super) in_flight: InFlight,
-    pub(super) progress: Option<ProgressSink>,
+    pub(super) progress: Option<McpProgressSink>,
 }
 
 impl Call {
@@ -213,7 +213,7 @@ impl Call {
     }
 
     async fn tell(&self, elapsed: Duration, run: Option<&str>) {
-        let Some(ProgressSink { token, peer }) = &self.progress else { return };
+        let Some(McpProgressSink { token, peer }) = &self.progress else { return };
         let mut progress = ProgressNotificationParam::new(token.clone(), elapsed.as_secs_f64());
         if let Some(run) = run {
             let run = run.to_owned();

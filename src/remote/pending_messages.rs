@@ -108,8 +108,8 @@ impl PendingMessages {
     pub(super) fn announce(&mut self, path: String, len: u64) -> Result<(), RemoteError> {
         if self.prefetched.len() >= MAX_AHEAD_FILES || path.len() > MAX_AHEAD_PATH_BYTES {
             let what = format!(
-                "more than {MAX_AHEAD_FILES} unrequested artifacts announced, or one whose path is longer \
-                 than {MAX_AHEAD_PATH_BYTES} bytes"
+                "more than {MAX_AHEAD_FILES} unrequested artifacts announced, or one whose path is \
+                 longer than {MAX_AHEAD_PATH_BYTES} bytes"
             );
             return Err(RemoteError::ProtocolViolation { what });
         }

@@ -3,7 +3,7 @@
 //! A batch system ends what a short command leaves behind on a node, so no connection over such a
 //! command may start a supervisor. The holder runs in the batch script. It listens in its folder, and
 //! starts an agent for each client. Supervisors are descendants of the holder, and they live as long
-//! as the batch script does. A client reaches it through [`relay_stdio`], which a short command runs.
+//! as the batch script does. A client reaches it through [`relay_stdio`], run by a short command.
 //!
 //! The holder ends when no agent and no job has run for a while. The node is then given back, whatever
 //! became of the client.

@@ -85,8 +85,8 @@ pub(in crate::cli) struct CompareArgs {
     #[arg(long, value_name = "N", help_heading = "Kernels")]
     pub warmup: Option<u32>,
 
-    /// Timed launches of each side [default: until half the width of the speedup's 95 % interval is at most
-    /// a quarter of the threshold]
+    /// Timed launches of each side [default: until half the width of the speedup's 95 % interval
+    /// is at most a quarter of the threshold]
     #[arg(long, value_name = "N", help_heading = "Kernels", value_parser = clap::value_parser!(u32).range(1..))]
     pub iters: Option<u32>,
 

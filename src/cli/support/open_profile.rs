@@ -43,7 +43,7 @@ pub(in crate::cli) fn open(app: &App, what: &str) -> Result<OpenedProfile> {
     open_within(app, what, DEFAULT_MAX_BYTES, Detail::Full)
 }
 
-/// Like [`open`], with a limit on the file's size, packed and unpacked, and with this level of detail.
+/// Like [`open`], with a limit on the file's size, packed and unpacked, and with a level of detail.
 pub(in crate::cli) fn open_within(
     app: &App,
     what: &str,
