@@ -146,7 +146,7 @@ impl AgentStart {
         // If a folder turns out to be full, the script asks again with the next one.
         for _ in 0..MAX_SENDS {
             let StartReply::Send(folder) = &reply else { break };
-            user_prompt.verbose(&format!("putting the agent into `{folder}` on the host"));
+            user_prompt.verbose(&format!("installing the agent in `{folder}` on the host"));
             send(writer, &self.program, limits::AGENT_UPLOAD_TIMEOUT).await?;
             reply = next_reply(reader, ending, user_prompt, limits::AGENT_START_TIMEOUT).await?;
         }
@@ -183,7 +183,7 @@ impl AgentStart {
         }
         for _ in 0..MAX_SENDS {
             let StartReply::Send(folder) = &reply else { break };
-            user_prompt.verbose(&format!("putting the agent into `{folder}` on the host"));
+            user_prompt.verbose(&format!("installing the agent in `{folder}` on the host"));
             writer.raw(&self.program)?;
             let limit = limits::AGENT_UPLOAD_TIMEOUT + limits::AGENT_START_TIMEOUT;
             reply = next_reply(reader, ending, user_prompt, limit).await?;

@@ -64,12 +64,12 @@ fn a_profile_has_figures_of_one_tool_and_says_why_the_other_has_none() {
     assert_eq!(result["time"]["median_ns"], 20_000.0);
     assert_eq!(result["ncu"]["launches"][0]["kernel"], "vecadd");
     assert!(result["ncu"]["launches"][0]["memory_percent"].is_number());
-    assert_eq!(result["nsys"]["absent"], "not asked: the mode was ncu");
+    assert_eq!(result["nsys"]["absent"], "not measured: the mode was ncu");
     let other = client.run_to_end(
         "profile",
         json!({"kernel": "nested-regions", "mode": "nsys", "remote": "h200"}),
     );
-    assert_eq!(other["ncu"]["absent"], "not asked: the mode was nsys");
+    assert_eq!(other["ncu"]["absent"], "not measured: the mode was nsys");
     assert!(other["nsys"]["span_ns"].is_number(), "{other:#}");
     assert!(!other["nsys"]["kernels"].as_array().unwrap().is_empty());
 
@@ -412,7 +412,7 @@ fn an_empty_part_of_a_report_says_why() {
         }
     }
     let launches = client.call("report", json!({"of": run["run"], "part": "launches"}));
-    assert_eq!(launches["absent"], "not asked: the mode was bench", "{launches:#}");
+    assert_eq!(launches["absent"], "not measured: the mode was bench", "{launches:#}");
     drop(client);
     laptop.wait_until_quiet();
 }
