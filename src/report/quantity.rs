@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::model::Evidence;
 
+/// Units of ncu that are things to count.
+const COUNTED_UNITS: &[&str] = &["block", "cycle", "sector", "thread", "warp"];
+
 /// Nanoseconds as `812 ns`, `59.7 µs`, `1.20 ms`, `3.4 s`.
 pub fn duration(ns: f64) -> String {
     scaled(ns, &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")])
@@ -63,14 +66,17 @@ pub fn percent(x: f64) -> String {
 }
 
 /// A number with the unit that evidence has: times as [`duration`], shares with three digits, and
-/// counts as [`count_of`] with their unit: `59.7 µs`, `66.4 %`, `12.5 % of the sectors`, `2.21 M cycle`.
+/// counts as [`count_of`] with their unit: `59.7 µs`, `66.4 %`, `12.5 % of the sectors`, `2.21 M cycles`.
 pub(super) fn measured(value: f64, unit: &str) -> String {
     match unit.strip_prefix('%') {
         Some(of) if value.fract() == 0.0 => format!("{value} %{of}"),
         Some(of) if value.abs() < 9.995 => format!("{}{of}", percent(value)),
         Some(of) => format!("{} %{of}", digits(value)),
         None if unit == "ns" => duration(value),
-        None => format!("{} {unit}", count_of(value)).trim_end().to_owned(),
+        None => {
+            let s = if value != 1.0 && COUNTED_UNITS.contains(&unit) { "s" } else { "" };
+            format!("{} {unit}{s}", count_of(value)).trim_end().to_owned()
+        }
     }
 }
 
@@ -89,13 +95,15 @@ fn scaled(x: f64, units: &[(f64, &str)]) -> String {
     format!("{text} {unit}")
 }
 
-/// Three significant digits; values below 0.0995 in exponent form.
+/// Three significant digits, two below 0.1; values below 0.001 in exponent form.
 pub(super) fn digits(x: f64) -> String {
     match x.abs() {
         a if a >= 99.95 => format!("{x:.0}"),
         a if a >= 9.995 => format!("{x:.1}"),
         a if a >= 0.0995 || a == 0.0 => format!("{x:.2}"),
-        _ => format!("{x:.2e}"),
+        a if a >= 0.009_95 => format!("{x:.3}"),
+        a if a >= 0.000_995 => format!("{x:.4}"),
+        _ => format!("{x:.1e}"),
     }
 }
 
@@ -131,12 +139,14 @@ mod tests {
         assert_eq!(per_second(3.1697e12, "B"), "3.17 TB/s");
         assert_eq!(per_second(7.73e12, "FLOP"), "7.73 TFLOP/s");
         assert_eq!(digits(0.0), "0.00");
+        assert_eq!([0.05, 0.00758, 0.0004].map(digits), ["0.050", "0.0076", "4.0e-4"]);
         assert_eq!(percent(0.057), "0.06 %");
         assert_eq!(percent(66.4), "66 %");
         assert_eq!(measured(3_999.6, "ns"), "4.00 µs");
         assert_eq!(measured(12.46, "% of the sectors"), "12.5 % of the sectors");
         assert_eq!(measured(0.06, "%"), "0.06 %");
-        assert_eq!(measured(2_208_143.0, "cycle"), "2.21 M cycle");
+        assert_eq!(measured(2_208_143.0, "cycle"), "2.21 M cycles");
+        assert_eq!([1.0, 640.0].map(|n| measured(n, "block")), ["1 block", "640 blocks"]);
         assert_eq!(measured(0.5, ""), "0.50");
         let unit = "% of the sectors".to_owned();
         let share = Evidence { value: 12.0, unit, threshold: Some(10.0), ..Evidence::default() };

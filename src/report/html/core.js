@@ -54,8 +54,10 @@ const si = (x, unit) => {
 };
 const rate = (x, unit) => si(x, unit === "byte/s" ? "B/s" : unit);
 const percent = x => (Math.abs(x) < 9.995 ? x.toFixed(2) : x.toFixed(0)) + " %";
+/** Units of ncu that are things to count. */
+const countedUnits = ["block", "cycle", "sector", "thread", "warp"];
 /** A number with the unit of evidence: times, shares and counts each in one form. */
-const measured = (x, unit) => unit === "ns" ? duration(x) : unit.startsWith("%") ? (Number.isInteger(x) ? x + " %" : Math.abs(x) < 9.995 ? percent(x) : digits(x) + " %") + unit.slice(1) : si(x, unit).trim();
+const measured = (x, unit) => unit === "ns" ? duration(x) : unit.startsWith("%") ? (Number.isInteger(x) ? x + " %" : Math.abs(x) < 9.995 ? percent(x) : digits(x) + " %") + unit.slice(1) : si(x, x !== 1 && countedUnits.includes(unit) ? unit + "s" : unit).trim();
 const count = n => Number(n).toLocaleString("en-US").replace(/,/g, "\u202f");
 const words = id => String(id).replace(/_/g, " ").replace(/\bgpu\b/g, "GPU");
 const sum = list => list.reduce((a, b) => a + b, 0);

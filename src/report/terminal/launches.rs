@@ -68,7 +68,7 @@ pub(in crate::report) fn roofline_text(launch: &Launch) -> Option<String> {
         per_second(rate, "FLOP"),
         compute.label,
         percent(100.0 * rate / roof),
-        if intensity < 0.1 { format!("{intensity:.3}") } else { digits(intensity) },
+        digits(intensity),
         compute.source
     ))
 }
