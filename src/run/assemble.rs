@@ -580,11 +580,21 @@ impl ProfileBuilder {
             self.program_exit = last.and_then(|r| r.exit);
         }
         if status != 0 && matches!(request.target, Target::Program(_)) {
-            let text = format!("the program ended with status {status}");
-            let gap = Gap { code: "program_status".to_owned(), text };
+            // It may end otherwise without the tool.
+            let tool = last.and_then(|r| RungInfo::find(&RungId::from(r.rung.as_str())));
+            let under = tool.and_then(|rung| rung.tool.name()).map(|name| format!(" under {name}"));
+            let ended = format!("the program ended with status {status}");
+            let text = format!("{ended}{}", under.unwrap_or_default());
+            let code = "program_status";
             // Each pass runs the program again.
-            if !self.profile.warnings.contains(&gap) {
-                self.profile.warnings.push(gap);
+            let says_so = |known: &&mut Gap| {
+                let rest = known.text.strip_prefix(&ended);
+                known.code == code && rest.is_some_and(|r| r.is_empty() || r.starts_with(' '))
+            };
+            match self.profile.warnings.iter_mut().find(says_so) {
+                Some(known) if known.text != text => known.text = ended,
+                Some(_) => {}
+                None => self.profile.warnings.push(Gap { code: code.to_owned(), text }),
             }
         }
     }

@@ -343,6 +343,13 @@ impl PassPlanner {
         // Before the counts of the plan become those of the result, which no repetition shares.
         self.selection.fingerprint = fingerprint(&self.user_request, &self.selection, facts);
         count_profiled(&mut self.selection, &builder.profile.launches);
+        // In mode deep and with regions, each kernel or region has a pass of its own.
+        if self.user_request.mode == ProfileMode::Ncu && self.selection.regions.is_empty() {
+            let options = &self.user_request.ncu;
+            let (skip, max) = (options.launch_skip.unwrap_or(0), options.launch_count);
+            let gap = limited_launches(skip, max, &builder.profile.launches);
+            self.selection.left_out.extend(gap);
+        }
         (Some(self.selection), self.failure)
     }
 }
@@ -363,22 +370,41 @@ fn count_profiled(selection: &mut Selection, launches: &[Launch]) {
             continue;
         }
         let (done, all) = (choice.profiled, choice.launches);
-        let text =
-            format!("`{kernel}`: {done} of {all} launches were profiled, {planned} were planned");
+        let text = format!(
+            "`{kernel}`: {done} of {all} launches were profiled, although {planned} were planned"
+        );
         // The plan's own text would contradict it.
         let of_kernel = format!("`{kernel}`: ");
         let is_planned =
             |gap: &&mut Gap| gap.code == "budget_launches" && gap.text.starts_with(&of_kernel);
         match selection.left_out.iter_mut().find(is_planned) {
-            Some(gap) => gap.text = format!("{text} to stay within the budget"),
+            Some(gap) => gap.text = text,
             None => selection.left_out.push(Gap { code: "fewer_launches".to_owned(), text }),
         }
     }
     let profiled = selection.kernels.iter().filter(|choice| choice.profiled > 0);
-    let covered = profiled.map(|choice| choice.percent).sum();
+    // A sum of no floats is -0.0.
+    let covered = profiled.fold(0.0, |sum, choice| sum + choice.percent);
     if let Some(percent) = &mut selection.covered_percent {
         *percent = covered;
     }
+}
+
+/// Says that the program can have launched more than `--launch-count` let ncu profile.
+fn limited_launches(skip: u64, max: Option<u64>, launches: &[Launch]) -> Option<Gap> {
+    let max = max?;
+    let profiled = launches.iter().filter(|launch| !launch.metrics.is_empty()).count() as u64;
+    let skipped = match skip {
+        0 => "the first".to_owned(),
+        skipped => format!("after {skipped}, the next"),
+    };
+    (profiled >= max).then(|| Gap {
+        code: "launch_count".to_owned(),
+        text: format!(
+            "only {skipped} {max} launches were profiled (`--launch-count {max}`), so shares are of \
+             those"
+        ),
+    })
 }
 
 /// The next step after a plan.
@@ -452,16 +478,24 @@ mod tests {
         let metrics = BTreeMap::from([("m".to_owned(), metrics)]);
         let launch = Launch { kernel: "gemm".to_owned(), metrics, ..Launch::default() };
         let traced = Launch { kernel: "add".to_owned(), ..Launch::default() };
-        count_profiled(&mut selection, &[launch, traced]);
+        count_profiled(&mut selection, &[launch.clone(), traced]);
         let counts: Vec<u64> = selection.kernels.iter().map(|choice| choice.profiled).collect();
         assert_eq!((counts, selection.covered_percent), (vec![1, 0, 0], Some(50.0)));
         let texts: Vec<&str> = selection.left_out.iter().map(|gap| gap.text.as_str()).collect();
         assert_eq!(
             texts,
             [
-                "`gemm`: 1 of 600 launches were profiled, 10 were planned to stay within the budget",
-                "`add`: 0 of 600 launches were profiled, 3 were planned",
+                "`gemm`: 1 of 600 launches were profiled, although 10 were planned",
+                "`add`: 0 of 600 launches were profiled, although 3 were planned",
             ]
         );
+        let limited = |skip, max| Some(limited_launches(skip, max, &[launch.clone()])?.text);
+        assert_eq!((limited(0, None), limited(0, Some(2))), (None, None));
+        let told = [limited(0, Some(1)), limited(7, Some(1))].map(Option::unwrap_or_default);
+        assert!(told[0].starts_with("only the first 1 launches were profiled"), "{told:?}");
+        assert!(told[1].starts_with("only after 7, the next 1 launches were"), "{told:?}");
+        // Where none was profiled, the share is no negative zero.
+        count_profiled(&mut selection, &[]);
+        assert_eq!(selection.covered_percent.map(|percent| percent.to_string()).as_deref(), Some("0"));
     }
 }
