@@ -8,10 +8,12 @@ use super::concept::TENSOR_ACTIVE;
 use super::datasheet::{self, Peaks};
 use super::device;
 use super::geometric_mean;
+use super::known_kernel::{MatrixUnit, matrix_unit};
 use super::threshold::{Limits, TENSOR_USED, Thresholds};
 use crate::model::launch::Roof;
 use crate::model::profile::{ModelInfo, Timing};
 use crate::model::speed_of_light::{PeakSource, SpeedBound};
+use crate::model::timeline::KernelSum;
 use crate::model::{Launch, Profile, SpeedOfLight, Utilization};
 
 const FLOPS: &str = "FLOP/s";
@@ -30,7 +32,7 @@ pub(super) fn add(profile: &mut Profile) {
     }
     let mut peaks = Choice::new(&profile.launches, sheet);
     if let Some(model) = &profile.kernel.model
-        && let Some(peak) = of_model(model, sheet)
+        && let Some(peak) = of_model(model, &profile.kernels, sheet)
     {
         peaks.compute = Some(peak);
     }
@@ -42,7 +44,9 @@ pub(super) fn add(profile: &mut Profile) {
         timed.into_iter().filter_map(|(case, timing)| peaks.speed(case, timing)).collect();
     profile.geometric_mean = geometric_mean::from_cases(&profile.cases, &profile.speed_of_light);
     for stage in &mut profile.stages {
-        stage.utilization = utilization(stage.flops_per_s, &peaks.compute, FLOPS);
+        let share = utilization(stage.flops_per_s, &peaks.compute, FLOPS);
+        // More than the peak means that the peak is of another type than the work.
+        stage.utilization = share.filter(|share| share.percent <= 100.0);
     }
 }
 
@@ -197,11 +201,15 @@ fn utilization(rate: Option<f64>, peak: &Option<Peak>, unit: &str) -> Option<Uti
 }
 
 /// The peak for a model's dtype: from the datasheet, else from the matrix products measured in the
-/// same run.
-fn of_model(model: &ModelInfo, sheet: Option<&Peaks>) -> Option<Peak> {
+/// same run. A model in FP32 can compute in another type, such as under autocast: the kernels tell.
+fn of_model(model: &ModelInfo, kernels: &[KernelSum], sheet: Option<&Peaks>) -> Option<Peak> {
     let label = match model.dtype.as_str() {
         "float64" => "FP64",
-        "float32" => "FP32",
+        "float32" => match most_products(kernels) {
+            Some(MatrixUnit::Tensor16) => "tensor bf16",
+            Some(MatrixUnit::Tensor) => "tensor tf32",
+            Some(MatrixUnit::Fp32) | None => "FP32",
+        },
         "float16" | "bfloat16" => "tensor bf16",
         dtype if dtype.starts_with("float8") => "tensor fp8",
         dtype if dtype.starts_with("float4") => "tensor fp4",
@@ -220,6 +228,16 @@ fn of_model(model: &ModelInfo, sheet: Option<&Peaks>) -> Option<Peak> {
                products on it"
             .to_owned(),
     })
+}
+
+/// The unit with the most time of matrix products.
+fn most_products(kernels: &[KernelSum]) -> Option<MatrixUnit> {
+    let ns = |unit: MatrixUnit| {
+        let of_unit = kernels.iter().filter(|sum| matrix_unit(&sum.kernel) == Some(unit));
+        (of_unit.map(|sum| sum.total_ns).sum::<u64>(), unit)
+    };
+    let units = [MatrixUnit::Fp32, MatrixUnit::Tensor, MatrixUnit::Tensor16].map(ns);
+    units.into_iter().filter(|(ns, _)| *ns > 0).max_by_key(|(ns, _)| *ns).map(|(_, unit)| unit)
 }
 
 /// The compute peak from device attributes or the datasheet, for reports without a roofline chart.
@@ -274,7 +292,7 @@ impl Peak {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Metric, Value};
+    use crate::model::{Metric, Stage, Value};
 
     fn timing(flops: Option<f64>, bytes: Option<f64>) -> Timing {
         Timing { median_ns: 1000.0, flops_per_s: flops, bytes_per_s: bytes, ..Timing::default() }
@@ -313,6 +331,35 @@ mod tests {
         let mut profile = self::profile("NVIDIA H200", timing(Some(1e18), None));
         add(&mut profile);
         assert!(profile.speed_of_light.is_empty(), "no unit of this GPU is so fast");
+    }
+
+    #[test]
+    fn a_model_in_fp32_is_held_against_the_type_that_its_products_have() {
+        let kernel = |kernel: &str, total_ns| KernelSum {
+            kernel: kernel.to_owned(),
+            total_ns,
+            ..KernelSum::default()
+        };
+        let shares = |kernels: Vec<KernelSum>| {
+            let stage = |rate| Stage { flops_per_s: Some(rate), ..Stage::default() };
+            let mut profile = Profile {
+                device: Some("NVIDIA H200".to_owned()),
+                stages: vec![stage(126e12), stage(6.7e12)],
+                kernels,
+                ..Profile::default()
+            };
+            let dtype = "float32".to_owned();
+            profile.kernel.model = Some(ModelInfo { dtype, ..ModelInfo::default() });
+            add(&mut profile);
+            let share = |stage: Stage| stage.utilization.map(|u| (u.label, u.percent.round()));
+            profile.stages.into_iter().map(share).collect::<Vec<_>>()
+        };
+        let share = |label: &str, percent| Some((label.to_owned(), percent));
+        let gemm = "nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_NNT";
+        let autocast = vec![kernel(gemm, 9), kernel("ampere_sgemm_128x64_tn", 1)];
+        assert_eq!(shares(autocast), [share("tensor bf16", 13.0), share("tensor bf16", 1.0)]);
+        // No share is above the peak.
+        assert_eq!(shares(Vec::new()), [None, share("FP32", 10.0)]);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod memory;
 mod operators;
 mod places;
+mod products;
 mod ranks;
 mod recording;
 

@@ -30,6 +30,10 @@ pub struct Operator {
     /// Where the operator was called, most GPU time first; empty if the trace does not tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<CallSite>,
+    /// Floating-point operations of all calls, from their input shapes; absent for operators that are no
+    /// matrix products, and if the trace lacks shapes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops: Option<f64>,
     /// Input shapes of the first call, in the trace's notation; empty if not recorded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shapes: String,
@@ -38,11 +42,20 @@ pub struct Operator {
     pub from: String,
 }
 
+impl Operator {
+    /// The rate in FLOP/s at which the operator's own GPU work computes.
+    pub fn flops_per_s(&self) -> Option<f64> {
+        let ns = self.gpu_self_ns.filter(|ns| *ns > 0)?;
+        Some(self.flops? * 1e9 / ns as f64)
+    }
+}
+
 /// A Python function in which an operator was called.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "OperatorPlace")]
 pub struct CallSite {
-    /// File, line of the function's `def`, and name: `net.py(9): forward`.
+    /// File, line of the function's `def`, and name: `net.py(9): forward`; code outside of functions
+    /// has no line: `train.py: <module>`.
     pub function: String,
     /// Number of calls from there.
     pub calls: u64,

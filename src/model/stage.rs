@@ -21,6 +21,10 @@ pub struct Stage {
     /// Clock of `mean_ns`: `gpu` (time in which the GPU did work launched inside) or `host` (time
     /// from entry to exit).
     pub clock: StageClock,
+    /// Mean time in nanoseconds from the start of the first work launched inside to the end of the
+    /// last, if `clock` is `gpu`: with the time in which the GPU waits. Absent if no trace tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_span_ns: Option<f64>,
     /// Floating-point operations of one instance, from `[work.regions]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<f64>,

@@ -496,6 +496,9 @@ mod tests {
         assert!(told[1].starts_with("only after 7, the next 1 launches were"), "{told:?}");
         // Where none was profiled, the share is no negative zero.
         count_profiled(&mut selection, &[]);
-        assert_eq!(selection.covered_percent.map(|percent| percent.to_string()).as_deref(), Some("0"));
+        assert_eq!(
+            selection.covered_percent.map(|percent| percent.to_string()).as_deref(),
+            Some("0")
+        );
     }
 }

@@ -51,12 +51,14 @@ fn stage(region: &Region, cases: &[Case]) -> Option<Stage> {
     };
     let mean_ns = total as f64 / instances as f64;
     let flops = case.region_flops.get(own).copied();
+    let span = region.gpu_span_ns.filter(|_| clock == StageClock::Gpu);
     Some(Stage {
         case: case.name.clone(),
         region: own.clone(),
         instances,
         mean_ns,
         clock,
+        gpu_span_ns: span.map(|span| span as f64 / instances as f64),
         flops,
         flops_per_s: flops.filter(|_| mean_ns > 0.0).map(|flops| flops * 1e9 / mean_ns),
         utilization: None,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
 
-use super::{places, work};
+use super::{places, products, work};
 use crate::model::Operator;
 use crate::model::operator::CallSite;
 use crate::model::timeline::KernelSum;
@@ -25,6 +25,8 @@ struct Sum {
     gpu_self_ns: u64,
     kernels: HashMap<u32, KernelSum>,
     shapes: String,
+    /// Floating-point operations of the calls that are counted, and the number of those calls.
+    flops: (f64, u64),
     /// Calls, and GPU time of the operator's own work, by place.
     places: HashMap<u32, (u64, u64)>,
 }
@@ -57,7 +59,7 @@ pub(super) fn sum(trace: &TorchTrace, from: &str) -> Vec<Operator> {
                 .places
                 .into_iter()
                 .map(|(place, (calls, gpu_ns))| CallSite {
-                    function: trace.names.get(place as usize).cloned().unwrap_or_default(),
+                    function: places::text(trace, place),
                     calls,
                     gpu_self_ns: on_gpu.then_some(gpu_ns),
                 })
@@ -74,6 +76,7 @@ pub(super) fn sum(trace: &TorchTrace, from: &str) -> Vec<Operator> {
                 gpu_self_ns: on_gpu.then_some(sum.gpu_self_ns),
                 kernels,
                 places,
+                flops: Some(sum.flops.0).filter(|flops| *flops > 0.0 && sum.flops.1 == sum.calls),
                 shapes: sum.shapes,
                 from: from.to_owned(),
             }
@@ -135,6 +138,10 @@ fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, OpenOp
         sum.calls += 1;
         if sum.shapes.is_empty() {
             sum.shapes.clone_from(&event.shapes);
+        }
+        let name = trace.names.get(event.name as usize).map(String::as_str).unwrap_or_default();
+        if let Some(flops) = products::flops(name, &event.shapes) {
+            sum.flops = (sum.flops.0 + flops, sum.flops.1 + 1);
         }
         // An operator inside a backward operator has no Python function around it.
         let outer = || open.last().and_then(|open| open.place);

@@ -78,6 +78,16 @@ pub(super) fn of_operators(trace: &TorchTrace) -> HashMap<usize, u32> {
     places
 }
 
+/// A place as text: `net.py(9): forward`. Code outside of functions has no line, since torch gives
+/// its first, not that of the call.
+pub(super) fn text(trace: &TorchTrace, place: u32) -> String {
+    let name = trace.names.get(place as usize).map(String::as_str).unwrap_or_default();
+    match name.strip_suffix("): <module>").and_then(|name| name.rsplit_once('(')) {
+        Some((file, _)) => format!("{file}: <module>"),
+        None => name.to_owned(),
+    }
+}
+
 fn is_place(name: &str) -> bool {
     // Paths that are not below `sys.path` are absolute.
     let name = name.rsplit_once("-packages/").map_or(name, |(_, inner)| inner);
@@ -104,6 +114,9 @@ mod tests {
             .map(|at| places.get(&at).map_or("", |name| &trace.names[*name as usize]))
             .collect();
         assert_eq!(shown, ["net.py(9): forward", "train.py(3): step", "", "net.py(9): forward"]);
+        let names = ["/a/b.py(13): <module>", "net.py(9): forward"].map(str::to_owned).to_vec();
+        let trace = TorchTrace { names, ..TorchTrace::default() };
+        assert_eq!([0, 1].map(|at| text(&trace, at)), ["/a/b.py: <module>", "net.py(9): forward"]);
         assert!(!is_place("/usr/lib/python3/dist-packages/torch/nn/x.py(1): f"));
     }
 }

@@ -50,6 +50,9 @@ pub(super) fn stages(recording: &Recording, regions: &[Region]) -> Vec<Stage> {
             continue;
         }
         let mean_ns = total as f64 / instances as f64;
+        let is_on_gpu = clock == StageClock::Gpu;
+        let span: Option<u64> = all().map(|region| region.gpu_span_ns).sum();
+        let span = span.filter(|span| is_on_gpu && *span > 0);
         let work = recording.work.get(name).filter(|work| work.calls > 0 && work.flops > 0.0);
         let flops = work.map(|work| work.flops / work.calls as f64);
         stages.push(Stage {
@@ -58,6 +61,7 @@ pub(super) fn stages(recording: &Recording, regions: &[Region]) -> Vec<Stage> {
             instances,
             mean_ns,
             clock,
+            gpu_span_ns: span.map(|span| span as f64 / instances as f64),
             flops,
             flops_per_s: flops.map(|flops| flops * 1e9 / mean_ns),
             utilization: None,
@@ -100,6 +104,7 @@ mod tests {
             instances: Some(instances),
             host_ns: Some(host_ns),
             gpu_ns: Some(gpu_ns),
+            gpu_span_ns: Some(10 * gpu_ns),
             ..Region::default()
         };
         let regions = [
@@ -118,7 +123,10 @@ mod tests {
             .into(),
             ..Recording::default()
         };
-        let shown: Vec<_> = stages(&recording, &regions)
+        let stages = stages(&recording, &regions);
+        let spans: Vec<_> = stages.iter().map(|stage| stage.gpu_span_ns).collect();
+        assert_eq!(spans, [Some(5_000.0), None, None]);
+        let shown: Vec<_> = stages
             .into_iter()
             .map(|s| (s.region, s.instances, s.mean_ns, s.clock.to_string(), s.flops_per_s))
             .collect();
