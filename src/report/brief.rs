@@ -9,10 +9,15 @@ use super::headline::headline;
 use super::kernel_name::KernelNames;
 use super::quantity::{duration, measured, per_second, percent, threshold};
 use super::region_rows;
+use super::terminal::head::{memory_text, model_text};
 use super::text::one_line;
 use super::{Document, ReportInput, Style};
 use crate::model::profile::TimingClock;
-use crate::model::{Launch, Profile};
+use crate::model::stage::StageClock;
+use crate::model::{Launch, Profile, Stage};
+
+/// The maximum number of stages.
+const MAX_STAGES: usize = 12;
 
 /// The smallest useful budget in bytes: enough for the first line, cut if it is longer.
 pub const MIN_BUDGET_BYTES: usize = 256;
@@ -95,6 +100,11 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
     if let Some(c) = &profile.correctness {
         say(format!("results: {} ({} of {} wrong)", c.verdict, c.wrong, c.checked));
     }
+    if let Some(model) = &profile.kernel.model {
+        say(format!("model: {}", model_text(model)));
+    }
+    profile.memory.iter().for_each(|memory| say(format!("memory: {}", memory_text(memory))));
+    profile.stages.iter().take(MAX_STAGES).for_each(|s| say(stage(s)));
     for (at, f) in profile.findings.iter().enumerate() {
         let kernel = finding::kernel(f, names).map(|kernel| format!("{kernel}: "));
         say(format!("finding {}: {}{}", f.id, kernel.unwrap_or_default(), f.text));
@@ -134,6 +144,26 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
     out
 }
 
+/// `stage LLM@prefill: 1 of 2.59 ms (gpu), 221 TFLOP/s, MFU 22 % of tensor bf16`.
+fn stage(stage: &Stage) -> String {
+    let case = if stage.case.is_empty() { String::new() } else { format!("{} ", stage.case) };
+    let mut text = format!("stage {case}{}: {} of ", stage.region, stage.instances);
+    text += &format!("{} ({})", duration(stage.mean_ns), stage.clock);
+    if let Some(span) = stage.gpu_span_ns {
+        text += &format!(", {} from first to last kernel", duration(span));
+    }
+    if let Some(rate) = stage.flops_per_s {
+        text += &format!(", {}", per_second(rate, "FLOP"));
+    }
+    if let Some(share) = &stage.utilization {
+        text += &format!(", MFU {} of {}", percent(share.percent), share.label);
+        if stage.clock == StageClock::Gpu {
+            text += " without the time in which the GPU waits";
+        }
+    }
+    text
+}
+
 fn hot(subject: &ReportInput<'_>, names: KernelNames, say: &mut impl FnMut(String)) {
     for spots in subject.hotspots.iter().flat_map(|h| &h.launches) {
         let total = spots.samples.unwrap_or(0).max(1) as f64;
@@ -169,7 +199,7 @@ fn launch(l: &Launch, names: KernelNames) -> String {
 
 fn sums(profile: &Profile, names: KernelNames, say: &mut impl FnMut(String)) {
     let kernels = || profile.kernels.iter().take(20);
-    for (k, name) in kernels().zip(names.distinct(kernels().map(|k| k.kernel.as_str()))) {
+    for (k, name) in kernels().zip(names.of_rows(profile, kernels().map(|k| k.kernel.as_str()))) {
         let total = duration(k.total_ns as f64);
         let launches = if k.launches == 1 { "launch" } else { "launches" };
         say(format!("kernel: {name}, {total} in {} {launches}", k.launches));

@@ -29,6 +29,7 @@ const SCRIPT: &str = concat!(
     include_str!("html/series.js"),
     include_str!("html/timeline.js"),
     include_str!("html/ranks.js"),
+    include_str!("html/memory_use.js"),
     include_str!("html/roofline.js"),
     include_str!("html/memory_chart.js"),
     include_str!("html/hotspots.js"),

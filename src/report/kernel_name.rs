@@ -5,9 +5,12 @@
 //! `[lambda(float) (instance 1)]`, ncu and torch write `4` and `{lambda(float)#1}`; both give the same
 //! name. The full name stays in the profile.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+
+use rgpu_format::demangle::demangle;
 
 use super::text::cut_middle;
+use crate::model::Profile;
 
 /// Columns of a short name.
 const MAX_COLUMNS: usize = 44;
@@ -81,13 +84,38 @@ impl KernelNames {
         }
     }
 
-    /// The names of a table's rows.
+    /// The names of a table's rows, the same in each table of the profile.
+    pub(super) fn of_rows<'a>(
+        self,
+        profile: &Profile,
+        rows: impl Iterator<Item = &'a str>,
+    ) -> Vec<String> {
+        if self == Self::Full {
+            return rows.map(str::to_owned).collect();
+        }
+        let labels = labels(profile);
+        rows.map(|name| labels.get(name).cloned().unwrap_or_else(|| short_name(name))).collect()
+    }
+
+    /// The names of a list that stands for itself.
     pub(super) fn distinct<'a>(self, names: impl Iterator<Item = &'a str>) -> Vec<String> {
         match self {
             Self::Short => distinct_names(names),
             Self::Full => names.map(str::to_owned).collect(),
         }
     }
+}
+
+/// The short name of each kernel of a profile; those of different kernels differ.
+pub(super) fn labels(profile: &Profile) -> HashMap<&str, String> {
+    let kernels = profile.kernels.iter().map(|k| &k.kernel);
+    let launches = profile.launches.iter().map(|l| &l.kernel);
+    let regions = profile.regions.iter().flat_map(|r| &r.kernels).map(|k| &k.kernel);
+    let mut seen = BTreeSet::new();
+    let all = kernels.chain(launches).chain(regions).map(String::as_str);
+    let all: Vec<&str> = all.filter(|name| seen.insert(*name)).collect();
+    let short = distinct_names(all.iter().copied());
+    all.into_iter().zip(short).collect()
 }
 
 /// A kernel's name in at most 44 columns.
@@ -99,13 +127,7 @@ fn short_name(name: &str) -> String {
 pub(super) fn distinct_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let names: Vec<&str> = names.collect();
     let mut labels: Vec<String> = names.iter().map(|name| short_name(name)).collect();
-    for detail in [
-        |name: &str, _: usize| variant(name),
-        |_: &str, number: usize| match number {
-            0 => String::new(),
-            n => format!("#{}", n + 1),
-        },
-    ] {
+    for suffixes in [variants, numbers] {
         let mut same: HashMap<String, Vec<&str>> = HashMap::new();
         for (label, name) in labels.iter().zip(&names) {
             let full = same.entry(label.clone()).or_default();
@@ -113,17 +135,23 @@ pub(super) fn distinct_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<St
                 full.push(name);
             }
         }
+        let mut suffix_of: HashMap<&str, String> = HashMap::new();
+        for full in same.values().filter(|full| full.len() > 1) {
+            suffix_of.extend(full.iter().copied().zip(suffixes(full)));
+        }
         for (label, name) in labels.iter_mut().zip(&names) {
-            let Some(full) = same.get(label).filter(|full| full.len() > 1) else { continue };
-            let number = full.iter().position(|other| other == name).unwrap_or_default();
-            let suffix = detail(name, number);
-            if !suffix.is_empty() {
-                let room = MAX_COLUMNS.saturating_sub(suffix.chars().count() + 1);
-                *label = format!("{} {suffix}", cut_middle(label, room));
-            }
+            let Some(suffix) = suffix_of.get(name).filter(|s| !s.is_empty()) else { continue };
+            let room = MAX_COLUMNS.saturating_sub(suffix.chars().count() + 1);
+            *label = format!("{} {suffix}", cut_middle(label, room));
         }
     }
     labels
+}
+
+/// `#2`, `#3`, for all but the first.
+fn numbers(names: &[&str]) -> Vec<String> {
+    let number = |n: usize| if n == 0 { String::new() } else { format!("#{}", n + 1) };
+    (0..names.len()).map(number).collect()
 }
 
 /// The short name before it is cut.
@@ -131,6 +159,9 @@ fn full_short_name(name: &str) -> String {
     if name.len() > MAX_BYTES {
         return name.to_owned();
     }
+    // torch leaves long names as the compiler has them.
+    let demangled = demangle(name);
+    let name = demangled.as_deref().unwrap_or(name);
     let path = segments(without_return_type(name));
     let Some(last) = path.last() else { return name.to_owned() };
     let (kernel, args) = (ident(last), template_args(last));
@@ -143,22 +174,43 @@ fn full_short_name(name: &str) -> String {
         .unwrap_or_else(|| own(&path))
 }
 
-/// What distinguishes a kernel from another one with the same short name, if the text tells.
-fn variant(name: &str) -> String {
-    let path = segments(without_return_type(name));
-    let Some(last) = path.last() else { return String::new() };
+/// What distinguishes kernels with one short name, if the texts tell: a word, or the numbers among
+/// the template arguments that differ.
+fn variants(names: &[&str]) -> Vec<String> {
+    let words: Vec<_> = names.iter().map(|name| variant(name)).collect();
+    let numbers_of = |word: &Result<String, Vec<String>>| match word {
+        Ok(_) => Vec::new(),
+        Err(numbers) => numbers.clone(),
+    };
+    let all: Vec<Vec<String>> = words.iter().map(numbers_of).collect();
+    let columns = all.iter().map(Vec::len).max().unwrap_or_default();
+    let same_length = all.iter().all(|numbers| numbers.len() == columns);
+    let differs = |at: &usize| !same_length || all.iter().any(|n| n[*at] != all[0][*at]);
+    let suffix = |(word, numbers): (Result<String, Vec<String>>, &Vec<String>)| match word {
+        Ok(word) => word,
+        Err(_) => {
+            let telling: Vec<&str> =
+                (0..numbers.len()).filter(differs).map(|at| numbers[at].as_str()).collect();
+            if telling.is_empty() { String::new() } else { format!("<{}>", telling.join(", ")) }
+        }
+    };
+    words.into_iter().zip(&all).map(suffix).collect()
+}
+
+/// The word that names a variant of a kernel; `Err` with the numbers among its template arguments if
+/// there is none.
+fn variant(name: &str) -> Result<String, Vec<String>> {
+    let demangled = demangle(name);
+    let path = segments(without_return_type(demangled.as_deref().unwrap_or(name)));
+    let Some(last) = path.last() else { return Ok(String::new()) };
     let kernel = ident(last);
     if let Some((_, variant)) = ELEMENTWISE.iter().find(|(known, _)| *known == kernel) {
-        return (*variant).to_owned();
+        return Ok((*variant).to_owned());
     }
     if let Some((_, way)) = kernel.split_once("_execute_") {
-        return way.split("_kernel").next().unwrap_or_default().to_owned();
+        return Ok(way.split("_kernel").next().unwrap_or_default().to_owned());
     }
-    let numbers = template_args(last).into_iter().filter_map(number).collect::<Vec<_>>();
-    match numbers.is_empty() {
-        true => String::new(),
-        false => format!("<{}>", numbers.join(", ")),
-    }
+    Err(template_args(last).into_iter().filter_map(number).collect())
 }
 
 /// torch's kernels that apply a functor: `mul bf16`, `reduce sum f32`, `foreach add f32`.
@@ -370,11 +422,22 @@ fn library(path: &[&str], kernel: &str, args: &[&str]) -> Option<String> {
         ("native", ""),
         ("at", ""),
     ];
+    if let Some(way) = kernel.strip_prefix("CatArrayBatchedCopy") {
+        return Some(format!("cat{}{}", way.replace('_', " "), opaque_bits(args)));
+    }
+    // CuPy's kernels for random numbers.
+    if args.iter().any(|arg| arg.contains("curand_pseudo_state<")) {
+        let functor = args.iter().find(|arg| arg.ends_with("_functor"));
+        return Some(format!("cupy {}", functor.map_or(kernel.to_owned(), |f| operator_words(f))));
+    }
     let spaces = &path[..path.len() - 1];
+    let is_cudnn = |word: &&str| word.ends_with("__5x_cudnn") || word.contains("cudnnKernelData");
+    let of_cudnn = spaces.iter().chain(args).any(is_cudnn);
     // torch has kernels outside its namespace; their arguments give them away.
     let known = LIBRARIES.iter().find(|(space, _)| spaces.contains(space));
     let prefix = match known {
         Some((_, prefix)) => prefix,
+        None if of_cudnn => "cudnn::",
         None if args.iter().any(|arg| arg.starts_with("c10::")) => "",
         None => return None,
     };
@@ -383,6 +446,13 @@ fn library(path: &[&str], kernel: &str, args: &[&str]) -> Option<String> {
         Some(element) => format!("{prefix}{kernel} {element}"),
         None => format!("{prefix}{kernel}"),
     })
+}
+
+/// The size of elements that torch copies whatever their type: ` 16-bit`.
+fn opaque_bits(args: &[&str]) -> String {
+    let size = args.iter().find(|arg| arg.contains("OpaqueType<")).and_then(|arg| bracketed(arg));
+    let bytes = size.and_then(number).and_then(|bytes| bytes.parse::<u32>().ok());
+    bytes.map_or_else(String::new, |bytes| format!(" {}-bit", bytes.saturating_mul(8)))
 }
 
 /// A user's kernel: its path and template arguments, without parameters, casts and unnamed
@@ -571,6 +641,43 @@ mod tests {
             short_name("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"),
             "nccl AllReduce Sum f32 RING LL"
         );
+    }
+
+    #[test]
+    fn kernels_without_a_namespace_of_their_library_are_known() {
+        for (name, short) in [
+            (
+                "void at::native::<unnamed>::CatArrayBatchedCopy_vectorized<at::native::<unnamed>::OpaqueType<(unsigned int)2>, unsigned int, (int)3, (int)128>(char *, int)",
+                "cat vectorized 16-bit",
+            ),
+            (
+                "void nhwcAddPaddingKernel<__nv_bfloat16, __nv_bfloat16, float, true, (cudnnKernelDataType_t)0>(int)",
+                "cudnn::nhwcAddPaddingKernel bf16",
+            ),
+            (
+                "void cask_plugin__5x_cudnn::xmma__5x_cudnn::init_device_workspace_kernel<xmma__5x_cudnn::P<xmma__5x_cudnn::G> >(xmma__5x_cudnn::P<xmma__5x_cudnn::G>, bool)",
+                "cudnn::init_device_workspace_kernel",
+            ),
+            (
+                "void init_curand<curand_pseudo_state<curandStateXORWOW>>(long, unsigned long, long)",
+                "cupy init_curand",
+            ),
+            (
+                "void execute_dist<random_uniform_float_functor, curand_pseudo_state<curandStateXORWOW>, float, >(long, T4...)",
+                "cupy random uniform float",
+            ),
+            ("_ZN2at6native11FillFunctorIfEEvv", "FillFunctor f32"),
+        ] {
+            assert_eq!(short_name(name), short);
+        }
+    }
+
+    #[test]
+    fn equal_names_get_only_the_numbers_that_differ() {
+        let names =
+            ["k<(int)4, float, (int)64, (int)1>(int)", "k<(int)4, float, (int)32, (int)1>(int)"];
+        let names = names.map(|name| format!("void at::native::{name}"));
+        assert_eq!(distinct_names(names.iter().map(String::as_str)), ["k f32 <64>", "k f32 <32>"]);
     }
 
     #[test]

@@ -86,6 +86,12 @@ pub(super) fn rows(profile: &Profile, max: usize) -> Vec<RegionRow> {
     rows
 }
 
+/// The row of the regions that libraries open; `None` without any.
+pub(super) fn of_libraries(profile: &Profile) -> Option<RegionRow> {
+    let libraries = by_time(&profile.regions).into_iter().filter(|region| is_of_library(region));
+    Folds { libraries: libraries.collect(), idle: Vec::new() }.rows().next()
+}
+
 /// The regions as a tree in which the one with the most GPU time comes first, and of those without
 /// GPU work the one with the most host time.
 pub(super) fn by_time(regions: &[Region]) -> Vec<&Region> {
@@ -163,8 +169,11 @@ pub(super) fn is_of_library(region: &Region) -> bool {
     region.path.iter().any(|part| library(part).is_some())
 }
 
-/// The library that opened a range, from its path component.
+/// The library that opened a range, from its path component. Inductor's ranges have no domain.
 fn library(part: &str) -> Option<&str> {
+    if part.starts_with("CachingAutotuner.") {
+        return Some("Inductor");
+    }
     let (domain, _) = part.split_once('@')?;
     LIBRARY_DOMAINS.contains(&domain).then_some(domain)
 }
@@ -278,10 +287,11 @@ mod tests {
             region(&["parse"], 5, 0),
             region(&["TSL@XlaPass:#name=a#"], 40, 0),
             region(&["TSL@XlaPass:#name=a#", "TSL@XlaPass:#name=b#"], 30, 0),
+            region(&["CachingAutotuner.benchmark_all_configs_data: kernel_name=a"], 1, 0),
         ];
         let expected = [
             row("step", Some(100), 50),
-            row("(3 regions of cuBLAS, TSL)", None, 20),
+            row("(4 regions of cuBLAS, TSL, Inductor)", None, 20),
             row("(2 regions without GPU work)", None, 0),
         ];
         assert_eq!(shown(regions), expected);

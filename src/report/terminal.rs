@@ -1,4 +1,4 @@
-//! The short terminal report, made for 80 columns: how fast, why not faster, what to try.
+//! The short terminal report, made for 80 columns: how fast, what to try, and the numbers behind it.
 
 mod code;
 mod findings;
@@ -23,6 +23,8 @@ pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> 
     let profile = subject.profile;
     let mut page = Page { out: String::new(), style };
     head::head(&mut page, profile);
+    findings::findings(&mut page, profile);
+    findings::kernel_verdicts(&mut page, profile);
     selection::selection(&mut page, profile);
     launches::launches(&mut page, profile);
     if let Some(spots) = subject.hotspots {
@@ -42,8 +44,6 @@ pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> 
     stages::operators(&mut page, profile);
     code::sanitizer(&mut page, profile);
     code::code(&mut page, profile);
-    findings::kernel_verdicts(&mut page, profile);
-    findings::findings(&mut page, profile);
     findings::rung_and_gaps(&mut page, profile);
     vec![Document::new("report.txt", page.out)]
 }

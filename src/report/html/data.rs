@@ -10,6 +10,7 @@ use crate::model::bound::BoundShare;
 use crate::model::finding::KernelVerdict;
 use crate::model::hotspots::LaunchSpots;
 use crate::model::launch::{MetricSeries, Roof, RuleMessage, StallReason};
+use crate::model::memory::MemoryUse;
 use crate::model::profile::{
     CaseResult, Correctness, Gap, GeometricMean, KernelInfo, RunInfo, Timing,
 };
@@ -18,15 +19,17 @@ use crate::model::sanitizer::SanitizerResult;
 use crate::model::timeline::{CopySum, KernelSum, Timeline};
 use crate::model::trace::{Trace, TraceWorkKind};
 use crate::model::{
-    Classification, Comparison, Finding, KernelCode, Launch, Operator, Region, SpeedOfLight, Value,
+    Classification, Comparison, Finding, KernelCode, Launch, Operator, Profile, Region,
+    SpeedOfLight, Stage, Value,
 };
 use crate::report::ReportInput;
 use crate::report::busy::{self, BusyTime};
 use crate::report::checks;
 use crate::report::finding;
 use crate::report::headline::{self, Headline};
-use crate::report::kernel_name::{KernelNames, distinct_names};
+use crate::report::kernel_name::{self, KernelNames};
 use crate::report::region_rows;
+use crate::report::terminal::head::model_text;
 use crate::report::text::capital;
 
 /// The maximum number of entries of each list.
@@ -54,6 +57,12 @@ pub(super) struct Page<'a> {
     names: Vec<(&'a str, String)>,
     run: &'a RunInfo,
     kernel: &'a KernelInfo,
+    /// The model of the program, as a phrase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stages: &'a [Stage],
+    memory: &'a [MemoryUse],
     device: Option<&'a str>,
     rung: &'a str,
     ladder: &'a [rgpu_protocol::RungRecord],
@@ -70,8 +79,10 @@ pub(super) struct Page<'a> {
     pub(super) metrics: MetricTable<'a>,
     kernels: &'a [KernelSum],
     copies: &'a [CopySum],
-    /// As a tree, most GPU time first.
+    /// As a tree, most GPU time first, without those of libraries.
     regions: Vec<&'a Region>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    library_regions: Option<FoldedRegions>,
     operators: &'a [Operator],
     sanitizer: &'a [SanitizerResult],
     /// What the sanitizer checked, as a sentence.
@@ -94,6 +105,14 @@ pub(super) struct Page<'a> {
     ranks: Option<&'a Ranks>,
     comparison: Option<&'a Comparison>,
     left_out: Vec<String>,
+}
+
+/// Regions that libraries open around their own work, as one row.
+#[derive(Serialize)]
+struct FoldedRegions {
+    label: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_ns: Option<u64>,
 }
 
 /// Texts of a finding: title, advice, possible saving, and the places of idle time.
@@ -168,6 +187,9 @@ pub(super) struct PageTrace<'a> {
     ranges: Vec<(u32, u64, Option<u64>, u64, u32, Option<u32>)>,
     /// Name, start, duration, thread, whether it waits, rank.
     calls: Vec<(u32, u64, u64, u64, bool, Option<u32>)>,
+    /// The allocator over time: time, GPU, bytes in tensors, bytes held.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    memory: Vec<(u64, u32, u64, u64)>,
     /// Events left out here or when the trace was imported.
     cut: u64,
 }
@@ -183,6 +205,9 @@ impl<'a> Page<'a> {
             names: names(subject, caps),
             run: &profile.run,
             kernel: &profile.kernel,
+            model: profile.kernel.model.as_ref().map(model_text),
+            stages: &profile.stages,
+            memory: &profile.memory,
             device: profile.device.as_deref(),
             rung: &profile.rung,
             ladder: &profile.ladder,
@@ -201,13 +226,9 @@ impl<'a> Page<'a> {
             metrics: MetricTable::new(&profile.launches, caps.detailed, &mut left_out),
             kernels: cut(&profile.kernels, caps.sums, "kernels", &mut left_out),
             copies: &profile.copies,
-            regions: cut(
-                &region_rows::by_time(&profile.regions),
-                caps.sums,
-                "regions",
-                &mut left_out,
-            )
-            .to_vec(),
+            regions: cut(&own_regions(profile), caps.sums, "regions", &mut left_out).to_vec(),
+            library_regions: region_rows::of_libraries(profile)
+                .map(|row| FoldedRegions { label: row.label, gpu_ns: row.gpu_ns }),
             operators: cut(&profile.operators, caps.sums, "operators", &mut left_out),
             sanitizer: &profile.sanitizer,
             checks_covered: checks::covered(profile, KernelNames::Short),
@@ -230,18 +251,24 @@ impl<'a> Page<'a> {
     }
 }
 
+/// The regions that are no library's, as a tree.
+fn own_regions(profile: &Profile) -> Vec<&Region> {
+    let mut regions = region_rows::by_time(&profile.regions);
+    regions.retain(|region| !region_rows::is_of_library(region));
+    regions
+}
+
 /// The short name of each kernel that the page names.
 fn names<'a>(subject: &ReportInput<'a>, caps: ListLimits) -> Vec<(&'a str, String)> {
     let profile = subject.profile;
     let launches = profile.launches.iter().take(caps.launches).map(|l| &l.kernel);
     let kernels = profile.kernels.iter().take(caps.sums).map(|k| &k.kernel);
-    let regions = region_rows::by_time(&profile.regions).into_iter().take(caps.sums);
+    let regions = own_regions(profile).into_iter().take(caps.sums);
     let regions = regions.flat_map(|r| &r.kernels).map(|k| &k.kernel);
-    let mut seen = BTreeSet::new();
-    let all = kernels.chain(launches).chain(regions).map(String::as_str);
-    let all: Vec<&str> = all.filter(|name| seen.insert(*name)).collect();
-    let short = distinct_names(all.iter().copied());
-    all.into_iter().zip(short).collect()
+    let shown: BTreeSet<&str> =
+        kernels.chain(launches).chain(regions).map(String::as_str).collect();
+    let labels = kernel_name::labels(profile);
+    shown.into_iter().filter_map(|name| Some((name, labels.get(name)?.clone()))).collect()
 }
 
 /// The first `max` entries of a list; a cut is noted in `left_out`.
@@ -367,6 +394,11 @@ impl<'a> PageTrace<'a> {
                 .iter()
                 .take(max)
                 .map(|c| (c.name, c.start_ns, c.duration_ns, c.thread, c.waits, c.rank))
+                .collect(),
+            memory: trace
+                .memory
+                .iter()
+                .map(|m| (m.at_ns, m.device, m.allocated_bytes, m.reserved_bytes))
                 .collect(),
             cut,
         }

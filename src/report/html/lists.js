@@ -2,9 +2,12 @@
 
 function regions() {
   const list = page.regions;
+  const folded = page.library_regions;
+  const inLibraries = folded && el("p", { class: "note" }, `Not in the table: ${folded.label}` + (folded.gpu_ns ? `, GPU ${duration(folded.gpu_ns)}` : "") + ". They are in the JSON.");
+  if (!list.length && folded) return void section("regions", "Regions", null, inLibraries);
   if (!list.length) return absent.push(["Regions", "no NVTX range was recorded"]);
   const most = Math.max(1, ...list.map(r => r.gpu_ns || 0));
-  section("regions", "Regions", "NVTX ranges as a tree, most GPU time first. GPU time is the time of work launched inside the range and its inner ranges; host time is not GPU time.", table([
+  section("regions", "Regions", "NVTX ranges as a tree, most GPU time first. GPU time is the time of work launched inside the range and its inner ranges; host time is not GPU time.", inLibraries, table([
     { label: "region", cls: "name", cell: r => {
       const node = el("div", { class: "mono", title: r.path.join(" › ") }, breakable(rangeName(r.path[r.path.length - 1])));
       node.style.paddingLeft = (r.path.length - 1) * 22 + "px";
@@ -24,6 +27,11 @@ function regions() {
   ], list, { label: "regions", search: list.length > 8 ? r => r.path.join("::") + " " + r.kernels.map(k => k.kernel).join(" ") : null }));
 }
 
+/** `net.py(9): forward` without the folders of its file. Code outside of functions has no line. */
+const shortPlace = text => text.replace(/^[^(]*\//, "").replace(/(\(\d+\))?: <module>$/, "");
+/** The places of an operator; the tooltip has their full paths. */
+const places = list => (list || []).flatMap((p, at) => [at ? "; " : null, el("span", { title: p.function }, shortPlace(p.function))]);
+
 function operators() {
   if (!page.operators.length) return;
   section("operators", "Operators", "The calls of the framework, and the kernels that they launched.", table([
@@ -33,9 +41,30 @@ function operators() {
     { label: "own host", num: true, cell: o => duration(o.host_self_ns), key: o => o.host_self_ns },
     { label: "GPU", num: true, cell: o => o.gpu_ns === undefined ? "" : duration(o.gpu_ns), key: o => o.gpu_ns },
     { label: "own GPU", num: true, cell: o => o.gpu_self_ns === undefined ? "" : duration(o.gpu_self_ns), key: o => o.gpu_self_ns },
-    { label: "called in", cls: "name", cell: o => (o.places || []).map(p => p.function).join("; ") },
+    { label: "rate", num: true, cell: o => o.flops && o.gpu_self_ns ? rate(1e9 * o.flops / o.gpu_self_ns, "FLOP/s") : "", key: o => o.flops && o.gpu_self_ns ? o.flops / o.gpu_self_ns : undefined },
+    { label: "called in", cls: "name", cell: o => (o.places || []).length ? places(o.places) : "" },
     { label: "shapes", cls: "name", cell: o => o.shapes },
   ], page.operators, { label: "operators", search: o => o.name }));
+}
+
+/** The stages of a model: their time, rate and MFU. */
+function stages() {
+  const list = page.stages || [];
+  if (!list.length) return;
+  const peak = (list.find(s => s.utilization) || {}).utilization;
+  const notes = ["gpu: time in which the GPU worked; host: time from entry to exit."];
+  if (peak) notes.push(`MFU is the share of ${rate(peak.peak, "FLOP/s")}: ${peak.label} (${peak.source}).`);
+  if (list.some(s => s.clock === "gpu" && s.utilization)) notes.push("With the clock gpu, MFU leaves out the time in which the GPU waits; “GPU span” has it.");
+  section("stages", "Stages", notes.join(" "), table([
+    { label: "case", cell: s => list.some(other => other.case !== s.case) ? s.case : "" },
+    { label: "stage", cls: "name", cell: s => el("code", null, s.region), key: s => s.region },
+    { label: "count", num: true, cell: s => count(s.instances), key: s => s.instances },
+    { label: "mean", num: true, cell: s => duration(s.mean_ns), key: s => s.mean_ns },
+    { label: "clock", cell: s => s.clock },
+    { label: "GPU span", num: true, cell: s => s.gpu_span_ns ? duration(s.gpu_span_ns) : "", key: s => s.gpu_span_ns },
+    { label: "rate", num: true, cell: s => s.flops_per_s ? rate(s.flops_per_s, "FLOP/s") : "", key: s => s.flops_per_s },
+    { label: "MFU", num: true, cell: s => s.utilization ? percent(s.utilization.percent) : "", key: s => (s.utilization || {}).percent },
+  ], list, { label: "stages" }));
 }
 
 function cases() {
@@ -111,7 +140,7 @@ function sanitizer() {
 
 function about() {
   const run = page.run;
-  const facts = [["Run", run.id], ["Started", run.started], ["Where", run.remote], ["GPU", page.device], ["Mode", run.mode], ["Rung", page.rung !== run.mode && page.rung],
+  const facts = [["Run", run.id], ["Started", run.started], ["Where", run.remote], ["GPU", page.device], ["Model", page.model], ["Mode", run.mode], ["Rung", page.rung !== run.mode && page.rung],
     ["Command", run.command.join(" ")], ["Compiler", page.kernel.compiler], ["Source", page.kernel.source], ["rgpu", run.rgpu]].filter(([, v]) => v);
   const node = section("about", "About", null, el("dl", { class: "facts" }, facts.map(([k, v]) => [el("dt", null, k), el("dd", null, v)])));
   const gone = [...absent.map(([what, why]) => `${what}: ${why}`), ...page.gaps.map(g => g.text), ...page.left_out];

@@ -32,7 +32,12 @@ function roofs(launch) {
   const lines = compute.filter(r => !repeated(r) && (!tensor.includes(r) || r === tensor[0]));
   const all = reached ? memory.filter(m => m.achieved > 0).map(m => ({ memory: m, x: reached.achieved / m.achieved, y: reached.achieved })) : [];
   const every = el("details", null, el("summary", null, "Every ceiling, with its source"), ceilingTable(launch.roofline));
-  if (!all.length) return [el("p", { class: "note" }, "The launch did no counted floating-point work, so no point can be drawn."), every];
+  const apart = tensorWork(launch, reached);
+  if (!all.length) {
+    const why = apart || (compute.some(r => r.achieved !== undefined) ? "The launch did no counted floating-point work, so no point can be drawn."
+      : "The report does not count floating-point operations (ncu's sections SpeedOfLight_*RooflineChart do), so no point can be drawn.");
+    return [el("p", { class: "note" }, said(why)), every];
+  }
   const ridges = lines.flatMap(c => memory.map(m => c.peak / m.peak));
   // Loads that bypass a level's counters (TMA: L1) leave it with next to no traffic.
   const limit = 100 * Math.max(...ridges, 1);
@@ -94,7 +99,18 @@ function roofs(launch) {
     return el("span", null, swatch, at + (p.x > limit ? "not drawn: next to no traffic was counted there"
       : `${percent(100 * p.y / Math.min(reached.peak, p.x * p.memory.peak))} of its roof`));
   }));
-  return [el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Roofline" }, plot), notes, every];
+  return [el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Roofline" }, plot), notes, apart && el("p", { class: "note" }, said(apart)), every];
+}
+
+/** That the launch's work on the tensor cores is in no ceiling of the report, or null. */
+function tensorWork(launch, reached) {
+  if (reached && /tensor/i.test(reached.label)) return null;
+  const [tcgen05, tensor] = ["sm__pipe_tc_cycles_active", "sm__pipe_tensor_cycles_active"];
+  const [active, elapsed] = [".avg.pct_of_peak_sustained_active", ".avg.pct_of_peak_sustained_elapsed"];
+  const busy = number(launch, tcgen05 + active, tensor + active, tcgen05 + elapsed, tensor + elapsed);
+  // Constants go through these pipes too.
+  if (!(busy >= 2)) return null;
+  return `The tensor cores were busy for ${percent(busy)} of the time. Their operations are not counted in this report (ncu's section SpeedOfLight_HierarchicalTensorRooflineChart counts them; \`--set full\` has it), so ${reached ? "the points are of the other work only" : "no point can be drawn"}.`;
 }
 
 const ceilingTable = list => table([

@@ -34,6 +34,12 @@ function tiles() {
     list.push(tile("Of the bound", percent(share.percent), `what ${share.unit} can do at ${clock}`
       + (other ? `; ${percent(other.percent)} at the measured ${count(Math.round(other.mhz))} MHz` : ""), share.percent / 100));
   }
+  for (const use of page.memory.slice(0, 4)) {
+    const whole = use.total_bytes;
+    list.push(tile("Peak memory" + (use.device || page.memory.length > 1 ? ` of GPU ${use.device}` : ""), bytes(use.peak_allocated_bytes),
+      "in tensors" + (use.peak_reserved_bytes ? `, ${bytes(use.peak_reserved_bytes)} held by the allocator` : "") + (whole ? `, of ${bytes(whole)}` : "")
+        + (use.scope === "trace" ? " (in the trace)" : ""), whole ? Math.max(use.peak_reserved_bytes, use.peak_allocated_bytes) / whole : undefined));
+  }
   if (page.busy) {
     const { busy_ns, span_ns, start_up_ns } = page.busy;
     const steady_ns = Math.max(1, span_ns - start_up_ns);
@@ -66,7 +72,8 @@ function summary() {
   const head = page.headline;
   const box = el("div", { class: "tiles" });
   const verdicts = el("div", { class: "badges" });
-  const node = section("summary", "Summary", null, el("p", { class: "title" }, head.title), el("p", { class: "lead" }, said(head.text)), verdicts, box);
+  const node = section("summary", "Summary", null, el("p", { class: "title" }, head.title), el("p", { class: "lead" }, said(head.text)),
+    page.model && el("p", { class: "note" }, "Model: " + page.model), verdicts, box);
   node.querySelector("h2").classList.add("skip");
   onLaunch(launch => {
     box.replaceChildren(...tiles());
@@ -96,7 +103,7 @@ function covered(list) {
     { label: "GPU time", num: true, cell: c => duration(c.total_ns) },
     { label: "could give back", num: true, cell: c => duration(c.stake_ns) },
     { label: "its longest", cls: "text", cell: c => said(c.text) },
-  ], list);
+  ], list, { stack: true });
 }
 
 /** What limits each kernel with much of the GPU time, or why that is not known. */
@@ -111,7 +118,7 @@ function kernelVerdicts() {
       { label: "launches", num: true, cell: v => count(v.launches) },
       { label: "verdict", cell: v => v.verdict ? el("span", { class: "badge warn" }, words(v.verdict)) : "none" },
       { label: "because", cls: "text", cell: v => repeated(v) ? el("span", { class: "dim" }, "as above") : said(v.text) },
-    ], list));
+    ], list, { stack: true }));
 }
 
 function findings() {

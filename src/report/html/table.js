@@ -1,8 +1,9 @@
 // A table that sorts by column, can be searched, and shows long lists in pieces.
 
 /** `columns`: {label, cell(row) → nodes or text, key(row) → sort key, num, cls}. A column without any
-    content is left out. `sort`: the column that the table begins sorted by. */
-function table(columns, rows, { search, limit = 100, label, pick, sort, tools = [] } = {}) {
+    content is left out. `sort`: the column that the table begins sorted by. `stack`: on a narrow screen
+    the cells of a row stand below each other. */
+function table(columns, rows, { search, limit = 100, label, pick, sort, stack, tools = [] } = {}) {
   const empty = content => content === "" || content === undefined || content === null;
   columns = columns.filter(column => rows.some(row => !empty(column.cell(row))));
   let order = sort ? { column: columns.find(column => column.label === sort.label), down: sort.down } : null;
@@ -37,7 +38,7 @@ function table(columns, rows, { search, limit = 100, label, pick, sort, tools = 
     }
     body.replaceChildren(...list.slice(0, shown).map(row => {
       const line = el("tr", null, columns.map(column => {
-        const cell = el("td", { class: [column.num && "num", column.cls].filter(Boolean).join(" ") || null });
+        const cell = el("td", { class: [column.num && "num", column.cls].filter(Boolean).join(" ") || null, "data-label": stack && column.label });
         return fill(cell, null, [column.cell(row)]);
       }));
       if (pick) pick(line, row);
@@ -54,7 +55,7 @@ function table(columns, rows, { search, limit = 100, label, pick, sort, tools = 
       ...tools, counter, more));
   }
   box.append(el("div", { class: "scroll", tabindex: rows.length > 12 ? 0 : null, role: "region", "aria-label": label },
-    el("table", null, el("thead", null, el("tr", null, heads)), body)));
+    el("table", { class: stack && "stack" }, el("thead", null, el("tr", null, heads)), body)));
   draw();
   return box;
 }

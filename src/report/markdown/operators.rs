@@ -21,6 +21,9 @@ pub(super) fn report(profile: &Profile) -> String {
         if let Some(peak) = profile.stages.iter().find_map(|stage| stage.utilization.as_ref()) {
             let (label, rate) = (plain(&peak.label), per_second(peak.peak, "FLOP"));
             out += &format!("MFU is the share of {rate}: {label} ({}).\n\n", peak.source);
+            if let Some(note) = stages::mfu_note(profile) {
+                out += &format!("Note: {note}.\n\n");
+            }
         }
         out += "## Operators\n\n";
     }
@@ -39,6 +42,7 @@ pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
         ("calls", Align::Right),
         ("GPU ms", Align::Right),
         ("own GPU ms", Align::Right),
+        ("rate", Align::Right),
         ("host ms", Align::Right),
         ("own host ms", Align::Right),
         ("longest kernel", Align::Left),
@@ -51,6 +55,7 @@ pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
             o.calls.to_string(),
             o.gpu_ns.map(ms).unwrap_or_default(),
             o.gpu_self_ns.map(ms).unwrap_or_default(),
+            o.flops_per_s().map(|rate| per_second(rate, "FLOP")).unwrap_or_default(),
             ms(o.host_ns),
             ms(o.host_self_ns),
             o.kernels.first().map(|k| plain(&k.kernel)).unwrap_or_default(),

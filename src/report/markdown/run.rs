@@ -11,7 +11,7 @@ use crate::report::ranks;
 use crate::report::region_rows;
 use crate::report::terminal::head::graph_text;
 use crate::report::terminal::launches::{roofline_text, stalls_text};
-use crate::report::text::capital;
+use crate::report::text::{capital, one_line};
 
 /// The maximum number of launches listed.
 const MAX_LAUNCHES: usize = 100;
@@ -31,11 +31,16 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     let lost = profile.lost().map_or_else(String::new, |lost| format!(", without {lost}"));
     out += &format!("rung `{}`{lost}.\n\n", profile.rung);
     for warning in profile.stopped().into_iter().chain(&profile.warnings) {
-        out += &format!("**Warning:** {}\n\n", plain_sentence(&warning.text));
+        out += &format!(
+            "**Warning:** {}.\n\n",
+            sentence(&capital(warning.text.trim_end_matches('.')))
+        );
     }
     if profile.has_cpu_reference_time() {
         out += "No GPU was measured: the times are those of the reference on the CPU, not the kernel's.\n\n";
     }
+    findings(&mut out, profile, names);
+    kernel_verdicts(&mut out, profile, names);
     out += "## Cases\n\n";
     let mut table = TextTable::new(&[
         ("case", Align::Left),
@@ -81,10 +86,11 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
         ("total", Align::Right),
         ("mean", Align::Right),
     ]);
-    for k in &profile.kernels {
+    let labels = names.of_rows(profile, profile.kernels.iter().map(|k| k.kernel.as_str()));
+    for (k, name) in profile.kernels.iter().zip(labels) {
         let mean = k.total_ns as f64 / k.launches.max(1) as f64;
         table.add_row([
-            plain(&k.kernel),
+            plain(&name),
             k.launches.to_string(),
             duration(k.total_ns as f64),
             duration(mean),
@@ -92,15 +98,6 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     }
     section(&mut out, table, "This rung records no kernels.");
 
-    if !profile.kernel_verdicts.is_empty() {
-        out += "## What limits the kernels\n\n";
-        for v in &profile.kernel_verdicts {
-            let (name, share) = (plain(&names.name(&v.kernel)), percent(v.percent));
-            let verdict = v.verdict.as_deref().unwrap_or("no verdict");
-            out += &format!("- {name} ({share}): **{verdict}** {}\n", plain(&v.text));
-        }
-        out.push('\n');
-    }
     launches(&mut out, profile, names);
 
     sanitizer(&mut out, profile, names);
@@ -134,40 +131,6 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     let table = table.without_empty_columns();
     section(&mut out, table, "No NVTX region was seen.");
 
-    out += "## What to try\n\n";
-    if profile.findings.is_empty() {
-        out += "No findings.\n\n";
-    }
-    for (at, finding) in profile.findings.iter().enumerate() {
-        let text = match finding::kernel(finding, names) {
-            Some(kernel) => format!("{}: {}", plain(&kernel), plain(&finding.text)),
-            None => plain(&capital(&finding.text)),
-        };
-        out += &format!("{}. **{text}** (`{}`)", at + 1, finding.id);
-        let hint = finding::hint(&profile.findings, at);
-        if !hint.is_empty() {
-            out += &format!(" → {}", plain(&hint));
-        }
-        out.push('\n');
-        if let Some(worth) = finding::worth(finding) {
-            out += &format!("   - worth {}\n", plain(&worth));
-        }
-        for place in &finding.places {
-            out += &format!("   - {}\n", plain(&finding::idle_location_text(place, names)));
-        }
-        if let Some(covered) = finding::covered(finding, names) {
-            out += &format!("   - in {}\n", plain(&covered));
-        }
-        for e in &finding.evidence {
-            let against = threshold(e).map(|limit| format!(" (threshold {limit}, {})", e.source));
-            let value = measured(e.value, &e.unit);
-            out += &format!("   - `{}` = {value}{}\n", e.metric, against.unwrap_or_default());
-        }
-    }
-    if !profile.findings.is_empty() {
-        out.push('\n');
-    }
-
     out += "## Ladder\n\n";
     let mut table = TextTable::new(&[
         ("step", Align::Left),
@@ -195,14 +158,74 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
         out += "Nothing that was requested is missing.\n";
     }
     for gap in profile.missing() {
-        out += &format!("- `{}`: {}\n", gap.code, plain(&gap.text));
+        out += &format!("- `{}`: {}\n", gap.code, sentence(&gap.text));
     }
     out
 }
 
-/// A sentence of ours; its backticks stay markup.
-fn plain_sentence(text: &str) -> String {
-    format!("{}.", capital(&text.replace('<', "&lt;")).trim_end_matches('.'))
+/// The findings with their advice and evidence.
+fn findings(out: &mut String, profile: &Profile, names: KernelNames) {
+    *out += "## What to try\n\n";
+    if profile.findings.is_empty() {
+        *out += "No findings.\n\n";
+    }
+    for (at, finding) in profile.findings.iter().enumerate() {
+        let text = match finding::kernel(finding, names) {
+            Some(kernel) => format!("{}: {}", plain(&kernel), sentence(&finding.text)),
+            None => sentence(&capital(&finding.text)),
+        };
+        *out += &format!("{}. **{text}** (`{}`)", at + 1, finding.id);
+        let hint = finding::hint(&profile.findings, at);
+        if !hint.is_empty() {
+            *out += &format!(" → {}", sentence(&hint));
+        }
+        out.push('\n');
+        if let Some(worth) = finding::worth(finding) {
+            *out += &format!("   - worth {}\n", sentence(&worth));
+        }
+        for place in &finding.places {
+            *out += &format!("   - {}\n", sentence(&finding::place(place, names)));
+        }
+        if let Some(covered) = finding::covered(finding, names) {
+            *out += &format!("   - in {}\n", plain(&covered));
+        }
+        for e in &finding.evidence {
+            let against = threshold(e).map(|limit| format!(" (threshold {limit}, {})", e.source));
+            let value = measured(e.value, &e.unit);
+            *out += &format!("   - `{}` = {value}{}\n", e.metric, against.unwrap_or_default());
+        }
+    }
+    if !profile.findings.is_empty() {
+        out.push('\n');
+    }
+}
+
+/// What limits the kernels that take most GPU time.
+fn kernel_verdicts(out: &mut String, profile: &Profile, names: KernelNames) {
+    if profile.kernel_verdicts.is_empty() {
+        return;
+    }
+    *out += "## What limits the kernels\n\n";
+    let labels = names.of_rows(profile, profile.kernel_verdicts.iter().map(|v| v.kernel.as_str()));
+    for (v, name) in profile.kernel_verdicts.iter().zip(labels) {
+        let (name, share) = (plain(&name), percent(v.percent));
+        let verdict = v.verdict.as_deref().unwrap_or("no verdict");
+        *out += &format!("- {name} ({share}): **{verdict}** {}\n", sentence(&v.text));
+    }
+    out.push('\n');
+}
+
+/// A text of ours: what it has in backticks stays code, and the rest is escaped.
+fn sentence(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return plain(text);
+    }
+    let part = |(at, part): (usize, &&str)| match at % 2 {
+        0 => plain(part),
+        _ => format!("`{}`", one_line(part)),
+    };
+    parts.iter().enumerate().map(part).collect()
 }
 
 /// The checks of the sanitizer: verdict, errors and causes of each, and those that did not run.
@@ -259,12 +282,14 @@ fn launches(out: &mut String, profile: &Profile, names: KernelNames) {
         ("stalls", Align::Left),
         ("roofline", Align::Left),
     ]);
-    for launch in counted.by_ref().take(MAX_LAUNCHES) {
+    let shown: Vec<_> = counted.by_ref().take(MAX_LAUNCHES).collect();
+    let labels = names.of_rows(profile, shown.iter().map(|launch| launch.kernel.as_str()));
+    for (launch, name) in shown.into_iter().zip(labels) {
         let metric = |id| launch.number(id).map(|x| format!("{x:.1}")).unwrap_or_default();
         let verdict = launch.classification.as_ref().map(|class| class.primary.clone());
         table.add_row([
             launch.id.to_string(),
-            plain(&names.name(&launch.kernel)),
+            plain(&name),
             launch.duration_ns.map(duration).unwrap_or_default(),
             metric("sm__throughput.avg.pct_of_peak_sustained_elapsed"),
             metric("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),

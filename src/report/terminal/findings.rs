@@ -21,7 +21,8 @@ pub(super) fn kernel_verdicts(page: &mut Page<'_>, profile: &Profile) {
     let title = page.bold("what limits the kernels");
     page.line(&format!("  {title}"));
     let all = &profile.kernel_verdicts;
-    let names = page.style.names.distinct(all.iter().map(|verdict| verdict.kernel.as_str()));
+    let names =
+        page.style.names.of_rows(profile, all.iter().map(|verdict| verdict.kernel.as_str()));
     // Without counters the reason is the same for all, and is said once.
     let mut without: Vec<(&str, Vec<String>)> = Vec::new();
     for (verdict, name) in all.iter().zip(names) {

@@ -17,6 +17,7 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
     }
     let mut table = TextTable::new(&[
         ("kernel", Align::Left),
+        ("grid", Align::Right),
         ("duration", Align::Right),
         ("SM %", Align::Right),
         ("mem %", Align::Right),
@@ -24,9 +25,14 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
         ("regs", Align::Right),
     ]);
     let rows = || profile.launches.iter().take(MAX_ROWS);
-    for (launch, name) in rows().zip(page.style.names.distinct(rows().map(|l| l.kernel.as_str()))) {
+    let names = page.style.names.of_rows(profile, rows().map(|l| l.kernel.as_str()));
+    // Launches of one kernel are told apart by their grids.
+    let differ = |a: &Launch| rows().any(|b| a.kernel == b.kernel && a.grid != b.grid);
+    let several_grids = rows().any(differ);
+    for (launch, name) in rows().zip(names) {
         table.add_row([
             name,
+            if several_grids { grid_text(launch) } else { String::new() },
             launch.duration_ns.map(duration).unwrap_or_default(),
             metric(launch, &["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
             metric(launch, &["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),
@@ -34,7 +40,8 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
             launch.registers.map(|r| r.to_string()).unwrap_or_default(),
         ]);
     }
-    page.table("launches", table);
+    let room = page.style.width.saturating_sub(4);
+    page.table("launches", table.without_empty_columns().with_room(room, 5, &["regs"]));
     if profile.launches.len() > MAX_ROWS {
         let more = profile.launches.len() - MAX_ROWS;
         // An imported file has no run folder, so there is no profile.json.
@@ -52,6 +59,17 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
             launch.classification.as_ref().map(classification_text)
         });
     }
+}
+
+/// `448`, or `8×4` for a grid of two dimensions; empty if it is not known.
+fn grid_text(launch: &Launch) -> String {
+    let sizes = match launch.grid {
+        [0, ..] => &[][..],
+        [_, 1, 1] => &launch.grid[..1],
+        [_, _, 1] => &launch.grid[..2],
+        _ => &launch.grid[..],
+    };
+    sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("×")
 }
 
 /// The rate reached, as a share of the roof at the launch's DRAM arithmetic intensity.
@@ -81,21 +99,29 @@ fn distinct_field(
     label: &str,
     text: impl Fn(&Launch) -> Option<String>,
 ) {
-    let mut texts: Vec<(String, String)> = Vec::new();
-    for launch in profile.launches.iter().take(MAX_ROWS) {
+    let mut texts: Vec<(String, &Launch, String)> = Vec::new();
+    let rows = || profile.launches.iter().take(MAX_ROWS);
+    let names = page.style.names.of_rows(profile, rows().map(|l| l.kernel.as_str()));
+    for (launch, kernel) in rows().zip(names) {
         let Some(text) = text(launch) else { continue };
-        let kernel = page.style.names.name(&launch.kernel);
         // Texts that differ only in their numbers are written once.
         let words = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         let alike = |other: &str| words(other) == words(&text);
-        if !texts.iter().any(|(k, t)| *k == kernel && alike(t)) {
-            texts.push((kernel, text));
+        if !texts.iter().any(|(k, _, t)| *k == kernel && alike(t)) {
+            texts.push((kernel, launch, text));
         }
     }
     let several = texts.len() > 1;
-    for (at, (kernel, text)) in texts.into_iter().enumerate() {
+    for (at, (kernel, launch, text)) in texts.iter().enumerate() {
         let label = if at == 0 { label } else { "" };
-        page.field(label, &if several { format!("{kernel}: {text}") } else { text });
+        let is_other =
+            |(other, of, _): &(String, &Launch, String)| other == kernel && of.grid != launch.grid;
+        let grid = match texts.iter().any(is_other) {
+            true => format!(" with grid {}", grid_text(launch)),
+            false => String::new(),
+        };
+        let text = if several { format!("{kernel}{grid}: {text}") } else { text.clone() };
+        page.field(label, &text);
     }
 }
 

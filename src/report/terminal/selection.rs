@@ -17,7 +17,9 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
         ("profiled", Align::Right),
     ]);
     let rows = || selection.kernels.iter().take(MAX_ROWS);
-    for (kernel, name) in rows().zip(page.style.names.distinct(rows().map(|k| k.kernel.as_str()))) {
+    for (kernel, name) in
+        rows().zip(page.style.names.of_rows(profile, rows().map(|k| k.kernel.as_str())))
+    {
         table.add_row([
             name,
             duration(kernel.total_ns as f64),
@@ -72,7 +74,10 @@ fn joined(gaps: &[&Gap], names: KernelNames) -> Vec<String> {
         let subject = gap.text.strip_prefix('`').and_then(|text| text.split_once("`: "));
         let (subject, rest) = subject.map_or((None, gap.text.as_str()), |(s, r)| (Some(s), r));
         let subject = subject.map(|subject| format!("`{}`", kernel_of(subject, names)));
-        match texts.iter_mut().find(|(known, text)| subject.is_some() && !known.is_empty() && *text == rest) {
+        match texts
+            .iter_mut()
+            .find(|(known, text)| subject.is_some() && !known.is_empty() && *text == rest)
+        {
             Some((known, _)) => known.extend(subject),
             None => texts.push((subject.into_iter().collect(), rest)),
         }

@@ -1,7 +1,8 @@
 //! Stages of a model with their rates, and its longest operators.
 
 use super::Page;
-use crate::model::Profile;
+use crate::model::stage::StageClock;
+use crate::model::{Operator, Profile, Stage};
 use crate::report::quantity::{duration, per_second, percent};
 use crate::report::text::cut_middle;
 use crate::report::{Align, TextTable};
@@ -11,6 +12,19 @@ const MAX_OPERATORS: usize = 8;
 
 pub(super) fn stages(page: &mut Page<'_>, profile: &Profile) {
     page.table("stages", table(profile, str::to_owned));
+    if let Some(note) = mfu_note(profile) {
+        page.line(&format!("    {note}"));
+    }
+}
+
+/// That the MFU of a stage on the GPU's clock leaves out idle time.
+pub(in crate::report) fn mfu_note(profile: &Profile) -> Option<&'static str> {
+    let is_of_gpu = |stage: &Stage| stage.clock == StageClock::Gpu && stage.utilization.is_some();
+    profile
+        .stages
+        .iter()
+        .any(is_of_gpu)
+        .then_some("clock gpu: rate and MFU leave out the time in which the GPU waits")
 }
 
 /// One row per stage; `text` escapes foreign names for the output format.
@@ -22,6 +36,7 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
         ("count", Align::Right),
         ("mean", Align::Right),
         ("clock", Align::Left),
+        ("GPU span", Align::Right),
         ("rate", Align::Right),
         ("MFU", Align::Right),
     ]);
@@ -32,6 +47,7 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
             stage.instances.to_string(),
             duration(stage.mean_ns),
             stage.clock.to_string(),
+            stage.gpu_span_ns.map(duration).unwrap_or_default(),
             stage.flops_per_s.map(|rate| per_second(rate, "FLOP")).unwrap_or_default(),
             stage.utilization.as_ref().map(|u| percent(u.percent)).unwrap_or_default(),
         ]);
@@ -39,11 +55,32 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
     table.without_empty_columns()
 }
 
-/// `net.py(9): forward` without the folders of its file.
+/// Columns of a kernel's name in the table of operators.
+const MAX_KERNEL: usize = 28;
+/// Columns of a place.
+const MAX_PLACE: usize = 40;
+
+/// `net.py(9): forward` without the folders of its file. Code outside of functions has no line: torch
+/// gives its first.
 pub(in crate::report) fn short_place(function: &str) -> String {
     let (file, name) = function.split_once('(').unwrap_or((function, ""));
     let file = file.rsplit('/').next().unwrap_or(file);
-    cut_middle(&if name.is_empty() { file.to_owned() } else { format!("{file}({name}") }, 40)
+    let text = match name.split_once("): ") {
+        Some((_, "<module>")) => file.to_owned(),
+        None if file.ends_with(": <module>") => file.replace(": <module>", ""),
+        _ if name.is_empty() => file.to_owned(),
+        _ => format!("{file}({name}"),
+    };
+    cut_middle(&text, MAX_PLACE)
+}
+
+/// The operators with the most GPU time, and the one with the most time on the host if it is not
+/// among them.
+fn longest(profile: &Profile) -> impl Iterator<Item = &Operator> {
+    let (shown, others) = profile.operators.split_at(profile.operators.len().min(MAX_OPERATORS));
+    let on_host = others.iter().max_by_key(|operator| operator.host_self_ns);
+    let longest = shown.iter().map(|operator| operator.host_self_ns).max().unwrap_or_default();
+    shown.iter().chain(on_host.filter(|operator| operator.host_self_ns > longest))
 }
 
 /// Writes the operators with the most self time.
@@ -52,19 +89,52 @@ pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
         ("operator", Align::Left),
         ("calls", Align::Right),
         ("own GPU", Align::Right),
+        ("rate", Align::Right),
         ("own host", Align::Right),
         ("longest kernel", Align::Left),
         ("called in", Align::Left),
     ]);
-    for o in profile.operators.iter().take(MAX_OPERATORS) {
+    for o in longest(profile) {
+        let kernel = o.kernels.first().map(|k| page.style.names.name(&k.kernel));
         table.add_row([
             page.style.names.name(&o.name),
             o.calls.to_string(),
             o.gpu_self_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
+            o.flops_per_s().map(|rate| per_second(rate, "FLOP")).unwrap_or_default(),
             duration(o.host_self_ns as f64),
-            o.kernels.first().map(|k| page.style.names.name(&k.kernel)).unwrap_or_default(),
+            kernel.map(|name| cut_middle(&name, MAX_KERNEL)).unwrap_or_default(),
             o.places.first().map(|place| short_place(&place.function)).unwrap_or_default(),
         ]);
     }
-    page.table("operators", table.without_empty_columns());
+    // The place says more than the kernel where both do not fit.
+    let (room, spare) = (page.style.width.saturating_sub(4), ["longest kernel", "calls"]);
+    page.table("operators", table.without_empty_columns().with_room(room, 30, &spare));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_a_line_only_if_it_is_a_function() {
+        assert_eq!(short_place("/a/b/net.py(9): forward"), "net.py(9): forward");
+        assert_eq!(short_place("/a/train.py(13): <module>"), "train.py");
+        assert_eq!(short_place("/a/train.py: <module>"), "train.py");
+        assert_eq!(short_place("net.py"), "net.py");
+    }
+
+    #[test]
+    fn the_longest_operator_on_the_host_is_shown_too() {
+        let operator =
+            |name: String, host_self_ns| Operator { name, host_self_ns, ..Operator::default() };
+        let mut operators: Vec<Operator> =
+            (0..MAX_OPERATORS + 2).map(|n| operator(format!("o{n}"), 10)).collect();
+        let names = |operators: &[Operator]| {
+            let profile = Profile { operators: operators.to_vec(), ..Profile::default() };
+            longest(&profile).map(|operator| operator.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&operators).len(), MAX_OPERATORS);
+        operators[MAX_OPERATORS + 1].host_self_ns = 11;
+        assert_eq!(names(&operators).last().unwrap(), &format!("o{}", MAX_OPERATORS + 1));
+    }
 }

@@ -21,7 +21,9 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
         ("max", Align::Right),
     ]);
     let rows = || profile.kernels.iter().take(MAX_ROWS);
-    for (k, name) in rows().zip(page.style.names.distinct(rows().map(|k| k.kernel.as_str()))) {
+    for (k, name) in
+        rows().zip(page.style.names.of_rows(profile, rows().map(|k| k.kernel.as_str())))
+    {
         table.add_row([
             name,
             k.launches.to_string(),
@@ -56,9 +58,14 @@ pub(super) fn busy(page: &mut Page<'_>, profile: &Profile) {
     };
     page.line("");
     for device in &timeline.devices {
-        let share = percent(100.0 * device.busy_ns as f64 / device.span_ns.max(1) as f64);
+        let share = |ns: u64| percent(100.0 * ns as f64 / device.span_ns.max(1) as f64);
         let span = duration(device.span_ns as f64);
-        let mut text = format!("busy {share} of {span} from first to last kernel");
+        let (busy, in_kernels) = (share(device.busy_ns), share(device.kernel_ns));
+        let mut text = format!("busy {busy} of {span} from first to last kernel");
+        // Only kernels and the time without one add up to the span: copies run in both.
+        if busy != in_kernels && device.kernel_ns > 0 {
+            text += &format!(" ({in_kernels} in kernels)");
+        }
         let causes: Vec<String> = device
             .waiting
             .iter()
