@@ -14,7 +14,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use super::follower::{self, Follower, OtherFollower};
-use super::{RunRecord, RunState, atomic};
+use super::{RunRecord, RunState, atomic, record};
 use crate::error::{ErrorDocument, Exit, Failure};
 use crate::regular_file::{self, MAX_FILE_BYTES};
 
@@ -77,6 +77,14 @@ pub enum StoreError {
         #[source]
         source: serde_json::Error,
     },
+    /// The record has another schema than this rgpu reads.
+    #[error("`{}` is of `{}`, which this rgpu does not read", path.display(), schema.escape_debug())]
+    OtherSchema {
+        /// The record.
+        path: PathBuf,
+        /// The name of its schema.
+        schema: String,
+    },
     /// A link to a folder inside a run folder that is to be written.
     #[error("`{}` is a link to another folder, so nothing is written to its run", .0.display())]
     LinkedFolder(PathBuf),
@@ -127,6 +135,8 @@ impl From<StoreError> for Failure {
             StoreError::BadRecord { source, .. } => {
                 failure(Exit::Artifact, "bad_record").cause(source)
             }
+            StoreError::OtherSchema { .. } => failure(Exit::Artifact, "other_schema")
+                .hint("a later rgpu made the run: update this one"),
             StoreError::LinkedFolder(_) => failure(Exit::Artifact, "linked_folder")
                 .hint("rgpu makes no links in a run folder: remove it if you did not make it"),
             StoreError::HostileName(_) => failure(Exit::Host, "hostile_name"),
@@ -138,6 +148,9 @@ impl From<StoreError> for Failure {
 fn follower_text(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
+
+/// The result of a suite.
+const SUITE_FILE: &str = "suite.json";
 
 /// The file with the run's failure (`rgpu.error/1`).
 const FAILURE_FILE: &str = "error.json";
@@ -284,10 +297,20 @@ impl RunFolder {
     /// command lines in messages to the user.
     ///
     /// # Errors
-    /// I/O errors, [`StoreError::BadRecord`].
+    /// I/O errors, [`StoreError::OtherSchema`], [`StoreError::BadRecord`].
     pub fn record(&self) -> Result<RunRecord, StoreError> {
+        #[derive(Deserialize)]
+        struct SchemaName {
+            schema: String,
+        }
         let path = self.path.join("run.json");
         let bytes = self.read("run.json")?;
+        // Another schema may lack fields of this one, so its name is read before them.
+        if let Ok(SchemaName { schema }) = serde_json::from_slice(&bytes)
+            && schema != record::SCHEMA
+        {
+            return Err(StoreError::OtherSchema { path, schema });
+        }
         let record = serde_json::from_slice::<RunRecord>(&bytes).and_then(|record| {
             let names = record.jobs.iter().map(|job| &job.job).chain([&record.id]);
             let bad = names.into_iter().find(|name| !valid_job_id(name)).cloned();
@@ -297,8 +320,8 @@ impl RunFolder {
         record.map_err(|source| StoreError::BadRecord { path, source })
     }
 
-    /// Reads the record and returns it with the state corrected; writes nothing. A command that was killed could not record that it
-    /// never submitted a job.
+    /// Reads the record and returns it with the state corrected; writes nothing. A command that was
+    /// killed could not record that it never submitted a job, or that its suite was cancelled.
     ///
     /// # Errors
     /// As [`RunFolder::record`].
@@ -311,7 +334,11 @@ impl RunFolder {
             // The command may have ended just now, after writing its record.
             record = self.record()?;
             if is_unsent(&record) {
-                record.state = RunState::NeverSubmitted;
+                // The jobs of a suite are those of its cases, of which some may have ended.
+                record.state = match self.path.join(SUITE_FILE).is_file() {
+                    true => RunState::Cancelled,
+                    false => RunState::NeverSubmitted,
+                };
             }
         }
         Ok(record)

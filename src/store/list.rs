@@ -110,21 +110,29 @@ impl Runs {
     /// # Errors
     /// I/O errors of the root folder.
     pub fn list(&self) -> Result<Vec<RunLine>, StoreError> {
-        let mut lines: Vec<RunLine> = self
-            .ids()?
-            .into_iter()
-            .filter_map(|id| {
-                let folder = RunFolder::open(&self.root.join(id)).ok()?;
-                let record = folder.current_record().ok()?;
-                Some(RunLine {
+        Ok(self.list_with_unreadable()?.0)
+    }
+
+    /// All runs, newest first, and why the records of other folders cannot be read.
+    ///
+    /// # Errors
+    /// I/O errors of the root folder.
+    pub fn list_with_unreadable(&self) -> Result<(Vec<RunLine>, Vec<StoreError>), StoreError> {
+        let (mut lines, mut unreadable) = (Vec::new(), Vec::new());
+        for id in self.ids()? {
+            // A folder that was removed meanwhile is no run any more.
+            let Ok(folder) = RunFolder::open(&self.root.join(id)) else { continue };
+            match folder.current_record() {
+                Ok(record) => lines.push(RunLine {
                     bytes: bytes_of(folder.path()),
                     folder: folder.path().into(),
                     record,
-                })
-            })
-            .collect();
+                }),
+                Err(error) => unreadable.push(error),
+            }
+        }
         lines.sort_by(|a, b| b.record.started.cmp(&a.record.started).then(b.folder.cmp(&a.folder)));
-        Ok(lines)
+        Ok((lines, unreadable))
     }
 
     /// The records of all runs, newest first. Unlike [`Runs::list`], it does not look at their sizes.

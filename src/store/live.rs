@@ -8,8 +8,9 @@ use serde_json::Value;
 use super::{RunFolder, RunState};
 use crate::regular_file;
 
-/// The part of the events that is searched for the phase, from their end.
-const EVENTS_BYTES: u64 = 16 << 10;
+/// The parts of the events that are searched for the phase, from their end, until one has it: a run
+/// whose program prints much has many events of output after it.
+const PHASE_BYTES: [u64; 3] = [16 << 10, 512 << 10, 16 << 20];
 
 /// The part of the events that is searched for the end of a rung, which has output of its program.
 const RUNG_BYTES: u64 = 128 << 10;
@@ -31,9 +32,23 @@ pub fn phase(folder: &RunFolder) -> Option<String> {
 }
 
 fn last_phase(folder: &RunFolder) -> Option<String> {
-    let (text, _) = tail(&folder.path().join("events.jsonl"), EVENTS_BYTES)?;
+    let path = folder.path().join("events.jsonl");
+    for max_bytes in PHASE_BYTES {
+        let (text, length) = tail(&path, max_bytes)?;
+        let phase = phase_in(&text);
+        if phase.is_some() || length <= max_bytes {
+            return phase;
+        }
+    }
+    None
+}
+
+/// The last phase that begins in these events.
+fn phase_in(events: &str) -> Option<String> {
     let mut link_is_back = false;
-    text.lines().rev().find_map(|line| {
+    // Most lines are output, and reading their JSON takes long.
+    let mut lines = events.lines().rev().filter(|line| !line.contains(r#""event":"output""#));
+    lines.find_map(|line| {
         let event: Value = serde_json::from_str(line).ok()?;
         let title = || event["title"].as_str().map(ToOwned::to_owned);
         match event["event"].as_str()? {
@@ -113,6 +128,20 @@ mod tests {
         followed.save(&record).unwrap();
         drop(followed);
         assert_eq!(phase(&opened).as_deref(), Some("waiting for the GPU"));
+    }
+
+    #[test]
+    fn much_output_does_not_hide_the_phase() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(dir.path(), "one", None).unwrap();
+        folder.save(&RunRecord::new("one".into(), "exec", jiff::Timestamp::UNIX_EPOCH)).unwrap();
+        let step = r#"{"event":"step_started","step":"exec","title":"run sh"}"#;
+        let output = format!("{}\n", r#"{"event":"output","step":"exec","bytes":7}"#);
+        let lines = PHASE_BYTES[1] as usize / output.len() + 1;
+        folder
+            .write("events.jsonl", format!("{step}\n{}", output.repeat(lines)).as_bytes())
+            .unwrap();
+        assert_eq!(phase(&folder).as_deref(), Some("run sh"));
     }
 
     #[test]

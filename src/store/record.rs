@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::cost::Cost;
 
+/// The schema name that every `run.json` carries.
+pub(super) const SCHEMA: &str = "rgpu.run/1";
+
 /// The content of `run.json` (`rgpu.run/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRecord {
@@ -69,7 +72,7 @@ impl RunRecord {
     /// The record of a new run without jobs or a remote.
     pub fn new(id: String, command: &str, started: jiff::Timestamp) -> Self {
         Self {
-            schema: "rgpu.run/1".to_owned(),
+            schema: SCHEMA.to_owned(),
             id,
             started: started.to_string(),
             title: String::new(),

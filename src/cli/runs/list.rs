@@ -7,10 +7,13 @@ use super::super::support::app::{App, Status};
 use super::{ListArgs, cost_text, state_text};
 use crate::error::Result;
 use crate::report::{Align, TextTable, bytes};
-use crate::store::{RunFolder, RunLine, RunRecord, RunState, Runs};
+use crate::store::{RunFolder, RunLine, RunRecord, RunState, Runs, StoreError};
 
 /// A note with less room than this, in characters, goes below the table.
 const MIN_NOTE_WIDTH: usize = 20;
+
+/// At most this many folders that cannot be read are named.
+const MAX_NAMED_FOLDERS: usize = 3;
 
 /// The output of `runs list --json` (`rgpu.runs/1`).
 #[derive(Serialize, JsonSchema)]
@@ -25,7 +28,8 @@ pub(in crate::cli) struct RunList {
 
 /// Lists the newest runs.
 pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
-    let mut lines = runs.list()?;
+    let (mut lines, unreadable) = runs.list_with_unreadable()?;
+    note_unreadable(app, &unreadable);
     if args.failed {
         lines.retain(|line| has_failed(line, args.reason.as_deref()));
     }
@@ -96,6 +100,17 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
         MIN_NOTE_WIDTH,
     ));
     Ok(0)
+}
+
+/// Tells which folders are not in the list.
+fn note_unreadable(app: &App, unreadable: &[StoreError]) {
+    for error in unreadable.iter().take(MAX_NAMED_FOLDERS) {
+        app.print_note(&format!("left out: {error}"));
+    }
+    if unreadable.len() > MAX_NAMED_FOLDERS {
+        let more = unreadable.len() - MAX_NAMED_FOLDERS;
+        app.print_note(&format!("left out: {more} more folders with a record that cannot be read"));
+    }
 }
 
 /// Whether a run failed, for this reason if there is one.
