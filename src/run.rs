@@ -58,7 +58,7 @@ pub use event::{JsonLines, Reporter, Reporters, RunEvent, SharedReporter};
 pub use exec::{
     EXEC_STEP, ExecOutcome, ExecRequest, ExecRun, ProgramExit, ProgramSource, draft as exec_draft,
 };
-pub use facts::FactsCache;
+pub use facts::{FactsCache, FailedTry};
 pub use failed_rungs::FailedRungs;
 pub use file_copies::FileCopies;
 pub use host_listings::fetch_host_listings;

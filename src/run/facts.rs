@@ -29,6 +29,15 @@ struct CachedFacts {
     facts: HostFacts,
 }
 
+/// A try to reach a remote that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedTry {
+    /// When, in seconds since 1970.
+    pub at_s: i64,
+    /// Why, in a sentence.
+    pub text: String,
+}
+
 /// The cached facts of one remote.
 pub struct FactsCache {
     path: PathBuf,
@@ -61,6 +70,23 @@ impl FactsCache {
     /// The cached facts of any age, with the time at which the host was asked, in seconds since 1970.
     pub fn last_with_time(&self) -> Option<(i64, HostFacts)> {
         self.read_cached().map(|cached| (cached.asked_s, cached.facts))
+    }
+
+    /// The last try to reach the remote that failed. It may be older than the facts.
+    pub fn last_failed_try(&self) -> Option<FailedTry> {
+        serde_json::from_slice(&std::fs::read(self.failed_try_path()).ok()?).ok()
+    }
+
+    /// Records that the remote could not be reached.
+    pub fn record_failed_try(&self, failed: &FailedTry) {
+        if let Ok(bytes) = serde_json::to_vec(failed) {
+            // A record that cannot be written is only missing in lists of hosts.
+            let _ = atomic::write(&self.failed_try_path(), &bytes);
+        }
+    }
+
+    fn failed_try_path(&self) -> PathBuf {
+        self.path.with_extension("unreached.json")
     }
 
     fn read_cached(&self) -> Option<CachedFacts> {

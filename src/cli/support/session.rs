@@ -23,8 +23,8 @@ use crate::remote::{
 };
 use crate::report::one_line;
 use crate::run::{
-    CancelSignal, Canceller, FactsCache, JsonLines, LinkRecord, Programs, Reporter, Reporters,
-    RunEvent, SharedReporter, channel, find_programs, set_up_compilers, triple,
+    CancelSignal, Canceller, FactsCache, FailedTry, JsonLines, LinkRecord, Programs, Reporter,
+    Reporters, RunEvent, SharedReporter, channel, find_programs, set_up_compilers, triple,
 };
 use crate::store::{Cost, RunRecord, Runs};
 
@@ -356,7 +356,9 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     let sent = SentRecord::new(&app.cache, &spec);
     let connect = async {
         let link = connect_link(&remote, options, &programs, greeting, &sent).await;
-        let link = link.on(&*remote)?.with_sent_record(sent);
+        let link =
+            link.on(&*remote).inspect_err(|failure| record_failed_try(app, &spec, failure))?;
+        let link = link.with_sent_record(sent);
         let ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         reporter.clone().report(&RunEvent::Connected { ms });
         Ok::<_, Failure>(link)
@@ -368,6 +370,15 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         () = stop.wait_for_more_than(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
     };
     Ok((RemoteSession { spec, link, reporter, cancel, programs, program_output }, done))
+}
+
+/// Records for lists of hosts that a remote could not be reached.
+fn record_failed_try(app: &App, spec: &RemoteSpec, failure: &Failure) {
+    let cause = failure.cause.as_deref().and_then(|cause| cause.trim().lines().last());
+    let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+    let text = format!("{}{cause}", failure.what);
+    let at_s = jiff::Timestamp::now().as_second();
+    facts_cache(app, spec).record_failed_try(&FailedTry { at_s, text });
 }
 
 /// The agent for the host's saved architecture, if that differs from this machine's.
