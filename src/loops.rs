@@ -49,7 +49,7 @@ pub use state::{
     IterationRecord, KeptState, LoopComparison, LoopState, MeasuredTime, Outcome, Phase, Proposal,
     Stop, StopReason,
 };
-pub use status::{Heartbeat, LoopStatus, LoopTarget, read_heartbeat};
+pub use status::{AwaitedAnswer, Heartbeat, LoopStatus, LoopTarget, read_heartbeat};
 
 /// The lock that the loop holds for life.
 const LOOP_LOCK: &str = "loop.lock";

@@ -17,14 +17,14 @@ use crate::fault_point;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl DocumentKind {
-    fn prompt_file(self) -> &'static str {
+    pub(super) fn prompt_file(self) -> &'static str {
         match self {
             Self::Worker => "worker_prompt.txt",
             Self::Reviewer => "reviewer_prompt.txt",
         }
     }
 
-    fn answer_file(self) -> &'static str {
+    pub(super) fn answer_file(self) -> &'static str {
         match self {
             Self::Worker => "worker_result.json",
             Self::Reviewer => "reviewer_verdict.json",

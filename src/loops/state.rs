@@ -67,6 +67,22 @@ impl Phase {
         }
     }
 
+    /// What a loop does in the phase.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Init => "measures the start",
+            Self::Worker => "waits for the worker's change",
+            Self::Verify => "verifies the change",
+            Self::Compare => "compares the change with the best",
+            Self::Confirm => "compares the change a second time",
+            Self::Profile => "profiles the change",
+            Self::Reviewer => "waits for the reviewer",
+            Self::Apply => "keeps the change or takes it back",
+            Self::Final => "compares the best with the start",
+            Self::Stopped => "stopped",
+        }
+    }
+
     /// The state that the phase belongs to.
     pub fn state(self) -> &'static str {
         match self {

@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::config::{LoopMode, Metric};
-use super::documents::write_json;
+use super::documents::{DocumentKind, write_json};
 use super::error::LoopError;
 use super::state::{IterationRecord, KeptState, LoopComparison, LoopState, Phase, Stop};
-use super::{FOLDER, LoopRow, Loops};
+use super::{FOLDER, LoopRow, Loops, iteration_folder};
 use crate::regular_file;
 
 /// How old a heartbeat file may get before it is written again.
@@ -34,6 +34,15 @@ pub struct LoopTarget {
     pub reached: bool,
 }
 
+/// What a manual loop waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct AwaitedAnswer {
+    /// The prompt to answer, from the project.
+    pub prompt: String,
+    /// The file with the answer that the loop waits for, from the project.
+    pub file: String,
+}
+
 /// The output of `rgpu loop start`, `status`, `stop`, `resume`, `best` and `report` with `--json`,
 /// and `control.json` (`rgpu.loop/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -48,6 +57,8 @@ pub struct LoopStatus {
     pub state: String,
     /// The phase of that state.
     pub phase: Phase,
+    /// What it does in that phase, in words.
+    pub phase_text: &'static str,
     /// The iteration, from 1; 0 before the first.
     pub iteration: u32,
     /// The greatest number of iterations.
@@ -70,6 +81,9 @@ pub struct LoopStatus {
     /// What the file of the current prompt must carry. Absent while no file is waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nonce: Option<String>,
+    /// What a manual loop waits for. Absent while it waits for nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub awaited: Option<AwaitedAnswer>,
     /// The target.
     pub target: LoopTarget,
     /// Kept changes.
@@ -108,6 +122,18 @@ impl LoopStatus {
         let config = &row.config;
         let is_active = phase != Phase::Stopped;
         let waits = matches!(phase, Phase::Worker | Phase::Reviewer);
+        let kind = match phase {
+            Phase::Worker => Some(DocumentKind::Worker),
+            Phase::Reviewer => Some(DocumentKind::Reviewer),
+            _ => None,
+        };
+        let is_asked = config.mode == LoopMode::Manual && !state.nonce.is_empty();
+        let iteration_folder =
+            iteration_folder(Path::new(&format!("{FOLDER}/{}", row.id)), iteration);
+        let awaited = kind.filter(|_| is_asked).map(|kind| AwaitedAnswer {
+            prompt: iteration_folder.join(kind.prompt_file()).display().to_string(),
+            file: iteration_folder.join(kind.answer_file()).display().to_string(),
+        });
         let reached =
             state.stop.as_ref().is_some_and(|stop| stop.reason == super::StopReason::TargetReached);
         Ok(Self {
@@ -116,6 +142,7 @@ impl LoopStatus {
             folder: format!("{FOLDER}/{}", row.id),
             state: phase.state().to_owned(),
             phase,
+            phase_text: phase.text(),
             iteration,
             max_iterations: config.max_iterations,
             mode: config.mode,
@@ -131,6 +158,7 @@ impl LoopStatus {
                 best: state.best_metric(config.target_metric_name),
                 reached,
             },
+            awaited,
             nonce: Some(state.nonce).filter(|nonce| waits && !nonce.is_empty()),
             kept: state.kept,
             no_progress: state.no_progress,

@@ -3,7 +3,7 @@
 use super::LoopArgs;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result, indent_continuation};
-use crate::loops::{IterationRecord, KeptState, LoopStatus, MeasuredTime, Phase};
+use crate::loops::{AwaitedAnswer, IterationRecord, KeptState, LoopStatus, MeasuredTime, Phase};
 use crate::report::{Align, TextTable, timestamp};
 
 fn load(app: &App, args: &LoopArgs) -> Result<LoopStatus> {
@@ -51,6 +51,9 @@ pub(in crate::cli) fn status_text(status: &LoopStatus) -> String {
             (None, _) => "none; `rgpu loop resume` goes on".to_owned(),
         },
     );
+    let awaited =
+        |answer: &AwaitedAnswer| format!("{}; the prompt is {}", answer.file, answer.prompt);
+    row("awaits", status.awaited.as_ref().map(awaited).unwrap_or_default());
     let failure = |why: &String| {
         let count = status.infra_failures.max(1);
         let ends = if count == 1 { "" } else { "s" };
@@ -78,7 +81,7 @@ fn stop_text(stop: &crate::loops::Stop) -> String {
 }
 
 /// A time of work: `40 s`, `90 min`, `6 h`.
-fn time_span(seconds: f64) -> String {
+pub(in crate::cli) fn time_span(seconds: f64) -> String {
     match seconds {
         _ if seconds < 120.0 => format!("{seconds:.0} s"),
         _ if seconds < 10_800.0 => format!("{:.0} min", seconds / 60.0),

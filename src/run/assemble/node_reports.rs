@@ -3,7 +3,7 @@
 use super::{ProfileBuilder, RefusedRung};
 use crate::error::chain;
 use crate::import::join::join_reports;
-use crate::import::{IMPORTERS, Refusal, Source, TracedActivity};
+use crate::import::{IMPORTERS, RejectedReport, Source, TracedActivity};
 use crate::model::RungId;
 use crate::model::profile::{ArtifactKind, Gap};
 use crate::run::job::{HostFile, JobResult};
@@ -57,7 +57,7 @@ impl ProfileBuilder {
             }
         }
         if refusals.len() == reports.len() {
-            let unreadable = || Refusal {
+            let unreadable = || RejectedReport {
                 code: "unreadable_artifact",
                 text: gaps.first().map_or_else(String::new, |gap| gap.text.clone()),
                 metrics: Vec::new(),
