@@ -45,6 +45,8 @@ use live::Revision;
 use run_table::RunTable;
 
 pub use export::{ExportOptions, Exported, export};
+#[cfg(test)]
+pub(crate) use host::FailedHostTry;
 pub(crate) use host::{HealthLevel, HostState};
 pub use openapi::document as openapi;
 pub(crate) use overview::RunningRun;

@@ -112,7 +112,8 @@ async fn write_export(context: DashboardContext, options: &ExportOptions) -> Res
     bytes += page_bytes;
     Ok(Exported {
         schema: "rgpu.dashboard-export/1",
-        page: page.display().to_string(),
+        // Without `..`, so that the link can be given to others.
+        page: page.canonicalize().unwrap_or(page).display().to_string(),
         runs: snapshot.runs.len().min(MAX_RUNS),
         reports,
         bytes,

@@ -4,10 +4,11 @@ use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
 use super::{DashboardContext, DashboardHost};
 use crate::queue::{Entry, EntryState};
-use crate::store::EnvRecord;
+use crate::store::{EnvRecord, RunFolder, RunState};
 
 /// The tools without which some mode does not work.
 const WANTED_TOOLS: [&str; 6] = ["ncu", "nsys", "compute-sanitizer", "nvcc", "nvdisasm", "python3"];
@@ -26,6 +27,8 @@ const MAX_ENV_RUNS: usize = 5;
 pub(super) struct HostList {
     /// `rgpu.dashboard-hosts/1`.
     pub(super) schema: &'static str,
+    /// Whether runs are still being read, which may have the facts of a host.
+    pub(super) reading: bool,
     /// The hosts of the user's settings, and this machine.
     pub(super) hosts: Vec<HostState>,
 }
@@ -42,6 +45,9 @@ pub(crate) struct HostState {
     /// When the facts were asked for (RFC 3339). Absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) asked: Option<String>,
+    /// The last try to reach it, if that failed and nothing has reached it since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failed_try: Option<FailedHostTry>,
     /// The host's facts. Absent if it was never checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) facts: Option<HostFacts>,
@@ -49,8 +55,19 @@ pub(crate) struct HostState {
     pub(crate) health: HostHealth,
     /// The ids of the project's runs that may be running there.
     pub(crate) running: Vec<String>,
+    /// How many of these runs no process of this machine follows.
+    pub(crate) not_followed: usize,
     /// Entries of the queue that wait for it.
     pub(crate) waiting: usize,
+}
+
+/// A try to reach a host that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct FailedHostTry {
+    /// When (RFC 3339).
+    pub(crate) at: String,
+    /// Why, in a sentence.
+    pub(crate) text: String,
 }
 
 /// Which problems a host has, by its facts.
@@ -143,7 +160,8 @@ pub(super) fn hosts(
     entries: &[Entry],
 ) -> HostList {
     let hosts = context.hosts.iter().map(|host| state(context, host, snapshot, entries));
-    HostList { schema: "rgpu.dashboard-hosts/1", hosts: hosts.collect() }
+    let reading = snapshot.reading;
+    HostList { schema: "rgpu.dashboard-hosts/1", reading, hosts: hosts.collect() }
 }
 
 fn state(
@@ -164,6 +182,7 @@ fn state(
         })
     };
     let (asked, mut facts) = cached.or_else(recorded).unzip();
+    let failed_try = failed_try(host, snapshot).filter(|failed| Some(&failed.at) > asked.as_ref());
     let health = facts.as_ref().map(HostHealth::of).unwrap_or_default();
     if let Some(facts) = &mut facts {
         // The probes' raw output is long, and everything in it that is known stands beside it.
@@ -173,17 +192,33 @@ fn state(
         entry.state == EntryState::Waiting && entry.remote.as_deref() == Some(&host.name)
     };
     let running = snapshot.running.iter().map(|at| &snapshot.runs[*at].summary);
-    let running = running.filter(|run| run.remote.split(',').any(|name| name == host.name));
+    let running: Vec<&RunSummary> =
+        running.filter(|run| run.remote.split(',').any(|name| name == host.name)).collect();
+    let is_followed = |run: &&&RunSummary| {
+        RunFolder::open(&context.runs.join(&run.id)).is_ok_and(|folder| folder.is_followed())
+    };
+    let followed = running.iter().filter(is_followed).count();
     HostState {
         name: host.name.clone(),
         address: host.address.clone(),
         default: host.default,
         asked,
+        failed_try,
         facts,
         health,
-        running: running.map(|run| run.id.clone()).collect(),
+        not_followed: running.len() - followed,
+        running: running.iter().map(|run| run.id.clone()).collect(),
         waiting: entries.iter().filter(waits).count(),
     }
+}
+
+/// The last try to reach a host, if it failed and no run on the host has ended well since.
+fn failed_try(host: &DashboardHost, snapshot: &Snapshot) -> Option<FailedHostTry> {
+    let failed = host.facts.last_failed_try()?;
+    let at = jiff::Timestamp::from_second(failed.at_s).ok()?.to_string();
+    let is_later = |run: &RunSummary| run.state == RunState::Done && run.started > at;
+    let is_reached = snapshot.of_remote(&host.name).any(is_later);
+    (!is_reached).then_some(FailedHostTry { at, text: failed.text })
 }
 
 #[cfg(test)]

@@ -41,8 +41,16 @@ pub(super) struct QueueCounts {
     pub(super) running: usize,
     /// Entries that ended ok.
     pub(super) ok: usize,
-    /// Entries that ended otherwise.
-    pub(super) bad: usize,
+    /// Entries that failed.
+    pub(super) failed: usize,
+    /// Entries that were ended by their time limit.
+    pub(super) timeout: usize,
+    /// Entries whose end is unknown.
+    pub(super) lost: usize,
+    /// Entries that were skipped, since another one did not end well.
+    pub(super) skipped: usize,
+    /// Entries that the user cancelled.
+    pub(super) cancelled: usize,
     /// Whether no entry is started.
     pub(super) paused: bool,
     /// The process that runs the queue. Absent if there is none.
@@ -70,6 +78,8 @@ pub(super) struct LoopLine {
     pub(super) mode: LoopMode,
     /// The state, as in `rgpu.loop/1`.
     pub(super) state: String,
+    /// What it does, in words.
+    pub(super) phase_text: &'static str,
     /// The iteration, from 1; 0 before the first.
     pub(super) iteration: u32,
     /// The greatest number of iterations.
@@ -155,6 +165,7 @@ impl LoopLine {
             kernel_path: status.kernel_path.clone(),
             mode: status.mode,
             state: status.state.clone(),
+            phase_text: status.phase_text,
             iteration: status.iteration,
             max_iterations: status.max_iterations,
             started: status.started.clone(),
@@ -214,13 +225,15 @@ fn queue_counts(
     let Some(queue) = open_queue(context)? else { return Ok(None) };
     state.entries = queue.entries()?;
     let count = |wanted| state.entries.iter().filter(|entry| entry.state == wanted).count();
-    let (waiting, running, ok) =
-        (count(EntryState::Waiting), count(EntryState::Running), count(EntryState::Ok));
     Ok(Some(QueueCounts {
-        bad: state.entries.len() - waiting - running - ok - count(EntryState::Pruned),
-        waiting,
-        running,
-        ok,
+        waiting: count(EntryState::Waiting),
+        running: count(EntryState::Running),
+        ok: count(EntryState::Ok),
+        failed: count(EntryState::Failed),
+        timeout: count(EntryState::Timeout),
+        lost: count(EntryState::Lost),
+        skipped: count(EntryState::Skipped),
+        cancelled: count(EntryState::Cancelled),
         paused: queue.is_paused()?,
         runner: queue.runner().map(|holder| holder.pid()),
     }))

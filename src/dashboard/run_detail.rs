@@ -10,6 +10,7 @@ use super::suites::{history, suite};
 use super::text_document::TextDocument;
 use super::{DashboardContext, Server};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::model::fan_out::FanOutRow;
 use crate::model::ranks::Ranks;
 use crate::own_command::CommandLine;
 use crate::store::{EnvRecord, RunFolder, RunRecord, live};
@@ -41,6 +42,9 @@ pub(super) struct RunDetail {
     /// The process that follows it. Absent if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) followed_by: Option<String>,
+    /// The results of each remote, of a run on several. Each has a run of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) remotes: Vec<FanOutRow>,
     /// The ranks of its program, as `rgpu.profile/1` has them. Absent for one process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ranks: Option<Ranks>,
@@ -78,9 +82,7 @@ pub(super) fn find(context: &DashboardContext, id: &str) -> Result<RunFolder> {
 pub(super) fn detail(context: &DashboardContext, id: &str) -> Result<RunDetail> {
     let folder = find(context, id)?;
     let record = folder.current_record()?;
-    let run = RunSummary::of(&folder).ok_or_else(|| {
-        Failure::new(Exit::Artifact, "bad_document", "the run's record cannot be read")
-    })?;
+    let run = RunSummary::of(&folder)?;
     let env = folder.read("env.json").ok();
     let mut env = env.and_then(|bytes| serde_json::from_slice::<EnvRecord>(&bytes).ok());
     if let Some(host) = env.as_mut().and_then(|env| env.host.as_mut()) {
@@ -92,6 +94,10 @@ pub(super) fn detail(context: &DashboardContext, id: &str) -> Result<RunDetail> 
         followed_by: folder.followed_by(),
         failure: folder.failure(),
         logs: logs(folder.path()),
+        remotes: match run.result {
+            Some(ResultKind::FanOut) => run_summary::remotes(folder.path()),
+            _ => Vec::new(),
+        },
         ranks: run.ranks.and_then(|_| run_summary::ranks(folder.path())),
         env,
         record,

@@ -4,13 +4,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::run_summary::RunSummary;
-use super::run_table::{Facets, IndexedRun, Snapshot};
+use super::run_table::{Facets, IndexedRun, Snapshot, UnreadableRun};
 
 /// The most runs of a page.
 const MAX_PAGE_RUNS: usize = 500;
 
 /// The runs of a page, if the request has no limit.
 const DEFAULT_PAGE_RUNS: usize = 50;
+
+/// The most points of a series of times.
+const MAX_SERIES_POINTS: usize = 500;
+
+/// How many folders with a record that cannot be read are named.
+const MAX_UNREADABLE_FOLDERS: usize = 5;
 
 /// Points of a spark line.
 const MAX_TREND_POINTS: usize = 20;
@@ -58,12 +64,41 @@ pub(super) struct RunPage {
     pub(super) offset: usize,
     /// The number of folders whose record cannot be read.
     pub(super) unreadable: usize,
+    /// The newest of these folders.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unreadable_folders: Vec<UnreadableRun>,
     /// Whether runs are still being read: the numbers grow.
     pub(super) reading: bool,
     /// The runs, newest first.
     pub(super) runs: Vec<RunLine>,
     /// The values to filter by, over all runs.
     pub(super) facets: Facets,
+    /// With a kernel chosen: the times of all runs that fit, also those of other pages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) times: Vec<TimeSeries>,
+}
+
+/// The times of runs that can be compared.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub(super) struct TimeSeries {
+    /// What they have in common, as [`RunLine::series`] names it.
+    pub(super) series: String,
+    /// The newest times, oldest first: at least two, at most 500.
+    pub(super) points: Vec<TimePoint>,
+}
+
+/// The time of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub(super) struct TimePoint {
+    /// The run's id.
+    pub(super) run: String,
+    /// When it started (RFC 3339, UTC).
+    pub(super) started: String,
+    /// Median time in nanoseconds.
+    pub(super) median_ns: f64,
+    /// 95 % interval of the median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ci95_ns: Option<[f64; 2]>,
 }
 
 /// A run with the earlier times of its kernel.
@@ -110,28 +145,41 @@ impl RunQuery {
         let fitting = snapshot.runs.iter().enumerate().filter(|(_, run)| self.fits(run, &words));
         let mut found = 0;
         let mut runs = Vec::new();
-        for (at, _) in fitting {
+        let mut times = Vec::new();
+        for (at, run) in fitting {
+            if !self.kernel.is_empty() {
+                add_time(&mut times, run);
+            }
             if found >= self.offset && runs.len() < limit {
                 runs.push(RunLine::of(snapshot, at));
             }
             found += 1;
         }
+        times.retain(|series: &TimeSeries| series.points.len() > 1);
+        times.iter_mut().for_each(|series| series.points.reverse());
         RunPage {
             schema: "rgpu.dashboard-runs/1",
             total: snapshot.runs.len(),
             found,
             offset: self.offset,
-            unreadable: snapshot.unreadable,
+            unreadable: snapshot.unreadable.len(),
+            unreadable_folders: snapshot
+                .unreadable
+                .iter()
+                .take(MAX_UNREADABLE_FOLDERS)
+                .cloned()
+                .collect(),
             reading: snapshot.reading,
             runs,
             facets: snapshot.facets.clone(),
+            times,
         }
     }
 
     fn fits(&self, indexed: &IndexedRun, words: &[String]) -> bool {
         let run = &indexed.summary;
         let is = |wanted: &str, value: &str| wanted.is_empty() || wanted == value;
-        is(&self.state, run.state.as_str())
+        is(&self.state, &run.state_text)
             && is(&self.command, &run.command)
             && is(&self.remote, &run.remote)
             && is(&self.gpu, run.gpu.as_deref().unwrap_or_default())
@@ -162,5 +210,22 @@ impl RunQuery {
             Some(("loop", id)) => parent.loop_id.as_deref() == Some(id),
             _ => false,
         }
+    }
+}
+
+/// Adds the time of a run to its series; runs come newest first.
+fn add_time(times: &mut Vec<TimeSeries>, run: &IndexedRun) {
+    let summary = &run.summary;
+    let (Some(name), Some(median_ns)) = (&run.series, summary.median_ns) else { return };
+    let point = TimePoint {
+        run: summary.id.clone(),
+        started: summary.started.clone(),
+        median_ns,
+        ci95_ns: summary.ci95_ns,
+    };
+    match times.iter_mut().find(|series| series.series == *name) {
+        Some(series) if series.points.len() < MAX_SERIES_POINTS => series.points.push(point),
+        Some(_) => {}
+        None => times.push(TimeSeries { series: name.clone(), points: vec![point] }),
     }
 }

@@ -6,18 +6,20 @@ use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::Path;
 
+use rgpu_protocol::Outcome;
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
 use crate::model::bound::BoundShare;
 use crate::model::comparison::TimeVerdict;
+use crate::model::fan_out::{FanOut, FanOutRow};
 use crate::model::finding::KernelVerdict;
 use crate::model::profile::{CaseResult, Correctness, SCHEMA, Timing, TimingClock};
 use crate::model::ranks::Ranks;
-use crate::model::suite::{self, RowState, SuiteRun, SuiteVerdict};
+use crate::model::suite::{self, RowState, SuiteRun, SuiteState, SuiteVerdict};
 use crate::regular_file;
-use crate::store::{RunFolder, RunParent, RunRecord, RunState};
+use crate::store::{JobRecord, RunFolder, RunParent, RunRecord, RunState, StoreError};
 
 /// A larger document is read piece by piece.
 const MAX_IN_MEMORY_BYTES: u64 = 4 << 20;
@@ -39,6 +41,9 @@ pub(crate) struct RunSummary {
     pub(crate) remote: String,
     /// The state.
     pub(crate) state: RunState,
+    /// The state as lists show it: also `exit status 3` or `time limit` of a program that ended so, and
+    /// `unfinished` of a suite whose command ended before its cases.
+    pub(crate) state_text: String,
     /// When it started (RFC 3339, UTC).
     pub(crate) started: String,
     /// Wall-clock seconds.
@@ -193,9 +198,12 @@ struct ComparisonParts {
 }
 
 impl RunSummary {
-    /// The summary of a run folder; `None` if it has no readable record.
-    pub(super) fn of(folder: &RunFolder) -> Option<Self> {
-        let record = folder.current_record().ok()?;
+    /// The summary of a run folder.
+    ///
+    /// # Errors
+    /// It has no readable record.
+    pub(super) fn of(folder: &RunFolder) -> Result<Self, StoreError> {
+        let record = folder.current_record()?;
         let mut summary = Self::of_record(record);
         if summary.state != RunState::Done {
             summary.reason = folder.failure().map(|document| document.error.code);
@@ -203,16 +211,17 @@ impl RunSummary {
         if let Err(problem) = summary.add_result(folder.path()) {
             summary.problem = Some(problem);
         }
-        Some(summary)
+        Ok(summary)
     }
 
     fn of_record(record: RunRecord) -> Self {
         Self {
+            state_text: state_text(&record),
             id: record.id,
             title: record.title,
             command: record.command,
             mode: record.mode,
-            kernel: record.kernel,
+            kernel: without_repetition(&record.kernel),
             remote: record.remote,
             state: record.state,
             started: record.started,
@@ -266,6 +275,9 @@ impl RunSummary {
                     return Err(format!("suite.json is of `{}`", run.schema));
                 }
                 self.suite = Some(SuiteCounts::of(&run));
+                if !self.is_active() && run.state != SuiteState::Done {
+                    UNFINISHED.clone_into(&mut self.state_text);
+                }
             }
             Some(ResultKind::FanOut) | None => {}
         }
@@ -311,13 +323,46 @@ impl SuiteCounts {
     }
 }
 
-/// A case's name and sizes, one list of sizes for each group.
+/// The state of a suite whose command ended before its cases.
+const UNFINISHED: &str = "unfinished";
+
+/// The state of a run, or how its program ended: the run itself is done then.
+fn state_text(record: &RunRecord) -> String {
+    let is_limit = |job: &JobRecord| matches!(&job.outcome, Some(Outcome::Failed { code, .. }) if code == "timeout");
+    match record.program_exit {
+        Some(status) if record.state == RunState::Done && status != 0 => {
+            match record.jobs.iter().any(is_limit) {
+                true => "time limit".to_owned(),
+                false => format!("exit status {status}"),
+            }
+        }
+        _ => record.state.as_str().to_owned(),
+    }
+}
+
+/// A kernel that is compared with itself is named once.
+fn without_repetition(kernels: &str) -> String {
+    match kernels.split_once(", ") {
+        Some((a, b)) if a == b => a.to_owned(),
+        _ => kernels.to_owned(),
+    }
+}
+
+/// A case's name and sizes, one list of sizes for each group. A name that is its sizes is enough.
 fn case_text(case: &CaseResult) -> String {
     let sizes = |group: &BTreeMap<String, i64>| {
         group.iter().map(|(name, size)| format!("{name}={size}")).collect::<Vec<_>>().join(",")
     };
     let groups: Vec<String> = case.sizes.iter().map(sizes).collect();
-    format!("{} {}", case.name, groups.join(";")).trim_end().to_owned()
+    match groups.join(";") {
+        sizes if sizes == case.name => sizes,
+        sizes => format!("{} {sizes}", case.name).trim_end().to_owned(),
+    }
+}
+
+/// The results of each remote of a run on several. Empty for other runs.
+pub(super) fn remotes(folder: &Path) -> Vec<FanOutRow> {
+    document::<FanOut>(folder, "fan-out.json").map(|results| results.remotes).unwrap_or_default()
 }
 
 /// The ranks of a run, as its profile has them. `None` if it has none, or cannot be read.
@@ -409,6 +454,52 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_program_and_an_unfinished_suite_are_not_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let state_text = |id: &str, exit: i32, code: &str| {
+            let run = folder(dir.path(), id);
+            let mut record = run.record().unwrap();
+            record.program_exit = Some(exit);
+            record.jobs = vec![JobRecord {
+                job: format!("{id}.1"),
+                remote: "h200".into(),
+                last_seq: 0,
+                outcome: Some(Outcome::Failed { step: "exec".into(), code: code.into() }),
+                unsynced: Vec::new(),
+            }];
+            run.save(&record).unwrap();
+            RunSummary::of(&run).unwrap().state_text
+        };
+        assert_eq!(state_text("good", 0, "exit"), "done");
+        assert_eq!(state_text("bad", 3, "exit"), "exit status 3");
+        assert_eq!(state_text("late", 124, "timeout"), "time limit");
+        // A suite whose command was killed has no jobs of its own.
+        let killed = folder(dir.path(), "killed");
+        let mut record = killed.record().unwrap();
+        record.state = RunState::Running;
+        killed.save(&record).unwrap();
+        let suite = SuiteRun { schema: suite::SCHEMA.into(), ..SuiteRun::default() };
+        killed.write_json("suite.json", &suite).unwrap();
+        let path = killed.path().to_owned();
+        drop(killed);
+        let summary = RunSummary::of(&RunFolder::open(&path).unwrap()).unwrap();
+        assert_eq!((summary.state, &*summary.state_text), (RunState::Cancelled, UNFINISHED));
+    }
+
+    #[test]
+    fn what_a_list_would_say_twice_is_said_once() {
+        let case = |name: &str| CaseResult {
+            name: name.into(),
+            sizes: vec![[("n".to_owned(), 8)].into()],
+            ..CaseResult::default()
+        };
+        assert_eq!(case_text(&case("n=8")), "n=8");
+        assert_eq!(case_text(&case("small")), "small n=8");
+        assert_eq!(without_repetition("vecadd, vecadd"), "vecadd");
+        assert_eq!(without_repetition("vecadd, matmul"), "vecadd, matmul");
+    }
+
+    #[test]
     fn a_case_without_a_gpu_is_not_ok() {
         let row = |warnings: &[&str]| SuiteRow {
             state: RowState::Ok,
@@ -437,6 +528,10 @@ mod tests {
         std::fs::create_dir(dir.path().join("empty")).unwrap();
         std::fs::write(dir.path().join("empty/run.json"), "{").unwrap();
         let empty = Runs::new(dir.path()).find("empty").unwrap();
-        assert!(RunSummary::of(&empty).is_none());
+        assert!(RunSummary::of(&empty).is_err());
+        let later = r#"{"schema": "rgpu.run/9", "id": "empty"}"#;
+        std::fs::write(dir.path().join("empty/run.json"), later).unwrap();
+        let error = RunSummary::of(&empty).unwrap_err();
+        assert!(matches!(error, StoreError::OtherSchema { .. }), "{error}");
     }
 }

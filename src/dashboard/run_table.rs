@@ -16,10 +16,10 @@ use serde::Serialize;
 use super::run_summary::RunSummary;
 use crate::error::Failure;
 use crate::store::state::{StateDb, StateError, commit, sql_error};
-use crate::store::{RunFolder, Runs};
+use crate::store::{RunFolder, Runs, StoreError};
 
 /// Changes when a summary gets other content.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// A project with fewer runs gets no database for their index: they are read faster than one is made.
 const MIN_RUNS_FOR_DATABASE: usize = 200;
@@ -43,13 +43,22 @@ pub(super) struct Snapshot {
     by_remote: HashMap<String, Vec<usize>>,
     /// By [`IndexedRun::series`]: the runs with a time, as positions in `runs`.
     series: HashMap<String, Vec<usize>>,
-    /// Folders whose record cannot be read.
-    pub(super) unreadable: usize,
+    /// Folders whose record cannot be read, the newest ids first.
+    pub(super) unreadable: Vec<UnreadableRun>,
     /// Whether runs are still being read for the first time.
     pub(super) reading: bool,
     /// Counts changes.
     pub(super) revision: u64,
     pub(super) facets: Facets,
+}
+
+/// A run folder whose record cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct UnreadableRun {
+    /// The name of its folder.
+    pub(super) id: String,
+    /// Why, and what to do.
+    pub(super) problem: String,
 }
 
 /// A run with the text that a search looks at.
@@ -91,7 +100,8 @@ impl Snapshot {
     /// The same without the runs with these ids.
     pub(super) fn without(&self, ids: &[String]) -> Self {
         let runs = self.runs.iter().filter(|run| !ids.contains(&run.summary.id)).cloned();
-        let Self { unreadable, reading, revision, .. } = *self;
+        let Self { reading, revision, .. } = *self;
+        let unreadable = self.unreadable.clone();
         Self { unreadable, reading, revision, ..Self::of(runs.collect()) }
     }
 
@@ -139,8 +149,8 @@ pub(super) struct Facets {
 /// A run folder as it was last read.
 struct KnownFolder {
     stamp: String,
-    /// `None` if the record cannot be read.
-    run: Option<Arc<IndexedRun>>,
+    /// The run, or why its record cannot be read.
+    run: Result<Arc<IndexedRun>, String>,
 }
 
 /// What was read of all run folders.
@@ -219,17 +229,22 @@ impl RunTable {
             let path = self.runs.root().join(&id);
             let Some(stamp) = stamp(&path) else { continue };
             let is_active =
-                |known: &KnownFolder| known.run.as_ref().is_some_and(|run| run.summary.is_active());
+                |known: &KnownFolder| known.run.as_ref().is_ok_and(|run| run.summary.is_active());
             if known.folders.get(&id).is_some_and(|known| known.stamp == stamp && !is_active(known))
             {
                 continue;
             }
-            let summary = RunFolder::open(&path).ok().and_then(|folder| RunSummary::of(&folder));
-            let run = summary.map(|summary| Arc::new(IndexedRun::of(summary)));
+            let summary = RunFolder::open(&path).and_then(|folder| RunSummary::of(&folder));
+            let run = summary
+                .map(|summary| Arc::new(IndexedRun::of(summary)))
+                .map_err(|error| problem_text(&error));
             let before = known.folders.insert(id.clone(), KnownFolder { stamp, run: run.clone() });
-            let summary_of =
-                |run: &Option<Arc<IndexedRun>>| run.as_ref().map(|run| run.summary.clone());
-            if before.is_some_and(|before| summary_of(&before.run) == summary_of(&run)) {
+            let is_same = |before: &KnownFolder| match (&before.run, &run) {
+                (Ok(before), Ok(run)) => before.summary == run.summary,
+                (Err(before), Err(why)) => before == why,
+                _ => false,
+            };
+            if before.as_ref().is_some_and(is_same) {
                 continue;
             }
             known.unsaved.insert(id);
@@ -254,8 +269,13 @@ impl RunTable {
 
     fn publish(&self, known: &KnownFolders, reading: bool) {
         let known = &known.folders;
-        let runs: Vec<_> = known.values().filter_map(|known| known.run.clone()).collect();
-        let unreadable = known.len() - runs.len();
+        let runs: Vec<_> = known.values().filter_map(|known| known.run.clone().ok()).collect();
+        let unreadable = |(id, known): (&String, &KnownFolder)| {
+            let problem = known.run.as_ref().err()?.clone();
+            Some(UnreadableRun { id: id.clone(), problem })
+        };
+        let mut unreadable: Vec<_> = known.iter().filter_map(unreadable).collect();
+        unreadable.sort_unstable_by(|a, b| b.id.cmp(&a.id));
         let revision = self.snapshot().revision + 1;
         let snapshot = Snapshot { unreadable, reading, revision, ..Snapshot::of(runs) };
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
@@ -276,7 +296,7 @@ impl RunTable {
             rows.and_then(Iterator::collect).map_err(sql_error("read"))?;
         let known = rows.into_iter().filter_map(|(id, stamp, summary)| {
             let summary: RunSummary = serde_json::from_str(&summary).ok()?;
-            Some((id, KnownFolder { stamp, run: Some(Arc::new(IndexedRun::of(summary))) }))
+            Some((id, KnownFolder { stamp, run: Ok(Arc::new(IndexedRun::of(summary))) }))
         });
         Ok(known.collect())
     }
@@ -305,7 +325,7 @@ impl RunTable {
         let transaction = db.begin()?;
         for id in &known.unsaved {
             let summary = known.folders.get(id).and_then(|folder| {
-                let run = folder.run.as_ref().filter(|run| !run.summary.is_active())?;
+                let run = folder.run.as_ref().ok().filter(|run| !run.summary.is_active())?;
                 Some((&folder.stamp, serde_json::to_string(&run.summary).ok()?))
             });
             match summary {
@@ -318,6 +338,19 @@ impl RunTable {
             .map_err(fail())?;
         }
         commit(transaction)
+    }
+}
+
+/// Why a record cannot be read, and what to do.
+fn problem_text(error: &StoreError) -> String {
+    match error {
+        StoreError::OtherSchema { schema, .. } => {
+            format!("its run.json is of `{schema}`: a later rgpu made the run, so update this one")
+        }
+        StoreError::BadRecord { source, .. } => format!(
+            "its run.json is no record of a run ({source}): remove the folder if you do not need it"
+        ),
+        other => other.to_string(),
     }
 }
 
@@ -334,7 +367,14 @@ impl IndexedRun {
     fn of(summary: RunSummary) -> Self {
         let labels = summary.labels.iter().map(|(name, value)| format!("{name}={value}"));
         let mut parts: Vec<String> = labels.collect();
-        let own = [&summary.id, &summary.title, &summary.kernel, &summary.remote, &summary.note];
+        let own = [
+            &summary.id,
+            &summary.title,
+            &summary.kernel,
+            &summary.remote,
+            &summary.note,
+            &summary.state_text,
+        ];
         parts.extend(own.map(ToOwned::to_owned));
         parts.extend(
             [&summary.gpu, &summary.verdict, &summary.reason].into_iter().flatten().cloned(),
@@ -364,7 +404,7 @@ impl Facets {
         };
         for run in runs {
             let run = &run.summary;
-            add(&mut facets.state, run.state.as_str());
+            add(&mut facets.state, &run.state_text);
             add(&mut facets.command, &run.command);
             add(&mut facets.remote, &run.remote);
             add(&mut facets.gpu, run.gpu.as_deref().unwrap_or_default());
@@ -415,7 +455,10 @@ mod tests {
         table.refresh();
         assert_eq!(ids(&table), ["b"]);
         assert_eq!(table.snapshot().runs[0].summary.note, "kept");
-        assert_eq!(table.snapshot().unreadable, 1);
+        let unreadable = table.snapshot().unreadable.clone();
+        assert_eq!(unreadable.len(), 1);
+        assert_eq!(unreadable[0].id, "c");
+        assert!(unreadable[0].problem.contains("no record"), "{unreadable:?}");
     }
 
     #[test]

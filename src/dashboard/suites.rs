@@ -40,6 +40,8 @@ pub(super) struct SuiteLine {
     pub(super) title: String,
     /// When it started (RFC 3339, UTC).
     pub(super) started: String,
+    /// The state of its run, as lists show it.
+    pub(super) state_text: String,
     /// Wall-clock seconds.
     pub(super) seconds: f64,
     /// Its cases.
@@ -53,6 +55,7 @@ impl SuiteLine {
             id: run.id.clone(),
             title: run.title.clone(),
             started: run.started.clone(),
+            state_text: run.state_text.clone(),
             seconds: run.seconds,
             counts: run.suite.clone()?,
         })

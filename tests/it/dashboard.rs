@@ -286,6 +286,12 @@ fn the_list_of_runs_is_paged_searched_and_filtered() {
     ] {
         assert_eq!(dashboard.get(&format!("/runs?{query}"))["found"], found, "{query}");
     }
+    // The times of a kernel are those of all pages, oldest first.
+    let kernel = dashboard.get("/runs?kernel=matmul&limit=2");
+    let points = kernel["times"][0]["points"].as_array().unwrap();
+    assert_eq!((kernel["times"].as_array().unwrap().len(), points.len()), (1, 65));
+    assert_eq!((&points[0]["run"], &points[64]["run"]), (&json!("run-000"), &json!("run-128")));
+    assert!(first.get("times").is_none());
     assert_eq!(first["facets"]["remote"], json!({"b200": 65, "h200": 65}));
     let (status, refused) = dashboard.ask("/runs?colour=red");
     assert_eq!((status, refused["error"]["code"].as_str()), (400, Some("wrong_query")));

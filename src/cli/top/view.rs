@@ -15,6 +15,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::Tab;
 use super::data::{LoopData, QueueData, TopData};
+use crate::cli::loops::time_span;
 use crate::cli::support::entry_text::{seconds_text, silence_text};
 use crate::cli::support::terminal::is_bidi;
 use crate::loops::{LoopMode, LoopStatus, Outcome, Phase};
@@ -205,10 +206,7 @@ fn draw_loop(frame: &mut Frame<'_>, area: Rect, loop_data: &LoopData, state: &mu
 /// Phase, heartbeat, best, target and time left, in lines of at most `width` columns.
 fn head_lines(loop_data: &LoopData, width: usize) -> Vec<Line<'static>> {
     let status = &loop_data.status;
-    let phase = match status.phase {
-        Phase::Stopped => "stopped".to_owned(),
-        phase => format!("{} ({})", status.state, phase.as_str()),
-    };
+    let phase = status.phase_text;
     let alive = match (status.phase, status.pid, &loop_data.heartbeat) {
         (Phase::Stopped, ..) => {
             status.stop.as_ref().map(|stop| stop.text.clone()).unwrap_or_default()
@@ -233,10 +231,10 @@ fn head_lines(loop_data: &LoopData, width: usize) -> Vec<Line<'static>> {
     let target = status.target.threshold.map_or("no target".to_owned(), |threshold| {
         format!("target {} {threshold}", status.target.metric.as_str())
     });
-    let minutes = (status.max_active_s - status.active_s).max(0.0) / 60.0;
+    let seconds_left = (status.max_active_s - status.active_s).max(0.0);
     let left = match status.phase {
         Phase::Stopped => String::new(),
-        _ => format!(", {minutes:.0} min left"),
+        _ => format!(", {} left", time_span(seconds_left)),
     };
     let left = format!(
         "iteration {} of {}{left}; {} kept, {} without progress",

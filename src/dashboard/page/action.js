@@ -15,7 +15,7 @@ async function openActionDialog(title, action, note) {
   const body = el("div", { role: "status" });
   const run = el("button", { type: "button", class: "primary", disabled: true }, "Run it");
   const close = el("button", { type: "button", on: { click: () => dialog.close() } }, "Close");
-  fill(dialog, null, [el("h2", null, title), note && el("p", { class: "note" }, said(note)), body, el("div", { class: "row" }, run, close)]);
+  fill(dialog, null, [el("h2", null, title), note && el("p", { class: "note" }, said(note)), body, el("div", { class: "row buttons" }, run, close)]);
   // The page goes on below the dialog, so the button that opened it may be another element by then.
   const opener = placeOf(document.activeElement);
   dialog.addEventListener("close", () => {
@@ -33,17 +33,23 @@ async function openActionDialog(title, action, note) {
   } catch (error) {
     body.append(failureBox(error));
   }
+  let outcome = null;
   run.addEventListener("click", async () => {
     run.disabled = true;
+    if (outcome) outcome.remove();
     const status = el("p", { class: "note" }, "Running…");
     body.append(status);
     try {
       const result = await act(action, false);
-      status.replaceWith(actionResult(result));
+      outcome = actionResult(result);
+      // A command that failed may be run again.
+      run.disabled = result.state === "running" || result.exit === 0;
       refreshSoon();
     } catch (error) {
-      status.replaceWith(failureBox(error));
+      outcome = failureBox(error);
+      run.disabled = false;
     }
+    status.replaceWith(outcome);
   });
 }
 
@@ -52,5 +58,5 @@ function actionResult(result) {
   const ok = result.exit === 0;
   const run = result.document && result.document.run && result.document.run.id;
   return el("div", null, el("p", null, badge(ok ? "done" : "exit status " + (result.exit ?? "unknown"), ok ? "good" : "bad"), run && [" ", runLink(run, "open the run")]),
-    result.messages && el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Messages" }, result.messages));
+    result.messages && logBox("Messages", terminalText(result.messages)));
 }

@@ -118,15 +118,25 @@ function answer(path, params) {
   const [parentKind, ...parentId] = String(params.parent || "").split(":");
   const parentOf = run => ["suite", "queue", "loop"].includes(parentKind) ? (run.parent || {})[parentKind] : undefined;
   const runs = known.runs.filter(run => {
-    const same = ["state", "command", "remote", "gpu", "verdict", "reason"];
+    const same = ["state_text", "command", "remote", "gpu", "verdict", "reason"];
     const label = String(params.label || "").split("=");
     const own = run.labels || {};
     return need.every(word => run.search_text.includes(word))
-      && same.every(name => !params[name] || (name === "state" ? words(run.state) : run[name]) === params[name])
+      && same.every(name => run[name] === (params[name === "state_text" ? "state" : name] || run[name]))
       && (!params.parent || String(parentOf(run) ?? "") === parentId.join(":"))
       && (!params.kernel || run.kernel.includes(params.kernel))
       && (!params.label || (label.length === 1 ? label[0] in own : own[label[0]] === label.slice(1).join("=")));
   });
   const offset = Number(params.offset || 0);
-  return { ...known, found: runs.length, offset, runs: runs.slice(offset, offset + Number(params.limit || 50)) };
+  return { ...known, found: runs.length, offset, times: params.kernel ? timeSeries(runs) : [], runs: runs.slice(offset, offset + Number(params.limit || 50)) };
+}
+
+/** The series of times of the runs of an export, as the server makes them. */
+function timeSeries(runs) {
+  const times = new Map();
+  for (const run of runs.filter(one => one.series)) {
+    const point = { run: run.id, started: run.started, median_ns: run.median_ns, ci95_ns: run.ci95_ns };
+    times.set(run.series, [point, ...(times.get(run.series) || [])]);
+  }
+  return [...times].filter(([, points]) => points.length > 1).map(([series, points]) => ({ series, points }));
 }

@@ -1,6 +1,10 @@
 // Hosts: GPU, driver, use, software and what is wrong.
 
-const healthBadge = health => badge({ ok: "healthy", warning: "warnings", issue: "issues", unknown: "never asked" }[health.level], STATE_CLASS[health.level] ?? (health.level === "ok" ? "good" : ""));
+/** How healthy a host is. While runs are read, its facts may still come from one of them. */
+const healthBadge = (host, reading) => host.failed_try ? badge("not reached", "bad")
+  : badge({ ok: "healthy", warning: "warnings", issue: "issues", unknown: reading ? "being read" : "never asked" }[host.health.level], STATE_CLASS[host.health.level] ?? "");
+const failedTry = host => host.failed_try && ["failed at ", fullMoment(host.failed_try.at), ": ", said(host.failed_try.text)];
+const runningText = host => plural(host.running.length, "run") + (host.not_followed > 0 ? `, ${count(host.not_followed)} not followed` : "");
 
 function gpuText(facts) {
   const by = new Map();
@@ -8,19 +12,20 @@ function gpuText(facts) {
   return [...by].map(([name, n]) => (n > 1 ? n + " × " : "") + name).join(", ") || "no GPU";
 }
 
-function hostCard(host) {
+function hostCard(host, reading) {
   const known = host.facts;
   return el("section", { "aria-label": "Host " + host.name },
-    el("div", { class: "row head" }, el("h3", null, link(view("/hosts", { host: host.name }), host.name)), healthBadge(host.health)),
+    el("div", { class: "row head" }, el("h3", null, link(view("/hosts", { host: host.name }), host.name)), healthBadge(host, reading)),
     facts([
       ["GPU", known && gpuText(known)],
       ["driver", known && known.driver && known.driver + (known.cuda ? " · CUDA " + known.cuda : "")],
       ["address", el("code", null, host.address)],
-      ["running", host.running.length ? plural(host.running.length, "run") : "nothing of this project"],
+      ["running", host.running.length ? runningText(host) : "nothing of this project"],
       ["waiting", host.waiting ? plural(host.waiting, "entry") : null],
       ["seen", host.asked && fullMoment(host.asked)],
+      ["last try", failedTry(host)],
     ]),
-    host.health.issues.length > 0 && el("ul", { class: "health" }, host.health.issues.map(text => el("li", null, badge("issue", "bad"), " ", text))));
+    host.facts && healthList(host.health));
 }
 
 /** The software of a host by its names in the facts. */
@@ -35,10 +40,10 @@ function softwareTable(known, name) {
 }
 
 function healthList(health) {
-  const rows = [["issues", "issue", "bad"], ["warnings", "warning", "warn"], ["missing", "missing", "warn"], ["outdated", "outdated", "warn"]];
+  const rows = [["issues", "issue", "bad"], ["warnings", "warning", "warn"], ["outdated", "outdated", "warn"]];
   const lines = rows.flatMap(([field, word, cls]) => health[field].map(text => el("li", null, badge(word, cls), " ", text)));
-  if (lines.length) return el("ul", { class: "health" }, lines);
-  return el("p", null, health.level === "unknown" ? "Nothing is known: the host was never asked." : "No problems at the last check.");
+  if (health.missing.length) lines.push(el("li", null, badge("missing", "warn"), " ", health.missing.join(", ")));
+  return lines.length > 0 && el("ul", { class: "health" }, lines);
 }
 
 async function hostsView(params) {
@@ -47,21 +52,23 @@ async function hostsView(params) {
   const hostSection = host => {
     const known = host.facts;
     return card(host.name + (host.default ? " (default)" : ""),
-      el("div", { class: "row" }, healthBadge(host.health),
+      el("div", { class: "row" }, healthBadge(host, data.reading),
         actionButton("Check", host.name, { do: "check_host", remote: host.name }, "The host is asked what it has. A rented host may be started for that."),
         link(view("/runs", { remote: host.name }), "runs on " + host.name)),
       facts([
         ["address", el("code", null, host.address)],
         ["seen", host.asked && fullMoment(host.asked)],
+        ["last try", failedTry(host)],
         ["system", known && `${known.agent.os} · ${known.agent.arch} · kernel ${known.agent.kernel}`],
         ["processors", known && `${known.agent.cpus} · ${bytes(known.agent.memory_bytes)} memory`],
         ["driver", known && (known.driver || "none")],
         ["CUDA of the driver", known && known.cuda],
         ["counters", known && known.counters_admin_only !== undefined && (known.counters_admin_only ? "for administrators only" : "for all users")],
-        ["running", host.running.length > 0 && host.running.map(id => [runLink(id), " "])],
+        ["running", host.running.length > 0 && [runningText(host), ": ", host.running.map(id => [runLink(id), " "])]],
         ["waiting entries", host.waiting || null],
       ]),
-      el("h3", null, "Health"), healthList(host.health),
+      el("h3", null, "Health"),
+      healthList(host.health) || el("p", null, known ? "No problems at the last check." : host.failed_try ? "Nothing is known: the host could not be reached." : data.reading ? "The runs are being read; one of them may have the host's facts." : "Nothing is known: the host was never asked."),
       known && known.gpus.length > 0 && [el("h3", null, "GPUs"), grid("GPUs of " + host.name, [
         { label: "index", num: true, always: true, cell: gpu => gpu.index },
         { label: "name", cell: gpu => gpu.name },

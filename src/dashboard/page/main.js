@@ -86,6 +86,7 @@ async function show(isNew) {
   heading.textContent = loaded.title;
   document.title = loaded.title + " · rgpu";
   content.replaceChildren(...[loaded.nodes].flat(Infinity).filter(node => node instanceof Node));
+  content.querySelectorAll("[data-follow]").forEach(node => { node.scrollTop = node.scrollHeight; });
   if (loaded.mounted) stopFollowing = loaded.mounted() || null;
   if (restore) restore();
   else if (wasDrawnBefore) {
@@ -121,7 +122,8 @@ function rememberInput() {
   const caret = focus && document.activeElement.selectionStart;
   const open = [...content.querySelectorAll("details[open] > summary")].map(placeOf);
   const fields = [...content.querySelectorAll("input, select")].filter(hasOwnInput).map(field => ({ place: placeOf(field), value: field.value }));
-  const scrolled = [...content.querySelectorAll("[role=region]")].filter(node => node.scrollLeft || node.scrollTop)
+  const isMoved = node => node.dataset.follow ? !isAtEnd(node) : node.scrollLeft || node.scrollTop;
+  const scrolled = [...content.querySelectorAll("[role=region]")].filter(isMoved)
     .map(node => ({ place: placeOf(node), left: node.scrollLeft, top: node.scrollTop }));
   return () => {
     for (const place of open) {

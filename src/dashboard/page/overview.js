@@ -2,18 +2,21 @@
 
 const runColumns = {
   what: { label: "run", cls: "run", always: true, cell: run => [runLink(run.id, run.title || run.id), el("span", { class: "sub" }, run.id, run.note && " · " + run.note)] },
-  state: { label: "state", cls: "nowrap", cell: run => [stateBadge(run.state), run.reason && el("span", { class: "sub" }, words(run.reason))] },
+  state: { label: "state", cls: "nowrap", cell: run => [runState(run), run.reason && el("span", { class: "sub" }, words(run.reason))] },
   time: { label: "time", num: true, cell: run => run.median_ns !== undefined ? [duration(run.median_ns), el("span", { class: "sub" }, run.is_cpu_reference ? "CPU reference" : run.ci95_ns && range(run.ci95_ns))] : null },
   trend: { label: "trend", cell: run => spark(run.trend) },
   verdict: { label: "verdict", cls: "text", cell: run => run.problem ? el("span", { class: "sub" }, badge("cannot be read", "warn"), " ", run.problem)
     : run.suite ? suiteCounts(run.suite)
     : run.verdict || run.text || run.checked ? [run.verdict && badge(words(run.verdict), verdictClass(run.verdict)), " ", checkBadge(run.checked),
       run.text && el("span", { class: "sub" }, said(run.text))] : null },
-  where: { label: "where", cls: "place", cell: run => [link(view("/hosts", { host: run.remote }), run.remote || "local"), (run.gpu || run.ranks) && el("span", { class: "sub" }, [run.gpu, run.ranks && plural(run.ranks, "rank")].filter(Boolean).join(" · "))] },
-  started: { label: "started", cls: "nowrap", cell: run => [moment(run.started), run.seconds > 0 && el("span", { class: "sub" }, "took " + seconds(run.seconds))] },
+  where: { label: "where", cls: "place", cell: run => [remoteLinks(run.remote), (run.gpu || run.ranks) && el("span", { class: "sub" }, [run.gpu, run.ranks && plural(run.ranks, "rank")].filter(Boolean).join(" · "))] },
+  started: { label: "started", cls: "nowrap", cell: run => [moment(run.started), !isActive(run) && run.seconds > 0 && el("span", { class: "sub" }, "took " + seconds(run.seconds))] },
 };
 
 const NO_RUNS = "no runs yet: `rgpu profile --kernel KERNEL` makes one";
+
+/** What the queue does, and how its entries ended that did not end ok. */
+const queueText = queue => [`${queue.running} running`, ...["failed", "timeout", "lost", "skipped", "cancelled"].filter(state => queue[state] > 0).map(state => `${queue[state]} ${state}`), queue.paused && "paused"].filter(Boolean).join(" · ");
 
 const suiteCounts = counts => el("span", null, badge(`${counts.ok} of ${counts.cases} ok`, counts.ok === counts.cases ? "good" : ""), " ",
   counts.no_gpu > 0 && el("span", { class: "badge warn", title: "the host had no GPU, so nothing was timed" }, counts.no_gpu + " no GPU, not timed"), counts.no_gpu > 0 && " ",
@@ -34,13 +37,14 @@ async function overviewView() {
       el("div", { class: "tiles" },
         tile("runs", link(view("/runs"), count(data.total)), count(data.running.length) + " not ended"),
         tile("hosts", link(view("/hosts"), count(data.hosts.length)), plural(data.hosts.filter(host => host.health.level === "issue").length, "host") + " with issues"),
-        tile("queue", link(view("/queue"), queue ? count(queue.waiting) + " waiting" : "none"), queue && `${queue.running} running · ${queue.bad} failed${queue.paused ? " · paused" : ""}`),
+        tile("queue", link(view("/queue"), queue ? count(queue.waiting) + " waiting" : "none"), queue && queueText(queue)),
         tile("loops", link(view("/loops"), count(data.loops.length)), plural(data.loops.filter(line => line.state !== "STOPPED").length, "loop") + " not stopped")),
       el("h2", { class: "gap" }, "Hosts"),
-      el("div", { class: "cards" }, data.hosts.map(hostCard)),
+      el("div", { class: "cards" }, data.hosts.map(host => hostCard(host, data.reading))),
       data.running.length > 0 && card("Not ended", grid("Runs that have not ended", [runColumns.what,
-        { label: "phase", cls: "text", cell: run => [run.phase, run.output && el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of " + run.id }, run.output)] }, runColumns.where, runColumns.started,
-        { label: "action", cell: run => [!run.followed_by && actionButton("Attach", "to " + run.id, { do: "attach", run: run.id }, ATTACH_NOTE), " ", actionButton("Cancel", run.id, { do: "cancel_run", run: run.id }, CANCEL_NOTE)] }], data.running)),
+        { label: "phase", cls: "text", cell: run => [run.phase || runState(run), run.output && logBox("Output of " + run.id, terminalText(run.output))] }, runColumns.where, runColumns.started,
+        !page.read_only && { label: "action", cell: run => [!run.followed_by && actionButton("Attach", "to " + run.id, { do: "attach", run: run.id }, ATTACH_NOTE), " ", actionButton("Cancel", run.id, { do: "cancel_run", run: run.id }, CANCEL_NOTE)] }].filter(Boolean), data.running),
+        data.running.some(run => !run.followed_by) && el("p", { class: "note" }, "Not followed: no process of this machine follows the run, so its phase is what was seen last. ", el("code", null, "rgpu runs attach RUN"), " goes on with it and fetches its results.")),
       card("Last runs", data.recent.length ? grid("Last runs", columns, data.recent) : empty(NO_RUNS)),
       data.suites.length > 0 && card("Suites", suiteTable(data.suites)),
       data.loops.length > 0 && card("Loops", loopTable(data.loops.slice(0, 6))),

@@ -2,15 +2,26 @@
 
 const view = (path, params) => "#" + address(path, params);
 const link = (href, ...children) => el("a", { href, class: "link" }, ...children);
-const runLink = (id, text) => link(view("/run/" + encodeURIComponent(id)), text || id);
+/** A link to a view of one thing; only its text where the export has no details of it. */
+const detailLink = (path, document, text) => exported && !exported[document]
+  ? el("span", { title: "the export does not have its details" }, text) : link(view(path), text);
+const runLink = (id, text) => detailLink("/run/" + encodeURIComponent(id), "/runs/" + id, text || id);
+const suiteLink = (id, text) => detailLink("/suites/" + encodeURIComponent(id), "/suites/" + id, text || id);
+const entryLink = (id, text) => detailLink("/queue/" + id, "/queue/" + id, text);
+const loopLink = (id, text) => detailLink("/loops/" + encodeURIComponent(id), "/loops/" + id, text || id);
+/** Links to the remotes of a run, which may have several. */
+const remoteLinks = remote => (remote || "local").split(",").map((name, at) => [at > 0 && ", ", link(view("/hosts", { host: name }), name)]);
 
 const stateText = state => words(state);
 const STATE_CLASS = {
   running: "warn running", detached: "warn", done: "good", failed: "bad", cancelled: "", never_submitted: "bad",
-  waiting: "", ok: "good", timeout: "bad", skipped: "warn", lost: "bad", pruned: "", issue: "bad", warning: "warn",
+  waiting: "", ok: "good", timeout: "bad", skipped: "warn", lost: "bad", pruned: "", issue: "bad", warning: "warn", unfinished: "warn",
 };
 const badge = (text, cls) => el("span", { class: "badge " + (cls || "") }, text);
 const stateBadge = state => badge(stateText(state), STATE_CLASS[state]);
+/** The state of a run or suite. What is no state of a run, such as an exit status, went wrong. */
+const runState = run => badge(run.state_text, STATE_CLASS[run.state_text.replaceAll(" ", "_")] ?? "bad");
+const isActive = run => run.state === "running" || run.state === "detached";
 const verdictClass = verdict => ({ FASTER: "good", SLOWER: "bad", AMBIGUOUS: "warn" })[verdict] || "";
 const checkBadge = checked => checked && checked !== "unchecked"
   ? badge(checked, checked === "right" ? "good" : "bad") : null;
@@ -23,12 +34,12 @@ function zone(date) {
 }
 
 /** A moment in the reader's time zone; the tooltip has it as it was written. */
-function moment(text, withZone) {
+function moment(text, withZone, withSeconds) {
   const date = new Date(text);
   if (Number.isNaN(date.getTime())) return text;
   const pad = n => String(n).padStart(2, "0");
   const day = `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
-  const clock = `${pad(date.getHours())}:${pad(date.getMinutes())}`;
+  const clock = `${pad(date.getHours())}:${pad(date.getMinutes())}${withSeconds ? ":" + pad(date.getSeconds()) : ""}`;
   return el("time", { datetime: text, title: `${clock} ${zone(date)}, written as ${text}` }, `${day} ${clock}${withZone ? " " + zone(date) : ""}`);
 }
 /** A moment where no table's column would be too narrow for its zone. */
@@ -49,13 +60,21 @@ function spark(times) {
     svg("title", null, text), svg("polyline", { points }), svg("circle", { cx, cy, r: 2.4 }));
 }
 
-/** A plot of times, oldest first: `{value, interval, title, change}`. */
+/** A plot of times over the dates at which they were measured, oldest first: `{value, at, interval, title, change}`. */
 function timePlot(points, label) {
-  const [width, height, left, bottom] = [760, 210, 74, 22];
+  const [width, height, left, bottom] = [560, 160, 76, 22];
   const all = points.flatMap(p => p.interval ? [...p.interval, p.value] : [p.value]);
-  const high = Math.max(...all) * 1.05;
-  const low = Math.min(...all) * 0.95;
-  const x = n => left + (width - left - 12) * (points.length === 1 ? 0.5 : n / (points.length - 1));
+  const [least, most] = [Math.min(...all), Math.max(...all)];
+  // Times that are hardly different are not drawn as if they were.
+  const room = Math.max((most - least) * 0.1, most * 0.01);
+  const [low, high] = [Math.max(0, least - room), most + room];
+  const dates = points.map(p => Date.parse(p.at));
+  const [first, last] = [dates[0], dates[dates.length - 1]];
+  const x = n => left + (width - left - 12) * (last > first ? (dates[n] - first) / (last - first) : points.length === 1 ? 0.5 : n / (points.length - 1));
+  const pad = n => String(n).padStart(2, "0");
+  const day = date => `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
+  const isOneDay = day(new Date(first)) === day(new Date(last));
+  const when = ms => day(new Date(ms)) + (isOneDay ? ` ${pad(new Date(ms).getHours())}:${pad(new Date(ms).getMinutes())}` : "");
   const y = value => 8 + (height - bottom - 14) * (1 - (value - low) / (high - low || 1));
   const grid = [0, 0.5, 1].map(part => low + (high - low) * part);
   const band = points.every(p => p.interval) && points.length > 1
@@ -66,8 +85,8 @@ function timePlot(points, label) {
     band && svg("polygon", { class: "band", points: band }),
     svg("polyline", { class: "line", points: points.map((p, n) => `${x(n)},${y(p.value)}`).join(" ") }),
     points.map((p, n) => svg("circle", { class: p.change ? "dot change" : "dot", cx: x(n), cy: y(p.value), r: p.change ? 5 : 3 }, svg("title", null, p.title))),
-    svg("text", { x: left, y: height - 6 }, "oldest"),
-    svg("text", { x: width - 12, y: height - 6, "text-anchor": "end" }, "newest")));
+    points.length === 1 ? svg("text", { x: x(0), y: height - 6, "text-anchor": "middle" }, when(first))
+      : [svg("text", { x: left, y: height - 6 }, when(first)), svg("text", { x: width - 12, y: height - 6, "text-anchor": "end" }, when(last))]));
 }
 
 /** A table. `columns`: {label, cell(row), num, cls}; a column without content is left out. */
@@ -93,9 +112,43 @@ const facts = pairs => el("dl", { class: "facts" }, pairs.filter(([, value]) => 
   .map(([name, value]) => [el("dt", null, name), fill(el("dd"), null, [value])]));
 const problem = (text, bad) => el("p", { class: bad ? "problem bad" : "problem", role: "status" }, said(text));
 
+// The sequences with which a program colours its output or moves the cursor.
+const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
+/** What a terminal would show of a program's output: no colours, and the last state of a progress line. */
+const terminalText = text => text.replace(ESCAPES, "").split("\n").map(line => {
+  const shown = line.replace(/\r+$/, "");
+  return shown.slice(shown.lastIndexOf("\r") + 1).replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, "");
+}).join("\n");
+const logBox = (label, text, attributes) => el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": label, ...attributes }, text);
+const isAtEnd = box => box.scrollTop + box.clientHeight > box.scrollHeight - 20;
+
+/** A box for output that grows, which follows its end while the reader is there. */
+function growingLog(label) {
+  const box = logBox(label, "");
+  // The last line may go on with the next piece.
+  let rest = "";
+  const restNode = document.createTextNode("");
+  box.append(restNode);
+  const add = piece => {
+    const follows = isAtEnd(box);
+    const text = rest + piece;
+    const end = text.lastIndexOf("\n") + 1;
+    if (end > 0) restNode.before(terminalText(text.slice(0, end)));
+    rest = text.slice(end);
+    rest = rest.slice(rest.lastIndexOf("\r", rest.length - 2) + 1);
+    restNode.data = terminalText(rest);
+    while (box.childNodes.length > 400) box.firstChild.remove();
+    if (follows) box.scrollTop = box.scrollHeight;
+  };
+  return { box, add };
+}
+
+/** A command line as code, which does not break inside `--remote`. */
+const codeLine = text => el("code", null, text.split(" ").map((word, at) => [at > 0 && " ", word.includes("-") ? el("span", { class: "word" }, word) : word]));
+
 /** A message of a tool or compiler: several lines stay as they are, in their columns. */
 const toolMessage = text => text.includes("\n")
-  ? el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Message" }, text)
+  ? logBox("Message", terminalText(text))
   : el("span", null, said(text));
 
 /** Why something is not shown. The cause is a text or a node. */
@@ -118,12 +171,12 @@ function commandLine(text) {
       button.textContent = "Select and copy";
     }
   } } }, "Copy");
-  return el("div", { class: "command" }, el("code", { tabindex: 0 }, text), button);
+  return el("div", { class: "command" }, fill(codeLine(text), { tabindex: 0 }, []), button);
 }
 
 /** A patch, with its lines coloured by their first character. */
 function patchView(text, iteration) {
   const kind = line => line.startsWith("@@") ? "hunk" : /^\+(?!\+\+)/.test(line) ? "add" : /^-(?!--)/.test(line) ? "del" : null;
-  return el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Patch of iteration " + iteration },
+  return logBox("Patch of iteration " + iteration,
     text.split("\n").slice(0, 4000).map(line => el("span", { class: kind(line) }, line + "\n")));
 }

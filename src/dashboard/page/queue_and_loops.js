@@ -24,10 +24,11 @@ async function queueView() {
           !data.runner && actionButton("Run the queue", "", { do: "run_queue" }),
           data.paused ? actionButton("Resume", "the queue", { do: "resume_queue" }) : actionButton("Pause", "the queue", { do: "pause_queue" }, "No entry is started until the queue is resumed; what runs goes on."))),
       entries.length ? grid("Entries", [
-        { label: "entry", always: true, cell: entry => [link(view("/queue/" + entry.id), entry.id + " " + entry.name), entry.name !== shellWords(entry.command) && el("span", { class: "sub" }, shellWords(entry.command))] },
+        { label: "entry", always: true, cell: entry => [entryLink(entry.id, entry.id + " " + entry.name), entry.name !== shellWords(entry.command) && el("span", { class: "sub" }, shellWords(entry.command))] },
         { label: "state", cell: entry => [stateBadge(entry.state), [entry.reason, silence(entry)].filter(Boolean).map(why => el("span", { class: "sub" }, why))] },
         { label: "needs", cell: entry => [entry.remote, entry.gpu].filter(Boolean).join(", ") },
         { label: "after", cell: entry => entry.after && entry.after.map(dependency => "entry " + dependency.entry).join(", ") },
+        { label: "tags", cell: entry => entry.tags && entry.tags.join(", ") },
         { label: "priority", num: true, cell: entry => entry.priority || null },
         { label: "time", num: true, cell: entry => entry.seconds !== undefined ? seconds(entry.seconds) : null },
         { label: "action", cell: entry => entryAction(entry) },
@@ -48,24 +49,24 @@ async function entryView(params, id) {
     mounted: () => refreshWhile(entry.state === "running"),
     nodes: [
       card(null, el("div", { class: "row head" }, stateBadge(entry.state), entryAction(entry)),
-        facts([["command", el("code", null, shellWords(entry.command))], ["folder", el("code", null, entry.cwd)], ["reason", entry.reason], ["output", silence(entry)], ["attempt", entry.attempt || null],
+        facts([["command", codeLine(shellWords(entry.command))], ["folder", el("code", null, entry.cwd)], ["reason", entry.reason], ["output", silence(entry)], ["attempt", entry.attempt || null], ["retries left", entry.retries_left || null], ["time limit", entry.timeout_s !== undefined ? seconds(entry.timeout_s) : null], ["tags", entry.tags && entry.tags.join(", ")],
           ["time", entry.seconds !== undefined ? seconds(entry.seconds) : null], ["needs", [entry.remote, entry.gpu].filter(Boolean).join(", ")],
           ["exit status", entry.rc], ["added", fullMoment(entry.added)],
           ["runs", data.runs && data.runs.map(run => [runLink(run.id), " "])]])),
-      data.output !== undefined && card("Output", el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of the last attempt" }, data.output || "no output yet")),
+      data.output !== undefined && card("Output", logBox("Output of the last attempt", terminalText(data.output) || "no output yet", entry.state === "running" ? { "data-follow": "end" } : null)),
       card("What happened", grid("Events", [
-        { label: "when", cls: "nowrap", always: true, cell: event => moment(event.at) }, { label: "state", cell: event => badge(stateText(event.to), (STATE_CLASS[event.to] || "").replace("running", "")) },
+        { label: "when", cls: "nowrap", always: true, cell: event => moment(event.at, false, true) }, { label: "state", cell: event => badge(stateText(event.to), (STATE_CLASS[event.to] || "").replace("running", "")) },
         { label: "attempt", num: true, cell: event => event.attempt || null }, { label: "why", cls: "text", cell: event => event.reason }], data.events)),
     ],
   };
 }
 
-const loopState = state => badge(words(state.toLowerCase()), state === "STOPPED" ? "" : "warn running");
+const loopState = line => line.state === "STOPPED" ? badge("stopped") : [badge("running", "warn running"), " ", el("span", { class: "dim" }, line.phase_text)];
 const dryRunBadge = () => el("span", { class: "badge", title: "the loop makes up both answers and measures nothing" }, "dry-run");
 
 const loopTable = loops => grid("Loops", [
-  { label: "loop", always: true, cell: line => [link(view("/loops/" + encodeURIComponent(line.id)), line.kernel_path), el("span", { class: "sub" }, line.id)] },
-  { label: "state", cell: line => [loopState(line.state), line.mode === "dry-run" && [" ", dryRunBadge()], line.stopped && el("span", { class: "sub" }, line.stopped)] },
+  { label: "loop", always: true, cell: line => [loopLink(line.id, line.kernel_path), el("span", { class: "sub" }, line.id)] },
+  { label: "state", cell: line => [loopState(line), line.mode === "dry-run" && [" ", dryRunBadge()], line.stopped && el("span", { class: "sub" }, line.stopped)] },
   { label: "iteration", num: true, cell: line => line.iteration + " of " + line.max_iterations },
   { label: "kept", num: true, cell: line => line.kept },
   { label: "best so far", num: true, cell: line => line.speedup !== undefined ? digits(line.speedup) + " × the start" : null },
@@ -91,10 +92,49 @@ const LOOP_MODES = {
 
 const OUTCOME_CLASS = { kept: "good", wrong: "bad", slower: "warn", refused: "bad", worker_failed: "bad", not_measured: "bad" };
 
+/** The best time after each iteration, from the start on. */
+function bestTimes(data) {
+  let best = data.start && data.start.time;
+  if (!best) return [];
+  const point = (iteration, isNew) => ({ iteration, us: best.gmean_us, isNew });
+  return [point(0, true), ...data.iterations.map(line => {
+    const second = line.outcome === "kept" && line.confirmation;
+    if (second) best = second.new;
+    return point(line.iteration, Boolean(second));
+  })];
+}
+
+/** The best time by iteration as a step line. */
+function bestPlot(points) {
+  const [width, height, left, bottom] = [560, 160, 76, 22];
+  const high = Math.max(...points.map(p => p.us)) * 1.05;
+  const x = at => left + (width - left - 12) * at / Math.max(1, points[points.length - 1].iteration);
+  const y = us => 8 + (height - bottom - 14) * (1 - us / high);
+  const line = points.flatMap((p, at) => at ? [`${x(p.iteration)},${y(points[at - 1].us)}`, `${x(p.iteration)},${y(p.us)}`] : [`${x(p.iteration)},${y(p.us)}`]);
+  return el("div", { class: "plot-box" }, svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Best time after each iteration" },
+    [0, high / 2, high].map(us => [svg("line", { class: "grid", x1: left, x2: width - 12, y1: y(us), y2: y(us) }),
+      svg("text", { x: left - 8, y: y(us) + 4, "text-anchor": "end" }, us === 0 ? "0" : duration(us * 1e3))]),
+    svg("polyline", { class: "line", points: line.join(" ") }),
+    points.filter(p => p.isNew).map(p => svg("circle", { class: "dot", cx: x(p.iteration), cy: y(p.us), r: 3 }, svg("title", null, `${p.iteration ? "iteration " + p.iteration : "the start"}: ${duration(p.us * 1e3)}`))),
+    svg("text", { x: left, y: height - 6 }, "the start"),
+    svg("text", { x: width - 12, y: height - 6, "text-anchor": "end" }, "iteration " + points[points.length - 1].iteration)));
+}
+
+/** A comparison that the loop made: the time of the base and of the other, and what came of it. */
+const comparedTimes = comparison => comparison && [verdictBadge(comparison.verdict), el("span", { class: "sub" },
+  `${duration(comparison.base.gmean_us * 1e3)} → ${duration(comparison.new.gmean_us * 1e3)}, ${factor(comparison.speedup)}`)];
+
+/** Whether the reason of an outcome is only what a comparison said, which has a column of its own. */
+const isSummary = line => [line.comparison, line.confirmation].some(comparison => comparison && comparison.summary === line.reason);
+
+/** What the worker says that it did and measured; rgpu does not use it. */
+const claimText = claim => [claim.note && "worker: " + claim.note,
+  claim.metric_value !== undefined && `worker claims ${claim.metric_name || "a value"} ${digits(claim.metric_value)}`, ...claim.errors.map(text => "worker: " + text)].filter(Boolean);
+
 async function loopView(params, id) {
   const data = await get("/loops/" + encodeURIComponent(id));
   const time = state => state && state.time ? duration(state.time.gmean_us * 1e3) : null;
-  const patches = iteration => {
+  const patch = iteration => {
     const body = el("div");
     return el("details", { on: { toggle: async event => {
       if (!event.target.open || body.childNodes.length) return;
@@ -103,25 +143,35 @@ async function loopView(params, id) {
       } catch (error) {
         body.append(failureBox(error));
       }
-    } } }, el("summary", { "data-focus": "change-" + iteration }, "change"), body);
+    } } }, el("summary", { "data-focus": "change-" + iteration }, "iteration " + iteration), body);
   };
+  const isStopped = data.state === "STOPPED";
+  const best = bestTimes(data);
+  const speedup = time(data.start) && time(data.best) ? factor(data.start.time.gmean_us / data.best.time.gmean_us) + (data.best.iteration ? ` the start, by iteration ${data.best.iteration}` : "") : null;
+  const changed = data.iterations.filter(line => line.changed.length > 0);
   return {
     title: "Loop " + data.id,
     nodes: [
-      card(null, el("div", { class: "row head" }, el("div", { class: "row" }, loopState(data.state), data.mode === "dry-run" && dryRunBadge()),
-        data.state !== "STOPPED" && actionButton("Stop", "the loop", { do: "stop_loop", id: data.id }, "It ends what runs, and measures the best against the start.")),
-        facts([["kernel", el("code", null, data.kernel_path)], ["mode", LOOP_MODES[data.mode] || data.mode], ["target", targetText(data.target)], ["iteration", data.iteration + " of " + data.max_iterations],
-          ["time of the start", time(data.start)], ["best time", time(data.best)], ["kept changes", data.kept],
+      card(null, el("div", { class: "row head" }, el("div", { class: "row" }, loopState(data), data.mode === "dry-run" && dryRunBadge()),
+        !isStopped && actionButton("Stop", "the loop", { do: "stop_loop", id: data.id }, "It ends what runs, and measures the best against the start.")),
+        facts([["kernel", el("code", null, data.kernel_path)], ["mode", LOOP_MODES[data.mode] || data.mode],
+          ["waits for", data.awaited && el("code", null, data.awaited.file)], ["prompt", data.awaited && el("code", null, data.awaited.prompt)],
+          ["target", targetText(data.target)], ["iteration", data.iteration + " of " + data.max_iterations],
+          ["time of the start", time(data.start)], ["best time", time(data.best)], ["best against the start", speedup], ["kept changes", data.kept],
+          ["at the end", comparedTimes(data.final_comparison)],
           ["iterations without progress", data.no_progress || null], ["failure", data.failure && toolMessage(data.failure)], ["stopped", data.stop && data.stop.text],
-          ["process", data.pid], ["started", fullMoment(data.started)]])),
-      card("Iterations", data.iterations.length ? grid("Iterations", [
+          ["process", data.pid || (!isStopped && said("none: `rgpu loop resume` goes on"))], ["started", fullMoment(data.started)]])),
+      best.length > 1 && card("Best so far", bestPlot(best)),
+      card("Iterations", data.iterations.length ? [grid("Iterations", [
         { label: "iteration", num: true, always: true, cell: line => line.iteration },
         { label: "outcome", cell: line => badge(words(line.outcome), OUTCOME_CLASS[line.outcome]) },
-        { label: "why", cls: "text", cell: line => [toolMessage(line.reason), line.claim && line.claim.note && el("span", { class: "sub" }, "worker: " + line.claim.note)] },
+        { label: "the change against the best so far", cell: line => comparedTimes(line.comparison) },
+        { label: "a second time", cell: line => comparedTimes(line.confirmation) },
+        { label: "why", cls: "text", cell: line => [!isSummary(line) && toolMessage(line.reason), line.claim && claimText(line.claim).map(text => el("span", { class: "sub" }, text))] },
         { label: "reviewer", cls: "text", cell: line => line.verdict && [badge(words(line.verdict.verdict.toLowerCase())), el("span", { class: "sub" }, line.verdict.reason)] },
         { label: "files", cls: "text", cell: line => line.changed.join(", ") },
-        { label: "patch", cls: "text", cell: line => line.changed.length ? patches(line.iteration) : null },
-      ], data.iterations) : empty("no iteration has ended")),
+      ], data.iterations), best.length > 0 && el("p", { class: "note" }, "Times are geometric means over the loop's sizes.")] : empty("no iteration has ended")),
+      changed.length > 0 && card("Changes", changed.map(line => patch(line.iteration))),
     ],
   };
 }

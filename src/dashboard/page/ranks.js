@@ -35,6 +35,6 @@ function ranksCard(ranks) {
       { label: "waited", num: true, cell: time => duration(time.waited_ns) },
       { label: "came last", num: true, cell: time => ranks.collectives.length ? count(time.last) : null },
     ], rows),
-    el("p", { class: "note" }, "Compute, exposed communication, copies and idle add up to the span. Overlap is the share of communication beside which kernels computed.",
+    el("p", { class: "note" }, "Shares are of the rank's own span, from its first to its last event, with start-up; the report's headline counts the time after start-up. Compute, exposed communication, copies and idle add up to the span. Overlap is the share of communication beside which kernels computed.",
       rows.length < ranks.ranks.length && ` ${count(rows.length)} of ${count(ranks.ranks.length)} ranks are shown; the report has all.`));
 }

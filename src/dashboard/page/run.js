@@ -6,7 +6,7 @@ const CANCEL_NOTE = "It stops the run on its host.";
 async function runView(params, id) {
   const data = await get("/runs/" + encodeURIComponent(id));
   const { run, record } = data;
-  const active = run.state === "running" || run.state === "detached";
+  const active = isActive(run);
   const parent = run.parent;
   const host = data.env && data.env.host;
   const hasReport = run.result && run.result !== "fan_out" && !run.problem;
@@ -14,30 +14,32 @@ async function runView(params, id) {
   const report = el("div");
   const nodes = [
     card(null,
-      el("div", { class: "row head" }, el("div", { class: "row" }, stateBadge(run.state), checkBadge(run.checked),
+      el("div", { class: "row head" }, el("div", { class: "row" }, runState(run), checkBadge(run.checked),
         run.verdict && badge(words(run.verdict), verdictClass(run.verdict))),
         el("div", { class: "row" },
-          active && actionButton("Attach", "to " + run.id, { do: "attach", run: run.id }, ATTACH_NOTE),
+          active && !data.followed_by && actionButton("Attach", "to " + run.id, { do: "attach", run: run.id }, ATTACH_NOTE),
           active && actionButton("Cancel", run.id, { do: "cancel_run", run: run.id }, CANCEL_NOTE),
+          run.result === "suite" && suiteLink(run.id, "the suite's cases"),
           run.kernel && link(view("/runs", { kernel: run.kernel }), "all runs of " + run.kernel))),
       run.text && el("p", { class: "lead" }, said(run.text)),
       run.problem && problem(run.problem, true),
       facts([
         ["run", el("code", null, run.id)],
-        ["time", run.median_ns !== undefined && duration(run.median_ns) + (run.ci95_ns ? ` (${range(run.ci95_ns)})` : "")],
+        [run.is_cpu_reference ? "CPU reference" : "time", run.median_ns !== undefined && duration(run.median_ns) + (run.ci95_ns ? ` (${range(run.ci95_ns)})` : "") + (run.is_cpu_reference ? ", which says nothing about the kernel" : "")],
         ["GPU", run.gpu], ["ranks", run.ranks], ["rung", run.rung],
-        ["where", link(view("/hosts", { host: run.remote }), run.remote || "local")],
-        ["started", fullMoment(run.started)], ["took", run.seconds ? seconds(run.seconds) : null],
+        ["where", remoteLinks(run.remote)],
+        ["started", fullMoment(run.started)], ["took", !active && run.seconds ? seconds(run.seconds) : null],
         ["cost", run.cost_usd !== undefined ? "$" + run.cost_usd.toFixed(2) : null],
-        ["command", record.argv.length > 0 && el("code", null, shellWords(["rgpu", ...record.argv.slice(1)]))],
+        ["command", record.argv.length > 0 && codeLine(shellWords(["rgpu", ...record.argv.slice(1)]))],
         ["note", run.note],
-        ["labels", run.labels && Object.entries(run.labels).map(([name, value]) => name + "=" + value).join(", ")],
-        ["part of", parent && [parent.suite && link(view("/suites/" + parent.suite), "suite " + parent.suite), " ",
-          parent.queue !== undefined && link(view("/queue/" + parent.queue), "queue entry " + parent.queue), " ",
-          parent.loop && link(view("/loops/" + parent.loop), "loop " + parent.loop)]],
-        ["followed by", data.followed_by && data.followed_by + " on this machine, which fetches the results"],
+        ["labels", run.labels && labelLinks(run.labels)],
+        ["part of", parent && [parent.suite && suiteLink(parent.suite, "suite " + parent.suite), " ",
+          parent.queue !== undefined && entryLink(parent.queue, "queue entry " + parent.queue), " ",
+          parent.loop && loopLink(parent.loop, "loop " + parent.loop)]],
+        ["followed by", active && (data.followed_by ? data.followed_by + " on this machine, which fetches the results" : "no process of this machine, so what the page shows is what was seen last")],
       ])),
     data.failure && failureBox({ message: data.failure.error.what, cause: data.failure.error.cause, hints: data.failure.error.hints }),
+    data.remotes && remotesCard(data.remotes),
     data.ranks && ranksCard(data.ranks),
     live, report,
     run.bound && card("Bound", boundTable([{ run: run.id, kernel: run.kernel, gpu: run.gpu || "", started: run.started, bound: run.bound }])),
@@ -56,6 +58,19 @@ async function runView(params, id) {
   };
 }
 
+/** The results of a run on several remotes, each with its own run. */
+function remotesCard(rows) {
+  return card("Remotes", grid("Remotes", [
+    { label: "remote", always: true, cell: row => remoteLinks(row.remote) },
+    { label: "run", cls: "name", cell: row => row.run && runLink(row.run) },
+    { label: "state", cell: row => stateBadge(row.state) },
+    { label: "GPU", cell: row => row.device },
+    { label: "time", num: true, cell: row => row.median_ns !== undefined ? [duration(row.median_ns), row.clock === "cpu_reference" && el("span", { class: "sub" }, "CPU reference")] : null },
+    { label: "against the base", cell: row => row.against_base && [verdictBadge(row.against_base.verdict), el("span", { class: "sub" }, factor(row.against_base.speedup))] },
+    { label: "failure", cls: "text", cell: row => row.failure && said(row.failure) },
+  ], rows));
+}
+
 function reportCard(run) {
   const folder = "runs/" + encodeURIComponent(run.id);
   const src = exported ? folder + "/report.html" : address("/" + folder + "/report", { key });
@@ -70,7 +85,7 @@ function logDetails(id, log) {
     if (!event.target.open || body.childNodes.length) return;
     try {
       const text = await get(`/runs/${encodeURIComponent(id)}/log/${encodeURIComponent(log.name)}`);
-      fill(body, null, [text.cut && el("p", { class: "note" }, "Only the end is shown."), el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": log.name }, text.text)]);
+      fill(body, null, [text.cut && el("p", { class: "note" }, "Only the end is shown."), logBox(log.name, terminalText(text.text))]);
     } catch (error) {
       body.append(failureBox(error));
     }
@@ -94,15 +109,11 @@ function followRun(id, box) {
     }
     for (const piece of news.output) {
       if (!outputs.has(piece.log)) {
-        const pre = el("pre", { class: "log", tabindex: 0, role: "region", "aria-label": "Output of " + piece.log });
-        outputs.set(piece.log, pre);
-        logs.append(el("h3", null, piece.log), pre);
+        const log = growingLog("Output of " + piece.log);
+        outputs.set(piece.log, log);
+        logs.append(el("h3", null, piece.log), log.box);
       }
-      const pre = outputs.get(piece.log);
-      const isAtEnd = pre.scrollTop + pre.clientHeight > pre.scrollHeight - 20;
-      pre.append(piece.text);
-      while (pre.childNodes.length > 400) pre.firstChild.remove();
-      if (isAtEnd) pre.scrollTop = pre.scrollHeight;
+      outputs.get(piece.log).add(piece.text);
     }
   };
   const end = event => {

@@ -1,6 +1,8 @@
 // The list of runs: searched, filtered, paged; with a kernel chosen, its times.
 
 const PAGE = 50;
+/** More plots are folded, so that the list is not far below. */
+const MAX_PLOTS = 4;
 const FILTERS = ["state", "command", "remote", "gpu", "verdict", "reason"];
 
 async function runsView(params) {
@@ -26,22 +28,24 @@ async function runsView(params) {
   const choice = compareChoice(params);
   const columns = [
     { label: "compare", cell: run => run.result === "profile" && !exported ? choice.box(run) : null },
-    ...["what", "state", "time", "trend", "verdict", "where", "started"].map(name => runColumns[name]),
-    { label: "labels", cell: run => run.labels && Object.entries(run.labels).map(([name, value]) => [link(view("/runs", { label: name + "=" + value }), name + "=" + value), " "]) },
+    { ...runColumns.what, cell: run => [runColumns.what.cell(run), run.labels && el("span", { class: "sub" }, "labels ", labelLinks(run.labels))] },
+    ...["state", "time", "trend", "verdict", "where", "started"].map(name => runColumns[name]),
   ];
-  const kernelTimes = params.kernel ? timeSeries(data.runs) : [];
+  const plots = (data.times || []).map(({ series, points }) => card(series, timePlot(points.map(point => ({
+    value: point.median_ns, at: point.started, interval: point.ci95_ns, title: `${point.run} · ${duration(point.median_ns)} · ${point.started}` })), "Times of " + series + ", oldest first")));
+  const folded = plots.slice(MAX_PLOTS);
   const [first, last] = [offset + (data.runs.length ? 1 : 0), offset + data.runs.length];
   return {
     title: params.kernel ? "Kernel " + params.kernel : "Runs",
     nodes: [
       data.reading && problem("The runs are being read for the first time; more appear here."),
-      data.unreadable > 0 && problem(plural(data.unreadable, "folder") + " with a record that cannot be read left out."),
+      data.unreadable > 0 && unreadableBox(data.unreadable, data.unreadable_folders),
       el("form", { class: "filters", role: "search", on: { submit: event => event.preventDefault() } },
         search, text("kernel", "kernel", "part of its name"), text("label", "label", "NAME=VALUE"), FILTERS.map(select),
         Object.keys(params).some(name => params[name]) && link(view("/runs"), "clear all")),
       startForm(),
-      kernelTimes.map(([name, runs]) => card("Times: " + name, timePlot(runs.map(run => ({
-        value: run.median_ns, interval: run.ci95_ns, title: `${run.id} · ${duration(run.median_ns)}` })), "Times of " + name + ", oldest first"))),
+      plots.length > 0 && el("div", { class: "plots" }, plots.slice(0, MAX_PLOTS)),
+      folded.length > 0 && el("details", null, el("summary", { "data-focus": "more-plots" }, count(folded.length) + " more plots of times"), el("div", { class: "plots" }, folded)),
       card(null, el("div", { class: "row head" },
         el("p", { class: "note", role: "status", id: "found" }, `${count(first)} to ${count(last)} of ${count(data.found)}` + (data.found !== data.total ? ` (${count(data.total)} in all)` : "")),
         exported ? null : choice.compareLink),
@@ -53,11 +57,14 @@ async function runsView(params) {
   };
 }
 
-/** The runs of each series of times, oldest first; series with one time are left out. */
-function timeSeries(runs) {
-  const series = new Map();
-  for (const run of runs.filter(one => one.series)) series.set(run.series, [run, ...(series.get(run.series) || [])]);
-  return [...series].filter(([, times]) => times.length > 1);
+const labelLinks = labels => Object.entries(labels).map(([name, value], at) => [at > 0 && ", ", link(view("/runs", { label: name + "=" + value }), name + "=" + value)]);
+
+/** The folders that the list lacks, with the reasons. */
+function unreadableBox(total, folders) {
+  const more = total - folders.length;
+  return el("div", { class: "problem", role: "status" }, plural(total, "folder") + " left out:",
+    el("ul", { class: "plain" }, folders.map(folder => el("li", null, el("code", null, folder.id), ": ", said(folder.problem))),
+      more > 0 && el("li", null, count(more) + " more")));
 }
 
 /** Two runs to compare, in any order; the choice stays in the address. */
@@ -68,9 +75,10 @@ function compareChoice(params) {
     : picked.length === 1 ? "tick one more run to compare" : "tick two runs to compare");
   const box = run => el("input", {
     type: "checkbox", "aria-label": "Compare " + run.id, "data-focus": "pick-" + run.id, checked: picked.includes(run.id),
+    disabled: picked.length === 2 && !picked.includes(run.id), title: picked.length === 2 && !picked.includes(run.id) ? "two runs are ticked: untick one first" : null,
     on: { change: event => {
       const others = picked.filter(id => id !== run.id);
-      const next = event.target.checked ? [...others, run.id].slice(-2) : others;
+      const next = event.target.checked ? [...others, run.id] : others;
       location.hash = view("/runs", { ...params, pick: next.join(" ") });
     } } });
   return { compareLink, box };

@@ -1,10 +1,12 @@
 // Suites: their cases as a matrix, the history of times, and predictions beside measurements.
 
 const suiteTable = suites => grid("Suites", [
-  { label: "suite", always: true, cell: line => [link(view("/suites/" + encodeURIComponent(line.id)), line.title || line.id), el("span", { class: "sub" }, line.id)] },
+  { label: "suite", always: true, cell: line => [suiteLink(line.id, line.title || line.id), el("span", { class: "sub" }, line.id)] },
+  // A suite that is done is judged by its cases.
+  { label: "state", cell: line => line.state_text === "done" ? null : runState(line) },
   { label: "cases", cell: line => suiteCounts(line.counts) },
   { label: "started", cls: "nowrap", cell: line => moment(line.started) },
-  { label: "took", num: true, cell: line => seconds(line.seconds) },
+  { label: "took", num: true, cell: line => line.seconds > 0 ? seconds(line.seconds) : null },
 ], suites);
 
 async function suitesView() {
@@ -19,13 +21,18 @@ async function suitesView() {
 }
 
 /** A row for each target, a column for each size: the times, coloured by their verdict. */
-function suiteMatrix(rows) {
-  const cells = rows.flatMap(row => (row.times || []).map(time => ({ row, time })));
-  const sizes = [...new Set(cells.map(({ time }) => time.size || time.sizes || "default"))];
-  const lines = [...new Set(cells.map(({ row, time }) => row.case + (time.side === "kernel" ? "" : " · " + time.side)))];
-  if (lines.length === 0) return empty("no case was timed: a time needs a host with a GPU");
-  const of = (line, size) => cells.find(({ row, time }) =>
-    row.case + (time.side === "kernel" ? "" : " · " + time.side) === line && (time.size || time.sizes || "default") === size);
+function suiteMatrix(rows, hasEnded) {
+  const remotes = new Set(rows.map(row => row.remote));
+  // Axes that are sizes are columns; the others are rows.
+  const axes = (row, time) => Object.entries(row.axes || {}).map(([name, value]) => name + "=" + value).filter(axis => !time.sizes.split(/[,;]/).includes(axis));
+  const lineOf = (row, time) => [row.target, ...axes(row, time), time.side !== "kernel" && time.side, remotes.size > 1 && row.remote].filter(Boolean).join(" · ");
+  const cells = rows.flatMap(row => (row.times || []).map(time => ({ time, line: lineOf(row, time), size: time.size || time.sizes || "default" })));
+  const sizes = [...new Set(cells.map(cell => cell.size))];
+  const lines = [...new Set(cells.map(cell => cell.line))];
+  if (lines.length === 0) {
+    return empty(!hasEnded ? "no case has been timed yet" : rows.some(ranWithoutGpu) ? "no case was timed: a time needs a host with a GPU" : "no case was timed");
+  }
+  const of = (line, size) => cells.find(cell => cell.line === line && cell.size === size);
   return grid("Matrix of cases and sizes", [
     { label: "case", cls: "name", always: true, cell: line => line },
     ...sizes.map(size => ({ label: size, num: true, cell: line => {
@@ -41,30 +48,36 @@ function suiteMatrix(rows) {
 const ranWithoutGpu = row => row.state === "ok" && (row.warnings || []).some(warning => warning.code === "no_gpu");
 
 /** The state of a case, and below it why it is so. */
-function caseState(row) {
+function caseState(row, hasEnded) {
+  if (hasEnded && row.state === "running") return [badge("interrupted", "warn")];
   if (ranWithoutGpu(row)) return [badge("no GPU", "warn"), el("span", { class: "sub" }, "not timed")];
   const why = row.reason ? words(row.reason) : row.state === "ok" && !(row.times || []).length ? "not timed" : null;
   return [badge(words(row.state), STATE_CLASS[row.state]), why && el("span", { class: "sub" }, why)];
 }
 
 async function suiteView(params, id) {
-  const data = await get("/suites/" + encodeURIComponent(id));
+  const [data, { suites }] = await Promise.all([get("/suites/" + encodeURIComponent(id)), get("/suites")]);
+  // The suite's own document does not know that its command was killed, or that cases failed.
+  const line = suites.find(suite => suite.id === id) || { state_text: words(data.state) };
+  const hasEnded = line.state_text !== "running";
+  const left = data.rows.filter(row => !["ok", "failed"].includes(row.state)).length;
   const failed = data.rows.filter(row => row.state === "failed");
   return {
     title: "Suite " + data.id,
     nodes: [
-      card(null, el("div", { class: "row head" }, el("div", { class: "row" }, stateBadge(data.state), data.clean && !data.rows.some(ranWithoutGpu) && el("span", { class: "badge good", title: "the last attempt of every case is ok" }, "clean")), runLink(data.id, "the suite's run")),
+      card(null, el("div", { class: "row head" }, el("div", { class: "row" }, runState(line), data.clean && !data.rows.some(ranWithoutGpu) && el("span", { class: "badge good", title: "the last attempt of every case is ok" }, "clean")), runLink(data.id, "the suite's run")),
         data.rows.some(ranWithoutGpu) && problem("Cases without a GPU: only the reference ran, on the CPU, and no kernel was timed. `--remote NAME` names a host with a GPU."),
-        facts([["started", fullMoment(data.started)], ["took", seconds(data.seconds)], ["file", data.file],
+        line.state_text === "unfinished" && problem(`${count(left)} of ${plural(data.rows.length, "case")} did not run to the end: \`rgpu bench resume ${data.id}\` goes on.`),
+        facts([["started", fullMoment(data.started)], ["took", hasEnded && data.seconds > 0 && seconds(data.seconds)], ["file", data.file],
           ["commit", data.commit && data.commit.slice(0, 12) + (data.dirty ? ", with changes" : "")]])),
-      card("Times", suiteMatrix(data.rows)),
+      card("Times", suiteMatrix(data.rows, hasEnded)),
       card("Cases", grid("Cases", [
         { label: "case", cls: "name", always: true, cell: row => [row.run ? runLink(row.run, row.case) : row.case, " ", link(view("/history", { case: row.case }), "history")] },
-        { label: "state", cell: caseState },
+        { label: "state", cell: row => caseState(row, hasEnded) },
         { label: "remote", cell: row => row.remote },
         { label: "pair", cell: row => row.pair && [verdictBadge(row.pair.verdict), row.pair.speedup !== null && el("span", { class: "sub" }, factor(row.pair.speedup))] },
         { label: "took", num: true, cell: row => row.seconds ? seconds(row.seconds) : null },
-        { label: "to run this case alone", cls: "text", cell: row => el("code", null, row.again) },
+        { label: "to run this case alone", cls: "text", cell: row => codeLine(row.again) },
       ], data.rows)),
       failed.length > 0 && card("Failures", el("ul", { class: "plain" }, failed.map(row => el("li", null, el("strong", null, row.case), ": ", row.failure ? toolMessage(row.failure) : words(row.reason || "failed"))))),
     ],
@@ -80,13 +93,13 @@ async function historyView(params) {
     title: "History",
     nodes: [
       !exported && el("form", { class: "filters", on: { submit: event => event.preventDefault() } }, el("label", null, "case, with * and ?", search)),
-      data.series.length === 0 && card(null, empty(params.case || params.gpu ? "no times of cases that fit: `*` stands for any characters" : "no times of suites yet: `rgpu bench run` on a host with a GPU makes some")),
-      data.series.slice(0, 60).map(series => card(name(series.key),
+      data.series.length === 0 && card(null, empty(params.case || params.gpu ? "no times of cases that fit: `*` stands for any characters" : "no times of suites yet: `rgpu bench run` on a host with a GPU makes some, and `rgpu runs reindex` reads those of run folders that were copied here")),
+      el("div", { class: "plots" }, data.series.slice(0, 60).map(series => card(name(series.key),
         timePlot(series.points.map((point, at) => ({
-          value: point.median_ns, interval: point.ci95_ns, change: series.changes.some(change => change.at === at),
+          value: point.median_ns, at: point.started, interval: point.ci95_ns, change: series.changes.some(change => change.at === at),
           title: `${point.started} · ${point.run} · ${duration(point.median_ns)} · ${point.commit.slice(0, 9)}` })), "History of " + name(series.key)),
         series.changes.length > 0 && el("ul", { class: "plain" }, series.changes.map(change => el("li", null,
-          "changed at ", runLink(series.points[change.at].run), `: ${duration(change.before)} to ${duration(change.after)} (${((change.after / change.before - 1) * 100).toFixed(1)} %)`))))),
+          "changed at ", runLink(series.points[change.at].run), `: ${duration(change.before)} to ${duration(change.after)} (${((change.after / change.before - 1) * 100).toFixed(1)} %)`)))))),
       data.series.length > 60 && problem(`The first 60 of ${data.series.length} series are drawn: choose cases.`),
     ],
   };

@@ -198,9 +198,23 @@ fn damaged_newer_and_removed_runs_do_not_hide_the_others() {
     fs::write(runs.join("newer/profile.json"), "{\"schema\": \"rgpu.profile/7\"}").unwrap();
     fs::create_dir(runs.join("half")).unwrap();
     fs::write(runs.join("half/run.json"), "{\"schema\"").unwrap();
+    make_run(&laptop, "later", "vecadd", 6);
+    let path = runs.join("later/run.json");
+    let record = fs::read_to_string(&path).unwrap().replace("rgpu.run/1", "rgpu.run/9");
+    fs::write(&path, record).unwrap();
     let dashboard = Dashboard::start(&laptop, "");
     let page = dashboard.get_when("/runs", |page| page["total"] == 5);
-    assert_eq!(page["unreadable"], 1);
+    assert_eq!(page["unreadable"], 2);
+    let folders = page["unreadable_folders"].as_array().unwrap();
+    let of_folder = |id: &str| {
+        let folder = folders.iter().find(|folder| folder["id"] == id).unwrap();
+        folder["problem"].as_str().unwrap()
+    };
+    assert!(of_folder("later").contains("`rgpu.run/9`: a later rgpu"), "{folders:?}");
+    assert!(of_folder("half").contains("no record of a run"), "{folders:?}");
+    let listed = laptop.run("runs list");
+    let told = String::from_utf8_lossy(&listed.stderr);
+    assert!(told.contains("left out") && told.contains("rgpu.run/9"), "{told}");
     let of = |id: &str| page["runs"].as_array().unwrap().iter().find(|r| r["id"] == id).unwrap();
     assert!(of("good").get("problem").is_none());
     assert!(of("cut")["problem"].as_str().unwrap().contains("profile.json cannot be read"));

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rgpu::model::profile::Gap;
-use rgpu::model::suite::{RowState, SuiteRow, SuiteRun};
+use rgpu::model::suite::{RowState, SuiteRow, SuiteRun, SuiteState};
 use serde_json::{Value, json};
 
 use super::client::Dashboard;
@@ -316,6 +316,7 @@ fn what_failed_was_not_timed_or_is_made_up_is_told_as_such() {
     let suite = SuiteRun {
         schema: rgpu::model::suite::SCHEMA.to_owned(),
         id: "suite".to_owned(),
+        state: SuiteState::Done,
         clean: true,
         rows: vec![SuiteRow {
             case: "memory:vecadd".to_owned(),
@@ -335,6 +336,45 @@ fn what_failed_was_not_timed_or_is_made_up_is_told_as_such() {
     assert_eq!(browser.value(good), "");
     let text = text_with(&mut browser, "/suites/suite", "no kernel was timed");
     assert!(!text.contains("clean"), "{text}");
+
+    // A suite whose command was killed has one state in all views.
+    let killed = SuiteRun { id: "killed".to_owned(), state: SuiteState::Running, ..suite };
+    make_run(laptop, "killed", "", 6);
+    fs::remove_file(laptop.project("artifacts/runs/killed/profile.json")).unwrap();
+    let mut running = record("killed");
+    running["state"] = "running".into();
+    write("killed/run.json", running.to_string());
+    write("killed/suite.json", serde_json::to_string(&killed).unwrap());
+    for address in ["/suites", "/suites/killed", "/run/killed"] {
+        let text = text_with(&mut browser, address, "unfinished");
+        assert!(!text.contains("running") && !text.contains("never submitted"), "{text}");
+    }
+
+    // A program that failed is no green run, and is found by its status.
+    make_run(laptop, "program", "sh", 7);
+    let mut program = record("program");
+    program["program_exit"] = 3.into();
+    write("program/run.json", program.to_string());
+    text_with(&mut browser, "/run/program", "exit status 3");
+    assert_eq!(browser.value("document.querySelector('main .badge').className"), "badge bad");
+    text_with(&mut browser, "/runs?state=exit+status+3", "1 to 1 of 1");
+
+    // The time of the reference on the CPU is not the kernel's, and colours of a terminal are no text.
+    make_run(laptop, "reference", "vecadd", 8);
+    let path = laptop.project("artifacts/runs/reference");
+    let mut profile: Value =
+        serde_json::from_slice(&fs::read(path.join("profile.json")).unwrap()).unwrap();
+    profile["timing"]["clock"] = "cpu_reference".into();
+    write("reference/profile.json", profile.to_string());
+    fs::create_dir_all(path.join("log")).unwrap();
+    write("reference/log/time.stdout", "\u{1b}[31mred\u{1b}[0m\n 10 %\r 90 %\r\nend\n".to_owned());
+    text_with(&mut browser, "/run/reference", "CPU reference");
+    browser.value("document.querySelector('[data-focus=\"log-time.stdout\"]').click(), 0");
+    let shown = wait_for("the log", || {
+        let text = browser.value("document.querySelector('pre.log')?.textContent ?? ''");
+        text.as_str().filter(|text| text.contains("end")).map(ToOwned::to_owned)
+    });
+    assert_eq!(shown, "red\n 90 %\nend\n");
 
     text_with(&mut browser, "/run/broken", "does not compile");
     let pre = "document.querySelector('.problem pre')";

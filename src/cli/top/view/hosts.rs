@@ -150,13 +150,14 @@ fn host_lines(data: &TopData, width: usize) -> Vec<Line<'static>> {
             host.asked.as_ref().map(|asked| time_since(asked, data.now)).unwrap_or_default(),
             number(host.running.len()),
             number(host.waiting),
-            health(host),
+            health(host, data),
         ]);
         for [gpu, name, memory] in gpus {
             let none = String::new;
             table.add_row([none(), none(), gpu, name, memory]);
         }
         colors.push(match host.health.level {
+            _ if host.failed_try.is_some() => Color::Red,
             HealthLevel::Issue => Color::Red,
             HealthLevel::Warning => Color::Yellow,
             HealthLevel::Ok | HealthLevel::Unknown => Color::Reset,
@@ -190,9 +191,12 @@ fn gpu_groups(gpus: &[GpuFacts]) -> Vec<[String; 3]> {
 }
 
 /// What works on a host and what does not, in one sentence.
-fn health(host: &HostState) -> String {
+fn health(host: &HostState, data: &TopData) -> String {
     let health = &host.health;
     let text = match health.level {
+        HealthLevel::Unknown if host.failed_try.is_some() => String::new(),
+        // The facts may be those of a run that is not read yet.
+        HealthLevel::Unknown if data.reading => "the runs are being read".to_owned(),
         HealthLevel::Unknown => format!("never asked: rgpu remote check {}", host.name),
         HealthLevel::Ok => "healthy".to_owned(),
         HealthLevel::Issue => health.issues.join("; "),
@@ -205,7 +209,12 @@ fn health(host: &HostState) -> String {
             others.chain(missing).collect::<Vec<_>>().join("; ")
         }
     };
-    one_line(&text)
+    let failed = host.failed_try.as_ref().map(|failed| {
+        format!("not reached {} ago: {}", time_since(&failed.at, data.now), failed.text)
+    });
+    let parts: Vec<String> =
+        failed.into_iter().chain([text]).filter(|part| !part.is_empty()).collect();
+    one_line(&parts.join("; "))
 }
 
 fn run_lines(data: &TopData, width: usize) -> Vec<Line<'static>> {

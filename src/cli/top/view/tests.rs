@@ -5,7 +5,7 @@ use rgpu_protocol::probe::GpuFacts;
 use serde_json::json;
 
 use super::*;
-use crate::dashboard::{HealthLevel, HostState, RunningRun};
+use crate::dashboard::{FailedHostTry, HealthLevel, HostState, RunningRun};
 use crate::loops::{Heartbeat, IterationRecord, LoopMode, LoopTarget, Metric};
 use crate::queue::Entry;
 
@@ -85,9 +85,11 @@ fn host(name: &str, address: &str) -> HostState {
         address: address.to_owned(),
         default: false,
         asked: None,
+        failed_try: None,
         facts: None,
         health: Default::default(),
         running: Vec::new(),
+        not_followed: 0,
         waiting: 0,
     }
 }
@@ -109,7 +111,7 @@ fn asked_host(name: &str, address: &str, gpus: Vec<GpuFacts>) -> HostState {
 fn running(id: &str, title: &str, remote: &str, phase: &str) -> RunningRun {
     let run = json!({
         "id": id, "title": title, "command": "profile", "mode": "ncu", "kernel": "k",
-        "remote": remote, "state": "running", "started": "2026-11-23T10:13:02Z", "seconds": 0.0,
+        "remote": remote, "state": "running", "state_text": "running", "started": "2026-11-23T10:13:02Z", "seconds": 0.0,
     });
     RunningRun {
         run: serde_json::from_value(run).unwrap(),
@@ -150,6 +152,7 @@ fn sample() -> TopData {
         folder: "artifacts/loop/20261123-101502-k-3f2a1c".to_owned(),
         state: "RUN_WORKER".to_owned(),
         phase: Phase::Compare,
+        phase_text: Phase::Compare.text(),
         iteration: 4,
         max_iterations: 40,
         mode: LoopMode::Command,
@@ -160,6 +163,7 @@ fn sample() -> TopData {
         active_s: 600.0,
         max_active_s: 21600.0,
         nonce: None,
+        awaited: None,
         target: LoopTarget {
             metric: Metric::GmeanUs,
             threshold: Some(30.0),
@@ -268,7 +272,15 @@ fn without_remotes_and_runs_it_says_how_to_get_them() {
     let mut data = TopData { hosts: vec![host("local", "local")], ..TopData::default() };
     insta::assert_snapshot!("nothing", shown_in(80, 12, &data, Tab::Hosts, 0));
     data.reading = true;
-    assert!(shown(&data, Tab::Hosts, 0).contains("are being read"));
+    let text = shown(&data, Tab::Hosts, 0);
+    assert!(text.contains("are being read") && !text.contains("never asked"), "{text}");
+    data.reading = false;
+    data.hosts[0].failed_try = Some(FailedHostTry {
+        at: data.now.to_string(),
+        text: "ssh: connection refused".to_owned(),
+    });
+    let text = shown_in(140, 12, &data, Tab::Hosts, 0);
+    assert!(text.contains("not reached 0 s ago: ssh: connection refused"), "{text}");
     let mut terminal = Terminal::new(TestBackend::new(80, 12)).unwrap();
     terminal.draw(|frame| draw(frame, None, &mut ViewState::default())).unwrap();
     assert!(terminal.backend().to_string().contains("is being read"));
