@@ -165,12 +165,12 @@ async function loopView(params, id) {
       card("Iterations", data.iterations.length ? [grid("Iterations", [
         { label: "iteration", num: true, always: true, cell: line => line.iteration },
         { label: "outcome", cell: line => badge(words(line.outcome), OUTCOME_CLASS[line.outcome]) },
-        { label: "the change against the best so far", cell: line => comparedTimes(line.comparison) },
+        { label: "against the best", cell: line => comparedTimes(line.comparison) },
         { label: "a second time", cell: line => comparedTimes(line.confirmation) },
         { label: "why", cls: "text", cell: line => [!isSummary(line) && toolMessage(line.reason), line.claim && claimText(line.claim).map(text => el("span", { class: "sub" }, text))] },
         { label: "reviewer", cls: "text", cell: line => line.verdict && [badge(words(line.verdict.verdict.toLowerCase())), el("span", { class: "sub" }, line.verdict.reason)] },
         { label: "files", cls: "text", cell: line => line.changed.join(", ") },
-      ], data.iterations), best.length > 0 && el("p", { class: "note" }, "Times are geometric means over the loop's sizes.")] : empty("no iteration has ended")),
+      ], data.iterations), best.length > 0 && el("p", { class: "note" }, "Each comparison is of the best so far → the change. Times are geometric means over the loop's sizes.")] : empty("no iteration has ended")),
       changed.length > 0 && card("Changes", changed.map(line => patch(line.iteration))),
     ],
   };
