@@ -30,12 +30,14 @@ done
 wait
 ";
 
-/// Writes its rank and the name of the process that started it to a file.
-const TRAIN: &str = r#"import os
+/// Writes its rank and the name of the process that started it to a file. With `die`, rank 1 dies then.
+const TRAIN: &str = r#"import os, sys
 rank = os.environ.get("RANK") or os.environ["OMPI_COMM_WORLD_RANK"]
 parent = open(f"/proc/{os.getppid()}/comm").read().strip()
 with open(os.path.join(os.path.dirname(__file__), "seen"), "a") as file:
     file.write(f"{rank} {parent} {os.environ.get('PYTHON_EXEC', '')}\n")
+if sys.argv[1:] == ["die"] and rank == "1":
+    sys.exit(9)
 "#;
 
 struct Launchers {
@@ -133,6 +135,16 @@ fn the_sanitizer_checks_each_rank_in_a_report_of_its_own() {
     assert_eq!(of(&ranks.profile()), [(Some(1), "clean".to_owned())]);
     let seen = ranks.seen();
     assert!(seen.contains(&"1 compute-sanitiz /usr/bin/python3".to_owned()), "{seen:?}");
+}
+
+#[test]
+fn a_program_of_which_a_rank_dies_is_told_and_its_report_is_kept() {
+    let ranks = Launchers::new();
+    let (_, shown) = ranks.run("profile --mode nsys --gpus 2", TWO, "die");
+    assert!(shown.contains("the program ended with status 9"), "{shown}");
+    let profile = ranks.profile();
+    assert_eq!(profile.rung, "nsys.full", "{shown}");
+    assert!(!profile.launches.is_empty(), "{shown}");
 }
 
 #[test]

@@ -223,6 +223,34 @@ fn a_report_that_is_cut_or_missing_is_named_and_the_others_are_shown() {
 }
 
 #[test]
+fn ranks_of_different_programs_are_told() {
+    let (laptop, folder) = with(&Program::new(2));
+    let other =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/nsys/2025.3.1/regions/report.sqlite");
+    std::fs::copy(other, folder.join("rank1.sqlite")).unwrap();
+    let report = json(&laptop, "report ranks --json");
+    let gaps = report["gaps"].to_string();
+    assert!(gaps.contains("they may be of different programs"), "{gaps}");
+    assert_eq!(report["ranks"]["ranks"].as_array().unwrap().len(), 2);
+    assert_eq!(report["ranks"]["stragglers"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn the_calls_of_a_rank_that_died_are_matched_until_its_death() {
+    let (laptop, folder) = with(&Program::new(2));
+    let dead = laptop.path("dead");
+    std::fs::create_dir(&dead).unwrap();
+    Program { steps: 6, ..Program::new(2) }.write_each(&dead);
+    std::fs::remove_file(folder.join("rank1.sqlite")).unwrap();
+    std::fs::copy(dead.join("rank1.sqlite"), folder.join("rank1.sqlite")).unwrap();
+    let report = json(&laptop, "report ranks --json");
+    let gaps = report["gaps"].to_string();
+    assert!(gaps.contains("call between 6 and 10 collectives"), "{gaps}");
+    assert_eq!(report["ranks"]["collectives"][0]["calls"], 6);
+    assert_eq!(report["ranks"]["unmatched"], 4);
+}
+
+#[test]
 fn every_view_has_the_ranks() {
     let (laptop, folder) = with(&sleeping(2));
     let text = laptop.show("report ranks");

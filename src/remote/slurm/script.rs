@@ -150,6 +150,11 @@ pub(super) fn folder(root: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+    use std::time::Duration;
+
     use super::*;
     use crate::remote::RemoteSpec;
 
@@ -182,5 +187,45 @@ mod tests {
         assert!(script.contains("r=$HOME/.rgpu/slurm\n"), "{script}");
         assert!(script.contains("\"$f\" hold \"$d\" 120 &\n"), "{script}");
         assert!(script.contains("\"$HOME/.cache/rgpu/bin/agent-abc\""), "{script}");
+    }
+
+    #[test]
+    fn a_node_waits_for_files_that_it_sees_late() {
+        let root = tempfile::tempdir().unwrap();
+        let mut spec = RemoteSpec::new("cluster", "slurm://login");
+        spec.options.insert("folder".into(), root.path().display().to_string());
+        let settings = Settings::read(&spec).unwrap();
+        let job = NewJob {
+            settings: &settings,
+            name: "rgpu-r1",
+            root: "/",
+            program: "agent-abc",
+            time: None,
+            idle_s: 120,
+            nodes: 1,
+        };
+        let run = |script: &str| {
+            let mut sh = Command::new("sh");
+            sh.args(["-c", script]).env("HOME", root.path()).env_remove("SLURM_RESTART_COUNT");
+            let output = sh.output().unwrap();
+            (String::from_utf8(output.stdout).unwrap(), output.status.code())
+        };
+        let script = job.script();
+        assert!(script.contains("-ge 300 ]"), "{script}");
+        let (told, status) = run(&script.replace("-ge 300 ]", "-ge 1 ]"));
+        assert!(told.starts_with("this node does not see"), "{told}");
+        assert_eq!(status, Some(3));
+        let folder = root.path().to_owned();
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(1_500));
+            fs::create_dir_all(folder.join("alloc/rgpu-r1")).unwrap();
+            fs::create_dir(folder.join("bin")).unwrap();
+            fs::write(folder.join("new"), "#!/bin/sh\necho \"$1 ${2##*/} $3\"\n").unwrap();
+            let executable = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(folder.join("new"), executable).unwrap();
+            fs::rename(folder.join("new"), folder.join("bin/agent-abc")).unwrap();
+        });
+        assert_eq!(run(&script), ("hold rgpu-r1 120\n".to_owned(), Some(0)));
+        late.join().unwrap();
     }
 }

@@ -385,6 +385,33 @@ fn processes_of(cluster: &PlayedCluster) -> Vec<String> {
 }
 
 #[test]
+fn a_login_node_that_ends_what_runs_there_costs_nothing() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    let gate = laptop.path("gate");
+    let program =
+        format!("echo begun; until [ -e {0} ]; do sleep 0.1; done; echo over", gate.display());
+    let line = format!("exec --remote cluster --accept-new -- sh -c '{program}'");
+    let child = laptop.start(&line);
+    super::real::wait_for_output(&laptop, "begun");
+    // The agent that asks Slurm, and the one that passes on the bytes of the node's.
+    let at_login = |process: &&String| !process.contains(" hold ") && !process.contains(" job ");
+    let processes = processes_of(&cluster);
+    let ended: Vec<&String> = processes.iter().filter(at_login).collect();
+    assert!(!ended.is_empty(), "{processes:?}");
+    for process in ended {
+        let id = process.split(' ').next().unwrap();
+        std::process::Command::new("kill").args(["-9", id]).status().unwrap();
+    }
+    fs::write(&gate, "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = laptop.shown(&line, &output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "begun\nover\n", "{text}");
+    assert!(text.contains("connection lost"), "{text}");
+    assert_eq!(cluster.submissions(), 1, "{text}");
+}
+
+#[test]
 fn a_job_that_fails_at_once_shows_its_log() {
     let laptop = Laptop::new();
     let cluster = PlayedCluster::new(&laptop);

@@ -16,7 +16,7 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 /// Waits until the output of the newest run's program holds `text`.
-fn wait_for_output(laptop: &Laptop, text: &str) {
+pub(super) fn wait_for_output(laptop: &Laptop, text: &str) {
     let runs = laptop.project("artifacts/runs");
     wait_for(text, || {
         let id = fs::read_to_string(runs.join("latest")).ok()?;
