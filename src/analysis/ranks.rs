@@ -6,6 +6,7 @@
 mod balance;
 mod collectives;
 mod finding;
+mod host_regions;
 mod intervals;
 mod late;
 mod steps;

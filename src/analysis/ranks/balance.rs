@@ -1,9 +1,9 @@
 //! Computing time of each region by rank.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::MAX_REGIONS;
-use super::intervals::Intervals;
+use super::intervals::UnionLength;
 use crate::model::rank_work::{GpuWorkKind, JoinedRanks, RankWork};
 use crate::model::ranks::RegionBalance;
 
@@ -47,7 +47,7 @@ pub(super) fn excess(region: &RegionBalance) -> f64 {
 fn of_rank(rank: &RankWork) -> BTreeMap<Vec<String>, u64> {
     // A region and those around it, as indexes into all paths.
     let mut paths: BTreeMap<&[String], usize> = BTreeMap::new();
-    let around: Vec<BTreeSet<usize>> = rank
+    let around: Vec<Vec<usize>> = rank
         .regions
         .iter()
         .map(|path| {
@@ -59,20 +59,14 @@ fn of_rank(rank: &RankWork) -> BTreeMap<Vec<String>, u64> {
                 .collect()
         })
         .collect();
-    let mut times: Vec<Vec<(i64, i64)>> = vec![Vec::new(); paths.len()];
+    let mut times = vec![UnionLength::default(); paths.len()];
+    // Pieces are in order of start.
     for piece in rank.gpu_work.iter().filter(|piece| piece.kind == GpuWorkKind::Compute) {
         let Some(around) = piece.region.and_then(|at| around.get(at as usize)) else { continue };
         for path in around {
-            let times = &mut times[*path];
-            // Pieces are in order of start, so their union can be made at once.
-            match times.last_mut() {
-                Some((_, reached)) if piece.start_ns <= *reached => {
-                    *reached = piece.end_ns.max(*reached);
-                }
-                _ => times.push((piece.start_ns, piece.end_ns)),
-            }
+            times[*path].add(piece.start_ns, piece.end_ns);
         }
     }
-    let ns = |at: usize| Intervals::union(times[at].iter().copied()).ns();
-    paths.iter().map(|(path, at)| (path.to_vec(), ns(*at))).filter(|(_, ns)| *ns > 0).collect()
+    let times = paths.iter().map(|(path, at)| (path.to_vec(), times[*at].ns()));
+    times.filter(|(_, ns)| *ns > 0).collect()
 }

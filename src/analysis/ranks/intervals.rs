@@ -100,9 +100,37 @@ impl Intervals {
     }
 }
 
+/// The length of a union of intervals that come in order of start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UnionLength {
+    /// The latest end.
+    reached: Option<i64>,
+    ns: u64,
+}
+
+impl UnionLength {
+    pub(super) fn add(&mut self, start: i64, end: i64) {
+        let from = self.reached.map_or(start, |reached| reached.max(start));
+        self.ns += u64::try_from(end.saturating_sub(from)).unwrap_or(0);
+        self.reached = self.reached.max(Some(end));
+    }
+
+    pub(super) fn ns(self) -> u64 {
+        self.ns
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_length_of_a_union_is_that_of_its_intervals() {
+        let all = [(-5, 2), (0, 10), (5, 20), (6, 7), (20, 25), (40, 50)];
+        let mut length = UnionLength::default();
+        all.iter().for_each(|(start, end)| length.add(*start, *end));
+        assert_eq!(length.ns(), Intervals::union(all.into_iter()).ns());
+    }
 
     #[test]
     fn overlapping_intervals_count_once_and_windows_cut_them() {

@@ -7,8 +7,10 @@
 //! collective, which all leave together, and its start of this one. A rank whose idle time ends with
 //! the first launch of a kernel starts up, which happens once: that makes it no straggler.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
+use super::host_regions::HostRegions;
 use super::intervals::Intervals;
 use super::{Activity, MAX_WAITS};
 use crate::model::rank_work::{GpuWorkKind, JoinedRanks, MatchedCollective, RankWork};
@@ -17,8 +19,6 @@ use crate::model::timeline::display_path;
 
 /// A smaller difference between ranks is jitter of their launches.
 const MIN_LATE_NS: u64 = 1_000;
-/// At most this many ranges are searched for the one around a time.
-const MAX_RANGES: usize = 10_000;
 
 /// The late calls of all ranks, and how long the others waited.
 pub(super) struct LateRanks {
@@ -51,7 +51,14 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
         waited: Vec::new(),
     };
     let mut waiting: Vec<Vec<(i64, i64)>> = vec![Vec::new(); joined.ranks.len()];
-    let first_starts: Vec<FirstStarts> = joined.ranks.iter().map(first_starts).collect();
+    let ranks: Vec<RankTables<'_>> = (joined.ranks.iter().zip(activities))
+        .map(|(rank, activity)| RankTables {
+            rank,
+            activity,
+            first_starts: first_starts(rank),
+            host_regions: OnceCell::new(),
+        })
+        .collect();
     // The last call of each group.
     let mut before: BTreeMap<&str, &MatchedCollective> = BTreeMap::new();
     for (index, matched) in joined.collectives.iter().enumerate() {
@@ -70,9 +77,7 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
         let Some((position, late_ns)) = find_last(joined, matched, &waits) else { continue };
         let window = previous.filter(|earlier| earlier.number + 1 == matched.number);
         let reason = window
-            .and_then(|earlier| {
-                find_reason(joined, activities, &first_starts, earlier, matched, position)
-            })
+            .and_then(|earlier| find_reason(&ranks, earlier, matched, position))
             .unwrap_or_default();
         all.late.push(LateCall {
             collective: index,
@@ -94,13 +99,21 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
     all
 }
 
-/// Start of the first work of each name on one rank.
-type FirstStarts = HashMap<u32, i64>;
+/// A rank with what is looked up in it.
+struct RankTables<'a> {
+    rank: &'a RankWork,
+    activity: &'a Activity,
+    /// Start of the first work of each name.
+    first_starts: Vec<i64>,
+    host_regions: OnceCell<HostRegions>,
+}
 
-fn first_starts(rank: &RankWork) -> FirstStarts {
-    let mut first = HashMap::new();
+fn first_starts(rank: &RankWork) -> Vec<i64> {
+    let mut first = vec![i64::MAX; rank.names.len()];
     for piece in &rank.gpu_work {
-        first.entry(piece.name).or_insert(piece.start_ns);
+        if let Some(first) = first.get_mut(piece.name as usize) {
+            *first = piece.start_ns.min(*first);
+        }
     }
     first
 }
@@ -178,9 +191,7 @@ impl WindowTimes {
 /// A rank between two collectives.
 #[derive(Clone, Copy)]
 struct Window<'a> {
-    rank: &'a RankWork,
-    activity: &'a Activity,
-    first_starts: &'a FirstStarts,
+    of: &'a RankTables<'a>,
     from: i64,
     until: i64,
 }
@@ -189,9 +200,9 @@ impl Window<'_> {
     /// How the rank spent the window.
     fn times(&self) -> WindowTimes {
         let (from, until) = (self.from, self.until);
-        let busy = self.activity.any.ns_within(from, until);
-        let compute = self.activity.compute.ns_within(from, until);
-        let communication = self.activity.communication.ns_within(from, until);
+        let busy = self.of.activity.any.ns_within(from, until);
+        let compute = self.of.activity.compute.ns_within(from, until);
+        let communication = self.of.activity.communication.ns_within(from, until);
         // Communication that overlaps computing counts as computing.
         let alone = communication.min(busy.saturating_sub(compute));
         let copies = busy.saturating_sub(compute + alone);
@@ -199,7 +210,7 @@ impl Window<'_> {
         WindowTimes {
             compute,
             communication: alone,
-            copy: copies.min(self.activity.copies.ns_within(from, until)),
+            copy: copies.min(self.of.activity.copies.ns_within(from, until)),
             idle,
         }
     }
@@ -207,12 +218,12 @@ impl Window<'_> {
     /// Computing time by kernel and region.
     fn kernels(&self) -> BTreeMap<(&str, Option<&[String]>), u64> {
         let mut by_kernel = BTreeMap::new();
-        let first = self.rank.gpu_work.partition_point(|piece| piece.start_ns < self.from);
-        let inside = self.rank.gpu_work[first..].iter();
+        let first = self.of.rank.gpu_work.partition_point(|piece| piece.start_ns < self.from);
+        let inside = self.of.rank.gpu_work[first..].iter();
         for piece in inside.take_while(|piece| piece.start_ns < self.until) {
             if piece.kind == GpuWorkKind::Compute {
-                let region = piece.region.and_then(|at| self.rank.regions.get(at as usize));
-                let key = (self.rank.name(piece.name), region.map(Vec::as_slice));
+                let region = piece.region.and_then(|at| self.of.rank.regions.get(at as usize));
+                let key = (self.of.rank.name(piece.name), region.map(Vec::as_slice));
                 *by_kernel.entry(key).or_default() += piece.end_ns.abs_diff(piece.start_ns);
             }
         }
@@ -221,15 +232,17 @@ impl Window<'_> {
 
     /// The longest idle time.
     fn longest_idle(&self) -> Option<(i64, i64)> {
-        self.activity.any.longest_gap_within(self.from, self.until)
+        self.of.activity.any.longest_gap_within(self.from, self.until)
     }
 
     /// Whether the first launch of a kernel ended the longest idle time.
     fn starts_up(&self) -> bool {
         let Some((_, end)) = self.longest_idle() else { return false };
-        let at = self.rank.gpu_work.partition_point(|piece| piece.start_ns < end);
-        let next = self.rank.gpu_work.get(at);
-        next.is_some_and(|next| self.first_starts.get(&next.name) == Some(&next.start_ns))
+        let at = self.of.rank.gpu_work.partition_point(|piece| piece.start_ns < end);
+        let next = self.of.rank.gpu_work.get(at);
+        next.is_some_and(|next| {
+            self.of.first_starts.get(next.name as usize) == Some(&next.start_ns)
+        })
     }
 
     /// The region of the host in the middle of the longest idle time, else that of the work that
@@ -237,37 +250,29 @@ impl Window<'_> {
     fn idle_region(&self) -> Option<String> {
         let (start, end) = self.longest_idle()?;
         let middle = start + (end - start) / 2;
-        let ranges = &self.rank.ranges;
-        let until = ranges.partition_point(|range| range.start_ns <= middle);
-        let near = ranges[..until].iter().rev().take(MAX_RANGES);
-        let around = near.filter(|range| range.end_ns > middle);
-        let innermost = around.max_by_key(|range| (range.depth, range.start_ns));
+        let host_regions = self.of.host_regions.get_or_init(|| HostRegions::of(self.of.rank));
         let next = || {
-            let at = self.rank.gpu_work.partition_point(|piece| piece.start_ns < end);
-            self.rank.gpu_work.get(at)?.region
+            let at = self.of.rank.gpu_work.partition_point(|piece| piece.start_ns < end);
+            self.of.rank.gpu_work.get(at)?.region
         };
-        let region = innermost.map(|range| range.region).or_else(next)?;
-        self.rank.regions.get(region as usize).map(|path| display_path(path))
+        let region = host_regions.at(middle).or_else(next)?;
+        self.of.rank.regions.get(region as usize).map(|path| display_path(path))
     }
 }
 
 /// Compares the last rank with the others between two collectives.
 fn find_reason(
-    joined: &JoinedRanks,
-    activities: &[Activity],
-    first_starts: &[FirstStarts],
+    ranks: &[RankTables<'_>],
     earlier: &MatchedCollective,
     matched: &MatchedCollective,
     position: usize,
 ) -> Option<LateReason> {
     let window = |(rank, piece): &(u32, u32)| {
-        let at = *rank as usize;
         let (_, before) = earlier.calls.iter().find(|(other, _)| other == rank)?;
-        let rank = &joined.ranks[at];
-        let from = rank.gpu_work[*before as usize].end_ns;
-        let until = rank.gpu_work[*piece as usize].start_ns;
-        let (activity, first_starts) = (&activities[at], &first_starts[at]);
-        Some(Window { rank, activity, first_starts, from, until: until.max(from) })
+        let of = &ranks[*rank as usize];
+        let from = of.rank.gpu_work[*before as usize].end_ns;
+        let until = of.rank.gpu_work[*piece as usize].start_ns;
+        Some(Window { of, from, until: until.max(from) })
     };
     let last = window(&matched.calls[position])?;
     let mut others: Vec<Window<'_>> = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::MAX_STEPS;
-use super::intervals::Intervals;
+use super::intervals::UnionLength;
 use crate::model::rank_work::{GpuWorkKind, HostRange, JoinedRanks, RankWork};
 use crate::model::ranks::{LongestStep, StepTime, Steps};
 
@@ -87,16 +87,16 @@ fn uncounted(name: &str) -> String {
 
 /// Start, time on the host and computing time of each range.
 fn times(rank: &RankWork, ranges: &[&HostRange]) -> Vec<StepOfRank> {
-    let mut work: Vec<Vec<(i64, i64)>> = vec![Vec::new(); ranges.len()];
+    let mut work = vec![UnionLength::default(); ranges.len()];
     for piece in rank.gpu_work.iter().filter(|piece| piece.kind == GpuWorkKind::Compute) {
         let Some(called) = piece.called_ns else { continue };
         let after = ranges.partition_point(|range| range.start_ns <= called);
         let Some(at) = after.checked_sub(1).filter(|at| called < ranges[*at].end_ns) else {
             continue;
         };
-        work[at].push((piece.start_ns, piece.end_ns));
+        work[at].add(piece.start_ns, piece.end_ns);
     }
-    let compute = work.into_iter().map(|times| Intervals::union(times.into_iter()).ns());
+    let compute = work.into_iter().map(UnionLength::ns);
     let begin = |range: &HostRange| u64::try_from(range.start_ns).unwrap_or(0);
     ranges
         .iter()

@@ -3,7 +3,7 @@
 use super::Activity;
 use super::intervals::Intervals;
 use super::late::LateRanks;
-use crate::model::rank_work::{GpuWork, JoinedRanks, RankWork};
+use crate::model::rank_work::{JoinedRanks, RankWork};
 use crate::model::ranks::{RankIdle, RankIdleCause, RankTime};
 
 /// Beginnings of the names of ranges in which a host waits for other ranks: torch's for gloo, and
@@ -59,9 +59,12 @@ fn idle(rank: &RankWork, any: &Intervals) -> Vec<RankIdle> {
     let waiting = rank.ranges.iter().filter(|range| waits(rank.name(range.name)));
     let waiting = Intervals::union(waiting.map(|range| (range.start_ns, range.end_ns)));
     let mut times = IdleTimes::default();
+    let mut work = rank.gpu_work.iter().peekable();
     for (start, end) in any.gaps() {
         let waited = waiting.ns_within(start, end);
-        match next_piece(rank, end).and_then(|piece| piece.called_ns) {
+        // Gaps and work are in order of time.
+        while work.next_if(|piece| piece.start_ns < end).is_some() {}
+        match work.peek().and_then(|piece| piece.called_ns) {
             Some(called) if called > start => {
                 let called = called.min(end);
                 let waited = waiting.ns_within(start, called);
@@ -86,9 +89,4 @@ fn idle(rank: &RankWork, any: &Intervals) -> Vec<RankIdle> {
         all.map(|(cause, total_ns)| RankIdle { cause, total_ns }).collect();
     all.sort_by_key(|idle| std::cmp::Reverse(idle.total_ns));
     all
-}
-
-/// The first work that starts at or after a time.
-fn next_piece(rank: &RankWork, at_ns: i64) -> Option<&GpuWork> {
-    rank.gpu_work.get(rank.gpu_work.partition_point(|piece| piece.start_ns < at_ns))
 }

@@ -104,15 +104,23 @@ impl WorkPieces {
 
     /// The first piece with a process and correlation id.
     fn find(&mut self, wanted: (u32, i64)) -> Option<usize> {
+        let mut finger = self.finger;
+        let found = self.find_near(wanted, &mut finger);
+        self.finger = finger;
+        found
+    }
+
+    /// The same; `finger` is the index of the last hit.
+    fn find_near(&self, wanted: (u32, i64), finger: &mut usize) -> Option<usize> {
         let key = |piece: &WorkPiece| (piece.process, piece.correlation);
         // The cursor is always on the first piece of an id, so the next id's first piece is close.
-        let near = self.pieces[self.finger.min(self.pieces.len())..].iter().take(4);
+        let near = self.pieces[(*finger).min(self.pieces.len())..].iter().take(4);
         let found = match near.enumerate().find(|(_, piece)| key(piece) == wanted) {
-            Some((steps, _)) => self.finger + steps,
+            Some((steps, _)) => *finger + steps,
             None if self.pieces.last().is_none_or(|last| key(last) < wanted) => return None,
             None => self.pieces.partition_point(|piece| key(piece) < wanted),
         };
-        self.finger = found;
+        *finger = found;
         self.pieces.get(found).is_some_and(|piece| key(piece) == wanted).then_some(found)
     }
 
@@ -140,10 +148,18 @@ impl WorkPieces {
 
     /// The call with a process and correlation id.
     pub(super) fn call_for(&self, process: u64, correlation: i64) -> Option<Call> {
-        let key = |piece: &WorkPiece| (piece.process, piece.correlation);
+        self.call_near(process, correlation, &mut 0)
+    }
+
+    /// The same for one id after another; `finger` is 0 first, and then kept by the caller.
+    pub(super) fn call_near(
+        &self,
+        process: u64,
+        correlation: i64,
+        finger: &mut usize,
+    ) -> Option<Call> {
         let wanted = (self.processes.known(process)?, correlation);
-        let at = self.pieces.partition_point(|piece| key(piece) < wanted);
-        self.call_of(self.pieces.get(at).filter(|piece| key(piece) == wanted)?)
+        self.call_of(&self.pieces[self.find_near(wanted, finger)?])
     }
 }
 

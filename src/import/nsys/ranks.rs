@@ -134,6 +134,8 @@ struct RankReader<'a> {
     ranks: BTreeMap<u64, RankBuilder>,
     /// The ranges with a payload, by thread and start.
     messages: Vec<&'a NcclRange>,
+    /// The index of the last piece whose call was looked up.
+    last_piece: usize,
 }
 
 #[derive(Default)]
@@ -175,13 +177,15 @@ impl<'a> RankReader<'a> {
             known,
             ranks: BTreeMap::new(),
             messages,
+            last_piece: 0,
         }
     }
 
     fn add(&mut self, ids: RowIds, time: (i64, i64), name: &str, kind: GpuWorkKind) {
         let (global_pid, correlation, device, stream) = ids;
         let process = process(global_pid);
-        let call = correlation.and_then(|id| self.trace.pieces.call_for(process, id));
+        let pieces = &self.trace.pieces;
+        let call = correlation.and_then(|id| pieces.call_near(process, id, &mut self.last_piece));
         let node =
             call.and_then(|call| self.innermost.around(call.process, call.thread, call.at_ns));
         let rank = self.ranks.entry(process).or_default();

@@ -78,7 +78,9 @@ impl<'t> InnermostLookup<'t> {
         thread: u64,
         at_ns: i64,
     ) -> Option<RangeAround> {
-        if self.lanes.contains_key(&(process, thread)) {
+        let lane = (process, thread);
+        let is_last = matches!(self.last, Some((last, Some(_))) if last == lane);
+        if is_last || self.lanes.contains_key(&lane) {
             let innermost = self.at(process, thread, at_ns)?;
             return Some(RangeAround { innermost, is_inferred: false });
         }
