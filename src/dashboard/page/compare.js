@@ -1,7 +1,7 @@
 // Two runs compared by `rgpu compare`.
 
 const times = time => [duration(time.a.median_ns), " → ", duration(time.b.median_ns)];
-const factor = x => x.toFixed(3) + " ×";
+const factor = x => x.toFixed(3) + "\u00a0×";
 const speedup = time => factor(time.speedup) + (time.ci95 ? ` (${time.ci95.map(x => x.toFixed(3)).join(" – ")})` : "");
 const verdictBadge = verdict => badge(verdict, verdictClass(verdict));
 

@@ -121,7 +121,7 @@ function bestPlot(points) {
 }
 
 /** A comparison that the loop made: the time of the base and of the other, and what came of it. */
-const comparedTimes = comparison => comparison && [verdictBadge(comparison.verdict), el("span", { class: "sub" },
+const comparedTimes = comparison => comparison && [verdictBadge(comparison.verdict), " ", el("span", { class: "sub" },
   `${duration(comparison.base.gmean_us * 1e3)} → ${duration(comparison.new.gmean_us * 1e3)}, ${factor(comparison.speedup)}`)];
 
 /** Whether the reason of an outcome is only what a comparison said, which has a column of its own. */

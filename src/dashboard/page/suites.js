@@ -86,7 +86,7 @@ async function suiteView(params, id) {
 
 async function historyView(params) {
   const data = await get("/history", only(params, ["case", "gpu"]));
-  const name = key => [key.case, key.side === "kernel" ? "" : key.side, key.sizes, key.gpu, key.toolkit].filter(Boolean).join(" · ");
+  const name = key => [key.case, key.side === "kernel" ? "" : key.side, key.case.endsWith(`[${key.sizes}]`) ? "" : key.sizes, key.gpu, key.toolkit].filter(Boolean).join(" · ");
   const search = el("input", { type: "search", value: params.case || "", placeholder: "memory:*", "data-focus": "case", title: "the key / goes here",
     on: { change: event => { location.hash = view("/history", { ...params, case: event.target.value }); } } });
   return {
