@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_place_is_the_innermost_function_outside_of_torch_also_for_a_backward_operator() {
-        let text = r#"{"traceEvents":[
+        let json = r#"{"traceEvents":[
             {"ph":"X","cat":"python_function","name":"train.py(3): step","pid":7,"tid":8,"ts":1,"dur":50},
             {"ph":"X","cat":"python_function","name":"net.py(9): forward","pid":7,"tid":8,"ts":2,"dur":10},
             {"ph":"X","cat":"python_function","name":"torch/nn/functional.py(1): linear","pid":7,"tid":8,"ts":3,"dur":5},
@@ -108,7 +108,7 @@ mod tests {
             {"ph":"X","cat":"cpu_op","name":"aten::add","pid":7,"tid":8,"ts":20,"dur":2},
             {"ph":"X","cat":"cpu_op","name":"aten::late","pid":7,"tid":8,"ts":90,"dur":2},
             {"ph":"X","cat":"cpu_op","name":"MmBackward0","pid":7,"tid":9,"ts":30,"dur":2,"args":{"Sequence number":5,"Fwd thread id":1}}]}"#;
-        let trace = TorchTrace::read(text.as_bytes()).unwrap();
+        let trace = TorchTrace::read(json.as_bytes()).unwrap();
         let places = of_operators(&trace);
         let shown: Vec<_> = (0..trace.events.len())
             .map(|at| places.get(&at).map_or("", |name| &trace.names[*name as usize]))

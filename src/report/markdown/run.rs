@@ -184,7 +184,7 @@ fn findings(out: &mut String, profile: &Profile, names: KernelNames) {
             *out += &format!("   - worth {}\n", sentence(&worth));
         }
         for place in &finding.places {
-            *out += &format!("   - {}\n", sentence(&finding::place(place, names)));
+            *out += &format!("   - {}\n", sentence(&finding::idle_location_text(place, names)));
         }
         if let Some(covered) = finding::covered(finding, names) {
             *out += &format!("   - in {}\n", plain(&covered));

@@ -88,14 +88,14 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::tool::plan::draft::FileContent;
+    use crate::tool::plan::draft::JobFileContent;
 
     /// What the script prints on the node with this number, with its status.
     fn run(script: &BundleFile, env: &[(&str, &str)]) -> (String, Option<i32>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(&script.path);
         std::fs::create_dir(path.parent().unwrap()).unwrap();
-        let FileContent::Bytes(text) = &script.content else { panic!("a text") };
+        let JobFileContent::Bytes(text) = &script.content else { panic!("a text") };
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let print = "echo \"${OUT##*/} $MASTER_ADDR:$MASTER_PORT $PET_NODE_RANK/$PET_NNODES \
