@@ -1820,6 +1820,10 @@ class Operator(Record):
     """Kernels that the operator itself launched, longest first."""
     places: Records[OperatorPlace]
     """Where the operator was called, most GPU time first; empty if the trace does not tell."""
+    flops: float | None
+    """Floating-point operations of all calls, from their input shapes; absent for operators that
+    are no matrix products, and if the trace lacks shapes.
+    """
     shapes: str | None
     """Input shapes of the first call, in the trace's notation; empty if not recorded."""
     from_: str | None
@@ -1831,7 +1835,9 @@ class OperatorPlace(Record):
 
     __slots__ = ()
     function: str
-    """File, line of the function's `def`, and name: `net.py(9): forward`."""
+    """File, line of the function's `def`, and name: `net.py(9): forward`; code outside of functions
+    has no line: `train.py: <module>`.
+    """
     calls: int
     """Number of calls from there."""
     gpu_self_ns: int | None
@@ -2719,6 +2725,10 @@ class Stage(Record):
     clock: str
     """Clock of `mean_ns`: `gpu` (time in which the GPU did work launched inside) or `host` (time
     from entry to exit).
+    """
+    gpu_span_ns: float | None
+    """Mean time in nanoseconds from the start of the first work launched inside to the end of the
+    last, if `clock` is `gpu`: with the time in which the GPU waits. Absent if no trace tells.
     """
     flops: float | None
     """Floating-point operations of one instance, from `[work.regions]`."""

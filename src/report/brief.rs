@@ -144,11 +144,17 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
     out
 }
 
-/// `stage LLM@prefill: 1 of 2.59 ms (gpu), 221 TFLOP/s, MFU 22 % of tensor bf16`.
+/// `stage LLM@prefill: 2.59 ms (gpu), 1 time, 221 TFLOP/s, MFU 22 % of tensor bf16`.
 fn stage(stage: &Stage) -> String {
     let case = if stage.case.is_empty() { String::new() } else { format!("{} ", stage.case) };
-    let mut text = format!("stage {case}{}: {} of ", stage.region, stage.instances);
-    text += &format!("{} ({})", duration(stage.mean_ns), stage.clock);
+    let s = if stage.instances == 1 { "" } else { "s" };
+    let mut text = format!(
+        "stage {case}{}: {} ({}), {} time{s}",
+        stage.region,
+        duration(stage.mean_ns),
+        stage.clock,
+        stage.instances
+    );
     if let Some(span) = stage.gpu_span_ns {
         text += &format!(", {} from first to last kernel", duration(span));
     }

@@ -450,7 +450,7 @@ fn library(path: &[&str], kernel: &str, args: &[&str]) -> Option<String> {
 
 /// The size of elements that torch copies whatever their type: ` 16-bit`.
 fn opaque_bits(args: &[&str]) -> String {
-    let size = args.iter().find(|arg| arg.contains("OpaqueType<")).and_then(|arg| bracketed(arg));
+    let size = args.iter().find_map(|arg| bracketed(&arg[arg.find("OpaqueType<")?..]));
     let bytes = size.and_then(number).and_then(|bytes| bytes.parse::<u32>().ok());
     bytes.map_or_else(String::new, |bytes| format!(" {}-bit", bytes.saturating_mul(8)))
 }

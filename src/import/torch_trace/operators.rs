@@ -59,7 +59,7 @@ pub(super) fn sum(trace: &TorchTrace, from: &str) -> Vec<Operator> {
                 .places
                 .into_iter()
                 .map(|(place, (calls, gpu_ns))| CallSite {
-                    function: places::text(trace, place),
+                    function: places::place_text(trace, place),
                     calls,
                     gpu_self_ns: on_gpu.then_some(gpu_ns),
                 })

@@ -80,7 +80,7 @@ pub(super) fn of_operators(trace: &TorchTrace) -> HashMap<usize, u32> {
 
 /// A place as text: `net.py(9): forward`. Code outside of functions has no line, since torch gives
 /// its first, not that of the call.
-pub(super) fn text(trace: &TorchTrace, place: u32) -> String {
+pub(super) fn place_text(trace: &TorchTrace, place: u32) -> String {
     let name = trace.names.get(place as usize).map(String::as_str).unwrap_or_default();
     match name.strip_suffix("): <module>").and_then(|name| name.rsplit_once('(')) {
         Some((file, _)) => format!("{file}: <module>"),
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(shown, ["net.py(9): forward", "train.py(3): step", "", "net.py(9): forward"]);
         let names = ["/a/b.py(13): <module>", "net.py(9): forward"].map(str::to_owned).to_vec();
         let trace = TorchTrace { names, ..TorchTrace::default() };
-        assert_eq!([0, 1].map(|at| text(&trace, at)), ["/a/b.py: <module>", "net.py(9): forward"]);
+        assert_eq!([0, 1].map(|at| place_text(&trace, at)), ["/a/b.py: <module>", "net.py(9): forward"]);
         assert!(!is_place("/usr/lib/python3/dist-packages/torch/nn/x.py(1): f"));
     }
 }

@@ -54,7 +54,7 @@ function stages() {
   const peak = (list.find(s => s.utilization) || {}).utilization;
   const notes = ["gpu: time in which the GPU worked; host: time from entry to exit."];
   if (peak) notes.push(`MFU is the share of ${rate(peak.peak, "FLOP/s")}: ${peak.label} (${peak.source}).`);
-  if (list.some(s => s.clock === "gpu" && s.utilization)) notes.push("With the clock gpu, MFU leaves out the time in which the GPU waits; “GPU span” has it.");
+  if (list.some(s => s.clock === "gpu" && s.utilization)) notes.push("With the clock gpu, rate and MFU leave out the time in which the GPU waits" + (list.some(s => s.gpu_span_ns) ? ", which “GPU span” has." : "."));
   section("stages", "Stages", notes.join(" "), table([
     { label: "case", cell: s => list.some(other => other.case !== s.case) ? s.case : "" },
     { label: "stage", cls: "name", cell: s => el("code", null, s.region), key: s => s.region },

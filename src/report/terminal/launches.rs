@@ -91,8 +91,8 @@ pub(in crate::report) fn roofline_text(launch: &Launch) -> Option<String> {
     ))
 }
 
-/// Writes a field that launches of one kernel mostly share: each text once, with the kernel's name if
-/// there are several texts.
+/// Writes a field that launches of one kernel mostly share: one text for each of its grids, and each
+/// text once, with the kernel's name if there are several texts.
 fn distinct_field(
     page: &mut Page<'_>,
     profile: &Profile,
@@ -107,7 +107,8 @@ fn distinct_field(
         // Texts that differ only in their numbers are written once.
         let words = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         let alike = |other: &str| words(other) == words(&text);
-        if !texts.iter().any(|(k, _, t)| *k == kernel && alike(t)) {
+        let is_same_shape = |of: &Launch| launch.grid[0] > 0 && of.grid == launch.grid;
+        if !texts.iter().any(|(k, of, t)| *k == kernel && (is_same_shape(of) || alike(t))) {
             texts.push((kernel, launch, text));
         }
     }
