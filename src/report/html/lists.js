@@ -3,7 +3,8 @@
 function regions() {
   const list = page.regions;
   const folded = page.library_regions;
-  const inLibraries = folded && el("p", { class: "note" }, `Not in the table: ${folded.label}` + (folded.gpu_ns ? `, GPU ${duration(folded.gpu_ns)}` : "") + ". They are in the JSON.");
+  const inLibraries = folded && el("p", { class: "note" }, (list.length ? "Ranges of libraries are not in the table: " : "The program opened no range of its own. Ranges of libraries: ")
+    + folded.label.replace(/^\(|\)$/g, "") + (folded.gpu_ns ? `, GPU ${duration(folded.gpu_ns)}` : "") + ". The JSON has them.");
   if (!list.length && folded) return void section("regions", "Regions", null, inLibraries);
   if (!list.length) return absent.push(["Regions", "no NVTX range was recorded"]);
   const most = Math.max(1, ...list.map(r => r.gpu_ns || 0));
