@@ -192,6 +192,39 @@ mod tests {
     }
 
     #[test]
+    fn the_times_of_an_older_index_are_kept_and_have_none_in_a_graph() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut connection = Connection::open(dir.path().join("state.db")).unwrap();
+        let older = [QUEUE, LOOP, SUITES, RUN_SUMMARIES];
+        migrate(&mut connection, dir.path(), &older, |_| Ok(())).unwrap();
+        let row = "INSERT INTO suite_time VALUES ('night', 's:a', 'kernel', 'n=1', '2026-01-01', \
+                   'f32', 'H200', '580', 'nvcc', 'as_found', '1', 'abc', 'GPU-1', 5.0, 4.0, 6.0, \
+                   30, 1, 0, 'c0', 0)";
+        connection.execute(row, []).unwrap();
+        prepare(&mut connection, dir.path(), |_| panic!("it has an id")).unwrap();
+        let query = "SELECT run, case_name, device, low_ns, median_ns, high_ns, samples, \
+                     right_result, commit_id, graph_ns IS NULL FROM suite_time";
+        let found: (String, String, String, [f64; 3], i64, bool, String, bool) = connection
+            .query_row(query, [], |row| {
+                let times = [row.get(3)?, row.get(4)?, row.get(5)?];
+                let text = |at| row.get::<_, String>(at);
+                Ok((
+                    text(0)?,
+                    text(1)?,
+                    text(2)?,
+                    times,
+                    row.get(6)?,
+                    row.get(7)?,
+                    text(8)?,
+                    row.get(9)?,
+                ))
+            })
+            .unwrap();
+        let [run, case, device, commit] = ["night", "s:a", "GPU-1", "c0"].map(str::to_owned);
+        assert_eq!(found, (run, case, device, [4.0, 5.0, 6.0], 30, true, commit, true));
+    }
+
+    #[test]
     fn a_database_that_was_not_finished_is_finished() {
         let dir = tempfile::tempdir().unwrap();
         let mut connection = Connection::open(dir.path().join("state.db")).unwrap();
