@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(told(&busy), "the tensor cores are busy for 70 % of the time");
         // Busy on the SMs that run, of which a tail leaves many idle.
         let tail = [(SM, 75.0), (MEMORY, 40.0), (ACTIVE, 95.0), (TENSOR, 65.0)];
-        assert_eq!(told(&tail), "the tensor cores are busy for 95 % of the time");
+        assert_eq!(told(&tail), "the tensor cores are busy for 65 % of the time");
         let full = [(SM, 90.0), (MEMORY, 40.0), (ACTIVE, 92.0), (TENSOR, 88.0)];
         assert_eq!(told(&full), "at 88 % of the tensor peak; little is left");
         assert_eq!(told(&[(SM, 90.0), (MEMORY, 40.0)]), "the SMs run at 90 % of their peak");

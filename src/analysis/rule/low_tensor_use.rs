@@ -1,6 +1,6 @@
 //! Matrix work that uses the tensor cores little or not at all.
 
-use super::matrix::{has_matrix_products, is_named_product};
+use super::matrix::{has_matrix_products, is_named_product, tensor_use};
 use super::small_grid::leaves_sms_empty;
 use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::{FMA_PIPE, MEMORY_THROUGHPUT, TENSOR_ACTIVE};
@@ -28,11 +28,12 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let starved =
         memory >= limits.threshold(&THROUGHPUT_LOW).value || leaves_sms_empty(launch, limits);
     if tensor >= used.value && !starved && has_matrix_products(launch, limits) {
+        let of_time = tensor_use(launch, limits).map_or(tensor, |tensor| tensor.of_peak());
         return Some(Conclusion {
             score: (1.0 - tensor / 100.0) / 2.0,
             confidence: Confidence::Medium,
             evidence: vec![low.evidence(id, tensor, "%")],
-            text: format!("the tensor cores are used but busy for only {tensor:.0} % of the time"),
+            text: format!("the tensor cores are used but busy for only {of_time:.0} % of the time"),
             hint: "feed them: larger tiles, more stages of asynchronous copies in flight, \
                    operands in shared memory in the layout that the matrix instruction wants"
                 .to_owned(),

@@ -69,9 +69,9 @@ impl TensorUse<'_> {
         self.elapsed.map_or(self.percent, |(_, elapsed)| elapsed.min(self.percent))
     }
 
-    /// The use as a clause.
+    /// The use as a clause. Of the whole time, because only some reports count active cycles.
     pub(super) fn text(&self) -> String {
-        format!("the tensor cores are busy for {:.0} % of the time{}", self.percent, self.rate())
+        format!("the tensor cores are busy for {:.0} % of the time{}", self.of_peak(), self.rate())
     }
 
     /// The use of a launch that is near the peak, as a sentence.
