@@ -8,6 +8,8 @@
 pub(super) enum Author {
     /// torch's own operators, each a kernel.
     Torch,
+    /// CuPy's own operators, each a kernel.
+    Cupy,
     /// Another library, such as cuBLAS or cuDNN.
     Library,
     /// The user or a compiler that the user directs, such as Triton.
@@ -41,6 +43,8 @@ pub(super) fn author(name: &str) -> Author {
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     if name.contains("at::native::") {
         Author::Torch
+    } else if name.starts_with("cupy_") {
+        Author::Cupy
     } else if has(LIBRARIES) || is_library_gemm(name) {
         Author::Library
     } else if has(TORCH) {
@@ -129,6 +133,14 @@ mod tests {
         let of = |name: &str| (author(name), matrix_unit(name));
         let fp32 = (Author::Library, Some(MatrixUnit::Fp32));
         let half = (Author::Library, Some(MatrixUnit::Tensor16));
+    #[test]
+    fn cupys_operators_are_its_own_and_kernels_of_its_users_are_theirs() {
+        assert_eq!(author("cupy_copy__float32_float32"), Author::Cupy);
+        assert_eq!(author("cupy_multiply__float_float32_float32"), Author::Cupy);
+        // `cupy.ElementwiseKernel(…, "decay")`.
+        assert_eq!(author("decay"), Author::User);
+    }
+
         assert_eq!(of("nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_NNT"), half);
         assert_eq!(of("nvjet_sm90_hsh_64x8_64x16_2x4_h_bz_bias_TNT"), half);
         assert_eq!(

@@ -106,6 +106,12 @@ fn hint(rule: &Rule, conclusion: &Conclusion, launch: &Launch, graph_use: GraphU
             .to_owned(),
         Author::Library => "the kernel is a library's: give it larger or better shaped work (a \
                             larger batch, sizes that are multiples of 64), a narrower type, or try \
+        Author::Cupy => {
+            "these are CuPy's own kernels, one for each operation: fuse the expression \
+                         (`cupy.fuse`, `cupy.ElementwiseKernel`), and write into arrays that exist \
+                         (`out=`)"
+                .to_owned()
+        }
                             another algorithm or backend of the library"
             .to_owned(),
     }

@@ -41,7 +41,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     }
     // Most kernels have no matrix product, so only a busy FMA pipe leads to a finding, and never for
     // torch's element-wise kernels and reductions, nor for kernels that are made for tensor cores.
-    if author(&launch.kernel) == Author::Torch || is_named_product(launch) {
+    if matches!(author(&launch.kernel), Author::Torch | Author::Cupy) || is_named_product(launch) {
         return None;
     }
     let (fma_id, fma) = launch.first_number(FMA_PIPE)?;
