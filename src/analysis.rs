@@ -64,8 +64,10 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     profile.findings.extend(found);
     // Of several GPUs, the one with the most steady time.
     let devices = profile.timeline.iter().flat_map(|timeline| &timeline.devices);
-    let steady_ns = devices.map(|device| timeline::steady_ns(device, &limits)).max().unwrap_or(0);
-    let repeating_ns = steady_ns as f64 * limits.threshold(&threshold::WAITING_SHARE).value;
-    stake::sort(&mut profile.findings, repeating_ns as u64);
+    let steady = devices.map(|device| (timeline::steady_ns(device, &limits), device.span_ns));
+    let (steady_ns, span_ns) = steady.max().unwrap_or_default();
+    let steady_share = limits.threshold(&threshold::WAITING_SHARE).value;
+    let repeating_ns = stake::leading_ns(steady_ns, steady_share, span_ns);
+    stake::sort(&mut profile.findings, repeating_ns);
     profile.kernel_verdicts = kernel_verdict::of(profile, &limits);
 }

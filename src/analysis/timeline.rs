@@ -18,7 +18,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Limits;
-use crate::model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline};
+use crate::model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline, TimelineScope};
 use crate::model::trace::{TraceWork, TraceWorkKind};
 use crate::model::{Finding, Profile, Trace};
 use idle::BlockingCalls;
@@ -37,7 +37,8 @@ const MAX_LISTED_GAPS: usize = 20;
 pub fn timeline(trace: &Trace, limits: &Limits<'_>) -> Option<Timeline> {
     let scope = scope::Scope::find(trace);
     let waits = BlockingCalls::new(trace);
-    let start_up = StartUp::new(trace, limits);
+    let whole = scope.name() == TimelineScope::Program;
+    let start_up = StartUp::new(trace, whole, limits);
     let mut regions: BTreeMap<u32, RegionSums> = BTreeMap::new();
     let devices: BTreeSet<(Option<u32>, u32)> =
         trace.work.iter().map(|work| (work.rank, work.device)).collect();

@@ -360,6 +360,85 @@ fn a_long_gap_that_stands_alone_before_the_last_first_launch_is_start_up() {
     assert_eq!(ids(&found(&kernels(&work, &[]))), ["gpu_waits_for_host"]);
 }
 
+/// The cuBLAS program: cuBLAS allocates its workspace 9 ms after its library was loaded, which is by far
+/// longer than what else comes before that kernel.
+#[test]
+fn start_up_that_is_known_does_not_hide_a_long_gap_that_stands_alone() {
+    let work =
+        [("a", 0, 10), ("nvjet", 88_700, 1380), ("nvjet", 96_840, 1380), ("reduce", 98_230, 10)];
+    assert_eq!(ids(&found(&kernels(&work, &[]))), [START_UP]);
+    let time = timeline(&kernels(&work, &[])).unwrap().devices.remove(0);
+    assert_eq!(time.start_up_idle_ns(), 1000 * (88_690 + 6760 + 10));
+}
+
+/// Recorded programs, as nsys exported them.
+#[test]
+fn what_real_programs_do_once_is_start_up() {
+    let found_in = |program: &str| {
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/programs");
+        let path = root.join(program).join("report.sqlite");
+        let trace = import_sqlite(&path, "report.sqlite").unwrap().sidecars.trace.unwrap();
+        let found = found(&trace);
+        let device = timeline(&trace).unwrap().devices.remove(0);
+        let steady_gaps = device.waiting.iter().map(|sum| sum.gaps).sum::<u64>()
+            - device.first_launches.iter().map(|sum| sum.gaps).sum::<u64>();
+        let ids: Vec<String> = found.iter().map(|finding| finding.id.clone()).collect();
+        (ids, steady_gaps, device.span_ns - device.start_up_ns())
+    };
+    // Of 129 ms, 15 ms are left: the kernels, and what the GPU needs between them.
+    let (ids, _, steady_ns) = found_in("gemm");
+    assert_eq!(ids, [START_UP]);
+    assert!(steady_ns < 15_500_000, "{steady_ns}");
+    let (ids, ..) = found_in("triton_norm");
+    assert_eq!(ids, [START_UP]);
+    let (ids, gaps, _) = found_in("cupy_heat");
+    assert!(ids.contains(&START_UP.to_owned()) && gaps > 100, "{ids:?} {gaps}");
+}
+
+#[test]
+fn memory_that_is_allocated_is_start_up_until_it_repeats() {
+    let allocated = |steps: u64, allocating: std::ops::Range<u64>| {
+        let work: Vec<_> = (0..steps).map(|step| ("gemm", step * 1000, 10)).collect();
+        let calls: Vec<_> =
+            allocating.map(|step| ("cudaMalloc_v3020", step * 1000 + 100)).collect();
+        let mut trace = kernels(&work, &calls);
+        let from = trace.calls.len() - calls.len();
+        trace.calls[from..].iter_mut().for_each(|call| call.duration_ns = 800_000);
+        trace
+    };
+    // `cudaHostAlloc` and `cudaMalloc` once each in the cuBLAS program, 17 and 7 ms.
+    assert_eq!(ids(&found(&allocated(3, 0..2))), [START_UP]);
+    // The first step of a training allocates before twenty launches of one kernel.
+    let training = timeline(&allocated(81, 0..20)).unwrap().devices.remove(0);
+    assert_eq!(training.start_up_idle_ns(), 20 * 990_000);
+    // In each step.
+    assert_eq!(ids(&found(&allocated(81, 0..80))), ["gpu_waits_for_host"]);
+    // A short allocation does not explain a long gap.
+    let mut short = allocated(3, 0..2);
+    short.calls.iter_mut().for_each(|call| call.duration_ns = 500);
+    assert_eq!(ids(&found(&short)), ["gpu_waits_for_host"]);
+}
+
+/// Twelve layers run three times before they are captured, and the graph is replayed.
+#[test]
+fn the_warm_up_of_a_graph_is_start_up() {
+    let program = |replays: u64| {
+        let mut work: Vec<_> = (0..36).map(|n| ("nvjet", n * 40, 4)).collect();
+        work.extend((0..replays).map(|n| ("graph", 2000 + n * 52, 50)));
+        let mut trace = kernels(&work, &[]);
+        trace.names.push("cuGraphLaunch".to_owned());
+        let name = trace.names.len() as u32 - 1;
+        trace.calls[36..].iter_mut().for_each(|call| call.name = name);
+        trace
+    };
+    assert_eq!(ids(&found(&program(50))), [START_UP]);
+    let time = timeline(&program(50)).unwrap().devices.remove(0);
+    assert_eq!(time.start_up_idle_ns(), 1000 * (35 * 36 + 596));
+    // Three replays are a trial, or most work is outside of them.
+    let found = found(&program(3));
+    assert!(ids(&found).contains(&"gpu_waits_for_host"), "{found:?}");
+}
+
 #[test]
 fn a_wait_for_the_gpu_in_start_up_does_not_repeat() {
     let mut trace = kernels(&[("a", 0, 10), ("b", 1000, 10)], &[("cudaDeviceSynchronize", 5)]);
