@@ -45,7 +45,8 @@ pub(super) fn import<'a>(
         }
     }
     if let Some(state) = result.nvtx() {
-        let around = region::path(&state, result.launch().map(|kernel| kernel.thread));
+        let thread = result.launch().map(|kernel| kernel.thread);
+        let around = region::path(&state, thread, &launch.kernel);
         (launch.region, launch.region_inferred) = (around.path, around.is_inferred);
     }
     launch.duration_ns = launch.number("gpu__time_duration.sum");

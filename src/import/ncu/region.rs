@@ -19,17 +19,26 @@ use crate::model::{Launch, Region};
 /// A launch lies in the ranges of its own thread. Where that has none open, it lies in those of the
 /// only other thread that has, which is inferred: autograd's thread launches the kernels of a
 /// backward pass that another thread began.
-pub(super) fn path(state: &NvtxState, thread: Option<u64>) -> LaunchPath {
-    let is_own = |stack: &&NvtxStack| thread.is_none_or(|thread| stack.thread == thread);
-    let mut stacks: Vec<&NvtxStack> = state.stacks.iter().filter(is_own).collect();
-    let first = state.stacks.first().map(|stack| stack.thread);
-    let is_of_one_thread = state.stacks.iter().all(|stack| Some(stack.thread) == first);
-    let is_inferred = stacks.is_empty() && first.is_some() && is_of_one_thread;
-    if is_inferred {
-        stacks.extend(&state.stacks);
-    }
-    LaunchPath { path: joined_path(state, stacks), is_inferred }
+///
+/// NCCL's own ranges hold only NCCL's kernels: ncu 2025.3 shows `ncclCommInitRankConfig` as open for
+/// the rest of the program. What threads of XLA have open is their own work.
+pub(super) fn path(state: &NvtxState, thread: Option<u64>, kernel: &str) -> LaunchPath {
+    let is_of = |stack: &NvtxStack, domain: &str| state.domain_name(stack.domain) == Some(domain);
+    let is_foreign = |stack: &&NvtxStack| is_of(stack, NCCL_DOMAIN) && !kernel.contains("nccl");
+    let mut own: Vec<&NvtxStack> =
+        state.stacks.iter().filter(|stack| thread.is_none_or(|id| stack.thread == id)).collect();
+    own.retain(|stack| thread.is_none() || !is_foreign(stack));
+    let mut others: Vec<&NvtxStack> = state.stacks.iter().collect();
+    others.retain(|stack| !is_foreign(stack) && !is_of(stack, XLA_DOMAIN));
+    let first = others.first().map(|stack| stack.thread);
+    let is_of_one_thread = others.iter().all(|stack| Some(stack.thread) == first);
+    let is_inferred = own.is_empty() && first.is_some() && is_of_one_thread;
+    LaunchPath { path: joined_path(state, if is_inferred { others } else { own }), is_inferred }
 }
+
+const NCCL_DOMAIN: &str = "NCCL";
+/// XLA uses the domain of TSL, its library.
+const XLA_DOMAIN: &str = "TSL";
 
 /// The ranges around a launch.
 pub(super) struct LaunchPath {
@@ -148,7 +157,10 @@ impl RegionBuilder {
 
     /// The indices of all regions around a launch with the path `path`.
     fn around(&mut self, state: &NvtxState, path: &[String]) -> BTreeSet<usize> {
-        let depth = if state.stacks.is_empty() { 0 } else { path.len().min(MAX_DEPTH) };
+        // Without an open push/pop range the path is that of the start/end ranges.
+        let ranges = state.ranges.iter().map(|range| part(state, range.domain, &range.name));
+        let is_of_ranges = state.stacks.is_empty() || ranges.eq(path.iter().cloned());
+        let depth = if is_of_ranges { 0 } else { path.len().min(MAX_DEPTH) };
         let nested = (1..=depth).map(|depth| self.index(RegionKind::PushPop, &path[..depth]));
         let mut all: BTreeSet<usize> = nested.collect();
         for range in &state.ranges {
@@ -183,6 +195,8 @@ fn part(state: &NvtxState, domain: u64, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rgpu_format::ncu_rep::NvtxDomain;
+
     use super::*;
 
     fn state(stacks: &[(u64, &[&str])]) -> NvtxState {
@@ -197,7 +211,7 @@ mod tests {
     #[test]
     fn a_launch_of_a_thread_without_ranges_lies_in_those_of_the_only_other_thread() {
         let around = |stacks: &[(u64, &[&str])], thread| {
-            let around = path(&state(stacks), thread);
+            let around = path(&state(stacks), thread, "gemm");
             (around.path.join("::"), around.is_inferred)
         };
         let step: (u64, &[&str]) = (1, &["step", "backward"]);
@@ -207,5 +221,34 @@ mod tests {
         assert_eq!(around(&[step], Some(3)), ("step::backward".into(), true));
         assert_eq!(around(&[step, load], Some(3)), (String::new(), false), "two threads");
         assert_eq!(around(&[], Some(3)), (String::new(), false));
+    }
+
+    /// Data-parallel training: ncu shows NCCL's range of the start as open on the launching thread.
+    #[test]
+    fn ranges_of_nccl_hold_only_its_kernels() {
+        let in_domain = |name: &str, range: &str| {
+            let mut domain = NvtxDomain::default();
+            (domain.id, domain.name) = (7, name.to_owned());
+            NvtxState {
+                domains: vec![domain],
+                stacks: vec![NvtxStack { thread: 1, domain: 7, path: vec![range.to_owned()] }],
+                ..NvtxState::default()
+            }
+        };
+        let around = |state: &NvtxState, thread, kernel: &str| {
+            let around = path(state, Some(thread), kernel);
+            (around.path.join("::"), around.is_inferred)
+        };
+        let nccl = in_domain("NCCL", "ncclCommInitRankConfig");
+        let none = (String::new(), false);
+        assert_eq!(around(&nccl, 1, "sm80_xmma_gemm"), none);
+        assert_eq!(around(&nccl, 2, "sm80_xmma_gemm"), none);
+        let own = around(&nccl, 1, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+        assert_eq!(own, ("NCCL@ncclCommInitRankConfig".to_owned(), false));
+        let mut rows = RegionBuilder::default();
+        assert!(rows.around(&nccl, &[]).is_empty());
+        let xla = in_domain("TSL", "XlaCompile");
+        assert_eq!(around(&xla, 1, "fusion").0, "TSL@XlaCompile");
+        assert_eq!(around(&xla, 2, "fusion"), none);
     }
 }
