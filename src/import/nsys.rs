@@ -234,7 +234,8 @@ pub(super) fn import<R: TraceRows>(
 }
 
 /// A gap for each warning and error of nsys itself, without its progress notes. nsys repeats some
-/// for each process; equal ones are counted.
+/// for each process; equal ones are counted. That a process has no NVTX ranges, or no CUDA although
+/// another has, is no gap: most have none.
 fn remarks(diagnostics: &[Diagnostic], imported: &Imported) -> Vec<Gap> {
     // ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 0 unknown, 1 information, 4 verbose.
     const WARNING: i64 = 2;
@@ -251,24 +252,17 @@ fn remarks(diagnostics: &[Diagnostic], imported: &Imported) -> Vec<Gap> {
         }
     }
     let has_gpu_work = !imported.refusals.iter().any(|refusal| refusal.code == NO_GPU_ROWS);
+    let is_gap = |text: &str| {
+        let of_cuda = ["No CUDA events collected", "CUDA profiling might have not been started"];
+        let is_contradicted = has_gpu_work && of_cuda.iter().any(|start| text.starts_with(start));
+        !is_contradicted && !text.starts_with("No NVTX events collected")
+    };
     counted
         .into_iter()
+        .filter(|(text, _)| is_gap(text))
         .map(|(text, count)| {
-            let contradicted = match text {
-                _ if text.starts_with("No NVTX events collected") => !imported.regions.is_empty(),
-                _ if text.starts_with("No CUDA events collected") => has_gpu_work,
-                _ if text.starts_with("CUDA profiling might have not been started") => has_gpu_work,
-                _ => false,
-            };
             let text = processing_error(text).unwrap_or_else(|| text.to_owned());
-            let text = match (contradicted, count) {
-                (true, 1) => format!("{text} (said of one process; others have such events)"),
-                (true, _) => {
-                    format!("{text} (said of {count} processes; others have such events)")
-                }
-                (false, 1) => text,
-                (false, _) => format!("{text} ({count} times)"),
-            };
+            let text = if count == 1 { text } else { format!("{text} ({count} times)") };
             Gap { code: "nsys_diagnostic".to_owned(), text }
         })
         .collect()
