@@ -133,7 +133,10 @@ pub fn import_log(log: &Log, tool: Tool, from: &str) -> SanitizerResult {
     let log = log.as_ref();
     let verdict = sanitizer::verdict(log, tool);
     let mut note = match verdict {
-        Verdict::Unknown(UnknownReason::NoSummary) => format!("{tool} ended without its summary"),
+        Verdict::Unknown(UnknownReason::NoSummary) => format!(
+            "{tool} ended without its summary, so nothing is known: it crashed, or the program under \
+             it; see whether the program ends well alone"
+        ),
         Verdict::Unknown(UnknownReason::Aborted(kind)) => abort_words(log, kind),
         Verdict::Clean | Verdict::Found { .. } => String::new(),
     };

@@ -86,7 +86,7 @@ fn no_summary_and_an_abnormal_end_are_unknown_in_the_tools_words() {
     assert_eq!((never.verdict.as_str(), never.errors), ("unknown", None));
     assert!(never.note.contains("terminated before first instrumented API call"));
     let wrong_tool = import("clean/log.txt", Tool::Racecheck);
-    assert_eq!(wrong_tool.note, "racecheck ended without its summary");
+    assert!(wrong_tool.note.starts_with("racecheck ended without its summary"));
     assert_eq!(import("clean/log.txt", Tool::Initcheck).verdict, "clean");
 }
 

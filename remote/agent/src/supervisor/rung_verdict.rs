@@ -150,8 +150,10 @@ fn plain_failure(
         let last = |text: &str| text.lines().rev().find(|l| !l.trim().is_empty()).map(cut);
         last(stderr).or_else(|| last(stdout)).unwrap_or_default()
     };
-    if result.signal.is_some() && !result.stopped {
-        return Some(("signal", last_line()));
+    if let Some(signal) = result.signal.filter(|_| !result.stopped) {
+        // compute-sanitizer begins with a line that says nothing of its end.
+        let line = Some(last_line()).filter(|line| !line.starts_with("========="));
+        return Some(("signal", line.unwrap_or_else(|| format!("ended by signal {signal}"))));
     }
     let allowed = &rung.success.exit;
     if !result.stopped
