@@ -3,6 +3,8 @@
 //! Each line is a short `key: value` fact, so a reader can stop anywhere. The last line counts the
 //! lines that did not fit.
 
+use std::collections::HashSet;
+
 use super::bound::share_text;
 use super::finding;
 use super::headline::headline;
@@ -136,8 +138,12 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
     hot(subject, names, &mut say);
     profile.launches.iter().filter(|l| !l.metrics.is_empty()).for_each(|l| say(launch(l, names)));
     sums(profile, names, &mut say);
+    let mut told = HashSet::new();
     for step in profile.ladder.iter().filter(|r| !r.ok) {
-        say(format!("rung {} failed: {}: {}", step.rung, step.code, step.message));
+        let text = format!("rung {} failed: {}: {}", step.rung, step.code, step.message);
+        if told.insert(text.clone()) {
+            say(text);
+        }
     }
     profile.lost().iter().for_each(|lost| say(format!("lost on rung {}: {lost}", profile.rung)));
     profile.missing().for_each(|gap| say(format!("missing {}: {}", gap.code, gap.text)));

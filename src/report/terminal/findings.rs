@@ -1,5 +1,7 @@
 //! Verdicts on the longest kernels, findings, the rungs that failed, and what is missing.
 
+use std::collections::HashSet;
+
 use super::Page;
 use crate::model::Profile;
 use crate::report::finding;
@@ -89,10 +91,15 @@ pub(super) fn rung_and_gaps(page: &mut Page<'_>, profile: &Profile) {
     if let Some(lost) = profile.lost() {
         page.field("", &format!("lost on this rung: {lost}"));
     }
+    // Several passes may fail on a rung for one reason.
+    let mut told = HashSet::new();
     for rung in profile.ladder.iter().filter(|r| !r.ok) {
         let message =
             if rung.message.is_empty() { String::new() } else { format!(": {}", rung.message) };
-        page.field("", &format!("failed: {} ({}{message})", rung.rung, rung.code));
+        let text = format!("failed: {} ({}{message})", rung.rung, rung.code);
+        if told.insert(text.clone()) {
+            page.field("", &text);
+        }
     }
     // Failed rungs are already listed above with their reason.
     let is_listed = |text: &str| {
