@@ -15,6 +15,7 @@ mod counted_work;
 mod datasheet;
 mod device;
 mod geometric_mean;
+mod geometry;
 mod kernel_verdict;
 mod known_kernel;
 pub mod lint;

@@ -870,6 +870,22 @@ class Geometry(Record):
     """Threads per block in x, y, z."""
 
 
+class GeometrySum(Record):
+    """The launches of a chosen kernel that have one geometry."""
+
+    __slots__ = ()
+    grid: list[int]
+    """Blocks in each dimension."""
+    block: list[int]
+    """Threads of a block in each dimension."""
+    shared_bytes: int | None
+    """Shared memory of a block in bytes, if the first pass recorded it."""
+    launches: int
+    """Number of launches in the first pass."""
+    total_ns: int
+    """Their GPU time in the first pass, in nanoseconds."""
+
+
 class GpuFacts(Record):
     """A GPU of a host."""
 
@@ -1330,6 +1346,8 @@ class KernelChoice(Record):
     """Number of launches profiled in detail; 0: left out to stay within the limit."""
     skipped: int
     """Number of launches skipped before the first profiled one."""
+    geometries: Records[GeometrySum]
+    """Its launches in the first pass by geometry, in the order of their first launch."""
 
 
 class KernelCode(Record):
@@ -1445,7 +1463,9 @@ class KernelVerdict(Record):
     percent: float
     """The part of the GPU time, in percent."""
     launch: int | None
-    """Id of the launch that the verdict is about: its longest one with a verdict."""
+    """Id of the launch that the verdict is about: its longest one with that verdict, or the median
+    one if they are as short as a launch takes.
+    """
     verdict: str | None
     """Id of that launch's primary verdict; absent if it has none."""
     text: str
@@ -2609,7 +2629,9 @@ class Selection(Record):
     kernels: Records[KernelChoice]
     """Kernels chosen by GPU time, longest first (`--mode deep`)."""
     covered_percent: float | None
-    """Share of the GPU time of all kernels that the chosen ones have, in percent (`--mode deep`)."""
+    """Share of the GPU time of all kernels that the chosen ones have, in percent (`--mode deep`).
+    Launches of a compiler's benchmarks do not count.
+    """
     set: str | None
     """The section set that was collected, if any."""
     sections: list[str]

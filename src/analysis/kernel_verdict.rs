@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
+use super::geometry::GeometryTimes;
 use super::known_kernel::is_collective;
 use super::threshold::{KERNEL_SHARE, Limits};
 use super::tuning;
@@ -17,6 +18,12 @@ const NOT_TRACED: &str = "nsys traced the graphs as a whole; `--nsys-args \
 const STOPPED: &str =
     "the program was stopped before one of its launches was profiled (`--budget` raises the limit)";
 
+/// The verdict of launches that are as short as a launch takes.
+const LAUNCH_BOUND: &str = "launch_bound";
+
+/// Profiled launches with a lower share of the kernel's time may not be typical of it.
+const TYPICAL_SHARE: f64 = 0.95;
+
 /// Whether this kernel was chosen, and its pass was stopped.
 fn is_stopped(profile: &Profile, kernel: &str) -> bool {
     let chosen = profile.selection.iter().flat_map(|selection| &selection.kernels);
@@ -29,7 +36,8 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
     let share = |ns: u64| ns as f64 / all.max(1) as f64;
     let limit = limits.threshold(&KERNEL_SHARE).value;
     let long = profile.kernels.iter().filter(|kernel| share(kernel.total_ns) >= limit);
-    let tuning = tuning::kernels(&profile.launches);
+    let tuning = tuning::kernels(&profile.launches, &profile.kernels);
+    let geometries = GeometryTimes::new(profile);
     let verdicts = long.map(|kernel| {
         let launches = profile.launches.iter().filter(|launch| launch.kernel == kernel.kernel);
         let launches: Vec<&Launch> = launches.collect();
@@ -39,8 +47,17 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
             None if launches.is_empty() && is_stopped(profile, &kernel.kernel) => {
                 (None, None, STOPPED.to_owned())
             }
-            None => verdict(&launches),
+            None => verdict(&launches, &geometries),
         };
+        let share_of_profiled = geometries.profiled_share(&kernel.kernel);
+        let text =
+            match share_of_profiled.filter(|share| verdict.is_some() && *share < TYPICAL_SHARE) {
+                Some(share) => format!(
+                    "{text}; its profiled launches stand for {:.0} % of its time",
+                    100.0 * share
+                ),
+                None => text,
+            };
         KernelVerdict {
             kernel: kernel.kernel.clone(),
             launches: kernel.launches,
@@ -55,23 +72,32 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
 }
 
 /// The primary verdict that holds for most of the time of these launches, with the longest launch
-/// that has it; without a verdict the reason.
-fn verdict(launches: &[&Launch]) -> (Option<u32>, Option<String>, String) {
+/// that has it, or the median one if they are short; without a verdict the reason.
+fn verdict(
+    launches: &[&Launch],
+    geometries: &GeometryTimes<'_>,
+) -> (Option<u32>, Option<String>, String) {
+    let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
     let counted = launches.iter().any(|launch| !launch.metrics.is_empty());
     let judged: Vec<&Launch> =
         launches.iter().copied().filter(|launch| !launch.metrics.is_empty() || !counted).collect();
     let mut times: BTreeMap<Option<&str>, f64> = BTreeMap::new();
-    for launch in &judged {
-        *times.entry(primary(launch)).or_default() += launch.duration_ns.unwrap_or_default();
+    for &launch in &judged {
+        let scale = geometries.stands_for(launch).map_or(1.0, |(_, scale)| scale);
+        *times.entry(primary(launch)).or_default() += duration(launch) * scale;
     }
     let Some(most) = times.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(verdict, _)| *verdict)
     else {
         return (None, None, "none of its launches was profiled".to_owned());
     };
-    let of_verdict = judged.iter().filter(|launch| primary(launch) == most);
-    let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
-    let longest = of_verdict.max_by(|a, b| duration(a).total_cmp(&duration(b)));
-    let Some(launch) = longest else { return (None, None, String::new()) };
+    let mut of_verdict: Vec<&Launch> = judged;
+    of_verdict.retain(|launch| primary(launch) == most);
+    of_verdict.sort_by(|a, b| duration(a).total_cmp(&duration(b)));
+    let typical = match most {
+        Some(LAUNCH_BOUND) => of_verdict.get(of_verdict.len() / 2),
+        _ => of_verdict.last(),
+    };
+    let Some(launch) = typical else { return (None, None, String::new()) };
     match launch.classification.as_ref().and_then(|class| class.verdicts.first()) {
         Some(first) => (Some(launch.id), Some(first.verdict.clone()), first.text.clone()),
         None => (Some(launch.id), None, why_none(launch)),

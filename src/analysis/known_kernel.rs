@@ -79,6 +79,11 @@ pub(super) fn is_autotuning(name: &str) -> bool {
     name.contains("stream_executor::") && KERNELS.iter().any(|kernel| name.contains(kernel))
 }
 
+/// Whether a kernel delays the stream before XLA's autotuning times a candidate.
+pub(super) fn delays_autotuning(name: &str) -> bool {
+    is_autotuning(name) && name.contains("DelayKernel")
+}
+
 /// The unit that a matrix product, a convolution or attention uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatrixUnit {
@@ -129,11 +134,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_the_author_and_the_unit() {
-        let of = |name: &str| (author(name), matrix_unit(name));
-        let fp32 = (Author::Library, Some(MatrixUnit::Fp32));
-        let half = (Author::Library, Some(MatrixUnit::Tensor16));
-    #[test]
     fn cupys_operators_are_its_own_and_kernels_of_its_users_are_theirs() {
         assert_eq!(author("cupy_copy__float32_float32"), Author::Cupy);
         assert_eq!(author("cupy_multiply__float_float32_float32"), Author::Cupy);
@@ -141,6 +141,11 @@ mod tests {
         assert_eq!(author("decay"), Author::User);
     }
 
+    #[test]
+    fn names_tell_the_author_and_the_unit() {
+        let of = |name: &str| (author(name), matrix_unit(name));
+        let fp32 = (Author::Library, Some(MatrixUnit::Fp32));
+        let half = (Author::Library, Some(MatrixUnit::Tensor16));
         assert_eq!(of("nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_NNT"), half);
         assert_eq!(of("nvjet_sm90_hsh_64x8_64x16_2x4_h_bz_bias_TNT"), half);
         assert_eq!(

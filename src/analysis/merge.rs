@@ -2,16 +2,18 @@
 //! that it covers.
 //!
 //! Verdicts have one cause if their rule and their hint are equal. Of a kernel with counters, only
-//! launches that have them are judged, and stand for the others of that kernel.
+//! launches that have them are judged, and stand for the others of that kernel; in mode `deep` for
+//! those with their geometry.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::classify::Verdicts;
+use super::geometry::GeometryTimes;
 use super::known_kernel::{Author, author};
 use super::rule::{Conclusion, Rule, VerdictRole};
 use super::stake::gains;
 use super::timeline::{GraphUse, Graphs};
-use super::tuning;
+use super::tuning::{self, Tuner};
 use crate::model::finding::{CoveredKernel, GainScope, PotentialGain};
 use crate::model::timeline::WHOLE_GRAPHS;
 use crate::model::{Finding, Launch, Profile};
@@ -46,7 +48,7 @@ pub(super) fn findings(profile: &Profile, verdicts: &[Verdicts], graphs: &Graphs
     let mut order: Vec<(&Launch, &Verdicts)> = profile.launches.iter().zip(verdicts).collect();
     let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
     // Nobody tunes the kernels that tune.
-    let tuning = tuning::kernels(&profile.launches);
+    let tuning = tuning::kernels(&profile.launches, &profile.kernels);
     order.retain(|(launch, _)| !tuning.contains_key(launch.kernel.as_str()));
     order.sort_by(|a, b| duration(b.0).total_cmp(&duration(a.0)));
     for (launch, verdicts) in order {
@@ -104,14 +106,14 @@ fn hint(rule: &Rule, conclusion: &Conclusion, launch: &Launch, graph_use: GraphU
                           fused operator in place of several, and give them larger or contiguous \
                           tensors"
             .to_owned(),
-        Author::Library => "the kernel is a library's: give it larger or better shaped work (a \
-                            larger batch, sizes that are multiples of 64), a narrower type, or try \
         Author::Cupy => {
             "these are CuPy's own kernels, one for each operation: fuse the expression \
                          (`cupy.fuse`, `cupy.ElementwiseKernel`), and write into arrays that exist \
                          (`out=`)"
                 .to_owned()
         }
+        Author::Library => "the kernel is a library's: give it larger or better shaped work (a \
+                            larger batch, sizes that are multiples of 64), a narrower type, or try \
                             another algorithm or backend of the library"
             .to_owned(),
     }
@@ -123,7 +125,8 @@ struct LaunchSums<'a> {
     gpu_ns: f64,
     wall_ns: Option<f64>,
     /// Ids of launches that only benchmarked a kernel.
-    benchmarked: HashSet<u32>,
+    benchmarked: HashMap<u32, Tuner>,
+    geometries: GeometryTimes<'a>,
 }
 
 #[derive(Default)]
@@ -139,11 +142,11 @@ struct KernelLaunches {
 
 impl<'a> LaunchSums<'a> {
     /// `benchmarked` launches count for no kernel.
-    fn new(profile: &'a Profile, benchmarked: HashSet<u32>) -> LaunchSums<'a> {
+    fn new(profile: &'a Profile, benchmarked: HashMap<u32, Tuner>) -> LaunchSums<'a> {
         let mut by_kernel: HashMap<&str, KernelLaunches> = HashMap::new();
         for launch in &profile.launches {
             let sums = by_kernel.entry(&launch.kernel).or_default();
-            if benchmarked.contains(&launch.id) {
+            if benchmarked.contains_key(&launch.id) {
                 sums.benchmarked.0 += 1;
                 sums.benchmarked.1 += launch.duration_ns.unwrap_or_default();
                 continue;
@@ -173,6 +176,7 @@ impl<'a> LaunchSums<'a> {
             gpu_ns: if summed > 0.0 { summed } else { listed },
             wall_ns: wall.filter(|ns| *ns > 0).map(|ns| ns as f64),
             benchmarked,
+            geometries: GeometryTimes::new(profile),
         }
     }
 
@@ -189,11 +193,14 @@ impl<'a> LaunchSums<'a> {
     /// Whether a launch is one of those that the rule judges.
     fn counts(&self, launch: &Launch, rule: &Rule) -> bool {
         self.by_counters(launch, rule) != launch.metrics.is_empty()
-            && !self.benchmarked.contains(&launch.id)
+            && !self.benchmarked.contains_key(&launch.id)
     }
 
-    /// The time of all launches of the kernel for each nanosecond of those that are judged.
+    /// The time of the launches that the judged ones stand for, for each nanosecond of those.
     fn scale(&self, launch: &Launch, rule: &Rule) -> f64 {
+        if let Some((_, scale)) = self.geometries.stands_for(launch) {
+            return scale;
+        }
         let Some(sums) = self.by_kernel.get(launch.kernel.as_str()) else { return 1.0 };
         let judged = if self.by_counters(launch, rule) { sums.counted.1 } else { sums.uncounted.1 };
         match sums.all {
@@ -202,16 +209,24 @@ impl<'a> LaunchSums<'a> {
         }
     }
 
-    /// The launches that `members` judged ones of their kernel stand for.
-    fn launches(&self, launch: &Launch, rule: &Rule, members: u64) -> u64 {
-        let Some(sums) = self.by_kernel.get(launch.kernel.as_str()) else { return members };
+    /// How many launches a judged one stands for.
+    fn launches(&self, launch: &Launch, rule: &Rule) -> f64 {
+        if let Some((launches, _)) = self.geometries.stands_for(launch) {
+            return launches;
+        }
+        let Some(sums) = self.by_kernel.get(launch.kernel.as_str()) else { return 1.0 };
         let judged = if self.by_counters(launch, rule) { sums.counted.0 } else { sums.uncounted.0 };
         match sums.all {
-            Some((all, _)) if all > judged => {
-                (members as f64 * all as f64 / judged.max(1) as f64).round() as u64
-            }
-            _ => members,
+            Some((all, _)) if all > judged => all as f64 / judged.max(1) as f64,
+            _ => 1.0,
         }
+    }
+
+    /// The launches of a kernel.
+    fn all_launches(&self, kernel: &str) -> u64 {
+        let Some(sums) = self.by_kernel.get(kernel) else { return 0 };
+        let listed = sums.counted.0 + sums.uncounted.0;
+        sums.all.map_or(listed, |(all, _)| all.max(listed))
     }
 
     /// The launches that a rule judges, of all kernels.
@@ -245,7 +260,7 @@ impl Cause<'_> {
     fn covers(&self, sums: &LaunchSums<'_>) -> Vec<CoveredKernel> {
         let mut covers: Vec<CoveredKernel> = Vec::new();
         let mut index: HashMap<&str, usize> = HashMap::new();
-        let mut times: Vec<(f64, f64)> = Vec::new();
+        let mut sums_of: Vec<[f64; 3]> = Vec::new();
         for member in &self.members {
             let kernel = member.launch.kernel.as_str();
             let at = *index.entry(kernel).or_insert_with(|| {
@@ -254,21 +269,16 @@ impl Cause<'_> {
                     text: member.conclusion.text.clone(),
                     ..CoveredKernel::default()
                 });
-                times.push((0.0, 0.0));
+                sums_of.push([0.0; 3]);
                 covers.len() - 1
             });
-            covers[at].launches += 1;
-            times[at].0 += member.total_ns;
-            times[at].1 += member.stake_ns;
+            let launches = sums.launches(member.launch, self.rule);
+            let sums = [launches, member.total_ns, member.stake_ns];
+            sums_of[at].iter_mut().zip(sums).for_each(|(sum, value)| *sum += value);
         }
-        for member in &self.members {
-            let at = index.remove(member.launch.kernel.as_str());
-            if let Some(covered) = at.and_then(|at| covers.get_mut(at)) {
-                covered.launches = sums.launches(member.launch, self.rule, covered.launches);
-            }
-        }
-        for (covered, (total, stake)) in covers.iter_mut().zip(times) {
-            (covered.total_ns, covered.stake_ns) = (total.round() as u64, stake.round() as u64);
+        for (covered, sums) in covers.iter_mut().zip(sums_of) {
+            let [launches, total_ns, stake_ns] = sums.map(|sum| sum.round() as u64);
+            (covered.launches, covered.total_ns, covered.stake_ns) = (launches, total_ns, stake_ns);
         }
         covers.sort_by_key(|covered| std::cmp::Reverse(covered.stake_ns));
         covers
@@ -277,16 +287,18 @@ impl Cause<'_> {
     fn text(&self, covers: &[CoveredKernel], profile: &Profile, sums: &LaunchSums<'_>) -> String {
         let first = &self.members[0];
         let members = self.members.len();
-        if covers.len() == 1 {
-            let of_kernel = profile.launches.iter().filter(|launch| {
-                launch.kernel == first.launch.kernel && sums.counts(launch, self.rule)
-            });
-            let all = of_kernel.count();
-            return match self.rule.id {
-                LAUNCH_BOUND if members < all => {
-                    format!("in {members} of its {all} launches {}", first.conclusion.text)
-                }
-                _ => first.conclusion.text.clone(),
+        if let [covered] = covers {
+            if self.rule.id != LAUNCH_BOUND {
+                return first.conclusion.text.clone();
+            }
+            let mut members: Vec<&Member<'_>> = self.members.iter().collect();
+            let ns = |member: &Member<'_>| member.launch.duration_ns.unwrap_or_default();
+            members.sort_by(|a, b| ns(a).total_cmp(&ns(b)));
+            let typical = &members[members.len() / 2].conclusion.text;
+            let all = sums.all_launches(&covered.kernel);
+            return match covered.launches < all {
+                true => format!("in {} of its {all} launches {typical}", covered.launches),
+                false => typical.clone(),
             };
         }
         let predicate = match self.rule.id {
@@ -347,8 +359,9 @@ fn percent(part: f64, whole: f64) -> String {
 mod tests {
     use super::*;
     use crate::analysis::analyze;
+    use crate::model::selection::{GeometrySum, KernelChoice};
     use crate::model::timeline::KernelSum;
-    use crate::model::{Metric, Value};
+    use crate::model::{Metric, Selection, Value};
 
     const SM: &str = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
     const MEMORY: &str = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed";
@@ -517,6 +530,74 @@ mod tests {
         assert_eq!((stake.ns, stake.share), (600_000, 0.6));
         let covered = &profile.findings[0].covers[0];
         assert_eq!((covered.launches, covered.total_ns), (100, 1_000_000));
+    }
+
+    /// CuPy's copies for `roll`: 80 short ones of a row and 40 of the rest of the grid, of which the
+    /// recorded run profiled only short ones.
+    #[test]
+    fn profiled_launches_stand_for_those_of_their_geometry() {
+        let geometry = |blocks, launches, total_ns| GeometrySum {
+            grid: [blocks, 1, 1],
+            block: [128, 1, 1],
+            shared_bytes: None,
+            launches,
+            total_ns,
+        };
+        let copies = |profiled: &[(u32, f64)]| {
+            let busy = &[(SM, 10.0), (MEMORY, 90.0)][..];
+            let copy = |&(blocks, us): &(u32, f64)| Launch {
+                grid: [blocks, 1, 1],
+                block: [128, 1, 1],
+                ..launch("cupy_copy", us, if us > 4.0 { busy } else { &[(WAVES, 30.0)] })
+            };
+            let mut launches: Vec<Launch> = profiled.iter().map(copy).collect();
+            (0..).zip(&mut launches).for_each(|(id, launch)| launch.id = id);
+            let choice = KernelChoice {
+                kernel: "cupy_copy".to_owned(),
+                launches: 120,
+                total_ns: 3_366_895,
+                geometries: vec![geometry(32, 80, 129_000), geometry(131_040, 40, 3_237_895)],
+                ..KernelChoice::default()
+            };
+            let kernel = KernelSum {
+                kernel: "cupy_copy".to_owned(),
+                launches: 120,
+                total_ns: 3_366_895,
+                ..KernelSum::default()
+            };
+            let selection = Selection { kernels: vec![choice], ..Selection::default() };
+            let mut profile = Profile {
+                launches,
+                kernels: vec![kernel],
+                selection: Some(selection),
+                ..Profile::default()
+            };
+            analyze(&mut profile);
+            profile
+        };
+        let short = copies(&[(32, 2.304), (32, 2.4), (32, 2.912), (32, 2.176)]);
+        let first = &short.findings[0];
+        assert_eq!(first.id, "launch_bound");
+        assert_eq!(
+            first.text,
+            "in 80 of its 120 launches the kernel runs for 2.4 µs, about as long as a launch takes"
+        );
+        let stake = first.stake.as_ref().unwrap();
+        assert_eq!((stake.ns, first.covers[0].launches), (129_000, 80));
+        let verdict = &short.kernel_verdicts[0].text;
+        assert!(
+            verdict.ends_with("; its profiled launches stand for 4 % of its time"),
+            "{verdict}"
+        );
+        assert!(verdict.contains("2.4 µs"), "{verdict}");
+        // With a long one, which holds the time.
+        let both = copies(&[(32, 2.304), (32, 2.4), (32, 2.912), (131_040, 81.0)]);
+        let verdict = &both.kernel_verdicts[0];
+        assert_eq!(verdict.verdict.as_deref(), Some("memory_bound"));
+        assert!(!verdict.text.contains("profiled launches"), "{}", verdict.text);
+        let bound = both.findings.iter().find(|f| f.id == "memory_bound").unwrap();
+        let covered = &bound.covers[0];
+        assert_eq!((covered.launches, covered.total_ns), (40, 3_237_895));
     }
 
     #[test]

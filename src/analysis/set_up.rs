@@ -1,8 +1,8 @@
 //! Tells when the profiled launches are only a program's set-up: they fill tensors with random
 //! numbers, or tune kernels.
 
-use super::known_kernel::is_autotuning;
 use super::threshold::{Limits, SETUP_SHARE};
+use super::tuning::{self, Tuner};
 use crate::model::finding::{CoveredKernel, GainScope, PotentialGain};
 use crate::model::{Finding, Launch, Profile};
 
@@ -16,13 +16,19 @@ pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding>
     }
     let ns = |launches: &[&Launch]| launches.iter().filter_map(|l| l.duration_ns).sum::<f64>();
     let all: Vec<&Launch> = profile.launches.iter().collect();
-    let tuning = |launch: &&Launch| is_autotuning(&launch.kernel);
+    let benchmarked = tuning::benchmarked_launches(&profile.launches);
+    let tuning = |launch: &&Launch| benchmarked.contains_key(&launch.id);
+    let tunes = |tuner: Tuner| benchmarked.values().any(|of_launch| *of_launch == tuner);
     let random = |launch: &&Launch| RANDOM.iter().any(|word| launch.kernel.contains(word));
-    let what = match (all.iter().any(random), all.iter().any(tuning)) {
-        (true, true) => "making random numbers and autotuning of XLA",
-        (false, true) => "autotuning of XLA",
-        _ => "making random numbers",
-    };
+    let what: Vec<&str> = [
+        (all.iter().any(random), "making random numbers"),
+        (tunes(Tuner::Xla), "autotuning of XLA"),
+        (tunes(Tuner::Triton), "benchmarks of Triton's kernels"),
+    ]
+    .into_iter()
+    .filter_map(|(is_there, what)| is_there.then_some(what))
+    .collect();
+    let what = what.join(" and ");
     let set_up = all.iter().copied().filter(|launch| random(launch) || tuning(launch));
     let set_up: Vec<&Launch> = set_up.collect();
     let (total_ns, set_up_ns) = (ns(&all), ns(&set_up));

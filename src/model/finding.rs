@@ -137,7 +137,8 @@ pub struct KernelVerdict {
     pub total_ns: u64,
     /// The part of the GPU time, in percent.
     pub percent: f64,
-    /// Id of the launch that the verdict is about: its longest one with a verdict.
+    /// Id of the launch that the verdict is about: its longest one with that verdict, or the median one
+    /// if they are as short as a launch takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<u32>,
     /// Id of that launch's primary verdict; absent if it has none.

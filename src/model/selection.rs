@@ -30,6 +30,7 @@ pub struct Selection {
     #[serde(default)]
     pub kernels: Vec<KernelChoice>,
     /// Share of the GPU time of all kernels that the chosen ones have, in percent (`--mode deep`).
+    /// Launches of a compiler's benchmarks do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covered_percent: Option<f64>,
     /// The section set that was collected, if any.
@@ -87,6 +88,25 @@ pub struct KernelChoice {
     /// Number of launches skipped before the first profiled one.
     #[serde(default)]
     pub skipped: u64,
+    /// Its launches in the first pass by geometry, in the order of their first launch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub geometries: Vec<GeometrySum>,
+}
+
+/// The launches of a chosen kernel that have one geometry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GeometrySum {
+    /// Blocks in each dimension.
+    pub grid: [u32; 3],
+    /// Threads of a block in each dimension.
+    pub block: [u32; 3],
+    /// Shared memory of a block in bytes, if the first pass recorded it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_bytes: Option<u64>,
+    /// Number of launches in the first pass.
+    pub launches: u64,
+    /// Their GPU time in the first pass, in nanoseconds.
+    pub total_ns: u64,
 }
 
 /// Estimated cost of a collection.

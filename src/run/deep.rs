@@ -10,39 +10,47 @@ mod numbers;
 
 use std::collections::HashMap;
 
-use crate::analysis::tuning;
+use crate::analysis::tuning::{self, Tuner};
 use crate::model::Launch;
 use crate::model::timeline::KernelSum;
 
 /// Launches of a class that are profiled.
 pub(super) const LAUNCHES_PER_CLASS: u64 = 3;
 
-/// A kernel that the survey saw.
+/// A kernel that the survey saw, without the launches by which Triton's compiler tuned it: it keeps
+/// its choice, and the next run of the program lacks them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct KernelCandidate {
     pub kernel: String,
     pub mangled: Option<String>,
     /// Duration of each launch in nanoseconds, in order.
     pub durations: Vec<f64>,
-    /// Its launches by geometry, in the order of their first launch.
+    /// Its launches by geometry, in the order of their first launch, without those by which XLA tuned
+    /// it.
     pub classes: Vec<LaunchClass>,
     pub launches: u64,
+    /// Nanoseconds of the launches of `classes`, and of those that are not listed.
     pub total_ns: u64,
 }
 
-/// Launches of one kernel with equal grid, block and shared memory, as ncu counts them for
-/// `--kernel-id`.
+/// Launches of one kernel with equal grid, block and shared memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct LaunchClass {
-    geometry: ([u32; 3], [u32; 3], Option<u64>),
-    pub launches: u64,
+    pub geometry: ([u32; 3], [u32; 3], Option<u64>),
+    /// Their numbers among the kernel's launches, from 1.
+    pub numbers: Vec<u64>,
     pub total_ns: f64,
 }
 
 impl KernelCandidate {
-    fn add(&mut self, launch: &Launch) {
+    /// Adds a launch, with the compiler that benchmarks the kernel by it.
+    fn add(&mut self, launch: &Launch, tuner: Option<Tuner>) {
         let duration_ns = launch.duration_ns.unwrap_or(0.0).max(0.0);
         self.durations.push(duration_ns);
+        if tuner.is_some() {
+            return;
+        }
+        let number = self.durations.len() as u64;
         let geometry = (launch.grid, launch.block, launch.shared_bytes);
         let index = self.classes.iter().position(|class| class.geometry == geometry);
         let index = index.unwrap_or_else(|| {
@@ -50,7 +58,7 @@ impl KernelCandidate {
             self.classes.len() - 1
         });
         if let Some(class) = self.classes.get_mut(index) {
-            class.launches += 1;
+            class.numbers.push(number);
             class.total_ns += duration_ns;
         }
     }
@@ -61,8 +69,9 @@ impl KernelCandidate {
 pub(super) fn without_tuning(
     mut candidates: Vec<KernelCandidate>,
     launches: &[Launch],
+    sums: &[KernelSum],
 ) -> Vec<KernelCandidate> {
-    let tuning = tuning::kernels(launches);
+    let tuning = tuning::kernels(launches, sums);
     let tunes = |kernel: &KernelCandidate| tuning.contains_key(kernel.kernel.as_str());
     if !candidates.iter().all(tunes) {
         candidates.retain(|kernel| !tunes(kernel));
@@ -71,14 +80,25 @@ pub(super) fn without_tuning(
 }
 
 /// Kernels by their GPU time, longest first. `sums` also count launches that the trace did not
-/// list; pass them only if `launches` covers the whole program.
+/// list; pass them only if `launches` covers the whole program. Launches that benchmark a kernel count
+/// for no time, unless there are no others.
 pub(super) fn candidates<'a>(
-    launches: impl Iterator<Item = &'a Launch>,
+    launches: impl Iterator<Item = &'a Launch> + Clone,
     sums: &[KernelSum],
+    benchmarked: &HashMap<u32, Tuner>,
 ) -> Vec<KernelCandidate> {
+    let all_benchmarked = launches.clone().all(|launch| benchmarked.contains_key(&launch.id));
     let mut found: Vec<KernelCandidate> = Vec::new();
     let mut index_of: HashMap<(&str, Option<&str>), usize> = HashMap::new();
+    let mut left_out: HashMap<&str, (u64, f64)> = HashMap::new();
     for launch in launches {
+        let tuner = benchmarked.get(&launch.id).copied().filter(|_| !all_benchmarked);
+        if tuner == Some(Tuner::Triton) {
+            let sums = left_out.entry(launch.kernel.as_str()).or_default();
+            sums.0 += 1;
+            sums.1 += launch.duration_ns.unwrap_or(0.0).max(0.0);
+            continue;
+        }
         let key = (launch.kernel.as_str(), launch.mangled.as_deref());
         let index = *index_of.entry(key).or_insert_with(|| {
             found.push(KernelCandidate {
@@ -88,16 +108,21 @@ pub(super) fn candidates<'a>(
             });
             found.len() - 1
         });
-        found[index].add(launch);
+        found[index].add(launch, tuner);
     }
+    found.retain(|candidate| !candidate.classes.is_empty());
     for candidate in &mut found {
         let sum = sums.iter().find(|sum| sum.kernel == candidate.kernel);
         let listed = candidate.durations.len() as u64;
+        let listed_ns: f64 = candidate.classes.iter().map(|class| class.total_ns).sum();
+        let (benchmarks, benchmark_ns) =
+            left_out.get(candidate.kernel.as_str()).copied().unwrap_or_default();
+        let benchmark_ns = benchmark_ns + candidate.durations.iter().sum::<f64>() - listed_ns;
         candidate.launches = listed;
-        candidate.total_ns = candidate.durations.iter().sum::<f64>() as u64;
-        if let Some(sum) = sum.filter(|sum| sum.launches > listed) {
-            candidate.launches = sum.launches;
-            candidate.total_ns = sum.total_ns;
+        candidate.total_ns = listed_ns as u64;
+        if let Some(sum) = sum.filter(|sum| sum.launches > listed + benchmarks) {
+            candidate.launches = sum.launches - benchmarks;
+            candidate.total_ns = sum.total_ns.saturating_sub(benchmark_ns.max(0.0) as u64);
         }
     }
     found.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.kernel.cmp(&b.kernel)));
@@ -145,7 +170,7 @@ mod tests {
             ..Launch::default()
         };
         let launches = [launch("x", 1.0), launch("y", 5.0), launch("x", 2.0)];
-        let found = candidates(launches.iter(), &[]);
+        let found = candidates(launches.iter(), &[], &HashMap::new());
         let shown: Vec<_> =
             found.iter().map(|c| (c.mangled.as_deref().unwrap(), c.launches, c.total_ns)).collect();
         assert_eq!(shown, [("y", 1, 5), ("x", 2, 3)]);
@@ -160,10 +185,42 @@ mod tests {
         };
         let delay = "stream_executor::gpu::<unnamed>::DelayKernel(volatile int *, int)";
         let launches = [launch(delay, 900.0), launch("gemm_fusion_dot", 5.0)];
-        let chosen = without_tuning(candidates(launches.iter(), &[]), &launches);
+        let all = |launches: &[Launch]| candidates(launches.iter(), &[], &HashMap::new());
+        let chosen = without_tuning(all(&launches), &launches, &[]);
         assert_eq!(chosen.iter().map(|c| &*c.kernel).collect::<Vec<_>>(), ["gemm_fusion_dot"]);
         let only = &launches[..1];
-        assert_eq!(without_tuning(candidates(only.iter(), &[]), only).len(), 1);
+        assert_eq!(without_tuning(all(only), only, &[]).len(), 1);
+    }
+
+    /// Inductor benchmarked its kernel 211 times in the survey of a compiled program, and the next
+    /// run launched it 11 times.
+    #[test]
+    fn launches_of_benchmarks_are_not_numbered() {
+        let launch = |id: u32| Launch {
+            id,
+            kernel: "triton_poi_fused_gelu_view_6".to_owned(),
+            duration_ns: Some(if id < 211 { 77_000.0 } else { 67_000.0 }),
+            ..Launch::default()
+        };
+        let launches: Vec<Launch> = (0..222).map(launch).collect();
+        let benchmarked = (0..211).map(|id| (id, Tuner::Triton)).collect();
+        let sum = KernelSum {
+            kernel: launches[0].kernel.clone(),
+            launches: 222,
+            total_ns: 211 * 77_000 + 11 * 67_000,
+            ..KernelSum::default()
+        };
+        let found = candidates(launches.iter(), std::slice::from_ref(&sum), &benchmarked);
+        assert_eq!((found[0].launches, found[0].total_ns), (11, 11 * 67_000));
+        assert_eq!(found[0].classes[0].numbers, (1..=11).collect::<Vec<u64>>());
+        // XLA tunes again in the next run: its launches keep their numbers.
+        let benchmarked = (0..211).map(|id| (id, Tuner::Xla)).collect();
+        let found = candidates(launches.iter(), std::slice::from_ref(&sum), &benchmarked);
+        assert_eq!((found[0].launches, found[0].total_ns), (222, 11 * 67_000));
+        assert_eq!(found[0].classes[0].numbers, (212..=222).collect::<Vec<u64>>());
+        // A program that did nothing else is measured as it is.
+        let only = candidates(launches[..211].iter(), &[], &benchmarked);
+        assert_eq!(only[0].launches, 211);
     }
 
     #[test]
@@ -177,9 +234,9 @@ mod tests {
             ..Launch::default()
         };
         let launches = [launch(8, 0), launch(2, 0), launch(8, 0), launch(8, 64)];
-        let found = candidates(launches.iter(), &[]);
+        let found = candidates(launches.iter(), &[], &HashMap::new());
         let classes: Vec<_> =
-            found[0].classes.iter().map(|class| (class.launches, class.total_ns)).collect();
-        assert_eq!(classes, [(2, 16.0), (1, 2.0), (1, 8.0)]);
+            found[0].classes.iter().map(|class| (&*class.numbers, class.total_ns)).collect();
+        assert_eq!(classes, [(&[1, 3][..], 16.0), (&[2], 2.0), (&[4], 8.0)]);
     }
 }

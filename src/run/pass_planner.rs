@@ -43,8 +43,8 @@ pub(super) struct PassPlanner {
     passes_started: u32,
     /// The regions of the current pass.
     current: RegionLayer,
-    /// Passes in place of the current one, if ncu finds no launch with its numbers.
-    without_numbers: Vec<Pass>,
+    /// Passes in place of the current one, if ncu finds none of its launches.
+    retry: Vec<Pass>,
     /// Regions whose launches an earlier pass has measured one by one.
     covered: Vec<RecordedRegion>,
     selection: Selection,
@@ -70,8 +70,18 @@ struct Pass {
     count: Option<u64>,
     /// Numbers of the launches, as [`NcuOptions::launch_numbers`](crate::tool::NcuOptions).
     numbers: Vec<u64>,
-    /// Passes in place of this one, if ncu finds no launch with these numbers.
-    without_numbers: Vec<Pass>,
+    /// Passes in place of this one, if ncu finds none of these launches.
+    retry: Vec<Pass>,
+}
+
+impl Pass {
+    /// This pass, or the one that retries it.
+    fn without_chosen_skip(mut self) -> Pass {
+        match self.retry.pop() {
+            Some(retry) => retry,
+            None => self,
+        }
+    }
 }
 
 impl PassPlanner {
@@ -103,7 +113,7 @@ impl PassPlanner {
             pass_count: 0,
             passes_started: 0,
             current: RegionLayer::default(),
-            without_numbers: Vec::new(),
+            retry: Vec::new(),
             covered: Vec::new(),
             selection,
             failure: None,
@@ -147,7 +157,7 @@ impl PassPlanner {
         say: &mut dyn FnMut(&str),
     ) -> Result<NextStep> {
         if self.first_pass.is_none() {
-            if !self.plan_without_numbers(request, end, say) {
+            if !self.plan_retry(request, end, say) {
                 self.record_pass(request, end);
             }
             return Ok(self.next_pass(request));
@@ -244,7 +254,7 @@ impl PassPlanner {
                 request.window.end = Some(WindowEnd::Seconds(stop_s(price)));
             }
             self.current = pass.regions;
-            self.without_numbers = pass.without_numbers;
+            self.retry = pass.retry;
             return NextStep::Plan;
         }
         NextStep::End

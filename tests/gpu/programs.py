@@ -51,6 +51,31 @@ def recorded(s, name, ended):
         s.check(f"operators of {name} know where they are called", any(o.get("places") for o in operators), told)
 
 
+def geometry(launch):
+    return tuple(launch["grid"]), tuple(launch["block"])
+
+
+def chosen(s, name, profile):
+    """The launches that mode `deep` chose are those that ncu profiled, and they stand for most of the time."""
+    selection = profile.get("selection") or {}
+    missed = [g["text"] for g in selection.get("left_out", []) if "were planned" in g["text"]]
+    s.check(f"ncu profiles the launches of {name} that were chosen by number", not missed, str(missed)[:600])
+    passes = [r for r in profile.get("ladder", []) if r["step"].startswith("profile")]
+    s.check(f"one run of {name} under ncu is enough", len(passes) == 1 and passes[0].get("ok"), str([(r["step"], r.get("code")) for r in passes]))
+    for kernel in selection.get("kernels", []):
+        launches = [launch for launch in profile["launches"] if launch["kernel"] == kernel["kernel"] and launch["metrics"]]
+        if not kernel["profiled"]:
+            continue
+        profiled = {geometry(launch) for launch in launches}
+        times = {}
+        for one in kernel.get("geometries", []):
+            times[geometry(one)] = times.get(geometry(one), 0) + one["total_ns"]
+        covered = sum(ns for key, ns in times.items() if key in profiled) / max(1, sum(times.values()))
+        longest = max(times, key=times.get, default=None)
+        s.check(f"the geometry of {name} that takes most time is profiled: {kernel['kernel'][:40]}", longest in profiled,
+                f"{profiled} of {times}", note=f"{100 * covered:.0f} % of its time")
+
+
 def measured(s, folder, mode, name, gpu):
     """Runs one program in one mode on one GPU, and returns its row of the table."""
     if s.time_left() < 20:
@@ -67,6 +92,9 @@ def measured(s, folder, mode, name, gpu):
             f"status {ended.status}: " + " / ".join(ended.stderr.strip().splitlines()[-4:]), note=f"{ended.seconds:.1f} s")
     if mode == "torch" and ended.status == 0:
         recorded(s, name, ended)
+    # XLA's program ends with a segmentation fault under ncu.
+    if mode == "deep" and ended.status == 0 and name != "jax_mlp":
+        chosen(s, name, profile)
     return f"| {name} | {mode} | {ended.status} | {ended.seconds:.1f} | {profile.get('rung', '')} | {'; '.join(findings)[:900]} |"
 
 

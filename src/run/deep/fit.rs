@@ -1,7 +1,8 @@
 //! Fits the detailed pass of mode `deep` to a limit: first a smaller section set, then fewer launches
 //! of each kernel, then the smallest set, then fewer kernels.
 
-use super::{KernelCandidate, LAUNCHES_PER_CLASS, numbers};
+use super::numbers::{self, MIN_CLASS_SHARE, Reach};
+use super::{KernelCandidate, LAUNCHES_PER_CLASS};
 use crate::model::profile::Gap;
 use crate::model::selection::Price;
 use crate::tool::{Budget, LaunchCost};
@@ -81,38 +82,40 @@ pub(in crate::run) fn fit(
     let most = most.clamp(1, choices.max_launches.max(1));
     let fitting = first_fitting(kernels, choices, most, program_s, limit);
     // At least one launch is always measured, so that there is a result.
-    let (per_kernel, mut fit) = fitting.unwrap_or_else(|| {
+    let (reach, mut fit) = fitting.unwrap_or_else(|| {
         let cheapest = choices.fallback.or_else(|| choices.sets.last().copied());
         let cheapest = cheapest.unwrap_or((None, LaunchCost { passes: 1, bytes: 0 }));
-        (1, estimate(&kernels[..kernels.len().min(1)], false, 1, cheapest, program_s))
+        let one = Reach { per_class: 1, min_share: MIN_CLASS_SHARE };
+        (one, estimate(&kernels[..kernels.len().min(1)], false, one, cheapest, program_s))
     });
+    let is_fewer = reach.per_class < most || reach.min_share > MIN_CLASS_SHARE;
     fit.price.limit_seconds = Some(limit.seconds);
     fit.price.limit_bytes = Some(limit.bytes);
-    fit.left_out = left_out(kernels, &fit, (per_kernel < most).then_some(per_kernel), limit);
+    fit.left_out = left_out(kernels, &fit, is_fewer, limit);
     fit
 }
 
-/// The best part that fits, with its number of launches of each kernel or class, at most `most`.
+/// The best part that fits, with the launches of each kernel or class, at most `most`.
 fn first_fitting(
     kernels: &[KernelCandidate],
     choices: &DeepChoices,
     most: u64,
     program_s: f64,
     limit: Limit,
-) -> Option<(u64, BudgetFit)> {
-    let mut steps: Vec<(u64, SetCost)> = Vec::new();
+) -> Option<(Reach, BudgetFit)> {
+    let mut steps: Vec<(Reach, SetCost)> = Vec::new();
     for sets in [choices.sets.as_slice(), choices.fallback.as_slice()] {
-        for per_kernel in (1..=most).rev() {
-            steps.extend(sets.iter().map(|set| (per_kernel, *set)));
+        for reach in numbers::reaches(most) {
+            steps.extend(sets.iter().map(|set| (reach, *set)));
         }
     }
     let ways: &[bool] = if choices.by_number { &[true, false] } else { &[false] };
     for count in (1..=kernels.len()).rev() {
         for by_number in ways {
-            for (per_kernel, set) in &steps {
-                let fit = estimate(&kernels[..count], *by_number, *per_kernel, *set, program_s);
+            for (reach, set) in &steps {
+                let fit = estimate(&kernels[..count], *by_number, *reach, *set, program_s);
                 if limit.holds(&fit.price) {
-                    return Some((*per_kernel, fit));
+                    return Some((*reach, fit));
                 }
             }
         }
@@ -124,14 +127,14 @@ fn first_fitting(
 fn estimate(
     kernels: &[KernelCandidate],
     by_number: bool,
-    per_kernel: u64,
+    reach: Reach,
     (set, cost): SetCost,
     program_s: f64,
 ) -> BudgetFit {
-    let numbers = if by_number { numbers::choose(kernels, per_kernel) } else { Vec::new() };
+    let numbers = if by_number { numbers::choose(kernels, reach) } else { Vec::new() };
     let count = |kernel: &KernelCandidate| match by_number {
         true => numbers::count(kernel, &numbers),
-        false => kernel.launches.min(per_kernel),
+        false => kernel.launches.min(reach.per_class),
     };
     let counts: Vec<u64> = kernels.iter().map(count).collect();
     let price = price(kernels, &counts, by_number, &cost, program_s);
@@ -158,18 +161,17 @@ fn price(
     Price { seconds, bytes, passes: cost.passes, ..Price::default() }
 }
 
-/// What the limit leaves out. `fewer` is the number of launches of each kernel or class, if the
-/// limit lowered it.
+/// What the limit leaves out. `is_fewer`: it lowered the launches of a kernel or class.
 fn left_out(
     kernels: &[KernelCandidate],
     fit: &BudgetFit,
-    fewer: Option<u64>,
+    is_fewer: bool,
     limit: Limit,
 ) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let mut add = |code: &str, text: String| gaps.push(Gap { code: code.to_owned(), text });
     let cut = kernels.iter().zip(&fit.counts).filter(|(kernel, count)| kernel.launches > **count);
-    for (kernel, count) in cut.filter(|_| fewer.is_some()) {
+    for (kernel, count) in cut.filter(|_| is_fewer) {
         add(
             "budget_launches",
             format!(
@@ -219,7 +221,11 @@ mod tests {
         KernelCandidate {
             kernel: name.into(),
             durations: vec![ns as f64; launches as usize],
-            classes: vec![LaunchClass { launches, total_ns, ..LaunchClass::default() }],
+            classes: vec![LaunchClass {
+                numbers: (1..=launches).collect(),
+                total_ns,
+                ..LaunchClass::default()
+            }],
             launches,
             total_ns: launches * ns,
             mangled: None,
@@ -285,12 +291,41 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_with_many_geometries_is_measured_by_launches_in_a_row() {
+    fn of_a_kernel_with_many_geometries_the_longest_is_measured() {
         let mut many = kernel("many", 1600, 1000);
-        let class = LaunchClass { launches: 8, total_ns: 8000.0, ..LaunchClass::default() };
-        many.classes = vec![class; 200];
+        many.classes = (0..200)
+            .map(|class| LaunchClass {
+                numbers: (0..8).map(|launch| 200 * launch + class + 1).collect(),
+                total_ns: if class == 7 { 90_000.0 } else { 8000.0 },
+                ..LaunchClass::default()
+            })
+            .collect();
         let fit = fitted(&[many], Some(30), 500_000_000);
-        assert_eq!((fit.counts.as_slice(), fit.numbers.is_empty()), (&[3][..], true));
+        assert_eq!(
+            (fit.counts.as_slice(), fit.numbers.as_slice()),
+            (&[3][..], &[208, 608, 1208][..])
+        );
         assert_eq!(codes(&fit), [""; 0]);
+    }
+
+    /// A training step has elementwise kernels with many geometries each.
+    #[test]
+    fn beyond_the_budget_only_longer_classes_have_numbers() {
+        let spread = |name: &str| {
+            let mut spread = kernel(name, 700, 10_000);
+            spread.classes = (0..7)
+                .map(|class| LaunchClass {
+                    numbers: (0..100).map(|launch| 7 * launch + class + 1).collect(),
+                    total_ns: if class == 3 { 4e6 } else { 5e5 },
+                    ..LaunchClass::default()
+                })
+                .collect();
+            spread
+        };
+        let kernels = [spread("a"), spread("b"), spread("c")];
+        let fit = fitted(&kernels, Some(600), 700_000);
+        assert_eq!((fit.kernels, fit.set), (3, Some("detailed")));
+        assert_eq!((fit.numbers.as_slice(), fit.counts.as_slice()), (&[347][..], &[1, 1, 1][..]));
+        assert_eq!(codes(&fit).iter().filter(|code| **code == "budget_launches").count(), 3);
     }
 }

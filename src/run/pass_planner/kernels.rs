@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 
 use super::super::assemble::ProfileBuilder;
 use super::super::deep::fit::{BudgetFit, DeepChoices, FALLBACK_SET, fit};
-use super::super::deep::{self, KernelCandidate};
+use super::super::deep::{self, KernelCandidate, LaunchClass};
 use super::super::job::JobResult;
 use super::super::regions::{self, RegionLayer};
 use super::{Pass, PassPlanner, profile_step, runner_ranges};
+use crate::analysis::tuning;
 use crate::error::Result;
 use crate::model::Launch;
 use crate::model::profile::Gap;
-use crate::model::selection::KernelChoice;
+use crate::model::selection::{GeometrySum, KernelChoice};
 use crate::model::timeline::WHOLE_GRAPHS;
 use crate::tool::{KernelFilter, LaunchCost, Request, RunnerRanges, Target, function_name};
 
@@ -85,10 +86,11 @@ impl PassPlanner {
         let one =
             Pass { regions: chosen_regions, kernels: Some(exact_filter(taken)), ..Pass::default() };
         let passes = match fit.numbers.is_empty() {
+            // Numbers that ncu does not find are too large for this run: its first launches are left.
             false => VecDeque::from([Pass {
                 count: Some(launches),
                 numbers: fit.numbers,
-                without_numbers: in_a_row,
+                retry: in_a_row.into_iter().map(Pass::without_chosen_skip).collect(),
                 ..one
             }]),
             true if cut || skip > 0 || count.is_some() => in_a_row.into(),
@@ -116,13 +118,14 @@ impl PassPlanner {
         let scope: Vec<&Launch> = scope.collect();
         let whole = ranges == RunnerRanges::Absent && chosen_regions.regions.is_empty();
         let sums = if whole { builder.profile.kernels.as_slice() } else { &[] };
-        let all = deep::candidates(scope.iter().copied(), sums);
+        let benchmarked = tuning::benchmarked_launches(launches);
+        let all = deep::candidates(scope.iter().copied(), sums, &benchmarked);
         // Of the whole program, CUDA graphs count that were traced without their kernels.
         let candidates_ns: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
         let graphs = sums.iter().filter(|sum| sum.kernel == WHOLE_GRAPHS);
         let total = candidates_ns + graphs.map(|sum| sum.total_ns).sum::<u64>();
         let filter = KernelFilter::new(&self.user_request.ncu)?;
-        let matching = deep::without_tuning(all, launches)
+        let matching = deep::without_tuning(all, launches, &builder.profile.kernels)
             .into_iter()
             .filter(|kernel| filter.matches(&kernel.kernel, kernel.mangled.as_deref()));
         Ok((matching.take(self.user_request.deep.top.max(1)).collect(), total))
@@ -199,9 +202,9 @@ impl PassPlanner {
         )
     }
 
-    /// Plans other passes if ncu found none of the launches that were chosen by number. Returns
+    /// Plans other passes if ncu found none of the launches that the current one chose. Returns
     /// whether there are any.
-    pub(super) fn plan_without_numbers(
+    pub(super) fn plan_retry(
         &mut self,
         request: &Request,
         end: &JobResult,
@@ -209,16 +212,29 @@ impl PassPlanner {
     ) -> bool {
         let step = profile_step(request);
         let missed = end.last_rung(&step).is_some_and(|r| !r.ok && r.code == "no_kernels");
-        let passes = std::mem::take(&mut self.without_numbers);
+        let passes = std::mem::take(&mut self.retry);
         if !missed || passes.is_empty() {
             return false;
         }
-        say("ncu matched none of the chosen launches: each kernel is profiled in its own pass");
-        for (choice, pass) in self.selection.kernels.iter_mut().zip(&passes) {
-            choice.skipped = pass.skip.unwrap_or(0);
+        let chosen = match request.ncu.launch_numbers.is_empty() {
+            true => "after those that were to be skipped",
+            false => "with the chosen numbers",
+        };
+        say(&format!(
+            "ncu matched no launch {chosen}: the first launches of each kernel are profiled instead"
+        ));
+        // `skip` of the retry is what the user skips.
+        for choice in &mut self.selection.kernels {
+            let of_choice = |pass: &&Pass| {
+                pass.kernels.as_ref().is_some_and(|kernels| kernels.filter == choice.filter)
+            };
+            if let Some(pass) = passes.iter().find(of_choice) {
+                choice.skipped = pass.skip.unwrap_or(0);
+            }
         }
         self.pass_count += u32::try_from(passes.len()).unwrap_or(u32::MAX);
-        self.passes.extend(passes);
+        let others = std::mem::take(&mut self.passes);
+        self.passes = passes.into_iter().chain(others).collect();
         true
     }
 }
@@ -233,10 +249,23 @@ fn choice(kernel: &KernelCandidate, percent: f64, profiled: u64, skipped: u64) -
         launches: kernel.launches,
         profiled,
         skipped,
+        geometries: kernel.classes.iter().map(geometry).collect(),
     }
 }
 
-/// A pass for each kernel: it skips `skip` launches and those before the most typical ones.
+fn geometry(class: &LaunchClass) -> GeometrySum {
+    let (grid, block, shared_bytes) = class.geometry;
+    GeometrySum {
+        grid,
+        block,
+        shared_bytes,
+        launches: class.numbers.len() as u64,
+        total_ns: class.total_ns.round() as u64,
+    }
+}
+
+/// A pass for each kernel: it skips `skip` launches and those before the most typical ones. If ncu
+/// finds none there, another skips only `skip` launches.
 fn launches_in_a_row(
     kernels: &[KernelCandidate],
     counts: &[u64],
@@ -245,13 +274,17 @@ fn launches_in_a_row(
 ) -> Vec<Pass> {
     let passes = kernels.iter().zip(counts).map(|(kernel, count)| {
         let count = kernel.launches.min(*count);
-        let skip = skip + deep::skip(&kernel.durations, count);
-        Pass {
+        let chosen_skip = skip + deep::skip(&kernel.durations, count);
+        let first = Pass {
             regions: regions.clone(),
             kernels: Some(exact_filter(std::slice::from_ref(kernel))),
             skip: (skip > 0).then_some(skip),
             count: Some(count),
             ..Pass::default()
+        };
+        match chosen_skip > skip {
+            true => Pass { skip: Some(chosen_skip), retry: vec![first.clone()], ..first },
+            false => first,
         }
     });
     passes.collect()
@@ -272,4 +305,36 @@ fn exact_filter(kernels: &[KernelCandidate]) -> ExactFilter {
         names => format!("regex:^({})$", names.join("|")),
     };
     ExactFilter { filter, base }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Inductor benchmarked a kernel 211 times in the survey, and the next run launched it 11 times.
+    #[test]
+    fn a_pass_that_skips_too_many_launches_is_retried_without_its_skip() {
+        let durations: Vec<f64> = (0..222).map(|n| 100_000.0 - 100.0 * f64::from(n)).collect();
+        let kernel = KernelCandidate {
+            kernel: "triton_poi_fused_gelu_view_6".to_owned(),
+            total_ns: durations.iter().sum::<f64>() as u64,
+            launches: 222,
+            durations,
+            ..KernelCandidate::default()
+        };
+        let passes = |skip| {
+            let kernels = std::slice::from_ref(&kernel);
+            launches_in_a_row(kernels, &[4], skip, &RegionLayer::default())
+        };
+        let first = passes(0).remove(0);
+        assert_eq!(first.skip, Some(109));
+        let retry = first.without_chosen_skip();
+        assert_eq!((retry.skip, retry.count, retry.retry.len()), (None, Some(4), 0));
+        // The user's own skip stays, and a pass without one of its own is what it is.
+        assert_eq!(passes(5).remove(0).without_chosen_skip().skip, Some(5));
+        let equal = KernelCandidate { durations: vec![5.0; 9], launches: 9, ..kernel.clone() };
+        let only = launches_in_a_row(&[equal], &[2], 0, &RegionLayer::default()).remove(0);
+        assert_eq!((only.skip, only.retry.len()), (None, 0));
+        assert_eq!(only.without_chosen_skip().count, Some(2));
+    }
 }
