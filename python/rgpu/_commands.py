@@ -300,8 +300,8 @@ def exec(
     tool: Which tools [default: all for a kernel, memcheck for a program]
     top: Number of kernels to profile with ncu, by GPU time [default: 3]
     trace: What to trace [default: cuda,nvtx]
-    tty: Run it in a terminal: stdout and stderr become one stream, and keys are sent as they are
-        typed
+    tty: Allocate a pseudo-terminal (TTY) on the host: stdout and stderr become one stream, and keys
+        are sent as they are typed
     progress: who is told what happens: a function that takes each event of the run as a dict; True:
         lines on `sys.stderr`; False: nobody; None: the terminal or notebook, if there is one
     cwd: the folder of the project [default: the current one]
@@ -516,8 +516,8 @@ def compare(
     force: Compare even if GPU, driver, sizes or clock policy differ
     full_names: Show kernels by their full names
     gpu: Which GPU: any, an index, a UUID, or part of a name
-    iters: Timed launches of each side [default: until the speedup is known to a quarter of the
-        threshold]
+    iters: Timed launches of each side [default: until half the width of the speedup's 95 % interval
+        is at most a quarter of the threshold]
     kernel: A kernel, twice: the base, then the new one; both are built, checked, timed with their
         calls interleaved, and profiled, in one job on one GPU
     mode: The tool to use in addition to timing [default: ncu]

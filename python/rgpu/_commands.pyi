@@ -324,8 +324,8 @@ class ExecOptions(TypedDict, total=False):
     trace: str | None
     """What to trace [default: cuda,nvtx]"""
     tty: bool
-    """Run it in a terminal: stdout and stderr become one stream, and keys are sent as they are
-    typed.
+    """Allocate a pseudo-terminal (TTY) on the host: stdout and stderr become one stream, and keys
+    are sent as they are typed.
     """
     progress: Progress
     """Who is told what happens: a function that takes each event of the run as a dict; True: lines
@@ -603,8 +603,8 @@ class CompareOptions(TypedDict, total=False):
     gpu: str | None
     """Which GPU: any, an index, a UUID, or part of a name."""
     iters: int | None
-    """Timed launches of each side [default: until the speedup is known to a quarter of the
-    threshold]
+    """Timed launches of each side [default: until half the width of the speedup's 95 % interval is
+    at most a quarter of the threshold]
     """
     kernel: Path | Sequence[Path] | None
     """A kernel, twice: the base, then the new one; both are built, checked, timed with their calls

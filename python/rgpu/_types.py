@@ -142,7 +142,7 @@ class BilledCost(Record):
     _defaults: ClassVar[dict[str, Any]] = {'times': 0}
     usd: float | None
     """US dollars that the provider billed, summed over its separate items. Absent if no amount can
-    be told apart from a balance or an hourly price.
+    be distinguished from a balance or an hourly price.
     """
     times: int
     """Number of billed items."""
@@ -543,7 +543,7 @@ class Counts(Record):
     samples_not_issued: int | None
     """Number of warp samples in which the scheduler issued no instruction."""
     stalls: dict[str, int]
-    """Number of samples by reason, named as in `Stall`; zeros are left out. Together with
+    """Number of samples by reason, named as in `StallReason`; zeros are left out. Together with
     `selected`, which is not a stall, they add up to `samples`.
     """
     stalls_not_issued: dict[str, int]
@@ -1180,7 +1180,7 @@ class InstructionSpot(Record):
     samples_not_issued: int | None
     """Number of warp samples in which the scheduler issued no instruction."""
     stalls: dict[str, int]
-    """Number of samples by reason, named as in `Stall`; zeros are left out. Together with
+    """Number of samples by reason, named as in `StallReason`; zeros are left out. Together with
     `selected`, which is not a stall, they add up to `samples`.
     """
     stalls_not_issued: dict[str, int]
@@ -1605,7 +1605,7 @@ class LineSpot(Record):
     samples_not_issued: int | None
     """Number of warp samples in which the scheduler issued no instruction."""
     stalls: dict[str, int]
-    """Number of samples by reason, named as in `Stall`; zeros are left out. Together with
+    """Number of samples by reason, named as in `StallReason`; zeros are left out. Together with
     `selected`, which is not a stall, they add up to `samples`.
     """
     stalls_not_issued: dict[str, int]
@@ -1973,7 +1973,7 @@ class PlanStall(Record):
     """
     calls: list[str]
     """Words of a line of a stack that names what the process last called, in lower case. The first
-    such line is told in the warning.
+    such line is in the warning.
     """
 
 
