@@ -25,16 +25,15 @@ def main():
     with tempfile.TemporaryDirectory(prefix="rgpu-ranks-") as folder:
         folder = pathlib.Path(folder)
         paths = [str(folder / f"rank{rank}.sqlite") for rank in range(many)]
-        make(paths[0], size)
-        for path in paths[1:]:
-            os.link(paths[0], path)
+        for rank, path in enumerate(paths):
+            make(path, size, rank)
         alone, joined = [], []
         for _ in range(RUNS):
             alone.append(timed([rgpu, "report", paths[0]], folder / "alone.txt"))
             joined.append(timed([rgpu, "report", *paths, "--json"], folder / "joined.json"))
-        profile = json.load(open(folder / "joined.json"))
-        if len(profile["ranks"]["ranks"]) != many:
-            sys.exit("not every rank is in the joined report")
+        ranks = json.load(open(folder / "joined.json"))["ranks"]
+        if len(ranks["ranks"]) != many or ranks["unmatched"] or not ranks["collectives"]:
+            sys.exit("not every rank or collective is in the joined report")
     (one_s, one_mib), (all_s, all_mib) = ([statistics.median(column) for column in zip(*runs)] for runs in (alone, joined))
     limit = 1.5 * max(1, many / os.cpu_count())
     print(f"one report {one_s:.2f} s, {one_mib:.0f} MiB; {many} joined {all_s:.2f} s, {all_mib:.0f} MiB: "
