@@ -283,7 +283,7 @@ mod tests {
         table.add_row(["h200".into(), "running".into()]);
         table.add_row([
             "w200".into(),
-            "there is no login for that service: the file does not exist".into(),
+            "there is no login for that service: the file is not there".into(),
         ]);
         insta::assert_snapshot!(table.fitted_with_words(34, 0, "state", 24), @r"
         remote  state

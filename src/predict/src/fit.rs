@@ -384,7 +384,7 @@ mod tests {
                     (Some(f64::from(m)), Some(f64::from(n)), Some(f64::from(k)));
                 let Some(Prediction::Kernel(time)) = row.predict(&context, None) else { panic!() };
                 let work = (time.compute_ns / compute).max(time.memory_ns / memory);
-                row.time_ns = Some(work.max(time.shared_ns) + launch);
+                row.time_ns = Some(work.max(time.shared_ns) + launch * time.work.launches);
                 rows.push(row);
             }
         }

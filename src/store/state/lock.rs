@@ -191,7 +191,7 @@ mod tests {
         let error = StateLock::take(dir.path(), "x.lock", "tester").unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with(&format!("process {own} (since 2")), "{text}");
-        assert!(text.ends_with("is the tester here"), "{text}");
+        assert!(text.ends_with("already runs as the tester of this project"), "{text}");
         drop(first);
         assert_eq!(StateLock::holder(dir.path(), "x.lock"), None);
         StateLock::take(dir.path(), "x.lock", "tester").unwrap();
