@@ -56,9 +56,9 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
 }
 
 /// Columns of a kernel's name in the table of operators.
-const MAX_KERNEL: usize = 28;
+const MAX_KERNEL_COLUMNS: usize = 28;
 /// Columns of a place.
-const MAX_PLACE: usize = 40;
+const MAX_PLACE_COLUMNS: usize = 40;
 
 /// `net.py(9): forward` without the folders of its file. Code outside of functions has no line: torch
 /// gives its first.
@@ -71,7 +71,7 @@ pub(in crate::report) fn short_place(function: &str) -> String {
         _ if name.is_empty() => file.to_owned(),
         _ => format!("{file}({name}"),
     };
-    cut_middle(&text, MAX_PLACE)
+    cut_middle(&text, MAX_PLACE_COLUMNS)
 }
 
 /// The operators with the most GPU time, and the one with the most time on the host if it is not
@@ -102,7 +102,7 @@ pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
             o.gpu_self_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
             o.flops_per_s().map(|rate| per_second(rate, "FLOP")).unwrap_or_default(),
             duration(o.host_self_ns as f64),
-            kernel.map(|name| cut_middle(&name, MAX_KERNEL)).unwrap_or_default(),
+            kernel.map(|name| cut_middle(&name, MAX_KERNEL_COLUMNS)).unwrap_or_default(),
             o.places.first().map(|place| short_place(&place.function)).unwrap_or_default(),
         ]);
     }
