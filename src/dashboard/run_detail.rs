@@ -43,7 +43,7 @@ pub(super) struct RunDetail {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) followed_by: Option<String>,
     /// The results of each remote, of a run on several. Each has a run of its own.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) remotes: Vec<FanOutRow>,
     /// The ranks of its program, as `rgpu.profile/1` has them. Absent for one process.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -65,7 +65,7 @@ pub(super) struct RunPage {
     /// The number of folders whose record cannot be read.
     pub(super) unreadable: usize,
     /// The newest of these folders.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unreadable_folders: Vec<UnreadableRun>,
     /// Whether runs are still being read: the numbers grow.
     pub(super) reading: bool,
@@ -74,7 +74,7 @@ pub(super) struct RunPage {
     /// The values to filter by, over all runs.
     pub(super) facets: Facets,
     /// With a kernel chosen: the times of all runs that fit, also those of other pages.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) times: Vec<TimeSeries>,
 }
 
