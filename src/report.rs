@@ -36,7 +36,7 @@ pub use brief::MIN_BUDGET_BYTES;
 pub use document::{Destination, Document};
 pub use input::ReportInput;
 pub use kernel_name::KernelNames;
-pub use quantity::{age, bytes, cost, duration, per_second, percent, timestamp, usd};
+pub use quantity::{age, bytes, cost, duration, per_second, percent, time_span, timestamp, usd};
 pub use text::{cut_end, one_line, wrap};
 pub use text_table::{Align, TextTable};
 

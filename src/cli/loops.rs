@@ -8,7 +8,6 @@ mod start;
 
 pub(super) use check::{CheckDocument, ProgressDocument};
 pub(super) use prune::PrunedDocument;
-pub(super) use show::time_span;
 
 use clap::{Args, Subcommand};
 

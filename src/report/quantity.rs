@@ -12,6 +12,15 @@ pub fn duration(ns: f64) -> String {
     scaled(ns, &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")])
 }
 
+/// A time of work: `40 s`, `90 min`, `6 h`.
+pub fn time_span(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 120.0 => format!("{seconds:.0} s"),
+        _ if seconds < 10_800.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{} h", (seconds / 360.0).round() / 10.0),
+    }
+}
+
 /// Bytes as `512 B`, `4.2 MB`, `1.3 GB` (powers of ten).
 pub fn bytes(n: f64) -> String {
     scaled(n, &[(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")])

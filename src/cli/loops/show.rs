@@ -4,7 +4,7 @@ use super::LoopArgs;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result, indent_continuation};
 use crate::loops::{AwaitedAnswer, IterationRecord, KeptState, LoopStatus, MeasuredTime, Phase};
-use crate::report::{Align, TextTable, timestamp};
+use crate::report::{Align, TextTable, time_span, timestamp};
 
 fn load(app: &App, args: &LoopArgs) -> Result<LoopStatus> {
     let loops = super::open_existing(app)?;
@@ -78,15 +78,6 @@ pub(in crate::cli) fn status_text(status: &LoopStatus) -> String {
 
 fn stop_text(stop: &crate::loops::Stop) -> String {
     format!("{}: {}", stop.reason.as_str(), stop.text)
-}
-
-/// A time of work: `40 s`, `90 min`, `6 h`.
-pub(in crate::cli) fn time_span(seconds: f64) -> String {
-    match seconds {
-        _ if seconds < 120.0 => format!("{seconds:.0} s"),
-        _ if seconds < 10_800.0 => format!("{:.0} min", seconds / 60.0),
-        _ => format!("{} h", (seconds / 360.0).round() / 10.0),
-    }
 }
 
 /// A time in a few words: `85.10 µs [84.90, 85.30]`.

@@ -15,12 +15,11 @@ use unicode_width::UnicodeWidthStr;
 
 use super::Tab;
 use super::data::{LoopData, QueueData, TopData};
-use crate::cli::loops::time_span;
 use crate::cli::support::entry_text::{seconds_text, silence_text};
 use crate::cli::support::terminal::is_bidi;
 use crate::loops::{LoopMode, LoopStatus, Outcome, Phase};
 use crate::queue::EntryState;
-use crate::report::{cut_end, one_line};
+use crate::report::{cut_end, one_line, time_span};
 
 const TABS: [Tab; 3] = [Tab::Hosts, Tab::Queue, Tab::Loop];
 
