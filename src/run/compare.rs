@@ -28,7 +28,9 @@ use crate::model::comparison::{Part, PartName, TimeSource};
 use crate::model::{Profile, RungId, Sidecars};
 use crate::remote::HostLink;
 use crate::store::RunFolder;
-use crate::tool::{self, Draft, DraftInfo, JobName, PairDraft, PlanError, Request, SIDES, TIME_REPORTS, Target};
+use crate::tool::{
+    self, Draft, DraftInfo, JobName, PairDraft, PlanError, Request, SIDES, TIME_REPORTS, Target,
+};
 
 /// A comparison sends at most this many plans.
 const MAX_PLANS_PER_COMPARISON: u32 = 24;

@@ -80,8 +80,13 @@ fn two_runs_of_one_binary_are_the_same_and_a_wide_interval_is_undecided() {
 #[test]
 fn interleaved_calls_count_more_than_times_taken_apart() {
     let (a, b) = (run(&[("n", timing(1000.0, 50.0))]), run(&[("n", timing(1001.0, 50.0))]));
-    let paired =
-        [PairedTimes { case: "n".to_owned(), speedup: 1.001, ci95: [0.999, 1.003], rounds: 40, source: TimeSource::Abba }];
+    let paired = [PairedTimes {
+        case: "n".to_owned(),
+        speedup: 1.001,
+        ci95: [0.999, 1.003],
+        rounds: 40,
+        source: TimeSource::Abba,
+    }];
     let there = compare(&a, &b, &CompareOptions { names: NAMES, threshold: 0.01, paired: &paired });
     let time = there.time.unwrap();
     assert_eq!((there.verdict, time.source.as_str()), (TimeVerdict::Same, "abba"));

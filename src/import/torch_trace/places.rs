@@ -116,7 +116,10 @@ mod tests {
         assert_eq!(shown, ["net.py(9): forward", "train.py(3): step", "", "net.py(9): forward"]);
         let names = ["/a/b.py(13): <module>", "net.py(9): forward"].map(str::to_owned).to_vec();
         let trace = TorchTrace { names, ..TorchTrace::default() };
-        assert_eq!([0, 1].map(|at| place_text(&trace, at)), ["/a/b.py: <module>", "net.py(9): forward"]);
+        assert_eq!(
+            [0, 1].map(|at| place_text(&trace, at)),
+            ["/a/b.py: <module>", "net.py(9): forward"]
+        );
         assert!(!is_place("/usr/lib/python3/dist-packages/torch/nn/x.py(1): f"));
     }
 }
