@@ -54,7 +54,7 @@ fn counters_that_are_refused_lead_to_launch_facts_without_counters() {
     let end = end("ncu counters-refused full\nncu counters-refused basic\n", NCU, 0);
     assert!(has(&end, "ncu.asked", "counters_refused"), "{:?}", end.refused);
     assert_eq!(end.profile.rung, "ncu.launch");
-    assert!(end.profile.lost().is_some_and(|lost| lost.contains("counters")));
+    assert!(end.profile.lost().is_some_and(|lost| lost.contains("counter")));
 }
 
 #[test]

@@ -524,6 +524,34 @@ fn collectives_measured_on_two_h200_are_within_a_tenth_on_sizes_that_the_fit_has
     }
 }
 
+/// Steps of transformers' LlamaForCausalLM and kernels of torch 2.11 on an H200, driver 580.159.04:
+/// tests/gpu/decoder_times.py and kernel_times.py on 2026-11-27.
+#[test]
+fn launches_of_a_measured_decoder_are_within_an_eighth_and_its_long_prompts_within_a_tenth() {
+    let laptop = Laptop::new();
+    let folder = format!("{}/tests/fixtures/model/h200-decoder", env!("CARGO_MANIFEST_DIR"));
+    json(&laptop, "model-fit", &format!("fit {folder}/kernels.csv --gpu h200 --out calib.toml"));
+    let line = format!(
+        "reconcile {folder}/steps.csv --gpu h200 --config {folder}/llama-4096.json \
+         --model llama-4096 --calib calib.toml"
+    );
+    let compared = json(&laptop, "model-reconcile", &line);
+    let pairs = compared["pairs"].as_array().unwrap();
+    let mut prompts = 0;
+    for pair in pairs.iter().filter(|pair| pair["row"]["launch"] == "graph") {
+        let row = &pair["row"];
+        let off = |predicted: &serde_json::Value, measured: &serde_json::Value| {
+            (predicted.as_f64().unwrap() / measured.as_f64().unwrap() - 1.0).abs()
+        };
+        assert!(off(&pair["launches"], &row["launches"]) <= 0.125, "{pair}");
+        if row["op"] == "prefill" && row["keys"].as_f64().unwrap() >= 2048.0 {
+            prompts += 1;
+            assert!(off(&pair["predicted_ns"], &row["time_ns"]) <= 0.1, "{pair}");
+        }
+    }
+    assert_eq!((pairs.len(), prompts), (30, 2));
+}
+
 /// Kernels of torch 2.11 on an H200, driver 580.159.04: `tests/gpu/run model` on 2026-11-24.
 #[test]
 fn kernels_measured_on_an_h200_are_within_a_tenth_on_rows_that_the_fit_has_not_seen() {

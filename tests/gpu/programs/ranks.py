@@ -25,8 +25,6 @@ for step in range(12):
         with torch.cuda.nvtx.range("load_batch"):
             if fault == "sleep" and rank == 1 and step == 6:
                 time.sleep(0.1)
-            if fault == "hang" and step == 5:
-                time.sleep(3)  # under --stall nsys saves once a second, but nothing newer than a kernel that still runs
             if fault == "hang" and rank == 1 and step == 6:
                 time.sleep(3600)
         with torch.cuda.nvtx.range("forward"):
