@@ -43,7 +43,8 @@ fn forged_and_stale_files_do_not_count_and_a_reviewer_can_take_back_and_stop() {
     assert_eq!(waiting["phase"], "worker");
     let awaited = waiting["awaited"]["file"].as_str().unwrap();
     assert_eq!(test.laptop.project(awaited), folder.join("worker_result.json"));
-    assert!(test.laptop.show("loop status").contains(awaited));
+    let shown = test.laptop.run("loop status").stdout;
+    assert!(String::from_utf8_lossy(&shown).contains(awaited), "{awaited}");
     let report = test.laptop.run("loop report-time --iter 1 --time-us 312.4 --note half --json");
     assert_eq!(status(&report), 0);
     let document = serde_json::from_slice(&report.stdout).unwrap();
