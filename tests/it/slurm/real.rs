@@ -94,7 +94,7 @@ fn ctrl_c_ends_a_program_on_both_of_its_nodes() {
         "profile --mode nsys --nodes 2 --remote cluster --accept-new -- sh -c {program}"
     ));
     for node in [0, 1] {
-        let mark = laptop.path(&format!("mark.{node}"));
+        let mark = laptop.path(format!("mark.{node}"));
         wait_for("a node", || mark.exists().then_some(()));
     }
     signal(&child, Signal::INT);
