@@ -499,7 +499,8 @@ mod tests {
                 "`add`: 0 of 600 launches were profiled, although 3 were planned",
             ]
         );
-        let limited = |skip, max| Some(limited_launches(skip, max, std::slice::from_ref(&launch))?.text);
+        let limited =
+            |skip, max| Some(limited_launches(skip, max, std::slice::from_ref(&launch))?.text);
         assert_eq!((limited(0, None), limited(0, Some(2))), (None, None));
         let told = [limited(0, Some(1)), limited(7, Some(1))].map(Option::unwrap_or_default);
         assert!(told[0].starts_with("only the first 1 launches were profiled"), "{told:?}");
