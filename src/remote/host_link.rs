@@ -79,7 +79,7 @@ impl HostLink {
     /// Connects and waits for the agent's hello. Does not retry.
     ///
     /// # Errors
-    /// As for [`Remote::connect`] and [`Session::wait_for_hello`].
+    /// As for [`Remote::connect`] and [`Session::greeted`].
     pub async fn connect(
         remote: Arc<dyn Remote>,
         options: ConnectOptions,
