@@ -376,6 +376,9 @@ impl Conversation {
     }
 }
 
+/// The name under which the agent reports that it has given up following a job.
+pub(super) const FOLLOW: &str = "follow";
+
 /// Requests whose answers nobody waits for.
 const UNAWAITED: [&str; 4] = ["renew", "cancel", "stdin", "forget"];
 
@@ -677,7 +680,7 @@ impl Session {
                 IncomingMessage::Ahead { path, len, .. } => self.backlog.announce(path, len)?,
                 // The job's events already cover a renewal or a cancel that came too late.
                 IncomingMessage::Answer(FromAgent::Refused { request, code, text })
-                    if request == "stdin" =>
+                    if request == "stdin" || request == FOLLOW =>
                 {
                     return Err(RemoteError::Refused { request, code, text });
                 }

@@ -43,6 +43,8 @@ struct State {
     forgetful: AtomicBool,
     /// Bytes from the agent after which each link is cut; 0: never.
     cut: AtomicUsize,
+    /// How often the agent gives up following after the second event.
+    give_ups: AtomicUsize,
 }
 
 /// One message of a fake job.
@@ -62,6 +64,11 @@ impl InProcessAgent {
 
     pub(crate) fn cut_after(&self, bytes: usize) {
         self.0.cut.store(bytes, Ordering::SeqCst);
+    }
+
+    /// Gives up following after the second event, this often.
+    pub(crate) fn give_up_following(&self, times: usize) {
+        self.0.give_ups.store(times, Ordering::SeqCst);
     }
 
     /// Loses every blob before each submission.
@@ -278,6 +285,18 @@ impl Agent {
             if seq >= from_seq {
                 let event = Event { seq, at_ms: 0, body: event };
                 self.send_message(FromAgent::Event { job: job.clone(), event }).await?;
+            }
+            let fewer = |left: usize| left.checked_sub(1);
+            if seq == 2
+                && self
+                    .host
+                    .give_ups
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer)
+                    .is_ok()
+            {
+                let (request, code) = ("follow".to_owned(), "follow_failed".to_owned());
+                let text = "the log cannot be read".to_owned();
+                return self.send_message(FromAgent::Refused { request, code, text }).await;
             }
         }
         let endless = *self.host.endless.lock().unwrap();

@@ -47,6 +47,8 @@ pub(super) struct FollowedJob {
     pub(super) ended: bool,
     /// When it was first cancelled.
     pub(super) cancelled: Option<Instant>,
+    /// How often the agent has given up following since the last message.
+    pub(super) failed_follows: u32,
 }
 
 /// The progress of one output stream.
@@ -69,6 +71,7 @@ impl FollowedJob {
             event_bytes: 0,
             ended: false,
             cancelled: None,
+            failed_follows: 0,
         }
     }
 

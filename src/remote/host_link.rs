@@ -16,6 +16,7 @@ use rgpu_protocol::{Hello, Plan, Probe};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
+use super::client::FOLLOW;
 use super::deploy::EarlyFrames;
 use super::followed_job::FollowedJob;
 use super::upload::{ProgressSink, Submission, UploadTotals};
@@ -74,6 +75,9 @@ struct Outage {
 /// After a link has held this long, the next cut starts a new outage. A link that comes back and
 /// breaks at the same request does not reset the outage, so retries end.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
+
+/// How often in a row the agent may give up following before that is an error.
+const MAX_FAILED_FOLLOWS: u32 = 3;
 
 impl HostLink {
     /// Connects and waits for the agent's hello. Does not retry.
@@ -324,13 +328,26 @@ impl HostLink {
                     if let Some(job) = &mut self.job
                         && let Some(message) = job.accept(message)?
                     {
+                        job.failed_follows = 0;
                         return Ok(Some(message));
                     }
                 }
                 Err(error) if error.is_link() => self.link_lost(error),
+                // The agent sends nothing more of the job on this connection.
+                Err(error @ RemoteError::Refused { .. }) if self.may_follow_again(&error) => {
+                    self.link_lost(error);
+                }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Whether the agent gave up following the job, and another connection may do better.
+    fn may_follow_again(&mut self, error: &RemoteError) -> bool {
+        let gave_up = matches!(error, RemoteError::Refused { request, .. } if request == FOLLOW);
+        let Some(job) = self.job.as_mut().filter(|_| gave_up) else { return false };
+        job.failed_follows += 1;
+        job.failed_follows <= MAX_FAILED_FOLLOWS
     }
 
     /// Asks the host to stop the followed job, now or once the link is back. The terminal event,
@@ -570,6 +587,27 @@ mod tests {
             resumed += host.links() - 2;
         }
         assert!(resumed > 100, "{resumed}");
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_gives_up_following_is_asked_again_a_few_times() {
+        let host = InProcessAgent::new(script());
+        host.give_up_following(2);
+        let mut link = connect(&host).await;
+        link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+        let (seqs, out, _) = follow_to_end(&mut link).await.unwrap();
+        assert_eq!(seqs, [1, 2, 3, 4, 5]);
+        assert_eq!(out, b"one two three five\n");
+
+        let host = InProcessAgent::new(script());
+        host.give_up_following(usize::MAX);
+        let mut link = connect(&host).await;
+        link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+        let error = follow_to_end(&mut link).await.unwrap_err();
+        assert!(
+            matches!(&error, RemoteError::Refused { code, .. } if code == "follow_failed"),
+            "{error:?}"
+        );
     }
 
     #[tokio::test]
