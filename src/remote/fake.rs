@@ -13,6 +13,7 @@ use rgpu_protocol::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
+use super::client::FOLLOW;
 use super::client::StreamOpener;
 use super::options::NoPrompt;
 use super::stream::{AgentStream, FrameReader, StreamEnd};
@@ -294,7 +295,7 @@ impl Agent {
                     .fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer)
                     .is_ok()
             {
-                let (request, code) = ("follow".to_owned(), "follow_failed".to_owned());
+                let (request, code) = (FOLLOW.to_owned(), "follow_failed".to_owned());
                 let text = "the log cannot be read".to_owned();
                 return self.send_message(FromAgent::Refused { request, code, text }).await;
             }

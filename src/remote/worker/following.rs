@@ -17,6 +17,7 @@ use super::bridge::{RequestContext, in_path, job_path};
 use super::requests::{WorkerAnswer, WorkerRequest};
 use super::transfer_rate::TransferRate;
 use crate::remote::announced_bytes::announced_bytes;
+use crate::remote::client::FOLLOW;
 use crate::remote::http::{self, HttpError};
 
 /// After this silence, without even a heartbeat, a stream is dead.
@@ -215,7 +216,7 @@ impl FollowPosition {
             }
             Some(FromAgent::Following { .. }) => self.announced_to_session = true,
             Some(FromAgent::Pong {}) => return Ok(GroupAction::Drop),
-            Some(FromAgent::Refused { request, text, .. }) if request == "follow" => {
+            Some(FromAgent::Refused { request, text, .. }) if request == FOLLOW => {
                 return Err(cut_error(&text));
             }
             _ => {}

@@ -472,8 +472,8 @@ fn a_python_kernel_is_run_by_a_harness_of_its_own() {
     assert!(matches!(plan(&torch, &host, &binaries(), &job), Err(PlanError::TorchNeedsPython)));
 }
 
-#[test]
-fn processes_of_python_kernels_alternate_in_a_pair() {
+/// The H200 with Python, torch and another package in one environment.
+fn python_host(package: &str) -> HostFacts {
     let mut host = host("h200");
     let tool = |name: &str| ToolFacts {
         name: name.into(),
@@ -481,7 +481,13 @@ fn processes_of_python_kernels_alternate_in_a_pair() {
         ..ToolFacts::default()
     };
     host.tools.retain(|tool| !["python3", "torch"].contains(&tool.name.as_str()));
-    host.tools.extend(["python3", "torch", "triton"].map(tool));
+    host.tools.extend(["python3", "torch", package].map(tool));
+    host
+}
+
+#[test]
+fn processes_of_python_kernels_alternate_in_a_pair() {
+    let host = python_host("triton");
     let job = JobName { run: "r".into(), sequence: 1 };
     let sides = ["softmax", "triton-softmax"].map(|name| request(ProfileMode::Bench, name));
     let draft = pair::pair([Some(&sides[0]), Some(&sides[1])], &host, &binaries(), &job).unwrap();
@@ -497,14 +503,7 @@ fn processes_of_python_kernels_alternate_in_a_pair() {
 
 #[test]
 fn the_profile_of_a_cute_kernel_keeps_its_layouts() {
-    let mut host = host("h200");
-    let tool = |name: &str| ToolFacts {
-        name: name.into(),
-        path: "/venv/bin/python3".into(),
-        ..ToolFacts::default()
-    };
-    host.tools.retain(|tool| !["python3", "torch"].contains(&tool.name.as_str()));
-    host.tools.extend(["python3", "torch", "cutlass-dsl"].map(tool));
+    let mut host = python_host("cutlass-dsl");
     let project = tempfile::tempdir().unwrap();
     let folder = project.path().join("kernels/gemm");
     std::fs::create_dir_all(&folder).unwrap();
