@@ -13,8 +13,7 @@ use rgpu_protocol::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use super::client::FOLLOW;
-use super::client::StreamOpener;
+use super::client::{FOLLOW, StreamOpener};
 use super::options::NoPrompt;
 use super::stream::{AgentStream, FrameReader, StreamEnd};
 use super::{
