@@ -299,8 +299,10 @@ fn files_whose_names_are_no_names_of_kernels_do_not_take_each_others_places() {
     assert!(cubins.iter().all(|cubin| laptop.project(cubin).is_file()));
     // A file of a DSL is told by the same name.
     laptop.write("my gemm.py", "import cutlass\n");
-    played_python(&laptop, "exit 1");
-    laptop.run("build 'my gemm.py' --dsl cute --yes");
+    let path = played_python(&laptop, "exit 1");
+    let line = "build 'my gemm.py' --dsl cute --yes";
+    let output = laptop.rgpu(words(line)).env("PATH", path).output().unwrap();
+    assert_eq!(status(&output), 1, "{}", laptop.shown(line, &output));
     assert_eq!(laptop.latest_json("run.json")["kernel"], "my-gemm");
 }
 

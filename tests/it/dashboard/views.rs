@@ -84,8 +84,21 @@ fn breaches(browser: &mut Browser) -> Value {
     )
 }
 
+const WIDE: (&str, u32) = ("wide", 1280);
+const PHONE: (&str, u32) = ("phone", 390);
+
 #[test]
-fn every_view_is_drawn_in_both_themes_and_widths_and_keeps_to_axe_cores_rules() {
+fn every_view_is_drawn_light_and_wide_and_dark_on_a_phone_by_axe_cores_rules() {
+    draw_every_view(&[("light", WIDE), ("dark", PHONE)]);
+}
+
+/// For .ci/long: the two combinations that the test above leaves out.
+#[test]
+fn every_view_is_drawn_dark_and_wide_and_light_on_a_phone_by_axe_cores_rules() {
+    draw_every_view(&[("dark", WIDE), ("light", PHONE)]);
+}
+
+fn draw_every_view(looks: &[(&str, (&str, u32))]) {
     let project = Project::new();
     make_run_of_ranks(project.laptop(), "ranks");
     let dashboard = Dashboard::start_unopened(project.laptop(), "");
@@ -100,39 +113,36 @@ fn every_view_is_drawn_in_both_themes_and_widths_and_keeps_to_axe_cores_rules() 
     let loop_id = project.test.report()["id"].as_str().unwrap().to_owned();
     let mut faults = Vec::new();
     for (name, address) in views(&loop_id) {
-        for scheme in ["light", "dark"] {
-            for (size, width) in [("wide", 1280), ("phone", 390)] {
-                browser.wish(scheme);
-                browser.resize(width);
-                show(&mut browser, &address);
-                // Logs and patches are asked for when they are opened; a report is a page of its own.
-                if matches!(name, "run" | "loop") {
-                    browser
-                        .value("document.querySelectorAll('details').forEach(d => d.open = true)");
-                    std::thread::sleep(Duration::from_millis(1500));
-                }
-                let text = browser.value("document.body.innerText");
-                let text = text.as_str().unwrap();
-                for bad in ["undefined", "NaN", "[object", "null", "the API has no field"] {
-                    if text.contains(bad) {
-                        faults.push(format!("{name}: shows `{bad}`"));
-                    }
-                }
-                let over = browser.value(
-                    "document.documentElement.scrollWidth - document.documentElement.clientWidth",
-                );
-                if over.as_i64().unwrap() > 0 {
-                    faults.push(format!("{name} {size}: {over} pixels too wide"));
-                }
-                if let Some(axe) = &axe {
-                    browser.value(&format!("if (!window.axe) {{ {axe} }} 0"));
-                    let found = breaches(&mut browser);
-                    for breach in found.as_array().unwrap() {
-                        faults.push(format!("{name} {scheme} {size}: {breach}"));
-                    }
-                }
-                browser.picture(&picture(&format!("{name}-{scheme}-{size}")));
+        for &(scheme, (size, width)) in looks {
+            browser.wish(scheme);
+            browser.resize(width);
+            show(&mut browser, &address);
+            // Logs and patches are asked for when they are opened; a report is a page of its own.
+            if matches!(name, "run" | "loop") {
+                browser.value("document.querySelectorAll('details').forEach(d => d.open = true)");
+                std::thread::sleep(Duration::from_millis(1500));
             }
+            let text = browser.value("document.body.innerText");
+            let text = text.as_str().unwrap();
+            for bad in ["undefined", "NaN", "[object", "null", "the API has no field"] {
+                if text.contains(bad) {
+                    faults.push(format!("{name}: shows `{bad}`"));
+                }
+            }
+            let over = browser.value(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth",
+            );
+            if over.as_i64().unwrap() > 0 {
+                faults.push(format!("{name} {size}: {over} pixels too wide"));
+            }
+            if let Some(axe) = &axe {
+                browser.value(&format!("if (!window.axe) {{ {axe} }} 0"));
+                let found = breaches(&mut browser);
+                for breach in found.as_array().unwrap() {
+                    faults.push(format!("{name} {scheme} {size}: {breach}"));
+                }
+            }
+            browser.picture(&picture(&format!("{name}-{scheme}-{size}")));
         }
     }
     faults.dedup();
