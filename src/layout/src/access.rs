@@ -65,7 +65,7 @@ pub enum AccessError {
         "{vector} elements of {element} bytes: an instruction accesses 1, 2, 4, 8 or 16 bytes for a lane, and 32 of global memory since sm_100"
     )]
     Width {
-        /// Elements.
+        /// Elements that the instruction accesses for a lane.
         vector: i64,
         /// The size of one.
         element: ElementSize,
@@ -73,7 +73,7 @@ pub enum AccessError {
     /// A vector begins inside a byte.
     #[error("the vector of lane {lane} begins at element {offset}, in the middle of a byte")]
     HalfByte {
-        /// The lane.
+        /// The lane, from 0, within its warp.
         lane: i64,
         /// The offset of its first element.
         offset: i64,
@@ -81,7 +81,7 @@ pub enum AccessError {
     /// The threads do not fill warps.
     #[error("the thread mode has {threads} threads, no multiple of {lanes} lanes")]
     Threads {
-        /// Threads.
+        /// Threads of the layout: its first mode, or all of it if that is no multiple of `lanes`.
         threads: i64,
         /// Lanes of a warp.
         lanes: i64,
@@ -89,7 +89,7 @@ pub enum AccessError {
     /// The values of a thread do not fill vectors.
     #[error("a thread has {values} values, no multiple of the vector of {vector}")]
     Values {
-        /// Values.
+        /// Values of each thread: the layout's size over its threads.
         values: i64,
         /// Elements of a vector.
         vector: i64,

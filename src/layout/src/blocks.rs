@@ -70,11 +70,11 @@ pub enum GridError {
     /// A problem has a negative extent.
     #[error("group {group} is {m}x{n}: extents are 0 or more")]
     Problem {
-        /// The group.
+        /// Position of the problem, from 0.
         group: usize,
-        /// Its rows.
+        /// Rows of its C; `m` or `n` is below 0.
         m: i64,
-        /// Its columns.
+        /// Columns of its C, as given.
         n: i64,
     },
     /// A tile or a band is empty.
@@ -89,7 +89,7 @@ pub enum GridError {
     /// The text does not describe problems.
     #[error("`{text}` is not a problem; write M,N and put `;` between problems")]
     Text {
-        /// The text.
+        /// The part between two `;` that is not two numbers.
         text: String,
     },
 }
@@ -156,7 +156,7 @@ impl Grid {
         self.prefix.last().copied().unwrap_or(0)
     }
 
-    /// The problems.
+    /// The problems, in the order of their groups.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }

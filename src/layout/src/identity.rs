@@ -24,7 +24,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Its name.
+    /// The name that `from_str` reads: `function`, `profile` or `text`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Function => "function",

@@ -18,7 +18,8 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// A mode.
+    /// A mode of `extent` coordinates, not checked here: [`Layout::new`] wants an extent of 1 or
+    /// more.
     pub fn new(extent: i64, stride: i64) -> Self {
         Self { extent, stride }
     }
@@ -175,7 +176,7 @@ impl Layout {
         self.low
     }
 
-    /// The largest offset.
+    /// The largest offset; above 0 only with positive strides.
     pub fn high(&self) -> i64 {
         self.high
     }
@@ -291,7 +292,7 @@ impl Serialize for Layout {
 /// A coordinate: an index, or a tuple that follows the nesting of a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Coordinate {
-    /// A colexicographic index.
+    /// An index of the whole layout, from 0; the first leaf runs fastest.
     Index(i64),
     /// One coordinate for each mode.
     Tuple(Vec<Coordinate>),

@@ -14,9 +14,9 @@ use crate::swizzle::{Swizzle, SwizzledLayout};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}, in column {column} of `{text}`")]
 pub struct ParseError {
-    /// The problem.
+    /// The message without the place: what was expected or is too large.
     pub reason: String,
-    /// The whole text.
+    /// The text that was parsed, unchanged.
     pub text: String,
     /// The column, from 1, in characters.
     pub column: usize,

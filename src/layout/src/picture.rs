@@ -26,16 +26,16 @@ pub enum Coloring {
         /// The size of an element.
         element: ElementSize,
     },
-    /// The offset.
+    /// The offset, modulo the number of colours.
     Offset,
 }
 
 /// The tile that a thread-value layout fills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
-    /// Rows.
+    /// Rows, 1 or more.
     pub rows: i64,
-    /// Columns.
+    /// Columns, 1 or more.
     pub columns: i64,
     /// Whether offsets run along rows first. CuTe's run along columns.
     pub row_major: bool,
@@ -53,11 +53,11 @@ pub enum PictureError {
     /// The layout leaves the tile.
     #[error("thread {thread}, value {value} is at offset {offset}, outside the tile of {places}")]
     Outside {
-        /// The thread.
+        /// The thread, from 0: the index in the first mode.
         thread: i64,
-        /// The value.
+        /// The value of that thread, from 0: the index in the other modes.
         value: i64,
-        /// The offset.
+        /// The offset that the layout gives; below 0, or `places` or more.
         offset: i64,
         /// Places of the tile.
         places: i64,

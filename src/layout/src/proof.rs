@@ -62,7 +62,7 @@ pub struct ProvenLayout {
     pub proof: Proof,
 }
 
-/// Bounds on work.
+/// Bounds on the work of a proof, so that no operand takes long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// How many points a proof may look at.
@@ -172,7 +172,7 @@ pub struct Rejection {
 /// The reason of a rejection. Its sentence is made when it is read: most rejections are only counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// A sentence.
+    /// A sentence that was known when the operation failed.
     Text(Cow<'static, str>),
     /// The first mode reaches below 0.
     BelowZero,
@@ -191,7 +191,7 @@ pub(crate) enum Reason {
 pub(crate) struct BrokenRun {
     /// The steps of the run.
     pub(crate) run: i64,
-    /// All steps.
+    /// The steps of the mode, no multiple of `run`.
     pub(crate) extent: i64,
     /// The distance of a step.
     pub(crate) step: i64,

@@ -30,7 +30,7 @@ pub enum SwizzleError {
     /// Source and target bits overlap.
     #[error("the shift of a swizzle is at least its bits ({bits}), so that their places differ")]
     Overlap {
-        /// The bits.
+        /// The bits that are moved; `-bits < shift < bits`.
         bits: i32,
     },
     /// The bits do not fit.
@@ -39,7 +39,7 @@ pub enum SwizzleError {
     /// The swizzle moves parts of an element.
     #[error("the swizzle {swizzle} of byte addresses would split elements of {bits} bits")]
     SplitsElements {
-        /// The swizzle.
+        /// The swizzle of byte addresses, before its conversion to elements.
         swizzle: Swizzle,
         /// Bits of an element.
         bits: i64,
@@ -166,7 +166,7 @@ impl SwizzledLayout {
         Self::new(swizzle, self.offset, self.layout.clone())
     }
 
-    /// The swizzle.
+    /// The swizzle, applied last; the identity if there is none.
     pub fn swizzle(&self) -> Swizzle {
         self.swizzle
     }
@@ -176,7 +176,7 @@ impl SwizzledLayout {
         self.offset
     }
 
-    /// The layout below.
+    /// The layout that gives the offsets before the constant and the swizzle.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }

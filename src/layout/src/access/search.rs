@@ -55,13 +55,13 @@ pub enum SearchError {
     /// A number is out of range.
     #[error("{field} is {value}: from {low} to {high}")]
     Range {
-        /// The field.
+        /// The number's name, as the message begins with it: `rows`, `leading dimension`.
         field: &'static str,
-        /// Its value.
+        /// The rejected number.
         value: i64,
-        /// The smallest value.
+        /// The smallest accepted number.
         low: i64,
-        /// The largest value.
+        /// The largest accepted number, included.
         high: i64,
     },
     /// The threads are no whole warps.
@@ -72,11 +72,11 @@ pub enum SearchError {
         "no arrangement of {threads} threads with these vectors fills a tile of {rows}x{columns}"
     )]
     NoneFits {
-        /// Threads.
+        /// Threads of the tile, a multiple of 32.
         threads: i64,
-        /// Rows.
+        /// Rows of the tile, 1 to 512.
         rows: i64,
-        /// Columns.
+        /// Columns of the tile, 1 to 512.
         columns: i64,
     },
 }

@@ -9,7 +9,7 @@ pub enum Language {
     Cuda,
     /// C++, for the host.
     Cpp,
-    /// Python.
+    /// Python, for the host.
     Python,
 }
 

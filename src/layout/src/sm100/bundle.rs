@@ -12,13 +12,13 @@ use crate::swizzle::{Swizzle, SwizzledLayout};
 /// The problem sizes of a kernel: C of `m` by `n` from `k`, `l` times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProblemShape {
-    /// Rows of C.
+    /// Rows of A and C.
     pub m: i64,
-    /// Columns of C.
+    /// Columns of C, rows of B.
     pub n: i64,
     /// The extent that is summed over.
     pub k: i64,
-    /// Batches.
+    /// Number of batches; each has its own A, B and C.
     pub l: i64,
 }
 

@@ -46,17 +46,17 @@ pub enum DescriptorError {
     /// A byte count is no multiple of 16 or does not fit.
     #[error("the {field} of {bytes} bytes: a descriptor holds multiples of 16 below 2^18")]
     Bytes {
-        /// The field.
+        /// The field's name in the message, such as `leading offset`.
         field: &'static str,
-        /// Its value.
+        /// The rejected number of bytes.
         bytes: u32,
     },
     /// A small field does not fit its bits.
     #[error("the {field} {value} does not fit its {bits} bits")]
     Field {
-        /// The field.
+        /// The field's name in the message: `version` or `base offset`.
         field: &'static str,
-        /// Its value.
+        /// The rejected number, `2^bits` or more.
         value: u32,
         /// The bits that it has.
         bits: u32,
@@ -66,17 +66,17 @@ pub enum DescriptorError {
     Value {
         /// M, N or the id of scales.
         field: &'static str,
-        /// Its value.
+        /// The rejected value.
         value: u32,
-        /// The allowed values.
+        /// The allowed values, as the message ends with them.
         allowed: &'static str,
     },
     /// Bits have no meaning.
     #[error("the bits of the {field} have no meaning: {code}")]
     Code {
-        /// The field.
+        /// The field's name in a sentence: `swizzle`, `element format`.
         field: &'static str,
-        /// Its bits.
+        /// The bits of the field, shifted down to bit 0.
         code: u64,
     },
     /// Reserved bits are set.

@@ -31,7 +31,7 @@ pub enum EpilogueError {
     /// No accumulator has this many columns.
     #[error("{n} columns: an accumulator has {step} to 512 in steps of {step}")]
     Columns {
-        /// Columns.
+        /// The rejected number of columns.
         n: i64,
         /// The step that one CTA or a pair allows.
         step: i64,

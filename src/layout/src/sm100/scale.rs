@@ -91,7 +91,7 @@ impl ScaleTensor {
         self.k
     }
 
-    /// Batches (L).
+    /// Number of batches (L), 1 or more.
     pub fn batches(self) -> i64 {
         self.batches
     }

@@ -72,7 +72,7 @@ struct Search<'a> {
     tensor: ScaleTensor,
     buffer: &'a [u8],
     plain: &'a [u8],
-    /// Comparisons left.
+    /// Comparisons left before the search gives up: orders multiply with each digit.
     budget: i64,
     taken: Vec<(Digit, i64)>,
 }

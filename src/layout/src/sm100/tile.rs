@@ -28,7 +28,7 @@ pub enum TileError {
     /// N is not allowed.
     #[error("N is {n}: from {step} to 256 in steps of {step}")]
     N {
-        /// N.
+        /// The rejected N, in elements.
         n: i64,
         /// The step that one CTA or a pair allows.
         step: i64,
@@ -50,7 +50,7 @@ pub enum TileError {
         "the layout of a tile with K of {k} and scales of {vector} elements is not known: 64, 128 and 256 of NVFP4 are"
     )]
     Unknown {
-        /// K.
+        /// The tile's K, in elements; allowed, but of an unknown layout.
         k: i64,
         /// The elements of a scale.
         vector: i64,

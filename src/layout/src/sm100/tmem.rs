@@ -7,7 +7,7 @@ use super::tile::{MmaTile, TileError};
 
 /// Columns of the tensor memory of an SM.
 pub const TMEM_COLUMNS: i64 = 512;
-/// The smallest allocation.
+/// The smallest allocation of tensor memory, in columns.
 const SMALLEST_ALLOCATION: i64 = 32;
 
 /// The content of a segment of tensor memory.
@@ -139,13 +139,13 @@ pub struct Order {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {value}: from {low} to {high}")]
 pub struct RequestError {
-    /// The field.
+    /// The field's name in a sentence: `accumulator columns`.
     pub field: &'static str,
-    /// Its value.
+    /// The rejected number.
     pub value: i64,
-    /// The smallest value.
+    /// The smallest accepted number.
     pub low: i64,
-    /// The largest value.
+    /// The largest accepted number, included.
     pub high: i64,
 }
 
