@@ -46,7 +46,7 @@ pub enum CodeError {
     /// Life ranges were required, but there is no nvdisasm.
     #[error("life ranges need operands, and there is no nvdisasm here to print them")]
     NoTool,
-    /// nvdisasm failed.
+    /// Life ranges were required, and nvdisasm printed no listing with them.
     #[error("nvdisasm gave no life ranges: {0}")]
     Tool(#[from] ToolError),
     /// nvdisasm's listing has no life ranges.

@@ -56,7 +56,7 @@ fn other_arch(old: &[(KernelKey, &Kernel)], new: &[(KernelKey, &Kernel)]) -> Opt
     (old != new).then_some(old)
 }
 
-/// One build.
+/// One of the two compared builds; it borrows what was read of the build's files.
 #[derive(Clone, Copy, Debug)]
 pub struct DiffSide<'a> {
     /// The facts of its kernels.
@@ -65,7 +65,7 @@ pub struct DiffSide<'a> {
     pub code: &'a CodeDocument,
 }
 
-/// Compares two builds.
+/// Pairs the kernels of two builds by name, and compares their facts and listings.
 pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: IgnoredDifferences) -> Diff {
     let texts = (listings(old.code), listings(new.code));
     let tools = || old.code.images.iter().chain(&new.code.images).filter_map(|i| i.tool.as_ref());

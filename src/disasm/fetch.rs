@@ -20,7 +20,7 @@ pub enum FetchError {
     /// pip or uv failed with a message.
     #[error("{program} could not fetch `{WHEEL}`")]
     Pip {
-        /// `pip` or `uv`.
+        /// `pip` or `uv`, as the message begins.
         program: &'static str,
         /// The last lines of the message.
         words: String,
@@ -31,9 +31,9 @@ pub enum FetchError {
     /// The folder cannot be written.
     #[error("cannot write `{}`", path.display())]
     Disk {
-        /// The file.
+        /// The file or folder that was to be created, written or renamed.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -47,7 +47,7 @@ pub enum FetchError {
 pub enum PipOutput {
     /// Show its progress on stderr.
     Progress,
-    /// Show nothing.
+    /// Pass `--quiet`; the user reads only an error.
     Quiet,
 }
 

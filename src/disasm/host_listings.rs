@@ -17,7 +17,7 @@ use crate::tool::{CALL_TIMEOUT_S, ListingCall};
 /// A listing to request from a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListingRequest {
-    /// The cubin.
+    /// The bytes of the cubin to list.
     pub cubin: Vec<u8>,
     /// Flags before the file.
     pub flags: Vec<&'static str>,
@@ -42,7 +42,7 @@ pub fn cubin_listing_requests(files: &[PathBuf], task: &ImageTask) -> Vec<Listin
     all
 }
 
-/// Identifies a request.
+/// The key of a request in [`PendingListings`]: SHA-256 of its parts with their lengths.
 fn key(cubin: &[u8], flags: &[&str], symbols: &[usize]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update((cubin.len() as u64).to_le_bytes());
@@ -129,7 +129,7 @@ impl HostListings {
 pub struct ListingCalls {
     /// The cubins, with the header that the host's nvdisasm expects.
     pub cubins: Vec<Vec<u8>>,
-    /// The calls.
+    /// The calls; their output is expected in this order.
     pub calls: Vec<ListingCall>,
     version: String,
     calls_by_request: PendingListings,

@@ -19,15 +19,15 @@ pub enum InputError {
     /// A folder without GPU code.
     #[error("no file in `{}` holds GPU code", path.display())]
     Empty {
-        /// The folder.
+        /// The folder that the user named, or a run's folder.
         path: PathBuf,
     },
     /// A folder cannot be listed.
     #[error("`{}` cannot be listed", path.display())]
     Unlisted {
-        /// The folder.
+        /// The folder that the user named, or `cubin/` of a run.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },
@@ -38,9 +38,9 @@ pub enum InputError {
 pub enum NamedInput {
     /// A file, or everything in a folder.
     Path(PathBuf),
-    /// An existing file.
+    /// A file that exists: it is not checked again.
     File(PathBuf),
-    /// A run's folder.
+    /// The folder of a run. Its `cubin/` is read, or all of it if it has none.
     Run(PathBuf),
 }
 

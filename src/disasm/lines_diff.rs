@@ -17,7 +17,7 @@ use crate::model::disasm::{Hunk, ListingDiff};
 /// The differences to ignore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IgnoredDifferences {
-    /// Addresses.
+    /// Only the addresses of instructions.
     #[default]
     Addresses,
     /// Addresses and register numbers.

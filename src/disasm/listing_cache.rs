@@ -68,7 +68,8 @@ impl CachedListing {
         })
     }
 
-    /// Keeps a listing.
+    /// Keeps a listing of at most [`MAX_LISTING_BYTES`], and at times removes the oldest ones.
+    /// Errors are ignored: a lost listing is made again.
     pub(super) fn write(&self, listing: &str) {
         if listing.len() > MAX_LISTING_BYTES {
             return;

@@ -38,9 +38,9 @@ pub enum ToolError {
     /// It cannot be started, or its input cannot be written.
     #[error("`{program}` cannot be run: {source}")]
     Start {
-        /// The program.
+        /// The path of nvdisasm.
         program: String,
-        /// The error.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// It failed with a message.
@@ -52,13 +52,13 @@ pub enum ToolError {
     /// It exceeded its processor time.
     #[error("it was ended after {seconds} s of processor time: the cubin may be damaged")]
     Endless {
-        /// The limit.
+        /// The processor time that it was allowed, in seconds.
         seconds: u64,
     },
     /// The listing was not requested from the host.
     #[error("`{host}` was not asked for this listing")]
     NotAsked {
-        /// The host.
+        /// The remote's name.
         host: String,
     },
 }

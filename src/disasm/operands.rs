@@ -25,7 +25,7 @@ pub enum OperandsError {
     /// The report's format is invalid.
     #[error(transparent)]
     Report(#[from] Error),
-    /// nvdisasm failed.
+    /// A local or remote nvdisasm printed no listing.
     #[error("nvdisasm failed: {0}")]
     Tool(#[from] ToolError),
 }

@@ -109,7 +109,7 @@ impl<'w> ImageReader<'w> {
     }
 }
 
-/// One image.
+/// Reads one image. `None` if the user asked for another architecture.
 fn image(
     path: &Path,
     place: &ImagePath,

@@ -109,7 +109,7 @@ pub(super) fn join(mut texts: Vec<String>) -> String {
     joined
 }
 
-/// Renumbers labels.
+/// Numbers the labels of several texts on from one another, in the order in which they appear.
 #[derive(Default)]
 struct Labels {
     /// New numbers by the number in the current text.

@@ -31,7 +31,6 @@ const SOURCE_EXTENSIONS: &[&str] = &[
 pub(super) struct Sources(BTreeMap<String, BTreeSet<u32>>);
 
 impl Sources {
-    /// Adds a position.
     pub(super) fn add(&mut self, at: &SourceAt) {
         match self.0.get_mut(&at.file) {
             Some(lines) => drop(lines.insert(at.line)),
