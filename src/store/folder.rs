@@ -63,7 +63,7 @@ pub enum StoreError {
     /// A prefix that matches several runs.
     #[error("`{name}` matches several runs: {}", fits.join(", "))]
     Ambiguous {
-        /// The ambiguous prefix.
+        /// The name that the user wrote: a prefix of several ids.
         name: String,
         /// The ids of the runs that it matches.
         fits: Vec<String>,
@@ -73,14 +73,14 @@ pub enum StoreError {
     BadRecord {
         /// The record that cannot be parsed.
         path: PathBuf,
-        /// Where parsing failed.
+        /// What is wrong in the JSON, and where.
         #[source]
         source: serde_json::Error,
     },
     /// The record has another schema than this rgpu reads.
     #[error("`{}` is of `{}`, which this rgpu does not read", path.display(), schema.escape_debug())]
     OtherSchema {
-        /// The record.
+        /// The path of `run.json`.
         path: PathBuf,
         /// The name of its schema.
         schema: String,
@@ -521,7 +521,7 @@ pub struct LogPosition<'a> {
     pub path: &'a Path,
     /// Offset in the log, in bytes.
     pub offset: u64,
-    /// Length in bytes.
+    /// Length in bytes; less than was received if the disk is full.
     pub len: usize,
 }
 

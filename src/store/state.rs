@@ -54,19 +54,19 @@ pub enum StateError {
         #[source]
         source: io::Error,
     },
-    /// SQLite failed.
+    /// SQLite cannot open, read or change the database.
     #[error("cannot {doing} the state database, `.rgpu/state.db` of the project")]
     Sql {
         /// The operation that failed.
         doing: &'static str,
-        /// SQLite's error.
+        /// SQLite's error, with its code.
         #[source]
         source: rusqlite::Error,
     },
     /// A later version of rgpu made the database.
     #[error("`{}` has version {found}, and this rgpu knows versions up to {known}", path.display())]
     Newer {
-        /// The database.
+        /// The path of `state.db`.
         path: PathBuf,
         /// The version of the database.
         found: u32,
@@ -79,9 +79,10 @@ pub enum StateError {
     /// The database is not in the user's list: it came with the project.
     #[error("`{}` was not made by you on this machine, and it can name commands to run", path.display())]
     MadeElsewhere {
-        /// The database.
+        /// The path of `state.db`.
         path: PathBuf,
-        /// Its id.
+        /// The random id in the database, 32 hexadecimal digits. A user adds it to `list` to accept
+        /// it.
         id: String,
         /// The file with the ids of the user's own databases.
         list: PathBuf,
@@ -92,9 +93,9 @@ pub enum StateError {
     /// Locks do not hold on the file system.
     #[error("`{}` is on a file system where file locks do not work ({why})", path.display())]
     NoLocks {
-        /// The folder.
+        /// The project's `.rgpu` folder.
         path: PathBuf,
-        /// What was seen.
+        /// The kind of file system, or what the test of a lock showed.
         why: String,
     },
     /// Another process holds the lock.
@@ -102,7 +103,7 @@ pub enum StateError {
     Held {
         /// What the process does: `queue's runner`.
         role: &'static str,
-        /// The process.
+        /// The process as the lock's file names it; unknown if the file does not tell.
         holder: LockHolder,
     },
 }

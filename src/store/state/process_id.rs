@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 pub struct ProcessId {
     /// The id of the boot, from the kernel.
     pub boot_id: String,
-    /// The process id.
+    /// The process id, reused by the kernel after the process ends.
     pub pid: i32,
     /// When it started, in clock ticks after the boot.
     pub start_time: i64,
 }
 
 impl ProcessId {
-    /// This process.
+    /// The process that calls this, read once.
     pub fn own() -> &'static Self {
         static OWN: OnceLock<ProcessId> = OnceLock::new();
         OWN.get_or_init(|| {
