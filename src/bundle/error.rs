@@ -47,7 +47,8 @@ pub enum BundleError {
     /// The path leaves the job's folder: a bug in rgpu.
     #[error("`{path}` is not a place in the job's folder")]
     BadPath {
-        /// The rejected path.
+        /// The path, one that [`valid_relative_path`](rgpu_protocol::plan::valid_relative_path)
+        /// refuses.
         path: String,
     },
 }

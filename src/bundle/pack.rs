@@ -55,7 +55,7 @@ pub enum BlobSource {
         path: PathBuf,
         /// Offset of the first byte.
         offset: u64,
-        /// Length in bytes.
+        /// Length in bytes, at most [`PIECE_BYTES`].
         len: u64,
         /// The file's modification time when it was hashed, if known.
         modified: Option<SystemTime>,
