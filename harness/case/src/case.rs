@@ -130,16 +130,16 @@ pub enum Init {
     },
     /// Random values with a normal distribution.
     Normal {
-        /// Mean.
+        /// Mean of the values before they are rounded into the dtype.
         mean: f64,
-        /// Standard deviation.
+        /// Standard deviation before they are rounded into the dtype.
         sd: f64,
     },
     /// Whole numbers with equal probability, both bounds included.
     Ints {
-        /// Smallest value.
+        /// Smallest value, included.
         lo: i64,
-        /// Largest value.
+        /// Largest value, included.
         hi: i64,
     },
     /// Random bits under a mask, each code under it with equal probability. Codes of NaN or an
@@ -154,7 +154,7 @@ pub enum Init {
         /// Path relative to the runner input.
         path: String,
     },
-    /// All bits zero.
+    /// All bits zero, which is 0 in every dtype.
     Zeros,
     /// The same value in every element.
     Const {
@@ -167,9 +167,9 @@ pub enum Init {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Number {
-    /// A whole number.
+    /// A JSON number without a fraction or exponent that fits in 64 bits.
     Int(i64),
-    /// Any finite number.
+    /// Any other JSON number; JSON has no NaN or infinity.
     Float(f64),
 }
 
@@ -180,7 +180,7 @@ impl From<i64> for Number {
 }
 
 impl Number {
-    /// The nearest f64.
+    /// The nearest `f64`; whole numbers beyond 2^53 are rounded.
     pub fn as_f64(self) -> f64 {
         match self {
             Number::Int(value) => value as f64,

@@ -27,7 +27,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The nearest f64.
+    /// The nearest `f64`; integers beyond 2^53 are rounded.
     pub fn as_f64(self) -> f64 {
         match self {
             Value::Float(value) => value,

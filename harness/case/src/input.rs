@@ -41,7 +41,7 @@ pub struct RunnerInput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryPoint {
-    /// A `__global__` function.
+    /// A `__global__` function, which the runner launches itself.
     Device {
         /// Path of a cubin, fatbin or PTX file.
         module: String,
@@ -88,9 +88,9 @@ pub struct PythonEntry {
 pub enum Setting {
     /// `true` or `false`.
     Bool(bool),
-    /// A number.
+    /// A number; a whole one stays exact.
     Number(Number),
-    /// A string.
+    /// A string, without the quotes of TOML.
     Text(String),
 }
 
@@ -230,7 +230,7 @@ pub enum ClockPolicy {
     AsFound,
     /// The clock is expected to be locked at this frequency (within 2 %).
     Locked {
-        /// In MHz.
+        /// The clock of the SMs in MHz.
         sm_mhz: u32,
     },
 }

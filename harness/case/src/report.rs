@@ -98,13 +98,13 @@ pub struct CaseReport {
     /// Time of the reference in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference_ns: Option<f64>,
-    /// Result of `verify`.
+    /// Result of `verify`; `None` if that job did not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<Correctness>,
     /// Result of `time` and `cpu`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<Timing>,
-    /// Result of `guard`.
+    /// Result of `guard`; `None` if that job did not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardReport>,
     /// Result of `pair`, in the report of the first input.
@@ -131,7 +131,7 @@ pub struct Correctness {
 pub struct OutputCheck {
     /// Name of the argument.
     pub name: String,
-    /// Group, from 0.
+    /// The group of a grouped kernel, from 0; 0 for any other kernel.
     pub group: usize,
     /// Number of elements that were compared.
     pub elements: u64,
@@ -315,11 +315,11 @@ pub struct GuardReport {
 /// One finding of the guarded run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardFinding {
-    /// Kind of finding.
+    /// What the guard found.
     pub kind: GuardKind,
     /// Name of the argument.
     pub arg: String,
-    /// Group, from 0.
+    /// The group of a grouped kernel, from 0; 0 for any other kernel.
     pub group: usize,
     /// Byte offset from the start of the argument. Negative before it; at least its size after it.
     pub offset: i64,
@@ -351,7 +351,7 @@ pub enum GuardKind {
 pub struct DeviceFacts {
     /// Name reported by the driver.
     pub name: String,
-    /// `GPU-…` or `MIG-…`.
+    /// The GPU's UUID from the driver, `GPU-…` or `MIG-…`.
     pub uuid: String,
     /// Major and minor version.
     pub compute_capability: [u32; 2],
@@ -360,7 +360,7 @@ pub struct DeviceFacts {
     /// Version of the kernel driver, from NVML.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// Memory in bytes.
+    /// Device memory in bytes.
     pub memory_bytes: u64,
     /// Size of L2 in bytes.
     pub l2_bytes: u64,
@@ -371,7 +371,7 @@ pub struct DeviceFacts {
 /// A reason to doubt times measured on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostWarning {
-    /// Kind of warning.
+    /// What makes the times doubtful.
     pub kind: WarningKind,
     /// One sentence with the measured values.
     pub text: String,

@@ -15,7 +15,7 @@ pub struct Summary {
     /// The 95 % interval of the median. With fewer than 6 samples it is their full range, whose
     /// coverage is below 95 %.
     pub ci95: [f64; 2],
-    /// The smallest sample.
+    /// The smallest sample, in the unit of the samples.
     pub min: f64,
     /// Median absolute deviation from the median, unscaled.
     pub mad: f64,

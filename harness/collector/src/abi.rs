@@ -20,7 +20,7 @@ pub(crate) const MODULE_CORE: c_int = 1;
 /// Module of the calls that name a domain.
 pub(crate) const MODULE_CORE2: c_int = 5;
 
-/// Export table 1.
+/// NVTX export table 1, which the program's NVTX fills.
 #[repr(C)]
 pub(crate) struct CallbacksTable {
     pub(crate) struct_size: usize,
@@ -30,7 +30,7 @@ pub(crate) struct CallbacksTable {
         Option<unsafe extern "C" fn(c_int, *mut *mut *mut Option<Function>, *mut c_uint) -> c_int>,
 }
 
-/// Export table 3.
+/// NVTX export table 3; it tells the program which injection attached.
 #[repr(C)]
 pub(crate) struct VersionInfoTable {
     pub(crate) struct_size: usize,
@@ -73,7 +73,6 @@ pub(crate) const MESSAGE_REGISTERED: i32 = 3;
 
 /// `wchar_t` on Linux: one UTF-32 unit.
 pub(crate) type WideChar = i32;
-/// `char`.
 pub(crate) type CChar = c_char;
 /// `nvtxDomainHandle_t` and `nvtxStringHandle_t`: opaque to the program, a number to us.
 pub(crate) type Handle = *const c_void;

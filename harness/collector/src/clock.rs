@@ -5,7 +5,7 @@ pub(crate) fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds since 1970.
+/// Nanoseconds since 1970, from the host's wall clock.
 pub(crate) fn unix_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }

@@ -38,7 +38,7 @@ pub use cudarc::{driver, nvrtc};
 pub use gpu::Gpu;
 pub use nvtx::range;
 
-/// Any error.
+/// Any error, so that `?` works on all of them in a snippet.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of a snippet's `main`.

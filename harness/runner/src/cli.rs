@@ -56,7 +56,7 @@ pub(crate) struct OtherInput {
 /// Reaction to a host that is not fit for measuring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnfitHost {
-    /// Warn and measure.
+    /// Print warnings, and measure.
     Warn,
     /// Stop before any timing.
     Refuse,

@@ -21,7 +21,7 @@ pub(super) const DRIVER: u32 = 4;
 pub(super) const RUNTIME: u32 = 5;
 /// Kernels without serialisation; kind 3 would serialise them.
 pub(super) const CONCURRENT_KERNEL: u32 = 10;
-/// Copies between GPUs.
+/// Copies between GPUs (`CUPTI_ACTIVITY_KIND_MEMCPY2`).
 pub(super) const MEMCPY2: u32 = 22;
 /// Serialised kernels, which another subscriber may request.
 pub(super) const KERNEL: u32 = 3;

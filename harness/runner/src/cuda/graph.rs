@@ -90,7 +90,7 @@ impl<'g> Graph<'g> {
         self.nodes
     }
 
-    /// Enqueues the graph.
+    /// Enqueues the graph on its GPU's stream, and does not wait.
     pub(crate) fn launch(&self) -> Result<()> {
         let Some(launch) = self.gpu.driver.cuGraphLaunch else { return Ok(()) };
         // SAFETY: graph and stream are alive.
