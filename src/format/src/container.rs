@@ -60,9 +60,9 @@ pub enum ContainerError {
     /// A section extends beyond the file.
     #[error("section {index} (`{section}`) runs past the end of the file")]
     CutSection {
-        /// The section's name.
+        /// The section's name in the ELF file, such as `.nv_fatbin`.
         section: String,
-        /// Its index.
+        /// The section's index in the ELF file: several can have one name.
         index: usize,
     },
     /// The `ar` archive is broken.
@@ -86,9 +86,9 @@ pub enum ContainerError {
     /// There are more members than the limit.
     #[error("{count} members, more than the {limit} that are looked at")]
     TooMany {
-        /// Number of members.
+        /// Members of the archive, or images found so far.
         count: usize,
-        /// The limit.
+        /// [`Limits::members`].
         limit: usize,
     },
     /// A fatbin is broken.

@@ -26,7 +26,7 @@ pub enum CsvError {
 /// One row: its fields and its offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The fields, unquoted.
+    /// The fields, without quotes and their escapes.
     pub fields: Vec<String>,
     /// Offset of its first byte.
     pub offset: u64,

@@ -58,9 +58,9 @@ pub enum CubinError {
     /// A layout version that this reader does not know.
     #[error("cubin with ELF ABI version {abi_version} (OS ABI 0x{os_abi:02x}); known are 7 and 8")]
     UnknownAbi {
-        /// `EI_OSABI`.
+        /// `EI_OSABI` of the ELF header.
         os_abi: u8,
-        /// `EI_ABIVERSION`.
+        /// `EI_ABIVERSION` of the ELF header.
         abi_version: u8,
     },
     /// The ELF structure is broken or cut off.
@@ -74,7 +74,7 @@ pub enum CubinError {
     /// A line table is broken or cut off.
     #[error("broken line table in `{section}`: {cause}")]
     Lines {
-        /// The section's name.
+        /// Name of the section with the line table, such as `.debug_line`.
         section: String,
         /// The message of the DWARF reader.
         cause: String,
@@ -82,7 +82,7 @@ pub enum CubinError {
     /// An attribute record extends beyond its section.
     #[error("attribute record at offset {offset} of `{section}` runs past the section's end")]
     CutAttribute {
-        /// The section's name.
+        /// Name of the section with the attributes, such as `.nv.info`.
         section: String,
         /// Offset in the file.
         offset: u64,

@@ -72,7 +72,7 @@ pub enum FatbinError {
     Header {
         /// Offset of the entry.
         offset: usize,
-        /// The stated size.
+        /// The size that the header states for itself.
         bytes: u32,
     },
     /// An image exceeds the caller's limit, or the limit for compressed bytes.
@@ -80,10 +80,10 @@ pub enum FatbinError {
     TooLarge {
         /// Offset of the entry.
         offset: usize,
-        /// The limit.
+        /// The compressed size and the limit.
         cause: TooLarge,
     },
-    /// Decompression failed.
+    /// The decompressor rejected the image's bytes.
     #[error("the entry at offset {offset} cannot be decompressed: {cause}")]
     Packed {
         /// Offset of the entry.

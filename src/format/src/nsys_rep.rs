@@ -52,13 +52,13 @@ pub enum NsysRepError {
     /// The file is of another kind.
     #[error("not a report of Nsight Systems: it starts with `{start}`")]
     NotAReport {
-        /// The first bytes.
+        /// At most 40 first bytes, escaped.
         start: String,
     },
     /// The end marker is missing: the file was cut off.
     #[error("the report was cut off: its end marker is missing at offset {length}")]
     Cut {
-        /// The file's length.
+        /// The file's length in bytes.
         length: u64,
     },
     /// The table of contents is broken.
@@ -67,7 +67,7 @@ pub enum NsysRepError {
     /// A section is missing or extends beyond the file.
     #[error("report of build `{build}` without a readable section `{section}`")]
     Section {
-        /// The section's name.
+        /// The name of the section that is needed.
         section: &'static str,
         /// The build of the nsys version that wrote the report.
         build: String,

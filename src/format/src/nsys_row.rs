@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-/// Key in `StringIds`.
+/// Key of a name in the table `StringIds`.
 pub type StringId = i64;
 
 /// One launch of a kernel.
@@ -37,7 +37,7 @@ pub struct Kernel {
     pub block: Option<[u32; 3]>,
     /// Blocks per cluster (from nsys 2025.6 on).
     pub cluster: Option<[u32; 3]>,
-    /// Registers per thread.
+    /// Registers per thread; `None` if the trace lacks them.
     pub registers: Option<u32>,
     /// Static shared memory per block.
     pub static_shared_bytes: Option<u64>,
@@ -88,22 +88,22 @@ impl From<Kernel> for KernelRun {
 /// The direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CopyKind {
-    /// Host to device.
+    /// From memory of the host to memory of a device.
     HostToDevice,
-    /// Device to host.
+    /// From memory of a device to memory of the host.
     DeviceToHost,
-    /// Within a device.
+    /// Within the memory of a device.
     DeviceToDevice,
-    /// Host to host.
+    /// Within the memory of the host.
     HostToHost,
-    /// Between devices.
+    /// From one device to another.
     PeerToPeer,
     /// Any other number of CUPTI's `CUpti_ActivityMemcpyKind`.
     Other(i64),
 }
 
 impl CopyKind {
-    /// Converts CUPTI's number.
+    /// Converts CUPTI's number of `CUpti_ActivityMemcpyKind`.
     pub fn from_number(n: i64) -> CopyKind {
         match n {
             1 => CopyKind::HostToDevice,
@@ -123,7 +123,7 @@ pub struct Memcpy {
     pub start_ns: i64,
     /// End, on the same clock.
     pub end_ns: i64,
-    /// Bytes moved.
+    /// Number of bytes copied.
     pub bytes: u64,
     /// The memories that it reads and writes.
     pub kind: CopyKind,
@@ -144,7 +144,7 @@ pub struct Memset {
     pub start_ns: i64,
     /// End, on the same clock.
     pub end_ns: i64,
-    /// Bytes filled.
+    /// Number of bytes filled.
     pub bytes: u64,
     /// The value that is repeated.
     pub value: Option<i64>,
@@ -235,7 +235,7 @@ pub struct NvtxEvent {
 }
 
 impl NvtxKind {
-    /// Converts nsys's `eventType`.
+    /// Converts nsys's number of an `eventType`.
     pub(crate) fn from_number(n: i64) -> NvtxKind {
         match n {
             59 => NvtxKind::PushPop,
@@ -266,7 +266,7 @@ impl Strings {
         self.by_id.get(&id).map(AsRef::as_ref)
     }
 
-    /// Number of names.
+    /// Number of ids that have a name.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }

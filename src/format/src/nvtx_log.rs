@@ -55,7 +55,7 @@ pub struct Session {
 pub struct SessionHeader {
     /// Version of the format.
     pub format: u32,
-    /// Process id.
+    /// The process id on the host; 0 if the log does not state it.
     #[serde(default)]
     pub pid: u32,
     /// Process id of the parent.
@@ -101,7 +101,7 @@ pub struct SessionFooter {
 /// Whether CUPTI records were collected.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Cupti {
-    /// `on` or `off`.
+    /// `on` or `off`; empty if the log does not state it.
     #[serde(default)]
     pub state: String,
     /// Version number of CUPTI; `None` if no library was loaded.
@@ -122,7 +122,7 @@ pub struct Cupti {
 /// Kind of GPU work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoggedWorkKind {
-    /// A kernel launch.
+    /// A launch of a kernel, with its facts.
     Kernel(KernelFacts),
     /// A copy of memory that a GPU made.
     Copy {
@@ -145,7 +145,7 @@ pub struct KernelFacts {
     pub grid: Option<[u32; 3]>,
     /// Threads per block in x, y, z.
     pub block: Option<[u32; 3]>,
-    /// Registers per thread.
+    /// Registers per thread; `None` if the log lacks them.
     pub registers: Option<u32>,
     /// Static shared memory per block.
     pub static_bytes: Option<u64>,
@@ -185,7 +185,7 @@ pub struct Call {
     pub end_ns: u64,
     /// Matches the work that it started.
     pub id: u32,
-    /// Thread id.
+    /// Thread id on the host of the caller.
     pub tid: u64,
     /// Number in the table of names.
     pub name: Option<u32>,
@@ -215,7 +215,7 @@ pub struct Event {
     pub kind: EventKind,
     /// Time in nanoseconds of the monotonic clock.
     pub ns: u64,
-    /// Thread id.
+    /// Thread id on the host of the caller.
     pub tid: u64,
     /// Number of the domain in the log's table of domains.
     pub domain: u64,
@@ -237,7 +237,7 @@ pub enum NvtxLogError {
     /// The file was not written by the collector.
     #[error("not a log of the NVTX collector: it starts with `{start}`")]
     NotALog {
-        /// The first bytes.
+        /// At most 60 first bytes of the line, escaped.
         start: String,
     },
     /// The log was written by a newer collector.

@@ -6,9 +6,9 @@ use serde::Serialize;
 /// The header and kernels of a PTX module.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Ptx {
-    /// `.version`, e.g. `9.5`.
+    /// The PTX version of `.version`, e.g. `9.5`.
     pub version: String,
-    /// `.target`, e.g. `sm_100a`.
+    /// The architecture of `.target`, e.g. `sm_100a`.
     pub target: String,
     /// Mangled names of the `.entry` functions, in order.
     pub entries: Vec<String>,

@@ -23,7 +23,7 @@ pub struct RangeLog {
 /// A range that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct LoggedRange {
-    /// NVTX domain.
+    /// The NVTX domain of the range.
     pub domain: String,
     /// Names of the range and of those around it, outermost first.
     pub path: Vec<String>,
@@ -42,7 +42,7 @@ pub enum RangeLogError {
     /// The file was not written by the runner.
     #[error("not a range log of the runner: it starts with `{start}`")]
     NotALog {
-        /// The first bytes.
+        /// At most 60 first bytes of the line, escaped.
         start: String,
     },
     /// The log was written by a newer runner.

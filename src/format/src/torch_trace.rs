@@ -81,7 +81,7 @@ pub struct TorchEvent {
     pub tid: i64,
     /// Start in nanoseconds on the trace's own clock.
     pub start_ns: i64,
-    /// Duration in nanoseconds.
+    /// Duration in nanoseconds, from `dur`.
     pub duration_ns: u64,
     /// Matches GPU work with the call that started it.
     pub correlation: Option<i64>,
@@ -134,7 +134,7 @@ pub struct DistributedInfo {
     /// Number of the rank.
     #[serde(default)]
     pub rank: Option<u32>,
-    /// Number of ranks.
+    /// Number of ranks of the job; `None` if the trace does not state it.
     #[serde(default)]
     pub world_size: Option<u32>,
 }
@@ -144,13 +144,13 @@ pub struct DistributedInfo {
 pub struct PythonCall {
     /// `file.py(12): name`, as an index into [`TorchTrace::names`].
     pub name: u32,
-    /// Process id.
+    /// Process id on the host.
     pub pid: i64,
-    /// Thread id.
+    /// Thread id on the host.
     pub tid: i64,
     /// Start in nanoseconds on the trace's own clock.
     pub start_ns: i64,
-    /// Duration in nanoseconds.
+    /// Duration in nanoseconds, with the calls that it makes.
     pub duration_ns: u64,
 }
 
@@ -161,7 +161,7 @@ pub struct MemoryChange {
     pub at_ns: i64,
     /// Number of the GPU.
     pub device: u32,
-    /// Bytes in tensors.
+    /// Bytes that tensors hold.
     pub allocated_bytes: u64,
     /// Bytes that the allocator holds.
     pub reserved_bytes: u64,
@@ -178,7 +178,7 @@ pub struct TorchTrace {
     pub memory: Vec<MemoryChange>,
     /// What our own hook added.
     pub recording: Option<Recording>,
-    /// Distinct event names.
+    /// The distinct names of events; events have an index into them.
     pub names: Vec<String>,
     /// Names of the GPUs, in the trace's order.
     pub devices: Vec<String>,
@@ -223,7 +223,7 @@ impl TorchTrace {
         Ok(trace)
     }
 
-    /// An event's name.
+    /// The event's name; empty if its index is out of range.
     pub fn name(&self, event: &TorchEvent) -> &str {
         self.names.get(event.name as usize).map_or("", String::as_str)
     }

@@ -62,7 +62,7 @@ impl<'a> Message<'a> {
         Message { bytes, offset }
     }
 
-    /// The undecoded bytes.
+    /// The undecoded bytes of the message.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -91,7 +91,7 @@ impl<'a> Message<'a> {
 /// One field of a message.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<'a> {
-    /// The field number.
+    /// The field's number in the schema.
     pub number: u32,
     /// Value of the field, by wire type.
     pub value: Value<'a>,
@@ -102,13 +102,13 @@ pub struct Field<'a> {
 /// A value by wire type; its meaning depends on the schema.
 #[derive(Debug, Clone, Copy)]
 pub enum Value<'a> {
-    /// Wire type 0.
+    /// Wire type 0: a variable-length integer.
     Varint(u64),
-    /// Wire type 1.
+    /// Wire type 1: eight bytes.
     Fixed64(u64),
-    /// Wire type 2.
+    /// Wire type 2: sized bytes, a message or text.
     Bytes(Message<'a>),
-    /// Wire type 5.
+    /// Wire type 5: four bytes.
     Fixed32(u32),
 }
 

@@ -12,13 +12,13 @@ use std::fmt;
 pub enum ContainerKind {
     /// Machine code for one GPU architecture.
     Cubin,
-    /// A fatbin file.
+    /// One or several fatbins after one another.
     Fatbin,
-    /// PTX text.
+    /// The text of one PTX module.
     Ptx,
     /// An ELF file for a CPU.
     HostElf,
-    /// An `ar` archive.
+    /// An `ar` archive, such as `libx.a`.
     Archive,
     /// A zip file, such as a wheel.
     Zip,
@@ -75,9 +75,9 @@ impl ImagePath {
 /// One piece of GPU code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Image<'a> {
-    /// An uncompressed cubin.
+    /// The bytes of a cubin file.
     Cubin(&'a [u8]),
-    /// Uncompressed PTX.
+    /// The text of a PTX file.
     Ptx(&'a [u8]),
     /// An entry of a fatbin, possibly compressed.
     Entry(Entry<'a>),

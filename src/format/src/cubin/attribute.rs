@@ -34,7 +34,7 @@ pub(super) mod code {
 /// One attribute record of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attribute<'a> {
-    /// The code.
+    /// The number of the attribute: one of NVIDIA's `EIATTR_…`.
     pub code: u8,
     /// The payload that follows it.
     pub payload: Payload<'a>,
@@ -45,9 +45,9 @@ pub struct Attribute<'a> {
 pub enum Payload<'a> {
     /// No payload: the presence of the attribute is the information.
     None,
-    /// One byte.
+    /// One byte, followed by one of padding.
     Byte(u8),
-    /// One 16-bit number.
+    /// One 16-bit number without a length.
     Short(u16),
     /// Sized bytes, mostly a list of little-endian u32.
     Bytes(&'a [u8]),

@@ -20,7 +20,7 @@ pub struct CodeSection {
 /// A function in a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// The mangled name.
+    /// The mangled name, from the symbol table.
     pub name: String,
     /// Index of its symbol, as used by line tables and `nvdisasm -fun`.
     pub symbol_index: usize,

@@ -8,13 +8,13 @@ use std::collections::HashMap;
 /// A kernel (`__global__` function) of a cubin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// The mangled name.
+    /// The mangled name, as after `.text.` in the section's name.
     pub name: String,
     /// Section index. Names may repeat, indices do not.
     pub section_index: usize,
     /// Index of its symbol, as used by `nvdisasm -fun`.
     pub symbol_index: usize,
-    /// Registers per thread.
+    /// Registers per thread; `None` if the cubin does not state them.
     pub registers: Option<u32>,
     /// The limit of `-maxrregcount`; 255 without one.
     pub max_registers: Option<u32>,
@@ -66,7 +66,7 @@ pub struct Kernel {
     pub other_attributes: Vec<u8>,
 }
 
-/// Stack per thread.
+/// The stack that a thread needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stack {
     /// The size in bytes.
@@ -75,23 +75,23 @@ pub enum Stack {
     Unbounded,
 }
 
-/// One constant bank.
+/// A constant bank of a kernel or of the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConstantBank {
-    /// The bank's number.
+    /// The bank's number, as in `c[0x3]`.
     pub bank: u32,
-    /// Size in bytes.
+    /// Size of the bank in bytes.
     pub bytes: u64,
 }
 
-/// One kernel parameter.
+/// One parameter in the kernel's parameter area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Param {
-    /// Position, from 0.
+    /// Position in the kernel's signature, from 0.
     pub ordinal: u32,
     /// Offset in the parameter area.
     pub offset: u32,
-    /// Size in bytes.
+    /// Size of the parameter in bytes.
     pub bytes: u32,
 }
 

@@ -57,22 +57,22 @@ pub struct KeptPtx {
 /// The two layouts of the ELF container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Abi {
-    /// ABI version 7.
+    /// The layout of ELF ABI version 7.
     V7,
-    /// ABI version 8.
+    /// The layout of ELF ABI version 8.
     V8,
 }
 
 /// How a cubin may be used, from `e_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// Ready to load.
+    /// Ready to load by the driver.
     Executable,
     /// To be linked (`-rdc=true`).
     Relocatable,
     /// Whole-program relocatable (`-ewp`).
     WholeProgram,
-    /// Any other number.
+    /// Any other number of `e_type`.
     Other(u16),
 }
 
@@ -88,7 +88,7 @@ pub struct Sm {
 /// The suffix of an architecture's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SmVariant {
-    /// No suffix.
+    /// No suffix, as in `sm_90`.
     Base,
     /// `f`: runs on the architecture family.
     Family,
@@ -110,9 +110,9 @@ impl fmt::Display for Sm {
 /// A CUDA toolkit version; [`fmt::Display`] gives `13.5`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Toolkit {
-    /// 13 in `13.5`.
+    /// The number before the dot, 13 in `13.5`.
     pub major: u32,
-    /// 5 in `13.5`.
+    /// The number after the dot, 5 in `13.5`.
     pub minor: u32,
 }
 

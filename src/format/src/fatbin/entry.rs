@@ -31,24 +31,24 @@ pub struct Entry<'a> {
 /// Kind of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
-    /// PTX text.
+    /// The text of a PTX module.
     Ptx,
-    /// Machine code.
+    /// Machine code: a cubin.
     Cubin,
     /// Intermediate code for link-time optimisation; its format is not public.
     LtoIr,
-    /// Any other number.
+    /// Any other number of the header.
     Other(u16),
 }
 
 /// How an image is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Uncompressed.
+    /// The bytes are the image.
     None,
-    /// One LZ4 block.
+    /// One LZ4 block, without a frame.
     Lz4,
-    /// A zstd frame.
+    /// One frame of Zstandard.
     Zstd,
 }
 

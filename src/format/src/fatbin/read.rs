@@ -13,7 +13,7 @@ pub struct Fatbin<'a> {
     pub offset: usize,
     /// Size including the header.
     pub bytes: usize,
-    /// The images.
+    /// The images, in file order.
     pub entries: Vec<Entry<'a>>,
 }
 

@@ -5,23 +5,23 @@ use crate::csv::number;
 /// One launch with its metrics and rules.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CsvLaunch {
-    /// `ID`.
+    /// Column `ID`: the result's number in the report.
     pub id: u64,
     /// `Kernel Name`; `range` for a range.
     pub kernel: String,
-    /// `Process Name`.
+    /// Column `Process Name`, as printed.
     pub process: String,
     /// `Grid Size`, if the page has it.
     pub grid: Option<[u32; 3]>,
     /// `Block Size`, if the page has it.
     pub block: Option<[u32; 3]>,
-    /// `Stream`.
+    /// Column `Stream`; `None` if it is not a number.
     pub stream: Option<u64>,
-    /// `CC`: compute capability.
+    /// Column `CC`: compute capability, major and minor.
     pub compute: Option<(u32, u32)>,
     /// Open push/pop ranges, outermost first.
     pub push_pop: Vec<RangeName>,
-    /// Open start/end ranges.
+    /// Open start/end ranges of the process.
     pub start_end: Vec<RangeName>,
     /// Metrics in the page's order.
     pub cells: Vec<Cell>,
@@ -29,12 +29,12 @@ pub struct CsvLaunch {
     pub rules: Vec<CsvRule>,
 }
 
-/// An NVTX range.
+/// An open NVTX range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RangeName {
     /// The domain; `None` for the default one.
     pub domain: Option<String>,
-    /// The range.
+    /// The range's own text.
     pub name: String,
 }
 
@@ -56,11 +56,11 @@ pub struct Cell {
 pub enum CellValue {
     /// A finite number, in the cell's unit.
     Number(f64),
-    /// `nan` or `inf`.
+    /// `nan` or `inf`, of either sign.
     NotFinite,
     /// An empty cell, `n/a` or `no data`.
     Missing,
-    /// Any other text.
+    /// Any other text, as printed.
     Text(String),
 }
 
@@ -100,7 +100,7 @@ pub(super) fn triple(cell: &str) -> Option<[u32; 3]> {
     parts.next().is_none().then_some(triple)
 }
 
-/// Parses `9.0`.
+/// Parses a compute capability such as `9.0`.
 pub(super) fn compute(cell: &str) -> Option<(u32, u32)> {
     let (major, minor) = cell.trim().split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))

@@ -23,7 +23,7 @@ pub struct SourcePage {
 /// The instructions of one launch.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SourceLaunch {
-    /// `Kernel Name`.
+    /// Column `Kernel Name`, as ncu prints it.
     pub kernel: String,
     /// Labels of the columns after address and text. Old versions of ncu print some twice.
     pub columns: Vec<String>,
@@ -31,7 +31,7 @@ pub struct SourceLaunch {
     pub instructions: Vec<SourceRow>,
 }
 
-/// One instruction.
+/// One instruction with what ncu counted for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceRow {
     /// Address on the GPU.

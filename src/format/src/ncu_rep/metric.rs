@@ -105,7 +105,7 @@ pub struct Instance<'a> {
     /// The key of the instance: an absolute SASS address for source counters, an opcode for
     /// `…_per_opcode`, a launch's number in a range, nanoseconds for PM sampling.
     pub correlation: MetricValue<'a>,
-    /// Its value.
+    /// The value for this key.
     pub value: MetricValue<'a>,
 }
 

@@ -14,7 +14,7 @@ pub struct NvtxState {
     pub domains: Vec<NvtxDomain>,
     /// One stack for each thread and domain that has open push/pop ranges.
     pub stacks: Vec<NvtxStack>,
-    /// Open start/end ranges.
+    /// Open start/end ranges of all threads.
     pub ranges: Vec<NvtxStartEnd>,
 }
 
@@ -46,7 +46,7 @@ pub struct NvtxStartEnd {
     pub domain: u64,
     /// The range's own number.
     pub id: u64,
-    /// Its name.
+    /// The range's text; empty if it is not in the file.
     pub name: String,
     /// The thread that started it.
     pub thread: u64,

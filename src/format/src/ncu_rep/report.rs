@@ -106,7 +106,7 @@ impl<'a> NcuReport<'a> {
         }
     }
 
-    /// The file version.
+    /// The version of the file format, not of ncu.
     pub fn version(&self) -> u64 {
         self.index.version
     }
@@ -126,7 +126,7 @@ impl<'a> NcuReport<'a> {
         &self.session
     }
 
-    /// The profiled processes.
+    /// The processes of the profiled program.
     pub fn processes(&self) -> &[Process] {
         &self.index.processes
     }

@@ -27,7 +27,7 @@ use super::wire::{Field, Fields, Message};
 /// Kind of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultKind {
-    /// One kernel launch.
+    /// One launch of a kernel.
     Kernel,
     /// A range of launches (`--replay-mode range` or `app-range`).
     Range,

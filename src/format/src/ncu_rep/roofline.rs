@@ -9,11 +9,11 @@ use super::wire::Message;
 /// 1 label, 2 and 3 axes, 4 ceilings, 5 achieved points.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RooflineChart {
-    /// The chart's label.
+    /// The label of the chart, as ncu shows it.
     pub label: String,
     /// The GPUs that the chart applies to.
     pub filter: ArchFilter,
-    /// The ceilings.
+    /// The GPU's limits, such as `DRAM Roofline`.
     pub ceilings: Vec<RooflinePoint>,
     /// The points that the launch achieved, in the units of the ceilings.
     pub achieved: Vec<RooflinePoint>,
@@ -24,9 +24,9 @@ pub struct RooflineChart {
 pub struct RooflinePoint {
     /// Its label, such as `DRAM Roofline`.
     pub label: String,
-    /// Operations per second.
+    /// Operations per second; `None` if the file has none for this point.
     pub work: Option<Rate>,
-    /// Bytes per second.
+    /// Bytes per second; `None` if the file has none for this point.
     pub traffic: Option<Rate>,
 }
 
@@ -39,7 +39,7 @@ pub enum Rate {
     PerCycle {
         /// Values per cycle, which are summed.
         values: Vec<MetricRef>,
-        /// Cycles per second.
+        /// The clock, in cycles per second.
         clock: MetricRef,
     },
 }

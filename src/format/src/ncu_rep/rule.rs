@@ -10,7 +10,7 @@ use super::wire::Message;
 pub struct Rule {
     /// NVIDIA's identifier, such as `SOLBottleneck`.
     pub identifier: String,
-    /// Display name.
+    /// The name that ncu shows.
     pub name: String,
     /// The section it belongs to.
     pub section: String,
@@ -18,13 +18,13 @@ pub struct Rule {
     pub messages: Vec<RuleMessage>,
     /// The metrics that the rule evaluated.
     pub focus: Vec<FocusMetric>,
-    /// The estimated gain.
+    /// The estimated gain; `None` if the rule gives none.
     pub speedup: Option<Speedup>,
     /// The code positions that the rule refers to.
     pub markers: Vec<SourceMarker>,
 }
 
-/// A rule's message.
+/// One message of a rule, as ncu shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuleMessage {
     /// The text, with the link markup (`@section:…@`, `@url:…@`) reduced to its label.
@@ -38,16 +38,16 @@ pub struct RuleMessage {
 /// Kind of a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Informational.
+    /// Number 0: information, no judgement.
     #[default]
     None,
     /// The rule found no problem.
     Ok,
-    /// A warning.
+    /// Number 2: a warning.
     Warning,
     /// The rule could not be applied.
     Error,
-    /// A possible optimisation.
+    /// Number 4: a possible optimisation.
     Optimization,
     /// A kind that this reader does not know.
     Other(u64),
@@ -69,7 +69,7 @@ impl MessageKind {
 /// A metric that a rule evaluated: 1 the message's number, 2 name, 3 value, 4 severity, 5 text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FocusMetric {
-    /// NVIDIA's name.
+    /// The metric's name, as the rule gives it.
     pub name: String,
     /// The value that the rule used.
     pub value: f64,
@@ -79,7 +79,7 @@ pub struct FocusMetric {
     pub info: String,
 }
 
-/// An estimated gain.
+/// The gain that NVIDIA's rule estimates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speedup {
     /// The scope of the gain.
@@ -93,9 +93,9 @@ pub struct Speedup {
 pub enum SpeedupScope {
     /// The part of the kernel that the rule evaluates.
     Local,
-    /// The complete kernel.
+    /// The whole kernel, with the parts that the rule does not evaluate.
     Global,
-    /// Not stated.
+    /// The file does not state it, or has a scope that this reader does not know.
     Unknown,
 }
 
@@ -109,7 +109,7 @@ pub struct SourceMarker {
     pub line: u64,
     /// The address; for instructions.
     pub address: u64,
-    /// The rule's message.
+    /// The rule's message for this position.
     pub text: String,
     /// The file; for source lines.
     pub file: String,

@@ -19,7 +19,7 @@ use super::wire::Message;
 pub struct Section<'a> {
     /// NVIDIA's identifier, such as `SpeedOfLight`.
     pub identifier: Cow<'a, str>,
-    /// Display name.
+    /// The name that ncu shows.
     pub name: Cow<'a, str>,
     /// Position among the other sections, in ascending order.
     pub order: u64,
@@ -31,7 +31,7 @@ pub struct Section<'a> {
 /// A table or bar chart of a section's bodies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SectionTable {
-    /// Its label.
+    /// The label above it; empty if the file has none.
     pub label: String,
     /// The GPUs that it applies to.
     pub filter: ArchFilter,
@@ -55,7 +55,7 @@ impl<'a> Section<'a> {
         section
     }
 
-    /// The undecoded section.
+    /// The section's undecoded protobuf message.
     pub fn raw(&self) -> &'a [u8] {
         self.message.bytes()
     }

@@ -23,7 +23,7 @@ pub struct Process {
     pub id: u64,
     /// The host's name. Private: it travels with the report.
     pub host: String,
-    /// The executable's name.
+    /// The name of the executable, as ncu stored it.
     pub name: String,
 }
 
@@ -46,11 +46,11 @@ impl Process {
 pub struct System {
     /// Name of the operating system.
     pub os: String,
-    /// Its build.
+    /// The operating system's build, as ncu stored it.
     pub build: String,
-    /// The processor.
+    /// The name of the processor, as ncu stored it.
     pub processor: String,
-    /// Its architecture.
+    /// The architecture of the processor, as ncu stored it.
     pub architecture: String,
     /// The computer's name. Private: it travels with the report.
     pub computer: String,
@@ -81,7 +81,7 @@ impl System {
 pub struct Device {
     /// The device's number in the session.
     pub id: u64,
-    /// Its name.
+    /// The GPU's name, as the driver gives it.
     pub name: String,
     /// Attribute names and values, in the file's order.
     pub attributes: Vec<(String, MetricValue<'static>)>,
@@ -118,9 +118,9 @@ impl Device {
 pub struct Executable {
     /// Path of the profiled program on the host.
     pub path: String,
-    /// Working directory.
+    /// The working directory of the program.
     pub directory: String,
-    /// Its arguments. Private.
+    /// The program's arguments, as one text. Private.
     pub arguments: String,
     /// Its environment; empty in every report seen. Private.
     pub environment: String,
@@ -176,15 +176,15 @@ pub struct Session {
     pub host: System,
     /// The machine that the program ran on.
     pub target: System,
-    /// The GPUs.
+    /// The GPUs with their attributes.
     pub devices: Vec<Device>,
-    /// The user's comments.
+    /// The user's comments on the report.
     pub comments: String,
     /// Component and version, such as `Nsight Compute Target` and `2025.3.1.0 (build 36398880)`.
     pub versions: Vec<(String, String)>,
-    /// The profiled program.
+    /// The program that was profiled, with its arguments.
     pub executable: Executable,
-    /// The profiler's settings.
+    /// The options that ncu ran with.
     pub settings: Settings,
     /// The full command line of the tool. Private.
     pub command_line: String,

@@ -25,7 +25,7 @@ pub struct NsysReport<'a> {
     stated_events: Option<u64>,
 }
 
-/// A compressed chunk.
+/// An LZ4 block of the file, and its size when it is unpacked.
 #[derive(Debug, Clone, Copy)]
 struct Chunk<'a> {
     packed: &'a [u8],
@@ -143,12 +143,12 @@ impl<'a> NsysReport<'a> {
         &self.build
     }
 
-    /// All names.
+    /// The texts of all events, by id.
     pub fn strings(&self) -> &Strings {
         &self.strings
     }
 
-    /// The target's GPUs.
+    /// The GPUs of the machine that was profiled.
     pub fn gpus(&self) -> &[Gpu] {
         &self.gpus
     }

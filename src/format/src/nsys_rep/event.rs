@@ -8,11 +8,11 @@ use crate::wire::{Message, WireError};
 /// An event of a report, in the form of nsys's own sqlite export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A kernel.
+    /// A kernel that ran on a GPU.
     Kernel(Kernel),
-    /// A copy.
+    /// A copy that a GPU made.
     Memcpy(Memcpy),
-    /// A fill.
+    /// A fill of device memory that a GPU made.
     Memset(Memset),
     /// A CUDA graph traced as a whole.
     Graph(GraphLaunch),
@@ -48,7 +48,7 @@ impl Numbers {
         self.unsigned(field).map(u64::cast_signed)
     }
 
-    /// proto3 omits zeros.
+    /// The integer of a field; 0 if it is absent, because proto3 omits zeros.
     fn int_or_zero(&self, field: u32) -> i64 {
         self.int(field).unwrap_or(0)
     }

@@ -12,7 +12,7 @@ use super::table::{Fields, RowBudget};
 use std::ops::RangeInclusive;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Rows per batch.
+/// Rows that are handed to another thread at once.
 const BATCH_ROWS: usize = 1024;
 /// A batch is also full when its texts reach this many bytes.
 const MAX_BATCH_TEXT_BYTES: usize = 1 << 16;

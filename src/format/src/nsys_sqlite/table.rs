@@ -138,7 +138,7 @@ impl<'r, 's> Fields<'r, 's> {
         (0..columns).map(bytes).sum()
     }
 
-    /// A whole number.
+    /// A whole number: an integer, a finite float without its fraction, or text that is one.
     pub(super) fn int(&self, column: usize) -> Option<i64> {
         match self.value(column) {
             ValueRef::Integer(n) => Some(n),

@@ -95,22 +95,22 @@ pub enum RecordKind {
     Race,
     /// racecheck: two accesses that race (hazard mode).
     Hazard,
-    /// Any other record.
+    /// A record that this reader has no kind for.
     Other,
 }
 
 /// Severity of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Informational.
+    /// Labelled `Info:` by the tool.
     Info,
-    /// Probably an error.
+    /// Labelled `Warning:`: probably an error.
     Warning,
-    /// An error.
+    /// Labelled `Error:`, or without a label.
     Error,
 }
 
-/// A memory access.
+/// A memory access of an instruction.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Access {
     /// The address space as printed, without underscores: `global`, `shared`, `local` …
@@ -124,9 +124,9 @@ pub struct Access {
 /// The direction of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// A load.
+    /// A load of a thread.
     Read,
-    /// A store.
+    /// A store of a thread.
     Write,
     /// A read and a write.
     Atomic,
@@ -148,9 +148,9 @@ pub struct InstructionLocation {
 /// A thread and its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// `threadIdx`.
+    /// `threadIdx` in x, y, z.
     pub thread: [u32; 3],
-    /// `blockIdx`.
+    /// `blockIdx` in x, y, z.
     pub block: [u32; 3],
 }
 
@@ -161,7 +161,7 @@ pub struct Allocation {
     pub relation: String,
     /// Distance in bytes from the allocation's edge (1 is the first byte outside).
     pub distance_bytes: Option<u64>,
-    /// The allocation's address.
+    /// The allocation's address on the GPU; `None` if the record has none.
     pub address: Option<u64>,
     /// Size of the allocation in bytes.
     pub bytes: Option<u64>,
@@ -183,11 +183,11 @@ pub struct RaceSide {
 /// The order of two accesses that race.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hazard {
-    /// Read after write.
+    /// A read of what another thread wrote before.
     Raw,
-    /// Write after read.
+    /// A write to what another thread read before.
     War,
-    /// Write after write.
+    /// A write to what another thread wrote before.
     Waw,
 }
 
@@ -198,9 +198,9 @@ pub struct ApiError {
     pub call: Option<String>,
     /// The error's name, such as `cudaErrorLaunchFailure`.
     pub name: Option<String>,
-    /// The error's number.
+    /// CUDA's number of the error; `None` if the record has none.
     pub code: Option<i64>,
-    /// CUDA's error text.
+    /// CUDA's text for the error; `None` if the record has none.
     pub text: Option<String>,
 }
 
@@ -220,7 +220,7 @@ pub struct Frame {
     pub function: Option<String>,
     /// Offset in the module (host) or in the function (device).
     pub pc: Option<u64>,
-    /// Library or executable.
+    /// Path of the library or executable.
     pub module: Option<String>,
     /// Source file, as printed.
     pub file: Option<String>,

@@ -30,11 +30,11 @@ pub enum Summary {
     Errors(u64),
     /// `RACECHECK SUMMARY: H hazards displayed (E errors, W warnings)`.
     Races {
-        /// Records displayed.
+        /// Hazards that the tool printed.
         displayed: u64,
-        /// Errors among them.
+        /// Hazards that are errors.
         errors: u64,
-        /// Warnings among them.
+        /// Hazards that are warnings.
         warnings: u64,
     },
     /// `LEAK SUMMARY: N bytes leaked in M allocations`.
@@ -49,13 +49,13 @@ pub enum Summary {
 /// A line that gives a reason why a run may have checked nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Abort {
-    /// Kind of ending.
+    /// The kind that the words of the line stand for.
     pub kind: AbortKind,
-    /// The tool's message.
+    /// The text of the line, without the prefix.
     pub text: String,
 }
 
-/// The known endings.
+/// What a line says about the end of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AbortKind {
     /// The program ended without a CUDA call, or before its first kernel.
@@ -68,7 +68,7 @@ pub enum AbortKind {
     ProgramFailed,
     /// This GPU or driver is not supported by this sanitizer.
     DeviceNotSupported,
-    /// The tool failed.
+    /// The tool itself failed, as `Internal error encountered` says.
     Internal,
     /// Errors were dropped inside the tool (buffer overflow).
     RecordsLost,

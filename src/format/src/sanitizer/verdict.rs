@@ -14,7 +14,7 @@ pub enum Tool {
     Racecheck,
     /// Reads of memory that was never written.
     Initcheck,
-    /// Barriers used wrongly.
+    /// Barriers and other synchronisation used wrongly.
     Synccheck,
 }
 

@@ -29,7 +29,7 @@ pub enum XmlError {
 /// The contents of an XML file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct XmlReport {
-    /// All complete records.
+    /// The records that are complete, in file order.
     pub records: Vec<Record>,
     /// Offset and reason where reading stopped early, if it did.
     pub broken: Option<(u64, String)>,

@@ -5,9 +5,9 @@ use super::mnemonic::Mnemonic;
 /// How an instruction accesses memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Access {
-    /// Reads it.
+    /// Reads the memory.
     Load,
-    /// Writes it.
+    /// Writes the memory.
     Store,
     /// An atomic read and write.
     Atomic,
@@ -18,9 +18,9 @@ pub enum Access {
 /// A class of instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// Single precision.
+    /// Single precision (FADD, FFMA …).
     Fp32,
-    /// Double precision.
+    /// Double precision (DADD, DFMA …).
     Fp64,
     /// Half precision and bfloat16, in pairs.
     Fp16,
@@ -34,7 +34,7 @@ pub enum Class {
     Special,
     /// Moves, selections and special registers.
     Move,
-    /// Predicates.
+    /// Logic on predicates, and moves of them.
     Predicate,
     /// Warp-wide exchange and votes.
     Warp,
@@ -44,9 +44,9 @@ pub enum Class {
     Shared(Access),
     /// Local memory: stack and spills.
     Local(Access),
-    /// Constant banks.
+    /// Loads from constant banks.
     Constant,
-    /// Textures and surfaces.
+    /// Texture and surface accesses.
     Texture,
     /// The tensor memory accelerator and bulk copies.
     Tma,
@@ -62,7 +62,7 @@ pub enum Class {
     Barrier,
     /// Branches, calls and exits.
     Control,
-    /// No operation.
+    /// No operation (`NOP`).
     Nop,
     /// The name is in no table.
     Unknown,

@@ -29,7 +29,7 @@ enum ControlFlow {
     Branch(Option<u64>),
     /// Out of the code: an exit or a return.
     Exit,
-    /// Through a register.
+    /// To an address in a register, so any block may be next.
     Indirect,
 }
 

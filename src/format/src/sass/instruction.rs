@@ -71,7 +71,7 @@ impl fmt::Display for Guard {
 pub struct Control {
     /// Cycles before the next instruction of this warp may issue.
     pub stall: u8,
-    /// Bit 109, uninterpreted.
+    /// Bit 109, whose meaning is not interpreted here.
     pub yield_bit: bool,
     /// The barrier that is released when the result is written.
     pub write_barrier: Option<u8>,
@@ -115,7 +115,7 @@ impl Instruction {
         (guard != Guard { register: 7, negated: false }).then_some(guard)
     }
 
-    /// The control word.
+    /// The scheduling fields, bits 105 to 125.
     pub fn control(&self) -> Control {
         let bits = |from: u32, count: u32| (self.high >> (from - 64) & ((1 << count) - 1)) as u8;
         let barrier = |from| Some(bits(from, 3)).filter(|n| *n != 7);

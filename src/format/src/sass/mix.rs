@@ -20,7 +20,7 @@ pub struct Mix {
 /// One class and its count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassCount {
-    /// The class.
+    /// The class of the instructions.
     pub class: Class,
     /// Number of its instructions.
     pub count: u64,

@@ -24,7 +24,7 @@ pub enum Mnemonic {
 }
 
 impl Mnemonic {
-    /// The displayed name.
+    /// The name as `nvdisasm` displays it; `op_0x…` for an opcode without a known name.
     pub fn name(self) -> Cow<'static, str> {
         match self {
             Mnemonic::Known(name) => Cow::Borrowed(name),

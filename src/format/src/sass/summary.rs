@@ -11,7 +11,7 @@ use super::opcode::{FlowEffect, Opcode, UNKNOWN, opcodes};
 pub struct CodeSummary {
     /// Bytes of code without the padding.
     pub bytes: usize,
-    /// The instruction mix.
+    /// How many instructions of each class there are.
     pub mix: Mix,
     /// Number of basic blocks, as [`super::blocks`] finds them.
     pub blocks: u64,

@@ -18,13 +18,13 @@ use std::collections::BTreeMap;
 /// A register file, as named in the header of `-plr` columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RegisterFile {
-    /// `R0` …
+    /// The general registers `R0`, `R1` …
     General,
-    /// `P0` …
+    /// The predicates `P0`, `P1` …
     Predicate,
-    /// `UR0` …
+    /// The uniform registers `UR0`, `UR1` …
     Uniform,
-    /// `UP0` …
+    /// The uniform predicates `UP0`, `UP1` …
     UniformPredicate,
 }
 
@@ -55,9 +55,9 @@ impl RegisterFile {
 pub enum RegisterUse {
     /// Neither reads nor writes it, but it is needed later.
     Kept,
-    /// Writes it.
+    /// Only writes it.
     Written,
-    /// Reads it.
+    /// Only reads it.
     Read,
     /// Reads it and writes it.
     Both,
@@ -66,15 +66,15 @@ pub enum RegisterUse {
 /// A register that is live at an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveRegister {
-    /// Register file.
+    /// The file that the register is in.
     pub file: RegisterFile,
-    /// Register number.
+    /// The number after the file's prefix, as in `R4`.
     pub number: u16,
     /// Effect of the instruction on it.
     pub mark: RegisterUse,
 }
 
-/// One instruction.
+/// One instruction of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextLine<'t> {
     /// Offset from the section's start in bytes.

@@ -13,7 +13,7 @@ use serde::Deserialize;
 pub struct Recording {
     /// Why it was this part of the program: `program`, `steps` or `range`.
     pub recorded: String,
-    /// Version of torch.
+    /// Version of torch, as `torch.__version__` states it.
     pub torch: String,
     /// Whether the program used a GPU.
     pub cuda: bool,
@@ -39,13 +39,13 @@ pub struct Recording {
 pub struct RecordedModel {
     /// Name or path of its config, else its class.
     pub name: String,
-    /// Its class.
+    /// Name of the model's class.
     pub architecture: String,
     /// Dtype of most parameters.
     pub dtype: String,
-    /// Number of parameters.
+    /// Number of parameters; `None` if the hook did not record it.
     pub parameters: Option<u64>,
-    /// Number of layers.
+    /// Number of layers, from the model's config; `None` if that has no such key.
     pub layers: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ pub struct RecordedModel {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct RangeWork {
-    /// Number of calls.
+    /// Number of calls that the hook counted.
     pub calls: u64,
     /// FLOPs of all calls.
     pub flops: f64,

@@ -7,13 +7,11 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
 }
 
-/// A fixture's bytes.
 pub(crate) fn bytes(path: &str) -> Vec<u8> {
     let path = root().join(path);
     std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// A fixture's text.
 pub(crate) fn text(path: &str) -> String {
     String::from_utf8(bytes(path)).unwrap()
 }
