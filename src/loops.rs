@@ -74,11 +74,11 @@ pub struct LoopRow {
     pub number: i64,
     /// Its id, which is also its folder's name.
     pub id: String,
-    /// Its settings.
+    /// The settings that it started with, and keeps when it is resumed.
     pub config: LoopConfig,
     /// When it started, in milliseconds since 1970.
     pub started_ms: i64,
-    /// Its state.
+    /// Its phase, its best version and its counts.
     pub state: LoopState,
     /// When the state changed last, in milliseconds since 1970.
     pub at_ms: i64,
@@ -110,7 +110,7 @@ impl Loops {
         StateLock::holder(self.db.folder(), LOOP_LOCK)
     }
 
-    /// The project.
+    /// The folder of the project that the loops belong to.
     pub fn project(&self) -> &Path {
         &self.project
     }

@@ -87,7 +87,7 @@ impl TimeLimit {
         Self(seconds as f64)
     }
 
-    /// As a duration.
+    /// The limit as the type that waiting takes.
     pub fn duration(self) -> Duration {
         Duration::from_secs_f64(self.0)
     }

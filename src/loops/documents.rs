@@ -171,9 +171,9 @@ fn is_recent(path: &Path) -> bool {
 /// A kind of file that `rgpu loop validate` checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentKind {
-    /// [`WorkerResult`].
+    /// The file that a worker writes: [`WorkerResult`].
     Worker,
-    /// [`ReviewerVerdict`].
+    /// The file that a reviewer writes: [`ReviewerVerdict`].
     Reviewer,
 }
 
@@ -187,7 +187,7 @@ impl DocumentKind {
         }
     }
 
-    /// The JSON Schema.
+    /// The JSON Schema of this kind of file, as prompts and `rgpu loop schema` show it.
     pub fn schema(self) -> schemars::Schema {
         match self {
             Self::Worker => schemars::schema_for!(WorkerResult),
@@ -242,7 +242,7 @@ pub struct ProgressReport {
     pub artifact: Option<String>,
     /// The worker's own word for what it does.
     pub status: Option<String>,
-    /// A note.
+    /// The worker's note; it replaces the last one.
     pub note: Option<String>,
     /// Something that went wrong.
     pub error: Option<String>,

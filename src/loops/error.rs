@@ -23,14 +23,14 @@ pub enum LoopError {
         #[source]
         source: io::Error,
     },
-    /// loop.toml is wrong.
+    /// A setting of loop.toml or the command line is wrong.
     #[error("`{}`: {why}", file.display())]
     Config {
-        /// The file.
+        /// The loop.toml, even if the wrong setting is of the command line.
         file: PathBuf,
         /// The line of the key; absent on the command line, and for the whole file.
         line: Option<usize>,
-        /// What is wrong.
+        /// What is wrong, with the key's name.
         why: String,
     },
     /// The project has no such loop.
@@ -50,9 +50,9 @@ pub enum LoopError {
     /// The loop is in a state that the command does not change.
     #[error("loop `{id}` {state}")]
     WrongState {
-        /// The loop.
+        /// The loop's id.
         id: String,
-        /// Its state.
+        /// The end of a sentence about the loop, such as `has stopped`.
         state: String,
         /// What to do instead.
         hint: String,
@@ -60,7 +60,7 @@ pub enum LoopError {
     /// The kept files of the best state are not those that were recorded.
     #[error("the files in `{}` are not those that loop `{id}` kept", folder.display())]
     Damaged {
-        /// The loop.
+        /// The loop's id.
         id: String,
         /// The folder of the best state.
         folder: PathBuf,

@@ -68,7 +68,7 @@ pub(super) enum ChildEnd {
 }
 
 impl ChildEnd {
-    /// In words.
+    /// The end as a phrase of a message.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Exited(code) => format!("exit status {code}"),
@@ -92,7 +92,7 @@ pub(super) struct LoopProfile {
     pub(super) file: String,
     /// The compiled code, from the project.
     pub(super) cubins: Vec<String>,
-    /// The kernel's time.
+    /// The kernel's time; `None` if the profile has none.
     pub(super) time: Option<MeasuredTime>,
 }
 
@@ -273,7 +273,8 @@ impl LoopRunner {
         })
     }
 
-    /// Compares two kernels.
+    /// Compares two kernels by their times (`rgpu compare --mode bench`). The inner error says why
+    /// there is no comparison.
     pub(super) fn compare(
         &mut self,
         base: &Path,

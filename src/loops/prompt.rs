@@ -30,11 +30,11 @@ pub(super) struct PromptInput<'a> {
     pub(super) patch: &'a str,
     /// The file to write.
     pub(super) answer: &'a str,
-    /// Its schema.
+    /// The JSON Schema of that file.
     pub(super) schema: &'a str,
 }
 
-/// The worker's prompt.
+/// The worker's prompt, of at most `prompt_bytes`.
 pub(super) fn worker(input: &PromptInput<'_>) -> String {
     let PromptInput { config, state, answer, .. } = *input;
     let mut fixed = format!(
@@ -74,7 +74,7 @@ pub(super) fn worker(input: &PromptInput<'_>) -> String {
     fit(&fixed, &sections, config.prompt_bytes)
 }
 
-/// The reviewer's prompt.
+/// The reviewer's prompt, of at most `prompt_bytes`.
 pub(super) fn reviewer(input: &PromptInput<'_>) -> String {
     let PromptInput { config, state, answer, .. } = *input;
     let proposal = &state.proposal;
@@ -121,7 +121,7 @@ pub(super) fn reviewer(input: &PromptInput<'_>) -> String {
     fit(&fixed, &sections, config.prompt_bytes)
 }
 
-/// How to answer.
+/// How to write the answer, with the iteration and the nonce that it must repeat.
 fn answer_text(state: &LoopState, answer: &str, example: &str, words: &str) -> String {
     format!(
         "When you are done, write the file {answer} atomically (write a temporary file, then rename it):\n\

@@ -189,11 +189,11 @@ fn time_text(ms: i64) -> String {
 pub struct Heartbeat {
     /// When it was written (RFC 3339).
     pub at: String,
-    /// The loop's process.
+    /// The id of the loop's process.
     pub pid: u32,
-    /// The phase.
+    /// The phase that the loop is in.
     pub phase: Phase,
-    /// The iteration.
+    /// The iteration; 0 is the start.
     pub iteration: u32,
     /// The process that the loop waits for. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,7 +12,7 @@ use crate::loops::LoopError;
 use crate::regular_file;
 use crate::store::project_files;
 
-/// The largest loop.toml.
+/// The largest loop.toml in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// The largest file with the user's words for the worker.
