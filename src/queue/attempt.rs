@@ -39,11 +39,11 @@ pub(super) const RECORD_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// What the watching process needs to know, as its command line.
 #[derive(Clone, Debug)]
 pub struct AttemptCall {
-    /// The project folder.
+    /// The folder of the project whose queue it is.
     pub project: PathBuf,
     /// The file with the ids of the user's state databases.
     pub own_ids: PathBuf,
-    /// The entry.
+    /// The number of the entry to run.
     pub entry: i64,
     /// The attempt, from 1.
     pub attempt: u32,

@@ -43,7 +43,7 @@ struct LastEvent {
     process: ProcessId,
 }
 
-/// A running attempt.
+/// A running attempt, with the process that watches it.
 pub(super) struct RunningAttempt {
     pub(super) entry: i64,
     pub(super) attempt: u32,

@@ -64,7 +64,7 @@ impl QueueDocument {
         (pid(self), self.paused, state(self)) == (pid(other), other.paused, state(other))
     }
 
-    /// The entries.
+    /// The entries that the command is about, by number.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }

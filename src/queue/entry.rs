@@ -138,7 +138,7 @@ pub enum NewCommand {
 pub struct NewEntry {
     /// What it is called in lists.
     pub name: String,
-    /// What it runs.
+    /// The command line or the script that it runs.
     pub command: NewCommand,
     /// The folder in which it runs.
     pub cwd: PathBuf,

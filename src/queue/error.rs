@@ -32,7 +32,7 @@ pub enum QueueError {
     /// The entry is in a state that the command does not change.
     #[error("entry {entry} {state}")]
     WrongState {
-        /// The entry.
+        /// The number of the entry.
         entry: i64,
         /// Its state as a phrase: `runs`.
         state: &'static str,
@@ -42,9 +42,9 @@ pub enum QueueError {
     /// A snapshot cannot be made.
     #[error("no snapshot of `{}`: {why}", folder.display())]
     Snapshot {
-        /// The folder.
+        /// The folder at which it failed: the command's, the top of its repository, or the copy.
         folder: PathBuf,
-        /// What failed.
+        /// The reason, in rgpu's words or those of git.
         why: String,
     },
     /// A detached runner ended at once.
@@ -53,7 +53,7 @@ pub enum QueueError {
     /// The runner cannot start the process that watches an attempt.
     #[error("the process that watches entry {entry} cannot start")]
     Spawn {
-        /// The entry.
+        /// The number of the entry.
         entry: i64,
         /// The operating system's error.
         #[source]

@@ -49,14 +49,14 @@ pub struct RunnerOptions {
 pub enum RunnerEvent {
     /// An attempt is being started.
     Started {
-        /// The entry's number.
+        /// The number of the entry that starts.
         entry: i64,
         /// The attempt's number, from 1.
         attempt: u32,
     },
     /// An attempt of an earlier runner still runs, and is followed.
     Found {
-        /// The entry's number.
+        /// The number of the entry that runs.
         entry: i64,
         /// The attempt's number, from 1.
         attempt: u32,
@@ -65,14 +65,14 @@ pub enum RunnerEvent {
     Ended(Box<Entry>),
     /// A running entry has had no output for a while.
     Stalled {
-        /// The entry's number.
+        /// The number of the entry without output.
         entry: i64,
         /// How long it has written nothing.
         silent: Duration,
     },
     /// An attempt could not begin; it is tried again.
     NotStarted {
-        /// The entry's number.
+        /// The number of the entry that waits for another try.
         entry: i64,
     },
     /// `queue.log` cannot be written; it is tried again with the next end.
@@ -82,7 +82,7 @@ pub enum RunnerEvent {
     },
     /// A change cannot be recorded, because the disk is full; it is tried again.
     DiskFull {
-        /// The entry's number.
+        /// The number of the entry whose change waits to be recorded.
         entry: i64,
     },
     /// No entry is started any more; running ones are waited for.
