@@ -24,7 +24,7 @@ const MAX_STAGES: usize = 12;
 /// The smallest useful budget in bytes: enough for the first line, cut if it is longer.
 pub const MIN_BUDGET_BYTES: usize = 256;
 
-/// Renders the summary.
+/// Renders `brief.txt`, cut to the budget of the style.
 pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
     vec![Document::new("brief.txt", within(&lines(subject, style.names), style.budget))]
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::{Document, ReportInput, Style};
 use crate::model::{Launch, Profile, Value};
 
-/// `kernels.csv`, `metrics.csv`, `regions.csv`.
+/// Renders `kernels.csv`, `metrics.csv` and `regions.csv`.
 pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
     let profile = subject.profile;
     vec![

@@ -12,7 +12,7 @@ use crate::model::{Classification, Launch, Profile};
 /// The first line of a report, and the sentence below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(super) struct Headline {
-    /// A few words.
+    /// The subject and what was found, in a few words.
     pub(super) title: String,
     /// The numbers behind the title.
     pub(super) text: String,

@@ -12,7 +12,6 @@ use sha2::{Digest, Sha256};
 
 use super::{Document, ReportInput, Style};
 
-/// The style sheet.
 pub(super) const CSS: &str = include_str!("html/page.css");
 /// Helpers that all pages share.
 pub(super) const CORE: &str = include_str!("html/core.js");
@@ -44,7 +43,7 @@ const SCRIPT: &str = concat!(
 /// The maximum size of the page in bytes.
 const MAX_PAGE_BYTES: usize = 3_000_000;
 
-/// Renders the page.
+/// Renders `report.html`. Long lists are cut for [`MAX_PAGE_BYTES`].
 pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
     let room = MAX_PAGE_BYTES - SCRIPT.len() - CSS.len() - 16_384;
     let data = fit::json(subject, room).replace('<', "\\u003c");

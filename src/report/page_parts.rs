@@ -1,6 +1,6 @@
 //! What pages that are not reports share with them: style sheet, elements, and the theme switch.
 
-/// The style sheet.
+/// The style sheet of reports, with its light and dark theme.
 pub const CSS: &str = super::html::CSS;
 
 /// Elements and formatted numbers. It reads the JSON of `#data` as `page`.

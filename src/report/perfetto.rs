@@ -19,7 +19,7 @@ use super::{Document, ReportInput, Style};
 use crate::model::memory::MemoryPoint;
 use crate::model::trace::{Trace, TraceWorkKind};
 
-/// `TrackEvent.type`.
+/// Values of `TrackEvent.type`: a slice begins or ends, a counter changes.
 const BEGIN: u64 = 1;
 const END: u64 = 2;
 const COUNTER: u64 = 4;

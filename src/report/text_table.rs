@@ -9,9 +9,9 @@ use crate::error::is_line_break;
 /// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Left-aligned, for texts.
+    /// At the left, for texts.
     Left,
-    /// Right-aligned, for numbers.
+    /// At the right, for numbers: their digits stand below each other.
     Right,
 }
 

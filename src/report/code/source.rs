@@ -8,10 +8,10 @@ use crate::model::code::{CodeImage, CodeKernel, CodeLine, SourceText};
 /// The extra column of an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExtraColumn {
-    /// No extra column.
+    /// Nothing but the instruction.
     #[default]
     Nothing,
-    /// The control word.
+    /// The control word, such as `[B0-----:R-:W2:y1:S04]`.
     Control,
 }
 

@@ -10,7 +10,7 @@ use crate::report::{Align, KernelNames, TextTable};
 /// The maximum number of metrics shown per kernel; `compare.json` has all.
 pub(super) const MAX_METRICS: usize = 12;
 
-/// `1.98×`.
+/// A factor with three decimals, such as `1.980×`.
 pub(super) fn factor(x: f64) -> String {
     format!("{x:.3}×")
 }

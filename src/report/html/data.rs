@@ -35,7 +35,7 @@ use crate::report::text::capital;
 /// The maximum number of entries of each list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListLimits {
-    /// Launches.
+    /// Launches, with metrics or without.
     pub(super) launches: usize,
     /// Launches with all their metrics.
     pub(super) detailed: usize,

@@ -3,7 +3,6 @@
 use super::{Align, TextTable, plain, section};
 use crate::model::Profile;
 
-/// Renders `kernels.md`.
 pub(super) fn report(profile: &Profile) -> String {
     let mut out = format!("# Kernels of {}\n\n", plain(&profile.kernel.name));
     section(&mut out, table(profile, usize::MAX), NO_KERNELS_NOTE);

@@ -6,7 +6,6 @@ use crate::report::quantity::per_second;
 use crate::report::terminal::head::{memory_text, model_text};
 use crate::report::terminal::stages;
 
-/// Renders `operators.md`.
 pub(super) fn report(profile: &Profile) -> String {
     let mut out = format!("# Operators of {}\n\n", plain(&profile.kernel.name));
     if let Some(model) = &profile.kernel.model {

@@ -16,7 +16,6 @@ use crate::report::text::{capital, one_line};
 /// The maximum number of launches listed.
 const MAX_LAUNCHES: usize = 100;
 
-/// Renders `report.md`.
 pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     let mut out = format!("# {} ({})\n\n", plain(&profile.kernel.name), profile.run.mode);
     let run = &profile.run;

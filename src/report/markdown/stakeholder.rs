@@ -15,7 +15,6 @@ use crate::report::{ReportInput, busy};
 /// The maximum number of rows of the top tables and recommendations.
 const MAX_TOP_ROWS: usize = 10;
 
-/// Renders `stakeholder_summary.md`.
 pub(super) fn report(subject: &ReportInput<'_>, names: KernelNames) -> String {
     let profile = subject.profile;
     let mut out = format!("# {}: summary\n\n", plain(&profile.kernel.name));

@@ -27,7 +27,6 @@ impl Message {
         self.bytes(field, &value.0);
     }
 
-    /// The encoded message.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.0
     }

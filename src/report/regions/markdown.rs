@@ -120,7 +120,7 @@ fn selection(document: &RegionsDocument) -> String {
     out + "\n"
 }
 
-/// One region.
+/// Renders the page of one region, below `regions/`.
 pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String {
     let region = &entry.region;
     let mut out = format!("# Region {}\n\n", plain(&entry.name));

@@ -19,7 +19,7 @@ pub struct PlotSeries {
 pub struct PlotPoint {
     /// Where it stands on the axis.
     pub x: f64,
-    /// The number.
+    /// The number that the other axis shows.
     pub y: f64,
     /// The interval of the number.
     pub interval: Option<[f64; 2]>,

@@ -158,7 +158,7 @@ fn state_text(row: &SuiteRow) -> String {
     }
 }
 
-/// Renders a suite.
+/// The table of a suite's cases for a terminal: counts above, failures and close calls below.
 pub fn table(run: &SuiteRun, style: &Style) -> String {
     let mut out = format!("{}  {}", run.id, counts(run));
     if run.options.lock_clocks_mhz.is_some() {

@@ -16,7 +16,6 @@ pub(super) struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Adds a line.
     pub(super) fn line(&mut self, text: &str) {
         self.out.push_str(text.trim_end());
         self.out.push('\n');
