@@ -322,9 +322,9 @@ open_enum! {
 open_enum! {
     /// Effect of a change.
     pub enum ChangeEffect {
-        /// It is good.
+        /// The value moved in the better direction of its metric.
         Better = "better",
-        /// It is bad.
+        /// The value moved in the worse direction of its metric.
         Worse = "worse",
         /// Neither direction is better.
         Neutral = "neutral",
@@ -334,7 +334,7 @@ open_enum! {
 open_enum! {
     /// Part of a comparison.
     pub enum PartName {
-        /// The times.
+        /// The comparison of the times.
         Speedup = "speedup",
         /// The results of nsys.
         Nsys = "nsys",

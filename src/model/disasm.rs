@@ -327,17 +327,17 @@ pub struct Change {
 open_enum! {
     /// Kind of a file with GPU code.
     pub enum InputKind {
-        /// Compiled code.
+        /// Compiled code for one architecture.
         Cubin = "cubin",
         /// Code for several architectures.
         Fatbin = "fatbin",
-        /// PTX.
+        /// The text of a PTX module.
         Ptx = "ptx",
         /// A program or library of the host.
         Elf = "elf",
         /// An archive of object files.
         Archive = "archive",
-        /// A zip archive.
+        /// A zip archive, such as a wheel.
         Zip = "zip",
         /// A report of ncu.
         NcuRep = "ncu_rep",
@@ -347,9 +347,9 @@ open_enum! {
 open_enum! {
     /// Kind of one piece of GPU code. An unknown number N is `kind_N`.
     pub enum ImageKind {
-        /// Compiled code.
+        /// Compiled code for one architecture.
         Cubin = "cubin",
-        /// PTX.
+        /// The text of a PTX module.
         Ptx = "ptx",
         /// Code for optimisation at link time.
         LtoIr = "lto_ir",
@@ -359,11 +359,11 @@ open_enum! {
 open_enum! {
     /// Compression of a piece of GPU code in its file.
     pub enum ImageCompression {
-        /// None.
+        /// Stored as it is.
         None = "none",
-        /// LZ4.
+        /// A block of LZ4.
         Lz4 = "lz4",
-        /// Zstandard.
+        /// A frame of Zstandard.
         Zstd = "zstd",
     }
 }

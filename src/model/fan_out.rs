@@ -114,9 +114,9 @@ open_enum! {
     pub enum RemoteState {
         /// It is not over.
         Running = "running",
-        /// It ended.
+        /// It ended without a failure.
         Done = "done",
-        /// It failed.
+        /// It ended with a failure.
         Failed = "failed",
         /// The user cancelled it.
         Cancelled = "cancelled",

@@ -167,7 +167,7 @@ open_enum! {
         High = "high",
         /// Counters that usually have this explanation.
         Medium = "medium",
-        /// An indication only.
+        /// An indication, which may have another explanation.
         Low = "low",
     }
 }

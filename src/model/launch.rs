@@ -238,15 +238,15 @@ pub struct Roof {
 open_enum! {
     /// Kind of a rule's message.
     pub enum MessageKind {
-        /// Nothing is wrong.
+        /// The rule found nothing wrong.
         Ok = "ok",
-        /// A warning.
+        /// A warning of the rule.
         Warning = "warning",
         /// An error of the rule.
         Error = "error",
-        /// Something to improve.
+        /// Something in the kernel to improve.
         Optimization = "optimization",
-        /// No kind.
+        /// Information without a kind.
         None = "none",
     }
 }

@@ -64,7 +64,7 @@ impl<V> NamedNumbers<V> {
         self.0.iter().map(|(name, value)| (name, value))
     }
 
-    /// Frees unused capacity.
+    /// Frees unused capacity, which adds up over many launches.
     pub fn shrink(&mut self) {
         self.0.shrink_to_fit();
     }

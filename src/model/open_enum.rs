@@ -18,7 +18,7 @@ macro_rules! open_enum {
         }
 
         impl $name {
-            /// Every known value.
+            /// The values that this version knows, in the order of the definition.
             pub const KNOWN: &'static [Self] = &[$(Self::$variant),+];
 
             /// The value as it is written in JSON.
@@ -127,11 +127,8 @@ pub(crate) use open_enum;
 #[cfg(test)]
 mod tests {
     open_enum! {
-        /// A size.
         pub enum Size {
-            /// Small.
             Small = "small",
-            /// Large.
             Large = "large",
         }
     }

@@ -455,7 +455,7 @@ pub struct Artifact {
 open_enum! {
     /// Source of the cost of a run.
     pub enum CostSource {
-        /// The provider's bill.
+        /// What the provider billed for the run.
         Provider = "provider",
         /// The run's seconds times the price in the remote's settings.
         Price = "price",
@@ -465,9 +465,9 @@ open_enum! {
 open_enum! {
     /// Source of a kernel's times.
     pub enum TimingClock {
-        /// CUDA events.
+        /// CUDA events around the launches.
         CudaEvents = "cuda_events",
-        /// The host's clock.
+        /// The host's clock, around a launch or a whole program.
         HostClock = "host_clock",
         /// The host's clock, around the reference on the CPU. It says nothing about the kernel.
         CpuReference = "cpu_reference",
@@ -481,7 +481,7 @@ open_enum! {
         Right = "right",
         /// At least one value is not.
         Wrong = "wrong",
-        /// Nothing was compared.
+        /// Nothing was compared, so nothing is known.
         Unchecked = "unchecked",
     }
 }
@@ -513,9 +513,9 @@ open_enum! {
         NvtxLog = "nvtx_log",
         /// A trace of torch's profiler.
         TorchTrace = "torch_trace",
-        /// Compiled code.
+        /// Compiled code for one architecture.
         Cubin = "cubin",
-        /// PTX.
+        /// The text of a PTX module.
         Ptx = "ptx",
         /// A listing of compiled code.
         Sass = "sass",
@@ -535,13 +535,13 @@ open_enum! {
 open_enum! {
     /// Language of a kernel.
     pub enum CodeLanguage {
-        /// CUDA C++.
+        /// CUDA C++, compiled by nvcc or NVRTC.
         Cuda = "cuda",
-        /// Python, with torch.
+        /// Python that uses torch.
         Python = "python",
-        /// CuTe DSL.
+        /// NVIDIA's CuTe DSL in Python.
         Cute = "cute",
-        /// Triton.
+        /// Triton, in Python.
         Triton = "triton",
         /// Unknown: a program of the user.
         Program = "program",

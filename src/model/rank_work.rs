@@ -24,11 +24,11 @@ pub struct JoinedRanks {
 /// The work of one rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankWork {
-    /// Where it ran.
+    /// The rank's number, and where it ran as far as the report tells.
     pub place: RankLocation,
     /// Names of work and ranges.
     pub names: Vec<String>,
-    /// Paths of regions.
+    /// Paths of regions, each from the outermost name.
     pub regions: Vec<Vec<String>>,
     /// Work on the GPU, in order of start.
     pub gpu_work: Vec<GpuWork>,
@@ -58,13 +58,13 @@ pub enum GpuWorkKind {
 /// One piece of work on the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuWork {
-    /// Start.
+    /// Start, in nanoseconds on the clock of [`JoinedRanks::clock`].
     pub start_ns: i64,
-    /// End.
+    /// End, on the same clock.
     pub end_ns: i64,
     /// Start of the call that submitted it.
     pub called_ns: Option<i64>,
-    /// Index into [`RankWork::names`].
+    /// The work's name, as an index into [`RankWork::names`].
     pub name: u32,
     /// Index into [`RankWork::regions`] of the innermost region in which it was launched.
     pub region: Option<u32>,
@@ -75,13 +75,13 @@ pub struct GpuWork {
 /// A range of a host thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRange {
-    /// Start.
+    /// Start, in nanoseconds on the clock of [`JoinedRanks::clock`].
     pub start_ns: i64,
-    /// End.
+    /// End, on the same clock.
     pub end_ns: i64,
-    /// Index into [`RankWork::names`].
+    /// The range's name, as an index into [`RankWork::names`].
     pub name: u32,
-    /// Index into [`RankWork::regions`].
+    /// The region of the range, as an index into [`RankWork::regions`].
     pub region: u32,
     /// Number of ranges of this thread around it.
     pub depth: u32,
@@ -90,11 +90,11 @@ pub struct HostRange {
 /// One call of a collective on one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankCollective {
-    /// Index into [`RankWork::gpu_work`].
+    /// The kernel of the collective, as an index into [`RankWork::gpu_work`].
     pub piece: u32,
     /// The process group. Equal on all its ranks.
     pub group: Arc<str>,
-    /// The operation.
+    /// What the call does with the data.
     pub operation: CollectiveOperation,
     /// Bytes by the convention of nccl-tests, or those of one rank; see `bytes_of_rank`.
     pub bytes: Option<u64>,
@@ -107,9 +107,9 @@ pub struct RankCollective {
 /// One call of a collective by all ranks of its group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatchedCollective {
-    /// The process group.
+    /// The process group, as its ranks name it.
     pub group: Arc<str>,
-    /// The operation.
+    /// What the calls do with the data.
     pub operation: CollectiveOperation,
     /// Its place among the calls of the group.
     pub number: u64,
@@ -125,7 +125,7 @@ impl RankWork {
         self.map_times(|at| at.saturating_add(ns));
     }
 
-    /// Replaces all times.
+    /// Replaces every time of the rank by `time` of it.
     pub fn map_times(&mut self, time: impl Fn(i64) -> i64) {
         for piece in &mut self.gpu_work {
             (piece.start_ns, piece.end_ns) = (time(piece.start_ns), time(piece.end_ns));

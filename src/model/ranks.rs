@@ -276,9 +276,9 @@ open_enum! {
 open_enum! {
     /// What a rank did while the others waited for it.
     pub enum LateCause {
-        /// It computed longer.
+        /// It computed longer than the others.
         Compute = "compute",
-        /// Only copies ran.
+        /// Only copies ran on its GPU.
         Copy = "copy",
         /// Its GPU was idle: its host launched the next kernel late.
         Host = "host",
@@ -306,7 +306,7 @@ open_enum! {
         Broadcast = "broadcast",
         /// One rank gets the reduction of all.
         Reduce = "reduce",
-        /// Point to point.
+        /// One rank sends to another.
         SendRecv = "send_recv",
     }
 }

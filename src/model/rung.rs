@@ -17,7 +17,7 @@ open_enum! {
         NcuService = "ncu.service",
         /// ncu with its basic sections.
         NcuBasic = "ncu.basic",
-        /// ncu without counters.
+        /// ncu without counters: only launches and their geometry.
         NcuLaunch = "ncu.launch",
         /// The provider's ncu without counters.
         NcuServiceLaunch = "ncu.service_launch",
@@ -31,11 +31,11 @@ open_enum! {
         NsysNvtx = "nsys.nvtx",
         /// The export of nsys's report.
         NsysExport = "nsys.export",
-        /// torch's own profiler.
+        /// torch's own profiler, from a hook in the program.
         Torch = "torch",
         /// Our collector with NVIDIA's libcupti.
         Cupti = "cupti",
-        /// Our collector alone.
+        /// Our collector without libcupti: ranges only.
         Nvtx = "nvtx",
         /// The runner with CUDA events.
         CudaEvents = "events",
@@ -43,7 +43,7 @@ open_enum! {
         HostClock = "host",
         /// The reference on the CPU; for a program, the program itself.
         Cpu = "cpu",
-        /// Compute Sanitizer.
+        /// One tool of Compute Sanitizer.
         Sanitizer = "sanitizer",
         /// The runner with canaries around each buffer.
         Guard = "guard",
@@ -59,7 +59,7 @@ open_enum! {
         BuildCc = "build.cc",
         /// cargo of the host.
         BuildCargo = "build.cargo",
-        /// Nothing ran.
+        /// Nothing ran: it is below every rung.
         None = "none",
     }
 }

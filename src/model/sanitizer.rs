@@ -96,9 +96,9 @@ open_enum! {
     pub enum SanitizerVerdict {
         /// The tool itself reports zero errors.
         Clean = "clean",
-        /// It found errors.
+        /// It found at least one error.
         Found = "found",
-        /// It said neither.
+        /// It reported neither, so nothing is known.
         Unknown = "unknown",
     }
 }

@@ -129,11 +129,11 @@ pub struct Price {
 open_enum! {
     /// How ncu repeats passes.
     pub enum ReplayMode {
-        /// Each kernel.
+        /// Each kernel is repeated by itself.
         Kernel = "kernel",
-        /// The whole program.
+        /// The whole program is run again for each pass.
         Application = "application",
-        /// Each range.
+        /// Each range is repeated as a whole.
         Range = "range",
         /// Each range, with the program run again.
         AppRange = "app-range",

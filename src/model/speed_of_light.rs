@@ -48,9 +48,9 @@ pub struct Utilization {
 open_enum! {
     /// The resource that takes longer at its peak rate.
     pub enum SpeedBound {
-        /// Computation.
+        /// The arithmetic of the kernel.
         Compute = "compute",
-        /// Memory.
+        /// The memory traffic of the kernel.
         Memory = "memory",
     }
 }
@@ -62,7 +62,7 @@ open_enum! {
         Report = "report",
         /// Attributes of the device.
         Device = "device",
-        /// NVIDIA's datasheet.
+        /// NVIDIA's datasheet of the GPU.
         Datasheet = "datasheet",
         /// A measurement on the device, with the run.
         Measured = "measured",

@@ -317,7 +317,7 @@ open_enum! {
 open_enum! {
     /// Part of a trace.
     pub enum TimelineScope {
-        /// All of it.
+        /// The whole trace: nothing is marked as measured.
         Program = "program",
         /// The phase that rgpu's own runner marked as measured.
         Timed = "timed",
@@ -333,7 +333,7 @@ open_enum! {
         LaunchLatency = "launch_latency",
         /// The host had waited for the GPU.
         Synchronisation = "synchronisation",
-        /// Only copies ran.
+        /// Only copies ran in that time.
         Copy = "copy",
         /// The work was launched before the GPU ran dry.
         Queued = "queued",
