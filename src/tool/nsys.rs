@@ -142,7 +142,7 @@ pub(super) enum NsysTraces {
     Full,
     /// CUDA and NVTX, with NSYS CuptiUseRawGpuTimestamps=false.
     Cuda,
-    /// NVTX only.
+    /// NVTX ranges, without CUDA.
     Nvtx,
 }
 

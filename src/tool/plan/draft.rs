@@ -170,7 +170,7 @@ pub enum PlanError {
     Option {
         /// The flag with the invalid value.
         flag: &'static str,
-        /// The invalid value.
+        /// The value as the user gave it.
         value: String,
         /// The problem with it.
         problem: String,

@@ -40,9 +40,9 @@ static MESSAGE_ROWS: &[MessageRow] = &[
 /// A Python DSL for GPU kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dsl {
-    /// NVIDIA's CuTe DSL.
+    /// NVIDIA's CuTe DSL, module `cutlass`.
     Cute,
-    /// Triton.
+    /// Triton, module `triton`.
     Triton,
 }
 

@@ -56,7 +56,7 @@ pub struct LayoutQuestions {
 pub struct DslLayouts {
     /// The path of the kernel's file.
     pub file: PathBuf,
-    /// The requested layouts.
+    /// Which layouts to print.
     pub questions: LayoutQuestions,
     /// A Python of the host that has the DSL. `None`: the pinned environment.
     pub python: Option<String>,

@@ -35,7 +35,7 @@ const REQUIRED_PACKAGES: [&str; 2] = ["python3", "torch"];
 /// The program that runs the jobs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum JobRunner<'a> {
-    /// `rgpu-runner`.
+    /// `rgpu-runner`, for CUDA kernels.
     Runner,
     /// `harness.py` under this Python.
     Python(&'a str),

@@ -105,7 +105,7 @@ pub static HOST_TOOLS: [HostTool; 3] = [
     },
 ];
 
-/// Installs the tool.
+/// The script that fetches and unpacks the tool on the host.
 const SCRIPT: &str = include_str!("../../../harness/templates/host_tool.sh");
 const SCRIPT_PATH: &str = "bin/host_tool.sh";
 

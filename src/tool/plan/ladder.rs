@@ -38,7 +38,7 @@ pub(super) struct LadderBuilder<'a> {
 
 /// The rungs of a step.
 pub(super) struct LadderRungs {
-    /// Best first.
+    /// The rungs that are tried, best first.
     pub(super) rungs: Vec<Rung>,
     /// Rungs that cannot work on the host, with the reason.
     pub(super) left_out: Vec<RungRecord>,

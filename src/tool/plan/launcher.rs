@@ -34,7 +34,7 @@ pub enum LauncherError {
     Option {
         /// Name of the launcher.
         launcher: String,
-        /// The option.
+        /// The option, as in the command.
         option: String,
     },
     /// The launcher starts something that no tool can be placed before.

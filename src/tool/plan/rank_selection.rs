@@ -8,7 +8,7 @@ use crate::model::ranks::MAX_RANKS;
 /// Ranks of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RankSelection {
-    /// All ranks.
+    /// Every rank of the program.
     All,
     /// The ranks with these numbers, in order, each once. Never empty.
     Numbers(Vec<u32>),

@@ -56,7 +56,7 @@ pub(super) struct RankCommand {
     pub(super) argv: Vec<Arg>,
     /// Environment variables in addition to the program's.
     pub(super) env: BTreeMap<String, Arg>,
-    /// The script.
+    /// The script that the launcher starts for each rank.
     pub(super) script: BundleFile,
 }
 

@@ -120,7 +120,7 @@ pub struct Request {
 /// A rung that failed in an earlier run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedRung {
-    /// The rung's id.
+    /// The id of the rung that failed.
     pub rung: RungId,
     /// Code of the reason.
     pub code: String,
@@ -234,11 +234,11 @@ impl Request {
 pub enum Target {
     /// A kernel with its sizes.
     Kernel {
-        /// Its parsed kernel.toml.
+        /// The parsed kernel.toml.
         spec: Box<KernelSpec>,
-        /// From [`KernelSpec::sources`].
+        /// The files of the kernel, from [`KernelSpec::sources`].
         sources: SourceTree,
-        /// From [`KernelSpec::cases`].
+        /// The problem sizes, from [`KernelSpec::cases`].
         cases: Vec<Case>,
         /// Seed of generated inputs.
         seed: u64,
@@ -270,7 +270,7 @@ pub struct NcuOptions {
     /// `--set`: one of ncu's or ours ([`super::sections::SETS`]). Default: none if sections or
     /// metrics are named, else `full` for a kernel and `basic` for a program.
     pub set: Option<String>,
-    /// Values of `--section`.
+    /// Values of `--section`, each a section's identifier.
     pub sections: Vec<String>,
     /// `--metrics`, as given; each value may be a list with commas.
     pub metrics: Vec<String>,
@@ -280,16 +280,16 @@ pub struct NcuOptions {
     pub kernel_name_base: Option<String>,
     /// `--kernel-exclude`: names, or `regex:RE`.
     pub kernel_exclude: Vec<String>,
-    /// Value of `--launch-skip`.
+    /// Value of `--launch-skip`: launches that are not profiled at the start.
     pub launch_skip: Option<u64>,
-    /// Value of `--launch-count`.
+    /// Value of `--launch-count`: the most launches to profile.
     pub launch_count: Option<u64>,
     /// Numbers of the launches to profile, by kernel and geometry, from 1; empty: all. Mode `deep`
     /// chooses them.
     pub launch_numbers: Vec<u64>,
     /// `--replay-mode`: `kernel`, `application`, `range`, `app-range`.
     pub replay_mode: Option<String>,
-    /// `--target-processes`; default `all`.
+    /// Value of `--target-processes`; default `all`.
     pub target_processes: Option<String>,
     /// `--clock-control`; default `none`: rgpu changes no clock unless told to.
     pub clock_control: Option<String>,
@@ -327,11 +327,11 @@ impl Default for DeepOptions {
 /// Options of Nsight Systems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NsysOptions {
-    /// `--trace`; default `cuda,nvtx`.
+    /// Value of `--trace`; default `cuda,nvtx`.
     pub trace: Option<String>,
     /// `--sample`: `none`, `process-tree`, `system-wide`; default `none`.
     pub sample: Option<String>,
-    /// Value of `--capture-range`.
+    /// Value of `--capture-range`: the part of the program to record.
     pub capture_range: Option<CaptureRange>,
     /// `--nsys-args`, split into words.
     pub extra: Vec<String>,

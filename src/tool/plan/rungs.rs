@@ -16,7 +16,7 @@ use crate::tool::sanitizer;
 /// lists its rungs; if one fails, the next is tried.
 #[derive(Debug)]
 pub struct RungInfo {
-    /// Its id.
+    /// The id in plans and records.
     pub id: RungId,
     /// The question it answers.
     pub purpose: RungPurpose,
@@ -46,19 +46,19 @@ pub enum RungPurpose {
 /// The tool of a rung.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RungTool {
-    /// Nsight Compute.
+    /// Nsight Compute (`ncu`).
     Ncu,
-    /// Nsight Systems.
+    /// Nsight Systems (`nsys`).
     Nsys,
-    /// torch's own profiler.
+    /// torch's own profiler, started by our hook.
     Torch,
     /// Our collector with NVIDIA's libcupti.
     Cupti,
-    /// Our collector alone.
+    /// Our collector, without libcupti.
     Collector,
     /// Our runner or harness; for a program, no tool.
     Runner,
-    /// Compute Sanitizer.
+    /// Compute Sanitizer (`compute-sanitizer`).
     Sanitizer,
 }
 
@@ -126,10 +126,10 @@ pub(super) enum RungCommand {
     Verify,
 }
 
-/// ncu's replay mode.
+/// How ncu replays what it measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replay {
-    /// The user's `--replay-mode`.
+    /// The user's `--replay-mode` with the user's sections; ncu's default otherwise.
     Requested,
     /// `app-range`; fallback for a requested range replay.
     AppRange,

@@ -13,7 +13,7 @@ use super::request::{CaptureRange, Program, Request, Target, WindowEnd};
 const FOLDER: &str = "hook";
 /// Path of the hook in the job's folder.
 pub(super) const PATH: &str = "hook/sitecustomize.py";
-/// The hook.
+/// The text of the hook, a module that Python imports when it starts.
 pub(super) const TEXT: &str =
     include_str!("../../../harness/templates/torch_hook/sitecustomize.py");
 /// Path of the traces, without the process id and `.json` that the hook adds.
@@ -78,7 +78,7 @@ pub(super) fn command_line(request: &Request, program: &Program) -> Vec<Arg> {
     argv
 }
 
-/// The hook's settings.
+/// The environment variables that the hook reads.
 pub(super) fn environment(request: &Request, without_gpu: bool) -> Vec<(String, Arg)> {
     let mut settings = vec![("RGPU_TORCH_TRACE".to_owned(), Arg::in_job(TRACE))];
     if let Some(CaptureRange::Nvtx(name)) = &request.nsys.capture_range {
