@@ -48,7 +48,7 @@ pub enum KernelError {
         line: usize,
         /// The key, e.g. `arg[2].dtype`; empty for the document.
         key: String,
-        /// The problem.
+        /// What is wrong with the key or the document.
         problem: String,
         /// The next step for the user.
         hint: Option<String>,
@@ -71,7 +71,7 @@ pub enum KernelError {
         key: String,
         /// Name of the case.
         case: String,
-        /// The computed number.
+        /// The computed number, as text.
         value: String,
         /// The limit, e.g. `but must be at least 1`.
         limit: String,
@@ -89,7 +89,7 @@ pub enum KernelError {
     /// A language that this version cannot run.
     #[error("this version of rgpu cannot run kernels in `{language}`")]
     Language {
-        /// The kernel's language.
+        /// The extension of the file, which stands for its language.
         language: String,
         /// The file in that language.
         file: PathBuf,

@@ -79,7 +79,7 @@ pub enum ExprError {
     /// A variable that `[sizes]` does not list.
     #[error("`{name}` in `{text}` is not a variable of `[sizes]`")]
     UnknownVariable {
-        /// The unknown variable.
+        /// The variable that is not listed.
         name: String,
         /// The expression that uses it.
         text: String,
@@ -88,7 +88,7 @@ pub enum ExprError {
     #[error("`{name}` in `{text}` is not a function; there are `min`, `max`, `ceil_div`, \
              `align_up`{}", if *.work { " and `sum`" } else { "" })]
     UnknownFunction {
-        /// The unknown function.
+        /// The function that does not exist.
         name: String,
         /// The expression that calls it.
         text: String,
@@ -118,9 +118,9 @@ pub enum ExprError {
     Inexact {
         /// The expression with the inexact division.
         text: String,
-        /// The dividend.
+        /// The dividend, a value of this case.
         left: i64,
-        /// The divisor.
+        /// The divisor, never 0.
         right: i64,
     },
     /// A variable outside `sum()` whose value differs between the groups of a problem.

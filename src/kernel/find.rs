@@ -36,7 +36,7 @@ impl KernelFolders {
 /// A kernel that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundKernel {
-    /// The parsed kernel.toml.
+    /// The parsed kernel.toml, or what was assumed of a bare source.
     pub spec: KernelSpec,
     /// Assumptions made, in words, to be printed; empty with a kernel.toml.
     pub assumptions: Vec<String>,

@@ -22,7 +22,7 @@ pub enum ProfileMode {
     Sanitizer,
     /// Times only, without a profiling tool.
     Bench,
-    /// NVTX ranges only.
+    /// NVTX ranges alone, by our collector.
     Nvtx,
     /// Only the check against the reference.
     Verify,
@@ -63,13 +63,13 @@ impl ModeStep {
 /// A group of flags that only certain modes take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlagGroup {
-    /// Flags of ncu.
+    /// The flags of ncu, such as `--section`.
     Ncu,
-    /// Flags of nsys.
+    /// The flags of nsys, such as `--trace`.
     Nsys,
-    /// `--capture-range`.
+    /// The flag `--capture-range`: which part of the program is recorded.
     CaptureRange,
-    /// `--regions`.
+    /// The flag `--regions`: results for each NVTX region.
     Regions,
     /// Flags of Compute Sanitizer.
     Sanitizer,
@@ -79,16 +79,16 @@ pub enum FlagGroup {
     After,
     /// `--for TIME`: measures for this long.
     For,
-    /// `--ranks`.
+    /// The flag `--ranks`: the ranks that a tool records.
     Ranks,
-    /// `--nodes`.
+    /// The flag `--nodes`: a program on each of several nodes of a cluster.
     Nodes,
 }
 
 /// A mode with everything that depends on it.
 #[derive(Debug)]
 pub struct ModeInfo {
-    /// The mode.
+    /// The mode that the entry describes.
     pub mode: ProfileMode,
     /// The name on the command line and in kernel.toml.
     pub name: &'static str,
@@ -116,7 +116,7 @@ pub static KERNEL_SURVEY: &[RungId] =
 /// The rungs of the first pass of mode `ncu` with `--regions`, which finds the regions.
 pub static REGION_SURVEY: &[RungId] = &[RungId::Nvtx, RungId::NsysNvtx];
 
-/// Every mode.
+/// Every mode, with one entry each.
 pub static MODES: &[ModeInfo] = &[
     ModeInfo {
         mode: ProfileMode::Ncu,

@@ -51,7 +51,7 @@ pub enum EntryPoint {
     Device(String),
     /// The functions of the host-entry ABI (`harness/include/rgpu.h`).
     Host,
-    /// A Python function.
+    /// A Python function, which our harness calls.
     Python(PythonFunction),
 }
 
@@ -137,7 +137,7 @@ pub struct Sizes {
 pub struct NamedCase {
     /// Name of the case.
     pub name: String,
-    /// The groups.
+    /// The values of the variables, one list for each group.
     pub groups: Vec<Vec<i64>>,
 }
 

@@ -11,7 +11,6 @@ use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
 use crate::regular_file::{self, MAX_FILE_BYTES};
 
-/// Kernels in Python.
 pub(super) struct Python;
 
 /// Name of the callable in the popcorn convention.
