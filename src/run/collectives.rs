@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(900);
 /// No time in ns and no size in bytes is larger.
 const MAX_NUMBER: f64 = 1e15;
 
-/// What to measure.
+/// The GPUs and settings of a measurement of collectives.
 #[derive(Clone, Debug)]
 pub struct CollectivesRequest {
     /// The GPUs that take part.
@@ -35,10 +35,10 @@ pub struct CollectivesRequest {
     pub nvls: bool,
 }
 
-/// The program's result.
+/// The result of the measuring program; its numbers are checked when it is read.
 #[derive(Clone, Debug, Deserialize)]
 pub struct MeasuredCollectives {
-    /// Number of GPUs.
+    /// Number of GPUs that took part, 2 or more.
     pub ranks: u32,
     /// `NCCL_NVLS_ENABLE` as NCCL saw it.
     #[serde(default)]

@@ -41,7 +41,7 @@ pub struct CompareRun<'a> {
     pub requests: [Request; 2],
     /// The tools to run besides the timings, in order: ncu, nsys. Empty for the timings alone.
     pub passes: Vec<ProfileMode>,
-    /// The user's project.
+    /// The folder of the user's project.
     pub project: &'a Path,
     /// The folder of the base kernel's source; the state of its repository is recorded.
     pub source_folder: &'a Path,

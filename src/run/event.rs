@@ -68,7 +68,7 @@ pub enum RunEvent<'a> {
     Job {
         /// The name of the job.
         job: &'a str,
-        /// The agent's event.
+        /// The event as the agent sent it.
         #[serde(flatten)]
         event: &'a Event,
     },
@@ -109,7 +109,7 @@ pub enum RunEvent<'a> {
     Refused {
         /// The id of the rung.
         rung: &'a str,
-        /// The reason's code.
+        /// The reason as a code, for programs.
         code: &'a str,
         /// The reason as text.
         text: &'a str,
@@ -128,7 +128,7 @@ pub enum RunEvent<'a> {
 
 /// Consumes the events of a run.
 pub trait Reporter: Send {
-    /// Handles one event.
+    /// Handles one event; they come in the order in which they happen.
     fn report(&mut self, event: &RunEvent<'_>);
 }
 

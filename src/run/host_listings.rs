@@ -15,11 +15,10 @@ use crate::tool::{self, JobName, LISTINGS, NVDISASM_STEP_ID};
 
 /// A host to request listings from.
 pub(super) struct ListingHost<'a> {
-    /// The connection.
     pub link: &'a mut HostLink,
     /// The host's facts; if they are outdated, the request fails with [`SubmitError::FactsChanged`].
     pub facts: &'a HostFacts,
-    /// The job's name.
+    /// The name of the job that makes the listings.
     pub job: String,
 }
 

@@ -80,7 +80,7 @@ impl JobResult {
 
 /// What one job of a run needs: its folder, record, event sink, cancel signal and stdin.
 pub struct RunContext<'a> {
-    /// The run's folder.
+    /// The run's folder, for logs and artifacts.
     pub folder: &'a RunFolder,
     /// The run's record; the job is added to it and kept up to date.
     pub record: &'a mut RunRecord,
@@ -99,7 +99,7 @@ pub(super) enum SubmitError {
     FactsChanged(Failure),
     /// An input file could not be read, or its bytes did not have the digest in the plan.
     InputChanged(Failure),
-    /// Any other failure.
+    /// Any other failure: it ends the run.
     Failed(Failure),
 }
 

@@ -50,7 +50,7 @@ pub(super) enum RunProgress {
 pub(super) enum RunError {
     /// No plan can be made for the host.
     Plan(PlanError),
-    /// Any other failure.
+    /// Any other failure, ready to be shown.
     Failed(Failure),
 }
 
@@ -131,7 +131,6 @@ pub(super) trait PlanDriver {
 
 /// The resources of a run on its host: the connection, the facts, and the files for its plans.
 pub struct RunSession<'a> {
-    /// The connection.
     pub(super) link: &'a mut HostLink,
     /// rgpu's own programs for the host.
     pub(super) programs: &'a Programs,

@@ -55,9 +55,9 @@ pub struct ProfileRun<'a> {
 pub enum ProfileOutcome {
     /// The run made a profile.
     Profile {
-        /// The profile.
+        /// The profile of the whole run.
         profile: Box<Profile>,
-        /// Its sidecars.
+        /// The documents that accompany it, and the work of its ranks.
         sidecars: Box<Sidecars>,
         /// Set if there is a profile but the run went wrong, for example with wrong results.
         failure: Option<Failure>,

@@ -9,7 +9,7 @@ use crate::store::RunFolder;
 /// The runner's report of its step `time`.
 const REPORT: &str = "raw/time.json";
 
-/// One sample.
+/// A line of the file: one sample of a case.
 #[derive(Serialize)]
 struct Sample<'a> {
     /// The case of sizes.
