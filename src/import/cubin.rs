@@ -8,7 +8,6 @@ use crate::model::KernelCode;
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 
-/// `cubin`: compiled code.
 pub(super) const IMPORTER: Importer = Importer {
     kind: ArtifactKind::Cubin,
     recognises: |_, head| cubin::is_cubin(head),

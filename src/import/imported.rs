@@ -35,7 +35,7 @@ pub struct Imported {
     pub gaps: Vec<Gap>,
     /// Cases with the runner's results. The engine joins them with the run's cases by name.
     pub cases: Vec<CaseResult>,
-    /// Host warnings.
+    /// Warnings of the runner about the host.
     pub warnings: Vec<Gap>,
     /// The model that a Python kernel built. `None` for other kernels.
     pub model: Option<rgpu_case::ModelReport>,

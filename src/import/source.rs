@@ -50,7 +50,7 @@ pub enum TracedActivity {
 /// How much of a file is imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// Everything.
+    /// Everything that a profile can have.
     #[default]
     Full,
     /// What a summary shows. Launches of ncu have no sections and no series, their metrics have no

@@ -77,7 +77,7 @@ pub(super) fn join(joined: &mut Imported, reports: Vec<Imported>, numbers: &[Vec
 struct SumIndexes {
     /// By the index of its region, if it is of one, and name.
     kernels: HashMap<(Option<usize>, String), usize>,
-    /// By kind.
+    /// By the kind of the copy.
     copies: HashMap<String, usize>,
     /// By path and kind.
     regions: HashMap<(Vec<String>, RegionKind), usize>,

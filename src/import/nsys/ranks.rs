@@ -25,7 +25,7 @@ use crate::model::ranks::{CollectiveOperation, RankLocation};
 /// What a tool tells of the collective that a kernel carries out.
 #[derive(Clone, Debug)]
 pub(in crate::import) struct CollectiveFacts {
-    /// The process group.
+    /// The name of the process group; empty if the tool does not tell.
     pub(in crate::import) group: String,
     pub(in crate::import) operation: CollectiveOperation,
     /// Bytes by the convention of nccl-tests.
@@ -130,7 +130,7 @@ struct RankReader<'a> {
     placed: &'a AttributedWork,
     innermost: InnermostLookup<'a>,
     known: &'a HashMap<i64, CollectiveFacts>,
-    /// By process.
+    /// By the process that did the work.
     ranks: BTreeMap<u64, RankBuilder>,
     /// The ranges with a payload, by thread and start.
     messages: Vec<&'a NcclRange>,

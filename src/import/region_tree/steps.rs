@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-/// An open range.
+/// A range that is open at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::import) struct OpenRange {
-    /// Its region.
+    /// The index of its region in the tree.
     pub(in crate::import) node: usize,
     /// Its index among the ranges of the trace.
     pub(in crate::import) range: usize,
@@ -14,7 +14,7 @@ pub(in crate::import) struct OpenRange {
 /// The ranges around a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::import) struct RangeAround {
-    /// The innermost range.
+    /// The innermost range that is open at the call.
     pub(in crate::import) innermost: OpenRange,
     /// Whether it is of another thread than the call.
     pub(in crate::import) is_inferred: bool,
