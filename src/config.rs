@@ -25,7 +25,7 @@ use project::{ProjectFile, check_runs_dir};
 /// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// rgpu's built-in value.
+    /// The value that rgpu has without settings.
     Default,
     /// The user's own file.
     User(PathBuf),
@@ -48,7 +48,7 @@ impl fmt::Display for Origin {
 /// A value with its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigValue<T> {
-    /// The effective value.
+    /// The value that is in force.
     pub value: T,
     /// Where the value comes from.
     pub origin: Origin,

@@ -14,6 +14,5 @@ pub(crate) fn kill_if_named(point: &str) {
     }
 }
 
-/// Does nothing.
 #[cfg(not(debug_assertions))]
 pub(crate) fn kill_if_named(_point: &str) {}

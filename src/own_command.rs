@@ -43,7 +43,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 pub(crate) struct OwnProgram {
     /// The path of the program.
     pub(crate) path: PathBuf,
-    /// The project's folder.
+    /// The folder in which the commands run.
     pub(crate) folder: PathBuf,
 }
 
@@ -237,7 +237,7 @@ impl CommandRegistry {
 /// A command line of rgpu, without the program.
 #[derive(Debug)]
 pub(crate) struct CommandLine {
-    /// The words.
+    /// The arguments in order, the command first.
     pub(crate) argv: Vec<OsString>,
     /// The standard input; `None`: nothing.
     pub(crate) stdin: Option<Vec<u8>>,
@@ -272,7 +272,6 @@ impl CommandLine {
         self.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
-    /// Adds an argument.
     pub(crate) fn arg(&mut self, word: impl Into<OsString>) {
         self.argv.push(word.into());
     }
@@ -294,7 +293,7 @@ impl CommandLine {
         }
     }
 
-    /// Starts the command.
+    /// Starts the command. An argument that is too long or has a NUL is refused.
     fn start(self, own: &OwnProgram) -> Result<RunningCommand> {
         for word in &self.argv {
             if word.len() > MAX_WORD_BYTES || word.as_encoded_bytes().contains(&0) {

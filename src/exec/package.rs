@@ -30,7 +30,7 @@ const CUDARC: &str = "=0.19.10";
 pub struct PackageFile {
     /// The path relative to the folder of all packages.
     pub path: String,
-    /// The file's content.
+    /// The content of the file, byte for byte.
     pub text: Vec<u8>,
 }
 
