@@ -37,7 +37,7 @@ pub enum RemoteError {
     /// A setting of the remote cannot be used.
     #[error("the remote's setting `{setting}` cannot be used: {why}")]
     Setting {
-        /// The setting's name.
+        /// The setting's name in `config.toml`.
         setting: String,
         /// Why the setting cannot be used.
         why: String,

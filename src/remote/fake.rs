@@ -357,7 +357,6 @@ pub(crate) fn options() -> ConnectOptions {
     }
 }
 
-/// Blobs in memory.
 #[derive(Default)]
 pub(crate) struct Blobs(BTreeMap<Digest, Vec<u8>>);
 

@@ -9,7 +9,7 @@ use crate::error::shell_word;
 /// The reason why a secret could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialError {
-    /// The reason.
+    /// The reason, as the end of a message.
     pub why: String,
     /// The remedy, if it is not to store the secret there.
     pub hint: Option<String>,

@@ -127,13 +127,13 @@ impl StreamEnd {
 pub struct OwnedFrame {
     /// The kind of the body.
     pub kind: FrameKind,
-    /// The body's bytes.
+    /// The bytes of the body, not decoded.
     pub body: Vec<u8>,
 }
 
 /// The source of a reader's bytes.
 enum FrameSource {
-    /// A byte stream.
+    /// A byte stream, of which frames are decoded here.
     Stream(BoxRead),
     /// Complete frames from a task of ours; an empty group is the end.
     Groups(mpsc::Receiver<Vec<u8>>),
@@ -243,7 +243,7 @@ impl FrameReader {
 /// clone is dropped.
 #[derive(Clone)]
 pub struct FrameWriter {
-    /// Messages with bytes.
+    /// Messages with bytes, in order; the sender waits while it is full.
     queue: mpsc::Sender<Vec<u8>>,
     /// Messages without bytes. They are few and small and go first: a cancel must not wait behind
     /// input that nobody reads.

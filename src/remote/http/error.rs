@@ -114,7 +114,6 @@ const NOT_HTTP: &str =
     "no worker answers at this address; is it the port that `rgpu worker` printed?";
 
 impl HttpError {
-    /// The server refused.
     pub(in crate::remote) fn refused(refusal: PlatformError) -> Self {
         Self::Refused(Box::new(refusal))
     }

@@ -11,7 +11,6 @@ use tokio::sync::mpsc;
 
 use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
 
-/// An open channel.
 pub(super) type OpenChannel = Channel<Msg>;
 
 /// Packets that may wait for the reader.

@@ -51,7 +51,7 @@ pub(super) struct Route {
     pub(super) config: Option<PathBuf>,
 }
 
-/// A logged-in connection.
+/// A connection that has logged in; its channels carry agents and commands.
 pub(super) struct Connection {
     handle: Arc<Handle<HostKeyHandler>>,
     /// The connections to the jump hosts, which carry this one.

@@ -35,13 +35,13 @@ pub enum SshError {
     /// The machine answers, but no sshd listens.
     #[error("`{address}` refuses connections")]
     Refused {
-        /// Host and port.
+        /// The host and port that were tried.
         address: String,
     },
     /// There is no route to the host.
     #[error("`{address}` cannot be reached")]
     Unreachable {
-        /// Host and port.
+        /// The host and port that were tried.
         address: String,
         /// The operating system's error.
         #[source]
@@ -50,17 +50,17 @@ pub enum SshError {
     /// The host does not answer.
     #[error("`{address}` does not answer within {} s ({stage})", limit.as_secs())]
     Timeout {
-        /// Host and port.
+        /// The host and port that were tried.
         address: String,
         /// The stage that timed out.
         stage: &'static str,
-        /// The time limit.
+        /// The time that the stage was given.
         limit: Duration,
     },
     /// The two sides could not agree, or the server hung up.
     #[error("the ssh handshake with `{address}` failed")]
     Handshake {
-        /// Host and port.
+        /// The host and port that answered.
         address: String,
         /// The error of russh.
         #[source]
@@ -119,7 +119,7 @@ pub enum SshError {
     /// A known_hosts file could not be written.
     #[error("the host key cannot be remembered in `{file}`")]
     Remember {
-        /// The known_hosts file.
+        /// The known_hosts file that should have got the key.
         file: PathBuf,
         /// The operating system's error.
         #[source]
@@ -160,7 +160,7 @@ pub enum SshError {
     /// The connection ended while logging in or opening a channel.
     #[error("the ssh connection to `{address}` broke while {doing}")]
     Broken {
-        /// Host and port.
+        /// The host and port of the connection.
         address: String,
         /// The activity that was interrupted.
         doing: &'static str,

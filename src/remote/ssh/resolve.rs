@@ -39,7 +39,7 @@ pub(super) struct ResolvedHost {
     /// The jump hosts: `[user@]host[:port],…`.
     pub(super) jump: Option<String>,
     pub(super) proxy_command: Option<String>,
-    /// `inet` or `inet6`.
+    /// The address family, `inet` or `inet6`; `None` allows both.
     pub(super) family: Option<String>,
     /// Whether Kerberos may be tried if a host offers it.
     pub(super) kerberos: bool,
@@ -131,7 +131,7 @@ pub(super) fn can_ask_elsewhere() -> bool {
     std::env::var_os("SSH_ASKPASS").is_some_and(|program| !program.is_empty())
 }
 
-/// The home folder.
+/// The home folder of the user who is logged in.
 pub(super) fn home() -> PathBuf {
     LoginSession::read().home
 }

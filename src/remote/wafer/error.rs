@@ -16,7 +16,7 @@ pub enum WaferError {
     Local {
         /// The operation that failed.
         what: String,
-        /// Why it failed.
+        /// Why the operation failed.
         why: String,
     },
     /// The user is not logged in.
@@ -37,7 +37,7 @@ pub enum WaferError {
         /// The variable or file with the value.
         there: String,
     },
-    /// A request failed.
+    /// A request to the service failed, or its answer cannot be used.
     #[error(transparent)]
     Http(#[from] HttpError),
     /// The answer does not come from Wafer.
@@ -51,7 +51,7 @@ pub enum WaferError {
     /// The workspace is not running.
     #[error("the workspace `{name}` is not running: it is `{status}`")]
     NotRunning {
-        /// The workspace's name.
+        /// The name of the workspace.
         name: String,
         /// Its status in Wafer's words.
         status: String,
@@ -59,7 +59,7 @@ pub enum WaferError {
     /// The workspace did not start.
     #[error("the workspace `{name}` did not start")]
     NotUp {
-        /// The workspace's name.
+        /// The name of the workspace.
         name: String,
         /// The reason, as far as known.
         why: String,
@@ -75,7 +75,7 @@ pub enum WaferError {
     /// The service has no ncu of its own.
     #[error("Wafer runs no ncu of its own: {words}")]
     NoServedNcu {
-        /// Wafer's message.
+        /// The message of Wafer's service.
         words: String,
     },
     /// The user did not finish the login in time.

@@ -61,7 +61,7 @@ impl Address {
         Ok(address)
     }
 
-    /// The URL.
+    /// The URL without a trailing slash.
     pub(super) fn as_str(&self) -> &str {
         &self.base
     }

@@ -34,7 +34,7 @@ pub(super) struct FilePiece {
     pub(super) len: u64,
 }
 
-/// Fetches pieces.
+/// Fetches pieces of artifacts in the background, several at once.
 pub(super) struct ArtifactFetcher {
     link: RequestContext,
     room: Arc<Semaphore>,

@@ -12,7 +12,7 @@ use crate::remote::refusal::{self, PlatformError, PlatformErrorPattern, row, tra
 /// The kind of server expected at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// `rgpu worker`.
+    /// The server that `rgpu worker` starts.
     Worker,
     /// An app on Modal.
     Modal,

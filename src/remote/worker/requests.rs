@@ -79,7 +79,7 @@ enum Attempt {
 
 /// The answer to a request.
 pub(super) enum WorkerAnswer {
-    /// The requested response.
+    /// The server's response to the request.
     Response(Response),
     /// The agent's message, in JSON, that explains a refusal.
     AgentMessage(Vec<u8>),
