@@ -34,17 +34,16 @@ pub(crate) enum Control {
     Renew,
     /// The client disconnects on purpose.
     Detach,
-    /// Stop the job.
     Cancel,
 }
 
-/// Listens at `folder/name`.
+/// Listens at `folder/name`. The path may be longer than a socket's name can be.
 pub(crate) fn listen(folder: &Path, name: &str) -> io::Result<UnixListener> {
     let dir = open_folder(folder)?;
     UnixListener::bind(short_path(&dir, name))
 }
 
-/// Connects to `folder/name`.
+/// Connects to `folder/name`, with a path of any length as [`listen`].
 pub(crate) fn connect(folder: &Path, name: &str) -> io::Result<UnixStream> {
     let dir = open_folder(folder)?;
     UnixStream::connect(short_path(&dir, name))

@@ -42,7 +42,7 @@ pub struct Service {
 pub struct Refusal {
     /// The request's type: `submit`, `blob`, `fetch` …
     pub request: &'static str,
-    /// Reason code.
+    /// The reason as a code, for programs.
     pub code: &'static str,
     /// Explanation for the user.
     pub text: String,
@@ -67,7 +67,7 @@ impl From<Refusal> for FromAgent {
 pub enum SubmitResult {
     /// The job's supervisor has been started.
     Started {
-        /// The job's folder.
+        /// The folder of the job that runs.
         folder: JobFolder,
         /// Connection to the job's supervisor.
         link: UnixStream,

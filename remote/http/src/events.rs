@@ -116,7 +116,7 @@ enum FollowerMessage {
     Output(OutputPiece),
     /// There is nothing more for now.
     Quiet,
-    /// The follower failed.
+    /// The message with which the follower ended.
     Refused(FromAgent),
 }
 

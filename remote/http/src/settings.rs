@@ -11,7 +11,6 @@ use subtle::ConstantTimeEq;
 /// Shorter tokens could be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
 
-/// The server's settings.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,

@@ -101,7 +101,7 @@ pub struct InputPiece<'a> {
     pub digest: &'a Digest,
     /// Offset of its first byte in the file.
     pub offset: u64,
-    /// Length in bytes.
+    /// Length of the piece in bytes.
     pub len: u64,
 }
 
@@ -271,7 +271,7 @@ pub enum Arg {
 }
 
 impl Arg {
-    /// A literal argument.
+    /// An argument that is passed as it is.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }

@@ -18,7 +18,7 @@ const MAX_MESSAGE_BYTES: usize = 500;
 /// Where the ladder continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RungVerdict {
-    /// The step succeeded.
+    /// Nowhere: the rung gave the result of the step.
     Succeeded,
     /// At the next rung.
     Next,

@@ -18,7 +18,7 @@ pub(crate) enum StepResult {
 }
 
 impl Supervisor {
-    /// Runs a step.
+    /// Runs the rungs of a step, best first, until one succeeds or none can help.
     pub(crate) fn run_step(
         &mut self,
         step: &Step,
