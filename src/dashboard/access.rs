@@ -84,7 +84,7 @@ impl AccessControl {
         self.read_only
     }
 
-    /// Uses the link.
+    /// Whether the token is that of the link, and whether the link was used before.
     pub(super) fn log_in(&self, token: &str) -> Login {
         match loopback::is_secret(token, &self.token) {
             false => Login::WrongToken,

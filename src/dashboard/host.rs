@@ -16,7 +16,7 @@ const WANTED_TOOLS: [&str; 6] = ["ncu", "nsys", "compute-sanitizer", "nvcc", "nv
 /// The packages that Python kernels need.
 const PACKAGES: [&str; 3] = ["torch", "triton", "cutlass-dsl"];
 
-/// The largest env.json.
+/// The largest env.json that is read, in bytes.
 const MAX_ENV_BYTES: u64 = 8 << 20;
 
 /// The newest runs of a host whose env.json is looked at for its facts.

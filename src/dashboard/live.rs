@@ -48,7 +48,7 @@ const MAX_READ_BYTES: u64 = 64 << 10;
 /// Numbers that grow with each change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Revision {
-    /// Of the runs.
+    /// Grows when a run changes.
     pub(super) runs: u64,
     /// The newest event of the state database.
     pub(super) event: i64,

@@ -76,7 +76,6 @@ pub(crate) struct RunningRun {
     pub(crate) output: Option<String>,
 }
 
-/// Makes the overview.
 pub(super) fn overview(
     context: &DashboardContext,
     snapshot: &Snapshot,

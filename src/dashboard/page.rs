@@ -112,7 +112,6 @@ impl PageDocument {
         Self { html, policy: format!("{policy}; frame-ancestors 'none'") }
     }
 
-    /// The document.
     pub(super) fn html(&self) -> &str {
         &self.html
     }

@@ -47,7 +47,7 @@ pub(super) struct Snapshot {
     pub(super) unreadable: Vec<UnreadableRun>,
     /// Whether runs are still being read for the first time.
     pub(super) reading: bool,
-    /// Counts changes.
+    /// Grows with each change of the table.
     pub(super) revision: u64,
     pub(super) facets: Facets,
 }
@@ -161,7 +161,7 @@ struct KnownFolders {
     unsaved: HashSet<String>,
 }
 
-/// The index.
+/// The summaries of all runs of the project, kept up to date while the server runs.
 pub(super) struct RunTable {
     runs: Runs,
     project: PathBuf,

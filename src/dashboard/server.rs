@@ -45,7 +45,7 @@ const WATCH_AFTER_REQUEST: Duration = Duration::from_secs(20);
 /// How the server listens.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeOptions {
-    /// The loopback address.
+    /// The address to listen at; only loopback addresses are accepted.
     pub listen: SocketAddr,
     /// Whether actions are refused.
     pub read_only: bool,

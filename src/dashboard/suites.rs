@@ -16,7 +16,7 @@ use crate::model::suite_history::History;
 use crate::regular_file;
 use crate::suite::{RunIndex, TimeQuery};
 
-/// The largest suite.json.
+/// The largest suite.json that is read, in bytes.
 const MAX_SUITE_BYTES: u64 = 256 << 20;
 
 /// The smallest change of a case's time that the history marks, as a fraction.
