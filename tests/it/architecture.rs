@@ -344,7 +344,7 @@ fn all_text_for_the_terminal_goes_through_one_file() {
 const ABOVE_COMMANDS: &[&str] =
     &["args", "arguments", "attach", "completions", "dispatch", "documents", "exec_commands"];
 
-/// What commands share.
+/// The one module that commands may import besides their own.
 const SUPPORT: &str = "support";
 
 /// Collects every path of a file, outside of tests, as its segments. Paths in macro calls too.

@@ -89,7 +89,7 @@ impl FakeHost {
         wait_for("a tool at its gate", || file.exists().then_some(()));
     }
 
-    /// Lets it through.
+    /// Lets the tool go on that waits at its gate.
     pub(crate) fn open_gate(&self, tool: &str) {
         fs::write(self.folder.join(format!("{tool}.go")), b"").unwrap();
     }

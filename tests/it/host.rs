@@ -74,7 +74,6 @@ pub(crate) async fn connect(
     HostLink::connect(Arc::from(spec.open()?), options).await
 }
 
-/// Blobs in memory.
 #[derive(Default)]
 struct Blobs(BTreeMap<Digest, Vec<u8>>);
 
@@ -84,7 +83,6 @@ impl BlobReader for Blobs {
     }
 }
 
-/// sha256 of bytes.
 pub(crate) fn digest(bytes: &[u8]) -> Digest {
     Digest::of(bytes)
 }

@@ -28,7 +28,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const OF_MANY_GPUS: [&str; 3] =
     ["NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICAST=1", "NVSHMEM_DISABLE_NVLS=1"];
 
-/// A user's machine.
+/// A folder that stands for a user's machine: home, settings and projects.
 pub(crate) struct Laptop {
     folder: TempDir,
 }

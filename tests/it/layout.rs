@@ -519,7 +519,7 @@ fn cute_dsl() -> String {
     python.display().to_string()
 }
 
-/// `.ci/long` runs it.
+/// It needs the real DSL, so only `.ci/long` runs it.
 #[test]
 fn the_real_dsl_agrees_with_the_formulas() {
     let laptop = Laptop::new();

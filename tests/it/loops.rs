@@ -103,7 +103,6 @@ impl TestLoop {
         source.lines().next().unwrap().to_owned()
     }
 
-    /// The loop's folder.
     fn folder(&self) -> std::path::PathBuf {
         self.laptop.project(self.json("status")["folder"].as_str().unwrap())
     }

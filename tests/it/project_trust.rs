@@ -26,7 +26,6 @@ impl UntrustedServer {
         format!("{scheme}://{}", self.listener.local_addr().unwrap())
     }
 
-    /// Whether nobody connected.
     fn was_left_alone(&self) -> bool {
         self.listener.set_nonblocking(true).unwrap();
         self.listener.accept().is_err_and(|e| e.kind() == ErrorKind::WouldBlock)

@@ -90,7 +90,6 @@ impl Sshd {
         self.folder.path().join(name)
     }
 
-    /// What sshd logged.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
@@ -119,7 +118,6 @@ pub(crate) fn keygen(path: &Path) {
     ssh_keygen(&["-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", path.to_str().unwrap()]);
 }
 
-/// Runs ssh-keygen.
 pub(crate) fn ssh_keygen(args: &[&str]) {
     let output = Command::new("ssh-keygen").args(args).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -190,7 +188,7 @@ impl Cutter {
         self.hold.store(bytes, Ordering::SeqCst);
     }
 
-    /// Links so far.
+    /// The number of connections so far.
     pub(crate) fn links(&self) -> u64 {
         self.links.load(Ordering::SeqCst)
     }

@@ -69,7 +69,6 @@ pub(crate) fn all(tool: &str) -> Result<Vec<PathBuf>, ImitationError> {
     Ok(folders)
 }
 
-/// The fixtures folder.
 pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures")
 }

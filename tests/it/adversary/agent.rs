@@ -27,7 +27,7 @@ pub(crate) enum State {
     Facts,
     /// It has submitted a plan.
     Submitting,
-    /// It sends blobs.
+    /// It sends the blobs of the plan.
     Uploading,
     /// It follows the running job.
     Following,

@@ -20,7 +20,6 @@ pub(super) struct Dashboard {
     stderr: BufReader<ChildStderr>,
 }
 
-/// An answer.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) head: String,
@@ -52,7 +51,7 @@ impl Dashboard {
         Self { process, port, link, cookie, key, stderr }
     }
 
-    /// Opens the link.
+    /// Opens the login link and keeps the cookie.
     pub(super) fn open(&mut self) {
         let path = self.link.split_once(&format!(":{}", self.port)).unwrap().1.to_owned();
         let answer = self.send("GET", &path, &[], "");

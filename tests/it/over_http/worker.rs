@@ -24,7 +24,6 @@ impl Worker {
         Self::start_at(laptop, 0)
     }
 
-    /// On this port.
     pub(super) fn start_at(laptop: &Laptop, port: u16) -> Self {
         Self::begin(laptop, port, &[])
     }
@@ -101,7 +100,6 @@ pub(super) fn add_remote_to_config(laptop: &Laptop, port: u16) {
     fs::write(laptop.path("config/config.toml"), settings).unwrap();
 }
 
-/// An answer.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,

@@ -14,7 +14,7 @@ use crate::laptop::{Laptop, built};
 pub(crate) const TOKEN: &str = "e30.eyJleHAiOjQxMDI0NDQ4MDB9.x";
 pub(crate) const EXPIRED: &str = "e30.eyJleHAiOjF9.x";
 
-/// A running stand-in.
+/// The fake of Wafer's service, in a process of its own.
 pub(crate) struct Service {
     child: Child,
     pub(crate) port: u16,

@@ -9,7 +9,7 @@ use super::{folder, python, succeeds};
 use crate::browser::Browser;
 use crate::laptop::{Laptop, built};
 
-/// What notebooks need.
+/// The packages that a notebook needs besides rgpu.
 const NOTEBOOK_PACKAGES: &[&str] =
     &["ipykernel==7.4.0", "nbclient==0.11.0", "nvtx==0.2.17", "pandas==3.1.1"];
 

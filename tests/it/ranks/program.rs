@@ -109,7 +109,7 @@ const START_NS: i64 = 1_790_000_000_000_000_000;
 enum Event {
     Step(i64, i64),
     Range(&'static str, i64, i64),
-    /// Call, start, length.
+    /// Start of the call, start of the kernel and its length, in nanoseconds.
     Kernel(i64, i64, i64),
     /// Call and start of an all-reduce.
     Reduce(i64, i64),

@@ -42,7 +42,7 @@ pub(in super::super) enum Fault {
 /// A request, for the test's choice of a fault.
 pub(in super::super) struct ReceivedRequest {
     pub(in super::super) method: String,
-    /// Without the query.
+    /// The path without its query.
     pub(in super::super) path: String,
     /// Whether it is for a result.
     pub(in super::super) result: bool,
