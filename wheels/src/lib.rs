@@ -16,7 +16,7 @@ const EXACT_WHEELS: [&str; 4] = ["--no-deps", "--only-binary=:all:", "--require-
 /// One wheel of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    /// The pinned version.
+    /// The version that the list pins.
     pub version: String,
     /// A requirements file with only this wheel.
     pub text: String,

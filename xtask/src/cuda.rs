@@ -20,7 +20,7 @@ const INSTALLED_LIST: &str = "rgpu-wheels.txt";
 /// The environment could not be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CudaError {
-    /// Python is missing.
+    /// A package of the system, such as Python, is missing.
     #[error(transparent)]
     Package(#[from] PackageError),
     /// venv, pip or uv failed.

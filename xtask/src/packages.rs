@@ -15,7 +15,7 @@ pub(crate) enum PackageError {
         "missing: {what}\n  help: run `{command}`, then this again; as root on Debian and Ubuntu `--yes` installs it"
     )]
     Missing { what: String, command: String },
-    /// apt-get failed.
+    /// apt-get ended with an error.
     #[error("system packages could not be installed")]
     Install(#[source] CommandError),
 }
@@ -50,7 +50,7 @@ const WHEELS: &[Need] = &[Need {
 /// Whether `--yes` was given: packages are then installed without asking.
 static CONSENT: AtomicBool = AtomicBool::new(false);
 
-/// Records `--yes`.
+/// Records that the user gave `--yes`.
 pub(crate) fn give_consent() {
     CONSENT.store(true, Ordering::Relaxed);
 }

@@ -15,7 +15,7 @@ pub(super) struct Artifact {
 }
 
 impl Artifact {
-    /// The finished `file`.
+    /// Reads the finished `file` and takes its digest.
     pub(super) fn of(file: PathBuf) -> Result<Self, DistError> {
         let bytes = fs::read(&file).map_err(at(&file))?;
         Ok(Self { sha256: Digest::of(&bytes), file })

@@ -17,7 +17,7 @@ use zip::{CompressionMethod, ZipWriter};
 
 /// The tree's folder of programs, which an installer puts on PATH.
 const PROGRAMS: &str = "bin";
-/// The Python package.
+/// The folder of the Python package in the repository.
 const PACKAGE: &str = "python/rgpu";
 const README: &str = "README.md";
 const LICENCES: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT"];
