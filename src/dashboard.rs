@@ -65,9 +65,9 @@ const MAX_CONCURRENT_COMMANDS: usize = 4;
 /// The folders, the program and the hosts that the page shows.
 #[derive(Clone)]
 pub struct DashboardContext {
-    /// rgpu itself.
+    /// The path of rgpu's own program, which actions start.
     pub program: PathBuf,
-    /// The project's folder.
+    /// The folder of the project.
     pub project: PathBuf,
     /// The folder with the project's runs.
     pub runs: PathBuf,
@@ -79,9 +79,9 @@ pub struct DashboardContext {
 
 /// A host of the user's settings.
 pub struct DashboardHost {
-    /// The remote's name.
+    /// The name in the user's settings.
     pub name: String,
-    /// The remote's address.
+    /// The address in the user's settings.
     pub address: String,
     /// Whether commands use it if none is named.
     pub default: bool,
