@@ -37,7 +37,6 @@ pub(super) struct Cli {
     pub command: Command,
 }
 
-/// The commands.
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum Command {
     /// Profile a kernel or a program: how fast, why not faster, what to try

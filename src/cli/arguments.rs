@@ -15,7 +15,6 @@ use crate::error::Result;
 /// The commands that the Python package has.
 const COMMANDS: &[&str] = &["profile", "exec", "build", "disasm", "report", "compare"];
 
-/// A command.
 #[derive(Serialize)]
 struct CommandArguments {
     name: String,
@@ -54,11 +53,11 @@ enum ArgumentKind {
     /// A number of bytes, or text such as `2GB`.
     Bytes,
     Path,
-    /// `NAME=VALUE`.
+    /// A value of the form `NAME=VALUE`.
     Pair,
 }
 
-/// Prints the arguments.
+/// Prints the command line as JSON, from which `python/generate.py` makes the Python interface.
 pub(super) fn print(app: &App) -> Result<Status> {
     let mut whole = Cli::command();
     whole.build();
@@ -79,7 +78,7 @@ pub(super) fn print(app: &App) -> Result<Status> {
     Ok(0)
 }
 
-/// `--help` and `--version`.
+/// Whether a flag is `--help` or `--version`, which programs do not need.
 fn is_for_people(arg: &Arg) -> bool {
     matches!(
         arg.get_action(),

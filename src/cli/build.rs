@@ -110,7 +110,7 @@ fn is_device_code(request: &Request) -> bool {
     }
 }
 
-/// Where results go.
+/// Where the run folder lies, and what is copied besides.
 enum Destination {
     /// The run's folder, and a copy of each cubin beside the runs.
     Default,

@@ -43,7 +43,6 @@ pub(super) struct DashboardArgs {
     pub read_only: bool,
 }
 
-/// A `dashboard` command.
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum DashboardCommand {
     /// Write the page as static files that need no server
@@ -51,7 +50,6 @@ pub(super) enum DashboardCommand {
     Export(ExportArgs),
 }
 
-/// `dashboard export`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ExportArgs {
     /// The folder; it is made if needed

@@ -31,14 +31,12 @@ pub(super) enum KernelsCommand {
     New(NewArgs),
 }
 
-/// `kernels show`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ShowArgs {
     /// A name, a folder, a kernel.toml, or a .cu or .py file
     pub name: String,
 }
 
-/// `kernels new`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct NewArgs {
     /// The source

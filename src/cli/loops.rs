@@ -64,7 +64,6 @@ pub(super) enum LoopCommand {
     Prune(prune::PruneArgs),
 }
 
-/// Which loop.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct LoopArgs {
     /// The loop's id, or the beginning of it [default: the newest]
@@ -72,7 +71,6 @@ pub(in crate::cli) struct LoopArgs {
     pub id: Option<String>,
 }
 
-/// `loop tui`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct TuiArgs {
     /// Start a loop with the arguments after `--`, those of `loop start`; it goes on when the view

@@ -37,7 +37,6 @@ pub(super) struct McpArgs {
     pub list: bool,
 }
 
-/// Runs `mcp`.
 pub(super) fn run(app: &App, args: &McpArgs) -> Result<Status> {
     if args.list {
         list(app)?;

@@ -63,7 +63,6 @@ pub(super) enum QueueCommand {
     Attempt(AttemptArgs),
 }
 
-/// `queue __attempt`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct AttemptArgs {
     project: PathBuf,

@@ -139,7 +139,6 @@ fn check_format(app: &App, args: &ReportArgs) -> Result<()> {
     Ok(())
 }
 
-/// Shows a report.
 pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
     check_format(app, args)?;
     match &args.what[..] {

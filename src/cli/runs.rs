@@ -71,7 +71,6 @@ pub(super) enum RunsCommand {
     Reindex,
 }
 
-/// `runs list`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ListArgs {
     /// List the jobs on this remote: what runs, since when, and what is not fetched yet
@@ -91,7 +90,6 @@ pub(super) struct ListArgs {
     pub reason: Option<String>,
 }
 
-/// A run.
 #[derive(Args, Clone, Debug)]
 pub(super) struct RunArg {
     /// The run
@@ -99,7 +97,6 @@ pub(super) struct RunArg {
     pub run: String,
 }
 
-/// `runs attach`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct AttachArgs {
     /// The run; with --remote the name of a job as `runs list --remote` shows it
@@ -119,7 +116,6 @@ pub(super) struct AttachArgs {
     pub events: Option<String>,
 }
 
-/// `runs cancel`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct CancelArgs {
     /// The run; with --remote the name of a job as `runs list --remote` shows it
@@ -131,7 +127,6 @@ pub(super) struct CancelArgs {
     pub remote: Option<String>,
 }
 
-/// `runs note`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct NoteArgs {
     /// The run

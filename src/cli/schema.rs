@@ -35,7 +35,6 @@ pub(super) struct SchemaArgs {
     pub check: Option<PathBuf>,
 }
 
-/// The documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum SchemaName {
     /// profile.json
@@ -268,7 +267,7 @@ fn from_toml(bytes: &[u8]) -> std::result::Result<Value, String> {
 /// The document of `--json` for a valid file.
 #[derive(Debug, Serialize)]
 struct CheckPassed {
-    /// The schema's name.
+    /// The name of the schema that the file was checked with.
     document: String,
     /// The file as typed.
     file: String,

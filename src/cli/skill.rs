@@ -34,7 +34,6 @@ pub(super) enum SkillCommand {
     Show,
 }
 
-/// `skill install`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct InstallArgs {
     /// An agent, for all projects of this user, or a folder of skills [default: the agents that have

@@ -36,7 +36,6 @@ pub(super) enum Tab {
     Loop,
 }
 
-/// Opens the view.
 pub(super) fn run(app: &App, first: Tab) -> Result<Status> {
     if app.global.json {
         let failure = Failure::new(Exit::Usage, "usage", "the view of the terminal has no JSON");

@@ -130,7 +130,6 @@ impl BuildArgs {
 /// The default time limit.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A Python DSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Dsl {
     /// NVIDIA's CuTe DSL

@@ -125,7 +125,7 @@ impl ExecSource {
             || self.snippet.as_ref().is_some_and(|snippet| snippet.language.needs_facts())
     }
 
-    /// The run's name.
+    /// The name of the run: that of the snippet, file or command.
     pub(super) fn name(&self, args: &ExecArgs) -> String {
         match &self.snippet {
             Some(snippet) => snippet.name.clone(),

@@ -16,7 +16,6 @@ use super::input::{LimitArgs, parsed, usage};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 
-/// `layout compose`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ComposeArgs {
     /// The outer layout, swizzled or not
@@ -27,7 +26,6 @@ pub(in crate::cli) struct ComposeArgs {
     pub limit: LimitArgs,
 }
 
-/// `layout complement`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ComplementArgs {
     /// The layout
@@ -76,7 +74,6 @@ impl Form {
     }
 }
 
-/// `layout inverse`.
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("side").required(true).args(["left", "right"])))]
 pub(in crate::cli) struct InverseArgs {
@@ -92,7 +89,6 @@ pub(in crate::cli) struct InverseArgs {
     pub limit: LimitArgs,
 }
 
-/// `layout coalesce`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CoalesceArgs {
     /// The layout, swizzled or not
@@ -102,14 +98,12 @@ pub(in crate::cli) struct CoalesceArgs {
     pub by_mode: bool,
 }
 
-/// `layout filter`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct FilterArgs {
     /// The layout, swizzled or not
     pub layout: String,
 }
 
-/// `layout recast`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct RecastArgs {
     /// The layout, swizzled or not

@@ -46,7 +46,6 @@ pub(in crate::cli) struct CheckArgs {
     pub limit: LimitArgs,
 }
 
-/// A memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Memory {
     /// Shared memory

@@ -14,7 +14,6 @@ use crate::error::{Exit, Failure, Result};
 /// Number of blocks after the last one that are checked too.
 const BLOCKS_BEYOND_LAST: i64 = 64;
 
-/// `layout cta`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CtaArgs {
     /// The problems: M,N of each group, `;` between groups; either may be 0

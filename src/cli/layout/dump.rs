@@ -111,7 +111,6 @@ fn widest_load(n: i64) -> i64 {
     if n > 0 { (1_i64 << n.trailing_zeros().min(7)).min(128) } else { 1 }
 }
 
-/// `layout dump`.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = WAYS)]
 pub(in crate::cli) struct DumpArgs {

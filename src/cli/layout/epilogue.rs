@@ -15,7 +15,6 @@ use crate::cli::support::app::{App, Status};
 use crate::error::Result;
 use crate::report::{Align, TextTable};
 
-/// `layout epilogue`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct EpilogueArgs {
     /// The tile of C of one CTA: 64 or 128 rows x columns

@@ -11,7 +11,6 @@ use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Result};
 use crate::kernel::expr::{Division, Expr, ExprError, Grammar, Scope};
 
-/// `layout equal`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct EqualArgs {
     /// A layout, swizzled or not

@@ -18,7 +18,6 @@ use super::page;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 
-/// `layout eval`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct EvalArgs {
     /// The layout, swizzled or not

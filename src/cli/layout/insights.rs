@@ -13,7 +13,6 @@ use super::named;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 
-/// `layout insights`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct InsightsArgs {
     /// A dump or snapshot, or any JSON with layouts as texts

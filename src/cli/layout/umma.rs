@@ -12,7 +12,6 @@ use super::input::usage;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Failure, Result};
 
-/// `layout umma`.
 #[derive(Subcommand, Clone, Debug)]
 pub(in crate::cli) enum UmmaCommand {
     /// The 64-bit descriptor of a matrix in shared memory
@@ -23,7 +22,6 @@ pub(in crate::cli) enum UmmaCommand {
     Instruction(InstructionArgs),
 }
 
-/// `layout umma matrix`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct MatrixArgs {
     /// Bits to decode, as 0x4000404000010000 or decimal; without them, the fields are encoded
@@ -90,7 +88,6 @@ impl MatrixSwizzle {
     }
 }
 
-/// `layout umma instruction`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct InstructionArgs {
     /// Bits to decode, as 0x08200480 or decimal; without them, the fields are encoded

@@ -32,7 +32,6 @@ impl LoopFileKind {
     }
 }
 
-/// `loop validate`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ValidateArgs {
     /// The file
@@ -44,7 +43,6 @@ pub(in crate::cli) struct ValidateArgs {
     pub kind: Option<LoopFileKind>,
 }
 
-/// `loop report-time`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ReportTimeArgs {
     /// The loop's id, or the beginning of it [default: the newest]
@@ -104,13 +102,11 @@ fn time(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-/// Prints a schema.
 pub(super) fn schema(app: &App, kind: LoopFileKind) -> Result<Status> {
     app.print_json(&kind.document().schema())?;
     Ok(0)
 }
 
-/// Checks a file.
 pub(super) fn validate(app: &App, args: &ValidateArgs) -> Result<Status> {
     let shown = args.file.display().to_string();
     let text = regular_file::read(&args.file, MAX_BYTES).map_err(|e| {

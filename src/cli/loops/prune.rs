@@ -7,7 +7,6 @@ use serde::Serialize;
 use crate::cli::support::app::{App, Status};
 use crate::error::Result;
 
-/// `loop prune`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct PruneArgs {
     /// Keep this many of the newest stopped loops
@@ -24,7 +23,6 @@ pub(in crate::cli) struct PrunedDocument {
     pub removed: Vec<String>,
 }
 
-/// Removes loops.
 pub(super) fn prune(app: &App, args: &PruneArgs) -> Result<Status> {
     let mut loops = super::open_existing(app)?;
     let removed = loops.prune(args.keep)?;

@@ -132,7 +132,6 @@ pub(super) fn best(app: &App, args: &LoopArgs) -> Result<Status> {
     Ok(0)
 }
 
-/// Shows all iterations.
 pub(super) fn report(app: &App, args: &LoopArgs) -> Result<Status> {
     let status = load(app, args)?;
     if app.global.json {

@@ -9,7 +9,6 @@ use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::loops::{LoopConfig, LoopMode, LoopRunner, LoopSetup, LoopStatus, Phase};
 
-/// `loop start`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct StartArgs {
     /// The settings

@@ -18,7 +18,6 @@ pub(in crate::cli) struct CheckArgs {
     pub files: Vec<PathBuf>,
 }
 
-/// Checks.
 pub(super) fn run(app: &App, args: &CheckArgs) -> Result<Status> {
     let mut checks = Vec::new();
     for file in &args.files {

@@ -60,7 +60,6 @@ pub(super) fn topology(gpu: &Gpu, path: Option<&Path>) -> Result<Topology> {
         .map_err(|error| Failure::new(Exit::Config, "bad_topology", error.to_string()))
 }
 
-/// Predicts a collective.
 pub(super) fn run(app: &App, args: &CollArgs) -> Result<Status> {
     let target = target(app, &args.gpu)?;
     let topology = topology(&target.gpu, args.topology.as_deref())?;

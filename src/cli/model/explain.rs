@@ -22,7 +22,6 @@ pub(in crate::cli) struct ExplainArgs {
     pub part: Option<String>,
 }
 
-/// Shows the terms.
 pub(super) fn run(app: &App, args: &ExplainArgs) -> Result<Status> {
     let document: Value =
         serde_json::from_slice(&input::read(&args.prediction)?).map_err(|error| {

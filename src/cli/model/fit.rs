@@ -79,7 +79,6 @@ struct TooFew {
     rows: usize,
 }
 
-/// Fits rows.
 pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
     let hardware = gpu::load(app, &args.gpu)?;
     let numbers = gpu::resolve(&hardware)?;

@@ -33,7 +33,6 @@ pub(in crate::cli) enum HwCommand {
     Check(CheckArgs),
 }
 
-/// `hw show`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ShowArgs {
     /// A name or a file
@@ -44,7 +43,6 @@ pub(in crate::cli) struct ShowArgs {
     pub toml: bool,
 }
 
-/// `hw add`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct AddArgs {
     /// The file
@@ -63,7 +61,6 @@ pub(in crate::cli) struct AddArgs {
     pub force: bool,
 }
 
-/// `hw check`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CheckArgs {
     /// Files; without any, those that were added

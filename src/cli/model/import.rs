@@ -100,7 +100,6 @@ struct Duplicate {
     kept: String,
 }
 
-/// Imports files.
 pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
     if args.format == Format::Card {
         return cards(app, args);

@@ -119,7 +119,6 @@ pub(in crate::cli) struct KernelArgs {
     pub page: PageArgs,
 }
 
-/// The kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum KernelName {
     /// A matrix product (--mnk), or a group of them (--grouped)
@@ -158,7 +157,6 @@ fn needed<T>(value: Option<T>, flag: &str, op: KernelName) -> Result<T> {
     })
 }
 
-/// Predicts a kernel.
 pub(super) fn run(app: &App, args: &KernelArgs) -> Result<Status> {
     let target = target(app, &args.gpu)?;
     let mut documents = predict(args, &target)?;

@@ -106,7 +106,7 @@ pub(in crate::cli) struct LlmArgs {
 pub(super) enum Detail {
     /// Kernels of each kind of layer.
     Layers,
-    /// The server.
+    /// Memory of each GPU, and the server's throughput and latencies.
     Server,
 }
 

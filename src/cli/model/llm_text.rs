@@ -37,7 +37,7 @@ pub(super) fn print(app: &App, document: &LlmDocument, detail: Detail) {
     }
 }
 
-/// Parallelism in words.
+/// The parallelism in words, such as `tp 8, pp 1, ep 1, sp`.
 pub(super) fn spread(parallelism: &Parallelism) -> String {
     let mut words = format!("tp {}, pp {}, ep {}", parallelism.tp, parallelism.pp, parallelism.ep);
     for (is_on, word) in [(parallelism.sp, ", sp"), (parallelism.dp_attention, ", dp attention")] {

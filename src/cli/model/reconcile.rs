@@ -75,7 +75,6 @@ struct UnpredictedRows {
 /// The patterns that the text shows.
 const SHOWN_PATTERNS: usize = 16;
 
-/// Compares rows.
 pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
     let hardware = gpu::load(app, &args.gpu)?;
     let numbers = gpu::resolve(&hardware)?;

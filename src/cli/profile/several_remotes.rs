@@ -230,7 +230,7 @@ fn record(
     record
 }
 
-/// A finished run.
+/// The run of one remote, with its end.
 type MemberResult = (RunFolder, RunRecord, Result<FinishedRun>);
 
 /// Carries out all runs at the same time.

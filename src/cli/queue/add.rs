@@ -113,7 +113,6 @@ fn snapshot(text: &str) -> std::result::Result<SnapshotMode, String> {
     }
 }
 
-/// Adds an entry.
 pub(super) fn run(app: &App, args: &AddArgs) -> Result<Status> {
     let (command, default_name) = command(args)?;
     let mut env = environment::recorded(std::env::vars_os());

@@ -12,7 +12,6 @@ use crate::queue::{Entry, EntryState, PruneChoice, Queue, QueueDocument, Requeue
 /// How often to look for changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// `queue wait`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct WaitArgs {
     /// The entries' numbers [default: all that wait or run now]
@@ -20,7 +19,6 @@ pub(in crate::cli) struct WaitArgs {
     pub entries: Vec<i64>,
 }
 
-/// `queue cancel`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CancelArgs {
     /// The entries' numbers
@@ -28,7 +26,6 @@ pub(in crate::cli) struct CancelArgs {
     pub entries: Vec<i64>,
 }
 
-/// `queue requeue`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct RequeueArgs {
     /// The entries' numbers
@@ -48,7 +45,6 @@ pub(in crate::cli) struct RequeueArgs {
     pub reason: Option<String>,
 }
 
-/// `queue prune`.
 #[derive(Args, Clone, Copy, Debug)]
 pub(in crate::cli) struct PruneArgs {
     /// Keep this many of the newest ended entries
@@ -188,7 +184,6 @@ pub(super) fn set_paused(app: &App, is_paused: bool) -> Result<Status> {
     Ok(0)
 }
 
-/// Removes old entries.
 pub(super) fn prune(app: &App, args: &PruneArgs) -> Result<Status> {
     let mut queue = super::open_existing(app)?;
     let choice = PruneChoice { keep: args.keep, all: args.all, dry_run: args.dry_run };

@@ -53,7 +53,6 @@ impl ListArgs {
     }
 }
 
-/// Lists the entries.
 pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     let queue = super::open_existing(app)?;
     let (entries, left_out) = args.select(&queue)?;

@@ -18,7 +18,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Most bytes of output per read.
 const MAX_READ_BYTES: usize = 64 << 10;
 
-/// `queue log`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct LogArgs {
     /// The entry's number

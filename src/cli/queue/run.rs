@@ -37,7 +37,6 @@ pub(in crate::cli) struct RunArgs {
     pub detached: bool,
 }
 
-/// Runs the queue.
 pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
     if args.detached {
         // The terminal's Ctrl-C and its end are not for this process.

@@ -11,7 +11,6 @@ use crate::queue::{EntryRun, QueueEntryDocument, SnapshotMode};
 use crate::report::{one_line, timestamp};
 use crate::store::Runs;
 
-/// `queue show`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ShowArgs {
     /// The entry's number
@@ -19,7 +18,6 @@ pub(in crate::cli) struct ShowArgs {
     pub entry: i64,
 }
 
-/// Shows an entry.
 pub(super) fn run(app: &App, args: &ShowArgs) -> Result<Status> {
     let queue = super::open_existing(app)?;
     let entry = queue.entry(args.entry)?;

@@ -13,7 +13,6 @@ use crate::remote::{
     CredentialError, Price, Remote, RemoteSpec, Transport, read_private, without_secret,
 };
 
-/// `remote add`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct AddArgs {
     /// What you call it

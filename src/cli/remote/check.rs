@@ -16,7 +16,6 @@ use crate::remote::RemoteSpec;
 use crate::report::one_line;
 use crate::run::{Reporter, RunEvent};
 
-/// `remote check`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CheckArgs {
     /// A remote [default: the default remote]

@@ -47,7 +47,6 @@ struct RemoteLine {
     host: Option<HostFacts>,
 }
 
-/// Lists the remotes.
 pub(super) fn list(app: &App) -> Result<Status> {
     let specs = specs(&app.config);
     let states = rental::states(app, &specs)?;

@@ -10,7 +10,6 @@ use crate::error::Result;
 use crate::report::bytes;
 use crate::store::Runs;
 
-/// `runs clean`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CleanArgs {
     /// Keep this many of the newest

@@ -15,7 +15,6 @@ use crate::report::bytes;
 use crate::store::archive::Archive;
 use crate::store::{RunFolder, atomic};
 
-/// `runs export`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ExportArgs {
     /// The run

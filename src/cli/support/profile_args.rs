@@ -99,7 +99,6 @@ pub(in crate::cli) struct ProfileArgs {
     pub run: RunArgs,
 }
 
-/// `--cuda-graph`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum CudaGraph {
     /// Those below 20 µs
@@ -142,7 +141,7 @@ fn sweep(text: &str) -> Result<(String, Vec<String>), String> {
     }
 }
 
-/// ncu's own spellings.
+/// Flags of Nsight Compute, under ncu's own names.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Nsight Compute")]
 pub(in crate::cli) struct NcuArgs {
@@ -210,7 +209,6 @@ pub(in crate::cli) struct NcuArgs {
     pub ncu_args: Option<String>,
 }
 
-/// Mode `deep`.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Mode deep")]
 pub(in crate::cli) struct DeepArgs {
@@ -231,7 +229,7 @@ pub(in crate::cli) struct DeepArgs {
 /// One part of `--budget`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::cli) enum Limit {
-    /// Time.
+    /// Time on the host, in seconds.
     Seconds(u64),
     /// Size of the reports.
     Bytes(u64),
@@ -244,7 +242,7 @@ fn limit(text: &str) -> Result<Limit, String> {
         .map_err(|_| "neither a time nor a size: write 10m or 500MB".to_owned())
 }
 
-/// nsys's own spellings.
+/// Flags of Nsight Systems, under nsys's own names.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Nsight Systems")]
 pub(in crate::cli) struct NsysArgs {
@@ -265,7 +263,6 @@ pub(in crate::cli) struct NsysArgs {
     pub nsys_args: Option<String>,
 }
 
-/// compute-sanitizer.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "compute-sanitizer")]
 pub(in crate::cli) struct SanitizerArgs {

@@ -9,7 +9,6 @@ use clap::{Args, ValueHint};
 use crate::duration::parse_duration;
 use crate::model::RungId;
 
-/// Where it runs.
 #[derive(Args, Clone, Debug, Default)]
 pub(in crate::cli) struct RemoteArgs {
     /// A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port;

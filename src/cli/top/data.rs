@@ -41,7 +41,7 @@ pub(super) struct TopData {
     pub(super) problem: Option<String>,
 }
 
-/// The project's queue.
+/// The queue as the view shows it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct QueueData {
     pub(super) entries: Vec<Entry>,
