@@ -19,6 +19,11 @@ pub(crate) struct Origin<'a> {
 }
 
 impl Origin<'_> {
+    /// The line of a position, from 1.
+    fn line(&self, position: usize) -> usize {
+        self.text.get(..position).unwrap_or(self.text).matches('\n').count() + 1
+    }
+
     pub(crate) fn error(
         &self,
         span: Range<usize>,
@@ -26,10 +31,9 @@ impl Origin<'_> {
         problem: impl Into<String>,
         hint: Option<String>,
     ) -> KernelError {
-        let before = self.text.get(..span.start).unwrap_or(self.text);
         KernelError::Toml {
             file: PathBuf::from(self.file),
-            line: before.matches('\n').count() + 1,
+            line: self.line(span.start),
             key: key.to_owned(),
             problem: problem.into(),
             hint,
@@ -51,6 +55,11 @@ impl<'a> Item<'a> {
 
     pub(crate) fn error_with(&self, problem: impl Into<String>, hint: String) -> KernelError {
         self.origin.error(self.value.span(), &self.key, problem, Some(hint))
+    }
+
+    /// The line of the value, from 1.
+    pub(crate) fn line(&self) -> usize {
+        self.origin.line(self.value.span().start)
     }
 
     fn wrong_type(&self, expected: &str) -> KernelError {

@@ -1,6 +1,6 @@
-//! Looks for what makes the results of a suite less than they seem: kernels that no target runs,
-//! sides of pairs that stand alone, expectations without a case, switches that fix or allow
-//! randomness, and results that differ between two calls.
+//! Looks for what makes the results of a suite less than they seem: targets whose kernel does not
+//! exist, kernels that no target runs, sides of pairs that stand alone, expectations without a case,
+//! switches that fix or allow randomness, and results that differ between two calls.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::expectations::Expectations;
 use super::file::SuiteFile;
+use super::missing::missing_sources;
 use super::target::{TargetSpec, Work};
 use crate::analysis::lint::lint;
 use crate::kernel::{KernelFolders, KernelSpec, find};
@@ -36,9 +37,9 @@ pub struct Audit {
 /// A finding of an audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditFinding {
-    /// Stable code: `kernel_without_target`, `lone_side`, `expectation_without_case`,
-    /// `fixed_randomness`, `allows_nondeterminism`, `not_bit_equal`, `unverified`, or `nvtx_` with
-    /// the id of a lint.
+    /// Stable code: `unknown_kernel`, `missing_source`, `kernel_without_target`, `lone_side`,
+    /// `expectation_without_case`, `fixed_randomness`, `allows_nondeterminism`, `not_bit_equal`,
+    /// `unverified`, or `nvtx_` with the id of a lint.
     pub code: String,
     /// The target, kernel or file with its line.
     pub place: String,
@@ -137,6 +138,11 @@ impl Audit {
             targets.iter().flat_map(|target| target.kernels()).collect()
         };
         let (used, generated_only) = (kernels_of(&listed_targets), kernels_of(&left_out));
+        let path = file.file.as_deref().unwrap_or(Path::new(""));
+        for missing in missing_sources(file, listed_targets.iter().copied(), folders) {
+            let place = format!("{}:{}", path.display(), missing.line);
+            self.add(missing.code, &place, format!("`{}`: {}", missing.target, missing.text));
+        }
         for target in &listed_targets {
             if let Work::Pair { baseline, optimised } = &target.work
                 && baseline == optimised

@@ -226,11 +226,14 @@ fn target(table: &Table<'_>, defaults: &Settings) -> Result<TargetSpec, KernelEr
         return Err(table.error(problem));
     }
     let generated = table.optional("generated").map(|item| item.boolean()).transpose()?;
+    let named = ["kernel", "baseline", "optimised", "program"];
+    let lines = named.iter().filter_map(|key| Some(table.optional(key)?.line())).collect();
     Ok(TargetSpec {
         suite: suite.to_owned(),
         case: case.to_owned(),
         suites,
         work,
+        lines,
         settings: settings(table)?.or(defaults),
         matrix,
         generated: generated.unwrap_or_default(),

@@ -1,6 +1,7 @@
 //! A target of a suite, as bench.toml describes it.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use super::matrix::Matrix;
 use crate::kernel::ProfileMode;
@@ -17,6 +18,8 @@ pub struct TargetSpec {
     pub suites: Vec<String>,
     /// What it runs.
     pub work: Work,
+    /// The lines of bench.toml that name the kernels or the program of `work`, in their order.
+    pub lines: Vec<usize>,
     /// Its settings, with the defaults of the file where it has none.
     pub settings: Settings,
     /// The axes of its matrix.
@@ -55,6 +58,16 @@ pub enum Work {
     },
     /// A program with its arguments.
     Program(Vec<String>),
+}
+
+/// The path that a kernel of bench.toml is, which lies in `folder`; `None` if it is a name.
+pub fn kernel_path(kernel: &str, folder: &Path) -> Option<PathBuf> {
+    kernel.contains(['/', '.']).then(|| folder.join(kernel))
+}
+
+/// The path that a program of bench.toml is, which lies in `folder`; `None` if it is a name.
+pub fn program_path(program: &str, folder: &Path) -> Option<PathBuf> {
+    program.contains('/').then(|| folder.join(program))
 }
 
 impl Default for Work {

@@ -552,6 +552,28 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
     suite(&laptop, "bench run -t pairs --run-id night", 0);
     let shown = laptop.show("bench run -t pairs --run-id night");
     assert!(shown.contains("there is already a run `night`"), "{shown}");
+    let lost = "[[target]]\nname = \"a:lost\"\nkernel = \"kernels/lost.cu\"\n\
+                [[target]]\nname = \"a:there\"\nkernel = \"vecadd\"\n\
+                [[target]]\nname = \"a:typo\"\nkernel = \"vecad\"\n";
+    laptop.write("bench.toml", lost);
+    let shown = laptop.show("bench list");
+    for warning in [
+        "warning: bench.toml:3: `a:lost`: there is no file `kernels/lost.cu`",
+        "warning: bench.toml:9: `a:typo`: there is no kernel `vecad`; did you mean `vecadd`?",
+    ] {
+        assert!(shown.contains(warning), "{shown}");
+    }
+    assert!(shown.ends_with("status 0\n") && shown.matches("warning").count() == 2, "{shown}");
+    let shown = laptop.show("bench list -t a:there");
+    assert!(!shown.contains("warning"), "{shown}");
+    let audit = laptop.run("bench audit --json");
+    let value: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
+    // Before what the results of the last suite have.
+    let findings = value["findings"].as_array().unwrap();
+    assert_eq!(findings[0]["code"], "missing_source", "{value:#}");
+    assert_eq!(findings[1]["code"], "unknown_kernel", "{value:#}");
+    assert!(findings[1]["place"].as_str().unwrap().ends_with("bench.toml:9"), "{value:#}");
+    assert_eq!(status(&audit), 1);
     laptop.write("bench.toml", "[defaults]\nlevle = \"sol\"\n");
     let shown = laptop.show("bench list");
     assert!(shown.contains("bench.toml:2") && shown.contains("did you mean `level`?"), "{shown}");

@@ -29,7 +29,7 @@ use crate::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
 use crate::store::{RunParent, RunRecord, RunState, Runs};
 use crate::suite::{
     CaseEnd, Settings, SideSource, SuiteCase, Work, grown_sizes, inputs_digest, is_too_close,
-    metrics, side_times,
+    kernel_path, metrics, program_path, side_times,
 };
 use crate::tool::{self, BundleFile};
 
@@ -301,7 +301,7 @@ impl<'a> CaseRunner<'a> {
         kernel: &str,
         sizes: Option<&[String]>,
     ) -> Result<Side> {
-        let kernel = self.path(kernel, "kernel")?;
+        let kernel = self.path(kernel, "kernel", kernel_path)?;
         let spec = find::find(&kernel, &kernel_folders(self.app))?.spec;
         if spec.is_python() && !case.settings.define.is_empty() {
             let what = format!("`{}` is Python: macros (`define`) have no effect", spec.name);
@@ -325,7 +325,7 @@ impl<'a> CaseRunner<'a> {
     fn program(&self, case: &SuiteCase, program: &[String]) -> Result<Side> {
         let mut argv = case.arguments(program);
         if let Some(first) = argv.first_mut() {
-            *first = self.path(first, "program")?;
+            *first = self.path(first, "program", program_path)?;
         }
         let args = ProfileArgs { program: argv, ..self.args(case, None, None) };
         let mut command = profile_request::resolve(self.app, &args)?;
@@ -337,10 +337,15 @@ impl<'a> CaseRunner<'a> {
 
     /// A name as it is, and a path of bench.toml as an absolute one. A project names files inside
     /// it: others could be sent to the host.
-    fn path(&self, name: &str, key: &str) -> Result<String> {
-        let is_path = name.contains('/') || key == "kernel" && name.contains('.');
-        let Some(folder) = self.folder.filter(|_| is_path) else { return Ok(name.to_owned()) };
-        let path = self.app.cwd.join(folder).join(name);
+    fn path(
+        &self,
+        name: &str,
+        key: &str,
+        path_of: fn(&str, &Path) -> Option<PathBuf>,
+    ) -> Result<String> {
+        let folder = self.folder.map(|folder| self.app.cwd.join(folder));
+        let path = folder.and_then(|folder| path_of(name, &folder));
+        let Some(path) = path else { return Ok(name.to_owned()) };
         if is_below(&path, &self.app.config.project) {
             return Ok(path.display().to_string());
         }

@@ -10,7 +10,9 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Align, TextTable};
-use crate::suite::{SuiteCase, SuiteFile, Work, select};
+use crate::suite::{
+    MissingSource, SuiteCase, SuiteFile, TargetSpec, Work, missing_sources, select,
+};
 
 /// The output of `bench list --json` (`rgpu.targets/1`).
 #[derive(Serialize, JsonSchema)]
@@ -69,6 +71,7 @@ pub(super) fn file(app: &App, chosen: Option<&Path>) -> Result<SuiteFile> {
 pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     let (file, cases) = load(app, &args.targets)?;
     let shown = file.file.as_deref().map(|path| app.short(path));
+    warn_of_missing_sources(app, &file, &cases);
     if app.global.json {
         let cases = cases.into_iter().map(line).collect();
         app.print_json(&TargetList { schema: "rgpu.targets/1", file: shown, cases })?;
@@ -104,6 +107,17 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
         ));
     }
     Ok(0)
+}
+
+/// Names the entries of these cases whose kernel or program does not exist: they would fail.
+fn warn_of_missing_sources(app: &App, file: &SuiteFile, cases: &[SuiteCase]) {
+    let is_listed = |target: &&TargetSpec| cases.iter().any(|case| case.target == target.name());
+    let targets = file.targets.iter().filter(is_listed);
+    let path = file.file.as_deref().map(|path| app.short(path)).unwrap_or_default();
+    for missing in missing_sources(file, targets, &kernel_folders(app)) {
+        let MissingSource { target, line, text, .. } = missing;
+        app.print_note(&format!("warning: {path}:{line}: `{target}`: {text}"));
+    }
 }
 
 fn line(case: SuiteCase) -> TargetLine {
