@@ -23,6 +23,7 @@ mod prompt;
 mod resource;
 mod run_result;
 mod server;
+mod stdio;
 mod task;
 mod tool;
 

@@ -17,6 +17,7 @@ use super::arguments::argument_error;
 use super::call::{Call, InFlight, McpProgressSink, ServerState};
 use super::consent::{Decision, RepeatedCall};
 use super::limit::size;
+use super::stdio::LineTransport;
 use super::tool::{TOOLS, ToolInfo, find, tools};
 use super::{McpContext, files, prompt, resource, task};
 use crate::error::{Exit, Failure, Result};
@@ -81,7 +82,8 @@ pub async fn serve_stdio(context: McpContext) -> Result<()> {
             .hint("`rgpu mcp` is started by a client; `rgpu mcp --list` shows the tools")
     };
     use rmcp::service::ServerInitializeError::{ConnectionClosed, InitializeFailed};
-    let running = match server.serve(rmcp::transport::stdio()).await {
+    let (input, output) = rmcp::transport::stdio();
+    let running = match server.serve(LineTransport::new(input, output)).await {
         Ok(running) => running,
         // Nobody asked anything.
         Err(ConnectionClosed(_)) => return Ok(()),

@@ -619,6 +619,38 @@ fn a_person_is_told_what_the_server_needs() {
     // Nobody there.
     let output = laptop.run("mcp");
     assert_eq!((status(&output), output.stdout.len()), (0, 0));
+}
+
+#[test]
+fn a_line_that_is_no_message_is_answered_and_the_session_goes_on() {
+    let laptop = Laptop::new();
+    let mut client = Client::silent(&laptop);
+    // Before the greeting, and after it.
+    for greeted in [false, true] {
+        for (line, code) in [
+            ("hello", -32700),
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, -32600),
+            ("{}", -32600),
+        ] {
+            client.send_line(line);
+            let error = client.wait_for(|message| message["error"].is_object());
+            assert_eq!(error["error"]["code"], code, "{line}: {error}");
+            assert!(error.as_object().unwrap()["id"].is_null(), "{line}: {error}");
+        }
+        if !greeted {
+            client.greet();
+        }
+    }
+    client.send_line(&format!("\"{}\"", "x".repeat(17 << 20)));
+    let error = client.wait_for(|message| message["error"].is_object());
+    assert!(error["error"]["message"].as_str().unwrap().contains("too long"), "{error}");
+    client.send_line(r#"{"jsonrpc":"2.0","id":"q","method":"tools/call","params":3}"#);
+    let error = client.wait_for(|message| message["id"] == "q");
+    assert_eq!(error["error"]["code"], -32602, "{error}");
+    assert!(client.request("tools/list", json!({}))["result"]["tools"].is_array());
+    assert_eq!(client.close(), 0);
+    // A client that only writes: nobody greets, and that is no failure.
     let output = laptop.run_with_input("mcp", b"hello\n");
-    assert!(output.stdout.is_empty() || output.stdout.starts_with(b"{"), "{output:?}");
+    let error: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((status(&output), &error["error"]["code"]), (0, &json!(-32700)));
 }

@@ -44,7 +44,12 @@ impl Client {
     /// Starts a server and greets it.
     pub(super) fn start(laptop: &Laptop) -> Client {
         let mut client = Client::silent(laptop);
-        let greeted = client.request(
+        client.greet();
+        client
+    }
+
+    pub(super) fn greet(&mut self) {
+        let greeted = self.request(
             "initialize",
             json!({
                 "protocolVersion": "2025-06-18",
@@ -53,13 +58,16 @@ impl Client {
             }),
         );
         assert_eq!(greeted["result"]["protocolVersion"], "2025-06-18", "{greeted}");
-        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        client
+        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     }
 
     pub(super) fn send(&mut self, message: &Value) {
+        self.send_line(&message.to_string());
+    }
+
+    pub(super) fn send_line(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().unwrap();
-        stdin.write_all(format!("{message}\n").as_bytes()).unwrap();
+        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
         stdin.flush().unwrap();
     }
 

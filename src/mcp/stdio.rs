@@ -1,0 +1,358 @@
+//! Messages as lines of JSON, on standard input and output.
+//!
+//! rmcp's own transport drops a line that is not JSON, and one that is too long. Here each of them is
+//! answered, and the connection goes on.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::{Buf, BytesMut};
+use rmcp::RoleServer;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::Mutex;
+
+/// The most bytes of a line, as for rmcp's other transports.
+const MAX_LINE_BYTES: usize = 16 << 20;
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const INVALID_PARAMS: i32 = -32602;
+
+/// The connection with one client. `receive` may be dropped while it waits, so what it has read and
+/// what it still has to say are kept here.
+pub(super) struct LineTransport<R, W> {
+    reader: BufReader<R>,
+    max_line_bytes: usize,
+    /// The beginning of the next line.
+    line: Vec<u8>,
+    /// A line was too long, and its rest is skipped.
+    is_skipping: bool,
+    /// An error that is still to be sent, as a line; empty once the writer has it.
+    reply: Vec<u8>,
+    is_replying: bool,
+    /// `None` once the connection is closed.
+    writer: Arc<Mutex<Option<LineWriter<W>>>>,
+}
+
+struct LineWriter<W> {
+    output: W,
+    unwritten: BytesMut,
+}
+
+/// Why a line is no message.
+#[derive(Debug, PartialEq)]
+struct LineError {
+    /// The request that waits for an answer, else null.
+    id: Value,
+    code: i32,
+    message: String,
+}
+
+enum LineRead {
+    Line,
+    TooLong,
+    End,
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
+    pub(super) fn new(input: R, output: W) -> Self {
+        let writer = LineWriter { output, unwritten: BytesMut::new() };
+        Self {
+            reader: BufReader::new(input),
+            max_line_bytes: MAX_LINE_BYTES,
+            line: Vec::new(),
+            is_skipping: false,
+            reply: Vec::new(),
+            is_replying: false,
+            writer: Arc::new(Mutex::new(Some(writer))),
+        }
+    }
+
+    /// Reads up to the end of a line into `line`. Input that ends without one is a line, too.
+    async fn read_line(&mut self) -> io::Result<LineRead> {
+        loop {
+            let available = self.reader.fill_buf().await?;
+            if available.is_empty() {
+                let is_line = !self.line.is_empty();
+                return Ok(if is_line { LineRead::Line } else { LineRead::End });
+            }
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(available.len(), |at| at + 1);
+            let was_skipping = self.is_skipping;
+            let is_too_long = !was_skipping && self.line.len() + taken > self.max_line_bytes;
+            if is_too_long {
+                self.line.clear();
+            } else if !was_skipping {
+                self.line.extend_from_slice(&available[..taken]);
+            }
+            self.reader.consume(taken);
+            self.is_skipping = (was_skipping || is_too_long) && end.is_none();
+            if is_too_long {
+                return Ok(LineRead::TooLong);
+            }
+            if end.is_some() && !was_skipping {
+                return Ok(LineRead::Line);
+            }
+        }
+    }
+
+    /// Sends the error that is waiting, if there is one. `None` if the client is gone.
+    async fn send_reply(&mut self) -> Option<()> {
+        if self.is_replying {
+            let mut writer = self.writer.lock().await;
+            let writer = writer.as_mut()?;
+            writer.unwritten.extend_from_slice(&self.reply);
+            self.reply.clear();
+            writer.flush().await.ok()?;
+            self.is_replying = false;
+        }
+        Some(())
+    }
+}
+
+impl<W: AsyncWrite + Unpin> LineWriter<W> {
+    /// Writes all that waits. A call that is dropped loses nothing: the next one goes on.
+    async fn flush(&mut self) -> io::Result<()> {
+        while self.unwritten.has_remaining() {
+            if self.output.write_buf(&mut self.unwritten).await? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+        self.output.flush().await
+    }
+}
+
+impl<R, W> Transport<RoleServer> for LineTransport<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let writer = Arc::clone(&self.writer);
+        async move {
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            let mut writer = writer.lock().await;
+            let Some(writer) = writer.as_mut() else {
+                return Err(io::ErrorKind::NotConnected.into());
+            };
+            writer.unwritten.extend_from_slice(&line);
+            writer.flush().await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            self.send_reply().await?;
+            let read = match self.read_line().await.ok()? {
+                LineRead::Line => {
+                    let read = read_message(&self.line);
+                    self.line.clear();
+                    read
+                }
+                LineRead::TooLong => Err(LineError {
+                    id: Value::Null,
+                    code: INVALID_REQUEST,
+                    message: format!(
+                        "the line is too long: a message has at most {} bytes",
+                        self.max_line_bytes
+                    ),
+                }),
+                LineRead::End => return None,
+            };
+            match read {
+                Ok(Some(message)) => return Some(message),
+                Ok(None) => {}
+                Err(LineError { id, code, message }) => {
+                    let error = json!({
+                        "jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message},
+                    });
+                    self.reply = format!("{error}\n").into_bytes();
+                    self.is_replying = true;
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.writer.lock().await.take();
+        Ok(())
+    }
+}
+
+/// The message of a line; `None` for an empty line, and for a notification or a response that the
+/// protocol does not know: neither is ever answered.
+fn read_message(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, LineError> {
+    let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line).trim_ascii();
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if let Ok(message) = serde_json::from_slice(line) {
+        return Ok(Some(message));
+    }
+    let no_message = |id, code, message| Err(LineError { id, code, message });
+    let fields = match serde_json::from_slice(line) {
+        Ok(Value::Object(fields)) => fields,
+        Ok(Value::Array(_)) => {
+            let message = "batches are not taken: send each message as a line of its own";
+            return no_message(Value::Null, INVALID_REQUEST, message.to_owned());
+        }
+        Ok(_) => {
+            let message = "the line is not a message: a message is a JSON object";
+            return no_message(Value::Null, INVALID_REQUEST, message.to_owned());
+        }
+        Err(error) => {
+            let message =
+                format!("the line is not JSON ({error}): each message is one line of JSON");
+            return no_message(Value::Null, PARSE_ERROR, message);
+        }
+    };
+    let is_response = fields.contains_key("result") || fields.contains_key("error");
+    let method = fields.get("method").and_then(Value::as_str);
+    let Some(id) = fields.get("id").filter(|_| !is_response) else {
+        // A request without a method cannot be told from a response without a result.
+        return match method {
+            None if !is_response => {
+                no_message(Value::Null, INVALID_REQUEST, "the message has no `method`".to_owned())
+            }
+            _ => Ok(None),
+        };
+    };
+    if !(id.is_string() || id.is_i64() || id.is_u64()) {
+        let message = "`id` is neither a string nor an integer".to_owned();
+        return no_message(Value::Null, INVALID_REQUEST, message);
+    }
+    match method {
+        _ if fields.get("jsonrpc").is_none_or(|version| version != "2.0") => {
+            no_message(id.clone(), INVALID_REQUEST, "`jsonrpc` is not \"2.0\"".to_owned())
+        }
+        None => no_message(id.clone(), INVALID_REQUEST, "the message has no `method`".to_owned()),
+        Some(method) => {
+            no_message(id.clone(), INVALID_PARAMS, format!("the `params` do not fit `{method}`"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, duplex};
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_message_or_says_why_not() {
+        for (line, id, code, said) in [
+            ("hello", json!(null), -32700, "not JSON (expected value at line 1 column 1)"),
+            ("{\"jsonrpc\": \"2.0\"", json!(null), -32700, "not JSON (EOF"),
+            ("{\"a\": \"\u{1}\"}", json!(null), -32700, "not JSON"),
+            ("[]", json!(null), -32600, "batches are not taken"),
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, json!(null), -32600, "batches"),
+            ("42", json!(null), -32600, "not a message"),
+            ("{}", json!(null), -32600, "has no `method`"),
+            (r#"{"jsonrpc":"2.0","id":"q"}"#, json!("q"), -32600, "has no `method`"),
+            (r#"{"id":3,"method":"tools/call","params":3}"#, json!(3), -32600, "`jsonrpc`"),
+            (
+                r#"{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}"#,
+                json!(null),
+                -32600,
+                "neither a string nor an integer",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":3}"#,
+                json!(7),
+                -32602,
+                "do not fit `tools/call`",
+            ),
+        ] {
+            let error = read_message(line.as_bytes()).err().unwrap_or_else(|| panic!("{line}"));
+            assert_eq!((&error.id, error.code), (&id, code), "{line}");
+            assert!(error.message.contains(said), "{line}: {}", error.message);
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(read_message(deep.as_bytes()).err().unwrap().code, PARSE_ERROR);
+        assert_eq!(read_message(b"\xff\xfe").err().unwrap().code, PARSE_ERROR);
+        for unanswered in [
+            "",
+            " \r\n",
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":3}"#,
+            r#"{"jsonrpc":"2.0","id":{},"error":"echo"}"#,
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":"x"}}"#,
+        ] {
+            assert_eq!(read_message(unanswered.as_bytes()).map(|m| m.is_none()), Ok(true));
+        }
+        let ping = "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\r\n";
+        assert!(read_message(ping.as_bytes()).unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_message_is_answered_and_the_next_line_is_read() {
+        let (mut client, input) = duplex(1 << 10);
+        let (output, mut answers) = duplex(64);
+        let mut transport = LineTransport::new(input, output);
+        transport.max_line_bytes = 100;
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let lines = format!("hello\n{}\n{}\n{ping}\n{ping}", "x".repeat(99), "y".repeat(300));
+        client.write_all(lines.as_bytes()).await.unwrap();
+        drop(client);
+        // The output holds less than the answers: they are read while they are written.
+        let answers = tokio::spawn(async move {
+            let mut text = String::new();
+            answers.read_to_string(&mut text).await.unwrap();
+            text
+        });
+        let mut received = 0;
+        while transport.receive().await.is_some() {
+            received += 1;
+        }
+        assert_eq!(received, 2, "the last line has no end");
+        transport.close().await.unwrap();
+        drop(transport);
+        let answers = answers.await.unwrap();
+        let codes: Vec<Value> = (answers.lines())
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["error"]["code"].take())
+            .collect();
+        assert_eq!(codes, [PARSE_ERROR, PARSE_ERROR, INVALID_REQUEST], "{answers}");
+        assert!(answers.contains("at most 100 bytes"), "{answers}");
+    }
+
+    #[tokio::test]
+    async fn a_receive_that_is_dropped_loses_nothing() {
+        let (mut client, input) = duplex(1 << 10);
+        let (output, mut answers) = duplex(16);
+        let mut transport = LineTransport::new(input, output);
+        // Neither a part of a line …
+        client.write_all(b"hel").await.unwrap();
+        drop_when_it_waits(&mut transport).await;
+        client.write_all(b"lo\n").await.unwrap();
+        // … nor a part of an answer, which the full output stops.
+        drop_when_it_waits(&mut transport).await;
+        client.shutdown().await.unwrap();
+        let receiving = tokio::spawn(async move {
+            assert!(transport.receive().await.is_none());
+        });
+        let mut answer = String::new();
+        answers.read_to_string(&mut answer).await.unwrap();
+        receiving.await.unwrap();
+        let error: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(error["error"]["code"], PARSE_ERROR, "{answer}");
+        assert_eq!(error["id"], Value::Null);
+        assert!(error.as_object().unwrap().contains_key("id"), "{answer}");
+    }
+
+    async fn drop_when_it_waits<R, W>(transport: &mut LineTransport<R, W>)
+    where
+        R: AsyncRead + Send + Unpin,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let limit = std::time::Duration::from_millis(50);
+        assert!(tokio::time::timeout(limit, transport.receive()).await.is_err());
+    }
+}
