@@ -115,7 +115,7 @@ pub(super) fn check_words(context: &McpContext, words: &[String]) -> Result<()> 
             return Err(argument_error("`arguments`: a word has a NUL"));
         }
         let flag = word.split('=').next().unwrap_or_default();
-        if REFUSED_FLAGS.contains(&flag) {
+        if CONSENT_FLAGS.contains(&flag) {
             return Err(argument_error(format!(
                 "`arguments`: `{flag}` is for a person at a terminal"
             ))
@@ -137,8 +137,8 @@ pub(super) fn check_words(context: &McpContext, words: &[String]) -> Result<()> 
     Ok(())
 }
 
-/// Flags that stand for a person's word.
-const REFUSED_FLAGS: &[&str] = &["--yes", "--accept-new", "--force", "--fresh"];
+/// Flags by which a person agrees to something.
+pub(super) const CONSENT_FLAGS: &[&str] = &["--yes", "--accept-new", "--force", "--fresh"];
 
 fn is_short_flags(word: &str) -> bool {
     let mut letters = word.chars();

@@ -13,6 +13,7 @@ use rmcp::service::RequestContext;
 use serde_json::Value;
 
 use super::McpContext;
+use super::hint::code_spans;
 use crate::error::{Result, is_line_break};
 use crate::own_command::CommandLine;
 
@@ -126,7 +127,7 @@ fn accepts(result: &ElicitResult) -> bool {
 /// The command of a hint that a person can allow: `remote check NAME --accept-new` or
 /// `remote up NAME`.
 fn command(hint: &str) -> Option<Vec<String>> {
-    hint.split('`').skip(1).step_by(2).find_map(|typed| {
+    code_spans(hint).find_map(|typed| {
         let words = shlex::split(typed)?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let name = match words.as_slice() {

@@ -2,12 +2,11 @@
 //! not take becomes one complete command line, and the folder of a call's files is not named, since it
 //! is removed.
 
-use crate::error::{Failure, shell_word};
+use serde_json::{Map, Value, json};
 
+use super::arguments::CONSENT_FLAGS;
 use super::tool;
-
-/// Flags by which a person agrees to something.
-const CONSENT: &[&str] = &["--yes", "--accept-new", "--force", "--fresh"];
+use crate::error::{Failure, shell_word};
 
 /// Flags that the server adds to a command.
 const OWN_FLAGS: &[&str] = &["--json", "--run-id", "--mount"];
@@ -17,17 +16,6 @@ const SENT_FILES: &str = "/mcp/files-";
 
 /// The longest command line in a hint, in bytes.
 const MAX_LINE_BYTES: usize = 1000;
-
-/// Commands that a tool can do.
-const AS_CALLS: &[(&str, &str)] = &[
-    ("rgpu remote list", r#"hosts {"action": "list"}"#),
-    ("rgpu runs list", r#"runs {"action": "list"}"#),
-    ("rgpu compare RUN RUN", r#"compare {"runs": ["RUN", "RUN"]}"#),
-    (
-        "rgpu profile --kernel K --section SourceCounters",
-        r#"profile {"kernel": "K", "mode": "ncu", "set": "full"}"#,
-    ),
-];
 
 /// A failure of the command `argv`, for an agent that called a tool.
 pub(super) fn for_agent(mut failure: Failure, argv: &[String]) -> Failure {
@@ -50,18 +38,43 @@ pub(super) fn for_agent(mut failure: Failure, argv: &[String]) -> Failure {
 
 /// The hints, and whom they need, if they name a flag by which a person agrees.
 pub(super) fn with_consent(mut hints: Vec<String>) -> Vec<String> {
-    if hints.iter().any(|hint| CONSENT.iter().any(|flag| hint.contains(flag))) {
+    let gives_consent = |hint: &String| {
+        let mut words = code_spans(hint).flat_map(words_of);
+        words.any(|word| CONSENT_FLAGS.contains(&flag_of(&word)))
+    };
+    if hints.iter().any(gives_consent) {
         hints.push("this needs your user: show them the command, and why it is needed".to_owned());
     }
     hints
+}
+
+/// The commands and flags of a hint: what stands between backticks.
+pub(super) fn code_spans(hint: &str) -> impl Iterator<Item = &str> {
+    pieces(hint).into_iter().skip(1).step_by(2)
+}
+
+/// The pieces of a hint, text and code in turns. A backtick without a partner is text.
+fn pieces(hint: &str) -> Vec<&str> {
+    let mut pieces: Vec<&str> = hint.split('`').collect();
+    if pieces.len().is_multiple_of(2) {
+        let lone = pieces.pop().map_or(0, str::len) + 1;
+        let before = pieces.pop().map_or(0, str::len);
+        pieces.push(&hint[hint.len() - lone - before..]);
+    }
+    pieces
+}
+
+/// The words of a command line, as a shell has them; none where its quotes are not closed.
+fn words_of(code: &str) -> Vec<String> {
+    shlex::split(code).unwrap_or_default()
 }
 
 /// The command whose hints are translated.
 struct Command<'a> {
     /// Its words as a user would type them, without `rgpu`.
     words: Vec<&'a str>,
-    /// The arguments of the tool with the command's name.
-    fields: Vec<String>,
+    /// The schemas of the arguments of the tool with the command's name.
+    fields: Map<String, Value>,
 }
 
 impl<'a> Command<'a> {
@@ -74,60 +87,86 @@ impl<'a> Command<'a> {
         let words: Vec<&str> = words.map(String::as_str).collect();
         let fields = words.first().and_then(|name| tool::find(name)).map(|tool| (tool.input)());
         let fields = fields.as_ref().and_then(|input| input["properties"].as_object());
-        let fields = fields.map(|fields| fields.keys().cloned().collect()).unwrap_or_default();
-        Self { words, fields }
+        Self { words, fields: fields.cloned().unwrap_or_default() }
     }
 
     fn translate(&self, hint: &str) -> String {
-        let build = self.building().map(|line| format!("`{line}`"));
-        let hint = match build {
-            Some(build) => hint.replace("`rgpu build` with `--yes`", &build),
-            None => hint.to_owned(),
-        };
-        // Commands and flags stand between backticks.
-        let parts: Vec<&str> = hint.split('`').collect();
-        if parts.len().is_multiple_of(2) {
-            return hint;
+        let pieces = pieces(hint);
+        let mut translated = pieces[0].to_owned();
+        let mut rest = &pieces[1..];
+        while let [code, text, after @ ..] = rest {
+            // `rgpu build` with `--yes`: the flag is one of that command.
+            let (code, text) = match after {
+                [flag, next, beyond @ ..]
+                    if code.starts_with("rgpu ") && *text == " with " && flag.starts_with("--") =>
+                {
+                    rest = beyond;
+                    (self.code(&format!("{code} {flag}")), next)
+                }
+                _ => {
+                    rest = after;
+                    (self.code(code), text)
+                }
+            };
+            translated.push_str(&format!("`{code}`{text}"));
         }
-        let parts = parts.iter().enumerate().map(|(at, part)| match at % 2 {
-            1 => self.code(part),
-            _ => (*part).to_owned(),
-        });
-        parts.collect::<Vec<_>>().join("`")
+        translated
     }
 
     /// A command or flag of a hint.
     fn code(&self, code: &str) -> String {
-        if let Some((_, call)) = AS_CALLS.iter().find(|(line, _)| *line == code) {
-            return (*call).to_owned();
-        }
-        if !code.starts_with("--") || self.words.is_empty() {
-            return code.to_owned();
-        }
-        let (flag, value) = code.split_once([' ', '=']).unwrap_or((code, ""));
-        let name = flag.trim_start_matches('-').replace('-', "_");
-        let names = match name.as_str() {
-            "" => ["program".to_owned(), "argv".to_owned()],
-            "problem_sizes" => ["sizes".to_owned(), name],
-            // `compare` takes two kernels.
-            _ => [name.clone(), format!("{name}s")],
+        let words = words_of(code);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let translated = match words.as_slice() {
+            ["rgpu", "build", "--yes"] => self.building(),
+            ["rgpu", command @ ..] => as_call(command),
+            [flag, ..] if flag.starts_with("--") && !self.words.is_empty() => {
+                self.arguments(&words).or_else(|| self.line_with_flag(code, flag_of(flag)))
+            }
+            _ => None,
         };
-        if let Some(field) = names.into_iter().find(|name| self.fields.contains(name)) {
-            return if value.is_empty() { field } else { format!("{field}: {value}") };
-        }
-        if flag == "--" {
-            return code.to_owned();
-        }
+        translated.unwrap_or_else(|| code.to_owned())
+    }
+
+    /// Flags as arguments of the tool, if it has all of them.
+    fn arguments(&self, words: &[&str]) -> Option<String> {
+        let translate = |(flag, value): (&str, Option<&str>)| {
+            let name = flag.trim_start_matches('-').replace('-', "_");
+            let names: &[&str] = match name.as_str() {
+                "" => &["program", "argv"],
+                "problem_sizes" => &["sizes"],
+                // `compare` takes two.
+                "kernel" => &["kernel", "kernels"],
+                name => &[name],
+            };
+            let (name, schema) = names.iter().find_map(|name| self.fields.get_key_value(*name))?;
+            let has_type = |wanted: &str| match &schema["type"] {
+                Value::Array(types) => types.iter().any(|one| one == wanted),
+                one => one == wanted,
+            };
+            Some(match value {
+                None if has_type("boolean") => format!("{name}: true"),
+                None => name.clone(),
+                Some(value) if has_type("array") => format!("{name}: {}", json!([value])),
+                Some(value) => format!("{name}: {value}"),
+            })
+        };
+        let translated: Option<Vec<String>> = flags(words)?.into_iter().map(translate).collect();
+        Some(translated?.join(", "))
+    }
+
+    /// The command line with a flag that is no argument of the tool. `None` if the flag stays as it is.
+    fn line_with_flag(&self, code: &str, flag: &str) -> Option<String> {
         // Tools that take whole words take flags, too.
-        let takes_words = self.fields.is_empty() || self.fields.iter().any(|f| f == "arguments");
-        if takes_words && !CONSENT.contains(&flag) {
-            return code.to_owned();
+        let takes_words = self.fields.is_empty() || self.fields.contains_key("arguments");
+        if flag == "--" || (takes_words && !CONSENT_FLAGS.contains(&flag)) {
+            return None;
         }
         let line = match (flag, self.words.first()) {
             ("--yes", Some(&"build")) => self.building(),
             _ => Some(self.with_flag(code)),
         };
-        line.filter(|line| line.len() <= MAX_LINE_BYTES).unwrap_or_else(|| code.to_owned())
+        line.filter(|line| line.len() <= MAX_LINE_BYTES)
     }
 
     /// The whole command line with one more flag.
@@ -151,6 +190,63 @@ impl<'a> Command<'a> {
         let remote = value("--remote").map(|name| format!(" --remote {}", shell_word(name)));
         Some(format!("rgpu build {kernel}{} --yes", remote.unwrap_or_default()))
     }
+}
+
+/// The call that does what a command does, if there is one.
+fn as_call(command: &[&str]) -> Option<String> {
+    let (tool, arguments) = match command {
+        ["remote", "list"] => ("hosts", json!({"action": "list"})),
+        ["doctor"] => ("hosts", json!({"action": "doctor"})),
+        ["doctor", remote] if is_value(remote) => {
+            ("hosts", json!({"action": "doctor", "remote": remote}))
+        }
+        ["runs", "list"] => ("runs", json!({"action": "list"})),
+        ["runs", action @ ("show" | "cancel"), run] if is_value(run) => {
+            ("runs", json!({"action": action, "run": run}))
+        }
+        ["compare", a, b] if is_value(a) && is_value(b) => ("compare", json!({"runs": [a, b]})),
+        ["profile", words @ ..] => ("profile", profile_arguments(words)?),
+        _ => return None,
+    };
+    Some(format!("{tool} {arguments}"))
+}
+
+/// The arguments of the tool `profile` for the flags of the command.
+fn profile_arguments(words: &[&str]) -> Option<Value> {
+    let mut arguments = Map::new();
+    for (flag, value) in flags(words)? {
+        match (flag, value?) {
+            ("--kernel", kernel) => arguments.insert("kernel".to_owned(), json!(kernel)),
+            ("--mode", mode) => arguments.insert("mode".to_owned(), json!(mode)),
+            // One of the sections of the full set.
+            ("--section", "SourceCounters") => {
+                arguments.insert("mode".to_owned(), json!("ncu"));
+                arguments.insert("set".to_owned(), json!("full"))
+            }
+            _ => return None,
+        };
+    }
+    (!arguments.is_empty()).then_some(Value::Object(arguments))
+}
+
+/// Flags with their values. `None` if other words are among them.
+fn flags<'a>(words: &[&'a str]) -> Option<Vec<(&'a str, Option<&'a str>)>> {
+    let mut flags = Vec::new();
+    let mut words = words.iter().copied().peekable();
+    while let Some(word) = words.next() {
+        if !word.starts_with("--") {
+            return None;
+        }
+        flags.push(match word.split_once('=') {
+            Some((flag, value)) => (flag, Some(value)),
+            None => (word, words.next_if(|next| is_value(next))),
+        });
+    }
+    Some(flags)
+}
+
+fn is_value(word: &str) -> bool {
+    !word.starts_with('-')
 }
 
 /// The name of a flag without its value.
@@ -217,9 +313,14 @@ mod tests {
                 "raise the limit with `timeout: 30m`",
             ),
             (
+                &["build", "--kernel=k"],
+                "`rgpu build` with `--yes`, or `--remote local`",
+                "`rgpu build k --yes`, or `remote: local`",
+            ),
+            (
                 &["profile", "--kernel=k"],
                 "`--remote NAME`; `rgpu remote list` shows those; `--section X`",
-                "`remote: NAME`; `hosts {\"action\": \"list\"}` shows those; \
+                "`remote: NAME`; `hosts {\"action\":\"list\"}` shows those; \
                  `rgpu profile '--kernel=k' --section X`",
             ),
             (&["profile", "--kernel=k"], "`--problem-sizes`", "`sizes`"),
@@ -230,7 +331,7 @@ mod tests {
             (
                 &["disasm", "x", "--hot"],
                 "`rgpu profile --kernel K --section SourceCounters`",
-                "`profile {\"kernel\": \"K\", \"mode\": \"ncu\", \"set\": \"full\"}`",
+                "`profile {\"kernel\":\"K\",\"mode\":\"ncu\",\"set\":\"full\"}`",
             ),
             (
                 &["profile", "--kernel=k"],
@@ -238,6 +339,32 @@ mod tests {
                 "`rgpu remote check h --accept-new`",
             ),
             (&["profile", "--kernel=k"], "a lone ` stays", "a lone ` stays"),
+            (&["profile", "--kernel=k"], "`--top 3`; a lone ` stays", "`top: 3`; a lone ` stays"),
+            // Several flags are arguments together, or stay one command line.
+            (
+                &["profile", "--kernel=k"],
+                "`--mode ncu --metrics=a`, `--mode ncu --out F`",
+                "`mode: ncu, metrics: [\"a\"]`, `rgpu profile '--kernel=k' --mode ncu --out F`",
+            ),
+            // A flag of another command is not one of this.
+            (
+                &["profile", "--kernel=k"],
+                "`rgpu remote add` with `--top 3`",
+                "`rgpu remote add --top 3`",
+            ),
+            (
+                &["profile", "--kernel=k"],
+                "`rgpu doctor` or `rgpu doctor h`, not `rgpu doctor h --fresh`",
+                "`hosts {\"action\":\"doctor\"}` or \
+                 `hosts {\"action\":\"doctor\",\"remote\":\"h\"}`, not `rgpu doctor h --fresh`",
+            ),
+            (
+                &["profile", "--kernel=k"],
+                "`rgpu runs cancel 2026-x`; `rgpu compare a b`; `rgpu compare a --force`",
+                "`runs {\"action\":\"cancel\",\"run\":\"2026-x\"}`; \
+                 `compare {\"runs\":[\"a\",\"b\"]}`; `rgpu compare a --force`",
+            ),
+            (&["profile", "--kernel=k"], "`add {remote}'s address`", "`add {remote}'s address`"),
         ] {
             assert_eq!(translated(argv, hint), [expected], "{argv:?}");
         }
@@ -261,6 +388,10 @@ mod tests {
     #[test]
     fn what_needs_a_person_says_so() {
         assert_eq!(with_consent(vec!["`rgpu build k --yes`".to_owned()]).len(), 2);
-        assert_eq!(with_consent(vec!["`remote: x`".to_owned()]).len(), 1);
+        assert_eq!(with_consent(vec!["`rgpu exec --force=true x`".to_owned()]).len(), 2);
+        // Words that only look like it.
+        for hint in ["`remote: x`", "`--yesterday`", "the file a--force.cu", "a lone ` --yes"] {
+            assert_eq!(with_consent(vec![hint.to_owned()]).len(), 1, "{hint}");
+        }
     }
 }
