@@ -534,11 +534,21 @@ impl ProfileBuilder {
         }
     }
 
-    /// A program that ended under the collector without opening a range has run as on the lowest
-    /// rung, so it is counted there.
+    /// A program that ended under the collector without opening a range. NVTX loads the collector at
+    /// the program's first call of NVTX: without a log there was none, so the program has run as on
+    /// the lowest rung and is counted there.
     fn without_ranges(&mut self, end: &JobResult, request: &Request) {
-        let logged = end.files.iter().any(|file| file.artifact.kind == ArtifactKind::NvtxLog);
-        if logged || self.rung != RungId::Nvtx || !matches!(request.target, Target::Program(_)) {
+        if self.rung != RungId::Nvtx || !matches!(request.target, Target::Program(_)) {
+            return;
+        }
+        if end.files.iter().any(|file| file.artifact.kind == ArtifactKind::NvtxLog) {
+            let is_damaged = self.profile.gaps.iter().any(|gap| gap.code == "damaged_report");
+            if self.profile.regions.is_empty() && !is_damaged {
+                self.profile.gaps.push(Gap {
+                    code: "no_ranges".to_owned(),
+                    text: "the program calls NVTX, but opened no range".to_owned(),
+                });
+            }
             return;
         }
         let Some(record) =
@@ -547,7 +557,9 @@ impl ProfileBuilder {
             return;
         };
         let plain = record_on(RungId::Cpu, record);
-        self.mark_refused(&RungId::Nvtx, "no_ranges", "the program opened no NVTX range");
+        let text = "the program never called NVTX: it uses no NVTX library, or ended before its \
+                    first range";
+        self.mark_refused(&RungId::Nvtx, "no_nvtx", text);
         self.profile.ladder.push(plain);
         self.rung = RungId::Cpu;
     }
@@ -676,6 +688,29 @@ mod tests {
         let made = [("python", "python"), ("build", "build.wheels")];
         assert_eq!(rung_after(&made), "none");
         assert_eq!(rung_after(&[made[0], ("profile", "host"), ("export", "nsys.export")]), "host");
+    }
+
+    #[test]
+    fn a_program_without_ranges_called_nvtx_or_never_did() {
+        let program =
+            Request::new(crate::kernel::ProfileMode::Nvtx, Target::Program(Default::default()));
+        let log = HostFile {
+            host_path: "raw/nvtx.jsonl.1".into(),
+            rung: RungId::Nvtx,
+            artifact: Artifact { kind: ArtifactKind::NvtxLog, ..Artifact::default() },
+        };
+        let after = |files: Vec<HostFile>| {
+            let record = RungRecord { rung: "nvtx".into(), ok: true, ..RungRecord::default() };
+            let end = JobResult { files, ..JobResult::default() };
+            let mut builder = ProfileBuilder { rung: RungId::Nvtx, ..ProfileBuilder::default() };
+            builder.profile.ladder.push(record);
+            builder.without_ranges(&end, &program);
+            let codes: Vec<String> = builder.profile.gaps.iter().map(|g| g.code.clone()).collect();
+            (builder.rung.to_string(), builder.profile.ladder[0].code.clone(), codes)
+        };
+        assert_eq!(after(Vec::new()), ("cpu".to_owned(), "no_nvtx".to_owned(), Vec::new()));
+        let logged = ("nvtx".to_owned(), String::new(), vec!["no_ranges".to_owned()]);
+        assert_eq!(after(vec![log]), logged);
     }
 
     #[test]

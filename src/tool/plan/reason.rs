@@ -73,9 +73,15 @@ pub static REASONS: &[Reason] = &[
     ),
     row("no_file", Side::Tool, "it left no result", "its log has the details"),
     row(
+        "no_nvtx",
+        Side::Kernel,
+        "the program never called NVTX",
+        "open ranges: `nvtx.annotate` in Python, `nvtxRangePush` of `nvtx3/nvToolsExt.h` in C",
+    ),
+    row(
         "no_ranges",
         Side::Kernel,
-        "the program opened no NVTX range",
+        "the program calls NVTX, but opened no range",
         "open one: `nvtx.annotate`, `nvtxRangePush`",
     ),
     row("no_words", Side::Tool, "it did not print its summary", "its log has the details"),
