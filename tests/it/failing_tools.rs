@@ -376,10 +376,15 @@ fn where_no_gpu_is_to_verify_on_nothing_was_verified_and_the_status_says_so() {
         let output = laptop.run(&line);
         let shown = laptop.shown(&line, &output);
         assert_eq!(status(&output), 4, "{shown}");
+        // Once in the report, and as the failure with what to do next.
+        let said = "error: nothing was verified: `h200` has no working GPU";
         assert!(
-            shown.contains("error: nothing was verified: the host has no working GPU"),
+            shown.contains(said) && shown.contains("help: choose a host with a GPU"),
             "{shown}"
         );
+        let head = format!("{mode} was requested, but h200 has no GPU: nothing was verified");
+        let words: Vec<&str> = shown.split_whitespace().collect();
+        assert!(words.join(" ").contains(&head), "{shown}");
         assert!(laptop.latest().join("profile.json").is_file());
         let story = laptop.show("runs show");
         assert!(story.contains("  error: nothing was verified"), "{story}");

@@ -15,7 +15,7 @@ pub(in crate::cli) fn unverified(profile: &Profile) -> Option<Failure> {
         _ => false,
     };
     (is_unchecked && profile.gpu.is_none()).then(|| {
-        let message = "nothing was verified: the host has no working GPU";
+        let message = format!("nothing was verified: `{}` has no working GPU", profile.run.remote);
         Failure::new(Exit::Host, "no_gpu", message).hint(ANOTHER_HOST)
     })
 }

@@ -32,6 +32,10 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
         None => {
             let clock = profile.timing.as_ref().map(|t| &t.clock);
             let what = match clock {
+                _ if is_check(profile) && profile.has_cpu_reference_time() => {
+                    "nothing was verified, and the times are those of the reference on its CPU"
+                }
+                _ if is_check(profile) => "nothing was verified",
                 _ if profile.has_cpu_reference_time() => {
                     "the times are those of the reference on its CPU, not the kernel's"
                 }
@@ -102,7 +106,12 @@ fn continued_without_gpu(profile: &Profile) -> bool {
         && profile.gpu.is_none()
         && profile.device.is_none()
         && profile.rung != RungId::None
-        && !matches!(profile.run.mode.as_str(), "verify" | "sanitizer")
+        && !is_check(profile)
+}
+
+/// Whether the run was to check the kernel, not to time it.
+fn is_check(profile: &Profile) -> bool {
+    matches!(profile.run.mode.as_str(), "verify" | "sanitizer")
 }
 
 pub(super) fn timing_text(t: &Timing) -> String {
@@ -329,5 +338,13 @@ mod tests {
         profile.run.remote = "box".to_owned();
         let text = report("table").unwrap().text(&(&profile).into(), &Style::default());
         insta::assert_snapshot!(text);
+        // A check that was not made comes first.
+        profile.run.mode = "verify".to_owned();
+        let text = report("table").unwrap().text(&(&profile).into(), &Style::default());
+        let head: Vec<&str> = text.split_whitespace().collect();
+        let head = head.join(" ");
+        let said =
+            "k verify was requested, but box has no GPU: nothing was verified, and the times";
+        assert!(head.starts_with(said) && !head.contains("choose a host"), "{text}");
     }
 }
