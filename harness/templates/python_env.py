@@ -9,11 +9,24 @@ has it, else venv and pip; nothing outside ENV is written.
 import fcntl
 import json
 import os
+import re
 import shutil
 import site
 import subprocess
 import sys
 from importlib import metadata
+
+
+# Packages that come with torch, and so with CUDA's libraries.
+BRING_TORCH = set(
+    "torch torchvision torchaudio accelerate bitsandbytes deepspeed flash-attn lightning sglang vllm xformers".split()
+)
+
+# Lines of uv that only say that all goes well.
+CHATTER = re.compile(
+    r"(Using|Resolved|Prepared|Installed|Uninstalled|Audited|Building|Downloading|Updating) "
+    r"|\s+([-+~]|Downloaded|Built|Updated) |\s*$"
+)
 
 
 def say(text):
@@ -50,6 +63,37 @@ def satisfied(text, reader):
         return False
 
 
+def brings_torch(wanted, visible, reader):
+    """Whether torch will be downloaded."""
+    names = {re.split(r"[^A-Za-z0-9._-]", text.strip(), maxsplit=1)[0].lower().replace("_", "-") for text in wanted}
+    return "torch" in names or bool(names & BRING_TORCH) and not (visible and satisfied("torch", reader))
+
+
+def large_download(line):
+    """Name and size of a download that takes a while, from a line of uv or pip."""
+    found = re.match(r"\s*Downloading (\S+) \((\d[\d.]* ?[MG]i?B)\)", line)
+    if not found:
+        return None
+    name = found.group(1).rsplit("/", 1)[-1]
+    if name.endswith((".whl", ".tar.gz", ".zip")):
+        name = name.split("-")[0]
+    return f"{name} ({found.group(2)})"
+
+
+def install(command, uv):
+    """Runs uv or pip, and passes on large downloads and what goes wrong. uv tells both on stderr, pip tells
+    the downloads on stdout."""
+    streams = {"stdout": sys.stderr, "stderr": subprocess.PIPE} if uv else {"stdout": subprocess.PIPE}
+    with subprocess.Popen(command, universal_newlines=True, errors="replace", **streams) as process:
+        for line in process.stderr if uv else process.stdout:
+            download = large_download(line)
+            if download:
+                say("downloading " + download)
+            elif uv and not CHATTER.match(line):
+                print(line, end="", file=sys.stderr, flush=True)
+    return process.returncode
+
+
 def this_python_fits(spec):
     wanted, reader = spec["requires_python"], packaging()
     if not wanted or reader is None:
@@ -77,10 +121,9 @@ def make(env, spec):
         version = sys.version.split()[0]
         say(f"the host's Python is {version}, the file wants {spec['requires_python']}, and there is no uv to bring another")
         return 4
-    wanted, visible = spec["requirements"], []
+    wanted, visible, reader = spec["requirements"], [], packaging()
     if spec["host_packages"] and fits:
         visible = ["--system-site-packages"]
-        reader = packaging()
         wanted = [text for text in wanted if reader is None or not satisfied(text, reader)]
     shutil.rmtree(env, ignore_errors=True)
     if uv:
@@ -96,17 +139,18 @@ def make(env, spec):
     if wanted:
         locked = any(" --hash=" in text for text in wanted)
         names = dict.fromkeys(text.split(" ;")[0].split(" --hash=")[0] if locked else text for text in wanted)
-        say("installing " + ", ".join(names))
+        large = ": about 5 GB with CUDA's libraries, which takes minutes, once on this host"
+        say("installing " + ", ".join(names) + (large if brings_torch(wanted, visible, reader) else ""))
         inside = os.path.join(env, "bin", "python")
-        command = [inside, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet"]
+        command = [inside, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
         if uv:
-            command = [uv, "pip", "install", "--quiet", "--python", inside]
+            command = [uv, "pip", "install", "--python", inside]
         what = ["--", *wanted]
         if locked:  # exactly these wheels
             what = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", env + ".txt"]
             with open(what[-1], "w", encoding="utf-8") as listed:
                 listed.write("\n".join(wanted) + "\n")
-        if subprocess.run([*command, *what], stdout=sys.stderr).returncode:
+        if install([*command, *what], uv):
             return 6
     with open(os.path.join(env, ".ready"), "w", encoding="utf-8") as ready:
         json.dump(spec, ready)

@@ -229,7 +229,10 @@ fn what_a_python_file_depends_on_is_installed_once_on_the_host() {
     );
     let first = laptop.run("exec dep.py --remote box --accept-new");
     assert_eq!(said(&first), "installed\n");
-    assert!(text(&first.stderr).contains("installing little"), "{}", text(&first.stderr));
+    let told = text(&first.stderr);
+    assert!(told.contains("installing little\n"), "{told}");
+    // Neither pip's nor uv's account of what goes well.
+    assert!(!told.contains("Processing") && !told.contains("Installed"), "{told}");
     // The wheel is gone; the environment is not.
     fs::remove_file(folder.join("little-1.0-py3-none-any.whl")).unwrap();
     let second = laptop.run("exec -q dep.py --remote box");
@@ -239,6 +242,59 @@ fn what_a_python_file_depends_on_is_installed_once_on_the_host() {
     let third = laptop.run("exec gone.py --remote box");
     assert_eq!(status(&third), 125);
     assert!(text(&third.stderr).contains("step `python`"), "{}", text(&third.stderr));
+}
+
+/// An installer that only says what uv does.
+const UV: &str = r#"#!/bin/sh
+case "$1" in
+venv) for last; do :; done; exec python3 -m venv --without-pip "$last" ;;
+esac
+cat >&2 <<'END'
+Using Python 3.12.3 environment at: /h/env
+Resolved 3 packages in 1ms
+Downloading torch (846.9MiB)
+Downloading tiny (12.0KiB)
+ Downloaded torch
+warning: an odd index
+Prepared 3 packages in 1s
+ + torch==2.9.0
+END
+"#;
+
+#[test]
+fn a_large_download_is_told_before_it_begins() {
+    let laptop = Laptop::new();
+    let uv = laptop.path("bin/uv");
+    fs::create_dir_all(uv.parent().unwrap()).unwrap();
+    fs::write(&uv, UV).unwrap();
+    fs::set_permissions(&uv, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", laptop.path("bin").display(), std::env::var("PATH").unwrap());
+    let told = |requirement: &str| {
+        let script = format!("# /// script\n# dependencies = [\"{requirement}\"]\n# ///\n");
+        laptop.write("large.py", &script);
+        let mut command = laptop.rgpu(words("exec large.py"));
+        let output = command.env("PATH", &path).output().unwrap();
+        assert_eq!(status(&output), 0, "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let large = told("Torch >= 9999");
+    let lines: Vec<&str> = large.lines().collect();
+    let begun = lines.iter().position(|line| line.starts_with("python_env: ")).unwrap();
+    assert_eq!(
+        lines[begun..begun + 3],
+        [
+            "python_env: installing Torch >= 9999: about 5 GB with CUDA's libraries, which takes \
+             minutes, once on this host",
+            "python_env: downloading torch (846.9MiB)",
+            "warning: an odd index",
+        ],
+        "{large}"
+    );
+    for chatter in ["Resolved", "tiny", "Downloaded", "Prepared", "==2.9.0"] {
+        assert!(!large.contains(chatter), "{large}");
+    }
+    let small = told("einops-of-nobody");
+    assert!(small.contains("installing einops-of-nobody\n"), "{small}");
 }
 
 #[test]
