@@ -23,9 +23,7 @@ use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
 use super::event_list::cut_gap;
-use super::{
-    ImportError, Imported, Importer, ReadProgress, RejectedReport, Source, TracedActivity, join,
-};
+use super::{ImportError, Imported, Importer, RejectedReport, Source, TracedActivity, join};
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use rows::{ExportRows, ReportRows, TraceRows};
@@ -50,7 +48,7 @@ pub(super) const SQLITE_IMPORTER: Importer = Importer {
         if !source.alone && source.path.with_extension("nsys-rep").is_file() {
             return Ok(Imported::default());
         }
-        let imported = import_export(source.path, source.from, source.watch, source.is_rank);
+        let imported = import_export(source.path, source);
         imported.map(|i| as_asked(i, source)).map_err(|cause| source.broken(cause))
     },
 };
@@ -81,7 +79,7 @@ fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
     let native = import_report_as(&source.bytes()?, source.from, source.is_rank);
     let path = source.path.with_extension("sqlite");
     let export = match path.is_file() {
-        true => import_export(&path, source.from, source.watch, source.is_rank).ok(),
+        true => import_export(&path, source).ok(),
         false => None,
     };
     let (native, mut export) = match (native, export) {
@@ -126,17 +124,18 @@ pub(super) const MAX_LAUNCHES: usize = 10_000;
 /// # Errors
 /// [`NsysSqliteError`] for another file, or a damaged one.
 pub fn import_sqlite(path: &Path, from: &str) -> Result<Imported, NsysSqliteError> {
-    import_export(path, from, None, false)
+    import_export(path, &Source::new(path, from))
 }
 
-fn import_export(
-    path: &Path,
-    from: &str,
-    watch: Option<&dyn ReadProgress>,
-    is_rank: bool,
-) -> Result<Imported, NsysSqliteError> {
+/// Imports the export at `path`, which is the file of `source` or beside it.
+fn import_export(path: &Path, source: &Source<'_>) -> Result<Imported, NsysSqliteError> {
+    let Source { from, is_rank, .. } = *source;
     let file = NsysSqlite::open(path)?;
-    let mut imported = import(&ExportRows::new(&file, watch), from, is_rank)?;
+    let file = match source.readers {
+        Some(most) => file.with_readers(most),
+        None => file,
+    };
+    let mut imported = import(&ExportRows::new(&file, source.watch), from, is_rank)?;
     if let Some(joined) = &mut imported.sidecars.ranks {
         let start_ns = if is_rank { file.session_start_ns()? } else { None };
         ranks::add_rank_location(joined, file.host_name()?, start_ns);
@@ -211,7 +210,7 @@ pub(super) fn import<R: TraceRows>(
     let mut imported = Imported::default();
     let trace = trace::read(file, MAX_LAUNCHES)?;
     let placed = attribute::AttributedWork::new(&trace);
-    let (processes, joined) = ranks::read(file, &trace, &placed, is_rank, from)?;
+    let (processes, joined) = ranks::read(&trace, &placed, &file.collectives(), is_rank, from);
     imported.sidecars.ranks = joined;
     let mut events = events::list(&trace, &placed, from, &processes);
     if let Some(joined) = &imported.sidecars.ranks {

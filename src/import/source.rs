@@ -27,6 +27,8 @@ pub struct Source<'a> {
     pub is_rank: bool,
     /// How much is imported.
     pub detail: Detail,
+    /// Most threads that read it. `None`: as many as suit this machine.
+    pub readers: Option<usize>,
     /// Receives the progress of reading a large file.
     pub watch: Option<&'a dyn ReadProgress>,
 }
@@ -76,6 +78,7 @@ impl<'a> Source<'a> {
             alone: false,
             is_rank: false,
             detail: Detail::Full,
+            readers: None,
             watch: None,
         }
     }

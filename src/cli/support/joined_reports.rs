@@ -79,21 +79,23 @@ pub(in crate::cli) fn open(
 type ReadReport = Result<(ArtifactKind, Imported)>;
 
 /// Reads reports, as many at a time as there are cores and as are together no larger than one may be.
-/// What is kept of them is not bounded.
+/// They share the cores: with fewer reports than cores, each is read by several threads. What is kept
+/// of a report grows with its GPU work and ranges.
 fn read_all(paths: &[PathBuf], max_bytes: u64) -> Vec<ReadReport> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let bytes = paths.iter().filter_map(|path| Some(path.metadata().ok()?.len()));
     let fit = max_bytes / bytes.max().unwrap_or(0).max(1);
-    let cores = cores.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1);
+    let at_once = cores.min(paths.len()).min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1);
+    let readers = cores / at_once;
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, ReadReport)>> = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..cores.min(paths.len()) {
+        for _ in 0..at_once {
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(path) = paths.get(at) else { break };
-                    let report = read(path, max_bytes);
+                    let report = read(path, max_bytes, readers);
                     if let Ok(mut done) = done.lock() {
                         done.push((at, report));
                     }
@@ -106,9 +108,14 @@ fn read_all(paths: &[PathBuf], max_bytes: u64) -> Vec<ReadReport> {
     done.into_iter().map(|(_, report)| report).collect()
 }
 
-fn read(path: &Path, max_bytes: u64) -> ReadReport {
+fn read(path: &Path, max_bytes: u64, readers: usize) -> ReadReport {
     let shown = path.display().to_string();
-    let source = Source { max_bytes, is_rank: true, ..Source::new(path, &shown).alone() };
+    let source = Source {
+        max_bytes,
+        is_rank: true,
+        readers: Some(readers),
+        ..Source::new(path, &shown).alone()
+    };
     let (importer, imported) = import_file(&source)?;
     match &importer.kind {
         kind @ (ArtifactKind::NsysRep | ArtifactKind::NsysSqlite | ArtifactKind::TorchTrace) => {

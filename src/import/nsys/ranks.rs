@@ -8,13 +8,13 @@
 //! tell process groups apart: torch has one for each.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use super::attribute::AttributedWork;
-use super::pieces::Call;
-use super::rows::TraceRows;
-use super::sums::copy_name;
-use super::trace::{Trace, process};
+use super::pieces::{Call, PieceKind, RankPiece};
+use super::sums::SmallIntHasher;
+use super::trace::{OtherWork, Trace};
 use crate::import::event_list::NameTable;
 use crate::import::region_tree::InnermostLookup;
 use crate::model::rank_work::{
@@ -73,41 +73,23 @@ fn is_nccl(name: &str) -> bool {
 }
 
 /// The ranks of a trace with their processes: all processes with work on a GPU, if there are several
-/// or `is_rank`.
-pub(super) fn read<R: TraceRows>(
-    file: &R,
+/// or `is_rank`. `known` are the collectives that the tool tells of.
+pub(super) fn read(
     trace: &Trace,
     placed: &AttributedWork,
+    known: &HashMap<i64, CollectiveFacts>,
     is_rank: bool,
     from: &str,
-) -> Result<(Vec<u64>, Option<JoinedRanks>), R::Error> {
+) -> (Vec<u64>, Option<JoinedRanks>) {
     let many = trace.pieces.process_count();
     if many == 0 || (many == 1 && !is_rank) {
-        return Ok((Vec::new(), None));
+        return (Vec::new(), None);
     }
-    let known = file.collectives();
-    let mut reader = RankReader::new(trace, placed, &known);
-    file.kernel_runs(|k| {
-        let name = k.demangled.or(k.short).and_then(|id| trace.strings.get(id));
-        let name = name.unwrap_or("(unnamed)");
-        let kind = if is_nccl(name) { GpuWorkKind::Collective } else { GpuWorkKind::Compute };
-        let row = (k.global_pid, k.correlation, k.device, k.stream);
-        reader.add(row, (k.start_ns, k.end_ns), name, kind);
-    })?;
-    file.memcpys(|c| {
-        let row = (c.global_pid, c.correlation, c.device, c.stream);
-        reader.add(row, (c.start_ns, c.end_ns), &copy_name(c.kind), GpuWorkKind::Copy);
-    })?;
-    file.memsets(|s| {
-        let row = (s.global_pid, s.correlation, s.device, s.stream);
-        reader.add(row, (s.start_ns, s.end_ns), "memset", GpuWorkKind::Copy);
-    })?;
-    file.graph_launches(|g| {
-        // The table has no device column.
-        let row = (g.global_pid, g.correlation, None, g.stream);
-        reader.add(row, (g.start_ns, g.end_ns), "graph", GpuWorkKind::Compute);
-    })?;
-    Ok(reader.finish(from))
+    let mut reader = RankReader::new(trace, placed, known);
+    for piece in trace.pieces.of_ranks() {
+        reader.add(&piece);
+    }
+    reader.finish(from)
 }
 
 /// Adds what a report tells of its host. With `start_ns`, times become those since 1970.
@@ -122,43 +104,58 @@ pub(super) fn add_rank_location(
     }
 }
 
-/// Process, correlation id, device and stream of a row.
-type RowIds = (Option<i64>, Option<i64>, Option<u32>, Option<u32>);
-
 struct RankReader<'a> {
     trace: &'a Trace,
     placed: &'a AttributedWork,
     innermost: InnermostLookup<'a>,
     known: &'a HashMap<i64, CollectiveFacts>,
+    /// The operation of each kernel of NCCL, by the number of its name.
+    operations: Vec<Option<CollectiveOperation>>,
     /// By the process that did the work.
     ranks: BTreeMap<u64, RankBuilder>,
     /// The ranges with a payload, by thread and start.
     messages: Vec<&'a NcclRange>,
-    /// The index of the last piece whose call was looked up.
-    last_piece: usize,
 }
 
 #[derive(Default)]
 struct RankBuilder {
     work: RankWork,
     names: NameTable,
+    /// The index of each name among those of the rank.
+    name_of: HashMap<u32, u32, BuildHasherDefault<SmallIntHasher>>,
     /// The index of each region, by its number in the tree.
     regions: HashMap<usize, u32>,
-    device: Option<u32>,
+    last_region: Option<(usize, u32)>,
     /// Numbers of the streams with collectives, in order of use.
     streams: Vec<u32>,
-    collectives: Vec<RankCollective>,
-    /// The stream of each collective.
-    stream_of: Vec<u32>,
+    collectives: Vec<FoundCollective>,
+}
+
+/// A collective whose piece may still move.
+struct FoundCollective {
+    call: RankCollective,
+    stream: u32,
+    /// Start and end of its piece.
+    time: (i64, i64),
 }
 
 impl RankBuilder {
     fn region(&mut self, placed: &AttributedWork, node: usize) -> u32 {
+        if let Some((_, region)) = self.last_region.filter(|(last, _)| *last == node) {
+            return region;
+        }
         let next = u32::try_from(self.work.regions.len()).unwrap_or(u32::MAX);
-        *self.regions.entry(node).or_insert_with(|| {
+        let region = *self.regions.entry(node).or_insert_with(|| {
             self.work.regions.push(placed.tree.path(node));
             next
-        })
+        });
+        self.last_region = Some((node, region));
+        region
+    }
+
+    fn name(&mut self, what: PieceKind, name: impl Fn() -> String) -> u32 {
+        let names = &mut self.names;
+        *self.name_of.entry(what.number()).or_insert_with(|| names.index(&name()))
     }
 }
 
@@ -170,43 +167,58 @@ impl<'a> RankReader<'a> {
     ) -> RankReader<'a> {
         let mut messages: Vec<&NcclRange> = trace.messages.iter().collect();
         messages.sort_by_key(|range| (range.thread, range.start_ns));
+        let operation = |name: &String| is_nccl(name).then(|| CollectiveOperation::of_name(name));
         RankReader {
             trace,
             placed,
             innermost: placed.tree.innermost(),
             known,
+            operations: trace.kernels.iter().map(operation).collect(),
             ranks: BTreeMap::new(),
             messages,
-            last_piece: 0,
         }
     }
 
-    fn add(&mut self, ids: RowIds, time: (i64, i64), name: &str, kind: GpuWorkKind) {
-        let (global_pid, correlation, device, stream) = ids;
-        let process = process(global_pid);
-        let pieces = &self.trace.pieces;
-        let call = correlation.and_then(|id| pieces.call_near(process, id, &mut self.last_piece));
+    fn add(&mut self, piece: &RankPiece) {
+        let RankPiece { process, call, what, .. } = *piece;
+        let trace = self.trace;
         let node =
             call.and_then(|call| self.innermost.around(call.process, call.thread, call.at_ns));
-        let rank = self.ranks.entry(process).or_default();
-        rank.device = rank.device.or(device);
+        let operation = match what {
+            PieceKind::Kernel(name) => self.operations.get(name as usize).and_then(Option::as_ref),
+            PieceKind::Other(_) => None,
+        };
+        let kind = match (what, operation) {
+            (_, Some(_)) => GpuWorkKind::Collective,
+            (PieceKind::Kernel(_), None) => GpuWorkKind::Compute,
+            (PieceKind::Other(number), None) => match trace.pieces.other(number) {
+                Some(OtherWork::Copy(_) | OtherWork::Set) => GpuWorkKind::Copy,
+                Some(OtherWork::Graph) | None => GpuWorkKind::Compute,
+            },
+        };
+        let is_only = trace.pieces.process_count() == 1;
+        let rank = self.ranks.entry(process).or_insert_with(|| {
+            let mut rank = RankBuilder::default();
+            rank.work.gpu_work.reserve_exact(if is_only { trace.pieces.len() } else { 0 });
+            rank
+        });
         let region = node.map(|around| rank.region(self.placed, around.innermost.node));
-        let piece = u32::try_from(rank.work.gpu_work.len()).unwrap_or(u32::MAX);
+        let name = rank.name(what, || trace.name(what));
+        let time = (piece.start_ns, piece.start_ns.saturating_add_unsigned(piece.ns));
         rank.work.gpu_work.push(GpuWork {
             start_ns: time.0,
-            end_ns: time.1.max(time.0),
+            end_ns: time.1,
             called_ns: call.map(|call| call.at_ns),
-            name: rank.names.index(name),
+            name,
             region,
             kind,
         });
-        if kind == GpuWorkKind::Collective {
-            let told = correlation.and_then(|id| self.known.get(&id));
+        if let Some(operation) = operation {
+            let told = piece.correlation.and_then(|id| self.known.get(&id));
             let message = call.and_then(|call| message_of(&self.messages, call));
             let outer = region.and_then(|at| rank.work.regions[at as usize].last());
-            let collective = collective(piece, name, outer, told, message);
-            rank.collectives.push(collective);
-            rank.stream_of.push(stream.unwrap_or(0));
+            let call = collective(operation, outer, told, message);
+            rank.collectives.push(FoundCollective { call, stream: piece.stream, time });
         }
     }
 
@@ -225,14 +237,15 @@ impl<'a> RankReader<'a> {
             });
         }
         let mut all: Vec<(u64, RankBuilder)> = self.ranks.into_iter().collect();
-        all.sort_by_key(|(process, rank)| (rank.device, *process));
+        let device_of = |process: u64| self.trace.pieces.device_of(process);
+        all.sort_by_key(|(process, _)| (device_of(*process), *process));
         let processes = all.iter().map(|(process, _)| *process).collect();
         let ranks = all.into_iter().zip(0..).map(|((process, rank), number)| {
             let pid = u32::try_from((process >> 24) & 0xff_ffff).ok();
             let place = RankLocation {
                 rank: number,
                 host: None,
-                gpu: rank.device,
+                gpu: device_of(process),
                 pid,
                 from: from.to_owned(),
             };
@@ -247,33 +260,23 @@ impl RankBuilder {
     /// The rank with its work in order of start.
     fn finish(mut self, place: RankLocation) -> RankWork {
         let mut work = self.work;
-        let mut order: Vec<u32> = (0..work.gpu_work.len() as u32).collect();
-        order.sort_by_key(|at| {
-            let piece = &work.gpu_work[*at as usize];
-            (piece.start_ns, piece.end_ns)
-        });
-        let mut moved = vec![0; order.len()];
-        for (to, from) in (0..).zip(&order) {
-            moved[*from as usize] = to;
-        }
-        work.gpu_work = order.iter().map(|at| work.gpu_work[*at as usize]).collect();
-        for collective in &mut self.collectives {
-            collective.piece = moved[collective.piece as usize];
-        }
-        let mut all: Vec<(RankCollective, u32)> =
-            self.collectives.into_iter().zip(self.stream_of).collect();
-        all.sort_by_key(|(collective, _)| collective.piece);
-        for (collective, stream) in &mut all {
-            if collective.group.is_empty() {
-                let known = self.streams.iter().position(|known| known == stream);
+        work.gpu_work.sort_by_key(|piece| (piece.start_ns, piece.end_ns));
+        // Both sorts are stable, so that the k-th collective is the k-th of the work.
+        self.collectives.sort_by_key(|found| found.time);
+        let pieces = work.gpu_work.iter().zip(0..);
+        let pieces = pieces.filter(|(piece, _)| piece.kind == GpuWorkKind::Collective);
+        for (found, (_, at)) in self.collectives.iter_mut().zip(pieces) {
+            found.call.piece = at;
+            if found.call.group.is_empty() {
+                let known = self.streams.iter().position(|known| *known == found.stream);
                 let number = known.unwrap_or_else(|| {
-                    self.streams.push(*stream);
+                    self.streams.push(found.stream);
                     self.streams.len() - 1
                 });
-                collective.group = Arc::from(format!("group {}", number + 1));
+                found.call.group = Arc::from(format!("group {}", number + 1));
             }
         }
-        work.collectives = all.into_iter().map(|(collective, _)| collective).collect();
+        work.collectives = self.collectives.into_iter().map(|found| found.call).collect();
         work.ranges.sort_by_key(|range| (range.start_ns, std::cmp::Reverse(range.end_ns)));
         work.names = self.names.into_vec();
         work.place = place;
@@ -291,16 +294,16 @@ fn message_of(messages: &[&NcclRange], call: Call) -> Option<NcclMessage> {
     around.into_iter().find(|range| range.end_ns >= call.at_ns).map(|range| range.message)
 }
 
+/// The collective of a kernel; its piece is not known yet.
 fn collective(
-    piece: u32,
-    kernel: &str,
+    of_kernel: &CollectiveOperation,
     region: Option<&String>,
     told: Option<&CollectiveFacts>,
     message: Option<NcclMessage>,
 ) -> RankCollective {
     if let Some(told) = told {
         return RankCollective {
-            piece,
+            piece: 0,
             group: Arc::from(told.group.as_str()),
             operation: told.operation.clone(),
             bytes: told.bytes,
@@ -308,17 +311,17 @@ fn collective(
             ranks: told.ranks,
         };
     }
-    let mut operation = CollectiveOperation::of_name(kernel);
-    if let (CollectiveOperation::Other(_), Some(range)) = (&operation, region) {
-        operation = CollectiveOperation::of_name(range);
-    }
+    let operation = match (of_kernel, region) {
+        (CollectiveOperation::Other(_), Some(range)) => CollectiveOperation::of_name(range),
+        (known, _) => known.clone(),
+    };
     let group = message.and_then(|message| message.communicator);
     let group = group.map_or_else(String::new, |id| format!("communicator {id:#x}"));
     // Of these, NCCL tells the bytes that one rank gives or gets.
     let bytes_of_rank =
         matches!(operation, CollectiveOperation::AllGather | CollectiveOperation::ReduceScatter);
     RankCollective {
-        piece,
+        piece: 0,
         group: Arc::from(group),
         operation,
         bytes: message.and_then(|message| message.bytes),

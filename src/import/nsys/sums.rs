@@ -148,7 +148,7 @@ impl RegionSums {
 
 /// A fast hasher for our own small numbers, which an attacker cannot choose.
 #[derive(Debug, Default)]
-struct SmallIntHasher(u64);
+pub(super) struct SmallIntHasher(u64);
 
 impl Hasher for SmallIntHasher {
     fn finish(&self) -> u64 {

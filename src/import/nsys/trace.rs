@@ -8,10 +8,10 @@ use rgpu_format::nsys_row::{CopyKind, Kernel, NvtxEvent, NvtxKind, Strings};
 use super::calls::{CallCollector, ListedCalls};
 use super::first::EarliestRows;
 use super::numbers::ValueNumbers;
-use super::pieces::{Call, WorkPieces};
+use super::pieces::{Call, PieceKind, WorkPieces};
 use super::ranks::{NcclMessage, NcclRange};
 use super::rows::TraceRows;
-use super::sums::Totals;
+use super::sums::{Totals, copy_name};
 use crate::import::event_list::MAX_WORK;
 use crate::import::region_tree::{NvtxRangeKind, Range, UNNAMED, part};
 
@@ -80,6 +80,14 @@ pub(super) enum NsysWorkKind {
     Graph,
 }
 
+/// Work that is no kernel, without its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum OtherWork {
+    Copy(CopyKind),
+    Set,
+    Graph,
+}
+
 impl NsysWork {
     pub(super) fn ns(&self) -> u64 {
         u64::try_from(self.end_ns.saturating_sub(self.start_ns)).unwrap_or(0)
@@ -88,6 +96,20 @@ impl NsysWork {
     /// The key that the work shares with its API call.
     pub(super) fn key(&self) -> Option<(u64, i64)> {
         Some((self.process, self.correlation?))
+    }
+}
+
+impl Trace {
+    /// The name of a piece of work.
+    pub(super) fn name(&self, what: PieceKind) -> String {
+        match what {
+            PieceKind::Kernel(name) => self.kernels.get(name as usize).cloned().unwrap_or_default(),
+            PieceKind::Other(number) => match self.pieces.other(number) {
+                Some(OtherWork::Copy(kind)) => copy_name(kind),
+                Some(OtherWork::Set) => "memset".to_owned(),
+                Some(OtherWork::Graph) | None => "graph".to_owned(),
+            },
+        }
     }
 }
 
@@ -131,13 +153,9 @@ fn read_work<R: TraceRows>(
         trace.first_ns = trace.first_ns.min(work.start_ns);
         trace.last_ns = trace.last_ns.max(work.end_ns);
         trace.totals.add(&work);
-        let kernel = match work.what {
-            NsysWorkKind::Kernel { name } => Some(name),
-            _ => None,
-        };
-        trace.pieces.add(&work, kernel);
+        trace.pieces.add(&work);
         listed.see(&work);
-        if kernel.is_some() {
+        if matches!(work.what, NsysWorkKind::Kernel { .. }) {
             first_kernels.see(&work);
         }
     };
@@ -153,6 +171,7 @@ fn read_work<R: TraceRows>(
             device: k.device.unwrap_or(0),
             stream: k.stream.unwrap_or(0),
         };
+        trace.pieces.see_device(work.process, k.device);
         see(work, trace);
     })?;
     trace.kernels_many = trace.many;
@@ -167,6 +186,7 @@ fn read_work<R: TraceRows>(
             device: c.device.unwrap_or(0),
             stream: c.stream.unwrap_or(0),
         };
+        trace.pieces.see_device(work.process, c.device);
         see(work, trace);
     })?;
     file.memsets(|s| {
@@ -180,6 +200,7 @@ fn read_work<R: TraceRows>(
             device: s.device.unwrap_or(0),
             stream: s.stream.unwrap_or(0),
         };
+        trace.pieces.see_device(work.process, s.device);
         see(work, trace);
     })?;
     let before = trace.many;

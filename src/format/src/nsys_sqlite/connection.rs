@@ -20,6 +20,8 @@ pub struct NsysSqlite {
     bytes: u64,
     connection: Connection,
     tables: HashSet<String>,
+    /// How many threads read a large table.
+    readers: usize,
 }
 
 impl NsysSqlite {
@@ -38,7 +40,15 @@ impl NsysSqlite {
         if !known.iter().any(|name| tables.contains(*name)) {
             return Err(NsysSqliteError::NotNsys { tables: tables.len() });
         }
-        Ok(NsysSqlite { uri, bytes, connection, tables })
+        Ok(NsysSqlite { uri, bytes, connection, tables, readers: shares::readers() })
+    }
+
+    /// Reads each large table on at most this many threads, for callers that read several files at
+    /// once. Without it, there are as many as suit this machine. With one, the caller's thread reads
+    /// itself, which takes less time in total.
+    #[must_use]
+    pub fn with_readers(self, most: usize) -> NsysSqlite {
+        NsysSqlite { readers: self.readers.min(most), ..self }
     }
 
     /// Whether there is any row of GPU work: kernels, copies, fills or graphs. nsys writes a report
@@ -256,7 +266,7 @@ impl NsysSqlite {
             return Ok(0);
         }
         let sql = table::select(&self.connection, table, T::COLUMNS)?;
-        let readers = shares::readers();
+        let readers = self.readers;
         let ids = table::row_ids(&self.connection, table);
         let is_large =
             |ids: &RangeInclusive<i64>| ids.start().abs_diff(*ids.end()) >= LARGE_ID_SPAN;
