@@ -9,6 +9,8 @@ mod finding;
 mod host_regions;
 mod intervals;
 mod late;
+mod on_all_cores;
+mod shared_names;
 mod steps;
 mod time;
 
@@ -56,7 +58,7 @@ pub(super) fn analyze(
     if joined.ranks.is_empty() {
         return Vec::new();
     }
-    let activities: Vec<Activity> = joined.ranks.iter().map(Activity::of).collect();
+    let activities: Vec<Activity> = on_all_cores::map(&joined.ranks, Activity::of);
     let late = late::find(joined, &activities);
     let ranks = Ranks {
         clock: joined.clock.clone(),

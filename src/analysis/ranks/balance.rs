@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::MAX_REGIONS;
 use super::intervals::UnionLength;
+use super::on_all_cores;
 use crate::model::rank_work::{GpuWorkKind, JoinedRanks, RankWork};
 use crate::model::ranks::RegionBalance;
 
@@ -14,8 +15,8 @@ pub(super) fn of_regions(joined: &JoinedRanks) -> Vec<RegionBalance> {
     let mut by_path: BTreeMap<Vec<String>, Vec<u64>> = BTreeMap::new();
     let many = joined.ranks.len();
     let mut most = 0;
-    for (at, rank) in joined.ranks.iter().enumerate() {
-        for (path, ns) in of_rank(rank) {
+    for (at, of_rank) in on_all_cores::map(&joined.ranks, of_rank).into_iter().enumerate() {
+        for (path, ns) in of_rank {
             most = most.max(ns);
             by_path.entry(path).or_insert_with(|| vec![0; many])[at] = ns;
         }

@@ -7,12 +7,13 @@
 //! collective, which all leave together, and its start of this one. A rank whose idle time ends with
 //! the first launch of a kernel starts up, which happens once: that makes it no straggler.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use super::host_regions::HostRegions;
 use super::intervals::Intervals;
-use super::{Activity, MAX_WAITS};
+use super::shared_names::SharedNames;
+use super::{Activity, MAX_WAITS, on_all_cores};
 use crate::model::rank_work::{GpuWorkKind, JoinedRanks, MatchedCollective, RankWork};
 use crate::model::ranks::{ClockSource, CollectiveWait, LateCause, Straggler};
 use crate::model::timeline::display_path;
@@ -51,14 +52,19 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
         waited: Vec::new(),
     };
     let mut waiting: Vec<Vec<(i64, i64)>> = vec![Vec::new(); joined.ranks.len()];
-    let ranks: Vec<RankTables<'_>> = (joined.ranks.iter().zip(activities))
-        .map(|(rank, activity)| RankTables {
-            rank,
-            activity,
-            first_starts: first_starts(rank),
-            host_regions: OnceCell::new(),
-        })
-        .collect();
+    let shared = SharedNames::new(joined);
+    let with_activities: Vec<(&RankWork, &Activity)> =
+        joined.ranks.iter().zip(activities).collect();
+    let ranks = on_all_cores::map(&with_activities, |(rank, activity)| RankTables {
+        rank,
+        activity,
+        shared: &shared,
+        names: shared.names_of(rank),
+        regions: shared.regions_of(rank),
+        first_starts: first_starts(rank),
+        host_regions: OnceLock::new(),
+    });
+    let mut last_calls: Vec<LastCall<'_>> = Vec::new();
     // The last call of each group.
     let mut before: BTreeMap<&str, &MatchedCollective> = BTreeMap::new();
     for (index, matched) in joined.collectives.iter().enumerate() {
@@ -75,20 +81,24 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
             waiting[at].push((start, start.saturating_add_unsigned(*wait)));
         }
         let Some((position, late_ns)) = find_last(joined, matched, &waits) else { continue };
-        let window = previous.filter(|earlier| earlier.number + 1 == matched.number);
-        let reason = window
-            .and_then(|earlier| find_reason(&ranks, earlier, matched, position))
+        let previous = previous.filter(|earlier| earlier.number + 1 == matched.number);
+        last_calls.push(LastCall { collective: index, matched, previous, position, late_ns });
+    }
+    all.late = on_all_cores::map(&last_calls, |call| {
+        let reason = call
+            .previous
+            .and_then(|earlier| find_reason(&ranks, earlier, call.matched, call.position))
             .unwrap_or_default();
-        all.late.push(LateCall {
-            collective: index,
-            rank: matched.calls[position].0 as usize,
-            late_ns,
+        LateCall {
+            collective: call.collective,
+            rank: call.matched.calls[call.position].0 as usize,
+            late_ns: call.late_ns,
             cause: reason.cause,
             cause_ns: reason.cause_ns,
             region: reason.region,
             kernel: reason.kernel,
-        });
-    }
+        }
+    });
     // Collectives of several groups may wait at the same time, and start in another order here than
     // on the first rank.
     let union = |mut times: Vec<(i64, i64)>| {
@@ -99,13 +109,29 @@ pub(super) fn find(joined: &JoinedRanks, activities: &[Activity]) -> LateRanks {
     all
 }
 
+/// A collective that a rank came last to.
+struct LastCall<'a> {
+    /// Index of the matched collective.
+    collective: usize,
+    matched: &'a MatchedCollective,
+    /// The call before it in its group.
+    previous: Option<&'a MatchedCollective>,
+    /// The last rank's position among the calls.
+    position: usize,
+    late_ns: u64,
+}
+
 /// A rank with what is looked up in it.
 struct RankTables<'a> {
     rank: &'a RankWork,
     activity: &'a Activity,
+    shared: &'a SharedNames<'a>,
+    /// The shared number of each of its names and regions.
+    names: Vec<usize>,
+    regions: Vec<usize>,
     /// Start of the first work of each name.
     first_starts: Vec<i64>,
-    host_regions: OnceCell<HostRegions>,
+    host_regions: OnceLock<HostRegions>,
 }
 
 fn first_starts(rank: &RankWork) -> Vec<i64> {
@@ -188,6 +214,9 @@ impl WindowTimes {
     }
 }
 
+/// The shared numbers of a kernel's name and of its region.
+type KernelKey = (usize, Option<usize>);
+
 /// A rank between two collectives.
 #[derive(Clone, Copy)]
 struct Window<'a> {
@@ -215,18 +244,25 @@ impl Window<'_> {
         }
     }
 
-    /// Computing time by kernel and region.
-    fn kernels(&self) -> BTreeMap<(&str, Option<&[String]>), u64> {
-        let mut by_kernel = BTreeMap::new();
+    /// Computing time by kernel and region, in order of these.
+    fn kernels(&self) -> Vec<(KernelKey, u64)> {
+        let mut by_kernel: Vec<(KernelKey, u64)> = Vec::new();
         let first = self.of.rank.gpu_work.partition_point(|piece| piece.start_ns < self.from);
         let inside = self.of.rank.gpu_work[first..].iter();
         for piece in inside.take_while(|piece| piece.start_ns < self.until) {
             if piece.kind == GpuWorkKind::Compute {
-                let region = piece.region.and_then(|at| self.of.rank.regions.get(at as usize));
-                let key = (self.of.rank.name(piece.name), region.map(Vec::as_slice));
-                *by_kernel.entry(key).or_default() += piece.end_ns.abs_diff(piece.start_ns);
+                let Some(name) = self.of.names.get(piece.name as usize) else { continue };
+                let region = piece.region.and_then(|at| self.of.regions.get(at as usize));
+                let key = (*name, region.copied());
+                by_kernel.push((key, piece.end_ns.abs_diff(piece.start_ns)));
             }
         }
+        by_kernel.sort_unstable();
+        by_kernel.dedup_by(|next, sum| {
+            let is_same = next.0 == sum.0;
+            sum.1 += if is_same { next.1 } else { 0 };
+            is_same
+        });
         by_kernel
     }
 
@@ -297,12 +333,14 @@ fn find_reason(
         LateCause::Compute => {
             let usual = other.kernels();
             let more = last.kernels().into_iter().map(|(key, ns)| {
-                let usual = usual.get(&key).copied().unwrap_or(0);
-                (ns.saturating_sub(usual), key)
+                let found = usual.binary_search_by_key(&key, |(usual, _)| *usual);
+                (ns.saturating_sub(found.map_or(0, |at| usual[at].1)), key)
             });
-            let most = more.max_by_key(|(ns, _)| *ns);
-            reason.kernel = most.as_ref().map(|(_, (kernel, _))| (*kernel).to_owned());
-            reason.region = most.and_then(|(_, (_, region))| region).map(display_path);
+            if let Some((_, (kernel, region))) = more.max() {
+                let shared = last.of.shared;
+                reason.kernel = shared.name(kernel).map(str::to_owned);
+                reason.region = region.and_then(|at| shared.region(at)).map(display_path);
+            }
         }
         LateCause::Host => {
             reason.region = last.idle_region();
