@@ -60,8 +60,8 @@ pub use plan::reason::{REASONS, Reason, lasts, reason};
 pub use plan::region::{RGPU_DOMAIN, RangeKind, RecordedRegion, RegionPath, RunnerRanges};
 pub use plan::request::{
     Budget, BuildOptions, BuildProduct, CaptureRange, DeepOptions, FailedRung, FirstPass,
-    HostBinaries, JobName, NcuOptions, NsysOptions, PlanPart, Program, Request, SanitizerOptions,
-    SanitizerTool, Target, Window, WindowEnd,
+    HostBinaries, JobName, NcuOptions, NsysOptions, PlanPart, PrebuiltCode, Program, Request,
+    SanitizerOptions, SanitizerTool, Target, Window, WindowEnd,
 };
 pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
 pub use plan::sections::{SETS, sections};

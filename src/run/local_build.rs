@@ -20,7 +20,9 @@ use crate::error::{Exit, Failure, Result};
 use crate::kernel::EntryPoint;
 use crate::remote::options::NoPrompt;
 use crate::remote::{ConnectOptions, HostLink, OnRemote, Remote, RemoteSpec, UnknownHostPolicy};
-use crate::tool::{self, DraftInfo, HostBinaries, JobName, PlanError, PlanPart, Request, Target};
+use crate::tool::{
+    self, DraftInfo, HostBinaries, JobName, PlanError, PlanPart, PrebuiltCode, Request, Target,
+};
 
 /// Compiles the request's kernel on this machine if its host cannot, and adds the files to the
 /// request. Without a compiler here, the plan reports that the host has none. `sequence` numbers the
@@ -39,14 +41,19 @@ pub(super) async fn compile_here(
     let Target::Kernel { spec, .. } = &request.target else { return Ok(()) };
     let wheels = request.build.fetch && tool::lacks_for_wheels(facts).is_empty();
     let has_compiler = wheels || !tool::compilers(facts, &spec.entry).is_empty();
-    let is_built = !request.prebuilt.is_empty() || !request.reuse.is_empty();
+    let is_retry = !request.reuse.is_empty();
     let is_device = matches!(spec.entry, EntryPoint::Device(_));
-    if has_compiler || is_built || super::is_local(session.link) || !is_device {
+    if has_compiler || is_retry || super::is_local(session.link) || !is_device {
         return Ok(());
     }
-    let built = build(request, facts, session.programs, sequence, context).await?;
+    let arch = tool::target_arch(request, facts)?;
+    if request.prebuilt.iter().any(|code| code.arch == arch) {
+        return Ok(());
+    }
+    let built = build(request, arch.clone(), session.programs, sequence, context).await?;
     let Some((end, info)) = built else { return Ok(()) };
-    request.prebuilt = builder.add_local_build(context.folder, &end, &info, request)?;
+    let files = builder.add_local_build(context.folder, &end, &info, request)?;
+    request.prebuilt.push(PrebuiltCode { arch, files });
     if end.step_ok("build") {
         return Ok(());
     }
@@ -57,11 +64,11 @@ pub(super) async fn compile_here(
     }))
 }
 
-/// Builds on this machine. Returns the job's result and what we know of its plan; `None` if this
+/// Builds for `arch` on this machine. Returns the job's result and what we know of its plan; `None` if this
 /// machine has no compiler either.
 async fn build(
     request: &Request,
-    host: &HostFacts,
+    arch: String,
     programs: &Programs,
     sequence: u32,
     context: &mut RunContext<'_>,
@@ -79,7 +86,6 @@ async fn build(
     let answers = link.facts(&tool::probes(&programs.compilers)).await.on(&*remote)?;
     let facts = tool::facts(&spec.name, remote.transport(), answers);
     let binaries = HostBinaries { runner: programs.runner.clone(), collector: None };
-    let arch = tool::target_arch(request, host)?;
     let mut for_host = Request { part: PlanPart::Build, arch: Some(arch), ..request.clone() };
     for_host.build.fetch = request.build.fetch_here;
     let job = JobName { run: format!("{}.local", context.record.id), sequence };

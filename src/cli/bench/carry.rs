@@ -31,7 +31,7 @@ use crate::suite::{
     CaseEnd, Settings, SideSource, SuiteCase, Work, grown_sizes, inputs_digest, is_too_close,
     kernel_path, metrics, program_path, side_times,
 };
-use crate::tool::{self, BundleFile};
+use crate::tool::{self, BundleFile, PrebuiltCode};
 
 /// The speedup below which a pair is too close to call, unless it is set.
 const MIN_SPEEDUP: f64 = 1.05;
@@ -55,14 +55,15 @@ pub(super) struct CaseRunner<'a> {
     pub(super) is_broken: bool,
 }
 
-/// What was built before, by kernel and options.
-pub(super) type Builds = BTreeMap<String, KernelBuild>;
+/// What was built before, by kernel and options: once for each architecture, since hosts of one
+/// remote may have different GPUs.
+pub(super) type Builds = BTreeMap<String, Vec<KernelBuild>>;
 
 /// A kernel that was built once for all cases that need the same code.
 pub(super) struct KernelBuild {
+    arch: String,
     files: Vec<(String, PathBuf)>,
     code: Vec<KernelCode>,
-    arch: Vec<String>,
     compiler: String,
 }
 
@@ -441,30 +442,36 @@ impl<'a> CaseRunner<'a> {
         }
     }
 
-    /// Takes the files that an earlier case built of the same sources with the same options.
+    /// Takes the files that earlier cases built of the same sources with the same options. The plan
+    /// chooses among them by the GPU of its host.
     fn use_build(&self, command: &mut ProfileCommand, key: &str) {
         let builds = self.builds();
-        let Some(build) = builds.get(key) else { return };
-        let files = build.files.iter().filter(|(_, local)| local.is_file());
-        command.request.prebuilt =
-            files.map(|(path, local)| BundleFile::copy(path.clone(), local.clone())).collect();
+        let prebuilt = builds.get(key).into_iter().flatten().map(|build| {
+            let files = build.files.iter().filter(|(_, local)| local.is_file());
+            let files = files.map(|(path, local)| BundleFile::copy(path.clone(), local.clone()));
+            PrebuiltCode { arch: build.arch.clone(), files: files.collect() }
+        });
+        command.request.prebuilt = prebuilt.filter(|code| !code.files.is_empty()).collect();
     }
 
     /// Keeps what a case built, or adds to its profile what the earlier build told.
     fn keep_build(&self, key: &str, profile: &mut Profile, files: Vec<(String, PathBuf)>) {
+        let arch = profile.kernel.arch.first().cloned().unwrap_or_default();
+        let mut all = self.builds();
         if !files.is_empty() && !key.is_empty() {
-            let build = KernelBuild {
+            let builds = all.entry(key.to_owned()).or_default();
+            builds.retain(|build| build.arch != arch);
+            builds.push(KernelBuild {
+                arch,
                 files,
                 code: profile.code.clone(),
-                arch: profile.kernel.arch.clone(),
                 compiler: profile.kernel.compiler.clone(),
-            };
-            self.builds().insert(key.to_owned(), build);
-        } else if let Some(build) = self.builds().get(key)
+            });
+        } else if let Some(build) =
+            all.get(key).into_iter().flatten().find(|build| build.arch == arch)
             && profile.kernel.compiler.is_empty()
         {
             profile.code.clone_from(&build.code);
-            profile.kernel.arch.clone_from(&build.arch);
             profile.kernel.compiler.clone_from(&build.compiler);
         }
     }

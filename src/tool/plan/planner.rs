@@ -240,8 +240,10 @@ impl<'a> Planner<'a> {
     }
 
     fn build(&mut self, target: &KernelTarget<'_>) -> Result<(), PlanError> {
-        if !self.request.prebuilt.is_empty() {
-            self.files.extend(self.request.prebuilt.iter().cloned());
+        // The host may have another GPU than the one for which the code was built.
+        let built = self.request.prebuilt.iter().find(|code| code.arch == target.arch);
+        if let Some(built) = built {
+            self.files.extend(built.files.iter().cloned());
         } else {
             let KernelTarget { spec, sources, arch, .. } = target;
             let compile =

@@ -109,8 +109,9 @@ pub struct Request {
     /// Files that an earlier plan of this run built and the host still has. If there are any, the
     /// plan has no build, verify and time steps.
     pub reuse: Vec<InputFile>,
-    /// Files that were built elsewhere (`build/…`). If there are any, the plan has no build step.
-    pub prebuilt: Vec<BundleFile>,
+    /// Code that was built elsewhere. If there is any for the GPU's architecture, the plan has no
+    /// build step.
+    pub prebuilt: Vec<PrebuiltCode>,
     /// Metrics that this GPU does not have.
     pub drop_metrics: BTreeSet<String>,
     /// Options of the build step.
@@ -153,6 +154,15 @@ pub struct BuildOptions {
     pub fetch: bool,
     /// Whether the wheels may be fetched to this machine, which compiles if the host cannot.
     pub fetch_here: bool,
+}
+
+/// A kernel's code that was built elsewhere.
+#[derive(Clone, Debug)]
+pub struct PrebuiltCode {
+    /// The architecture that it was compiled for.
+    pub arch: String,
+    /// Its files, `build/…`.
+    pub files: Vec<BundleFile>,
 }
 
 impl Request {

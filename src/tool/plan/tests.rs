@@ -9,9 +9,10 @@ use rgpu_protocol::pattern::{Condition, LadderAction};
 use rgpu_protocol::plan::{Arg, OnFailure};
 use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 
+use super::arch::target_arch;
 use super::draft::BundleFile;
 use super::message_rows::{NextRungs, table};
-use super::request::{CaptureRange, PlanPart, Program, SanitizerTool};
+use super::request::{CaptureRange, PlanPart, PrebuiltCode, Program, SanitizerTool};
 use super::*;
 use crate::kernel::{KernelFolders, ProfileMode, Selection, find};
 
@@ -224,11 +225,24 @@ fn a_later_plan_of_a_run_repeats_no_build_and_no_refused_rung() {
 #[test]
 fn a_module_built_elsewhere_replaces_the_build_step() {
     let mut request = request(ProfileMode::Bench, "vecadd");
-    request.prebuilt = vec![BundleFile::text("build/vecadd.cubin", "ELF")];
+    let built = |arch: &str| PrebuiltCode {
+        arch: arch.to_owned(),
+        files: vec![BundleFile::text("build/vecadd.cubin", arch)],
+    };
+    let arch = target_arch(&request, &host("no-nsight")).unwrap();
+    request.prebuilt = vec![built("sm_80"), built(&arch)];
     let draft = planned(&request, &host("no-nsight"));
     let ids: Vec<_> = draft.plan.steps.iter().map(|step| step.id.as_str()).collect();
     assert_eq!(ids, ["reference", "verify", "time"]);
-    assert!(draft.files.iter().any(|file| file.path == "build/vecadd.cubin"));
+    let modules: Vec<_> =
+        draft.files.iter().filter(|file| file.path == "build/vecadd.cubin").collect();
+    assert_eq!(modules, [&built(&arch).files[0]]);
+    // Code for the GPU of another host of the same remote.
+    assert_ne!(arch, "sm_80");
+    request.prebuilt = vec![built("sm_80")];
+    let draft = planned(&request, &host("h200"));
+    assert_eq!(draft.plan.steps[0].id, "build");
+    assert!(!draft.files.iter().any(|file| file.path == "build/vecadd.cubin"));
 }
 
 #[test]
