@@ -348,7 +348,7 @@ fn problem_text(error: &StoreError) -> String {
             format!("its run.json is of `{schema}`: a later rgpu made the run, so update this one")
         }
         StoreError::BadRecord { source, .. } => format!(
-            "its run.json is no record of a run ({source}): remove the folder if you do not need it"
+            "its run.json is not a valid record of a run ({source}): remove the folder if you do not need it"
         ),
         other => other.to_string(),
     }

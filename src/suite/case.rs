@@ -105,7 +105,7 @@ impl SuiteCase {
                 let vars = spec.sizes.vars.iter().map(String::as_str);
                 let near = crate::error::nearest(name, vars);
                 let what =
-                    format!("axis `{name}` of `{}` is no size of `{}`", self.target, spec.name);
+                    format!("axis `{name}` of `{}` is not a size of `{}`", self.target, spec.name);
                 let failure = Failure::new(Exit::Config, "unknown_axis", what);
                 return Err(match near.first() {
                     Some(near) => failure.hint(format!("did you mean `{near}`?")),

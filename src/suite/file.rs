@@ -207,13 +207,13 @@ fn target(table: &Table<'_>, defaults: &Settings) -> Result<TargetSpec, KernelEr
     let (suite, case) = name.split_once(':').unwrap_or(("", ""));
     if !valid_name(suite) || !valid_name(case) {
         return Err(item.error_with(
-            format!("`{name}` is no name of a target"),
+            format!("`{name}` is not a valid name of a target"),
             "write `suite:case`, each of letters, digits, `.`, `_` and `-`".to_owned(),
         ));
     }
     let suites = texts(table.optional("suites"), |item, text| match valid_name(text) {
         true => Ok(()),
-        false => Err(item.error(format!("`{text}` is no name of a suite"))),
+        false => Err(item.error(format!("`{text}` is not a valid name of a suite"))),
     })?;
     let matrix = table.optional("matrix").map(|item| matrix(&item)).transpose()?;
     let matrix = matrix.unwrap_or_default();
@@ -303,7 +303,7 @@ fn level(item: &Item<'_>) -> Result<Level, KernelError> {
     let name = item.text()?;
     Level::parse(name).ok_or_else(|| {
         item.error_with(
-            format!("`{name}` is no level"),
+            format!("`{name}` is not a valid level"),
             "the levels are `minimal`, `sol` and `deep`".to_owned(),
         )
     })
@@ -318,7 +318,7 @@ fn mode(item: &Item<'_>) -> Result<ProfileMode, KernelError> {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("the modes are `{}`", names.join("`, `")),
         };
-        item.error_with(format!("`{name}` is no mode"), hint)
+        item.error_with(format!("`{name}` is not a valid mode"), hint)
     })
 }
 
@@ -343,7 +343,9 @@ fn timeout(item: &Item<'_>) -> Result<u64, KernelError> {
         .filter(|time| time.subsec_nanos() == 0)
         .map(|time| time.as_secs())
         .filter(|s| (1..=7 * 24 * 3600).contains(s))
-        .ok_or_else(|| item.error(format!("`{text}` is no time: write `90s`, `10m` or `1h30m`")))
+        .ok_or_else(|| {
+            item.error(format!("`{text}` is not a valid time: write `90s`, `10m` or `1h30m`"))
+        })
 }
 
 fn grow(item: &Item<'_>) -> Result<Grow, KernelError> {
@@ -371,7 +373,7 @@ fn matrix(item: &Item<'_>) -> Result<Matrix, KernelError> {
         let Some(item) = table.optional(key) else { continue };
         for (name, item) in item.entries()? {
             if !is_identifier(name) {
-                return Err(item.error(format!("`{name}` is no name of a variable")));
+                return Err(item.error(format!("`{name}` is not a valid name of a variable")));
             }
             axes.push(Axis { kind, name: name.to_owned(), values: values(&item, kind)? });
         }
@@ -439,7 +441,7 @@ fn values(item: &Item<'_>, kind: AxisKind) -> Result<Vec<String>, KernelError> {
             return Err(item.error(format!("`{value}` is not a whole number, as sizes are")));
         }
         if !seen.insert(value) {
-            return Err(item.error(format!("the value `{value}` is there twice")));
+            return Err(item.error(format!("the value `{value}` is repeated")));
         }
     }
     Ok(values)
@@ -476,7 +478,7 @@ fn words(item: Option<Item<'_>>) -> Result<BTreeMap<String, String>, KernelError
     let mut words = BTreeMap::new();
     for (name, item) in item.entries()? {
         if !is_identifier(name) {
-            return Err(item.error(format!("`{name}` is no name of a variable")));
+            return Err(item.error(format!("`{name}` is not a valid name of a variable")));
         }
         words.insert(name.to_owned(), scalar(&item)?);
     }

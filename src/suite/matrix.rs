@@ -112,7 +112,7 @@ pub fn sweep_values(text: &str) -> Result<Vec<String>, String> {
         text.trim().parse::<i64>().map_err(|_| format!("`{text}` is not a whole number"))
     };
     let (first, last) = (number(first)?, number(last)?);
-    let wrong_step = || format!("`{step}` is no step: write `x2` or `+16`");
+    let wrong_step = || format!("`{step}` is not a valid step: write `x2` or `+16`");
     let (multiply, by) = match (step.strip_prefix('x'), step.strip_prefix('+')) {
         (Some(by), _) => (true, number(by)?),
         (_, Some(by)) => (false, number(by)?),

@@ -59,8 +59,10 @@ fn since(text: &str, now: jiff::Timestamp) -> Result<String> {
     }
     match text.parse::<jiff::civil::Date>() {
         Ok(date) => Ok(date.to_string()),
-        Err(_) => Err(Failure::new(Exit::Usage, "usage", format!("`--since {text}` is no time"))
-            .hint("write 30d, 12h or 2026-11-01")),
+        Err(_) => {
+            Err(Failure::new(Exit::Usage, "usage", format!("`--since {text}` is not a valid time"))
+                .hint("write 30d, 12h or 2026-11-01"))
+        }
     }
 }
 

@@ -83,7 +83,7 @@ fn check(
     let claim = if tiles {
         format!("(L, R) is a bijection onto [0, {size}), and R rises")
     } else {
-        "(L, R) is injective and R rises; it leaves gaps, for the strides are no divisible chain"
+        "(L, R) is injective and R rises; it leaves gaps, for the strides are not a divisible chain"
             .to_owned()
     };
     Ok(Proof::new(Method::Algebraic, 0, claim))

@@ -11,7 +11,7 @@ pub struct ElementSize {
     bits: i64,
 }
 
-/// The reason why a number is no size of an element.
+/// The reason why a number is not a valid size of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an element has 0.5 bytes (4 bits) or 1 to 16 whole bytes")]
 pub struct ElementSizeError;

@@ -73,7 +73,7 @@ fn a_wrong_file_is_refused_with_line_key_and_the_nearest_name() {
         ("[[target]]\nname = \"a:b\"\n", 1, "target[0]", "only one of"),
         ("[[target]]\nname = \"a:b\"\nbaseline = \"k\"\n", 1, "target[0]", "no `optimised`"),
         ("[defaults]\nmode = \"nuc\"\n[[target]]\n", 2, "defaults.mode", "did you mean `ncu`?"),
-        ("[defaults]\ntimeout = \"5x\"\n", 2, "defaults.timeout", "`5x` is no time"),
+        ("[defaults]\ntimeout = \"5x\"\n", 2, "defaults.timeout", "`5x` is not a valid time"),
         ("[defaults]\nthreshold = 5.0\n", 2, "defaults.threshold", "between"),
         ("", 1, "", "there is no `[[target]]`"),
         ("[[target]\n", 1, "", "not TOML"),
@@ -91,7 +91,7 @@ fn a_wrong_file_is_refused_with_line_key_and_the_nearest_name() {
         read(&text).unwrap_err().to_string()
     };
     assert!(matrix("sizes.n = [\"x\"]").contains("is not a whole number"));
-    assert!(matrix("sizes.n = [1, 1]").contains("is there twice"));
+    assert!(matrix("sizes.n = [1, 1]").contains("is repeated"));
     assert!(matrix("sizes.n = [1]\ninclude = [{ m = 1 }]").contains("there is no axis `m`"));
     assert!(matrix("sizes.n = [1]\nenv.T = [2]\ninclude = [{ n = 1 }]").contains("axis `T`"));
     let twice =

@@ -31,7 +31,7 @@ pub fn shipped() -> impl Iterator<Item = &'static Hardware> {
 
 /// A name that no GPU of the catalogue has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{typed}` is no GPU of the catalogue; the nearest is `{nearest}`")]
+#[error("`{typed}` is not a GPU of the catalogue; the nearest is `{nearest}`")]
 pub struct UnknownGpu {
     /// The name that was given.
     pub typed: String,

@@ -76,7 +76,8 @@ pub fn check(hardware: &Hardware) -> Vec<Problem> {
         if peak.unit.quantity() != Quantity::Compute {
             report(format!("compute.{}", peak.dtype), "the unit measures no FLOP/s".into());
         } else if !is_between(peak.unit.base(peak.value), PEAK) {
-            let text = format!("{} {:?} is no GPU's peak: wrong unit?", peak.value, peak.unit);
+            let text =
+                format!("{} {:?} is not a valid peak of a GPU: wrong unit?", peak.value, peak.unit);
             report(format!("compute.{}", peak.dtype), text);
         }
     }
@@ -86,7 +87,13 @@ pub fn check(hardware: &Hardware) -> Vec<Problem> {
         if link.unit.quantity() != Quantity::Bandwidth {
             report(place, "the unit measures no bandwidth".into());
         } else if !is_between(link.unit.base(link.value), LINK) {
-            report(place, format!("{} {:?} is not a link: wrong unit?", link.value, link.unit));
+            report(
+                place,
+                format!(
+                    "{} {:?} is not a valid bandwidth of a link: wrong unit?",
+                    link.value, link.unit
+                ),
+            );
         }
     }
     for (place, source) in sources {
@@ -97,15 +104,18 @@ pub fn check(hardware: &Hardware) -> Vec<Problem> {
     if !is_between(hardware.processors.value, PROCESSORS) {
         report(
             "processors".into(),
-            format!("{} is not a number of SMs", hardware.processors.value),
+            format!("{} is not a valid number of SMs", hardware.processors.value),
         );
     }
     if let Some(hz) = hardware.clock_hz().filter(|hz| !is_between(*hz, CLOCK_HZ)) {
-        report("clock".into(), format!("{:.0} MHz is no GPU's clock", hz / 1e6));
+        report("clock".into(), format!("{:.0} MHz is not a valid clock of a GPU", hz / 1e6));
     }
     match hardware.bandwidth(Tier::Hbm) {
         Some(rate) if !is_between(rate, HBM_BANDWIDTH) => {
-            let text = format!("{:.3} TB/s is no HBM: bits for bytes, or GB for TB?", rate / 1e12);
+            let text = format!(
+                "{:.3} TB/s is not a valid bandwidth of HBM: bits for bytes, or GB for TB?",
+                rate / 1e12
+            );
             report("memory.hbm.bandwidth".into(), text);
         }
         Some(_) => {}
@@ -113,7 +123,10 @@ pub fn check(hardware: &Hardware) -> Vec<Problem> {
     }
     match hardware.capacity(Tier::Hbm) {
         Some(bytes) if !is_between(bytes, HBM_BYTES) => {
-            report("memory.hbm.capacity".into(), format!("{:.1} GB is no HBM", bytes / 1e9));
+            report(
+                "memory.hbm.capacity".into(),
+                format!("{:.1} GB is not a valid capacity of HBM", bytes / 1e9),
+            );
         }
         Some(_) => {}
         None => report("memory.hbm.capacity".into(), "is missing".into()),
