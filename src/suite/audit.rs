@@ -151,7 +151,7 @@ impl Audit {
                 self.add("lone_side", &target.name(), text);
             }
         }
-        // Kernels that a program writes are no findings, unless they are asked for or used otherwise.
+        // Kernels that a program writes are not findings, unless they are asked for or used otherwise.
         let is_left_out = |name: &str| {
             !generated
                 && !used.contains(name)
@@ -239,7 +239,7 @@ impl Audit {
     }
 }
 
-/// A larger file is no source.
+/// A larger file is not a source.
 const MAX_SOURCE_BYTES: u64 = 8 << 20;
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ impl SuiteCase {
         }
     }
 
-    /// The two sides of a pair as cases of their own, for what is no comparison; otherwise itself.
+    /// The two sides of a pair as separate cases, for a mode that compares nothing; otherwise itself.
     pub fn sides(self) -> Vec<Self> {
         let Work::Pair { baseline, optimised } = &self.subject else { return vec![self] };
         let side = |side: &str, kernel: &String| Self {
@@ -93,7 +93,7 @@ impl SuiteCase {
     /// base case for all other variables. `sizes` replaces the base case.
     ///
     /// # Errors
-    /// An axis is no variable of the kernel, or the base case is no single one.
+    /// An axis is not a variable of the kernel, or the selection is not exactly one base case.
     pub fn problem_sizes(&self, spec: &KernelSpec) -> Result<Vec<String>> {
         let sizes: Vec<&(AxisKind, String, String)> =
             self.axes.iter().filter(|(kind, ..)| *kind == AxisKind::Size).collect();

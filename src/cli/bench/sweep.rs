@@ -140,7 +140,7 @@ fn plot(app: &App, work: &SuiteWork<'_>, args: &ProfileArgs) -> Result<()> {
     Ok(())
 }
 
-/// The number of a row with its whole name; `None` if it has none, or its value is no number.
+/// The number of a row with its whole name; `None` if it has none, or its value is not a number.
 fn point(app: &App, row: &SuiteRow, axis: &str, wanted: &str) -> Option<(String, PlotPoint)> {
     let x = row.axes.get(axis)?.parse::<f64>().ok()?;
     if wanted == TIME {

@@ -78,7 +78,7 @@ impl RemoteQueue<'_> {
 
 impl SuiteWork<'_> {
     /// Runs these rows, except those that are not expected to be done at `end`, when the budget is
-    /// used up. Failed cases are no error.
+    /// used up. Failed cases are not errors.
     ///
     /// # Errors
     /// A host cannot be reached, the user cancels, or the disk fails. What ended before is kept.

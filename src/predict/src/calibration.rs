@@ -142,7 +142,7 @@ pub struct CollectiveFit {
     pub test: Errors,
 }
 
-/// Why a text is no calibration.
+/// Why a text is not a calibration.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrationError {
     /// The text is not TOML, or has unknown or missing keys.

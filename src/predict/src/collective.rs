@@ -33,7 +33,7 @@ pub enum Op {
     P2p,
 }
 
-/// A name that is no collective.
+/// A name that is not a collective.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{typed}` is not a collective that can be predicted; the nearest is `{nearest}`")]
 pub struct UnknownCollective {

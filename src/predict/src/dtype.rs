@@ -147,7 +147,7 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// A name that is no number format.
+/// A name that is not a number format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{typed}` is not a number format; the nearest is `{nearest}`")]
 pub struct UnknownDtype {

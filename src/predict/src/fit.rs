@@ -19,7 +19,7 @@ use crate::{Dtype, measurement};
 
 /// The minimum number of rows for a fit.
 pub const MIN_ROWS: usize = 8;
-/// Fewer rows are no regime of a collective.
+/// A collective's regime needs at least this many rows.
 const MIN_REGIME_ROWS: usize = 6;
 /// One configuration of this many is held out.
 const CONFIGURATIONS_PER_HELD_OUT: u64 = 4;

@@ -228,7 +228,7 @@ pub struct Link {
     pub note: Option<String>,
 }
 
-/// Why a text is no hardware file.
+/// Why a text is not a hardware file.
 #[derive(Debug, thiserror::Error)]
 pub enum HardwareError {
     /// The text is not TOML, or has unknown or missing keys.

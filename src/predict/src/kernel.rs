@@ -68,7 +68,7 @@ impl OpKind {
     }
 }
 
-/// A name that is no kind of kernel.
+/// A name that is not a kind of kernel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{typed}` is not a kernel that can be predicted; the nearest is `{nearest}`")]
 pub struct UnknownOp {

@@ -147,7 +147,7 @@ impl Prediction {
 /// No size and no time in ns is larger.
 pub(crate) const MAX_NUMBER: f64 = 1e15;
 
-/// A CSV that is no list of measurements.
+/// A CSV that is not a list of measurements.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of the measurements cannot be read: {cause}")]
 pub struct CsvError {

@@ -101,7 +101,7 @@ impl<'a> Fields<'a> {
     /// The fields of a JSON object.
     ///
     /// # Errors
-    /// The value is no object.
+    /// The value is not an object.
     pub fn new(config: &'a Value) -> Result<Self, ConfigError> {
         let object = config.as_object().ok_or(ConfigError::NoObject)?;
         Ok(Self { object, read: RefCell::default() })
@@ -208,7 +208,7 @@ impl<'a> Fields<'a> {
     /// The format of activations; BF16 if the config names none.
     ///
     /// # Errors
-    /// `torch_dtype` or `dtype` is no known format.
+    /// `torch_dtype` or `dtype` is not a known format.
     pub fn dtype(&self) -> Result<Dtype, ConfigError> {
         for field in ["torch_dtype", "dtype"] {
             if let Some(value) = self.get(field) {
@@ -222,7 +222,7 @@ impl<'a> Fields<'a> {
     /// The length of a head: `head_dim`, or the width over the heads.
     ///
     /// # Errors
-    /// `head_dim` is absent and the heads do not divide the width, or it is no count.
+    /// `head_dim` is absent and the heads do not divide the width, or it is not a count.
     pub fn head_dim(&self, hidden: f64, heads: f64) -> Result<f64, ConfigError> {
         match self.optional_count("head_dim")? {
             Some(length) => Ok(length),

@@ -52,7 +52,7 @@ pub struct DiagnosedGpu {
 /// Why a diagnosis cannot complete a datasheet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiagnosisError {
-    /// The text is no output of `rgpu doctor --json`.
+    /// The text is not the output of `rgpu doctor --json`.
     #[error("this is not the output of `rgpu doctor --json`: {0}")]
     Json(String),
     /// The host has no such GPU, or several different ones.

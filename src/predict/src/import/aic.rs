@@ -114,7 +114,7 @@ mod tests {
             VLLM,0.24.0,NVIDIA H200,gemm,x,fp8,1,2,3,0.5\n\
             VLLM,0.24.0,NVIDIA H200,gemm,x,w4a16,1,2,3,0.5\n";
         let rows = read("a/gemm_perf.txt", text).unwrap();
-        // A format that is not known is no row.
+        // A row of an unknown format is left out.
         assert_eq!(rows.len(), 2);
         let ops: Vec<Option<&str>> = rows.iter().map(|row| row.op.as_deref()).collect();
         assert_eq!(ops, [Some("gemm"), Some("quantized_gemm")]);

@@ -9,7 +9,7 @@ use crate::measurement::{Kind, MAX_NUMBER, Measurement};
 /// The row of a file.
 ///
 /// # Errors
-/// It is no summary, its result is not valid, or the GPU and `tp` were not given.
+/// It is not a summary, its result is not valid, or the GPU and `tp` were not given.
 pub fn read(
     file: &str,
     bytes: &[u8],

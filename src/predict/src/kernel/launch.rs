@@ -46,7 +46,7 @@ pub enum Fusion {
     Megakernel,
 }
 
-/// An operation of a layer that is no product and no attention.
+/// An operation of a layer that is neither a product nor attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmallOp {
     /// A norm with the residual that is added before it.
