@@ -306,7 +306,7 @@ async fn next_reply(
         Ok(Ok(None)) => {
             ending.settle().await;
             match ending.exit() {
-                Some(126) => "it may not be run there (status 126)".to_owned(),
+                Some(126) => "the host does not let it run (status 126)".to_owned(),
                 Some(127) => "a command was not found (status 127)".to_owned(),
                 _ => ending.words(),
             }

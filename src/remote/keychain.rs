@@ -34,7 +34,7 @@ pub(super) fn secret(service: &str, account: &str) -> Result<String, CredentialE
     })?;
     answer(program, child, limits::LOGIN_TIMEOUT)?.ok_or_else(|| CredentialError {
         why: format!("the keychain has no `{account}` of `{service}`, or is locked"),
-        hint: Some(format!("put it there: {}", store_command(service, account))),
+        hint: Some(format!("store it: {}", store_command(service, account))),
     })
 }
 

@@ -121,7 +121,9 @@ pub(super) fn exact_regions(
                     ),
                 )
                 .hint("give full region names: without patterns no first pass is needed")
-                .hint("`rgpu doctor` says why neither the NVTX collector nor nsys runs there"),
+                .hint(
+                    "`rgpu doctor` says why neither the NVTX collector nor nsys runs on the host",
+                ),
             ));
         }
         let path =
@@ -140,7 +142,7 @@ pub(super) fn exact_regions(
 pub(super) fn no_gpu() -> Failure {
     Failure::new(Exit::Host, "no_gpu", "regions cannot be profiled without a GPU")
         .cause("only the reference ran, on the CPU, so the kernel's NVTX ranges were never entered")
-        .hint("run it on a host with a GPU: `--remote NAME`; `rgpu doctor` says what is there")
+        .hint("run it on a host with a GPU: `--remote NAME`; `rgpu doctor NAME` says what the host can do")
 }
 
 /// The failure for a pattern without a match; lists the existing regions, most similar first.

@@ -363,6 +363,6 @@ fn nothing_failed(work: &SuiteWork<'_>, reason: Option<&str>) -> Failure {
             reasons.iter().map(|(reason, count)| format!("{reason} ({count})")).collect();
         let what = format!("nothing failed in `{id}` for the reason `{reason}`");
         Failure::new(Exit::Usage, "nothing_failed", what)
-            .hint(format!("the reasons there: {}", known.join(", ")))
+            .hint(format!("the reasons of its failed cases: {}", known.join(", ")))
     })
 }

@@ -209,7 +209,7 @@ fn text(result: &ScaleResult) -> String {
     if let Some(first) = &check.first_wrong {
         let found = first
             .found
-            .map_or("the buffer ends before it".to_owned(), |byte| format!("{byte:#04x} is there"));
+            .map_or("the buffer ends before it".to_owned(), |byte| format!("and is {byte:#04x}"));
         text += &line(
             "first",
             format!(
@@ -224,12 +224,14 @@ fn text(result: &ScaleResult) -> String {
     match (&check.found_layout, check.permutation) {
         _ if !check.mistakes.is_empty() => {}
         (Some(layout), _) => {
-            text +=
-                &line("likely", "a permutation: every scale is there, in the order of this layout");
+            text += &line(
+                "likely",
+                "a permutation: the buffer has every scale, in the order of this layout",
+            );
             text += &line("found", layout);
         }
         (None, true) => {
-            let reason = "a permutation: the values are all there, but no order of rows, scales and \
+            let reason = "a permutation: all values occur, but no order of rows, scales and \
                           blocks puts them so";
             text += &line("likely", reason);
         }

@@ -78,7 +78,7 @@ fn match_group(
         {
             outcome.different.push(format!(
                 "the ranks of {group} have {size} and {other} bytes in their call {number}; its \
-                 calls are matched until there"
+                 calls are matched up to this one"
             ));
             return matched;
         }
@@ -172,8 +172,8 @@ mod tests {
         assert_eq!(outcome.unmatched, 4);
         assert_eq!(
             outcome.different,
-            ["the ranks of dp have 64 and 128 bytes in their call 2; its calls are matched until \
-              there"]
+            ["the ranks of dp have 64 and 128 bytes in their call 2; its calls are matched up to \
+              this one"]
         );
         // Ranks may give each other parts of different sizes.
         let parts = |bytes| rank(&[(CollectiveOperation::AllToAll, Some(bytes))], None);

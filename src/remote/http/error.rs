@@ -213,7 +213,7 @@ impl HttpError {
             Self::OtherVersion { .. } => failure
                 .hint("deploy this version's app: `modal deploy remote/modal_app.py`, or update rgpu here"),
             Self::Older => failure
-                .hint("end it, and start this version's `rgpu worker` there: its jobs go on meanwhile"),
+                .hint("on the host, end it and start this version's `rgpu worker`: its jobs continue"),
             Self::Plain { .. } => failure
                 .hint("reach it through ssh: `ssh -L 8790:127.0.0.1:8790 HOST`, and http://127.0.0.1:8790")
                 .hint("or put a server with TLS in front of it; or add it with `--allow-plain-http`"),

@@ -199,10 +199,10 @@ impl Allocation {
         if let Some(partition) = &settings.partition
             && let Some((place, jobs)) = login.place(&self.id, partition).await?
         {
-            text += &format!("; place {place} of {jobs} in `{partition}`");
+            text += &format!("; position {place} of {jobs} in `{partition}`");
         }
         if let Some(start) = &info.start {
-            text += &format!("; expected to start at {start} there");
+            text += &format!("; expected to start at {start} (the cluster's time)");
         }
         Ok(text)
     }

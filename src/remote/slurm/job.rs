@@ -91,7 +91,7 @@ impl JobInfo {
         NEVER.iter().any(|word| self.reason.starts_with(word))
     }
 
-    /// Whether a limit of the user, the account or the service class holds it back.
+    /// Whether a limit of the user, the account or the QOS holds it back.
     pub(super) fn is_held_by_limit(&self) -> bool {
         let per_account = self.reason.starts_with("Max") && self.reason.ends_with("PerAccount");
         per_account

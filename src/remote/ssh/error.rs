@@ -276,12 +276,12 @@ impl SshError {
         match self {
             Self::Name { .. } => because(failure, self)
                 .hint("check the spelling, or the HostName in your ssh configuration"),
-            Self::Refused { .. } => failure.hint("is sshd running there, and is this its port?"),
+            Self::Refused { .. } => failure.hint("is sshd running on the host, and is this its port?"),
             Self::Timeout { stage: "connecting", .. } => {
                 failure.hint("is the host up, and does a firewall or a VPN stand between?")
             }
             Self::Timeout { stage: "exchanging keys", .. } => failure
-                .hint("something accepts connections there, but it is not sshd: is the port right?"),
+                .hint("something other than sshd accepts connections at this address: is the port right?"),
             Self::KeyChanged { algorithm, got, known, .. } => failure
                 .cause(format!(
                     "it shows {algorithm} {got}\nknown is  {}",
@@ -297,7 +297,7 @@ impl SshError {
                     format!("\nknown keys are looked for in `{}`", file.display())
                 });
                 failure.cause(format!("it shows {algorithm} {got}{searched_file}")).hint(format!(
-                    "compare it with the host's own (`ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` there), then `rgpu remote check {remote} --accept-new`"
+                    "compare it with the host's own (`ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` on the host), then `rgpu remote check {remote} --accept-new`"
                 ))
             }
             Self::KeyDeclined { got, .. } => failure.cause(format!("it shows {got}")),
@@ -308,7 +308,7 @@ impl SshError {
                     failure.hint("unlock the key for this session: `ssh-add KEY`")
                 } else {
                     failure.hint(format!(
-                        "name a key: `{add} --identity KEY`, load one with `ssh-add`, or bring yours there with `ssh-copy-id`"
+                        "name a key: `{add} --identity KEY`, load one with `ssh-add`, or copy yours to the host with `ssh-copy-id`"
                     ))
                 };
                 // Hardware keys, passwords, second factors, Kerberos: ssh itself can ask for them.
@@ -323,7 +323,7 @@ impl SshError {
                 }
             }
             Self::Handshake { .. } => because(failure, self).hint(format!(
-                "does `ssh` get there? Then let it carry the connection: `transport = \"openssh\"` in {table}"
+                "does `ssh` reach the host? Then let it carry the connection: `transport = \"openssh\"` in {table}"
             )),
             Self::NeedsOwnSsh { .. } => {
                 failure.hint(format!("let it carry the connection: `transport = \"openssh\"` in {table}"))

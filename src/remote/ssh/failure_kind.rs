@@ -122,12 +122,12 @@ impl SshFailureKind {
                 "somebody may be listening in, or the host was set up anew: ask its owner".to_owned()
             }
             Self::KeyUnknown => format!(
-                "compare it with the host's own (`ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` there), then `rgpu remote check {remote} --accept-new`"
+                "compare it with the host's own (`ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` on the host), then `rgpu remote check {remote} --accept-new`"
             ),
             Self::Denied => {
                 "does `ssh` log in with the same name and key? `rgpu remote check -v` shows how it is called".to_owned()
             }
-            Self::Refused => "is sshd running there, and is this its port?".to_owned(),
+            Self::Refused => "is sshd running on the host, and is this its port?".to_owned(),
             Self::Timeout => {
                 "is the host up, and does a firewall or a VPN stand between?".to_owned()
             }

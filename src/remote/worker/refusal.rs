@@ -157,7 +157,7 @@ static WORKER_ANSWERS: &[PlatformErrorPattern] = &[
         "",
         "too_long",
         "a proxy accepts no bodies of this length",
-        "allow bodies of 5 MiB there",
+        "allow bodies of 5 MiB in the proxy",
     ),
     row(
         421,
@@ -173,7 +173,7 @@ static WORKER_ANSWERS: &[PlatformErrorPattern] = &[
         "",
         "bad_gateway",
         "the server behind the address does not answer",
-        "is `rgpu worker` running there?",
+        "is `rgpu worker` running on the host?",
     ),
     transient(503, "", "busy", "the server has no capacity now", ""),
     row(
@@ -188,7 +188,7 @@ static WORKER_ANSWERS: &[PlatformErrorPattern] = &[
         "",
         "bad_gateway",
         "the server behind the address does not answer in time",
-        "is `rgpu worker` running there?",
+        "is `rgpu worker` running on the host?",
     ),
 ];
 
@@ -210,7 +210,7 @@ impl ServerKind {
     /// The hint for a server that cannot be reached.
     pub(super) fn unreachable_hint(self) -> &'static str {
         match self {
-            Self::Worker => "is `rgpu worker` running there, and the port open?",
+            Self::Worker => "is `rgpu worker` running on the host, and the port open?",
             Self::Modal => {
                 "check the address against what `modal deploy` printed, and this machine's network"
             }

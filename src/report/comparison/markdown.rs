@@ -32,8 +32,8 @@ pub fn markdown(c: &Comparison, names: KernelNames) -> String {
     }
     out += "## What each tool gave\n\n";
     for part in &c.parts {
-        let there = if part.there { "" } else { "not there: " };
-        out += &format!("- {}: {there}{}\n", part.part, plain(&part.note));
+        let no = if part.there { "" } else { "no " };
+        out += &format!("- {no}{}: {}\n", part.part, plain(&part.note));
     }
     for gap in &c.gaps {
         out += &format!("- {}: {}\n", lead(gap), plain(&gap.text));

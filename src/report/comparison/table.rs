@@ -38,8 +38,8 @@ pub fn table(c: &Comparison, style: &Style) -> String {
     }
     for part in c.parts.iter() {
         let lead = format!("  {:<11} ", part.part);
-        let there = if part.there { "" } else { "not there: " };
-        hang(&mut out, &lead, &format!("{there}{}", part.note), style);
+        let none = if part.there { "" } else { "no results: " };
+        hang(&mut out, &lead, &format!("{none}{}", part.note), style);
     }
     for gap in &c.gaps {
         hang(&mut out, &format!("  {:<11} ", lead(gap)), &gap.text, style);

@@ -178,7 +178,7 @@ fn a_job_that_waits_says_why_and_leaves_the_queue_at_its_limit() {
     assert!(text.contains("Resources"), "{text}");
     let line = "exec --remote cluster --queue-timeout 6s -- true";
     let text = laptop.show(line);
-    assert!(text.contains("place 1 of 1 in `gpu`"), "{text}");
+    assert!(text.contains("position 1 of 1 in `gpu`"), "{text}");
     assert_eq!(cluster.jobs(), format!("{other}:RUNNING"));
     // The node becomes free.
     let child = laptop.start("exec --remote cluster -- echo ran");
