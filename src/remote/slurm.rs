@@ -447,8 +447,6 @@ impl Slurm {
 /// A node that is kept warm is given back by `rgpu remote down`, or at its time limit.
 const WARM_IDLE: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The name of a job of Slurm for a run or a remote. Both have names of these characters, unless the
-/// user typed an address in place of a remote's name.
 /// The name of the allocation that a command requests: that of its run, with the number of the host
 /// after the first. No run has a `+` in its name.
 fn allocation_name(request: &HostRequest) -> String {
@@ -459,6 +457,8 @@ fn allocation_name(request: &HostRequest) -> String {
     }
 }
 
+/// The name of a job of Slurm for a run or a remote. Their names have only the characters kept here,
+/// unless the user typed an address in place of a remote's name.
 fn job_name(prefix: &str, name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     let name: String = name.chars().take(MAX_NAME_CHARS).map(plain).collect();
