@@ -18,7 +18,7 @@ const MAX_WAIT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ActionRequest {
-    /// What to do.
+    /// The command to start.
     pub(super) action: Action,
     /// Whether only the command line is asked for.
     #[serde(default)]
@@ -31,7 +31,7 @@ pub(super) struct ActionRequest {
 pub(super) enum Action {
     /// `rgpu profile`.
     Profile {
-        /// The kernel.
+        /// The kernel, as `rgpu profile` takes it.
         kernel: String,
         /// The mode; empty: the default.
         #[serde(default)]
@@ -73,7 +73,7 @@ pub(super) enum Action {
     },
     /// `rgpu remote check`: asks a host what it has.
     CheckHost {
-        /// The remote.
+        /// The name of the remote.
         remote: String,
     },
 }

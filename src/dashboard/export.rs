@@ -38,7 +38,7 @@ pub struct ExportOptions {
 pub struct Exported {
     /// `rgpu.dashboard-export/1`.
     pub schema: &'static str,
-    /// The page.
+    /// The path of the page.
     pub page: String,
     /// The number of listed runs.
     pub runs: usize,

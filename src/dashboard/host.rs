@@ -64,7 +64,7 @@ pub(crate) struct HostState {
 /// A try to reach a host that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct FailedHostTry {
-    /// When (RFC 3339).
+    /// When the try failed (RFC 3339).
     pub(crate) at: String,
     /// Why, in a sentence.
     pub(crate) text: String,

@@ -68,7 +68,7 @@ pub(super) struct LiveChange {
 /// An event of the state database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct StateChange {
-    /// Its number.
+    /// The number of the event; later ones have higher numbers.
     pub(super) event: i64,
     /// `entry`, `cancel`, `runner` or `pause` of the queue; `loop` or `loop-stop`.
     pub(super) kind: String,
@@ -91,7 +91,7 @@ pub(super) struct RunUpdate {
     pub(super) phase: Option<String>,
     /// Lines of its events.jsonl.
     pub(super) events: Vec<Value>,
-    /// New output.
+    /// The output since the last message.
     pub(super) output: Vec<LiveOutputPiece>,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct LiveOutputPiece {
     pub(super) log: String,
     /// Where the text begins in the log, in bytes.
     pub(super) offset: u64,
-    /// The text.
+    /// The text that was added.
     pub(super) text: String,
 }
 

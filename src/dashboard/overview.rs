@@ -42,7 +42,7 @@ pub(super) struct Overview {
     pub(super) total: usize,
     /// Whether runs are still being read.
     pub(super) reading: bool,
-    /// The hosts.
+    /// The hosts of the user's settings, and this machine.
     pub(super) hosts: Vec<HostState>,
     /// Runs that are running or detached, newest first.
     pub(super) running: Vec<RunningRun>,

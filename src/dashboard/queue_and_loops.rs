@@ -70,7 +70,7 @@ pub(super) struct LoopList {
 /// A loop in a list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct LoopLine {
-    /// Its id.
+    /// The id of the loop.
     pub(super) id: String,
     /// Its kernel, from the project.
     pub(super) kernel_path: String,
@@ -86,7 +86,7 @@ pub(super) struct LoopLine {
     pub(super) max_iterations: u32,
     /// When it started (RFC 3339).
     pub(super) started: String,
-    /// Kept changes.
+    /// Number of changes that were kept.
     pub(super) kept: u32,
     /// The best time divided into the start's. Absent if either is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]

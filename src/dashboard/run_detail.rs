@@ -48,7 +48,7 @@ pub(super) struct RunDetail {
     /// The ranks of its program, as `rgpu.profile/1` has them. Absent for one process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ranks: Option<Ranks>,
-    /// Its logs.
+    /// The logs of its steps.
     pub(super) logs: Vec<LogFile>,
 }
 

@@ -29,15 +29,15 @@ pub(super) struct RunQuery {
     pub(super) q: String,
     /// The state, as lists show it.
     pub(super) state: String,
-    /// The command.
+    /// The command, such as `profile`.
     pub(super) command: String,
     /// A part of the kernel's name.
     pub(super) kernel: String,
-    /// The GPU.
+    /// The name of the GPU.
     pub(super) gpu: String,
-    /// The remote.
+    /// The name of the remote.
     pub(super) remote: String,
-    /// The verdict.
+    /// The verdict, as lists show it.
     pub(super) verdict: String,
     /// The code of the failure.
     pub(super) reason: String,

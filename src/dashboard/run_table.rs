@@ -132,17 +132,17 @@ fn add_position(positions: &mut HashMap<String, Vec<usize>>, name: &str, at: usi
 /// The values that the runs of a project have, with the number of runs of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct Facets {
-    /// States.
+    /// Number of runs by state.
     pub(super) state: BTreeMap<String, usize>,
-    /// Commands.
+    /// Number of runs by command.
     pub(super) command: BTreeMap<String, usize>,
-    /// Remotes.
+    /// Number of runs by remote.
     pub(super) remote: BTreeMap<String, usize>,
-    /// GPUs.
+    /// Number of runs by GPU.
     pub(super) gpu: BTreeMap<String, usize>,
-    /// Verdicts.
+    /// Number of runs by verdict.
     pub(super) verdict: BTreeMap<String, usize>,
-    /// Codes of failures.
+    /// Number of failed runs by the code of the failure.
     pub(super) reason: BTreeMap<String, usize>,
 }
 

@@ -44,7 +44,7 @@ pub(super) struct SuiteLine {
     pub(super) state_text: String,
     /// Wall-clock seconds.
     pub(super) seconds: f64,
-    /// Its cases.
+    /// Its cases by state and verdict.
     pub(super) counts: SuiteCounts,
 }
 
@@ -76,9 +76,9 @@ pub(super) struct PredictionList {
 pub(super) struct PredictionRow {
     /// The run's id.
     pub(super) run: String,
-    /// The kernel.
+    /// The kernel that was measured.
     pub(super) kernel: String,
-    /// The GPU.
+    /// The GPU that it ran on.
     pub(super) gpu: String,
     /// When it was measured (RFC 3339, UTC).
     pub(super) started: String,

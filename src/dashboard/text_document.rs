@@ -19,7 +19,7 @@ pub(super) struct TextDocument {
     pub(super) bytes: u64,
     /// Whether the beginning of the file is left out.
     pub(super) cut: bool,
-    /// The text.
+    /// The text of the file, or its end if it is long.
     pub(super) text: String,
 }
 

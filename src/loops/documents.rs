@@ -208,7 +208,7 @@ impl DocumentKind {
 /// `worker_progress.json`: what a worker has reported during an iteration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerProgress {
-    /// The iteration.
+    /// The iteration that the reports belong to.
     pub iteration: u32,
     /// The shortest reported time in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]

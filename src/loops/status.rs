@@ -22,7 +22,7 @@ const MAX_HEARTBEAT_BYTES: u64 = 64 << 10;
 /// What a loop is to reach.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LoopTarget {
-    /// The metric.
+    /// The metric that is to improve.
     pub metric: Metric,
     /// The value to reach. Absent: there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,9 +84,9 @@ pub struct LoopStatus {
     /// What a manual loop waits for. Absent while it waits for nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub awaited: Option<AwaitedAnswer>,
-    /// The target.
+    /// The metric and the value to reach.
     pub target: LoopTarget,
-    /// Kept changes.
+    /// Number of changes that were kept.
     pub kept: u32,
     /// Iterations in a row that improved nothing.
     pub no_progress: u32,
@@ -95,7 +95,7 @@ pub struct LoopStatus {
     /// The failure after which the phase is tried again. Absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// The start.
+    /// The version that the loop began with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<KeptState>,
     /// The best so far.

@@ -36,7 +36,7 @@ pub(in crate::cli) struct CollectivesDocument {
     remote: String,
     /// The GPU's product name.
     gpu: String,
-    /// Number of GPUs.
+    /// Number of GPUs that took part.
     gpus: u32,
     /// The version of NCCL.
     nccl: String,
@@ -47,7 +47,7 @@ pub(in crate::cli) struct CollectivesDocument {
     /// `NCCL_NVLS_ENABLE` as NCCL saw it; absent if it was not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     nvls_setting: Option<String>,
-    /// The collectives.
+    /// The times of each collective.
     collectives: Vec<TimedCollective>,
     /// The files that were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -62,7 +62,7 @@ pub(in crate::cli) struct CollectivesDocument {
 enum NvlsState {
     /// NCCL has channels for NVLS, and chooses by size whether to use them.
     On,
-    /// NCCL has none.
+    /// NCCL has no channels for NVLS.
     Off,
     /// NCCL's log does not tell.
     Unknown,
@@ -71,7 +71,7 @@ enum NvlsState {
 /// One collective.
 #[derive(Serialize, JsonSchema)]
 struct TimedCollective {
-    /// Its name.
+    /// The name of the collective.
     op: Op,
     /// Latency and time per byte, smallest sizes first. Empty if the times cannot be fitted.
     fit: Vec<AlphaBeta>,

@@ -57,7 +57,7 @@ pub(in crate::cli) enum Memory {
 /// The result of `layout check`.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct AccessCheck {
-    /// The layout.
+    /// The layout that is accessed.
     layout: SwizzledLayout,
     /// How it is accessed.
     access: Access,

@@ -60,7 +60,7 @@ pub(in crate::cli) enum EmitLanguage {
 pub(super) struct BlockMapping {
     /// The number of blocks.
     blocks: i64,
-    /// The problems.
+    /// The problems of the group, in order.
     problems: Vec<Problem>,
     /// The order of tiles.
     raster: Raster,
@@ -79,7 +79,7 @@ pub(super) struct BlockMapping {
 /// A block with its tile.
 #[derive(Serialize, JsonSchema)]
 struct MappedBlock {
-    /// The block.
+    /// The index of the block, from `--block`.
     block: i64,
     /// Its tile. Absent if the block is out of range.
     #[serde(skip_serializing_if = "Option::is_none")]

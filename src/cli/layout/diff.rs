@@ -44,7 +44,7 @@ pub(super) struct SnapshotDiff {
 /// A changed layout.
 #[derive(Serialize, JsonSchema)]
 struct LayoutChange {
-    /// Its name.
+    /// The layout's name in the snapshots.
     name: String,
     /// The older layout. Absent if it is new.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ struct LayoutChange {
     /// The strongest level at which both are the same. Absent if even the functions differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     same: Option<Level>,
-    /// The differences.
+    /// What differs, in words.
     reason: String,
     /// The level at which it is protected.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -206,7 +206,7 @@ struct DumpSettings {
 /// A layout that the DSL printed.
 #[derive(Serialize, JsonSchema)]
 struct DumpedLayout {
-    /// The name.
+    /// The name by which the layout was asked for.
     name: String,
     /// The layout, as the DSL prints it.
     layout: String,
@@ -221,9 +221,9 @@ struct DumpedLayout {
 /// A text of the DSL.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct DumpRecord {
-    /// Its name.
+    /// The name that the script gives to the text.
     name: String,
-    /// The text.
+    /// The text that the DSL printed.
     text: String,
 }
 
@@ -232,11 +232,11 @@ struct DumpRecord {
 struct ProbeFailure {
     /// The way to ask.
     probe: String,
-    /// The requested thing.
+    /// What was asked for.
     what: String,
     /// The class of the exception.
     class: String,
-    /// Its message.
+    /// The message of the exception.
     message: String,
 }
 

@@ -95,7 +95,7 @@ pub(in crate::cli) enum ColorMeaning {
 /// The result of `layout eval`.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Evaluation {
-    /// The layout.
+    /// The layout that is evaluated.
     layout: SwizzledLayout,
     /// The size of an element, if it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,7 +115,7 @@ pub(super) struct Evaluation {
     /// The matrix of `--f2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     f2: Option<F2Matrix>,
-    /// The files written.
+    /// The files that were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     files: Vec<String>,
 }
@@ -123,7 +123,7 @@ pub(super) struct Evaluation {
 /// A coordinate with its offset.
 #[derive(Serialize, JsonSchema)]
 struct CoordinateOffset {
-    /// The coordinate.
+    /// The coordinate, as it was given.
     coordinate: String,
     /// Its offset, swizzled.
     offset: i64,

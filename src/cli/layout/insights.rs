@@ -29,7 +29,7 @@ pub(in crate::cli) struct InsightsArgs {
 /// The result of `layout insights`.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct DumpInsights {
-    /// The layouts.
+    /// The layouts of the file, each with facts about it.
     layouts: Vec<LayoutInsight>,
     /// Checks of the epilogue; empty if there are no layouts of one.
     epilogue: Vec<EpilogueCheck>,

@@ -17,9 +17,9 @@ use crate::error::{Exit, Failure, Result};
 /// A layout with its name.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct NamedLayout {
-    /// The name.
+    /// The name of the layout.
     pub(super) name: String,
-    /// The layout.
+    /// The layout with its swizzle and offset.
     pub(super) layout: SwizzledLayout,
 }
 

@@ -73,7 +73,7 @@ pub(super) struct ScaleResult {
     layout: Layout,
     /// How it is proved that this is the layout.
     proof: Proof,
-    /// The tensor.
+    /// The extents of the tensor, and the elements of a scale.
     tensor: ScaleTensor,
     /// Bytes with the padding to blocks of 512.
     bytes: i64,
@@ -93,13 +93,13 @@ pub(super) struct ScaleResult {
 /// The place of a scale.
 #[derive(Serialize, JsonSchema)]
 struct ScalePlace {
-    /// The row.
+    /// The row, counted from 0.
     row: i64,
     /// The element along K.
     k: i64,
-    /// The batch.
+    /// The batch, counted from 0.
     batch: i64,
-    /// The byte.
+    /// The byte that holds the scale.
     offset: i64,
     /// Whether it is padding: no element of the tensor has this scale.
     padding: bool,

@@ -57,7 +57,7 @@ pub(in crate::cli) struct LayoutSnapshot {
     schema: &'static str,
     /// Where the layouts come from: the file, or `formulas`.
     source: String,
-    /// The layouts.
+    /// The layouts, each with what identifies it.
     layouts: Vec<SnapshotEntry>,
 }
 

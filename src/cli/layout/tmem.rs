@@ -91,7 +91,7 @@ pub(in crate::cli) enum SegmentFormat {
 pub(super) struct TmemResult {
     /// Whether everything fits into 512 columns.
     fits: bool,
-    /// The request.
+    /// The columns and stages that were asked for.
     request: TmemRequest,
     /// The tile, if it was given by `--tile`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -75,7 +75,7 @@ struct FasterThanBound {
 struct TooFew {
     /// The kind.
     kind: String,
-    /// Its rows.
+    /// Number of its rows.
     rows: usize,
 }
 

@@ -87,14 +87,14 @@ pub(in crate::cli) struct ImportResult {
     out: Option<String>,
     /// Rows that were left out since an earlier file has their configuration and day.
     duplicates: Vec<Duplicate>,
-    /// The rows.
+    /// The rows of all files that were kept.
     rows: Vec<Measurement>,
 }
 
 /// A row that was left out.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Duplicate {
-    /// Its file.
+    /// The file of the row that was left out.
     file: String,
     /// The file whose row was kept.
     kept: String,

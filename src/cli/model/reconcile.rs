@@ -53,7 +53,7 @@ pub(in crate::cli) struct ReconcileArgs {
 pub(in crate::cli) struct ReconcileResult {
     /// `rgpu.model-reconcile/1`.
     schema: &'static str,
-    /// The GPU.
+    /// The GPU of rows and predictions.
     gpu: String,
     /// Errors by quantity, axis and month.
     summary: ReconcileSummary,
@@ -66,9 +66,9 @@ pub(in crate::cli) struct ReconcileResult {
 /// Rows without a prediction.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 struct UnpredictedRows {
-    /// Why.
+    /// Why there is no prediction.
     reason: String,
-    /// How many.
+    /// Number of rows with this reason.
     rows: usize,
 }
 

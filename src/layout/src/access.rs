@@ -41,7 +41,7 @@ pub enum Space {
 /// How threads access the elements of a layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Access {
-    /// The memory.
+    /// The memory that is accessed, global or shared.
     pub space: Space,
     /// The size of an element.
     #[serde(rename = "element_bytes")]
@@ -107,7 +107,7 @@ pub enum AccessError {
 pub struct LaneAddress {
     /// The request, from 0: all vectors of the first warp, then of the next.
     pub request: i64,
-    /// The lane.
+    /// The lane, from 0, within its warp.
     pub lane: i64,
     /// The byte address of its vector.
     pub address: i64,

@@ -52,7 +52,7 @@ pub struct Grid {
 /// The tile of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct BlockTile {
-    /// The problem.
+    /// The problem, from 0, in the order given.
     pub group: i64,
     /// The tile along M of the MMA: along N of C if the operands are swapped.
     pub tile_m: i64,

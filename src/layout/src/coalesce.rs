@@ -92,7 +92,7 @@ pub struct Equality {
 /// One index with both offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
-    /// The index.
+    /// The index of both layouts, from 0.
     pub index: i64,
     /// The offset of the first layout.
     pub left: i64,

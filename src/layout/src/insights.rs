@@ -13,9 +13,9 @@ use crate::swizzle::SwizzledLayout;
 /// The facts about a named layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LayoutInsight {
-    /// Its name.
+    /// The layout's name in the file.
     pub name: String,
-    /// The layout.
+    /// The layout with its swizzle and offset.
     pub layout: SwizzledLayout,
     /// Facts about it as a function, below the swizzle.
     pub properties: Properties,

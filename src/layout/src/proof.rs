@@ -56,7 +56,7 @@ impl Proof {
 /// A layout with the proof that it is the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProvenLayout {
-    /// The result.
+    /// The layout that the operation gives.
     pub layout: Layout,
     /// Why it is the result.
     pub proof: Proof,
@@ -149,7 +149,7 @@ pub struct Witness {
 // Functions return it in a box: it is large, and made by the million.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 pub struct Rejection {
-    /// The condition.
+    /// The condition that the operands break.
     pub condition: Condition,
     /// The leaves that break it.
     #[schemars(with = "Vec<ModeName>")]

@@ -99,7 +99,7 @@ pub struct MatrixDescriptor {
     pub base_offset: u32,
     /// Whether the leading offset is absolute.
     pub absolute_leading: bool,
-    /// The swizzle.
+    /// The swizzle of the matrix in shared memory.
     pub swizzle: SmemSwizzle,
 }
 

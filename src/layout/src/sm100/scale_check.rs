@@ -61,11 +61,11 @@ impl std::fmt::Display for ScaleLayoutError {
 /// A scale that is not where it belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WrongScale {
-    /// The row.
+    /// The row, from 0, along M or N.
     pub row: i64,
     /// The first element of K of the scale.
     pub k: i64,
-    /// The batch.
+    /// The batch, counted from 0.
     pub batch: i64,
     /// The byte of the buffer.
     pub offset: i64,

@@ -25,7 +25,7 @@ pub enum SegmentKind {
 /// A segment with its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Segment {
-    /// Its content.
+    /// What the segment holds.
     pub kind: SegmentKind,
     /// Which of its kind, from 0.
     pub stage: i64,
@@ -79,7 +79,7 @@ impl TmemRequest {
 pub enum Advice {
     /// At most this many stages of the accumulator fit.
     FewerStages {
-        /// Stages.
+        /// The most stages of the accumulator that fit.
         stages: i64,
     },
     /// With the same stages, an accumulator of this many columns fits (the scales of B not counted
@@ -100,7 +100,7 @@ pub enum Advice {
     },
     /// Another stage of the accumulator fits into the same allocation.
     AnotherStage {
-        /// Stages.
+        /// Stages of the accumulator with the new one.
         stages: i64,
     },
 }
