@@ -19,7 +19,7 @@ pub enum ExecError {
     /// A file whose name and text do not show its language.
     #[error("the language of `{name}` cannot be recognised by its name or first line")]
     NoLanguage {
-        /// The file's name, or how it was named to the user.
+        /// The path of the file, as the user gave it.
         name: String,
         /// Whether it is a compiled program.
         binary: bool,
