@@ -15,7 +15,9 @@ profile = rgpu.profile(kernel="vecadd", progress=show)
 print(f"rung {profile.rung}, run {profile.run.id}")
 for case in profile.cases:
     if case.timing is not None:
-        print(f"{case.name}: {case.timing.median_ns / 1e6:.3f} ms")
+        # Without a GPU it is the reference that was timed.
+        where = "reference on the CPU" if case.timing.clock == "cpu_reference" else "kernel"
+        print(f"{case.name}: {where} {case.timing.median_ns / 1e6:.3f} ms")
 for code in profile.code:
     print(f"{code.name or code.symbol}: {code.registers} registers")
 for finding in profile.findings:

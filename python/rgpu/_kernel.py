@@ -10,6 +10,7 @@ import inspect
 import itertools
 import os
 import pprint
+import re
 import symtable
 import sys
 import textwrap
@@ -130,9 +131,7 @@ class KernelFunction(Generic[F]):
         from ._commands import exec
 
         if self._dependencies and Call([], progress=self._flags.get("progress")).is_silent():
-            packages = ", ".join(self._dependencies)
-            text = f"rgpu: `{self.__name__}` needs {packages}: if the host lacks it, it is installed there first"
-            print(text, file=sys.stderr, flush=True)
+            print(_install_note(self.__name__, self._dependencies), file=sys.stderr, flush=True)
         try:
             profile: Any = exec("-", lang="py", stdin=self.source(list(points.values())), **self._flags)
         except KernelError as error:
@@ -222,6 +221,13 @@ class Sweep(Sequence[Point]):
 
     def __repr__(self) -> str:
         return f"Sweep({self._points!r})"
+
+
+def _install_note(name: str, dependencies: Sequence[str]) -> str:
+    """That packages may be fetched on the host, before it begins in silence."""
+    note = f"rgpu: `{name}` needs {', '.join(dependencies)}: if the host lacks it, it is installed there first"
+    names = [re.split(r"[^A-Za-z0-9._-]", text.strip(), maxsplit=1)[0].lower() for text in dependencies]
+    return note + (" (torch: about 5 GB, which takes minutes)" if "torch" in names else "")
 
 
 def _warn_without_nvtx(profile: Profile, name: str) -> None:

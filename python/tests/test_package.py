@@ -605,6 +605,11 @@ class Functions(Folder):
         with self.assertRaisesRegex(TypeError, "'nvtx' is no function"):
             rgpu.kernel("nvtx")
 
+    def test_a_large_package_is_told_with_its_size(self):
+        self.assertIn("needs Torch>=2, nvtx: ", _kernel._install_note("work", ["Torch>=2", "nvtx"]))
+        self.assertIn("about 5 GB", _kernel._install_note("work", ["nvtx", "torch[x] >= 2"]))
+        self.assertNotIn("GB", _kernel._install_note("work", ["torchtyping", "nvtx"]))
+
     def test_points_find_their_regions_and_launches(self):
         name = "work(n=1)"
         profile = _types.Profile({
