@@ -38,7 +38,8 @@ class ProfileOptions(TypedDict, total=False):
     """Which GPU: any, an index, a UUID, or part of a name."""
     gpus: str | None
     """Give a program this many GPUs, all, or those with these indexes; `--gpu` says which qualify.
-    The modes ncu and deep then need `--ranks` [default: 1]
+    A job of Slurm asks for this many on each node. The modes ncu and deep then need `--ranks`
+    [default: 1]
     """
     iters: int | None
     """Timed launches [default: until the median is known to 0.5 %]"""
@@ -228,7 +229,7 @@ class ExecOptions(TypedDict, total=False):
     """Which GPU: any, an index, a UUID, or part of a name."""
     gpus: str | None
     """Lock this many GPUs, all, or those with these indexes, and hide all others from the program;
-    `--gpu` says which qualify; 0 hides all.
+    `--gpu` says which qualify; 0 hides all. A job of Slurm asks for this many on each node.
     """
     kernel_exclude: str | Sequence[str] | None
     """Leave out kernels with this name."""

@@ -109,7 +109,7 @@ fn carry_out(
     let mut output_options = OutputOptions {
         host: HostNeed {
             nodes: profile_command.request.nodes,
-            ..HostNeed::with_queue_timeout(args.run.queue_timeout)
+            ..HostNeed::with_queue_timeout(args.run.queue_timeout).with_gpus(args.gpus.as_ref())
         },
         ..OutputOptions::with_progress_bar(app, events, args.place.accept_new)
     };

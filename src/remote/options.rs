@@ -30,6 +30,8 @@ pub struct HostRequest {
     pub host_use: HostUse,
     /// How many nodes of a cluster the run uses together; 0 is 1.
     pub nodes: u32,
+    /// How many GPUs it needs on each node of a cluster. `None`: as many as the remote says.
+    pub gpus: Option<u32>,
     /// The longest wait for the host; `None`: no limit.
     pub queue_timeout: Option<Duration>,
 }

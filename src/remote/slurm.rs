@@ -179,8 +179,11 @@ impl Slurm {
             let names = [run_name.as_str(), &warm_name];
             let names = match (request.run.is_empty(), request.host_number) {
                 (true, _) => &names[1..],
-                // The node that is kept is the first host of the run, and the only one.
-                (false, 0) if request.nodes <= 1 => &names[..],
+                // The node that is kept is the first host of the run, and the only one. It has the GPUs
+                // of the remote's settings.
+                (false, 0) if request.nodes <= 1 && self.settings.has_gpus(request.gpus) => {
+                    &names[..]
+                }
                 (false, _) => &names[..1],
             };
             let found = Allocation::find(login, names).await?;
@@ -202,8 +205,9 @@ impl Slurm {
                     let name = state.own_name.get_or_insert(name).clone();
                     let login = self.login(state, options).await?;
                     let program = program.file_name();
-                    let nodes = request.nodes.max(1);
-                    let job = AllocationRequest { name: &name, program: &program, idle, nodes };
+                    let (nodes, gpus) = (request.nodes.max(1), request.gpus);
+                    let (name, program) = (name.as_str(), program.as_str());
+                    let job = AllocationRequest { name, program, idle, nodes, gpus };
                     Some(Allocation::submit(login, settings, job).await?)
                 }
             };
@@ -402,7 +406,8 @@ impl RentedRemote for Slurm {
                 let (name, program) = (self.warm_name(), program.file_name());
                 let login = self.login(state, options).await?;
                 let (name, program) = (name.as_str(), program.as_str());
-                let job = AllocationRequest { name, program, idle: WARM_IDLE, nodes: 1 };
+                let idle = WARM_IDLE;
+                let job = AllocationRequest { name, program, idle, nodes: 1, gpus: None };
                 Allocation::submit(login, &self.settings, job).await?
             }
         };

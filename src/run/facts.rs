@@ -52,8 +52,10 @@ impl FactsCache {
         let definition = serde_json::to_vec(&(spec, compilers)).unwrap_or_default();
         let digest = rgpu_protocol::Digest::of(&definition);
         let path = cache.join("facts").join(format!("{}.json", &digest.as_str()[..24]));
-        // The tools found on this machine depend on the shell, and asking is quick.
-        Self { path, keep_s: if spec.name == "local" { 0 } else { MAX_FACTS_AGE_S } }
+        // Asking is quick, and the tools found on this machine depend on the shell. Each job of Slurm
+        // gets another node, or other GPUs of the same one.
+        let changes = spec.name == "local" || spec.scheme() == "slurm";
+        Self { path, keep_s: if changes { 0 } else { MAX_FACTS_AGE_S } }
     }
 
     /// The cached facts, if they have not expired.

@@ -53,7 +53,7 @@ pub(in crate::cli) struct ExecArgs {
     pub env_file: Vec<PathBuf>,
 
     /// Lock this many GPUs, all, or those with these indexes, and hide all others from the program;
-    /// `--gpu` says which qualify; 0 hides all
+    /// `--gpu` says which qualify; 0 hides all. A job of Slurm asks for this many on each node
     #[arg(long, value_name = "N|all|LIST")]
     pub gpus: Option<GpuSelection>,
 

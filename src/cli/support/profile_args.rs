@@ -31,7 +31,8 @@ pub(in crate::cli) struct ProfileArgs {
     pub place: RemoteArgs,
 
     /// Give a program this many GPUs, all, or those with these indexes; `--gpu` says which qualify.
-    /// The modes ncu and deep then need `--ranks` [default: 1]
+    /// A job of Slurm asks for this many on each node. The modes ncu and deep then need `--ranks`
+    /// [default: 1]
     #[arg(long, value_name = "N|all|LIST", help_heading = "Where")]
     pub gpus: Option<GpuSelection>,
 

@@ -27,6 +27,7 @@ use crate::run::{
     Reporters, RunEvent, SharedReporter, channel, find_programs, set_up_compilers, triple,
 };
 use crate::store::{Cost, RunRecord, Runs};
+use crate::tool::GpuSelection;
 
 /// The remote of a command: the one the user typed, else the default remote.
 pub(in crate::cli) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {
@@ -244,6 +245,8 @@ pub(in crate::cli) struct HostNeed {
     pub(in crate::cli) host_use: HostUse,
     /// How many nodes of a cluster it uses; 0 is 1.
     pub(in crate::cli) nodes: u32,
+    /// How many GPUs it needs on each node of a cluster. `None`: as many as the remote says.
+    pub(in crate::cli) gpus: Option<u32>,
     /// The longest wait for the host; `None`: no limit.
     pub(in crate::cli) queue_timeout: Option<Duration>,
 }
@@ -252,6 +255,15 @@ impl HostNeed {
     /// Waits for a host at most this long.
     pub(in crate::cli) fn with_queue_timeout(queue_timeout: Option<Duration>) -> Self {
         Self { queue_timeout, ..Self::default() }
+    }
+
+    /// The same with as many GPUs as `--gpus` says. `all`, indexes and 0 leave it to the remote.
+    pub(in crate::cli) fn with_gpus(self, asked: Option<&GpuSelection>) -> Self {
+        let gpus = match asked {
+            Some(GpuSelection::Number(number @ 1..)) => Some(*number),
+            _ => None,
+        };
+        Self { gpus, ..self }
     }
 
     /// Only looks at what ran or runs there.
@@ -347,6 +359,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
             host_number: output_options.host.host_number,
             host_use: output_options.host.host_use,
             nodes: output_options.host.nodes.max(1),
+            gpus: output_options.host.gpus,
             queue_timeout: output_options.host.queue_timeout,
         },
     };

@@ -43,6 +43,8 @@ pub(super) struct AllocationRequest<'a> {
     pub(super) idle: Duration,
     /// How many nodes it has.
     pub(super) nodes: u32,
+    /// The GPUs of each node, if the command asks for a number.
+    pub(super) gpus: Option<u32>,
 }
 
 /// Where a job has come to.
@@ -71,13 +73,13 @@ impl Allocation {
         settings: &Settings,
         request: AllocationRequest<'_>,
     ) -> Result<Self, RemoteError> {
-        let AllocationRequest { name, program, idle, nodes } = request;
+        let AllocationRequest { name, program, idle, nodes, gpus } = request;
         if settings.time.is_none() && !has_default_time(login, settings).await? {
             return Err(SlurmError::NoTime.into());
         }
         let root = login.root().to_owned();
         let (time, idle_s) = (settings.time.as_deref(), idle.as_secs());
-        let job = NewJob { settings, name, root: &root, program, time, idle_s, nodes };
+        let job = NewJob { settings, name, root: &root, program, time, idle_s, nodes, gpus };
         let waits_since = Instant::now();
         let mut gpu_option = GpuOption::PerNode;
         loop {

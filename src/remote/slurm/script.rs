@@ -79,6 +79,8 @@ pub(super) struct NewJob<'a> {
     pub(super) idle_s: u64,
     /// How many nodes it has.
     pub(super) nodes: u32,
+    /// The GPUs of each node, if the command asks for a number.
+    pub(super) gpus: Option<u32>,
 }
 
 /// How GPUs are asked for.
@@ -104,7 +106,7 @@ impl NewJob<'_> {
     }
 
     fn sbatch(&self, gpu_option: GpuOption) -> Words {
-        let Settings { partition, gpus, options, .. } = self.settings;
+        let Settings { partition, options, .. } = self.settings;
         let mut words = words![
             "sbatch",
             "--parsable",
@@ -119,7 +121,7 @@ impl NewJob<'_> {
         ];
         words.extend((self.nodes > 1).then(|| "--ntasks-per-node=1".to_owned()));
         words.extend(partition.as_ref().map(|partition| format!("--partition={partition}")));
-        words.extend(gpus.as_ref().map(|gpus| match gpu_option {
+        words.extend(self.settings.gpus_of_job(self.gpus).map(|gpus| match gpu_option {
             GpuOption::PerNode => format!("--gpus-per-node={gpus}"),
             GpuOption::Gres => format!("--gres=gpu:{gpus}"),
         }));
@@ -171,6 +173,7 @@ mod tests {
             time: Some("30"),
             idle_s: 120,
             nodes: 1,
+            gpus: None,
         };
         let words = job.sbatch(GpuOption::PerNode).join(" ");
         assert_eq!(
@@ -180,7 +183,10 @@ mod tests {
              --gpus-per-node=1 --time=30"
         );
         assert!(job.sbatch(GpuOption::Gres).contains(&"--gres=gpu:1".to_owned()));
-        let several = NewJob { nodes: 3, ..job }.sbatch(GpuOption::PerNode).join(" ");
+        let several = NewJob { nodes: 3, gpus: Some(4), ..job };
+        assert!(several.sbatch(GpuOption::Gres).contains(&"--gres=gpu:4".to_owned()));
+        let several = several.sbatch(GpuOption::PerNode).join(" ");
+        assert!(several.contains(" --gpus-per-node=4"), "{several}");
         assert!(several.contains("--nodes=3 --ntasks=3 "), "{several}");
         assert!(several.contains(" --ntasks-per-node=1 "), "{several}");
         let script = job.script();
@@ -203,6 +209,7 @@ mod tests {
             time: None,
             idle_s: 120,
             nodes: 1,
+            gpus: None,
         };
         let run = |script: &str| {
             let mut sh = Command::new("sh");

@@ -130,6 +130,21 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// The GPUs of a job, as Slurm writes them. `asked` replaces the number of the settings.
+    pub(super) fn gpus_of_job(&self, asked: Option<u32>) -> Option<String> {
+        let Some(number) = asked else { return self.gpus.clone() };
+        let kind = self.gpus.as_ref().and_then(|gpus| gpus.rsplit_once(':'));
+        Some(kind.map_or_else(|| number.to_string(), |(kind, _)| format!("{kind}:{number}")))
+    }
+
+    /// Whether a job with the GPUs of the settings has as many as are asked for.
+    pub(super) fn has_gpus(&self, asked: Option<u32>) -> bool {
+        let count = self.gpus.as_ref().and_then(|gpus| gpus.rsplit(':').next()?.parse().ok());
+        asked.is_none_or(|number| number <= count.unwrap_or(0))
+    }
+}
+
 /// The login node as a host of its own.
 pub(super) fn login_spec(spec: &RemoteSpec, login: &str) -> RemoteSpec {
     RemoteSpec { url: login.to_owned(), options: Default::default(), ..spec.clone() }
@@ -176,6 +191,23 @@ mod tests {
         assert_eq!(settings.options, ["--account=lab", "--constraint=perf&nvperf"]);
         assert_eq!(settings.folder, DEFAULT_FOLDER);
         assert_eq!(read(&[("gpus", "0")]).unwrap().gpus, None);
+    }
+
+    #[test]
+    fn a_command_may_ask_for_another_number_of_gpus_of_the_same_type() {
+        for (setting, asked, gpus, is_enough) in [
+            ("2", None, Some("2"), true),
+            ("2", Some(1), Some("1"), true),
+            ("2", Some(4), Some("4"), false),
+            ("h100:2", Some(2), Some("h100:2"), true),
+            ("h100:2", Some(8), Some("h100:8"), false),
+            ("0", None, None, true),
+            ("0", Some(1), Some("1"), false),
+        ] {
+            let settings = read(&[("gpus", setting)]).unwrap();
+            assert_eq!(settings.gpus_of_job(asked).as_deref(), gpus, "{setting}, {asked:?}");
+            assert_eq!(settings.has_gpus(asked), is_enough, "{setting}, {asked:?}");
+        }
     }
 
     #[test]

@@ -149,6 +149,38 @@ fn a_program_on_two_nodes_has_one_profile_of_all_its_ranks() {
 }
 
 #[test]
+fn a_command_asks_for_the_gpus_that_it_needs_on_each_node() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    let cluster = PlayedCluster::new(&laptop);
+    cluster.write("nodes", "node[1-2]\n");
+    cluster.add_remote(&laptop, "gpus = \"h100:1\"");
+    let asked = |line: &str| {
+        let output = laptop.run(line);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+        let submitted = cluster.read("submitted");
+        let last = submitted.lines().last().unwrap_or_default();
+        let words = last.split(' ').filter(|word| word.starts_with("--gpus-per-node="));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let line = "exec --gpus 1 --remote cluster --accept-new -- true";
+    assert_eq!(asked(line), "--gpus-per-node=h100:1");
+    // The next job sees more GPUs of the same node.
+    host.gpus(4);
+    let line = "profile --mode nsys --nodes 2 --gpus 4 --remote cluster --json -- true";
+    assert_eq!(asked(line), "--gpus-per-node=h100:4");
+    assert_eq!(asked("exec --gpus 2 --remote cluster -- true"), "--gpus-per-node=h100:2");
+    assert_eq!(cluster.submissions(), 3);
+    // The node that is kept has one GPU.
+    assert_eq!(asked("remote up cluster --json"), "--gpus-per-node=h100:1");
+    assert_eq!(asked("exec --gpus 1 --remote cluster -- true"), "--gpus-per-node=h100:1");
+    assert_eq!(cluster.submissions(), 4);
+    assert_eq!(asked("exec --gpus 2 --remote cluster -- true"), "--gpus-per-node=h100:2");
+    assert_eq!(cluster.submissions(), 5);
+    assert_eq!(status(&laptop.run("remote down cluster --yes")), 0);
+}
+
+#[test]
 fn several_nodes_are_refused_where_they_mean_nothing() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
