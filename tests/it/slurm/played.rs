@@ -116,13 +116,19 @@ fn a_program_on_two_nodes_has_one_profile_of_all_its_ranks() {
     cluster.write("nodes", "node[1-2]\n");
     let program = "'echo node $PET_NODE_RANK of $PET_NNODES, first $MASTER_ADDR'";
     let line = format!(
-        "profile --mode nsys --nodes 2 --remote cluster --accept-new --json -- sh -c {program}"
+        "profile --mode nsys --nodes 2 --regions A --remote cluster --accept-new --json -- \
+         sh -c {program}"
     );
     let output = laptop.run(&line);
     let shown = laptop.shown(&line, &output);
     assert_eq!(status(&output), 0, "{shown}");
     let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(profile.rung, "nsys.full", "{shown}");
+    // A region is chosen among those of all nodes, and has the times of all.
+    let chosen = &profile.selection.as_ref().unwrap().regions[0];
+    assert_eq!((chosen.asked.as_str(), &chosen.matched[..]), ("A", &["A".to_owned()][..]));
+    let region = profile.regions.iter().find(|region| region.path == ["A"]).unwrap();
+    assert_eq!(region.instances, Some(2), "one of each node");
     let ranks = profile.ranks.unwrap();
     let reports: Vec<&str> = ranks.ranks.iter().map(|rank| rank.place.from.as_str()).collect();
     assert_eq!(reports, ["raw/report.node0.nsys-rep", "raw/report.node1.nsys-rep"]);
@@ -191,6 +197,7 @@ fn several_nodes_are_refused_where_they_mean_nothing() {
         ("--mode nsys --remote cluster --ranks 0", "records all ranks"),
         ("--mode nsys --remote cluster --stall 1m", "the processes of one node"),
         ("--mode nsys --remote cluster --gpus 0,1", "the number of GPUs of each node"),
+        ("--mode ncu --regions A --remote cluster", "it belongs to mode `nsys`"),
     ] {
         let line = format!("profile --nodes 2 {flags} -- torchrun --nproc-per-node 2 /x.py");
         let output = laptop.run(&line);
