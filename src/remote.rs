@@ -112,6 +112,12 @@ pub trait Remote: Send + Sync {
         None
     }
 
+    /// Asks whether this command's host is being taken away, which ends what runs there by signals. If
+    /// so, waits for its end: then [`Self::host_loss_reason`] is known.
+    async fn is_host_taken(&self, _: &ConnectOptions) -> bool {
+        false
+    }
+
     /// Makes [`Self::release`] do nothing, because a job is still running on the host.
     fn keep_host(&self) {}
 

@@ -149,6 +149,11 @@ impl HostLink {
         &*self.remote
     }
 
+    /// Whether the host is being taken away ([`Remote::is_host_taken`]).
+    pub async fn is_host_taken(&self) -> bool {
+        self.remote.is_host_taken(&self.options).await
+    }
+
     /// The front end that answers questions for this connection.
     pub fn user_prompt(&self) -> Arc<dyn UserPrompt> {
         Arc::clone(&self.options.user_prompt)

@@ -377,6 +377,15 @@ impl Remote for Slurm {
         end.clone().map(RemoteError::Slurm)
     }
 
+    async fn is_host_taken(&self, options: &ConnectOptions) -> bool {
+        let mut state = self.state.lock().await;
+        let Some(allocation) = state.allocation.clone() else { return false };
+        let Ok(login) = self.login(&mut state, options).await else { return false };
+        let Ok(Some(end)) = allocation.forced_end(login).await else { return false };
+        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+        true
+    }
+
     fn keep_host(&self) {
         self.is_kept.store(true, Ordering::Relaxed);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::file_copies::FileCopies;
-use super::job::{self, HostFile, JobResult, RunContext, cancelled};
+use super::job::{self, HOST_TAKEN, HostFile, JobResult, RunContext, cancelled};
 use super::lifecycle::{PlanDriver, RunError, RunSession};
 use super::outcome;
 use super::pass_planner::NextStep;
@@ -287,6 +287,9 @@ fn pulled(end: JobResult) -> Vec<HostFile> {
 fn program_end(link: &HostLink, end: &JobResult) -> Result<ProgramExit> {
     match (&end.outcome, end.last_rung(EXEC_STEP)) {
         (Some(Outcome::Cancelled), _) => Err(cancelled()),
+        (Some(Outcome::HostError { code, .. }), _) if code == HOST_TAKEN => {
+            Err(outcome::failure(link.remote(), end))
+        }
         (_, Some(record)) if record.code == "timeout" => Ok(ProgramExit::TimedOut),
         (_, Some(record)) if has_stalled(record) => Ok(ProgramExit::Stalled),
         (_, Some(RungRecord { exit: Some(n), .. })) => Ok(ProgramExit::Exit(*n)),

@@ -374,6 +374,12 @@ async fn follow_and_fetch(
     if let Some(failure) = stdin_failure {
         return Err(failure);
     }
+    // Slurm ends all processes of a job at once. The end of the program may be told before the
+    // supervisor is ended, too.
+    if is_ended_from_outside(&result) && link.is_host_taken().await {
+        let text = "the host was taken away while the program ran".to_owned();
+        result.outcome = Some(Outcome::HostError { code: HOST_TAKEN.to_owned(), text });
+    }
     if let Some(record) = context.record.jobs.iter_mut().find(|j| j.job == job) {
         record.outcome.clone_from(&result.outcome);
     }
@@ -390,6 +396,20 @@ async fn follow_and_fetch(
     }
     fetch(link, &mut result, chosen, context, copies).await?;
     Ok(result)
+}
+
+/// The code of the outcome of a job whose host was taken away.
+pub(super) const HOST_TAKEN: &str = "host_taken";
+
+/// Whether a program was ended by SIGTERM or SIGKILL, or a shell says so of its own, and the user did
+/// not cancel.
+fn is_ended_from_outside(result: &JobResult) -> bool {
+    const BY_SIGNAL: [i32; 2] = [9, 15];
+    let is_ended = |record: &RungRecord| {
+        let of_shell = record.exit.and_then(|status| status.checked_sub(128));
+        record.signal.or(of_shell).is_some_and(|signal| BY_SIGNAL.contains(&signal))
+    };
+    !matches!(result.outcome, Some(Outcome::Cancelled)) && result.rungs.iter().any(is_ended)
 }
 
 /// Records output of a step, then reports the recorded part. Output that a full disk did not take

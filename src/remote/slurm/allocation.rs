@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::error::SlurmError;
-use super::job::{JobInfo, Phase};
+use super::job::{JobInfo, Phase, find_end};
 use super::login::{LoginNode, is_job_number, words};
 use super::script::{GpuOption, NewJob, SUBMITTED_BEFORE, folder};
 use super::settings::Settings;
@@ -172,6 +172,26 @@ impl Allocation {
             let least = Duration::from_millis(50);
             sleep(pause.min(left.unwrap_or(pause)).max(least)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// The end of the job if Slurm is ending it or has ended it: it was cancelled, reached its limit or
+    /// the like. `None`: it goes on, or has ended by itself.
+    pub(super) async fn forced_end(
+        &self,
+        login: &mut LoginNode,
+    ) -> Result<Option<SlurmError>, RemoteError> {
+        let since = Instant::now();
+        loop {
+            let Some(info) = login.info(&self.id).await? else { return Ok(None) };
+            match info.phase() {
+                // Only an ended job tells how.
+                Phase::Ending if since.elapsed() < ENDING_TIMEOUT => sleep(FIRST_PAUSE * 4).await,
+                Phase::Ended if find_end(&info.state).is_some() => {
+                    return Ok(Some(self.end(login, Some(&info)).await));
+                }
+                _ => return Ok(None),
+            }
         }
     }
 

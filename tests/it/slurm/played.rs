@@ -409,6 +409,29 @@ fn a_job_that_slurm_has_forgotten_is_asked_of_the_accounts_if_there_are_any() {
     }
 }
 
+#[test]
+fn a_program_that_slurm_ends_has_not_ended_by_itself() {
+    for (state, expected) in [("RUNNING None\n", 143), ("CANCELLED None\n", 125)] {
+        let laptop = Laptop::new();
+        let cluster = PlayedCluster::new(&laptop);
+        let gate = laptop.path("gate");
+        let program = format!(
+            "echo begun; until [ -e {} ]; do sleep 0.1; done; kill -TERM $$",
+            gate.display()
+        );
+        let line = format!("exec --remote cluster --accept-new -- sh -c '{program}'");
+        let child = laptop.start(&line);
+        super::real::wait_for_output(&laptop, "begun");
+        cluster.write("jobs/1/state", state);
+        fs::write(&gate, "").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = laptop.shown(&line, &output);
+        // Its supervisor told the signal, and lives.
+        assert_eq!(status(&output), expected, "{text}");
+        assert_eq!(text.contains("somebody cancelled it"), expected == 125, "{text}");
+    }
+}
+
 /// Agents of the cluster, supervisors first.
 fn processes_of(cluster: &PlayedCluster) -> Vec<String> {
     let listed = std::process::Command::new("ps").args(["-eo", "pid=,args="]).output().unwrap();
