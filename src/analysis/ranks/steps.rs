@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::MAX_STEPS;
 use super::intervals::UnionLength;
+use super::on_all_cores;
 use crate::model::rank_work::{GpuWorkKind, HostRange, JoinedRanks, RankWork};
 use crate::model::ranks::{LongestStep, StepTime, Steps};
 
@@ -32,9 +33,11 @@ pub(super) fn find(joined: &JoinedRanks) -> Option<Steps> {
     });
     let (name, ranges) = name?;
     let many = ranges.len();
-    let times: Vec<Vec<StepOfRank>> = (joined.ranks.iter().zip(&by_rank))
-        .map(|(rank, ranges)| times(rank, ranges.get(name).map_or(&[][..], Vec::as_slice)))
-        .collect();
+    let with_ranges: Vec<(&RankWork, &BTreeMap<String, Vec<&HostRange>>)> =
+        joined.ranks.iter().zip(&by_rank).collect();
+    let times = on_all_cores::map(&with_ranges, |(rank, ranges)| {
+        times(rank, ranges.get(name).map_or(&[][..], Vec::as_slice))
+    });
     let steps = (0..many.min(MAX_STEPS)).map(|step| StepTime {
         start_ns: times.iter().map(|rank| rank[step].0).collect(),
         host_ns: times.iter().map(|rank| rank[step].1).collect(),

@@ -3,6 +3,7 @@
 use super::Activity;
 use super::intervals::Intervals;
 use super::late::LateRanks;
+use super::on_all_cores;
 use crate::model::rank_work::{JoinedRanks, RankWork};
 use crate::model::ranks::{RankIdle, RankIdleCause, RankTime};
 
@@ -15,8 +16,9 @@ pub(super) fn of_ranks(
     activities: &[Activity],
     late: &LateRanks,
 ) -> Vec<RankTime> {
-    let all = joined.ranks.iter().zip(activities).enumerate();
-    all.map(|(at, (rank, activity))| of_rank(rank, activity, at, late)).collect()
+    let all: Vec<(usize, (&RankWork, &Activity))> =
+        joined.ranks.iter().zip(activities).enumerate().collect();
+    on_all_cores::map(&all, |(at, (rank, activity))| of_rank(rank, activity, *at, late))
 }
 
 fn of_rank(rank: &RankWork, activity: &Activity, at: usize, late: &LateRanks) -> RankTime {
