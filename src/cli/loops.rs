@@ -1,4 +1,4 @@
-//! `rgpu loop`: improves a kernel, measured change by measured change.
+//! `rgpu loop`: improves a kernel by changes that a worker proposes and rgpu measures.
 
 mod check;
 mod prune;

@@ -61,7 +61,7 @@ struct SetupDocument<'a> {
     result: SetupResult<'a>,
 }
 
-/// A tool that is there.
+/// A tool that is installed.
 #[derive(Serialize)]
 struct SetupResult<'a> {
     tool: &'static str,
@@ -107,13 +107,13 @@ fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
     show(app, SetupResult { tool: "nvdisasm", version: tool.version(), path, fetched: now })
 }
 
-/// Prints what is there now.
+/// Prints the tool that is installed now.
 fn show(app: &App, result: SetupResult<'_>) -> Result<Status> {
     if app.global.json {
         app.print_json(&SetupDocument { schema: "rgpu.setup/1", result })?;
     } else {
         let SetupResult { tool, version, path, fetched } = result;
-        let how = if fetched { "fetched" } else { "is there" };
+        let how = if fetched { "fetched" } else { "is installed" };
         app.print(&escape_controls(format!("{tool} {version} {how}: {path}\n").as_bytes()));
     }
     Ok(0)

@@ -1,4 +1,4 @@
-//! Pages of the list of runs: searched, filtered and counted.
+//! Filters and searches the index of runs, and returns one page of the dashboard's list.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

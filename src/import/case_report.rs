@@ -239,9 +239,10 @@ fn cause(finding: &GuardFinding) -> SanitizerCause {
         GuardKind::NotRepeatable => {
             (FaultKind::Race, format!("two launches gave different bits in `{arg}`"))
         }
-        GuardKind::ReadsStray => {
-            (FaultKind::Uninitialized, format!("`{arg}` depends on memory that nobody initialised"))
-        }
+        GuardKind::ReadsStray => (
+            FaultKind::Uninitialized,
+            format!("`{arg}` depends on memory that was never initialised"),
+        ),
     };
     SanitizerCause { kind, text, count: 1, ..SanitizerCause::default() }
 }

@@ -2,7 +2,7 @@
 //!
 //! The host does not acknowledge it, so it is buffered up to a size and sent again from its start
 //! over each new link; the host skips the part that the job already has. If a longer input is cut
-//! in the middle, nobody can tell how much arrived, so the program is stopped.
+//! in the middle, it is unknown how much arrived, so the program is stopped.
 
 use tokio::sync::{mpsc, watch};
 

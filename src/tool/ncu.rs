@@ -175,7 +175,7 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
                 return Err(PlanError::Option {
                     flag,
                     value: value.clone(),
-                    problem: "range replay measures every kernel of a range together; kernels are told apart by `--replay-mode kernel`".to_owned(),
+                    problem: "range replay measures all kernels of a range together; `--replay-mode kernel` measures each of them".to_owned(),
                     near: Vec::new(),
                 });
             }

@@ -73,7 +73,7 @@ fn another_nvdisasm_is_kept_unless_forced() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     let output = run(&laptop, "setup nvdisasm --yes");
     let text = String::from_utf8(output.stdout.clone()).unwrap();
-    assert_eq!(text, format!("nvdisasm 12.8.55 is there: {}\n", path.display()));
+    assert_eq!(text, format!("nvdisasm 12.8.55 is installed: {}\n", path.display()));
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(text, "nvdisasm 12.8.55 is used; `--force` fetches 13.5.37\n");
     assert!(!laptop.path("pip").exists());

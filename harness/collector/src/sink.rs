@@ -1,11 +1,12 @@
-//! The log file of one process, opened at the first write and appended to in complete lines.
+//! The file to which the collector writes the events of one process. It is opened at the first
+//! write, and only complete lines are appended.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// The file and whether it still works.
+/// The file, and whether a write has failed.
 pub(crate) struct Sink {
     path: PathBuf,
     file: Option<(File, Identity)>,

@@ -11,7 +11,7 @@ use super::{gpu, hw, llm};
 use crate::cli::support::app::{App, Status};
 use crate::error::Result;
 
-/// Check GPUs and configs, and hold the predictions against known results
+/// Check GPUs and configs, and compare predictions with known results
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CheckArgs {
     /// Hardware files (.toml) and configs (.json); without any, the whole catalogue

@@ -1,5 +1,5 @@
-//! The frame around the work of profile, exec, build, compare and `runs attach`: create or resume
-//! the run, connect, work, record the end.
+//! What profile, exec, build, compare and `runs attach` have in common: create or resume the run,
+//! connect, do the command's work, and record the end in the run's folder.
 
 use std::path::Path;
 use std::time::Instant;
@@ -56,7 +56,8 @@ impl FollowedRun {
         Self { folder, record, start: RunStart::Resumed }
     }
 
-    /// Runs `work` as a run whose folder goes when it has ended: only its result is wanted.
+    /// Runs `work` as a run in a temporary folder, which is deleted at the end. Only the result of
+    /// `work` remains.
     pub(in crate::cli) fn run_in_scratch_folder<T>(
         app: &App,
         spec: &RemoteSpec,

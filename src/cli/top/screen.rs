@@ -1,4 +1,5 @@
-//! The terminal while the view has it: set up, keys, and given back, also after a panic or a signal.
+//! Owns the terminal while `rgpu top` shows its view: sets it up, reads keys, and restores it, also
+//! after a panic or a signal. The data comes from a thread of [`TopReader`].
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub(super) fn show(app: &App, first: Tab) -> Result<()> {
     let (canceller, stop) = channel();
     signals::listen(canceller)?;
     ratatui::crossterm::style::force_color_output(app.terminal.stdout_color);
-    // It also makes a panic give the terminal back.
+    // It also installs a panic hook that restores the terminal.
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let shown = follow(&reader, first, &mut terminal, || stop.request_count() > 0);
     ratatui::restore();

@@ -37,7 +37,7 @@ static ACTIONS: &[Action] = &[
     action("coll", "OP (allreduce …) --gpu=NAME --bytes=1GiB --gpus=8"),
     action("reconcile", "predictions and measured rows; CSV or RUN, --gpu=NAME"),
     action("explain", "every term of a prediction saved with --json; FILE"),
-    action("check", "hold the predictions against known results"),
+    action("check", "compare predictions with known results"),
 ];
 
 const fn action(name: &'static str, about: &'static str) -> Action {

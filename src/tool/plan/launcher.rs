@@ -22,8 +22,8 @@ pub enum LauncherError {
     /// The command is none of a launcher.
     #[error(
         "`--ranks` needs a launcher that rgpu knows: torchrun, `python -m torch.distributed.run`, \
-         `accelerate launch`, mpirun, mpiexec or srun. The ranks that a program starts by itself \
-         cannot be told apart from outside"
+         `accelerate launch`, mpirun, mpiexec or srun. rgpu cannot choose \
+         among the ranks that a program starts by itself"
     )]
     Unknown,
     /// An option of the launcher that may have a value or not.

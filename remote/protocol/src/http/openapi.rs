@@ -156,7 +156,7 @@ impl SpecBuilder {
     fn host(&mut self) {
         let hello = self.json::<Hello>();
         let operation = Operation::default().answer("200", "the agent's greeting", hello);
-        self.route("get", "/v1/health", "health", "Whether the agent is there", operation);
+        self.route("get", "/v1/health", "health", "Whether the agent answers", operation);
         let any = json!({"application/json": {"schema": {"type": "object"}}});
         let operation = Operation::default().answer("200", "this document", any);
         self.route("get", "/v1/openapi.json", "openapi", "This document", operation);
@@ -225,7 +225,7 @@ impl SpecBuilder {
         let operation = done(&message);
         self.route("delete", "/v1/jobs/{job}", "forget", "Remove an ended job", operation);
         for (word, text) in [
-            ("renew", "Say that a client is there: the lease begins anew"),
+            ("renew", "Renew the lease: a client still follows the job"),
             ("detach", "Leave the job to its own limits"),
             ("cancel", "Stop the job; its terminal event confirms"),
         ] {

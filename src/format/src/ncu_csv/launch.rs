@@ -1,4 +1,4 @@
-//! One launch on a CSV page.
+//! One launch on a page of `ncu --csv`, and the parsers of its cells.
 
 use crate::csv::number;
 
@@ -106,19 +106,19 @@ pub(super) fn compute(cell: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Number of facts after an event's name: payload type and value, colour type and colour, message
+/// Number of fields after a range's name: payload type and value, colour type and colour, message
 /// type and message.
-const FACTS_PER_EVENT: usize = 6;
+const FIELDS_AFTER_NAME: usize = 6;
 
 /// Parses the ranges of one cell: a thread's number, then one quoted text per range,
-/// `"domain:name:facts…"`, with the range's number before the domain for start/end ranges. A name
+/// `"domain:name:fields…"`, with the range's number before the domain for start/end ranges. A name
 /// may contain colons; a domain is assumed not to.
 pub(super) fn ranges(cell: &str, numbered: bool) -> Vec<RangeName> {
     let quoted = cell.split('"').skip(1).step_by(2);
     let range = |text: &str| {
         let text = if numbered { text.split_once(':')?.1 } else { text };
         let (domain, rest) = text.split_once(':')?;
-        let name = rest.rsplitn(FACTS_PER_EVENT + 1, ':').nth(FACTS_PER_EVENT)?;
+        let name = rest.rsplitn(FIELDS_AFTER_NAME + 1, ':').nth(FIELDS_AFTER_NAME)?;
         let domain = (domain != "<default domain>").then(|| domain.to_owned());
         Some(RangeName { domain, name: name.to_owned() })
     };
