@@ -2,7 +2,8 @@
 //!
 //! A session follows one job at a time; requests may be sent meanwhile. Messages of that job that
 //! arrive before an awaited answer go into a bounded queue. [`Session::next`] is cancel-safe; a
-//! request future dropped before its answer leaves the session [`Session::has_pending_answer`].
+//! session whose request future was dropped before its answer cannot be used any more
+//! ([`Session::has_pending_answer`]).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! CUDA C++: a `.cu` file with a `main`, compiled by nvcc on the host, once per text and host.
-//! NVRTC compiles no `main`; kernels without one are for `rgpu build`.
+//! CUDA C++: a `.cu` file with a `main`, compiled by nvcc on the host. An unchanged text is not
+//! compiled again. NVRTC compiles no `main`; kernels without one are for `rgpu build`.
 
 use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 

@@ -9,12 +9,12 @@ use crate::model::profile::Gap;
 const EXACT: (&str, &str) = ("smsp__average_warps_issue_stalled_", "_per_issue_active.ratio");
 const SAMPLED: &str = "smsp__pcsamp_warps_issue_stalled_";
 const SAMPLES: &str = "smsp__pcsamp_sample_count";
-/// Largest sum of the reasons as a part of the latency; more is no measurement.
+/// Largest sum of the reasons as a part of the latency; with a larger one the passes disagree.
 const MAX_SUM: f64 = 1.1;
 const LATENCY: &str = "smsp__average_warp_latency_per_inst_issued.ratio";
 
 /// Fills in the launch's stalls, largest first. `selected` counts warps that issued: it is part of
-/// the sums, but no stall.
+/// the sums, but not a stall.
 ///
 /// Returns a gap if the reasons do not sum to the number of samples, because a reason is unknown to
 /// rgpu, or if there are too few instructions for shares.
@@ -33,8 +33,8 @@ pub(in crate::import) fn import(launch: &mut Launch) -> Option<Gap> {
         }
     }
     let sum: f64 = exact.values().sum();
-    // ncu measures the reasons and their sum in different passes. Of few instructions these differ,
-    // and shares of more than the whole say nothing.
+    // ncu measures the reasons and the latency in different passes. With few instructions the passes
+    // differ, and shares above 100 % mean nothing.
     let latency = launch.number(LATENCY).unwrap_or(sum);
     let too_few = sum > latency * MAX_SUM;
     let mut stalls: Vec<_> = exact

@@ -17,14 +17,14 @@ pub enum ExtraColumn {
 
 /// The source lines of every kernel with their instructions, by file and line. An instruction is
 /// listed at its innermost inlined line, with the call sites. `None` if no line is known.
-pub fn source(image: &CodeImage, sidecars: ExtraColumn) -> Option<String> {
+pub fn source(image: &CodeImage, extra_column: ExtraColumn) -> Option<String> {
     let files: BTreeMap<&str, &SourceText> =
         image.sources.iter().map(|s| (s.file.as_str(), s)).collect();
     let known = image.kernels.iter().filter(|k| k.instructions.iter().any(|i| !i.at.is_empty()));
     let mut text = String::new();
     for kernel in known {
         let _ = writeln!(text, "{} ({})", kernel.shown(), image.arch);
-        of_kernel(&mut text, kernel, &files, sidecars);
+        of_kernel(&mut text, kernel, &files, extra_column);
     }
     (!text.is_empty()).then_some(text)
 }
@@ -33,7 +33,7 @@ fn of_kernel(
     text: &mut String,
     kernel: &CodeKernel,
     files: &BTreeMap<&str, &SourceText>,
-    sidecars: ExtraColumn,
+    extra_column: ExtraColumn,
 ) {
     let mut by_line: BTreeMap<(&str, u32), Vec<&CodeLine>> = BTreeMap::new();
     for instruction in &kernel.instructions {
@@ -51,7 +51,7 @@ fn of_kernel(
                 let _ = writeln!(text, "    {none}{here}");
                 callers = here;
             }
-            let control = match sidecars {
+            let control = match extra_column {
                 ExtraColumn::Control => format!(" {}", instruction.control),
                 ExtraColumn::Nothing => String::new(),
             };

@@ -1,4 +1,5 @@
-//! The first lines: what ran where, how fast, and whether the results are right.
+//! The first lines of the terminal report: what ran where, how fast, and whether the results are
+//! right.
 
 use super::Page;
 use crate::error::ANOTHER_HOST;
