@@ -81,7 +81,7 @@ pub(super) fn run(
             let suite = record.parent.as_ref().and_then(|parent| parent.suite.as_ref());
             let suite = suite.unwrap_or(&record.id);
             Err(Failure::new(Exit::Usage, "not_attachable", what)
-                .hint(format!("`rgpu bench resume {suite}` goes on with it")))
+                .hint(format!("`rgpu bench resume {suite}` continues it")))
         }
         _ => Err(Failure::new(
             Exit::Usage,

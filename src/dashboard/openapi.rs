@@ -119,7 +119,7 @@ impl SpecBuilder {
 
     fn stream<T: JsonSchema>(&mut self, path: &str, summary: &str) {
         let content = self.content::<T>("text/event-stream");
-        let last = "where to go on: the id of the last message";
+        let last = "where to continue: the id of the last message";
         let key = "the key, from a client that can send no header";
         let query = vec![
             parameter("header", "Last-Event-ID", false, last),

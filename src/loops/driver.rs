@@ -66,7 +66,7 @@ impl Loops {
             Ok(row) if row.state.phase != Phase::Stopped => Err(LoopError::WrongState {
                 id: row.id,
                 state: "is not finished".to_owned(),
-                hint: "`rgpu loop resume` goes on with it; `--fresh` leaves it and begins with \
+                hint: "`rgpu loop resume` continues it; `--fresh` leaves it and begins with \
                        the project as it is"
                     .to_owned(),
             }),
@@ -322,7 +322,7 @@ impl LoopRunner {
         } else {
             let what = failure.what.clone();
             self.enter(self.state.phase, |state| state.failure = Some(what))?;
-            failure = Box::new(failure.hint("then `rgpu loop resume` goes on with the loop"));
+            failure = Box::new(failure.hint("then `rgpu loop resume` continues the loop"));
         }
         Ok(LoopError::Permanent(failure))
     }
@@ -759,7 +759,7 @@ impl LoopRunner {
         Some(Stop { reason, text })
     }
 
-    /// Compares the best with the start, measured anew.
+    /// Compares the best with the start, measured again.
     fn compare_with_start(&mut self) -> Result<(), PhaseError> {
         let requests = self.loops.stop_requests(self.number)?;
         let is_lost =

@@ -385,7 +385,7 @@ pub struct LoopState {
     pub stops_seen: u32,
     /// Why the loop stops.
     pub stop: Option<Stop>,
-    /// The best compared with the start, measured anew.
+    /// The best compared with the start, measured again.
     pub final_comparison: Option<LoopComparison>,
 }
 

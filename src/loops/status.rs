@@ -104,7 +104,7 @@ pub struct LoopStatus {
     /// Why it stopped, or stops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
-    /// The best compared with the start, measured anew when the loop stopped.
+    /// The best compared with the start, measured again when the loop stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_comparison: Option<LoopComparison>,
     /// The iterations that have ended, oldest first.

@@ -53,7 +53,7 @@ pub enum SuiteState {
     /// A command works on it, or was killed.
     #[default]
     Running,
-    /// Cases are left: it was interrupted, or the budget was used up. `rgpu bench resume` goes on.
+    /// Cases are left: interrupted, or out of budget. `rgpu bench resume` continues it.
     Open,
     /// Every case has ended.
     Done,

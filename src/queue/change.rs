@@ -251,7 +251,7 @@ impl Queue {
             return Ok(());
         }
         let reason = match last.process.is_of_earlier_boot() {
-            true => "the machine was started anew",
+            true => "the machine was restarted",
             false => "the process that watched it was killed",
         };
         self.end_lost(entry, last.attempt, reason)

@@ -198,7 +198,7 @@ impl Runner {
             let pidfd = Pid::from_raw(running.process.pid).and_then(process_tree::open_pidfd);
             if !running.process.is_alive() {
                 let reason = match running.process.is_of_earlier_boot() {
-                    true => "the machine was started anew",
+                    true => "the machine was restarted",
                     false => "the process that watched it was killed",
                 };
                 self.is_lost(entry, attempt, reason, report)?;

@@ -184,7 +184,7 @@ impl<'a> Git<'a> {
             if entry.starts_with(b"160000 ") && is_empty() == Some(false) {
                 let inner = inner.display();
                 let why = format!(
-                    "`{inner}` is a submodule or a repository of its own, whose files are in no \
+                    "`{inner}` is a submodule or another repository, whose files are in no \
                      patch: use `--snapshot copy`"
                 );
                 return Err(refused(self.top, why));

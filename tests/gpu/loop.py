@@ -101,7 +101,7 @@ def loop(s):
     held = len(outcomes) == 5 and outcomes[:2] == ["wrong", "slower"] and outcomes[2] in EQUAL and outcomes[3:] == ["kept", "kept"]
     s.check("exactly the two faster changes are kept", held, summary(report), note=summary(report))
     final = report.get("final_comparison") or {}
-    s.check("the best is FASTER than the start, measured anew", final.get("verdict") == "FASTER", str(final)[:400],
+    s.check("the best is FASTER than the start, measured again", final.get("verdict") == "FASTER", str(final)[:400],
             note=final.get("summary", ""))
     best = report.get("best") or {}
     files = [best.get("profile"), *best.get("cubins", [])]

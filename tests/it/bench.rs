@@ -197,7 +197,10 @@ fn ctrl_c_keeps_what_is_done_and_resume_runs_the_rest() {
     let output = child.wait_with_output().unwrap();
     let shown = laptop.shown("bench run", &output);
     assert_eq!(status(&output), 130, "{shown}");
-    assert!(shown.contains("2 of 3 cases are kept; `rgpu bench resume night` goes on"), "{shown}");
+    assert!(
+        shown.contains("2 of 3 cases are kept; `rgpu bench resume night` continues it"),
+        "{shown}"
+    );
     laptop.wait_until_quiet();
     host.mischief("");
     let run = suite(&laptop, "bench resume", 0);

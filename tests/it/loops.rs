@@ -130,7 +130,7 @@ fn of_five_proposals_exactly_the_two_faster_are_kept() {
     assert_eq!(test.marker(), "// rgpu-fake: time 0.5");
     assert_eq!(report["state"], "STOPPED");
     assert_eq!(report["stop"]["reason"], "max_iterations");
-    // The best against the start, measured anew.
+    // The best against the start, measured again.
     assert_eq!(report["final_comparison"]["verdict"], "FASTER");
     assert_eq!(report["final_comparison"]["speedup"], 2.0);
     let best = &report["best"];
@@ -164,7 +164,7 @@ fn of_five_proposals_exactly_the_two_faster_are_kept() {
     let changed = fs::read_to_string(iteration.join("changed/kernels/k/k.cu")).unwrap();
     assert!(changed.starts_with("// rgpu-fake: time 1.5\n"));
     let shown = test.laptop.show("loop report");
-    for words in ["not reached", "best against start, measured anew: ", "computes wrong results"] {
+    for words in ["not reached", "best against start, measured again: ", "computes wrong results"] {
         assert!(shown.contains(words), "{shown}");
     }
     assert!(test.laptop.show("loop best").contains("iteration 5"));

@@ -339,7 +339,7 @@ pub(super) fn carry_out(
         let id = &run.id;
         let done = run.rows.iter().filter(|row| row.state.has_ended()).count();
         return Err(failure.hint(format!(
-            "{done} of {} cases are kept; `rgpu bench resume {id}` goes on",
+            "{done} of {} cases are kept; `rgpu bench resume {id}` continues it",
             run.rows.len()
         )));
     }

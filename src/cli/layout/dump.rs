@@ -413,7 +413,7 @@ fn script_failure(file: &Path, report: &ScriptReport, error: &ScriptError) -> Fa
     match error.kind.as_str() {
         "missing" => Failure::new(Exit::Tool, "dsl_missing", "this Python has no CuTe DSL")
             .cause(cause)
-            .hint("leave `--python` out, and rgpu makes an environment of its own")
+            .hint("leave `--python` out, and rgpu makes its own environment")
             .hint("or install nvidia-cutlass-dsl on the host"),
         "kernel" => Failure::new(Exit::Kernel, "kernel_raised", "the kernel's file raised")
             .file(file.display())

@@ -48,7 +48,7 @@ pub(in crate::cli) fn status_text(status: &LoopStatus) -> String {
         match (status.pid, status.phase) {
             (_, Phase::Stopped) => String::new(),
             (Some(pid), _) => pid.to_string(),
-            (None, _) => "none; `rgpu loop resume` goes on".to_owned(),
+            (None, _) => "none; `rgpu loop resume` continues it".to_owned(),
         },
     );
     let awaited =
@@ -177,7 +177,7 @@ fn table(app: &App, iterations: &[IterationRecord]) -> String {
 /// The best against the start.
 fn last_words(status: &LoopStatus) -> String {
     match (&status.final_comparison, status.kept) {
-        (Some(last), _) => format!("best against start, measured anew: {}", last.summary),
+        (Some(last), _) => format!("best against start, measured again: {}", last.summary),
         (None, 0) => "nothing was kept: the project is as it was".to_owned(),
         (None, _) if status.phase == Phase::Stopped => {
             "the best was not compared with the start".to_owned()

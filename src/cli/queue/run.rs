@@ -60,7 +60,7 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
         return Ok(0);
     }
     if queue.is_paused()? {
-        app.print_note("the queue is paused: `rgpu queue resume` goes on");
+        app.print_note("the queue is paused: `rgpu queue resume` continues it");
     }
     let mut runner = Runner::start(queue)?;
     let (canceller, stop) = channel();

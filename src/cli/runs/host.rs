@@ -90,13 +90,13 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
         app.print_json(&listed)?;
         return Ok(0);
     }
-    let home = fetched_jobs(runs)?;
+    let fetched = fetched_jobs(runs)?;
     let mut table = TextTable::new(&[
         ("job", Align::Left),
         ("what", Align::Left),
         ("state", Align::Left),
         ("since", Align::Right),
-        ("home", Align::Left),
+        ("fetched", Align::Left),
         ("size", Align::Right),
     ]);
     for job in &jobs {
@@ -107,7 +107,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
             state(job),
             // Both times are by the host's clock, which may differ from ours.
             now_ms.checked_sub(since).map(Duration::from_millis).map(age).unwrap_or_default(),
-            if home.contains(&job.job) { "home" } else { "not home" }.to_owned(),
+            if fetched.contains(&job.job) { "yes" } else { "no" }.to_owned(),
             bytes(job.bytes as f64),
         ]);
     }
@@ -117,7 +117,8 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
     app.print(&table.fitted(app.style().width, 0));
     if quota_bytes > 0 && !jobs.is_empty() {
         app.print_note(&format!(
-            "jobs and their inputs use {} of {} there; `home`: whether all results were fetched",
+            "jobs and their inputs use {} of {} on `{remote}`; `fetched`: whether this machine has \
+             all results",
             bytes(used_bytes as f64),
             bytes(quota_bytes as f64)
         ));
@@ -145,12 +146,12 @@ fn fetched_jobs(runs: &Runs) -> Result<BTreeSet<String>> {
 
 /// Removes ended jobs of a host.
 pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> Result<Status> {
-    let home = fetched_jobs(runs)?;
+    let fetched = fetched_jobs(runs)?;
     let (removed, left) = with_link(app, remote, async |link| {
         let jobs = link.jobs().await.on(link.remote())?.jobs;
         let ended = jobs.into_iter().filter(|job| job.ended.is_some());
         let (old, left): (Vec<_>, Vec<_>) =
-            ended.partition(|job| args.all || home.contains(&job.job));
+            ended.partition(|job| args.all || fetched.contains(&job.job));
         for job in old.iter().filter(|_| !args.dry_run) {
             match link.forget(&job.job).await {
                 // Another machine removed it first.

@@ -58,7 +58,7 @@ pub(in crate::cli) fn show_as(
             let text = format!("`{what}` is a comparison, which has no format `{other}`");
             return Err(Failure::new(Exit::Artifact, "nothing_to_show", text)
                 .hint("it has table, json, markdown and html")
-                .hint("each side is a run of its own, in the folders `a` and `b`"));
+                .hint("each side is its own run, in the folders `a` and `b`"));
         }
     }
     Ok(0)

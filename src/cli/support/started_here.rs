@@ -58,6 +58,8 @@ pub(in crate::cli) fn check(app: &App, record: &RunRecord, agreed: bool) -> Resu
     let command = escape_controls(format!("rgpu {}", quoted(argv)).as_bytes());
     let message = format!("run `{}` was not started on this machine", record.id);
     Err(Failure::new(Exit::Config, "started_elsewhere", message)
-        .hint(format!("its record says that it goes on as `{command}`, which may send more files"))
+        .hint(format!(
+            "its record says that it continues as `{command}`, which may send more files"
+        ))
         .hint(format!("if that is yours: `rgpu runs attach {} --yes`", record.id)))
 }

@@ -160,7 +160,7 @@ async function loopView(params, id) {
           ["time of the start", time(data.start)], ["best time", time(data.best)], ["best against the start", speedup], ["kept changes", data.kept],
           ["at the end", comparedTimes(data.final_comparison)],
           ["iterations without progress", data.no_progress || null], ["failure", data.failure && toolMessage(data.failure)], ["stopped", data.stop && data.stop.text],
-          ["process", data.pid || (!isStopped && said("none: `rgpu loop resume` goes on"))], ["started", fullMoment(data.started)]])),
+          ["process", data.pid || (!isStopped && said("none: `rgpu loop resume` continues it"))], ["started", fullMoment(data.started)]])),
       best.length > 1 && card("Best so far", bestPlot(best)),
       card("Iterations", data.iterations.length ? [grid("Iterations", [
         { label: "iteration", num: true, always: true, cell: line => line.iteration },

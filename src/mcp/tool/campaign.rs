@@ -39,7 +39,7 @@ static BENCH: &[Action] = &[
         "run",
         "measure; --target=suite:case (globs), --remote=NAME, --level=sol, --fail-on=slower",
     ),
-    action("resume", "go on with a suite; RUN"),
+    action("resume", "continue a suite; RUN"),
     action("show", "a suite's result; RUN"),
     action("compare", "two suites; RUN RUN"),
     action("history", "times over all suites; CASE"),
@@ -68,7 +68,7 @@ static LOOP: &[Action] = &[
     action("start", "run a loop; LOOP.TOML"),
     action("status", "its state; ID"),
     action("stop", "ask it to stop; ID"),
-    action("resume", "go on with it; ID"),
+    action("resume", "continue it; ID"),
     action("best", "the best state; ID"),
     action("report", "all iterations; ID"),
 ];

@@ -104,7 +104,7 @@ pub(super) async fn run(
         let flag = word.split('=').next().unwrap_or_default();
         if action.refused.contains(&flag) {
             return Err(argument_error(format!("`arguments`: `{flag}` is not taken here"))
-                .hint("leave it out: the result has the numbers, and a call goes on by itself"));
+                .hint("leave it out: the result has the numbers, and a call continues by itself"));
         }
     }
     let argv = group.iter().copied().chain(action.name.split(' ')).map(ToOwned::to_owned);

@@ -20,7 +20,7 @@ const CHOOSE: &str = concat!(
     r#"umask 077;why=;for d in FOLDERS;do t=$d/bin/.new.$$;"#,
     r#"case $d in "$HOME"/*);;*)if [ -h "$d" ];then why="$why$d is a link; ";continue;fi;;esac;"#,
     r#"mkdir -p "$d/bin" 2>/dev/null||{ why="$why$d cannot be made; ";continue;};"#,
-    r#"[ -O "$d" ]||{ why="$why$d belongs to somebody else; ";continue;};"#,
+    r#"[ -O "$d" ]||{ why="$why$d belongs to another user; ";continue;};"#,
     r#"case $(ls -ldL "$d") in d????-??-*);;*)why="$why$d may be written by others; ";continue;;esac;"#,
     r#"chmod 700 "$d" "$d/bin";"#,
     r##"printf "#""!/bin/sh\nexit 0\n" 2>/dev/null >"$t"&&chmod 700 "$t"&&"$t" 2>/dev/null||{ rm -f "$t";why="$why$d is full or may not run programs; ";continue;};rm -f "$t";"##,

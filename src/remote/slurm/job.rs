@@ -156,7 +156,7 @@ static ENDS: &[EndKind] = &[
     by_cluster(
         "CANCELLED",
         "slurm_cancelled",
-        "somebody cancelled it",
+        "it was cancelled",
         "the cluster's administrators may say why; then run it again",
     ),
     by_cluster("FAILED", "slurm_failed", "its batch script failed", ""),

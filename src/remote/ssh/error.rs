@@ -287,7 +287,7 @@ impl SshError {
                     "it shows {algorithm} {got}\nknown is  {}",
                     known.join("\nor        ")
                 ))
-                .hint("somebody may be listening in, or the host was set up anew: ask its owner")
+                .hint("the connection may be intercepted, or the host was reinstalled: ask its owner")
                 .hint("once sure, remove the line named above and connect again"),
             Self::KeyRevoked { got, place, .. } => {
                 failure.cause(format!("{got} is revoked at {place}"))

@@ -119,7 +119,7 @@ impl SshFailureKind {
     pub(super) fn hint(self, remote: &str) -> Option<String> {
         Some(match self {
             Self::KeyChanged => {
-                "somebody may be listening in, or the host was set up anew: ask its owner".to_owned()
+                "the connection may be intercepted, or the host was reinstalled: ask its owner".to_owned()
             }
             Self::KeyUnknown => format!(
                 "compare it with the host's own (`ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` on the host), then `rgpu remote check {remote} --accept-new`"

@@ -73,7 +73,7 @@ pub enum WaferError {
         words: String,
     },
     /// The service has no ncu of its own.
-    #[error("Wafer runs no ncu of its own: {words}")]
+    #[error("Wafer does not run its own ncu: {words}")]
     NoServedNcu {
         /// The message of Wafer's service.
         words: String,

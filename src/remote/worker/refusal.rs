@@ -23,7 +23,7 @@ const TOKEN_HINT: &str = "give the token that the worker was started with: `rgpu
 const URL_HINT: &str = "check the address: `rgpu remote list`";
 const APP_ADDRESS_HINT: &str = "take the address that `modal deploy remote/modal_app.py` printed; `modal app list` shows what runs";
 const APP_LOGS_HINT: &str =
-    "`modal app logs rgpu` shows what the app said; jobs go on: `rgpu runs attach latest`";
+    "`modal app logs rgpu` shows what the app said; jobs continue: `rgpu runs attach latest`";
 
 /// Plain-text answers of Modal itself instead of the app.
 static MODAL_PLATFORM_ANSWERS: &[PlatformErrorPattern] = &[
@@ -46,7 +46,7 @@ static MODAL_PLATFORM_ANSWERS: &[PlatformErrorPattern] = &[
         "invalid function call",
         "no_such_app",
         "no app is running at this address",
-        "take the address that `modal deploy` printed; a container that is being started anew comes back by itself",
+        "take the address that `modal deploy` printed; a container that is restarting comes back by itself",
     ),
     row(
         404,
@@ -81,7 +81,7 @@ static MODAL_PLATFORM_ANSWERS: &[PlatformErrorPattern] = &[
         "function execution timed out",
         "function_timeout",
         "the platform ended the request at its time limit",
-        "deploy the app with a longer one (RGPU_FRONT_TIMEOUT); jobs go on: `rgpu runs attach latest`",
+        "deploy the app with a longer one (RGPU_FRONT_TIMEOUT); jobs continue: `rgpu runs attach latest`",
     ),
     transient(
         500,

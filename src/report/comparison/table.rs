@@ -111,9 +111,9 @@ fn times(out: &mut String, c: &Comparison, style: &Style) {
         let how = match (&time.source, time.rounds) {
             (TimeSource::Abba, Some(n)) => format!("timed calls interleaved a b b a, {n} rounds"),
             (TimeSource::AlternatedProcesses, _) => {
-                "each side timed in two processes of its own, in the order a b b a".to_owned()
+                "each side timed in two processes, in the order a b b a".to_owned()
             }
-            _ => "each side timed in a run of its own".to_owned(),
+            _ => "each side timed in its own run".to_owned(),
         };
         *out += &format!("  {how}\n");
     }

@@ -24,7 +24,7 @@ impl ProcessId {
         })
     }
 
-    /// Whether the machine was started anew since.
+    /// Whether the machine was restarted since.
     pub fn is_of_earlier_boot(&self) -> bool {
         self.boot_id != Self::own().boot_id
     }

@@ -178,7 +178,7 @@ impl Supervisor {
                 }
                 GpuQueueState::Busy if last_look.elapsed() < BUSY_LIMIT => (0, String::new()),
                 GpuQueueState::Busy => {
-                    (0, format!("whoever locks `{}`", queue.queue_lock_path().display()))
+                    (0, format!("the process that locks `{}`", queue.queue_lock_path().display()))
                 }
             };
             let pause = QUEUE_POLL * now.0.clamp(1, 25);

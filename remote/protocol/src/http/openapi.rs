@@ -194,7 +194,7 @@ impl SpecBuilder {
             "put",
             "/v1/blobs/{digest}",
             "put_blob",
-            "Store a blob, or go on with one",
+            "Store a blob, or continue one",
             operation,
         );
     }
@@ -207,7 +207,7 @@ impl SpecBuilder {
             .body::<SubmitRequest>()
             .header(IDEMPOTENCY_KEY, "the plan's `job`")
             .query("wait", "with frames: seconds to follow for")
-            .query("inline", "with frames: files up to so many bytes come with the end")
+            .query("inline", "with frames: files up to this many bytes come with the end")
             .answer("201", "`following`: it was started", message.clone())
             .answer("200", "`following`: it was here already; or its frames", following)
             .answer("409", "`missing`: these blobs must come first; or `refused`", message.clone());
@@ -254,7 +254,7 @@ impl SpecBuilder {
             .job()
             .query("after", "the last event that the client has")
             .query("wait", &wait)
-            .query("inline", "with frames: files up to so many bytes come with the end")
+            .query("inline", "with frames: files up to this many bytes come with the end")
             .param(
                 "query",
                 "had",

@@ -44,7 +44,10 @@ pub(super) fn open(path: &Path, write: bool) -> io::Result<File> {
     let meta = file.metadata()?;
     // A second name could make us write to another file of some user.
     if !meta.is_file() || meta.nlink() > 1 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file of its own"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the file has other names (hard links), or is not a regular file",
+        ));
     }
     Ok(file)
 }
