@@ -162,7 +162,7 @@ pub(super) struct TimeFigures {
     ci95_ns: [f64; 2],
     /// The number of samples.
     samples: u64,
-    /// `gpu_events`, `cpu_reference` …: what was timed.
+    /// `cuda_events`, `host_clock` or `cpu_reference`: how it was timed.
     clock: String,
 }
 

@@ -39,7 +39,7 @@ pub(super) fn copies(app: &App, args: &ExecArgs) -> FileCopies {
     let patterns = args.pull.clone();
     FileCopies::to(move |artifact_path| {
         let name = artifact_path.strip_prefix("pulled/")?;
-        // `place` reports skipped files and failed writes later.
+        // `write_pulled_files` reports skipped files and failed writes later.
         skip_reason_for_name(&patterns, name).is_none().then_some(())?;
         root.as_ref()?.destination(name).ok()
     })
