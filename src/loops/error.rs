@@ -66,7 +66,7 @@ pub enum LoopError {
         folder: PathBuf,
     },
     /// The user interrupted the loop, which can be resumed.
-    #[error("interrupted; the loop goes on with `rgpu loop resume`")]
+    #[error("interrupted; `rgpu loop resume` continues the loop")]
     Interrupted,
 }
 

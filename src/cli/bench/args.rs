@@ -21,7 +21,7 @@ pub(super) enum BenchCommand {
     List(ListArgs),
     /// Run a suite
     Run(Box<RunArgs>),
-    /// Go on with a suite that was interrupted, or whose budget was used up
+    /// Continue a suite that was interrupted, or whose budget was used up
     #[command(after_long_help = examples!("rgpu bench resume nightly_0122"))]
     Resume(ResumeArgs),
     /// Show a suite again, in any format
@@ -191,7 +191,7 @@ pub(super) struct ResumeArgs {
     #[arg(long)]
     pub accept_new: bool,
 
-    /// Go on with a suite that was not started on this machine
+    /// Continue a suite that was not started on this machine
     #[arg(long)]
     pub yes: bool,
 

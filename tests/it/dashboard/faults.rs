@@ -211,7 +211,7 @@ fn damaged_newer_and_removed_runs_do_not_hide_the_others() {
         folder["problem"].as_str().unwrap()
     };
     assert!(of_folder("later").contains("`rgpu.run/9`: a later rgpu"), "{folders:?}");
-    assert!(of_folder("half").contains("no record of a run"), "{folders:?}");
+    assert!(of_folder("half").contains("not a valid record of a run"), "{folders:?}");
     let listed = laptop.run("runs list");
     let told = String::from_utf8_lossy(&listed.stderr);
     assert!(told.contains("left out") && told.contains("rgpu.run/9"), "{told}");
