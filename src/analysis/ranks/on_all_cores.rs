@@ -16,10 +16,10 @@ fn map_on<T: Sync, R: Send>(cores: usize, items: &[T], each: impl Fn(&T) -> R + 
     }
     let each = &each;
     scope(|scope| {
-        let work = |part: &'_ [T]| -> Vec<R> { part.iter().map(each).collect() };
-        let work = &work;
-        let threads: Vec<_> =
-            items.chunks(part).map(|part| scope.spawn(move || work(part))).collect();
+        let threads: Vec<_> = items
+            .chunks(part)
+            .map(|part| scope.spawn(move || part.iter().map(each).collect::<Vec<R>>()))
+            .collect();
         let parts =
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|e| resume_unwind(e)));
         parts.flatten().collect()

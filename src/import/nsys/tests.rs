@@ -1,4 +1,5 @@
 use super::*;
+use crate::import::ReadProgress;
 use crate::model::timeline::WHOLE_GRAPHS;
 use crate::model::trace::TraceWorkKind;
 use std::path::PathBuf;
