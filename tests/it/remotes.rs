@@ -44,7 +44,11 @@ fn a_remote_that_is_added_at_a_terminal_ends_with_what_works_there() {
     // What cannot be reached is added all the same.
     let seen = on_a_terminal(&laptop, "remote add gone ssh://u@127.0.0.1:1", &[]).unwrap();
     assert!(seen.contains("its tools were not tried: "), "{seen}");
-    assert!(seen.contains("next: rgpu doctor gone"), "{seen}");
+    assert!(seen.contains("help: ") && seen.contains("next: rgpu doctor gone"), "{seen}");
+    let other = "commands without `--remote` use `local`; to change that: rgpu remote default gone";
+    assert!(seen.split_whitespace().collect::<Vec<_>>().join(" ").contains(other), "{seen}");
+    let seen = on_a_terminal(&laptop, "remote add it local --no-doctor --default", &[]).unwrap();
+    assert!(!seen.contains("commands without"), "{seen}");
     let seen = on_a_terminal(&laptop, "remote add h200 local --no-doctor", &[]).unwrap();
     assert!(seen.contains("next: rgpu remote check h200") && !seen.contains("works on"), "{seen}");
     assert_eq!(laptop.show("remote list").matches("gone").count(), 1);

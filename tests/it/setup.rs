@@ -156,6 +156,9 @@ fn a_profiler_is_installed_on_a_host_over_ssh_on_the_users_word_and_found_from_t
     assert!(said.contains("`rgpu setup ncu --remote box --yes` gives your consent"), "{said}");
     assert!(said.contains("nsight_compute/LICENSE.txt") && said.contains("(323 MB)"), "{said}");
     assert!(!laptop.path("calls").exists());
+    // The host is this machine.
+    let has_gpu = std::path::Path::new("/dev/nvidia0").exists();
+    assert_eq!(!said.contains("warning: `box` has no GPU"), has_gpu, "{said}");
 
     let line = "setup ncu --remote box --yes --json";
     for fetched in [true, false] {

@@ -226,12 +226,22 @@ pub(super) fn add(
             Ok(text) => app.print_note(&text),
             Err(failure) => {
                 app.print_note(&format!("its tools were not tried: {}", failure.what));
+                if let Some(hint) = failure.hints.first() {
+                    app.print_note(&format!("help: {hint}"));
+                }
                 app.print_note(&format!("next: rgpu doctor {}", args.name));
             }
         }
     } else if !args.accept_new {
         let next = if needs_up { "up" } else { "check" };
         app.print_note(&format!("next: rgpu remote {next} {}", args.name));
+    }
+    let used = &app.config.default_remote.value;
+    if can_wait && !args.default && *used != args.name {
+        app.print_note(&format!(
+            "commands without `--remote` use `{used}`; to change that: rgpu remote default {}",
+            args.name
+        ));
     }
     if args.accept_new { Ok(0) } else { list::print_settings(app) }
 }

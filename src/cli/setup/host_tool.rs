@@ -48,6 +48,12 @@ pub(super) fn run(app: &App, args: &HostToolArgs, name: &'static str) -> Result<
     if let Some(other) = there {
         app.print_note(&format!("`{}` has {name} {}: {}", spec.name, other.version, other.path));
     }
+    if facts.gpus.is_empty() {
+        app.print_note(&format!(
+            "warning: `{}` has no GPU that its driver knows: {name} can measure nothing there",
+            spec.name
+        ));
+    }
     let arch = &facts.agent.arch;
     let Some(megabytes) = tool.megabytes(arch) else {
         let what = format!("NVIDIA publishes no {name} for {arch}");
