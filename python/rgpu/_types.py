@@ -624,7 +624,11 @@ class DeviceTime(Record):
     """Causes of time without a kernel, longest first. The times add up to `span_ns - kernel_ns`."""
     first_launches: Records[WaitSum]
     """The part of `waiting` in gaps that are the program's start-up: the host loads libraries,
-    loads or compiles code, or chooses an algorithm before a launch, once.
+    loads or compiles code, allocates memory, or chooses an algorithm before a launch, once.
+    """
+    start_up_allocation_ns: int | None
+    """Time in nanoseconds of that start-up in which the launching thread allocates memory on the
+    GPU or pinned memory; absent if it allocates none.
     """
     tuning_ns: int
     """Time in nanoseconds in which kernels ran that only tune: those of XLA's autotuning and of

@@ -108,8 +108,10 @@ fn of_device(
     }
     let gaps: Vec<_> = parts.iter().flat_map(|part| idle::gaps(trace, part, waits)).collect();
     let marks = start_up.mark(&gaps);
+    let mut allocation_ns = 0;
     for (gap, is_start_up) in gaps.into_iter().zip(marks) {
         causes.add(&gap.parts);
+        allocation_ns += if is_start_up { start_up.allocation_ns(&gap) } else { 0 };
         places.add(&gap, is_start_up);
         for region in gap.regions(trace) {
             regions.entry(region).or_default().causes.add(&gap.parts);
@@ -118,6 +120,7 @@ fn of_device(
     }
     time.idle_ns = time.span_ns.saturating_sub(time.busy_ns);
     time.waiting = causes.into_sums();
+    time.start_up_allocation_ns = Some(allocation_ns).filter(|ns| *ns > 0);
     (time.places, time.first_launches) = places.finish();
     time.gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.duration_ns), gap.start_ns));
     time.gaps.truncate(MAX_LISTED_GAPS);

@@ -174,9 +174,13 @@ pub struct DeviceTime {
     #[serde(default)]
     pub waiting: Vec<WaitSum>,
     /// The part of `waiting` in gaps that are the program's start-up: the host loads libraries, loads
-    /// or compiles code, or chooses an algorithm before a launch, once.
+    /// or compiles code, allocates memory, or chooses an algorithm before a launch, once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first_launches: Vec<WaitSum>,
+    /// Time in nanoseconds of that start-up in which the launching thread allocates memory on the GPU
+    /// or pinned memory; absent if it allocates none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_up_allocation_ns: Option<u64>,
     /// Time in nanoseconds in which kernels ran that only tune: those of XLA's autotuning and of
     /// Triton's benchmarks.
     #[serde(default)]

@@ -87,6 +87,8 @@ const BESIDE_GRAPHS: &str = "the program replays CUDA graphs already: capture wh
 /// [`PLAN_NS`]: that long it takes to make a plan for a new shape.
 const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the shapes equal (pad a \
      cache that grows, and mask it), or use another backend (`torch.nn.attention.sdpa_kernel`)";
+/// The share of start-up from which allocations are told.
+const MIN_ALLOCATION_SHARE: f64 = 0.01;
 /// Nanoseconds of host work before a launch that are no mere launch.
 const PLAN_NS: u64 = 5_000_000;
 
@@ -183,13 +185,14 @@ fn waiting(
         category: "host".to_owned(),
         stake: Some(stake(ns, device)),
         text: format!(
-            "{}for {} of {} {}runs no kernel because {} ({})",
+            "{}for {} of {} {}runs no kernel because {} ({}{})",
             after_start_up(device, whole_ns),
             percent(share),
             time(whole_ns),
             subject(device, several),
             idle.because,
             counted(gaps, "gap", "gaps"),
+            allocations(device, idle, ns),
         ),
         hint: hint.to_owned(),
         evidence: vec![
@@ -199,6 +202,16 @@ fn waiting(
         places: merged(places).into_iter().take(MAX_PLACES).collect(),
         ..Finding::default()
     })
+}
+
+/// How long memory is allocated in start-up of `ns`, if that is a part to speak of:
+/// `; 24.0 ms to allocate memory`.
+fn allocations(device: &DeviceTime, idle: &Idle, ns: u64) -> String {
+    let allocation_ns = device.start_up_allocation_ns.unwrap_or(0);
+    match idle.id == START_UP && allocation_ns as f64 >= MIN_ALLOCATION_SHARE * ns as f64 {
+        true => format!("; {} to allocate memory", time(allocation_ns)),
+        false => String::new(),
+    }
 }
 
 /// Places that differ only in their cause as one.

@@ -180,9 +180,14 @@ impl<'a> StartUp<'a> {
 
     /// Whether the launching thread allocates memory for at least half of a gap.
     fn allocates(&self, gap: &AttributedGap<'_>) -> bool {
+        self.allocation_ns(gap) * 2 >= gap.end_ns - gap.start_ns
+    }
+
+    /// Nanoseconds of a gap in which the launching thread allocates memory.
+    pub(super) fn allocation_ns(&self, gap: &AttributedGap<'_>) -> u64 {
         let call = gap.next.call.and_then(|call| self.trace.calls.get(call as usize));
         let allocations = call.and_then(|call| self.allocations.get(&call.thread));
-        overlap(allocations.map_or(&[][..], Vec::as_slice), gap) * 2 >= gap.end_ns - gap.start_ns
+        overlap(allocations.map_or(&[][..], Vec::as_slice), gap)
     }
 
     /// Whether code is loaded or compiled in a gap.

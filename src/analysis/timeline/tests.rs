@@ -407,12 +407,17 @@ fn memory_that_is_allocated_is_start_up_until_it_repeats() {
         trace
     };
     // `cudaHostAlloc` and `cudaMalloc` once each in the cuBLAS program, 17 and 7 ms.
-    assert_eq!(ids(&found(&allocated(3, 0..2))), [START_UP]);
+    let started = found(&allocated(3, 0..2));
+    assert_eq!(ids(&started), [START_UP]);
+    assert!(started[0].text.ends_with("(2 gaps; 1.60 ms to allocate memory)"), "{started:?}");
     // The first step of a training allocates before twenty launches of one kernel.
     let training = timeline(&allocated(81, 0..20)).unwrap().devices.remove(0);
     assert_eq!(training.start_up_idle_ns(), 20 * 990_000);
+    assert_eq!(training.start_up_allocation_ns, Some(20 * 800_000));
     // In each step.
-    assert_eq!(ids(&found(&allocated(81, 0..80))), ["gpu_waits_for_host"]);
+    let repeated = allocated(81, 0..80);
+    assert_eq!(ids(&found(&repeated)), ["gpu_waits_for_host"]);
+    assert_eq!(timeline(&repeated).unwrap().devices[0].start_up_allocation_ns, None);
     // A short allocation does not explain a long gap.
     let mut short = allocated(3, 0..2);
     short.calls.iter_mut().for_each(|call| call.duration_ns = 500);
