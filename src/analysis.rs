@@ -25,7 +25,7 @@ pub mod occupancy;
 mod ranks;
 mod roofline;
 pub mod rule;
-mod set_up;
+pub(crate) mod set_up;
 mod stake;
 pub mod threshold;
 pub mod timeline;

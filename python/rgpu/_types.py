@@ -2634,7 +2634,7 @@ class Selection(Record):
     """Kernels chosen by GPU time, longest first (`--mode deep`)."""
     covered_percent: float | None
     """Share of the GPU time of all kernels that the chosen ones have, in percent (`--mode deep`).
-    Launches of a compiler's benchmarks do not count.
+    Launches of set-up, such as a compiler's benchmarks, do not count.
     """
     set: str | None
     """The section set that was collected, if any."""

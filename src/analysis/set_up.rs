@@ -1,5 +1,7 @@
-//! Tells when the profiled launches are only a program's set-up: they fill tensors with random
-//! numbers, or tune kernels.
+//! Tells which launches are a program's set-up, and when the profiled ones are nothing else: they
+//! fill tensors with random numbers, or tune kernels.
+
+use std::collections::{HashMap, HashSet};
 
 use super::threshold::{Limits, SETUP_SHARE};
 use super::tuning::{self, Tuner};
@@ -8,6 +10,43 @@ use crate::model::{Finding, Launch, Profile};
 
 /// Parts of the names of kernels that make random numbers: torch's, cuRAND's and JAX' ones.
 const RANDOM: &[&str] = &["distribution_elementwise_grid_stride_kernel", "curand", "threefry"];
+
+/// Words of the names of ranges that hold a program's preparations.
+const PREPARING: &[&str] = &[
+    "compile",
+    "init",
+    "initialisation",
+    "initialise",
+    "initialization",
+    "initialize",
+    "setup",
+    "warmup",
+];
+
+/// Ids of the launches that are no part of the steady work: those in ranges named for preparations
+/// (`init`, `warm_up`, `compile`), and those that make random numbers, if none of their kernel is
+/// among the later half. `launches` are in the order of their start.
+pub(crate) fn preparing_launches(launches: &[Launch]) -> HashSet<u32> {
+    let mut last_at: HashMap<&str, usize> = HashMap::new();
+    last_at.extend(launches.iter().enumerate().map(|(at, launch)| (launch.kernel.as_str(), at)));
+    let is_early = |launch: &Launch| last_at[launch.kernel.as_str()] < launches.len() / 2;
+    let prepares = |launch: &&Launch| {
+        makes_random_numbers(launch) && is_early(launch)
+            || launch.region.iter().any(|part| is_preparation(part))
+    };
+    launches.iter().filter(prepares).map(|launch| launch.id).collect()
+}
+
+fn makes_random_numbers(launch: &Launch) -> bool {
+    RANDOM.iter().any(|word| launch.kernel.contains(word))
+}
+
+/// Whether a range is named for preparations. Libraries name their own ranges after functions.
+fn is_preparation(range: &str) -> bool {
+    let name = range.to_lowercase().replace("warm-up", "warmup").replace("warm_up", "warmup");
+    let words = name.replace("warm up", "warmup").replace("set-up", "setup");
+    words.split(|c: char| !c.is_alphanumeric()).any(|word| PREPARING.contains(&word))
+}
 
 /// The finding, if counters were measured mostly on such kernels.
 pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding> {
@@ -19,7 +58,7 @@ pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding>
     let benchmarked = tuning::benchmarked_launches(&profile.launches);
     let tuning = |launch: &&Launch| benchmarked.contains_key(&launch.id);
     let tunes = |tuner: Tuner| benchmarked.values().any(|of_launch| *of_launch == tuner);
-    let random = |launch: &&Launch| RANDOM.iter().any(|word| launch.kernel.contains(word));
+    let random = |launch: &&Launch| makes_random_numbers(launch);
     let what: Vec<&str> = [
         (all.iter().any(random), "making random numbers"),
         (tunes(Tuner::Xla), "autotuning of XLA"),
@@ -77,4 +116,43 @@ pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding>
         covers,
         ..Finding::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANDOM: &str =
+        "void at::native::<unnamed>::distribution_elementwise_grid_stride_kernel<float>(int)";
+
+    fn launches(of: &[(&str, &str)]) -> Vec<Launch> {
+        let launch = |(id, (kernel, region)): (u32, &(&str, &str))| Launch {
+            id,
+            kernel: (*kernel).to_owned(),
+            region: region.split("::").filter(|part| !part.is_empty()).map(String::from).collect(),
+            ..Launch::default()
+        };
+        (0..).zip(of).map(launch).collect()
+    }
+
+    fn preparing(of: &[(&str, &str)]) -> Vec<u32> {
+        let mut ids: Vec<u32> = preparing_launches(&launches(of)).into_iter().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    #[test]
+    fn random_numbers_are_set_up_unless_the_program_goes_on_to_make_them() {
+        let dropout = [(RANDOM, ""), ("gemm", ""), (RANDOM, ""), ("gemm", "")];
+        assert!(preparing(&dropout).is_empty());
+        let weights = [(RANDOM, ""), (RANDOM, ""), ("gemm", ""), ("gemm", ""), ("gemm", "")];
+        assert_eq!(preparing(&weights), [0, 1]);
+    }
+
+    #[test]
+    fn ranges_that_are_named_for_preparations_hold_set_up() {
+        let ranges = ["warm_up", "step::forward", "model.init", "Set-up", "initial", "recompile_7"];
+        let of = ranges.map(|range| ("gemm", range));
+        assert_eq!(preparing(&of), [0, 2, 3]);
+    }
 }

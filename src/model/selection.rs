@@ -30,7 +30,7 @@ pub struct Selection {
     #[serde(default)]
     pub kernels: Vec<KernelChoice>,
     /// Share of the GPU time of all kernels that the chosen ones have, in percent (`--mode deep`).
-    /// Launches of a compiler's benchmarks do not count.
+    /// Launches of set-up, such as a compiler's benchmarks, do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covered_percent: Option<f64>,
     /// The section set that was collected, if any.

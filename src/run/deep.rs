@@ -8,7 +8,7 @@
 pub(super) mod fit;
 mod numbers;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::analysis::tuning::{self, Tuner};
 use crate::model::Launch;
@@ -26,7 +26,7 @@ pub(super) struct KernelCandidate {
     /// Duration of each launch in nanoseconds, in order.
     pub durations: Vec<f64>,
     /// Its launches by geometry, in the order of their first launch, without those by which XLA tuned
-    /// it.
+    /// it and those of the program's preparations.
     pub classes: Vec<LaunchClass>,
     pub launches: u64,
     /// Nanoseconds of the launches of `classes`, and of those that are not listed.
@@ -43,11 +43,11 @@ pub(super) struct LaunchClass {
 }
 
 impl KernelCandidate {
-    /// Adds a launch, with the compiler that benchmarks the kernel by it.
-    fn add(&mut self, launch: &Launch, tuner: Option<Tuner>) {
+    /// Adds a launch. `is_set_up`: it is numbered only, since the next run has it, too.
+    fn add(&mut self, launch: &Launch, is_set_up: bool) {
         let duration_ns = launch.duration_ns.unwrap_or(0.0).max(0.0);
         self.durations.push(duration_ns);
-        if tuner.is_some() {
+        if is_set_up {
             return;
         }
         let number = self.durations.len() as u64;
@@ -79,21 +79,36 @@ pub(super) fn without_tuning(
     candidates
 }
 
-/// Kernels by their GPU time, longest first. `sums` also count launches that the trace did not
-/// list; pass them only if `launches` covers the whole program. Launches that benchmark a kernel count
+/// Launches that are no part of a program's steady work, by id.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SetUpLaunches {
+    /// Those that benchmark a kernel.
+    pub benchmarked: HashMap<u32, Tuner>,
+    /// Those of the program's own preparations.
+    pub preparing: HashSet<u32>,
+}
+
+impl SetUpLaunches {
+    fn has(&self, launch: &Launch) -> bool {
+        self.benchmarked.contains_key(&launch.id) || self.preparing.contains(&launch.id)
+    }
+}
+
+/// Kernels by their GPU time in the steady work, longest first. `sums` also count launches that the
+/// trace did not list; pass them only if `launches` covers the whole program. Launches of set-up count
 /// for no time, unless there are no others.
 pub(super) fn candidates<'a>(
     launches: impl Iterator<Item = &'a Launch> + Clone,
     sums: &[KernelSum],
-    benchmarked: &HashMap<u32, Tuner>,
+    set_up: &SetUpLaunches,
 ) -> Vec<KernelCandidate> {
-    let all_benchmarked = launches.clone().all(|launch| benchmarked.contains_key(&launch.id));
+    let only_set_up = launches.clone().all(|launch| set_up.has(launch));
     let mut found: Vec<KernelCandidate> = Vec::new();
     let mut index_of: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     let mut left_out: HashMap<&str, (u64, f64)> = HashMap::new();
     for launch in launches {
-        let tuner = benchmarked.get(&launch.id).copied().filter(|_| !all_benchmarked);
-        if tuner == Some(Tuner::Triton) {
+        let is_set_up = !only_set_up && set_up.has(launch);
+        if is_set_up && set_up.benchmarked.get(&launch.id) == Some(&Tuner::Triton) {
             let sums = left_out.entry(launch.kernel.as_str()).or_default();
             sums.0 += 1;
             sums.1 += launch.duration_ns.unwrap_or(0.0).max(0.0);
@@ -108,7 +123,7 @@ pub(super) fn candidates<'a>(
             });
             found.len() - 1
         });
-        found[index].add(launch, tuner);
+        found[index].add(launch, is_set_up);
     }
     found.retain(|candidate| !candidate.classes.is_empty());
     for candidate in &mut found {
@@ -170,7 +185,7 @@ mod tests {
             ..Launch::default()
         };
         let launches = [launch("x", 1.0), launch("y", 5.0), launch("x", 2.0)];
-        let found = candidates(launches.iter(), &[], &HashMap::new());
+        let found = candidates(launches.iter(), &[], &SetUpLaunches::default());
         let shown: Vec<_> =
             found.iter().map(|c| (c.mangled.as_deref().unwrap(), c.launches, c.total_ns)).collect();
         assert_eq!(shown, [("y", 1, 5), ("x", 2, 3)]);
@@ -185,7 +200,7 @@ mod tests {
         };
         let delay = "stream_executor::gpu::<unnamed>::DelayKernel(volatile int *, int)";
         let launches = [launch(delay, 900.0), launch("gemm_fusion_dot", 5.0)];
-        let all = |launches: &[Launch]| candidates(launches.iter(), &[], &HashMap::new());
+        let all = |launches: &[Launch]| candidates(launches.iter(), &[], &SetUpLaunches::default());
         let chosen = without_tuning(all(&launches), &launches, &[]);
         assert_eq!(chosen.iter().map(|c| &*c.kernel).collect::<Vec<_>>(), ["gemm_fusion_dot"]);
         let only = &launches[..1];
@@ -203,24 +218,45 @@ mod tests {
             ..Launch::default()
         };
         let launches: Vec<Launch> = (0..222).map(launch).collect();
-        let benchmarked = (0..211).map(|id| (id, Tuner::Triton)).collect();
+        let by = |tuner| SetUpLaunches {
+            benchmarked: (0..211).map(|id| (id, tuner)).collect(),
+            ..SetUpLaunches::default()
+        };
         let sum = KernelSum {
             kernel: launches[0].kernel.clone(),
             launches: 222,
             total_ns: 211 * 77_000 + 11 * 67_000,
             ..KernelSum::default()
         };
-        let found = candidates(launches.iter(), std::slice::from_ref(&sum), &benchmarked);
+        let found = candidates(launches.iter(), std::slice::from_ref(&sum), &by(Tuner::Triton));
         assert_eq!((found[0].launches, found[0].total_ns), (11, 11 * 67_000));
         assert_eq!(found[0].classes[0].numbers, (1..=11).collect::<Vec<u64>>());
         // XLA tunes again in the next run: its launches keep their numbers.
-        let benchmarked = (0..211).map(|id| (id, Tuner::Xla)).collect();
-        let found = candidates(launches.iter(), std::slice::from_ref(&sum), &benchmarked);
+        let found = candidates(launches.iter(), std::slice::from_ref(&sum), &by(Tuner::Xla));
         assert_eq!((found[0].launches, found[0].total_ns), (222, 11 * 67_000));
         assert_eq!(found[0].classes[0].numbers, (212..=222).collect::<Vec<u64>>());
         // A program that did nothing else is measured as it is.
-        let only = candidates(launches[..211].iter(), &[], &benchmarked);
+        let only = candidates(launches[..211].iter(), &[], &by(Tuner::Xla));
         assert_eq!(only[0].launches, 211);
+    }
+
+    /// triton_norm of `tests/gpu/programs`, as nsys recorded it: it fills its input with random numbers,
+    /// which are the third longest kernel.
+    #[test]
+    fn recorded_kernels_of_set_up_are_not_chosen() {
+        let file = "tests/fixtures/programs/triton_norm/report.sqlite";
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let recorded = crate::import::nsys::import_sqlite(&path, "report.sqlite").unwrap();
+        let chosen = |set_up: &SetUpLaunches| {
+            let all = candidates(recorded.launches.iter(), &recorded.kernels, set_up);
+            all.into_iter().take(3).map(|kernel| kernel.kernel).collect::<Vec<_>>()
+        };
+        let is_random = |kernel: &String| kernel.contains("distribution_elementwise");
+        assert!(chosen(&SetUpLaunches::default()).iter().any(is_random));
+        let preparing = crate::analysis::set_up::preparing_launches(&recorded.launches);
+        let steady = chosen(&SetUpLaunches { preparing, ..SetUpLaunches::default() });
+        assert_eq!((steady.len(), steady[0].as_str()), (3, "rms_norm"));
+        assert!(!steady.iter().any(is_random), "{steady:?}");
     }
 
     #[test]
@@ -234,7 +270,7 @@ mod tests {
             ..Launch::default()
         };
         let launches = [launch(8, 0), launch(2, 0), launch(8, 0), launch(8, 64)];
-        let found = candidates(launches.iter(), &[], &HashMap::new());
+        let found = candidates(launches.iter(), &[], &SetUpLaunches::default());
         let classes: Vec<_> =
             found[0].classes.iter().map(|class| (&*class.numbers, class.total_ns)).collect();
         assert_eq!(classes, [(&[1, 3][..], 16.0), (&[2], 2.0), (&[4], 8.0)]);

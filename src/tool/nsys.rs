@@ -14,7 +14,7 @@ use super::plan::facts::{answer, dotted_after, run, tool};
 use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::nodes::NODE;
 use super::plan::region::RegionPath;
-use super::plan::request::{CaptureRange, Request, WindowEnd};
+use super::plan::request::{CaptureRange, FirstPass, PlanPart, Request, WindowEnd};
 use crate::kernel::ProfileMode;
 
 /// How often a program that may hang saves what was traced, in milliseconds.
@@ -132,6 +132,9 @@ pub(super) const PROCESSES: &[&str] = &["nsys", "nsys-launcher"];
 /// The signal of Ctrl-C, which nsys sends to the program's process group.
 const SIGINT: u8 = 2;
 
+/// Versions before this year may not know `--cuda-graph-trace`.
+const GRAPH_TRACE_YEAR: u32 = 2023;
+
 /// The default of `--trace`.
 const DEFAULT_TRACE: &str = "cuda,nvtx";
 
@@ -199,13 +202,22 @@ fn check_window(request: &Request) -> Result<(), PlanError> {
     }
 }
 
-/// nsys's command line without the program, and its additional environment variables.
+/// Whether the kernels inside CUDA graphs are traced one by one, which slows graphs down: only where
+/// kernels are chosen, since nsys has no names of those in a graph that is traced as a whole.
+fn traces_graph_nodes(request: &Request, version: &str) -> bool {
+    let year = version.split('.').next().and_then(|year| year.parse::<u32>().ok());
+    request.part == PlanPart::FirstPass(FirstPass::Kernels)
+        && year.is_none_or(|year| year >= GRAPH_TRACE_YEAR)
+}
+
+/// nsys's command line without the program, and its additional environment variables. `nsys` is its
+/// path and version.
 ///
 /// # Errors
 /// As [`check`].
 pub(super) fn command_line(
     request: &Request,
-    nsys: &str,
+    (nsys, version): (&str, &str),
     trace: NsysTraces,
 ) -> Result<(Vec<Arg>, Vec<(&'static str, &'static str)>), PlanError> {
     let options = &request.nsys;
@@ -236,6 +248,12 @@ pub(super) fn command_line(
         if sample.is_none_or(|sample| sample == "none") && !passes(&["--cpuctxsw"]) {
             command.push("--cpuctxsw=none".into());
         }
+    }
+    if trace != NsysTraces::Nvtx
+        && traces_graph_nodes(request, version)
+        && !passes(&["--cuda-graph-trace"])
+    {
+        command.push("--cuda-graph-trace=node".into());
     }
     let window = request.window;
     if let Some(seconds) = window.after_s {

@@ -1,14 +1,14 @@
 //! The passes of mode `deep`: names the chosen kernels and launches to ncu exactly.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use super::super::assemble::ProfileBuilder;
 use super::super::deep::fit::{BudgetFit, DeepChoices, FALLBACK_SET, fit};
-use super::super::deep::{self, KernelCandidate, LaunchClass};
+use super::super::deep::{self, KernelCandidate, LaunchClass, SetUpLaunches};
 use super::super::job::JobResult;
 use super::super::regions::{self, RegionLayer};
 use super::{Pass, PassPlanner, profile_step, runner_ranges};
-use crate::analysis::tuning;
+use crate::analysis::{set_up, tuning};
 use crate::error::Result;
 use crate::model::Launch;
 use crate::model::profile::Gap;
@@ -118,8 +118,14 @@ impl PassPlanner {
         let scope: Vec<&Launch> = scope.collect();
         let whole = ranges == RunnerRanges::Absent && chosen_regions.regions.is_empty();
         let sums = if whole { builder.profile.kernels.as_slice() } else { &[] };
+        // With named regions or kernels the user has chosen what counts.
+        let preparing = match whole && self.user_request.ncu.kernel_name.is_empty() {
+            true => set_up::preparing_launches(launches),
+            false => HashSet::new(),
+        };
         let benchmarked = tuning::benchmarked_launches(launches);
-        let all = deep::candidates(scope.iter().copied(), sums, &benchmarked);
+        let set_up = SetUpLaunches { benchmarked, preparing };
+        let all = deep::candidates(scope.iter().copied(), sums, &set_up);
         // Of the whole program, CUDA graphs count that were traced without their kernels.
         let candidates_ns: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
         let graphs = sums.iter().filter(|sum| sum.kernel == WHOLE_GRAPHS);

@@ -392,8 +392,9 @@ impl<'a> LadderBuilder<'a> {
 
     /// nsys before the program.
     fn add_nsys(&mut self, info: &RungInfo, trace: NsysTraces) -> Result<(), PlanError> {
-        let Some(path) = path_of(self.facts, "nsys") else { return Ok(()) };
-        let (argv, env) = nsys::command_line(self.request, path, trace)?;
+        let Some(tool) = self.facts.tool("nsys") else { return Ok(()) };
+        let path = tool.path.as_str();
+        let (argv, env) = nsys::command_line(self.request, (path, &tool.version), trace)?;
         if self.request.nodes > 1 {
             self.add_nsys_on_nodes(info, path, &argv, env);
             return Ok(());

@@ -12,7 +12,7 @@ use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 use super::arch::target_arch;
 use super::draft::BundleFile;
 use super::message_rows::{NextRungs, table};
-use super::request::{CaptureRange, PlanPart, PrebuiltCode, Program, SanitizerTool};
+use super::request::{CaptureRange, FirstPass, PlanPart, PrebuiltCode, Program, SanitizerTool};
 use super::*;
 use crate::kernel::{KernelFolders, ProfileMode, Selection, find};
 
@@ -187,6 +187,26 @@ fn ncu_keeps_jax_from_reserving_memory_unless_the_user_decides() {
     assert_eq!(of_rung(&request), Some(Arg::text("false")));
     request.env.insert(variable.into(), "true".into());
     assert_eq!(of_rung(&request), None);
+}
+
+/// All ten steps of a JAX program were CUDA graphs, and without their kernels the survey had only those
+/// that made its random numbers.
+#[test]
+fn a_choice_of_kernels_sees_those_inside_cuda_graphs() {
+    let is_traced = |request: &Request, version: &str| {
+        let mut host = host("h200");
+        let nsys = host.tools.iter_mut().find(|tool| tool.name == "nsys").unwrap();
+        nsys.version = version.to_owned();
+        let shown = shown(&planned(request, &host));
+        shown.lines().filter(|line| line.contains("'--cuda-graph-trace=node'")).count()
+    };
+    let mut request = program(ProfileMode::Deep);
+    request.part = PlanPart::FirstPass(FirstPass::Kernels);
+    assert_eq!(is_traced(&request, "2025.3.1.90"), 2, "on the rungs nsys.full and nsys.cuda");
+    assert_eq!(is_traced(&request, "2022.1.3"), 0, "it may not know the option");
+    request.nsys.extra = vec!["--cuda-graph-trace=graph".to_owned()];
+    assert_eq!(is_traced(&request, "2025.3.1.90"), 1, "the user's own replaces ours");
+    assert_eq!(is_traced(&program(ProfileMode::Nsys), "2025.3.1.90"), 0);
 }
 
 #[test]
