@@ -31,6 +31,7 @@ mod local_build;
 mod outcome;
 mod pass_planner;
 mod profile;
+mod profiled_time;
 mod program_error;
 mod programs;
 mod provider_ncu;

@@ -1806,6 +1806,22 @@ class ModelInfo(Record):
     """
 
 
+class NcuTime(Record):
+    """The time of a program's runs under ncu. What is not spent in launches is the least that any
+    choice of launches takes.
+    """
+
+    __slots__ = ()
+    runs: int
+    """Number of runs of the program."""
+    seconds: float
+    """Seconds of these runs, with the start of ncu and the writing of its report."""
+    launches: int
+    """Number of launches that ncu profiled."""
+    launches_seconds: float
+    """Seconds in which it profiled them."""
+
+
 class Occupancy(Record):
     """Theoretical occupancy of an SM."""
 
@@ -2648,6 +2664,10 @@ class Selection(Record):
     """
     price: Price | None
     """Estimated cost of the collection, and the limit that it was fitted to (`--mode deep`)."""
+    ncu_time: NcuTime | None
+    """How long the program ran under ncu (`--mode deep`); absent if ncu did not tell when it profiled
+    each launch.
+    """
     left_out: Records[Gap]
     """Parts left out to stay within the limit, and parts that could not be selected."""
     fingerprint: str | None

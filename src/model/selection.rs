@@ -49,6 +49,10 @@ pub struct Selection {
     /// Estimated cost of the collection, and the limit that it was fitted to (`--mode deep`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
+    /// How long the program ran under ncu (`--mode deep`); absent if ncu did not tell when it profiled
+    /// each launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ncu_time: Option<NcuTime>,
     /// Parts left out to stay within the limit, and parts that could not be selected.
     #[serde(default)]
     pub left_out: Vec<Gap>,
@@ -124,6 +128,20 @@ pub struct Price {
     /// The limit in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
+}
+
+/// The time of a program's runs under ncu. What is not spent in launches is the least that any
+/// choice of launches takes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NcuTime {
+    /// Number of runs of the program.
+    pub runs: u64,
+    /// Seconds of these runs, with the start of ncu and the writing of its report.
+    pub seconds: f64,
+    /// Number of launches that ncu profiled.
+    pub launches: u64,
+    /// Seconds in which it profiled them.
+    pub launches_seconds: f64,
 }
 
 open_enum! {

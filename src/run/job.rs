@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use super::cancel::CancelSignal;
 use super::event::{Reporter, RunEvent};
 use super::file_copies::FileCopies;
+use super::profiled_time::ProfiledTimes;
 use super::resume::RecordedJob;
 use super::stdin_feed::StdinFeed;
 use crate::error::{Exit, Failure, Result};
@@ -47,6 +48,8 @@ pub struct JobResult {
     pub warnings: Vec<Gap>,
     /// The rung that each step started last.
     pub(super) running: BTreeMap<String, String>,
+    /// How long ncu profiled launches.
+    pub(super) profiled: ProfiledTimes,
 }
 
 /// A file that a job made on the host and we fetched.
@@ -358,6 +361,7 @@ async fn follow_and_fetch(
         match message {
             None => break,
             Some(JobMessage::Output { step, stream, bytes, .. }) => {
+                result.profiled.add_output(&step, stream, &bytes);
                 record_output(&mut recorder, context.reporter, (&step, stream), &bytes)
                     .map_err(|error| recording_failure(error, context.record))?;
             }
@@ -367,6 +371,13 @@ async fn follow_and_fetch(
                     .event(job, &event)
                     .map_err(|error| recording_failure(error, context.record))?;
                 context.reporter.report(&RunEvent::Job { job, event: &event });
+                match &event.body {
+                    EventBody::RungStarted { step, .. } => result.profiled.start_rung(step),
+                    EventBody::Output { step, stream, len, .. } => {
+                        result.profiled.set_time(step, *stream, *len, event.at_ms);
+                    }
+                    _ => {}
+                }
                 apply_event(&mut result, &mut announced, &event);
             }
         }

@@ -19,7 +19,7 @@ use super::required_rung::is_rung_of;
 use crate::error::{Failure, Result};
 use crate::kernel::ProfileMode;
 use crate::model::profile::Gap;
-use crate::model::selection::{Price, ReplayMode};
+use crate::model::selection::{NcuTime, Price, ReplayMode};
 use crate::model::{Launch, RungId, Selection};
 use crate::tool::{
     FirstPass, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges, Target, WindowEnd,
@@ -157,6 +157,7 @@ impl PassPlanner {
         say: &mut dyn FnMut(&str),
     ) -> Result<NextStep> {
         if self.first_pass.is_none() {
+            self.add_ncu_time(request, end);
             if !self.plan_retry(request, end, say) {
                 self.record_pass(request, end);
             }
@@ -260,6 +261,26 @@ impl PassPlanner {
         NextStep::End
     }
 
+    /// Adds the time that a pass of mode `deep` took, also if ncu found none of its launches.
+    fn add_ncu_time(&mut self, request: &Request, end: &JobResult) {
+        let step = profile_step(request);
+        let ran = |r: &&RungRecord| {
+            r.step == step
+                && !r.argv.is_empty()
+                && is_rung_of(&RungId::from(r.rung.as_str()), RungTool::Ncu)
+        };
+        let Some(rung) = end.rungs.iter().rfind(ran).filter(|_| self.selection.price.is_some())
+        else {
+            return;
+        };
+        let profiled = end.profiled.of_step(&step);
+        let time = self.selection.ncu_time.get_or_insert_default();
+        time.runs += 1;
+        time.seconds += rung.seconds;
+        time.launches += profiled.launches;
+        time.launches_seconds += profiled.ms as f64 / 1e3;
+    }
+
     /// Records how a pass ended.
     fn record_pass(&mut self, request: &Request, end: &JobResult) {
         let step = profile_step(request);
@@ -353,6 +374,10 @@ impl PassPlanner {
         // Before the counts of the plan become those of the result, which no repetition shares.
         self.selection.fingerprint = fingerprint(&self.user_request, &self.selection, facts);
         count_profiled(&mut self.selection, &builder.profile.launches);
+        // ncu prints no times of a launch that it repeats with the whole program.
+        let counted = counted_launches(&builder.profile.launches);
+        let has_all = |time: &NcuTime| counted > 0 && time.launches == counted;
+        self.selection.ncu_time = self.selection.ncu_time.take().filter(has_all);
         // In mode deep and with regions, each kernel or region has a pass of its own.
         if self.user_request.mode == ProfileMode::Ncu && self.selection.regions.is_empty() {
             let options = &self.user_request.ncu;
@@ -400,10 +425,14 @@ fn count_profiled(selection: &mut Selection, launches: &[Launch]) {
     }
 }
 
+fn counted_launches(launches: &[Launch]) -> u64 {
+    launches.iter().filter(|launch| !launch.metrics.is_empty()).count() as u64
+}
+
 /// Says that the program can have launched more than `--launch-count` let ncu profile.
 fn limited_launches(skip: u64, max: Option<u64>, launches: &[Launch]) -> Option<Gap> {
     let max = max?;
-    let profiled = launches.iter().filter(|launch| !launch.metrics.is_empty()).count() as u64;
+    let profiled = counted_launches(launches);
     let skipped = match skip {
         0 => "the first".to_owned(),
         skipped => format!("after {skipped}, the next"),
@@ -464,6 +493,39 @@ mod tests {
         // One launch that exceeds the budget is profiled anyway.
         assert_eq!(stop_s(&price(30.0, Some(5.0))), 60);
         assert_eq!(stop_s(&price(30.0, None)), 60);
+    }
+
+    #[test]
+    fn a_pass_tells_how_much_of_its_time_no_choice_of_launches_avoids() {
+        let program = crate::tool::Program { name: "app".into(), ..Default::default() };
+        let mut request = Request::new(ProfileMode::Deep, Target::Program(program));
+        let facts = HostFacts::default();
+        let mut planner = PassPlanner::start_run(&mut request, &facts);
+        request.part = PlanPart::Whole;
+        let rung = |code: &str, seconds| RungRecord {
+            step: "profile".to_owned(),
+            rung: RungId::NcuRequested.to_string(),
+            argv: vec!["ncu".to_owned()],
+            ok: code.is_empty(),
+            code: code.to_owned(),
+            seconds,
+            ..RungRecord::default()
+        };
+        let line = b"==PROF== Profiling \"a\" - 0: 0%....50%....100% - 10 passes\n";
+        let mut end = JobResult { rungs: vec![rung("", 9.0)], ..JobResult::default() };
+        for (bytes, at_ms) in [(&line[..30], 1000), (&line[30..], 3500)] {
+            end.profiled.add_output("profile", rgpu_protocol::Stream::Stdout, bytes);
+            let len = bytes.len() as u64;
+            end.profiled.set_time("profile", rgpu_protocol::Stream::Stdout, len, at_ms);
+        }
+        planner.add_ncu_time(&request, &end);
+        assert_eq!(planner.selection.ncu_time, None, "only mode deep has a price");
+        planner.selection.price = Some(Price::default());
+        let missed = JobResult { rungs: vec![rung("no_kernels", 4.0)], ..JobResult::default() };
+        planner.add_ncu_time(&request, &missed);
+        planner.add_ncu_time(&request, &end);
+        let expected = NcuTime { runs: 2, seconds: 13.0, launches: 1, launches_seconds: 2.5 };
+        assert_eq!(planner.selection.ncu_time, Some(expected));
     }
 
     #[test]
