@@ -19,6 +19,7 @@ mod input;
 mod json;
 mod kernel_name;
 mod markdown;
+mod missing;
 pub mod page_parts;
 mod perfetto;
 pub mod prediction;

@@ -8,10 +8,12 @@ use std::collections::HashSet;
 use super::bound::share_text;
 use super::finding;
 use super::headline::headline;
-use super::kernel_name::KernelNames;
+use super::kernel_name::KernelLabels;
+use super::missing;
 use super::quantity::{duration, measured, per_second, percent, threshold};
 use super::region_rows;
 use super::terminal::head::{memory_text, model_text};
+use super::terminal::selection;
 use super::text::one_line;
 use super::{Document, ReportInput, Style};
 use crate::model::profile::TimingClock;
@@ -26,7 +28,8 @@ pub const MIN_BUDGET_BYTES: usize = 256;
 
 /// Renders `brief.txt`, cut to the budget of the style.
 pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
-    vec![Document::new("brief.txt", within(&lines(subject, style.names), style.budget))]
+    let names = style.names.labels(subject.profile);
+    vec![Document::new("brief.txt", within(&lines(subject, &names), style.budget))]
 }
 
 /// The lines that fit in the budget, and a last line that counts the rest. A first line that does
@@ -61,7 +64,7 @@ fn within(lines: &[String], budget: usize) -> String {
     if out.len() + last.len() <= budget { out + &last } else { out }
 }
 
-fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
+fn lines(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Vec<String> {
     let profile = subject.profile;
     let mut out = Vec::new();
     let mut say = |text: String| out.push(one_line(&text));
@@ -130,6 +133,7 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
         say(format!("speed of light {}: {} ({} side)", sol.case, percent(sol.percent), sol.bound));
     });
     profile.bound.iter().for_each(|s| say(format!("bound {}: {}", s.case, share_text(s))));
+    selection::sentences(profile).into_iter().for_each(|text| say(format!("profiled: {text}")));
     for v in &profile.kernel_verdicts {
         let (name, share) = (names.name(&v.kernel), percent(v.percent));
         let verdict = v.verdict.as_deref().unwrap_or("no verdict");
@@ -146,7 +150,9 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
         }
     }
     profile.lost().iter().for_each(|lost| say(format!("lost on rung {}: {lost}", profile.rung)));
-    profile.missing().for_each(|gap| say(format!("missing {}: {}", gap.code, gap.text)));
+    missing::texts(profile.missing(), names)
+        .iter()
+        .for_each(|missing| say(format!("missing {}: {}", missing.code, missing.text)));
     out
 }
 
@@ -176,7 +182,7 @@ fn stage(stage: &Stage) -> String {
     text
 }
 
-fn hot(subject: &ReportInput<'_>, names: KernelNames, say: &mut impl FnMut(String)) {
+fn hot(subject: &ReportInput<'_>, names: &KernelLabels<'_>, say: &mut impl FnMut(String)) {
     for spots in subject.hotspots.iter().flat_map(|h| &h.launches) {
         let total = spots.samples.unwrap_or(0).max(1) as f64;
         for spot in spots.lines.iter().take(3) {
@@ -198,7 +204,7 @@ fn hot(subject: &ReportInput<'_>, names: KernelNames, say: &mut impl FnMut(Strin
     }
 }
 
-fn launch(l: &Launch, names: KernelNames) -> String {
+fn launch(l: &Launch, names: &KernelLabels<'_>) -> String {
     let mut text = format!("launch {}: {}", l.id, names.name(&l.kernel));
     let mut add = |part: String| text += &format!(", {part}");
     l.duration_ns.into_iter().for_each(|ns| add(duration(ns)));
@@ -209,9 +215,9 @@ fn launch(l: &Launch, names: KernelNames) -> String {
     text
 }
 
-fn sums(profile: &Profile, names: KernelNames, say: &mut impl FnMut(String)) {
-    let kernels = || profile.kernels.iter().take(20);
-    for (k, name) in kernels().zip(names.of_rows(profile, kernels().map(|k| k.kernel.as_str()))) {
+fn sums(profile: &Profile, names: &KernelLabels<'_>, say: &mut impl FnMut(String)) {
+    for k in profile.kernels.iter().take(20) {
+        let name = names.name(&k.kernel);
         let total = duration(k.total_ns as f64);
         let launches = if k.launches == 1 { "launch" } else { "launches" };
         say(format!("kernel: {name}, {total} in {} {launches}", k.launches));

@@ -1,7 +1,7 @@
 //! Texts on the sanitizer's checks that several reports share: a cause in one line, the checks that
 //! did not run, and the kernels that were checked, so that `clean` is not read as more than it says.
 
-use super::kernel_name::KernelNames;
+use super::kernel_name::KernelLabels;
 use crate::model::Profile;
 use crate::model::sanitizer::{CheckTool, SanitizerCause, SanitizerResult, SanitizerVerdict};
 use crate::model::timeline::WHOLE_GRAPHS;
@@ -26,7 +26,7 @@ const MAX_KERNELS: usize = 4;
 
 /// What compute-sanitizer checked. It lists no kernels itself, but a trace in the same profile does.
 /// `None` without a clean result of it.
-pub(super) fn covered(profile: &Profile, names: KernelNames) -> Option<String> {
+pub(super) fn covered(profile: &Profile, names: &KernelLabels<'_>) -> Option<String> {
     let is_ours = |result: &SanitizerResult| {
         TOOLS.contains(&result.tool) || result.tool == CheckTool::Sanitizer
     };
@@ -40,8 +40,8 @@ pub(super) fn covered(profile: &Profile, names: KernelNames) -> Option<String> {
         text += ": with a filter (`-k`, `--launch-count` …) it may be none.";
         return Some(text);
     }
-    let named = names.distinct(kernels.iter().take(MAX_KERNELS).map(|k| k.kernel.as_str()));
-    let named = kernels.iter().zip(named).map(|(k, name)| format!("{name} ({})", k.launches));
+    let named = kernels.iter().take(MAX_KERNELS);
+    let named = named.map(|k| format!("{} ({})", names.name(&k.kernel), k.launches));
     let launches: u64 = kernels.iter().map(|kernel| kernel.launches).sum();
     text += &format!(
         ". Without it, the program launched {launches} kernel{}: {}",
@@ -66,7 +66,7 @@ fn list(tools: &[CheckTool]) -> String {
 }
 
 /// A cause in one line: place, message, kernel, and how often it was reported.
-pub(super) fn cause(cause: &SanitizerCause, names: KernelNames) -> String {
+pub(super) fn cause(cause: &SanitizerCause, names: &KernelLabels<'_>) -> String {
     let at = match (&cause.file, cause.line) {
         (Some(file), Some(line)) => format!("{file}:{line}: "),
         (Some(file), None) => format!("{file}: "),
@@ -84,6 +84,7 @@ pub(super) fn cause(cause: &SanitizerCause, names: KernelNames) -> String {
 mod tests {
     use super::*;
     use crate::model::timeline::KernelSum;
+    use crate::report::KernelNames;
 
     #[test]
     fn the_kernels_that_were_checked_are_told_by_a_trace_or_not_at_all() {
@@ -93,7 +94,7 @@ mod tests {
             ..SanitizerResult::default()
         };
         let of = |verdict| Profile { sanitizer: vec![result(verdict)], ..Profile::default() };
-        let told = |profile: &Profile| covered(profile, KernelNames::Short);
+        let told = |profile: &Profile| covered(profile, &KernelNames::Short.labels(profile));
         let mut profile = of(SanitizerVerdict::Clean);
         assert_eq!(
             told(&profile).unwrap(),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::kernel_name::KernelNames;
+use super::kernel_name::KernelLabels;
 use super::quantity::{duration, percent};
 use crate::model::Finding;
 use crate::model::finding::{GainScope, PotentialGain};
@@ -13,7 +13,7 @@ const MAX_KERNELS: usize = 4;
 
 /// The name of the kernel that a finding is about, if it is about a single one and the profile
 /// has others.
-pub(super) fn kernel(finding: &Finding, names: KernelNames) -> Option<String> {
+pub(super) fn kernel(finding: &Finding, names: &KernelLabels<'_>) -> Option<String> {
     let single = finding.covers.len() <= 1;
     finding.kernel.as_deref().filter(|_| single).map(|kernel| names.name(kernel))
 }
@@ -47,13 +47,13 @@ fn worth_of(stake: &PotentialGain) -> String {
 
 /// The kernels that a finding covers, the ones with the most time at stake by name: `gelu f32 (12
 /// launches, 48.4 µs), … and 3 more`. `None` for a single launch.
-pub(super) fn covered(finding: &Finding, names: KernelNames) -> Option<String> {
+pub(super) fn covered(finding: &Finding, names: &KernelLabels<'_>) -> Option<String> {
     let covers = &finding.covers;
     if covers.iter().map(|covered| covered.launches).sum::<u64>() <= 1 {
         return None;
     }
-    let names = names.distinct(covers.iter().take(MAX_KERNELS).map(|c| c.kernel.as_str()));
-    let said = covers.iter().zip(names).map(|(covered, name)| {
+    let said = covers.iter().take(MAX_KERNELS).map(|covered| {
+        let name = names.name(&covered.kernel);
         let s = if covered.launches == 1 { "" } else { "es" };
         format!("{name} ({} launch{s}, {})", covered.launches, duration(covered.total_ns as f64))
     });
@@ -67,13 +67,17 @@ pub(super) fn covered(finding: &Finding, names: KernelNames) -> Option<String> {
 
 /// Where idle time is: `757 ms in 127 gaps before cudnn sdpa in decode::step, the longest 56.9 ms at
 /// 2.25 s (cuLaunchKernelEx)`.
-pub(super) fn idle_location_text(place: &IdleGroup, names: KernelNames) -> String {
+pub(super) fn idle_location_text(place: &IdleGroup, names: &KernelLabels<'_>) -> String {
     let mut text = duration(place.total_ns as f64);
     match place.gaps {
         0 | 1 => text += " in 1 gap",
         gaps => text += &format!(" in {gaps} gaps"),
     }
-    text += &format!(" before {}", names.name(&place.before));
+    // nsys has no names of the kernels in a graph that it traces as a whole.
+    text += &match place.before.as_str() {
+        "graph" if place.call.contains("GraphLaunch") => " before a CUDA graph".to_owned(),
+        kernel => format!(" before {}", names.name(kernel)),
+    };
     if let Some(region) = &place.region {
         text += &format!(
             " in `{}`",
@@ -94,7 +98,10 @@ pub(super) fn idle_location_text(place: &IdleGroup, names: KernelNames) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Profile;
     use crate::model::finding::CoveredKernel;
+    use crate::model::timeline::KernelSum;
+    use crate::report::kernel_name::KernelNames;
 
     #[test]
     fn a_finding_says_what_it_is_worth_what_it_covers_and_where() {
@@ -104,6 +111,8 @@ mod tests {
             total_ns: 48_400,
             ..CoveredKernel::default()
         };
+        let profile = Profile::default();
+        let names = KernelNames::Short.labels(&profile);
         let mut finding = Finding {
             kernel: Some("a".to_owned()),
             stake: Some(PotentialGain {
@@ -116,11 +125,11 @@ mod tests {
             ..Finding::default()
         };
         assert_eq!(worth(&finding).unwrap(), "up to 1.55 s, 62 % of the wall time");
-        assert_eq!(kernel(&finding, KernelNames::Short).as_deref(), Some("a"));
-        assert_eq!(covered(&finding, KernelNames::Short).unwrap(), "a (12 launches, 48.4 µs)");
+        assert_eq!(kernel(&finding, &names).as_deref(), Some("a"));
+        assert_eq!(covered(&finding, &names).unwrap(), "a (12 launches, 48.4 µs)");
         finding.covers.extend(["b", "c", "d", "e", "f"].map(|name| covered_kernel(name, 1)));
-        assert_eq!(kernel(&finding, KernelNames::Short), None, "it is about several kernels");
-        let text = covered(&finding, KernelNames::Short).unwrap();
+        assert_eq!(kernel(&finding, &names), None, "it is about several kernels");
+        let text = covered(&finding, &names).unwrap();
         assert!(text.ends_with("d (1 launch, 48.4 µs) and 2 more"), "{text}");
         let gaps = IdleGroup {
             region: Some("decode::step".to_owned()),
@@ -133,10 +142,45 @@ mod tests {
             ..IdleGroup::default()
         };
         assert_eq!(
-            idle_location_text(&gaps, KernelNames::Short),
+            idle_location_text(&gaps, &names),
             "757 ms in 127 gaps before gemm in `decode::step`, the longest 56.9 ms at 2.25 s \
              (cuLibraryLoadData)"
         );
+    }
+
+    /// torch has two kernels for products of elements, which only a profile with both tells apart.
+    #[test]
+    fn a_finding_names_kernels_as_the_profiles_tables_do() {
+        let functor = "at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float>>";
+        let [strided, vectorized] =
+            [("elementwise_kernel", "128"), ("vectorized_elementwise_kernel", "4")].map(
+                |(kernel, size)| format!("void at::native::{kernel}<(int){size}, {functor}>(int)"),
+            );
+        let sum = |kernel: &str| KernelSum { kernel: kernel.to_owned(), ..KernelSum::default() };
+        let profile =
+            Profile { kernels: vec![sum(&strided), sum(&vectorized)], ..Profile::default() };
+        let names = KernelNames::Short.labels(&profile);
+        let finding = Finding {
+            kernel: Some(strided.clone()),
+            covers: vec![CoveredKernel {
+                kernel: strided.clone(),
+                launches: 2,
+                total_ns: 2000,
+                ..CoveredKernel::default()
+            }],
+            ..Finding::default()
+        };
+        assert_eq!(kernel(&finding, &names).unwrap(), "mul f32 strided");
+        assert_eq!(covered(&finding, &names).unwrap(), "mul f32 strided (2 launches, 2.00 µs)");
+        let gap = IdleGroup { before: vectorized, gaps: 1, ..IdleGroup::default() };
+        assert!(idle_location_text(&gap, &names).contains("before mul f32 vectorized, at"));
+        let graph = IdleGroup {
+            before: "graph".to_owned(),
+            call: "cuGraphLaunch".to_owned(),
+            ..IdleGroup::default()
+        };
+        assert!(idle_location_text(&graph, &names).contains("before a CUDA graph, at"));
+        assert_eq!(KernelNames::Full.labels(&profile).name(&strided), strided);
     }
 
     #[test]

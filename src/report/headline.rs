@@ -1,7 +1,7 @@
 //! The headline of a report: what bounds the kernel, and how fast it is.
 
 use super::bound::share_text;
-use super::kernel_name::KernelNames;
+use super::kernel_name::KernelLabels;
 use super::quantity::{duration, measured, percent};
 use super::text::capital;
 use super::{ReportInput, busy, finding};
@@ -29,7 +29,7 @@ impl Headline {
 
 /// The headline for `subject`. A comparison comes first, then wrong results, sanitizer results,
 /// counters, timeline sums, and times.
-pub(super) fn headline(subject: &ReportInput<'_>, names: KernelNames) -> Headline {
+pub(super) fn headline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Headline {
     let profile = subject.profile;
     if let Some(c) = subject.comparison {
         return Headline::new(format!("{}: {}", c.b.name, c.verdict.as_str()), &c.summary);
@@ -67,7 +67,7 @@ fn sanitizer(profile: &Profile) -> Option<Headline> {
 
 /// Of a program whose first finding is about idle time: the timeline, although launches have
 /// counters too.
-fn idle(subject: &ReportInput<'_>, names: KernelNames) -> Option<Headline> {
+fn idle(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Option<Headline> {
     let first = subject.profile.findings.first()?;
     if first.places.is_empty() {
         return None;
@@ -84,7 +84,7 @@ pub(super) fn longest(profile: &Profile) -> Option<(&Launch, &Classification)> {
     })
 }
 
-fn counters(profile: &Profile, names: KernelNames) -> Option<Headline> {
+fn counters(profile: &Profile, names: &KernelLabels<'_>) -> Option<Headline> {
     // Launches of a timeline may be classified too, but that says little about the program.
     profile.launches.iter().find(|l| !l.metrics.is_empty())?;
     if let Some(several) = several_kernels(profile, names) {
@@ -120,7 +120,7 @@ fn counters(profile: &Profile, names: KernelNames) -> Option<Headline> {
 }
 
 /// Of a profile with several kernels: its first finding.
-fn several_kernels(profile: &Profile, names: KernelNames) -> Option<Headline> {
+fn several_kernels(profile: &Profile, names: &KernelLabels<'_>) -> Option<Headline> {
     if profile.kernels.len() < 2 {
         return None;
     }
@@ -161,7 +161,7 @@ fn predicate(verdict: &str) -> String {
     format!("is bound by {cause_text}")
 }
 
-fn timeline(subject: &ReportInput<'_>, names: KernelNames) -> Option<Headline> {
+fn timeline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Option<Headline> {
     let top = subject.profile.kernels.first()?;
     let total: u64 = subject.profile.kernels.iter().map(|k| k.total_ns).sum();
     let share = 100.0 * top.total_ns as f64 / total.max(1) as f64;
@@ -239,6 +239,7 @@ fn rest(profile: &Profile) -> Headline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::KernelNames;
 
     #[test]
     fn a_verdict_makes_a_sentence() {
@@ -258,10 +259,10 @@ mod tests {
             Profile { cases: vec![CaseResult::default(), timed], ..Profile::default() };
         profile.kernel.name = "k".to_owned();
         // The first case has none where its reference is a kernel of its own.
-        let head = headline(&(&profile).into(), KernelNames::Short);
+        let head = headline(&(&profile).into(), &KernelNames::Short.labels(&profile));
         assert_eq!(head.title, "k: only its reference was timed, on the CPU");
         profile.timing = profile.cases[1].timing.clone();
-        let head = headline(&(&profile).into(), KernelNames::Short);
+        let head = headline(&(&profile).into(), &KernelNames::Short.labels(&profile));
         assert_eq!(head.title, "k: the reference on the CPU takes 2.00 ms; no GPU was measured");
     }
 
@@ -287,7 +288,7 @@ mod tests {
         };
         let profile =
             Profile { launches: vec![launch(0, 1.0), launch(1, 2.0)], ..Profile::default() };
-        let head = headline(&(&profile).into(), KernelNames::Short);
+        let head = headline(&(&profile).into(), &KernelNames::Short.labels(&profile));
         assert_eq!((head.title.as_str(), head.launch), ("k1 is bound by divergence", Some(1)));
 
         // Idle time is worth more than what its longest kernel is bound by.
@@ -301,7 +302,7 @@ mod tests {
             ..crate::model::timeline::KernelSum::default()
         };
         let profile = Profile { findings: vec![idle], kernels: vec![kernel], ..profile };
-        let head = headline(&(&profile).into(), KernelNames::Short);
+        let head = headline(&(&profile).into(), &KernelNames::Short.labels(&profile));
         assert_eq!(head.text, "For 90 % of 1.00 s the GPU runs no kernel.");
         assert_eq!(head.launch, None);
     }

@@ -84,35 +84,48 @@ impl KernelNames {
         }
     }
 
-    /// The names of a table's rows, the same in each table of the profile.
-    pub(super) fn of_rows<'a>(
-        self,
-        profile: &Profile,
-        rows: impl Iterator<Item = &'a str>,
-    ) -> Vec<String> {
-        if self == Self::Full {
-            return rows.map(str::to_owned).collect();
-        }
-        let labels = labels(profile);
-        rows.map(|name| labels.get(name).cloned().unwrap_or_else(|| short_name(name))).collect()
-    }
-
-    /// The names of a list that stands for itself.
+    /// The names of a list of kernels of no single profile.
     pub(super) fn distinct<'a>(self, names: impl Iterator<Item = &'a str>) -> Vec<String> {
         match self {
             Self::Short => distinct_names(names),
             Self::Full => names.map(str::to_owned).collect(),
         }
     }
+
+    /// The names of a profile's kernels.
+    pub(super) fn labels(self, profile: &Profile) -> KernelLabels<'_> {
+        let of_full_name = match self {
+            Self::Short => labels(profile),
+            Self::Full => HashMap::new(),
+        };
+        KernelLabels { names: self, of_full_name }
+    }
+}
+
+/// The names of a profile's kernels: one for each, in tables and in sentences.
+pub(super) struct KernelLabels<'a> {
+    names: KernelNames,
+    /// Short names by full ones; empty for [`KernelNames::Full`].
+    of_full_name: HashMap<&'a str, String>,
+}
+
+impl KernelLabels<'_> {
+    /// The name of one kernel, whose full name this is.
+    pub(super) fn name(&self, full: &str) -> String {
+        self.of_full_name.get(full).cloned().unwrap_or_else(|| self.names.name(full))
+    }
 }
 
 /// The short name of each kernel of a profile; those of different kernels differ.
-pub(super) fn labels(profile: &Profile) -> HashMap<&str, String> {
+fn labels(profile: &Profile) -> HashMap<&str, String> {
     let kernels = profile.kernels.iter().map(|k| &k.kernel);
     let launches = profile.launches.iter().map(|l| &l.kernel);
     let regions = profile.regions.iter().flat_map(|r| &r.kernels).map(|k| &k.kernel);
+    let operators = profile.operators.iter().flat_map(|o| &o.kernels).map(|k| &k.kernel);
+    let selected = profile.selection.iter().flat_map(|s| &s.kernels).map(|k| &k.kernel);
     let mut seen = BTreeSet::new();
-    let all = kernels.chain(launches).chain(regions).map(String::as_str);
+    let all = kernels.chain(launches).chain(regions).chain(operators).chain(selected);
+    let all = all.map(String::as_str);
     let all: Vec<&str> = all.filter(|name| seen.insert(*name)).collect();
     let short = distinct_names(all.iter().copied());
     all.into_iter().zip(short).collect()
@@ -169,6 +182,7 @@ fn full_short_name(name: &str) -> String {
         .or_else(|| nccl(kernel))
         .or_else(|| xmma(kernel))
         .or_else(|| cudnn(kernel))
+        .or_else(|| cupy(kernel))
         .or_else(|| cutlass(&path, &args))
         .or_else(|| library(&path, kernel, &args))
         .unwrap_or_else(|| own(&path))
@@ -363,6 +377,41 @@ fn cudnn(kernel: &str) -> Option<String> {
         words[..knob].iter().filter(|word| !word.starts_with("sm") && !word.ends_with("mma"));
     let tile = words.get(knob + 2).copied().unwrap_or_default();
     Some(format!("cudnn {} {tile}", said.copied().collect::<Vec<_>>().join(" ")))
+}
+
+/// CuPy's kernels for elements, which it names by operation, types of the arguments and type of the
+/// result: `cupy_add__float32_float_float32` as `cupy add f32`, `float` being a number of Python.
+fn cupy(kernel: &str) -> Option<String> {
+    const ARRAYS: &[(&str, &str)] = &[
+        ("float16", "f16"),
+        ("float32", "f32"),
+        ("float64", "f64"),
+        ("int8", "i8"),
+        ("int16", "i16"),
+        ("int32", "i32"),
+        ("int64", "i64"),
+        ("uint8", "u8"),
+        ("uint16", "u16"),
+        ("uint32", "u32"),
+        ("uint64", "u64"),
+        ("complex64", "c64"),
+        ("complex128", "c128"),
+        ("bool", "bool"),
+    ];
+    let (operation, types) = kernel.strip_prefix("cupy_")?.split_once("__")?;
+    let is_number = |word: &&str| matches!(*word, "float" | "int" | "complex");
+    let arrays = types.split('_').filter(|word| !is_number(word));
+    let short = arrays.map(|word| ARRAYS.iter().find(|(known, _)| *known == word).map(|a| a.1));
+    let arrays: Vec<&str> = short.collect::<Option<_>>()?;
+    let (result, arguments) = arrays.split_last()?;
+    let mut from: Vec<&str> = Vec::new();
+    for argument in arguments {
+        if argument != result && !from.contains(argument) {
+            from.push(argument);
+        }
+    }
+    let arrow = if from.is_empty() { String::new() } else { format!("{}→", from.join(",")) };
+    Some(format!("cupy {} {arrow}{result}", operation.replace('_', " ")))
 }
 
 /// CUTLASS' kernels: the name that the instance has, else operation, type and tile.
@@ -667,6 +716,9 @@ mod tests {
                 "cupy random uniform float",
             ),
             ("_ZN2at6native11FillFunctorIfEEvv", "FillFunctor f32"),
+            ("cupy_multiply__float_float32_float32", "cupy multiply f32"),
+            ("cupy_copy__int32_float64", "cupy copy i32→f64"),
+            ("cupy_mine", "cupy_mine"),
         ] {
             assert_eq!(short_name(name), short);
         }

@@ -8,15 +8,17 @@ mod operators;
 mod run;
 mod stakeholder;
 
-use super::{Align, Document, KernelNames, ReportInput, Style, TextTable};
+use super::kernel_name::KernelLabels;
+use super::{Align, Document, ReportInput, Style, TextTable};
 
 /// `report.md`, `kernels.md`, `operators.md`, `stakeholder_summary.md`.
 pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
+    let names = style.names.labels(subject.profile);
     vec![
-        Document::new("report.md", run::report(subject.profile, style.names)),
+        Document::new("report.md", run::report(subject.profile, &names)),
         Document::new("kernels.md", kernels::report(subject.profile)),
         Document::new("operators.md", operators::report(subject.profile)),
-        Document::new("stakeholder_summary.md", stakeholder::report(subject, style.names)),
+        Document::new("stakeholder_summary.md", stakeholder::report(subject, &names)),
     ]
 }
 

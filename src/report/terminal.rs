@@ -7,7 +7,7 @@ mod hotspots;
 pub(in crate::report) mod launches;
 mod page;
 mod ranks;
-mod selection;
+pub(in crate::report) mod selection;
 pub(in crate::report) mod stages;
 mod timeline;
 
@@ -21,7 +21,7 @@ const MAX_ROWS: usize = 12;
 /// The profile as a short text.
 pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
     let profile = subject.profile;
-    let mut page = Page { out: String::new(), style };
+    let mut page = Page { out: String::new(), style, names: style.names.labels(profile) };
     head::head(&mut page, profile);
     findings::findings(&mut page, profile);
     findings::kernel_verdicts(&mut page, profile);

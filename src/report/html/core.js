@@ -61,16 +61,22 @@ const measured = (x, unit) => unit === "ns" ? duration(x) : unit.startsWith("%")
 const count = n => Number(n).toLocaleString("en-US").replace(/,/g, "\u202f");
 const words = id => String(id).replace(/_/g, " ").replace(/\bgpu\b/g, "GPU");
 const sum = list => list.reduce((a, b) => a + b, 0);
-const plural = (n, one) => count(n) + " " + (n === 1 ? one : /[^aeiou]y$/.test(one) ? one.slice(0, -1) + "ies" : one + "s");
+const plural = (n, one) => count(n) + " " + (n === 1 ? one : /[^aeiou]y$/.test(one) ? one.slice(0, -1) + "ies" : /(s|x|ch|sh)$/.test(one) ? one + "es" : one + "s");
 
-/** A sentence of ours; text in backticks is shown as code. A text with an odd number of them stays as it is. */
+/** Short names of kernels and words of metrics; tooltips have the full names. */
+const names = new Map(page.names || []);
+/** A sentence of ours; text in backticks is shown as code, a name by its short form. A text with an odd number of them stays as it is. */
 const said = text => {
   const parts = text.split("`");
-  return parts.length % 2 ? parts.map((part, at) => at % 2 ? el("code", null, part) : part) : text;
+  return parts.length % 2 ? parts.map((part, at) => at % 2 === 0 ? part : names.has(part) ? kernelName(part) : el("code", null, part)) : text;
+};
+/** A sentence with a long list of names in it: what precedes the list, which opens. */
+const saidShort = text => {
+  const parts = text.split("`");
+  return parts.length % 2 && parts.length > 13 ? el("details", null, el("summary", null, parts[0] || `${(parts.length - 1) / 2} names`), said(text)) : said(text);
 };
 
 /** A kernel's short name; the tooltip has the full one. */
-const names = new Map(page.names || []);
 function short(name) {
   if (names.has(name)) return names.get(name);
   const cut = name.indexOf("(");

@@ -27,9 +27,11 @@ use crate::report::busy::{self, BusyTime};
 use crate::report::checks;
 use crate::report::finding;
 use crate::report::headline::{self, Headline};
-use crate::report::kernel_name::{self, KernelNames};
+use crate::report::kernel_name::{KernelLabels, KernelNames};
+use crate::report::missing;
 use crate::report::region_rows;
 use crate::report::terminal::head::model_text;
+use crate::report::terminal::selection;
 use crate::report::text::capital;
 
 /// The maximum number of entries of each list.
@@ -66,7 +68,8 @@ pub(super) struct Page<'a> {
     device: Option<&'a str>,
     rung: &'a str,
     ladder: &'a [rgpu_protocol::RungRecord],
-    gaps: Vec<&'a Gap>,
+    /// What was not measured, and why.
+    gaps: Vec<String>,
     timing: Option<&'a Timing>,
     cases: &'a [CaseResult],
     correctness: Option<&'a Correctness>,
@@ -96,6 +99,9 @@ pub(super) struct Page<'a> {
     /// Of each finding, the texts that all reports share.
     finding_texts: Vec<FindingTexts<'a>>,
     kernel_verdicts: &'a [KernelVerdict],
+    /// What the profiled kernels cover and how long that took, as sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    profiled: Vec<String>,
     warnings: Vec<&'a Gap>,
     pub(super) hotspots: Vec<LaunchSpots>,
     pub(super) trace: Option<PageTrace<'a>>,
@@ -126,10 +132,9 @@ struct FindingTexts<'a> {
 }
 
 impl<'a> FindingTexts<'a> {
-    fn new(findings: &'a [Finding], at: usize) -> Self {
+    fn new(findings: &'a [Finding], at: usize, labels: &KernelLabels<'_>) -> Self {
         let of = &findings[at];
-        let places =
-            of.places.iter().map(|place| finding::idle_location_text(place, KernelNames::Short));
+        let places = of.places.iter().map(|place| finding::idle_location_text(place, labels));
         Self {
             title: capital(&of.text),
             hint: finding::hint(findings, at),
@@ -199,10 +204,11 @@ impl<'a> Page<'a> {
     pub(super) fn new(subject: &ReportInput<'a>, caps: ListLimits) -> Self {
         let profile = subject.profile;
         let mut left_out = Vec::new();
+        let labels = KernelNames::Short.labels(profile);
         let trace = subject.trace.map(|t| PageTrace::new(t, caps.events));
         Self {
-            headline: headline::headline(subject, KernelNames::Short),
-            names: names(subject, caps),
+            headline: headline::headline(subject, &labels),
+            names: names(subject, caps, &labels),
             run: &profile.run,
             kernel: &profile.kernel,
             model: profile.kernel.model.as_ref().map(model_text),
@@ -211,7 +217,10 @@ impl<'a> Page<'a> {
             device: profile.device.as_deref(),
             rung: &profile.rung,
             ladder: &profile.ladder,
-            gaps: profile.missing().collect(),
+            gaps: missing::texts(profile.missing(), &KernelNames::Full.labels(profile))
+                .into_iter()
+                .map(|missing| missing.text)
+                .collect(),
             timing: profile.timing.as_ref(),
             cases: &profile.cases,
             correctness: profile.correctness.as_ref(),
@@ -231,14 +240,15 @@ impl<'a> Page<'a> {
                 .map(|row| FoldedRegions { label: row.label, gpu_ns: row.gpu_ns }),
             operators: cut(&profile.operators, caps.sums, "operators", &mut left_out),
             sanitizer: &profile.sanitizer,
-            checks_covered: checks::covered(profile, KernelNames::Short),
+            checks_covered: checks::covered(profile, &labels),
             checks_not_run: checks::not_run(profile),
             code: cut(&profile.code, caps.sums, "compiled kernels", &mut left_out),
             findings: &profile.findings,
             finding_texts: (0..profile.findings.len())
-                .map(|at| FindingTexts::new(&profile.findings, at))
+                .map(|at| FindingTexts::new(&profile.findings, at, &labels))
                 .collect(),
             kernel_verdicts: &profile.kernel_verdicts,
+            profiled: selection::sentences(profile),
             warnings: profile.stopped().into_iter().chain(&profile.warnings).collect(),
             hotspots: spots(subject, caps, &mut left_out),
             busy: busy::busy(subject.profile),
@@ -258,17 +268,25 @@ fn own_regions(profile: &Profile) -> Vec<&Region> {
     regions
 }
 
-/// The short name of each kernel that the page names.
-fn names<'a>(subject: &ReportInput<'a>, caps: ListLimits) -> Vec<(&'a str, String)> {
+/// The short name of each kernel that the page names, and the words of each metric that is missing.
+fn names<'a>(
+    subject: &ReportInput<'a>,
+    caps: ListLimits,
+    labels: &KernelLabels<'_>,
+) -> Vec<(&'a str, String)> {
     let profile = subject.profile;
     let launches = profile.launches.iter().take(caps.launches).map(|l| &l.kernel);
     let kernels = profile.kernels.iter().take(caps.sums).map(|k| &k.kernel);
     let regions = own_regions(profile).into_iter().take(caps.sums);
     let regions = regions.flat_map(|r| &r.kernels).map(|k| &k.kernel);
-    let shown: BTreeSet<&str> =
-        kernels.chain(launches).chain(regions).map(String::as_str).collect();
-    let labels = kernel_name::labels(profile);
-    shown.into_iter().filter_map(|name| Some((name, labels.get(name)?.clone()))).collect()
+    let covered = profile.findings.iter().flat_map(|f| &f.covers).map(|covered| &covered.kernel);
+    let verdicts = profile.kernel_verdicts.iter().map(|verdict| &verdict.kernel);
+    let shown = kernels.chain(launches).chain(regions).chain(covered).chain(verdicts);
+    let shown: BTreeSet<&str> = shown.map(String::as_str).collect();
+    let missing = missing::short_forms(profile.missing(), labels);
+    let missing = missing.into_iter().filter(|(name, _)| !shown.contains(name));
+    let missing: BTreeMap<&str, String> = missing.collect();
+    shown.iter().map(|name| (*name, labels.name(name))).chain(missing).collect()
 }
 
 /// The first `max` entries of a list; a cut is noted in `left_out`.

@@ -144,6 +144,6 @@ function about() {
   const facts = [["Run", run.id], ["Started", run.started], ["Where", run.remote], ["GPU", page.device], ["Model", page.model], ["Mode", run.mode], ["Rung", page.rung !== run.mode && page.rung],
     ["Command", run.command.join(" ")], ["Compiler", page.kernel.compiler], ["Source", page.kernel.source], ["rgpu", run.rgpu]].filter(([, v]) => v);
   const node = section("about", "About", null, el("dl", { class: "facts" }, facts.map(([k, v]) => [el("dt", null, k), el("dd", null, v)])));
-  const gone = [...absent.map(([what, why]) => `${what}: ${why}`), ...page.gaps.map(g => g.text), ...page.left_out];
-  if (gone.length) node.append(el("h3", null, "Not here, and why"), el("ul", { class: "plain" }, gone.map(text => el("li", null, said(text)))));
+  const gone = [...absent.map(([what, why]) => `${what}: ${why}`), ...page.gaps, ...page.left_out];
+  if (gone.length) node.append(el("h3", null, "Not here, and why"), el("ul", { class: "plain" }, gone.map(text => el("li", null, saidShort(text)))));
 }

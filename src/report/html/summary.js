@@ -83,7 +83,7 @@ function summary() {
       title: `score ${v.score}, confidence ${v.confidence}` }, words(v.verdict))));
   });
   for (const warning of page.warnings) {
-    node.append(el("p", { class: "note" }, el("span", { class: "badge warn" }, "warning"), " " + warning.text));
+    node.append(el("p", { class: "note" }, el("span", { class: "badge warn" }, "warning"), " ", said(warning.text)));
   }
 }
 
@@ -106,12 +106,15 @@ function covered(list) {
   ], list, { stack: true });
 }
 
+/** ` (784 launches, 1.80 ms)` of a finding about one kernel. */
+const launchesOf = c => c && c.launches > 1 ? ` (${plural(c.launches, "launch")}, ${duration(c.total_ns)})` : null;
+
 /** What limits each kernel with much of the GPU time, or why that is not known. */
 function kernelVerdicts() {
   const list = page.kernel_verdicts || [];
   if (page.kernels.length < 2 || !list.length) return;
   const repeated = v => { const before = list[list.indexOf(v) - 1]; return before && before.text === v.text; };
-  section("verdicts", "What limits the kernels", "The kernels with at least 5 % of the GPU time, longest first.",
+  section("verdicts", "What limits the kernels", ["The kernels with at least 5 % of the GPU time, longest first.", ...(page.profiled || [])].join(" "),
     table([
       { label: "kernel", cell: v => kernelName(v.kernel), cls: "name" },
       { label: "GPU time", num: true, cell: v => percent(v.percent) },
@@ -132,7 +135,7 @@ function findings() {
       const covers = f.covers || [];
       return el("li", null, el("span", { class: "n", "aria-hidden": "true" }, at + 1),
         el("div", { class: "what" }, said(texts.title)),
-        el("div", { class: "note" }, el("span", { class: "badge" }, words(f.category)), several && kernel && covers.length < 2 ? [" ", kernelName(kernel), texts.worth && ","] : null, texts.worth && " worth " + texts.worth),
+        el("div", { class: "note" }, el("span", { class: "badge" }, words(f.category)), several && kernel && covers.length < 2 ? [" ", kernelName(kernel), launchesOf(covers[0]), texts.worth && ","] : null, texts.worth && " worth " + texts.worth),
         texts.places && texts.places.length ? el("ul", { class: "places" }, texts.places.map(p => el("li", null, said(p)))) : null,
         el("div", { class: "hint" }, "→ ", said(texts.hint)),
         covers.length > 1 ? el("details", null, el("summary", null, plural(covers.length, "kernel")), covered(covers)) : null,

@@ -1,9 +1,10 @@
 //! `report.md` of the run folder: the same facts as on the terminal.
 
-use super::{Align, KernelNames, TextTable, plain, section};
+use super::{Align, KernelLabels, TextTable, plain, section};
 use crate::model::Profile;
 use crate::report::checks;
 use crate::report::finding;
+use crate::report::missing;
 use crate::report::quantity::{
     cost, duration, measured, per_second, percent, threshold, timestamp,
 };
@@ -11,12 +12,13 @@ use crate::report::ranks;
 use crate::report::region_rows;
 use crate::report::terminal::head::graph_text;
 use crate::report::terminal::launches::{roofline_text, stalls_text};
+use crate::report::terminal::selection;
 use crate::report::text::{capital, one_line};
 
 /// The maximum number of launches listed.
 const MAX_LAUNCHES: usize = 100;
 
-pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
+pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
     let mut out = format!("# {} ({})\n\n", plain(&profile.kernel.name), profile.run.mode);
     let run = &profile.run;
     out += &format!("Run `{}` on `{}`, ", run.id, run.remote);
@@ -85,11 +87,10 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
         ("total", Align::Right),
         ("mean", Align::Right),
     ]);
-    let labels = names.of_rows(profile, profile.kernels.iter().map(|k| k.kernel.as_str()));
-    for (k, name) in profile.kernels.iter().zip(labels) {
+    for k in &profile.kernels {
         let mean = k.total_ns as f64 / k.launches.max(1) as f64;
         table.add_row([
-            plain(&name),
+            plain(&names.name(&k.kernel)),
             k.launches.to_string(),
             duration(k.total_ns as f64),
             duration(mean),
@@ -156,14 +157,14 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     if profile.missing().next().is_none() {
         out += "Nothing that was requested is missing.\n";
     }
-    for gap in profile.missing() {
-        out += &format!("- `{}`: {}\n", gap.code, sentence(&gap.text));
+    for missing in missing::texts(profile.missing(), names) {
+        out += &format!("- `{}`: {}\n", missing.code, sentence(&missing.text));
     }
     out
 }
 
 /// The findings with their advice and evidence.
-fn findings(out: &mut String, profile: &Profile, names: KernelNames) {
+fn findings(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
     *out += "## What to try\n\n";
     if profile.findings.is_empty() {
         *out += "No findings.\n\n";
@@ -200,14 +201,16 @@ fn findings(out: &mut String, profile: &Profile, names: KernelNames) {
 }
 
 /// What limits the kernels that take most GPU time.
-fn kernel_verdicts(out: &mut String, profile: &Profile, names: KernelNames) {
+fn kernel_verdicts(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
     if profile.kernel_verdicts.is_empty() {
         return;
     }
     *out += "## What limits the kernels\n\n";
-    let labels = names.of_rows(profile, profile.kernel_verdicts.iter().map(|v| v.kernel.as_str()));
-    for (v, name) in profile.kernel_verdicts.iter().zip(labels) {
-        let (name, share) = (plain(&name), percent(v.percent));
+    for text in selection::sentences(profile) {
+        *out += &format!("{text}\n\n");
+    }
+    for v in &profile.kernel_verdicts {
+        let (name, share) = (plain(&names.name(&v.kernel)), percent(v.percent));
         let verdict = v.verdict.as_deref().unwrap_or("no verdict");
         *out += &format!("- {name} ({share}): **{verdict}** {}\n", sentence(&v.text));
     }
@@ -228,7 +231,7 @@ fn sentence(text: &str) -> String {
 }
 
 /// The checks of the sanitizer: verdict, errors and causes of each, and those that did not run.
-fn sanitizer(out: &mut String, profile: &Profile, names: KernelNames) {
+fn sanitizer(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
     if profile.sanitizer.is_empty() {
         return;
     }
@@ -262,7 +265,7 @@ fn sanitizer(out: &mut String, profile: &Profile, names: KernelNames) {
 }
 
 /// The launches with counters: how busy their units were, stalls, roofline and verdict.
-fn launches(out: &mut String, profile: &Profile, names: KernelNames) {
+fn launches(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
     let mut counted =
         profile.launches.iter().filter(|launch| !launch.metrics.is_empty()).peekable();
     if counted.peek().is_none() {
@@ -281,14 +284,12 @@ fn launches(out: &mut String, profile: &Profile, names: KernelNames) {
         ("stalls", Align::Left),
         ("roofline", Align::Left),
     ]);
-    let shown: Vec<_> = counted.by_ref().take(MAX_LAUNCHES).collect();
-    let labels = names.of_rows(profile, shown.iter().map(|launch| launch.kernel.as_str()));
-    for (launch, name) in shown.into_iter().zip(labels) {
+    for launch in counted.by_ref().take(MAX_LAUNCHES) {
         let metric = |id| launch.number(id).map(|x| format!("{x:.1}")).unwrap_or_default();
         let verdict = launch.classification.as_ref().map(|class| class.primary.clone());
         table.add_row([
             launch.id.to_string(),
-            plain(&name),
+            plain(&names.name(&launch.kernel)),
             launch.duration_ns.map(duration).unwrap_or_default(),
             metric("sm__throughput.avg.pct_of_peak_sustained_elapsed"),
             metric("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),

@@ -1,10 +1,9 @@
 //! `stakeholder_summary.md`: a summary for readers who decide but do not profile. It says what was
 //! measured, the results, and what to do; each sentence of the narrative has its number.
 
-use super::{Align, TextTable, kernels, operators, plain, section};
+use super::{Align, KernelLabels, TextTable, kernels, operators, plain, section};
 use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};
-use crate::report::KernelNames;
 use crate::report::bound::share_text;
 use crate::report::finding;
 use crate::report::headline::{headline, longest};
@@ -15,7 +14,7 @@ use crate::report::{ReportInput, busy};
 /// The maximum number of rows of the top tables and recommendations.
 const MAX_TOP_ROWS: usize = 10;
 
-pub(super) fn report(subject: &ReportInput<'_>, names: KernelNames) -> String {
+pub(super) fn report(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> String {
     let profile = subject.profile;
     let mut out = format!("# {}: summary\n\n", plain(&profile.kernel.name));
     executive(&mut out, subject, names);
@@ -56,7 +55,7 @@ fn heading(out: &mut String, text: &str) {
     out.push_str(&format!("## {text}\n\n"));
 }
 
-fn executive(out: &mut String, subject: &ReportInput<'_>, names: KernelNames) {
+fn executive(out: &mut String, subject: &ReportInput<'_>, names: &KernelLabels<'_>) {
     heading(out, "Executive Summary");
     let head = headline(subject, names);
     out.push_str(&format!("**{}.** {}\n\n", plain(&head.title), sentence(&head.text)));
@@ -198,7 +197,7 @@ fn utilisation(profile: &Profile) -> TextTable {
     table
 }
 
-fn recommendations(out: &mut String, profile: &Profile, names: KernelNames) {
+fn recommendations(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
     if profile.findings.is_empty() {
         out.push_str("No findings.\n\n");
         return;
@@ -214,7 +213,7 @@ fn recommendations(out: &mut String, profile: &Profile, names: KernelNames) {
     out.push('\n');
 }
 
-fn narrative(out: &mut String, subject: &ReportInput<'_>, names: KernelNames) {
+fn narrative(out: &mut String, subject: &ReportInput<'_>, names: &KernelLabels<'_>) {
     let profile = subject.profile;
     let mut sentences = Vec::new();
     if let Some(t) = &profile.timing {
@@ -266,7 +265,11 @@ fn narrative(out: &mut String, subject: &ReportInput<'_>, names: KernelNames) {
 }
 
 /// One sentence for each verdict on a launch, with the first number of its evidence.
-fn bound(launch: &Launch, class: &crate::model::Classification, names: KernelNames) -> Vec<String> {
+fn bound(
+    launch: &Launch,
+    class: &crate::model::Classification,
+    names: &KernelLabels<'_>,
+) -> Vec<String> {
     let name = names.name(&launch.kernel);
     let sentences = class.verdicts.iter().filter_map(|v| {
         let e = v.evidence.first()?;

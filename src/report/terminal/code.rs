@@ -30,13 +30,13 @@ pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
             page.field("", &result.note);
         }
         for cause in &result.causes {
-            page.field("", &checks::cause(cause, page.style.names));
+            page.field("", &checks::cause(cause, &page.names));
             for detail in cause.details.iter().take(2) {
                 page.field("", &format!("  {detail}"));
             }
         }
     }
-    let told = [checks::covered(profile, page.style.names), checks::not_run(profile)];
+    let told = [checks::covered(profile, &page.names), checks::not_run(profile)];
     told.into_iter().flatten().for_each(|text| page.field("", &text));
 }
 
@@ -52,7 +52,7 @@ pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
     ]);
     for k in profile.code.iter().take(MAX_ROWS) {
         table.add_row([
-            page.style.names.name(k.name.as_deref().unwrap_or(&k.symbol)),
+            page.names.name(k.name.as_deref().unwrap_or(&k.symbol)),
             k.arch.clone(),
             k.registers.to_string(),
             k.stack_bytes.map(|b| bytes(b.into())).unwrap_or_else(|| "?".into()),

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::Page;
 use crate::model::Profile;
 use crate::report::finding;
+use crate::report::missing;
 use crate::report::quantity::percent;
 use crate::report::text::wrap;
 
@@ -23,12 +24,10 @@ pub(super) fn kernel_verdicts(page: &mut Page<'_>, profile: &Profile) {
     let title = page.bold("what limits the kernels");
     page.line(&format!("  {title}"));
     let all = &profile.kernel_verdicts;
-    let names =
-        page.style.names.of_rows(profile, all.iter().map(|verdict| verdict.kernel.as_str()));
     // Without counters the reason is the same for all, and is said once.
     let mut without: Vec<(&str, Vec<String>)> = Vec::new();
-    for (verdict, name) in all.iter().zip(names) {
-        let name = format!("{name} ({})", percent(verdict.percent));
+    for verdict in all {
+        let name = format!("{} ({})", page.names.name(&verdict.kernel), percent(verdict.percent));
         match &verdict.verdict {
             Some(_) => write_wrapped(page, "", &format!("{name}: {}", verdict.text)),
             None => match without.iter_mut().find(|(why, _)| *why == verdict.text) {
@@ -61,7 +60,7 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
     page.line(&format!("  {title}"));
     let room = page.style.width.saturating_sub(7).max(30);
     for (at, finding) in profile.findings.iter().take(MAX_FINDINGS).enumerate() {
-        let kernel = finding::kernel(finding, page.style.names).map(|kernel| format!("{kernel}: "));
+        let kernel = finding::kernel(finding, &page.names).map(|kernel| format!("{kernel}: "));
         let text = format!("{}{}", kernel.unwrap_or_default(), finding.text);
         for (line, part) in wrap(&text, room).into_iter().enumerate() {
             let number = if line == 0 { (at + 1).to_string() } else { String::new() };
@@ -71,9 +70,9 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
             write_wrapped(page, "", &format!("worth {worth}"));
         }
         for place in finding.places.iter().take(MAX_GAPS_PER_FINDING) {
-            write_wrapped(page, "· ", &finding::idle_location_text(place, page.style.names));
+            write_wrapped(page, "· ", &finding::idle_location_text(place, &page.names));
         }
-        if let Some(covered) = finding::covered(finding, page.style.names) {
+        if let Some(covered) = finding::covered(finding, &page.names) {
             write_wrapped(page, "", &format!("in {covered}"));
         }
         write_wrapped(page, "→ ", &finding::hint(&profile.findings, at));
@@ -105,8 +104,9 @@ pub(super) fn rung_and_gaps(page: &mut Page<'_>, profile: &Profile) {
     let is_listed = |text: &str| {
         profile.ladder.iter().any(|r| !r.ok && text.starts_with(&format!("{}: ", r.rung)))
     };
-    for gap in profile.gaps.iter().filter(|gap| !is_listed(&gap.text)) {
-        page.field("missing", &first_names(&gap.text));
+    let gaps = profile.gaps.iter().filter(|gap| !is_listed(&gap.text));
+    for missing in missing::texts(gaps, &page.names) {
+        page.field("missing", &first_names(&missing.text));
     }
 }
 

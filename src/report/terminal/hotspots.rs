@@ -24,7 +24,7 @@ pub(super) fn hotspots(page: &mut Page<'_>, spots: &HotSpots) {
         }
         shown.push(&launch.kernel);
         let title = if several {
-            format!("hot spots of {}", page.style.names.name(&launch.kernel))
+            format!("hot spots of {}", page.names.name(&launch.kernel))
         } else {
             "hot spots".to_owned()
         };

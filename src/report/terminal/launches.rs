@@ -25,13 +25,12 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
         ("regs", Align::Right),
     ]);
     let rows = || profile.launches.iter().take(MAX_ROWS);
-    let names = page.style.names.of_rows(profile, rows().map(|l| l.kernel.as_str()));
     // Launches of one kernel are told apart by their grids.
     let differ = |a: &Launch| rows().any(|b| a.kernel == b.kernel && a.grid != b.grid);
     let several_grids = rows().any(differ);
-    for (launch, name) in rows().zip(names) {
+    for launch in rows() {
         table.add_row([
-            name,
+            page.names.name(&launch.kernel),
             if several_grids { grid_text(launch) } else { String::new() },
             launch.duration_ns.map(duration).unwrap_or_default(),
             metric(launch, &["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
@@ -101,9 +100,9 @@ fn distinct_field(
 ) {
     let mut texts: Vec<(String, &Launch, String)> = Vec::new();
     let rows = || profile.launches.iter().take(MAX_ROWS);
-    let names = page.style.names.of_rows(profile, rows().map(|l| l.kernel.as_str()));
-    for (launch, kernel) in rows().zip(names) {
+    for launch in rows() {
         let Some(text) = text(launch) else { continue };
+        let kernel = page.names.name(&launch.kernel);
         // Texts that differ only in their numbers are written once.
         let words = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         let alike = |other: &str| words(other) == words(&text);

@@ -1,6 +1,7 @@
 //! Builds the terminal report: lines, labelled fields and tables, wrapped to the terminal's width.
 
 use crate::error::is_line_break;
+use crate::report::kernel_name::KernelLabels;
 use crate::report::text::wrap;
 use crate::report::{Style, TextTable};
 
@@ -9,10 +10,11 @@ fn lines(text: &str, room: usize) -> impl Iterator<Item = String> {
     text.split(is_line_break).flat_map(move |line| wrap(line, room))
 }
 
-/// The text so far and its style.
+/// The text so far, its style and the names of its kernels.
 pub(super) struct Page<'a> {
     pub(super) out: String,
     pub(super) style: &'a Style,
+    pub(super) names: KernelLabels<'a>,
 }
 
 impl Page<'_> {

@@ -1,10 +1,12 @@
 //! The selection: which regions and kernels were profiled, if not all of them.
 
 use super::{MAX_ROWS, Page};
-use crate::model::Profile;
 use crate::model::profile::Gap;
+use crate::model::selection::NcuTime;
+use crate::model::{Profile, Selection};
+use crate::report::missing;
 use crate::report::quantity::duration;
-use crate::report::{Align, KernelNames, TextTable};
+use crate::report::{Align, TextTable};
 
 /// Writes the selected regions and kernels, their share of the time, and what was left out.
 pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
@@ -16,12 +18,9 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
         ("launches", Align::Right),
         ("profiled", Align::Right),
     ]);
-    let rows = || selection.kernels.iter().take(MAX_ROWS);
-    for (kernel, name) in
-        rows().zip(page.style.names.of_rows(profile, rows().map(|k| k.kernel.as_str())))
-    {
+    for kernel in selection.kernels.iter().take(MAX_ROWS) {
         table.add_row([
-            name,
+            page.names.name(&kernel.kernel),
             duration(kernel.total_ns as f64),
             format!("{:.1} %", kernel.percent),
             kernel.launches.to_string(),
@@ -29,11 +28,11 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
         ]);
     }
     page.table("kernels that hold the time", table);
-    if let Some(percent) = selection.covered_percent.filter(|percent| *percent > 0.0) {
-        let cost = selection.price.as_ref().map_or(String::new(), |price| {
-            format!("; {} passes a launch, {:.0} s expected", price.passes, price.seconds)
-        });
-        page.field("covered", &format!("{percent:.1} % of the GPU time{cost}"));
+    if let Some(covered) = covered_text(selection) {
+        page.field("covered", &covered);
+    }
+    if let Some(time) = &selection.ncu_time {
+        page.field("took", &ncu_time_text(time));
     }
     if selection.regions.is_empty() && selection.left_out.is_empty() {
         return;
@@ -56,10 +55,45 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
     }
     let (sets, others): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|gap| gap.code == "budget_sections");
-    for text in joined(&others, page.style.names).iter().take(MAX_ROWS) {
-        page.field("left out", text);
-    }
+    let others = missing::texts(others.into_iter(), &page.names);
+    others.iter().take(MAX_ROWS).for_each(|left_out| page.field("left out", &left_out.text));
     sets.iter().for_each(|set| page.field("measured", &set.text));
+}
+
+/// What the profiled kernels cover and how long that took, in sentences for other reports.
+pub(in crate::report) fn sentences(profile: &Profile) -> Vec<String> {
+    let Some(selection) = &profile.selection else { return Vec::new() };
+    let covered = covered_text(selection);
+    let covered = covered.map(|text| format!("The profiled kernels have {text}."));
+    let took = selection.ncu_time.as_ref().map(ncu_time_text);
+    let took = took.map(|text| format!("The program took {text}."));
+    covered.into_iter().chain(took).collect()
+}
+
+/// `61.2 % of the GPU time; 38 passes a launch, 12 s expected`.
+fn covered_text(selection: &Selection) -> Option<String> {
+    let percent = selection.covered_percent.filter(|percent| *percent > 0.0)?;
+    let cost = selection.price.as_ref().map_or(String::new(), |price| {
+        format!("; {} passes a launch, {:.0} s expected", price.passes, price.seconds)
+    });
+    Some(format!("{percent:.1} % of the GPU time{cost}"))
+}
+
+/// `36.0 s under ncu: 12.0 s in 9 profiled launches, and 24.0 s that any choice of launches takes`.
+fn ncu_time_text(time: &NcuTime) -> String {
+    let runs = match time.runs {
+        0 | 1 => String::new(),
+        runs => format!(" in {runs} runs of the program"),
+    };
+    let es = if time.launches == 1 { "" } else { "es" };
+    format!(
+        "{:.1} s under ncu{runs}: {:.1} s in {} profiled launch{es}, and {:.1} s that any choice of \
+         launches takes",
+        time.seconds,
+        time.launches_seconds,
+        time.launches,
+        (time.seconds - time.launches_seconds).max(0.0)
+    )
 }
 
 /// Whether a gap only says how many launches of a kernel fit the budget, as planned.
@@ -67,38 +101,9 @@ fn is_budgeted(gap: &Gap) -> bool {
     gap.code == "budget_launches" && gap.text.ends_with("to stay within the budget")
 }
 
-/// Texts of gaps, with kernels by the names of the table. What is said of several kernels is one text.
-fn joined(gaps: &[&Gap], names: KernelNames) -> Vec<String> {
-    let mut texts: Vec<(Vec<String>, &str)> = Vec::new();
-    for gap in gaps {
-        let subject = gap.text.strip_prefix('`').and_then(|text| text.split_once("`: "));
-        let (subject, rest) = subject.map_or((None, gap.text.as_str()), |(s, r)| (Some(s), r));
-        let subject = subject.map(|subject| format!("`{}`", kernel_of(subject, names)));
-        match texts
-            .iter_mut()
-            .find(|(known, text)| subject.is_some() && !known.is_empty() && *text == rest)
-        {
-            Some((known, _)) => known.extend(subject),
-            None => texts.push((subject.into_iter().collect(), rest)),
-        }
-    }
-    let text = |(subjects, rest): (Vec<String>, &str)| match subjects.is_empty() {
-        true => rest.to_owned(),
-        false => format!("{}: {rest}", subjects.join(", ")),
-    };
-    texts.into_iter().map(text).collect()
-}
-
-/// The name of a kernel that is told by its name or by the exact filter of its pass.
-fn kernel_of(subject: &str, names: KernelNames) -> String {
-    let exact = subject.strip_prefix("regex:^").and_then(|filter| filter.strip_suffix('$'));
-    names.name(exact.unwrap_or(subject))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Selection;
     use crate::model::selection::{KernelChoice, Price, RegionChoice};
     use crate::report::Style;
 
@@ -119,6 +124,12 @@ mod tests {
             }],
             covered_percent: Some(61.25),
             price: Some(Price { seconds: 12.4, passes: 38, ..Price::default() }),
+            ncu_time: Some(NcuTime {
+                runs: 1,
+                seconds: 36.04,
+                launches: 9,
+                launches_seconds: 12.0,
+            }),
             left_out: [
                 ("budget_launches", "`tile`: 2 of 8 launches, to stay within the budget"),
                 ("budget_sections", "only the set `minimal`, to stay within the budget"),
@@ -131,8 +142,17 @@ mod tests {
         };
         let profile = Profile { selection: Some(selection), ..Profile::default() };
         let style = Style::default();
-        let mut page = Page { out: String::new(), style: &style };
+        let names = style.names.labels(&profile);
+        let mut page = Page { out: String::new(), style: &style, names };
         super::selection(&mut page, &profile);
         insta::assert_snapshot!(page.out);
+        assert_eq!(
+            sentences(&profile),
+            [
+                "The profiled kernels have 61.2 % of the GPU time; 38 passes a launch, 12 s expected.",
+                "The program took 36.0 s under ncu: 12.0 s in 9 profiled launches, and 24.0 s that any \
+                 choice of launches takes.",
+            ]
+        );
     }
 }

@@ -95,9 +95,9 @@ pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
         ("called in", Align::Left),
     ]);
     for o in longest(profile) {
-        let kernel = o.kernels.first().map(|k| page.style.names.name(&k.kernel));
+        let kernel = o.kernels.first().map(|k| page.names.name(&k.kernel));
         table.add_row([
-            page.style.names.name(&o.name),
+            page.names.name(&o.name),
             o.calls.to_string(),
             o.gpu_self_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
             o.flops_per_s().map(|rate| per_second(rate, "FLOP")).unwrap_or_default(),

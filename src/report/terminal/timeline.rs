@@ -20,12 +20,9 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
         ("min", Align::Right),
         ("max", Align::Right),
     ]);
-    let rows = || profile.kernels.iter().take(MAX_ROWS);
-    for (k, name) in
-        rows().zip(page.style.names.of_rows(profile, rows().map(|k| k.kernel.as_str())))
-    {
+    for k in profile.kernels.iter().take(MAX_ROWS) {
         table.add_row([
-            name,
+            page.names.name(&k.kernel),
             k.launches.to_string(),
             duration(k.total_ns as f64),
             duration(k.total_ns as f64 / k.launches.max(1) as f64),
