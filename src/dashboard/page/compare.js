@@ -33,9 +33,10 @@ async function compareView(params) {
   }
   const [a, b] = compared;
   const force = params.force ? true : "";
-  const head = card(null, facts([["base", runLink(a)], ["compared with it", runLink(b)]]),
-    el("p", null, link(view("/compare", { a: b, b: a, force }), "the other way round")),
-    commandLine(shellWords(["rgpu", "compare", ...(force ? ["--force"] : []), a, b])));
+  const sides = [["base", runLink(a)], ["compared run", runLink(b)]];
+  const command = card(null, el("p", { class: "note" }, "The same in a terminal, in the project's folder:"),
+    commandLine(shellWords(["rgpu", "compare", ...(force ? ["--force"] : []), a, b])),
+    el("p", null, link(view("/compare", { a: b, b: a, force }), "compare the other way round")));
   let data;
   try {
     data = await get("/compare", { a, b, force });
@@ -43,16 +44,15 @@ async function compareView(params) {
     const isUnlike = error.code === "unlike_runs";
     const anyway = isUnlike && link(view("/compare", { a, b, force: true }), "compare anyway");
     if (isUnlike && error.cause) error.cause = el("ul", { class: "plain" }, error.cause.split("\n").map(line => el("li", null, said(line.replace(/^[^:]*/, words)))));
-    return { title: "Compare", nodes: [head, failureBox(error), anyway && el("p", null, anyway)] };
+    return { title: "Compare", nodes: [card(null, facts(sides)), failureBox(error), anyway && el("p", null, anyway), command] };
   }
   return {
     title: "Compare",
     nodes: [
-      head,
       card("Verdict", el("p", null, verdictBadge(data.verdict)), el("p", { class: "lead" }, said(data.summary)),
-        data.time && facts([["time", times(data.time)], ["speedup", speedup(data.time)], ["smallest effect that counts", percent(data.threshold * 100)]]),
+        facts([...sides, ...(data.time ? [["time", times(data.time)], ["speedup", speedup(data.time)], ["smallest effect that counts", percent(data.threshold * 100)]] : [])]),
         data.differences.length > 0 && [el("h3", null, "Conditions that differ"), grid("Differences", [
-          { label: "what", always: true, cell: d => words(d.what) }, { label: "base", cell: d => d.a }, { label: "compared", cell: d => d.b }], data.differences)]),
+          { label: "what", always: true, cell: d => words(d.what) }, { label: "base", cell: d => d.a }, { label: "compared run", cell: d => d.b }], data.differences)]),
       data.cases.length > 0 && card("Cases", grid("Cases", [{ label: "case", always: true, cell: row => row.name }, ...timeColumns], data.cases)),
       data.kernels.length > 0 && card("Kernels", grid("Kernels", [
         { label: "kernel", cls: "name", always: true, cell: row => kernelName(row.kernel) },
@@ -61,6 +61,7 @@ async function compareView(params) {
         { label: "what changed", cls: "text", cell: row => row.metrics.length ? el("ul", { class: "plain" }, row.metrics.slice(0, 6).map(metricText)) : null },
       ], data.kernels)),
       data.gaps.length > 0 && card("Not compared", el("ul", { class: "plain" }, data.gaps.map(gap => el("li", null, said(gap.text))))),
+      command,
     ],
   };
 }

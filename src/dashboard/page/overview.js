@@ -24,6 +24,13 @@ const suiteCounts = counts => el("span", null, badge(`${counts.ok} of ${counts.c
   counts.slower > 0 && badge(counts.slower + " slower", "bad"), counts.slower > 0 && " ",
   counts.faster > 0 && badge(counts.faster + " faster", "good"));
 
+/** How many hosts have issues, and how many could not be reached. */
+function hostsText(hosts) {
+  const lost = hosts.filter(host => host.failed_try).length;
+  const issues = hosts.filter(host => !host.failed_try && host.health.level === "issue").length;
+  return plural(issues, "host") + " with issues" + (lost > 0 ? ` · ${count(lost)} not reached` : "");
+}
+
 async function overviewView() {
   const data = await get("/overview");
   const columns = ["what", "state", "time", "trend", "verdict", "where", "started"].map(name => runColumns[name]);
@@ -35,8 +42,8 @@ async function overviewView() {
       data.problems.map(text => problem(text)),
       data.reading && problem("The runs are being read for the first time; more appear here."),
       el("div", { class: "tiles" },
-        tile("runs", link(view("/runs"), count(data.total)), count(data.running.length) + " not ended"),
-        tile("hosts", link(view("/hosts"), count(data.hosts.length)), plural(data.hosts.filter(host => host.health.level === "issue").length, "host") + " with issues"),
+        tile("runs", link(view("/runs"), data.reading && data.total === 0 ? "being read" : count(data.total)), count(data.running.length) + " not ended"),
+        tile("hosts", link(view("/hosts"), count(data.hosts.length)), hostsText(data.hosts)),
         tile("queue", link(view("/queue"), queue ? count(queue.waiting) + " waiting" : "none"), queue && queueText(queue)),
         tile("loops", link(view("/loops"), count(data.loops.length)), plural(data.loops.filter(line => line.state !== "STOPPED").length, "loop") + " not stopped")),
       el("h2", { class: "gap" }, "Hosts"),
@@ -45,7 +52,7 @@ async function overviewView() {
         { label: "phase", cls: "text", cell: run => [run.phase || runState(run), run.output && logBox("Output of " + run.id, terminalText(run.output))] }, runColumns.where, runColumns.started,
         !page.read_only && { label: "action", cell: run => [!run.followed_by && actionButton("Attach", "to " + run.id, { do: "attach", run: run.id }, ATTACH_NOTE), " ", actionButton("Cancel", run.id, { do: "cancel_run", run: run.id }, CANCEL_NOTE)] }].filter(Boolean), data.running),
         data.running.some(run => !run.followed_by) && el("p", { class: "note" }, "Not followed: no process of this machine follows the run, so its phase is what was seen last. ", el("code", null, "rgpu runs attach RUN"), " goes on with it and fetches its results.")),
-      card("Last runs", data.recent.length ? grid("Last runs", columns, data.recent) : empty(NO_RUNS)),
+      card("Last runs", data.recent.length ? grid("Last runs", columns, data.recent) : empty(data.reading ? "no run has been read yet" : NO_RUNS)),
       data.suites.length > 0 && card("Suites", suiteTable(data.suites)),
       data.loops.length > 0 && card("Loops", loopTable(data.loops.slice(0, 6))),
     ],

@@ -81,7 +81,8 @@ function timePlot(points, label) {
     ? points.map((p, n) => `${x(n)},${y(p.interval[1])}`).concat(points.map((p, n) => `${x(n)},${y(p.interval[0])}`).reverse()).join(" ") : null;
   return el("div", { class: "plot-box" }, svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
     grid.map(value => [svg("line", { class: "grid", x1: left, x2: width - 12, y1: y(value), y2: y(value) }),
-      svg("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, axis(value, (high - low) / 2))]),
+      // A fifth of the distance, so that rounding does not make equal distances look unequal.
+      svg("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, axis(value, (high - low) / 10))]),
     band && svg("polygon", { class: "band", points: band }),
     svg("polyline", { class: "line", points: points.map((p, n) => `${x(n)},${y(p.value)}`).join(" ") }),
     points.map((p, n) => svg("circle", { class: p.change ? "dot change" : "dot", cx: x(n), cy: y(p.value), r: p.change ? 5 : 3 }, svg("title", null, p.title))),
@@ -143,8 +144,9 @@ function growingLog(label) {
   return { box, add };
 }
 
-/** A command line as code, which does not break inside `--remote`. */
-const codeLine = text => el("code", null, text.split(" ").map((word, at) => [at > 0 && " ", word.includes("-") ? el("span", { class: "word" }, word) : word]));
+/** The words of a command line, none of which breaks at its dashes. */
+const commandWords = text => text.split(" ").map((word, at) => [at > 0 && " ", word.includes("-") ? el("span", { class: "word" }, word) : word]);
+const codeLine = text => el("code", null, commandWords(text));
 
 /** A message of a tool or compiler: several lines stay as they are, in their columns. */
 const toolMessage = text => text.includes("\n")

@@ -24,7 +24,7 @@ async function queueView() {
           !data.runner && actionButton("Run the queue", "", { do: "run_queue" }),
           data.paused ? actionButton("Resume", "the queue", { do: "resume_queue" }) : actionButton("Pause", "the queue", { do: "pause_queue" }, "No entry is started until the queue is resumed; what runs goes on."))),
       entries.length ? grid("Entries", [
-        { label: "entry", always: true, cell: entry => [entryLink(entry.id, entry.id + " " + entry.name), entry.name !== shellWords(entry.command) && el("span", { class: "sub" }, shellWords(entry.command))] },
+        { label: "entry", always: true, cell: entry => [entryLink(entry.id, entry.id + " " + entry.name), entry.name !== shellWords(entry.command) && el("span", { class: "sub" }, commandWords(shellWords(entry.command)))] },
         { label: "state", cell: entry => [stateBadge(entry.state), [entry.reason, silence(entry)].filter(Boolean).map(why => el("span", { class: "sub" }, why))] },
         { label: "needs", cell: entry => [entry.remote, entry.gpu].filter(Boolean).join(", ") },
         { label: "after", cell: entry => entry.after && entry.after.map(dependency => "entry " + dependency.entry).join(", ") },
@@ -51,8 +51,9 @@ async function entryView(params, id) {
       card(null, el("div", { class: "row head" }, stateBadge(entry.state), entryAction(entry)),
         facts([["command", codeLine(shellWords(entry.command))], ["folder", el("code", null, entry.cwd)], ["reason", entry.reason], ["output", silence(entry)], ["attempt", entry.attempt || null], ["retries left", entry.retries_left || null], ["time limit", entry.timeout_s !== undefined ? seconds(entry.timeout_s) : null], ["tags", entry.tags && entry.tags.join(", ")],
           ["time", entry.seconds !== undefined ? seconds(entry.seconds) : null], ["needs", [entry.remote, entry.gpu].filter(Boolean).join(", ")],
-          ["exit status", entry.rc], ["added", fullMoment(entry.added)],
-          ["runs", data.runs && data.runs.map(run => [runLink(run.id), " "])]])),
+          // The reason of a failure is its exit status.
+          ["exit status", entry.reason === "exit status " + entry.rc ? null : entry.rc], ["added", fullMoment(entry.added)],
+          ["runs", data.runs && data.runs.map((run, at) => [at > 0 && ", ", runLink(run.id)])]])),
       data.output !== undefined && card("Output", logBox("Output of the last attempt", terminalText(data.output) || "no output yet", entry.state === "running" ? { "data-follow": "end" } : null)),
       card("What happened", grid("Events", [
         { label: "when", cls: "nowrap", always: true, cell: event => moment(event.at, false, true) }, { label: "state", cell: event => badge(stateText(event.to), (STATE_CLASS[event.to] || "").replace("running", "")) },
@@ -66,7 +67,7 @@ const dryRunBadge = () => el("span", { class: "badge", title: "the loop makes up
 
 const loopTable = loops => grid("Loops", [
   { label: "loop", always: true, cell: line => [loopLink(line.id, line.kernel_path), el("span", { class: "sub" }, line.id)] },
-  { label: "state", cell: line => [loopState(line), line.mode === "dry-run" && [" ", dryRunBadge()], line.stopped && el("span", { class: "sub" }, line.stopped)] },
+  { label: "state", cell: line => [loopState(line), line.mode === "dry-run" && [" ", dryRunBadge()], line.stopped && el("span", { class: "sub" }, said(line.stopped))] },
   { label: "iteration", num: true, cell: line => line.iteration + " of " + line.max_iterations },
   { label: "kept", num: true, cell: line => line.kept },
   { label: "best so far", num: true, cell: line => line.speedup !== undefined ? digits(line.speedup) + " × the start" : null },
@@ -153,13 +154,14 @@ async function loopView(params, id) {
     title: "Loop " + data.id,
     nodes: [
       card(null, el("div", { class: "row head" }, el("div", { class: "row" }, loopState(data), data.mode === "dry-run" && dryRunBadge()),
-        !isStopped && actionButton("Stop", "the loop", { do: "stop_loop", id: data.id }, "It ends what runs, and measures the best against the start.")),
+        el("div", { class: "row" }, link(view("/runs", { parent: "loop:" + data.id }), "its runs"),
+          !isStopped && actionButton("Stop", "the loop", { do: "stop_loop", id: data.id }, "It ends what runs, and measures the best against the start."))),
         facts([["kernel", el("code", null, data.kernel_path)], ["mode", LOOP_MODES[data.mode] || data.mode],
           ["waits for", data.awaited && el("code", null, data.awaited.file)], ["prompt", data.awaited && el("code", null, data.awaited.prompt)],
           ["target", targetText(data.target)], ["iteration", data.iteration + " of " + data.max_iterations],
           ["time of the start", time(data.start)], ["best time", time(data.best)], ["best against the start", speedup], ["kept changes", data.kept],
           ["at the end", comparedTimes(data.final_comparison)],
-          ["iterations without progress", data.no_progress || null], ["failure", data.failure && toolMessage(data.failure)], ["stopped", data.stop && data.stop.text],
+          ["iterations without progress", data.no_progress || null], ["failure", data.failure && toolMessage(data.failure)], ["stopped", data.stop && said(data.stop.text)],
           ["process", data.pid || (!isStopped && said("none: `rgpu loop resume` continues it"))], ["started", fullMoment(data.started)]])),
       best.length > 1 && card("Best so far", bestPlot(best)),
       card("Iterations", data.iterations.length ? [grid("Iterations", [

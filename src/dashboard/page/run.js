@@ -2,6 +2,10 @@
 
 const ATTACH_NOTE = "It follows the run and fetches its results.";
 const CANCEL_NOTE = "It stops the run on its host.";
+/** Up to so many logs of a run without a report are open from the start. */
+const MAX_OPEN_LOGS = 2;
+/** On a phone a page inside the page would scroll against it. */
+const hasRoomForFrame = () => !matchMedia("(max-width: 640px)").matches;
 
 async function runView(params, id) {
   const data = await get("/runs/" + encodeURIComponent(id));
@@ -43,7 +47,8 @@ async function runView(params, id) {
     data.ranks && ranksCard(data.ranks),
     live, report,
     run.bound && card("Bound", boundTable([{ run: run.id, kernel: run.kernel, gpu: run.gpu || "", started: run.started, bound: run.bound }])),
-    data.logs.length > 0 && card("Logs", data.logs.map(log => logDetails(run.id, log))),
+    // What a run prints while it goes on is above.
+    data.logs.length > 0 && (!active || exported) && card("Logs", data.logs.map(log => logDetails(run.id, log, !hasReport && data.logs.length <= MAX_OPEN_LOGS))),
     host && card(null, el("details", null, el("summary", null, "Software of the host"), softwareTable(host, host.remote))),
   ];
   return {
@@ -67,25 +72,28 @@ function remotesCard(rows) {
     { label: "GPU", cell: row => row.device },
     { label: "time", num: true, cell: row => row.median_ns !== undefined ? [duration(row.median_ns), row.clock === "cpu_reference" && el("span", { class: "sub" }, "CPU reference")] : null },
     { label: "against the base", cell: row => row.against_base && [verdictBadge(row.against_base.verdict), el("span", { class: "sub" }, factor(row.against_base.speedup))] },
-    { label: "failure", cls: "text", cell: row => row.failure && said(row.failure) },
+    { label: "failure", cls: "text", cell: row => row.failure && toolMessage(row.failure) },
   ], rows));
 }
 
 function reportCard(run) {
   const folder = "runs/" + encodeURIComponent(run.id);
   const src = exported ? folder + "/report.html" : address("/" + folder + "/report", { key });
-  return card("Report", el("p", { class: "note" }, el("a", { href: src, class: "link", target: "_blank", rel: "noopener" }, "open the report in its own tab")),
-    el("iframe", { class: "report", src, title: "Report of " + run.id, sandbox: "allow-scripts allow-popups" }));
+  const status = el("span", { role: "status" }, " · being made …");
+  const frame = hasRoomForFrame() && el("iframe", { class: "report", src, title: "Report of " + run.id, sandbox: "allow-scripts allow-popups", on: { load: () => status.remove() } });
+  return card("Report", el("p", { class: "note" }, el("a", { href: src, class: "link", target: "_blank", rel: "noopener" }, "open the report in its own tab"), frame && status), frame);
 }
 
 /** A log that is asked for when it is opened. */
-function logDetails(id, log) {
+function logDetails(id, log, isOpen) {
   const body = el("div");
-  return el("details", { on: { toggle: async event => {
+  return el("details", { open: isOpen, on: { toggle: async event => {
     if (!event.target.open || body.childNodes.length) return;
     try {
       const text = await get(`/runs/${encodeURIComponent(id)}/log/${encodeURIComponent(log.name)}`);
-      fill(body, null, [text.cut && el("p", { class: "note" }, "Only the end is shown."), logBox(log.name, terminalText(text.text))]);
+      const box = logBox(log.name, terminalText(text.text));
+      fill(body, null, [text.cut && el("p", { class: "note" }, `Only the end is shown, of ${bytes(text.bytes)}.`), box]);
+      if (isOpen || text.cut) box.scrollTop = box.scrollHeight;
     } catch (error) {
       body.append(failureBox(error));
     }

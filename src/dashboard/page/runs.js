@@ -34,7 +34,10 @@ async function runsView(params) {
   const plots = (data.times || []).map(({ series, points }) => card(series, timePlot(points.map(point => ({
     value: point.median_ns, at: point.started, interval: point.ci95_ns, title: `${point.run} · ${duration(point.median_ns)} · ${point.started}` })), "Times of " + series + ", oldest first")));
   const folded = plots.slice(MAX_PLOTS);
-  const [first, last] = [offset + (data.runs.length ? 1 : 0), offset + data.runs.length];
+  // The address may be of a page that the list no longer has.
+  const isPastEnd = data.runs.length === 0 && data.found > 0;
+  const [first, last] = data.runs.length ? [offset + 1, offset + data.runs.length] : [0, 0];
+  const whyNone = isPastEnd ? "the list ends before this page" : data.total ? "no run fits" : data.reading ? "no run has been read yet" : NO_RUNS;
   return {
     title: params.kernel ? "Kernel " + params.kernel : "Runs",
     nodes: [
@@ -42,17 +45,18 @@ async function runsView(params) {
       data.unreadable > 0 && unreadableBox(data.unreadable, data.unreadable_folders),
       el("form", { class: "filters", role: "search", on: { submit: event => event.preventDefault() } },
         search, text("kernel", "kernel", "part of its name"), text("label", "label", "NAME=VALUE"), FILTERS.map(select),
-        Object.keys(params).some(name => params[name]) && link(view("/runs"), "clear all")),
+        params.parent && el("span", { class: "dim" }, "part of " + params.parent.replace(":", " ")),
+        ["q", "kernel", "label", "parent", ...FILTERS].some(name => params[name]) && link(view("/runs"), "clear all")),
       startForm(),
       plots.length > 0 && el("div", { class: "plots" }, plots.slice(0, MAX_PLOTS)),
       folded.length > 0 && el("details", null, el("summary", { "data-focus": "more-plots" }, count(folded.length) + " more plots of times"), el("div", { class: "plots" }, folded)),
       card(null, el("div", { class: "row head" },
         el("p", { class: "note", role: "status", id: "found" }, `${count(first)} to ${count(last)} of ${count(data.found)}` + (data.found !== data.total ? ` (${count(data.total)} in all)` : "")),
-        exported ? null : choice.compareLink),
-        data.runs.length ? grid("Runs", columns, data.runs) : empty(data.total ? "no run fits" : NO_RUNS),
+        exported || data.total === 0 ? null : choice.compareLink),
+        data.runs.length ? grid("Runs", columns, data.runs) : empty(whyNone),
         el("div", { class: "more" },
-          offset > 0 && link(view("/runs", { ...params, offset: Math.max(0, offset - PAGE) || "" }), "← newer"),
-          last < data.found && link(view("/runs", { ...params, offset: offset + PAGE }), "older →"))),
+          offset > 0 && link(view("/runs", { ...params, offset: Math.max(0, Math.min(offset, data.found) - PAGE) || "" }), "← newer"),
+          !isPastEnd && last < data.found && link(view("/runs", { ...params, offset: offset + PAGE }), "older →"))),
     ],
   };
 }
