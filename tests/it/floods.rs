@@ -18,7 +18,7 @@ const FLOOD: Duration = Duration::from_secs(3);
 
 /// How long a stopped command may take to end: it takes less than one second, and slow machines
 /// take longer.
-const STOPPED: Duration = Duration::from_secs(8);
+const STOPPED: Duration = Duration::from_secs(15);
 
 /// The memory that a command may take in a flood, in KiB: 64 MiB more than the 51 MiB that a debug
 /// build takes for `exec --remote local -- true`.
