@@ -1,5 +1,5 @@
-//! What `rgpu queue` and `rgpu loop` need of Linux to end whole trees of processes: the agent's own
-//! code, subreapers and pidfds. Other systems have none of these. There both commands are refused
+//! Ends whole trees of processes for `rgpu queue` and `rgpu loop`, by the agent's own code with
+//! Linux's subreapers and pidfds. Other systems have none of these. There both commands are refused
 //! (`src/cli/dispatch.rs`), and the functions here find nothing.
 
 #[cfg(target_os = "linux")]

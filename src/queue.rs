@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each arrow is one row of the table of events, written in one transaction (`change`). There is
-//! one `runner`: it decides whose turn it is (`schedule`) and starts a process per attempt. That
+//! one `runner`: it decides which entry starts next (`schedule`) and starts a process per attempt. That
 //! process (`attempt`) makes the entry running, starts the command, ends its whole process tree
 //! with the agent's own code, and records the end. So a killed runner loses nothing: the next one
 //! finds the running attempts by process id, start time and boot id, and marks those as lost whose

@@ -1,4 +1,4 @@
-//! Who gets in: a link with a token that works once, then a cookie and a key.
+//! Access to the page: by a link with a token that works once, then by a cookie and a key.
 //!
 //! A browser sends the cookie to every server of this machine, whatever its port, so the cookie alone
 //! opens nothing but the empty page. The answer to the link hands the key to the browser's storage,

@@ -1,4 +1,4 @@
-//! What can go wrong with the queue.
+//! Errors of the queue.
 
 use std::io;
 use std::path::{Path, PathBuf};

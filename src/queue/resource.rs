@@ -1,8 +1,9 @@
-//! What an entry needs for itself: remotes, and GPUs of them.
+//! The remotes and GPUs that an entry uses alone.
 
 use crate::config::LOCAL;
 
-/// What an entry needs for itself. Entries whose needs conflict never run at the same time.
+/// The remotes and GPUs that an entry uses alone. Entries that need the same one never run at the
+/// same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// The remotes, sorted; this machine is [`LOCAL`].

@@ -1,7 +1,7 @@
-//! Decides whose turn it is.
+//! Decides which entry starts next.
 //!
 //! The schedule is read from the database once, and from then on follows the table of events: each
-//! look reads only the new ones, so that ten thousand waiting entries cost nothing per start.
+//! poll reads only the new ones, so that ten thousand waiting entries cost nothing per start.
 //! Entries run by priority, then by number. One waits for those that it comes after, and for a
 //! running one that needs the same resource.
 

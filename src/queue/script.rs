@@ -1,4 +1,4 @@
-//! Scripts: which program runs one.
+//! Chooses the program that runs a script.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

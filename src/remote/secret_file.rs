@@ -1,4 +1,4 @@
-//! Files in which a user keeps secrets: who may read them, and how variables stand in them.
+//! Files in which a user keeps secrets: who may read them, and how they define variables.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;

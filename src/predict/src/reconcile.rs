@@ -1,4 +1,5 @@
-//! Predicted beside measured: how far apart, on which axis, and since when.
+//! Compares predictions with measurements: the errors by the values of each axis (such as `tp`), and
+//! by month.
 
 use std::collections::BTreeMap;
 
