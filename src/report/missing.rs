@@ -79,6 +79,8 @@ pub(super) fn short_forms<'a>(
 
 /// Units of NVIDIA's metrics, and what they are.
 const UNITS: &[(&str, &str)] = &[
+    ("derived", "derived"),
+    ("device", "device"),
     ("dram", "DRAM"),
     ("fbpa", "DRAM controllers"),
     ("gpc", "GPC"),
@@ -113,11 +115,7 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
 /// A metric in words: `L1: data bank conflicts pipe lsu (sum)`. `None` for what is no metric's name.
 fn metric_words(name: &str) -> Option<String> {
     let (unit, rest) = name.split_once("__")?;
-    let is_word = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    if unit.is_empty() || !is_word(unit) {
-        return None;
-    }
-    let unit = UNITS.iter().find(|(known, _)| *known == unit).map_or(unit, |(_, words)| *words);
+    let (_, unit) = UNITS.iter().find(|(known, _)| *known == unit)?;
     let mut parts = rest.split('.');
     let counter = words(parts.next()?);
     let rollup: Vec<String> = parts.map(words).collect();
@@ -194,7 +192,7 @@ mod tests {
             "SM: throughput (avg, % of peak sustained elapsed)"
         );
         assert_eq!(metric_words("--cuda-graph-trace=node"), None);
-        assert_eq!(metric_words("TSL@Thunk__x"), None);
+        assert_eq!(metric_words("cupy_copy__float32_float32"), None);
         let gaps = [gap("nan_metric", "2 metrics: `sm__a.sum`, `dram__b`"), gap("note", "`k`: no")];
         let profile = Profile::default();
         let forms = short_forms(gaps.iter(), &KernelNames::Short.labels(&profile));

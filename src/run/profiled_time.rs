@@ -64,8 +64,9 @@ impl ProfiledTimes {
                 }
                 continue;
             }
-            let is_launch = current.line.starts_with(BEGINNING) && current.line.ends_with(END);
-            if is_launch {
+            // A terminal's lines end with a carriage return, too.
+            let line = current.line.trim_ascii_end();
+            if line.starts_with(BEGINNING) && line.ends_with(END) {
                 ended.launches += 1;
                 ended.ms += at_ms.saturating_sub(current.started_ms.unwrap_or(at_ms));
             }
@@ -99,7 +100,7 @@ mod tests {
         };
         print("loading\n==PROF== Connected to process 1\n", 1000);
         print("==PROF== Profiling \"a\" - 0 (1/2): 0%", 2000);
-        print("....50%....100% - 38 passes\n", 3500);
+        print("....50%....100% - 38 passes\r\n", 3500);
         print("step 1\nall 9 passes\n", 5000);
         print("==PROF== Profiling \"b\" - 1 (2/2): ", 6000);
         print("0%....50%....100%", 6100);
