@@ -8,14 +8,14 @@
 //! ```
 //!
 //! Each arrow is one row of the table of events, written in one transaction (`change`). There is
-//! one `runner`: it decides which entry starts next (`schedule`) and starts a process per attempt. That
-//! process (`attempt`) makes the entry running, starts the command, ends its whole process tree
-//! with the agent's own code, and records the end. So a killed runner loses nothing: the next one
+//! one `runner`: it decides which entry starts next (`schedule`) and starts a process per attempt.
+//! That process (`attempt`) marks the entry as running, starts the command, ends its whole process
+//! tree with the agent's own code, and records the end. So a killed runner loses nothing: the next one
 //! finds the running attempts by process id, start time and boot id, and marks those as lost whose
 //! process is gone. `queue.log` has a line for each end (`log_file`).
 //!
 //! The queue for the GPUs of a host, which all its users share, is another thing: the agent's GPU
-//! lock (`remote/agent/src/supervisor/queue.rs`).
+//! lock (`remote/agent/src/supervisor/gpu_queue.rs`).
 
 mod add;
 mod attempt;

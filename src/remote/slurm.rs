@@ -471,8 +471,8 @@ fn allocation_name(request: &HostRequest) -> String {
     }
 }
 
-/// The name of a job of Slurm for a run or a remote. Their names have only the characters kept here,
-/// unless the user typed an address in place of a remote's name.
+/// The name of a job of Slurm for a run or a remote. Their names have only the characters kept
+/// here, unless the user typed an address in place of a remote's name.
 fn job_name(prefix: &str, name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     let name: String = name.chars().take(MAX_NAME_CHARS).map(plain).collect();

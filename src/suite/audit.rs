@@ -151,7 +151,7 @@ impl Audit {
                 self.add("lone_side", &target.name(), text);
             }
         }
-        // Kernels that a program writes are not findings, unless they are asked for or used otherwise.
+        // Kernels that a program writes are not findings, unless asked for or used otherwise.
         let is_left_out = |name: &str| {
             !generated
                 && !used.contains(name)

@@ -78,7 +78,7 @@ impl SuiteCase {
         }
     }
 
-    /// The two sides of a pair as separate cases, for a mode that compares nothing; otherwise itself.
+    /// The two sides of a pair as separate cases, for a mode that compares nothing; else itself.
     pub fn sides(self) -> Vec<Self> {
         let Work::Pair { baseline, optimised } = &self.subject else { return vec![self] };
         let side = |side: &str, kernel: &String| Self {

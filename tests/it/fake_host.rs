@@ -78,7 +78,7 @@ impl FakeHost {
         fs::write(self.folder.join("gpus"), count.to_string()).unwrap();
     }
 
-    /// Makes tools misbehave: lines `TOOL WORD [ARG]`, see `tests/fake/src/mischief.rs`.
+    /// Makes tools misbehave: lines `TOOL WORD [ARG]`, see `tests/fake/src/misbehaviour.rs`.
     pub(crate) fn mischief(&self, lines: &str) {
         fs::write(self.folder.join("mischief"), lines).unwrap();
     }

@@ -1,5 +1,6 @@
-//! The data of the view: the hosts and runs as the dashboard has them, the queue and the newest loop.
-//! Separate threads read it, so that neither many runs nor a locked database delays a key press.
+//! The data of the view: the hosts and runs as the dashboard has them, the queue and the newest
+//! loop. Separate threads read it, so that neither many runs nor a locked database delays a key
+//! press.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

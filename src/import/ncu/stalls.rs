@@ -33,8 +33,8 @@ pub(in crate::import) fn import(launch: &mut Launch) -> Option<Gap> {
         }
     }
     let sum: f64 = exact.values().sum();
-    // ncu measures the reasons and the latency in different passes. With few instructions the passes
-    // differ, and shares above 100 % mean nothing.
+    // ncu measures the reasons and the latency in different passes. With few instructions the
+    // passes differ, and shares above 100 % mean nothing.
     let latency = launch.number(LATENCY).unwrap_or(sum);
     let too_few = sum > latency * MAX_SUM;
     let mut stalls: Vec<_> = exact

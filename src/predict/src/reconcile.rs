@@ -1,5 +1,5 @@
-//! Compares predictions with measurements: the errors by the values of each axis (such as `tp`), and
-//! by month.
+//! Compares predictions with measurements: the errors by the values of each axis (such as `tp`),
+//! and by month.
 
 use std::collections::BTreeMap;
 
