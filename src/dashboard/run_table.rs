@@ -458,7 +458,7 @@ mod tests {
         let unreadable = table.snapshot().unreadable.clone();
         assert_eq!(unreadable.len(), 1);
         assert_eq!(unreadable[0].id, "c");
-        assert!(unreadable[0].problem.contains("no record"), "{unreadable:?}");
+        assert!(unreadable[0].problem.contains("not a valid record"), "{unreadable:?}");
     }
 
     #[test]

@@ -217,15 +217,16 @@ fn jobs_of_a_remote_are_listed_with_their_age_and_cleaned_once_they_are_home() {
     let running = laptop.start("exec --remote h200 --run-id busy -- sh -c 'echo up; sleep 1000'");
     let log = laptop.project("artifacts/runs/busy/log/exec.stdout");
     wait_for("a job that runs", || fs::metadata(&log).ok().filter(|m| m.len() > 0));
-    let list = laptop.show("runs list --remote h200");
-    for row in
-        ["away.1 exec true done", "busy.1 exec sh at step exec", "home.1 profile vecadd done"]
-    {
+    let list = wait_for("the end of the job that nobody follows", || {
+        let list = laptop.show("runs list --remote h200");
+        list.lines().any(|row| row.starts_with("away.1") && row.contains("done")).then_some(list)
+    });
+    for row in ["busy.1 exec sh at step exec", "home.1 profile vecadd done"] {
         let row: Vec<&str> = row.split(' ').collect();
         let has = |line: &str| row.iter().all(|word| line.contains(word));
         assert!(list.lines().any(has), "{row:?}:\n{list}");
     }
-    assert!(list.contains("of 21.5 GB there") || list.contains("of 21 GB there"), "{list}");
+    assert!(list.contains("of 21.5 GB on `h200`") || list.contains("of 21 GB on `h200`"), "{list}");
     let cleaned = laptop.run("runs clean --remote h200 --dry-run --json").stdout;
     let cleaned: serde_json::Value = serde_json::from_slice(&cleaned).unwrap();
     crate::documents::printed_keeps("cleaned", &cleaned);

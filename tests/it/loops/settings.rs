@@ -31,7 +31,7 @@ fn a_remote_that_is_removed_meanwhile_stops_the_loop_until_it_is_resumed() {
     let said = refused(&test, "loop resume", 3);
     // Once while it runs, and once at its end.
     assert_eq!(said.matches("there is no remote `h200`").count(), 2, "{said}");
-    assert!(said.contains("`rgpu loop resume` continues it"), "{said}");
+    assert!(said.contains("`rgpu loop resume` continues the loop"), "{said}");
     assert_eq!(test.json("status")["phase"], "compare");
     assert!(test.laptop.show("loop status").contains("there is no remote `h200`"));
     fs::write(&settings, known).unwrap();

@@ -428,7 +428,7 @@ fn a_program_that_slurm_ends_has_not_ended_by_itself() {
         let text = laptop.shown(&line, &output);
         // Its supervisor told the signal, and lives.
         assert_eq!(status(&output), expected, "{text}");
-        assert_eq!(text.contains("somebody cancelled it"), expected == 125, "{text}");
+        assert_eq!(text.contains("it was cancelled"), expected == 125, "{text}");
     }
 }
 
