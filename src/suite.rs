@@ -2,8 +2,8 @@
 //! history.
 //!
 //! ```text
-//! bench.toml ─▶ SuiteFile ─▶ cases ─▶ Campaign ─▶ suite.json ─▶ verdicts, history, reports
-//!   (file)       (target)    (case)  (campaign)              (expectations, index)
+//! bench.toml ─▶ SuiteFile ─▶ cases ─▶ RunningSuite ─▶ suite.json ─▶ verdicts, history, reports
+//!   (file)       (target)    (case)  (running_suite)              (expectations, index)
 //! ```
 //!
 //! A case becomes an ordinary run with its own folder; the command line carries it out by
@@ -11,7 +11,6 @@
 //! expectations and the index of runs in `.rgpu/state.db`.
 
 pub mod audit;
-mod campaign;
 mod case;
 mod change_points;
 mod compare;
@@ -21,11 +20,11 @@ mod history;
 mod index;
 mod matrix;
 mod missing;
+mod running_suite;
 mod select;
 mod target;
 mod times;
 
-pub use campaign::{Campaign, CaseEnd, RunKind, grown_sizes, is_reason, is_too_close};
 pub use case::SuiteCase;
 pub use change_points::change_points;
 pub use compare::{TimeKind, compare};
@@ -34,6 +33,7 @@ pub use history::history;
 pub use index::{PointsByKey, RunIndex, TimeQuery, sessions};
 pub use matrix::{Axis, AxisKind, Matrix, sweep_values};
 pub use missing::{MissingSource, missing_sources};
+pub use running_suite::{CaseEnd, RunKind, RunningSuite, grown_sizes, is_reason, is_too_close};
 pub use select::{matches, select};
 pub use target::{Grow, Settings, TargetSpec, Work, kernel_path, program_path};
 pub use times::{SideSource, inputs_digest, metrics, side_times};

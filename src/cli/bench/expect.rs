@@ -44,7 +44,7 @@ pub(super) fn check_baseline(app: &App, args: &ExpectArgs) -> Result<()> {
 /// Judges every time of the suite, and updates the expectations if told to.
 pub(super) fn judge(app: &App, work: &SuiteWork<'_>, args: &ExpectArgs) -> Result<Judged> {
     let folder = expectations::folder(&app.config.project, args.baseline.as_deref());
-    let mut run = work.with_campaign(|campaign| campaign.run.clone());
+    let mut run = work.with_suite(|suite| suite.run.clone());
     let gpus: BTreeSet<String> = run.times().map(|(_, time)| time.key.gpu.clone()).collect();
     let mut known = BTreeMap::new();
     for gpu in gpus.into_iter().filter(|gpu| !gpu.is_empty()) {
@@ -68,7 +68,7 @@ pub(super) fn judge(app: &App, work: &SuiteWork<'_>, args: &ExpectArgs) -> Resul
     };
     let orphans = orphans(app, &run, &known)?;
     run.orphans.clone_from(&orphans);
-    work.with_campaign(|campaign| campaign.run = run);
+    work.with_suite(|suite| suite.run = run);
     Ok(Judged { verdicts, orphans, updated })
 }
 

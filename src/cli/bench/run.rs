@@ -18,7 +18,7 @@ use crate::kernel::ProfileMode;
 use crate::model::suite::{RowState, SuiteOptions, SuiteRun};
 use crate::remote::RemoteSpec;
 use crate::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, Runs, repository};
-use crate::suite::{Campaign, RunKind, SuiteCase, SuiteFile, select};
+use crate::suite::{RunKind, RunningSuite, SuiteCase, SuiteFile, select};
 
 /// Runs a suite.
 pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
@@ -28,7 +28,7 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
         let kind = RunKind::Failed(args.reason.clone());
         let taken_up = TakenUp { accept_new: args.place.accept_new, yes: false };
         let (work, mut record) = take_up(app, folder, run, &taken_up)?;
-        let rows = work.with_campaign(|campaign| campaign.rows_to_run(&kind));
+        let rows = work.with_suite(|suite| suite.rows_to_run(&kind));
         if rows.is_empty() {
             return Err(nothing_failed(&work, args.reason.as_deref()));
         }
@@ -50,7 +50,7 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
     }
     let (run_id, accept_new) = (args.run_id.as_deref(), args.place.accept_new);
     let (work, mut record) = begin(app, run_id, &file, options, cases, accept_new)?;
-    let rows = work.with_campaign(|campaign| campaign.rows_to_run(&RunKind::Open));
+    let rows = work.with_suite(|suite| suite.rows_to_run(&RunKind::Open));
     carry_out(app, &work, &mut record, rows, args.until_clean, args.budget, &args.expect)
 }
 
@@ -60,7 +60,7 @@ pub(super) fn resume(app: &App, args: &ResumeArgs) -> Result<Status> {
     let (folder, run) = saved::find(app, args.run.as_deref())?;
     let taken_up = TakenUp { accept_new: args.accept_new, yes: args.yes };
     let (work, mut record) = take_up(app, folder, run, &taken_up)?;
-    let rows = work.with_campaign(|campaign| campaign.rows_to_run(&RunKind::Open));
+    let rows = work.with_suite(|suite| suite.rows_to_run(&RunKind::Open));
     if rows.is_empty() {
         let id = record.id.clone();
         app.print_note(&format!(
@@ -207,13 +207,13 @@ pub(super) fn begin<'a>(
     let names: Vec<(SuiteCase, String)> =
         cases.iter().map(|(case, spec)| (case.clone(), spec.name.clone())).collect();
     let repository = repository(&app.config.project);
-    let campaign =
-        Campaign::begin(&id, now.to_string(), shown, repository, options.clone(), &names);
+    let suite =
+        RunningSuite::begin(&id, now.to_string(), shown, repository, options.clone(), &names);
     let work = SuiteWork {
         app,
         folder,
         cases: cases.into_iter().enumerate().collect(),
-        campaign: Mutex::new(campaign),
+        suite: Mutex::new(suite),
         index: Mutex::new(suite_index::open(app)),
         file_folder: file.folder().map(Path::to_owned),
         options,
@@ -255,9 +255,9 @@ fn take_up<'a>(
     let options = run.options.clone();
     let mut now: BTreeMap<String, (SuiteCase, RemoteSpec)> =
         cases(app, &file, &options)?.into_iter().map(|case| (case.0.id.clone(), case)).collect();
-    let mut campaign = Campaign { run };
+    let mut suite = RunningSuite { run };
     let mut cases = BTreeMap::new();
-    for (at, row) in campaign.run.rows.iter_mut().enumerate() {
+    for (at, row) in suite.run.rows.iter_mut().enumerate() {
         match now.remove(&row.case) {
             Some((case, spec)) => {
                 // The remote that the case began on has its open job.
@@ -280,7 +280,7 @@ fn take_up<'a>(
         app,
         folder,
         cases,
-        campaign: Mutex::new(campaign),
+        suite: Mutex::new(suite),
         index: Mutex::new(suite_index::open(app)),
         file_folder: file.folder().map(Path::to_owned),
         options,
@@ -302,16 +302,16 @@ pub(super) fn carry_out(
 ) -> Result<Status> {
     let started_at = Instant::now();
     if budget.is_some() {
-        work.with_prices(|campaign, known| campaign.order_by_price(&mut rows, known));
+        work.with_prices(|suite, known| suite.order_by_price(&mut rows, known));
     }
     let end = budget.map(|budget| started_at + budget);
-    work.with_campaign(|campaign| {
-        campaign.run.state = crate::model::suite::SuiteState::Running;
+    work.with_suite(|suite| {
+        suite.run.state = crate::model::suite::SuiteState::Running;
     });
     let mut ended = work.run_rows(&rows, end);
     let mut repeats = until_clean.unwrap_or(0);
     while ended.is_ok() && repeats > 0 {
-        let failed = work.with_campaign(|campaign| campaign.rows_to_run(&RunKind::Failed(None)));
+        let failed = work.with_suite(|suite| suite.rows_to_run(&RunKind::Failed(None)));
         if failed.is_empty() {
             break;
         }
@@ -320,10 +320,10 @@ pub(super) fn carry_out(
         ended = work.run_rows(&failed, end);
     }
     let judged = expect::judge(app, work, expect);
-    work.with_campaign(|campaign| campaign.finish(seconds_since(started_at)));
+    work.with_suite(|suite| suite.finish(seconds_since(started_at)));
     work.save()?;
-    let run = work.with_campaign(|campaign| campaign.run.clone());
-    let status = work.with_campaign(|campaign| campaign.status());
+    let run = work.with_suite(|suite| suite.run.clone());
+    let status = work.with_suite(|suite| suite.status());
     saved::write_reports(app, &work.folder, &run)?;
     record.seconds = run.seconds;
     record.state = match (&ended, run.state) {
@@ -349,9 +349,9 @@ pub(super) fn carry_out(
 }
 
 fn nothing_failed(work: &SuiteWork<'_>, reason: Option<&str>) -> Failure {
-    work.with_campaign(|campaign| {
-        let id = &campaign.run.id;
-        let reasons = campaign.reasons();
+    work.with_suite(|suite| {
+        let id = &suite.run.id;
+        let reasons = suite.reasons();
         let Some(reason) = reason.filter(|_| !reasons.is_empty()) else {
             return Failure::new(
                 Exit::Usage,

@@ -57,10 +57,10 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     let (mut work, mut record) = begin(app, run_id, &file, options, cases, args.place.accept_new)?;
     let base = ProfileArgs { problem_sizes: Vec::new(), sweep: Vec::new(), ..args.clone() };
     work.base = Some(base);
-    work.with_campaign(|campaign| {
-        campaign.run.rows.iter_mut().for_each(|row| row.again = again(row, args));
+    work.with_suite(|suite| {
+        suite.run.rows.iter_mut().for_each(|row| row.again = again(row, args));
     });
-    let rows = work.with_campaign(|campaign| campaign.rows_to_run(&RunKind::Open));
+    let rows = work.with_suite(|suite| suite.rows_to_run(&RunKind::Open));
     let expect = ExpectArgs::default();
     let status = carry_out(app, &work, &mut record, rows, None, None, &expect)?;
     if !args.plot.is_empty() {
@@ -99,7 +99,7 @@ fn again(row: &SuiteRow, args: &ProfileArgs) -> String {
 /// Draws the wanted numbers against the first axis: on the terminal, and in `plot.html`.
 fn plot(app: &App, work: &SuiteWork<'_>, args: &ProfileArgs) -> Result<()> {
     let Some((axis, _)) = args.sweep.first() else { return Ok(()) };
-    let rows = work.with_campaign(|campaign| campaign.run.rows.clone());
+    let rows = work.with_suite(|suite| suite.run.rows.clone());
     let mut plots = Vec::new();
     for wanted in &args.plot {
         let mut name = wanted.clone();

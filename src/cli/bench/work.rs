@@ -22,7 +22,7 @@ use crate::remote::RemoteSpec;
 use crate::report::{duration, suite::speedup_text};
 use crate::run::{Reporter, RunEvent};
 use crate::store::RunFolder;
-use crate::suite::{Campaign, RunIndex, SuiteCase};
+use crate::suite::{RunIndex, RunningSuite, SuiteCase};
 
 /// Times to open a connection again after it failed.
 const MAX_RECONNECTS: u32 = 1;
@@ -34,7 +34,7 @@ pub(super) struct SuiteWork<'a> {
     pub(super) folder: RunFolder,
     /// The cases by the number of their row, with their remotes.
     pub(super) cases: BTreeMap<usize, (SuiteCase, RemoteSpec)>,
-    pub(super) campaign: Mutex<Campaign>,
+    pub(super) suite: Mutex<RunningSuite>,
     pub(super) index: Mutex<Option<RunIndex>>,
     /// The folder of bench.toml.
     pub(super) file_folder: Option<PathBuf>,
@@ -130,9 +130,9 @@ impl SuiteWork<'_> {
     fn queue<'s>(&self, spec: &'s RemoteSpec, rows: Vec<usize>) -> RemoteQueue<'s> {
         let has_many_hosts = has_many_hosts(spec);
         let count = self.options.parallel.unwrap_or(1).min(rows.len().try_into().unwrap_or(1));
-        let open_on: BTreeMap<usize, u32> = self.with_campaign(|campaign| {
+        let open_on: BTreeMap<usize, u32> = self.with_suite(|suite| {
             let of_row = |at: &usize| {
-                let row = &campaign.run.rows[*at];
+                let row = &suite.run.rows[*at];
                 let open = row.run.as_ref().and_then(|run| open_run(self.app, run));
                 open.map(|_| (*at, row.host_number.unwrap_or(0)))
             };
@@ -172,7 +172,7 @@ impl SuiteWork<'_> {
         left: &Mutex<Vec<usize>>,
         fits: &dyn Fn(usize) -> bool,
     ) -> Result<()> {
-        let id = self.with_campaign(|campaign| campaign.run.id.clone());
+        let id = self.with_suite(|suite| suite.run.id.clone());
         let output_options = OutputOptions {
             live: LiveOutput::Hidden,
             events: None,
@@ -214,8 +214,8 @@ impl SuiteWork<'_> {
                     }
                     match fits(at) {
                         true => self.run_row(&mut runner, at, host_number).await?,
-                        false => self.with_campaign(|campaign| {
-                            campaign.run.rows[at].state = RowState::NoBudget;
+                        false => self.with_suite(|suite| {
+                            suite.run.rows[at].state = RowState::NoBudget;
                         }),
                     }
                     left.lock().unwrap_or_else(PoisonError::into_inner).retain(|row| *row != at);
@@ -259,15 +259,15 @@ impl SuiteWork<'_> {
     ) -> Result<()> {
         let Some((case, spec)) = self.cases.get(&at) else { return Ok(()) };
         let host_number = (host_number > 0 && has_many_hosts(spec)).then_some(host_number);
-        let run_id = self.with_campaign(|campaign| {
-            let row = &mut campaign.run.rows[at];
+        let run_id = self.with_suite(|suite| {
+            let row = &mut suite.run.rows[at];
             row.host_number = host_number;
             match row.run.clone().filter(|run| open_run(self.app, run).is_some()) {
                 Some(open) => {
                     row.state = RowState::Running;
                     open
                 }
-                None => campaign.start(at),
+                None => suite.start(at),
             }
         });
         self.save()?;
@@ -276,9 +276,9 @@ impl SuiteWork<'_> {
             Some(failure) => Some(self.write_log(&run_id, failure)?),
             None => None,
         };
-        let row = self.with_campaign(|campaign| {
-            campaign.end(at, end, log);
-            campaign.run.rows[at].clone()
+        let row = self.with_suite(|suite| {
+            suite.end(at, end, log);
+            suite.run.rows[at].clone()
         });
         self.save()?;
         self.put_in_index(&row);
@@ -293,20 +293,20 @@ impl SuiteWork<'_> {
         Ok(self.app.short(&self.folder.path().join(name)))
     }
 
-    pub(super) fn with_campaign<T>(&self, work: impl FnOnce(&mut Campaign) -> T) -> T {
-        work(&mut self.campaign.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn with_suite<T>(&self, work: impl FnOnce(&mut RunningSuite) -> T) -> T {
+        work(&mut self.suite.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Writes suite.json.
     pub(super) fn save(&self) -> Result<()> {
-        self.with_campaign(|campaign| Ok(self.folder.write_json("suite.json", &campaign.run)?))
+        self.with_suite(|suite| Ok(self.folder.write_json("suite.json", &suite.run)?))
     }
 
     /// The history is not worth a failed suite: `rgpu runs reindex` makes the index again.
     fn put_in_index(&self, row: &SuiteRow) {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = index.as_mut() else { return };
-        if let Err(error) = self.with_campaign(|campaign| open.put_case(&campaign.run, row)) {
+        if let Err(error) = self.with_suite(|suite| open.put_case(&suite.run, row)) {
             self.app.print_note(&format!(
                 "warning: further cases of this suite are not added to the history ({error}); `rgpu runs \
                  reindex` adds them"
@@ -315,31 +315,31 @@ impl SuiteWork<'_> {
         }
     }
 
-    /// Works on the campaign with the seconds that a case took in an earlier suite.
+    /// Works on the suite with the seconds that a case took in an earlier suite.
     pub(super) fn with_prices<T>(
         &self,
-        work: impl FnOnce(&mut Campaign, &dyn Fn(&SuiteRow) -> Option<f64>) -> T,
+        work: impl FnOnce(&mut RunningSuite, &dyn Fn(&SuiteRow) -> Option<f64>) -> T,
     ) -> T {
         let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         let known = |row: &SuiteRow| index.as_ref().and_then(|index| index.seconds_of(&row.case));
-        self.with_campaign(|campaign| work(campaign, &known))
+        self.with_suite(|suite| work(suite, &known))
     }
 
     /// Whether a row is expected to be done at `end`.
     fn fits(&self, at: usize, end: Option<Instant>) -> bool {
-        let price = || self.with_prices(|campaign, known| campaign.price(at, known));
+        let price = || self.with_prices(|suite, known| suite.price(at, known));
         end.is_none_or(|end| Instant::now() + Duration::from_secs_f64(price()) <= end)
     }
 
     /// How far the suite is, and how long it may still take.
     fn progress(&self, left: &Mutex<Vec<usize>>) -> String {
         let left = left.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.with_prices(|campaign, known| {
-            let rows = &campaign.run.rows;
-            let price = |at: &usize| campaign.price(*at, known);
+        self.with_prices(|suite, known| {
+            let rows = &suite.run.rows;
+            let price = |at: &usize| suite.price(*at, known);
             let has_price = rows.iter().any(|row| row.seconds > 0.0);
             let seconds: f64 = if has_price { left.iter().map(price).sum() } else { 0.0 };
-            let failed = campaign.run.count(RowState::Failed);
+            let failed = suite.run.count(RowState::Failed);
             let mut text = format!("{} of {} cases left", left.len(), rows.len());
             if failed > 0 {
                 text += &format!(", {failed} failed");

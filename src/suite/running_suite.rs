@@ -43,12 +43,12 @@ pub struct CaseEnd {
 
 /// A suite that runs.
 #[derive(Clone, Debug, Default)]
-pub struct Campaign {
+pub struct RunningSuite {
     /// The document so far.
     pub run: SuiteRun,
 }
 
-impl Campaign {
+impl RunningSuite {
     /// A new suite. `cases` come with their remotes.
     pub fn begin(
         id: &str,
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
     use crate::suite::Settings;
 
-    fn campaign(ids: &[&str]) -> Campaign {
+    fn running_suite(ids: &[&str]) -> RunningSuite {
         let case = |id: &&str| {
             let case = SuiteCase {
                 id: (*id).to_owned(),
@@ -306,7 +306,7 @@ mod tests {
             (case, "h200".to_owned())
         };
         let cases: Vec<_> = ids.iter().map(case).collect();
-        Campaign::begin("night", String::new(), None, None, SuiteOptions::default(), &cases)
+        RunningSuite::begin("night", String::new(), None, None, SuiteOptions::default(), &cases)
     }
 
     fn failed(code: &str, exit: Exit) -> CaseEnd {
@@ -315,36 +315,36 @@ mod tests {
 
     #[test]
     fn a_suite_is_clean_once_the_last_attempt_of_every_case_is_ok() {
-        let mut campaign = campaign(&["s:a", "s:b", "s:c"]);
-        assert_eq!(campaign.rows_to_run(&RunKind::Open), [0, 1, 2]);
-        assert_eq!(campaign.start(0), "night-001-s-a");
-        campaign.end(0, CaseEnd::default(), None);
-        campaign.start(1);
-        campaign.end(1, failed("nvtx_missing", Exit::Tool), Some("log".into()));
-        campaign.start(2);
-        campaign.end(2, failed("cancelled", Exit::Cancelled), None);
-        campaign.finish(1.0);
-        assert_eq!((campaign.run.state, campaign.run.clean), (SuiteState::Open, false));
-        assert_eq!(campaign.status(), 5);
-        assert_eq!(campaign.rows_to_run(&RunKind::Open), [2]);
-        assert_eq!(campaign.rows_to_run(&RunKind::Failed(Some("nvtx".into()))), [1]);
-        assert!(campaign.rows_to_run(&RunKind::Failed(Some("clocks".into()))).is_empty());
-        assert_eq!(campaign.start(1), "night-002-s-b-2");
-        campaign.end(1, CaseEnd::default(), None);
-        campaign.start(2);
-        campaign.end(2, CaseEnd::default(), None);
-        campaign.finish(1.0);
-        assert_eq!((campaign.run.state, campaign.run.clean), (SuiteState::Done, true));
-        assert_eq!((campaign.status(), campaign.run.rows[1].attempts), (0, 2));
+        let mut running_suite = running_suite(&["s:a", "s:b", "s:c"]);
+        assert_eq!(running_suite.rows_to_run(&RunKind::Open), [0, 1, 2]);
+        assert_eq!(running_suite.start(0), "night-001-s-a");
+        running_suite.end(0, CaseEnd::default(), None);
+        running_suite.start(1);
+        running_suite.end(1, failed("nvtx_missing", Exit::Tool), Some("log".into()));
+        running_suite.start(2);
+        running_suite.end(2, failed("cancelled", Exit::Cancelled), None);
+        running_suite.finish(1.0);
+        assert_eq!((running_suite.run.state, running_suite.run.clean), (SuiteState::Open, false));
+        assert_eq!(running_suite.status(), 5);
+        assert_eq!(running_suite.rows_to_run(&RunKind::Open), [2]);
+        assert_eq!(running_suite.rows_to_run(&RunKind::Failed(Some("nvtx".into()))), [1]);
+        assert!(running_suite.rows_to_run(&RunKind::Failed(Some("clocks".into()))).is_empty());
+        assert_eq!(running_suite.start(1), "night-002-s-b-2");
+        running_suite.end(1, CaseEnd::default(), None);
+        running_suite.start(2);
+        running_suite.end(2, CaseEnd::default(), None);
+        running_suite.finish(1.0);
+        assert_eq!((running_suite.run.state, running_suite.run.clean), (SuiteState::Done, true));
+        assert_eq!((running_suite.status(), running_suite.run.rows[1].attempts), (0, 2));
     }
 
     #[test]
     fn the_command_of_a_case_repeats_the_conditions_of_its_suite() {
-        let campaign = campaign(&["s:a", "s:pair/baseline", "s:b@h200", "s:c[F=/x]"]);
-        assert_eq!(campaign.run.rows[0].again, "rgpu bench run -t s:a --remote h200");
-        assert_eq!(campaign.run.rows[1].again, "rgpu bench run -t s:pair --remote h200");
-        assert_eq!(campaign.run.rows[2].again, "rgpu bench run -t s:b --remote h200");
-        assert_eq!(campaign.run.rows[3].again, "rgpu bench run -t 's:c[F=/x]' --remote h200");
+        let running_suite = running_suite(&["s:a", "s:pair/baseline", "s:b@h200", "s:c[F=/x]"]);
+        assert_eq!(running_suite.run.rows[0].again, "rgpu bench run -t s:a --remote h200");
+        assert_eq!(running_suite.run.rows[1].again, "rgpu bench run -t s:pair --remote h200");
+        assert_eq!(running_suite.run.rows[2].again, "rgpu bench run -t s:b --remote h200");
+        assert_eq!(running_suite.run.rows[3].again, "rgpu bench run -t 's:c[F=/x]' --remote h200");
         let options = SuiteOptions {
             targets: vec!["s:*".into()],
             level: Some(crate::model::suite::Level::Sol),
@@ -378,21 +378,21 @@ mod tests {
 
     #[test]
     fn rows_are_ordered_by_price_which_becomes_known_as_rows_end() {
-        let mut campaign = campaign(&["s:slow", "s:quick", "s:unknown", "s:new"]);
-        campaign.run.rows[3].target = "s:unknown".into();
+        let mut running_suite = running_suite(&["s:slow", "s:quick", "s:unknown", "s:new"]);
+        running_suite.run.rows[3].target = "s:unknown".into();
         let known = |row: &SuiteRow| match row.case.as_str() {
             "s:slow" => Some(100.0),
             "s:quick" => Some(5.0),
             _ => None,
         };
-        let mut rows = campaign.rows_to_run(&RunKind::Open);
-        campaign.order_by_price(&mut rows, known);
+        let mut rows = running_suite.rows_to_run(&RunKind::Open);
+        running_suite.order_by_price(&mut rows, known);
         assert_eq!(rows, [1, 2, 3, 0]);
-        assert_eq!(campaign.price(2, known), UNKNOWN_CASE_SECONDS);
-        campaign.end(1, CaseEnd { seconds: 6.0, ..CaseEnd::default() }, None);
-        assert_eq!(campaign.price(2, known), 6.0);
-        campaign.end(2, CaseEnd { seconds: 2.0, ..CaseEnd::default() }, None);
-        assert_eq!((campaign.price(3, known), campaign.price(0, known)), (2.0, 100.0));
+        assert_eq!(running_suite.price(2, known), UNKNOWN_CASE_SECONDS);
+        running_suite.end(1, CaseEnd { seconds: 6.0, ..CaseEnd::default() }, None);
+        assert_eq!(running_suite.price(2, known), 6.0);
+        running_suite.end(2, CaseEnd { seconds: 2.0, ..CaseEnd::default() }, None);
+        assert_eq!((running_suite.price(3, known), running_suite.price(0, known)), (2.0, 100.0));
     }
 
     #[test]
