@@ -35,5 +35,5 @@ pub use matrix::{Axis, AxisKind, Matrix, sweep_values};
 pub use missing::{MissingSource, missing_sources};
 pub use running_suite::{CaseEnd, RunKind, RunningSuite, grown_sizes, is_reason, is_too_close};
 pub use select::{matches, select};
-pub use target::{Grow, Settings, TargetSpec, Work, kernel_path, program_path};
+pub use target::{Settings, SizeGrowth, TargetKind, TargetSpec, kernel_path, program_path};
 pub use times::{SideSource, inputs_digest, metrics, side_times};

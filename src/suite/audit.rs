@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::expectations::Expectations;
 use super::file::SuiteFile;
 use super::missing::missing_sources;
-use super::target::{TargetSpec, Work};
+use super::target::{TargetKind, TargetSpec};
 use crate::analysis::lint::lint;
 use crate::kernel::{KernelFolders, KernelSpec, find};
 use crate::model::suite::SuiteRun;
@@ -144,7 +144,7 @@ impl Audit {
             self.add(missing.code, &place, format!("`{}`: {}", missing.target, missing.text));
         }
         for target in &listed_targets {
-            if let Work::Pair { baseline, optimised } = &target.work
+            if let TargetKind::Pair { baseline, optimised } = &target.work
                 && baseline == optimised
             {
                 let text = format!("both sides are `{baseline}`");

@@ -2,7 +2,7 @@
 
 use super::file::SuiteFile;
 use super::matrix::AxisKind;
-use super::target::{Settings, TargetSpec, Work};
+use super::target::{Settings, TargetKind, TargetSpec};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::sizes::{self, Selection};
 use crate::kernel::{KernelSpec, ProfileMode};
@@ -20,7 +20,7 @@ pub struct SuiteCase {
     /// The axes with their values.
     pub axes: Vec<(AxisKind, String, String)>,
     /// What it runs.
-    pub subject: Work,
+    pub subject: TargetKind,
     /// Its settings; those that axes set are set.
     pub settings: Settings,
     /// Whether its target is generated.
@@ -80,10 +80,10 @@ impl SuiteCase {
 
     /// The two sides of a pair as separate cases, for a mode that compares nothing; else itself.
     pub fn sides(self) -> Vec<Self> {
-        let Work::Pair { baseline, optimised } = &self.subject else { return vec![self] };
+        let TargetKind::Pair { baseline, optimised } = &self.subject else { return vec![self] };
         let side = |side: &str, kernel: &String| Self {
             id: format!("{}/{side}", self.id),
-            subject: Work::Kernel(kernel.clone()),
+            subject: TargetKind::Kernel(kernel.clone()),
             ..self.clone()
         };
         vec![side("baseline", baseline), side("optimised", optimised)]
@@ -173,8 +173,8 @@ impl SuiteCase {
         };
         let mode = match (self.settings.mode, &self.subject) {
             (Some(mode), _) => mode,
-            (None, Work::Kernel(_)) if !by_tool => own.unwrap_or(ProfileMode::Bench),
-            (None, Work::Program(_)) if level == Level::Minimal => ProfileMode::Nsys,
+            (None, TargetKind::Kernel(_)) if !by_tool => own.unwrap_or(ProfileMode::Bench),
+            (None, TargetKind::Program(_)) if level == Level::Minimal => ProfileMode::Nsys,
             (None, _) if level == Level::Deep => ProfileMode::Deep,
             (None, _) => ProfileMode::Ncu,
         };

@@ -10,7 +10,7 @@ use toml::de::DeTable;
 
 use super::matches;
 use super::matrix::{Axis, AxisKind, Matrix, sweep_values};
-use super::target::{Grow, Settings, TargetSpec, Work};
+use super::target::{Settings, SizeGrowth, TargetKind, TargetSpec};
 use crate::duration::parse_duration;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::document::{Item, Origin, Table};
@@ -118,7 +118,7 @@ impl SuiteFile {
         let target = |kernel: find::ListedKernel| TargetSpec {
             suite: KERNELS.to_owned(),
             case: kernel.name.clone(),
-            work: Work::Kernel(kernel.name),
+            work: TargetKind::Kernel(kernel.name),
             ..TargetSpec::default()
         };
         let targets = find::list(&own).into_iter().map(target).collect();
@@ -218,7 +218,7 @@ fn target(table: &Table<'_>, defaults: &Settings) -> Result<TargetSpec, KernelEr
     let matrix = table.optional("matrix").map(|item| matrix(&item)).transpose()?;
     let matrix = matrix.unwrap_or_default();
     let work = work(table)?;
-    if let (Work::Program(_), Some(axis)) =
+    if let (TargetKind::Program(_), Some(axis)) =
         (&work, matrix.axes.iter().find(|axis| matches!(axis.kind, AxisKind::Arch)))
     {
         let problem =
@@ -240,13 +240,15 @@ fn target(table: &Table<'_>, defaults: &Settings) -> Result<TargetSpec, KernelEr
     })
 }
 
-fn work(table: &Table<'_>) -> Result<Work, KernelError> {
+fn work(table: &Table<'_>) -> Result<TargetKind, KernelError> {
     let text = |key| table.optional(key).map(|item| item.text().map(str::to_owned)).transpose();
     let program = texts(table.optional("program"), |_, _| Ok(()))?;
     match (text("kernel")?, text("baseline")?, text("optimised")?, program.is_empty()) {
-        (Some(kernel), None, None, true) => Ok(Work::Kernel(kernel)),
-        (None, Some(baseline), Some(optimised), true) => Ok(Work::Pair { baseline, optimised }),
-        (None, None, None, false) => Ok(Work::Program(program)),
+        (Some(kernel), None, None, true) => Ok(TargetKind::Kernel(kernel)),
+        (None, Some(baseline), Some(optimised), true) => {
+            Ok(TargetKind::Pair { baseline, optimised })
+        }
+        (None, None, None, false) => Ok(TargetKind::Program(program)),
         (None, Some(_), None, true) => {
             Err(table.error("`baseline` has no `optimised` beside it: both sides make a pair"))
         }
@@ -348,7 +350,7 @@ fn timeout(item: &Item<'_>) -> Result<u64, KernelError> {
         })
 }
 
-fn grow(item: &Item<'_>) -> Result<Grow, KernelError> {
+fn grow(item: &Item<'_>) -> Result<SizeGrowth, KernelError> {
     let table = item.table(GROW)?;
     let vars = texts(table.optional("vars"), |_, _| Ok(()))?;
     if vars.is_empty() {
@@ -358,7 +360,7 @@ fn grow(item: &Item<'_>) -> Result<Grow, KernelError> {
         Some(item) => count(&item, least, most),
         None => Ok(default),
     };
-    Ok(Grow {
+    Ok(SizeGrowth {
         vars,
         factor: number("factor", 2, 1 << 20, 2)? as i64,
         times: number("times", 1, 16, 2)? as u32,

@@ -1,7 +1,7 @@
 //! Entries of bench.toml that name a kernel or a program which does not exist.
 
 use super::file::SuiteFile;
-use super::target::{TargetSpec, Work, kernel_path, program_path};
+use super::target::{TargetKind, TargetSpec, kernel_path, program_path};
 use crate::error::nearest;
 use crate::kernel::{KernelError, KernelFolders, find};
 
@@ -29,14 +29,14 @@ pub fn missing_sources<'t>(
     let mut missing = Vec::new();
     for target in targets {
         let problems: Vec<Option<(&'static str, String)>> = match &target.work {
-            Work::Program(words) => {
+            TargetKind::Program(words) => {
                 let program = words.first().map_or("", String::as_str);
                 let path = program_path(program, folder).filter(|path| !path.is_file());
                 let is_missing = path.is_some() && !program.starts_with('/');
                 let text = || ("missing_source", format!("there is no file `{program}`"));
                 vec![is_missing.then(text)]
             }
-            Work::Kernel(_) | Work::Pair { .. } => {
+            TargetKind::Kernel(_) | TargetKind::Pair { .. } => {
                 let problem_of = |kernel: &str| {
                     let path = kernel_path(kernel, folder).map(|path| path.display().to_string());
                     let found = find::find(path.as_deref().unwrap_or(kernel), folders);

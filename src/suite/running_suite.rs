@@ -1,7 +1,7 @@
 //! The state of a suite while it runs: which cases are left, and what each attempt gave.
 
 use super::case::SuiteCase;
-use super::target::{Grow, Work};
+use super::target::{SizeGrowth, TargetKind};
 use crate::error::{Exit, Failure, shell_word};
 use crate::model::profile::Gap;
 use crate::model::suite::{
@@ -187,9 +187,9 @@ pub fn is_reason(wanted: &str, code: &str) -> bool {
 
 fn row(case: &SuiteCase, remote: &str, options: &SuiteOptions) -> SuiteRow {
     let (kernel, baseline) = match &case.subject {
-        Work::Kernel(kernel) => (kernel.clone(), None),
-        Work::Pair { baseline, optimised } => (optimised.clone(), Some(baseline.clone())),
-        Work::Program(program) => (program.first().cloned().unwrap_or_default(), None),
+        TargetKind::Kernel(kernel) => (kernel.clone(), None),
+        TargetKind::Pair { baseline, optimised } => (optimised.clone(), Some(baseline.clone())),
+        TargetKind::Program(program) => (program.first().cloned().unwrap_or_default(), None),
     };
     SuiteRow {
         case: case.id.clone(),
@@ -266,7 +266,7 @@ pub fn is_too_close(speedup: Option<f64>, ci95: Option<[f64; 2]>, min_speedup: f
 
 /// The sizes of the next step, as `--problem-sizes` takes them; `None` if a value does not fit, or
 /// no variable grows.
-pub fn grown_sizes(cases: &[CaseSizes], grow: &Grow) -> Option<Vec<String>> {
+pub fn grown_sizes(cases: &[CaseSizes], grow: &SizeGrowth) -> Option<Vec<String>> {
     let mut has_grown = false;
     let mut row = |vars: &[String], values: &[i64]| -> Option<String> {
         let mut words = Vec::new();
@@ -299,7 +299,7 @@ mod tests {
                 target: (*id).to_owned(),
                 suites: vec!["s".into()],
                 axes: Vec::new(),
-                subject: Work::Kernel("k".into()),
+                subject: TargetKind::Kernel("k".into()),
                 settings: Settings::default(),
                 generated: false,
             };
@@ -365,7 +365,7 @@ mod tests {
             target: "s:a".into(),
             suites: vec!["s".into()],
             axes: Vec::new(),
-            subject: Work::Kernel("k".into()),
+            subject: TargetKind::Kernel("k".into()),
             settings: Settings::default(),
             generated: false,
         };
@@ -410,10 +410,10 @@ mod tests {
             vars: vec!["m".into(), "k".into()],
             groups: vec![vec![2, 3], vec![4, 5]],
         };
-        let grow = Grow { vars: vec!["m".into()], factor: 2, times: 1 };
+        let grow = SizeGrowth { vars: vec!["m".into()], factor: 2, times: 1 };
         let grown = grown_sizes(std::slice::from_ref(&case), &grow);
         assert_eq!(grown.unwrap(), ["m=4,k=3;m=8,k=5"]);
-        let other = Grow { vars: vec!["x".into()], ..grow.clone() };
+        let other = SizeGrowth { vars: vec!["x".into()], ..grow.clone() };
         assert_eq!(grown_sizes(std::slice::from_ref(&case), &other), None);
         let huge = CaseSizes { groups: vec![vec![i64::MAX, 1]], ..case };
         assert_eq!(grown_sizes(&[huge], &grow), None);

@@ -17,7 +17,7 @@ pub struct TargetSpec {
     /// Further suites that it belongs to.
     pub suites: Vec<String>,
     /// What it runs.
-    pub work: Work,
+    pub work: TargetKind,
     /// The lines of bench.toml that name the kernels or the program of `work`, in their order.
     pub lines: Vec<usize>,
     /// Its settings, with the defaults of the file where it has none.
@@ -37,16 +37,16 @@ impl TargetSpec {
     /// The kernels that it runs, by name or path.
     pub fn kernels(&self) -> Vec<&str> {
         match &self.work {
-            Work::Kernel(kernel) => vec![kernel],
-            Work::Pair { baseline, optimised } => vec![baseline, optimised],
-            Work::Program(_) => Vec::new(),
+            TargetKind::Kernel(kernel) => vec![kernel],
+            TargetKind::Pair { baseline, optimised } => vec![baseline, optimised],
+            TargetKind::Program(_) => Vec::new(),
         }
     }
 }
 
 /// What a target runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum TargetKind {
     /// One kernel, by name or path.
     Kernel(String),
     /// Two kernels with the same contract.
@@ -70,7 +70,7 @@ pub fn program_path(program: &str, folder: &Path) -> Option<PathBuf> {
     program.contains('/').then(|| folder.join(program))
 }
 
-impl Default for Work {
+impl Default for TargetKind {
     fn default() -> Self {
         Self::Kernel(String::new())
     }
@@ -110,12 +110,12 @@ pub struct Settings {
     /// The smallest effect that counts, as a fraction.
     pub threshold: Option<f64>,
     /// How sizes grow if a pair is too close to call.
-    pub grow: Option<Grow>,
+    pub grow: Option<SizeGrowth>,
 }
 
 /// How the sizes of a pair grow that is too close to call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Grow {
+pub struct SizeGrowth {
     /// The variables that grow.
     pub vars: Vec<String>,
     /// The factor of each step.

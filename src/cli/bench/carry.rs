@@ -28,7 +28,7 @@ use crate::remote::RemoteSpec;
 use crate::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
 use crate::store::{RunParent, RunRecord, RunState, Runs};
 use crate::suite::{
-    CaseEnd, Settings, SideSource, SuiteCase, Work, grown_sizes, inputs_digest, is_too_close,
+    CaseEnd, Settings, SideSource, SuiteCase, TargetKind, grown_sizes, inputs_digest, is_too_close,
     kernel_path, metrics, program_path, side_times,
 };
 use crate::tool::{self, BundleFile, PrebuiltCode};
@@ -102,7 +102,7 @@ impl<'a> CaseRunner<'a> {
     pub(super) async fn run_case(&mut self, case: &SuiteCase, run_id: &str) -> CaseEnd {
         let started_at = Instant::now();
         let end = match &case.subject {
-            Work::Pair { baseline, optimised } => {
+            TargetKind::Pair { baseline, optimised } => {
                 self.pair(case, [baseline, optimised], run_id).await
             }
             _ => self.single(case, run_id).await,
@@ -116,8 +116,8 @@ impl<'a> CaseRunner<'a> {
 
     async fn single(&mut self, case: &SuiteCase, run_id: &str) -> Result<CaseEnd> {
         let side = match &case.subject {
-            Work::Program(program) => self.program(case, program)?,
-            Work::Kernel(kernel) | Work::Pair { optimised: kernel, .. } => {
+            TargetKind::Program(program) => self.program(case, program)?,
+            TargetKind::Kernel(kernel) | TargetKind::Pair { optimised: kernel, .. } => {
                 self.side(case, "kernel", kernel, None)?
             }
         };

@@ -11,7 +11,7 @@ use crate::cli::support::kernel_folders::kernel_folders;
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Align, TextTable};
 use crate::suite::{
-    MissingSource, SuiteCase, SuiteFile, TargetSpec, Work, missing_sources, select,
+    MissingSource, SuiteCase, SuiteFile, TargetKind, TargetSpec, missing_sources, select,
 };
 
 /// The output of `bench list --json` (`rgpu.targets/1`).
@@ -122,9 +122,9 @@ fn warn_of_missing_sources(app: &App, file: &SuiteFile, cases: &[SuiteCase]) {
 
 fn line(case: SuiteCase) -> TargetLine {
     let (runs, baseline) = match &case.subject {
-        Work::Kernel(kernel) => (kernel.clone(), None),
-        Work::Pair { baseline, optimised } => (optimised.clone(), Some(baseline.clone())),
-        Work::Program(program) => (case.arguments(program).join(" "), None),
+        TargetKind::Kernel(kernel) => (kernel.clone(), None),
+        TargetKind::Pair { baseline, optimised } => (optimised.clone(), Some(baseline.clone())),
+        TargetKind::Program(program) => (case.arguments(program).join(" "), None),
     };
     TargetLine {
         case: case.id,

@@ -13,7 +13,7 @@ use crate::model::Profile;
 use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
 use crate::report::suite::{PlotPoint, PlotSeries, plot_page, text_plot};
 use crate::store::Runs;
-use crate::suite::{Axis, AxisKind, Matrix, RunKind, Settings, SuiteFile, TargetSpec, Work};
+use crate::suite::{Axis, AxisKind, Matrix, RunKind, Settings, SuiteFile, TargetKind, TargetSpec};
 
 /// The names of the targets of sweeps begin with this.
 pub(super) const SUITE_PREFIX: &str = "sweep:";
@@ -41,7 +41,7 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     let target = TargetSpec {
         suite: "sweep".to_owned(),
         case: spec.name.clone(),
-        work: Work::Kernel(name.to_owned()),
+        work: TargetKind::Kernel(name.to_owned()),
         settings: Settings {
             mode: args.mode.or(spec.mode),
             sizes: args.problem_sizes.clone(),
