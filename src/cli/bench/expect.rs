@@ -17,7 +17,7 @@ use crate::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
 use crate::suite::{PointsByKey, SuiteFile, select, sessions};
 
 /// What was found.
-pub(super) struct Judged {
+pub(super) struct ExpectationResult {
     verdicts: Vec<SuiteVerdict>,
     orphans: Vec<MeasurementKey>,
     updated: Vec<(PathBuf, Vec<UpdatedEntry>)>,
@@ -42,7 +42,11 @@ pub(super) fn check_baseline(app: &App, args: &ExpectArgs) -> Result<()> {
 }
 
 /// Judges every time of the suite, and updates the expectations if told to.
-pub(super) fn judge(app: &App, work: &SuiteWork<'_>, args: &ExpectArgs) -> Result<Judged> {
+pub(super) fn judge(
+    app: &App,
+    work: &SuiteWork<'_>,
+    args: &ExpectArgs,
+) -> Result<ExpectationResult> {
     let folder = expectations::folder(&app.config.project, args.baseline.as_deref());
     let mut run = work.with_suite(|suite| suite.run.clone());
     let gpus: BTreeSet<String> = run.times().map(|(_, time)| time.key.gpu.clone()).collect();
@@ -69,7 +73,7 @@ pub(super) fn judge(app: &App, work: &SuiteWork<'_>, args: &ExpectArgs) -> Resul
     let orphans = orphans(app, &run, &known)?;
     run.orphans.clone_from(&orphans);
     work.with_suite(|suite| suite.run = run);
-    Ok(Judged { verdicts, orphans, updated })
+    Ok(ExpectationResult { verdicts, orphans, updated })
 }
 
 /// Expected times of cases that the suite does not have.
@@ -127,7 +131,7 @@ fn update(
     Ok(files)
 }
 
-impl Judged {
+impl ExpectationResult {
     /// Shows the updates, and gives the exit status of what was found.
     pub(super) fn finish(self, app: &App, args: &ExpectArgs) -> Result<Status> {
         for (path, entries) in &self.updated {
