@@ -2,15 +2,15 @@
 
 mod args;
 mod audit;
-mod carry;
+mod case_runner;
 mod compare;
 mod expect;
 mod history;
 mod list;
 mod run;
 mod saved;
+mod suite_work;
 mod sweep;
-mod work;
 
 use clap::Args;
 

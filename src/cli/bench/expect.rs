@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use super::args::{ExpectArgs, FailOn, ValidityName};
-use super::carry::THRESHOLD;
+use super::case_runner::THRESHOLD;
 use super::saved::cases_of;
-use super::work::SuiteWork;
+use super::suite_work::SuiteWork;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::error::{Exit, Failure, Result};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rgpu_protocol::GpuChoice;
 
 use super::args::{ExpectArgs, ResumeArgs, RunArgs};
-use super::work::{SuiteWork, seconds_since};
+use super::suite_work::{SuiteWork, seconds_since};
 use super::{expect, list, saved, sweep};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::profile_request::gpu_choice;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::args::ShowArgs;
-use super::carry::THRESHOLD;
+use super::case_runner::THRESHOLD;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::suite_index;
 use crate::cli::support::terminal::escape_controls;

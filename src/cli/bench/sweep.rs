@@ -2,7 +2,7 @@
 
 use super::args::ExpectArgs;
 use super::run::{begin, carry_out, cases};
-use super::work::SuiteWork;
+use super::suite_work::SuiteWork;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::profile_args::ProfileArgs;

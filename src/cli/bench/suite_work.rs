@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rgpu_protocol::GpuChoice;
 
-use super::carry::{Builds, CaseRunner, open_run};
+use super::case_runner::{Builds, CaseRunner, open_run};
 use super::run::has_many_hosts;
 use crate::cli::support::app::App;
 use crate::cli::support::profile_args::ProfileArgs;

@@ -1,4 +1,4 @@
-//! Carries out single cases over one connection: each as a run of its own.
+//! Runs single cases over one connection, each as its own run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ const MIN_SPEEDUP: f64 = 1.05;
 /// The smallest effect that counts, unless it is set.
 pub(super) const THRESHOLD: f64 = 0.01;
 
-/// Carries out cases on one remote.
+/// Runs cases on one remote.
 pub(super) struct CaseRunner<'a> {
     pub(super) app: &'a App,
     pub(super) options: &'a SuiteOptions,
