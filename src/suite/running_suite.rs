@@ -100,18 +100,22 @@ impl RunningSuite {
     }
 
     /// Orders rows by the time that they are expected to take, shortest first.
-    pub fn order_by_price(&self, rows: &mut [usize], known: impl Fn(&SuiteRow) -> Option<f64>) {
-        let mut priced: Vec<(f64, usize)> =
-            rows.iter().map(|at| (self.price(*at, &known), *at)).collect();
-        priced.sort_by(|a, b| a.0.total_cmp(&b.0));
-        for (row, (_, at)) in rows.iter_mut().zip(priced) {
+    pub fn order_by_estimated_time(
+        &self,
+        rows: &mut [usize],
+        known: impl Fn(&SuiteRow) -> Option<f64>,
+    ) {
+        let mut estimated: Vec<(f64, usize)> =
+            rows.iter().map(|at| (self.estimated_seconds(*at, &known), *at)).collect();
+        estimated.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (row, (_, at)) in rows.iter_mut().zip(estimated) {
             *row = at;
         }
     }
 
     /// The seconds that a row is expected to take: `known` from earlier suites, else as the rows of
     /// its target that have ended, else as all rows that have ended.
-    pub fn price(&self, at: usize, known: impl Fn(&SuiteRow) -> Option<f64>) -> f64 {
+    pub fn estimated_seconds(&self, at: usize, known: impl Fn(&SuiteRow) -> Option<f64>) -> f64 {
         let row = &self.run.rows[at];
         let mean = |is_like: &dyn Fn(&SuiteRow) -> bool| {
             let like = self.run.rows.iter().filter(|r| r.seconds > 0.0 && is_like(r));
@@ -386,13 +390,16 @@ mod tests {
             _ => None,
         };
         let mut rows = running_suite.rows_to_run(&RunKind::Open);
-        running_suite.order_by_price(&mut rows, known);
+        running_suite.order_by_estimated_time(&mut rows, known);
         assert_eq!(rows, [1, 2, 3, 0]);
-        assert_eq!(running_suite.price(2, known), UNKNOWN_CASE_SECONDS);
+        assert_eq!(running_suite.estimated_seconds(2, known), UNKNOWN_CASE_SECONDS);
         running_suite.end(1, CaseEnd { seconds: 6.0, ..CaseEnd::default() }, None);
-        assert_eq!(running_suite.price(2, known), 6.0);
+        assert_eq!(running_suite.estimated_seconds(2, known), 6.0);
         running_suite.end(2, CaseEnd { seconds: 2.0, ..CaseEnd::default() }, None);
-        assert_eq!((running_suite.price(3, known), running_suite.price(0, known)), (2.0, 100.0));
+        assert_eq!(
+            (running_suite.estimated_seconds(3, known), running_suite.estimated_seconds(0, known)),
+            (2.0, 100.0)
+        );
     }
 
     #[test]

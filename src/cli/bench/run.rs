@@ -302,7 +302,7 @@ pub(super) fn carry_out(
 ) -> Result<Status> {
     let started_at = Instant::now();
     if budget.is_some() {
-        work.with_prices(|suite, known| suite.order_by_price(&mut rows, known));
+        work.with_time_estimates(|suite, known| suite.order_by_estimated_time(&mut rows, known));
     }
     let end = budget.map(|budget| started_at + budget);
     work.with_suite(|suite| {

@@ -316,7 +316,7 @@ impl SuiteWork<'_> {
     }
 
     /// Works on the suite with the seconds that a case took in an earlier suite.
-    pub(super) fn with_prices<T>(
+    pub(super) fn with_time_estimates<T>(
         &self,
         work: impl FnOnce(&mut RunningSuite, &dyn Fn(&SuiteRow) -> Option<f64>) -> T,
     ) -> T {
@@ -327,18 +327,20 @@ impl SuiteWork<'_> {
 
     /// Whether a row is expected to be done at `end`.
     fn fits(&self, at: usize, end: Option<Instant>) -> bool {
-        let price = || self.with_prices(|suite, known| suite.price(at, known));
-        end.is_none_or(|end| Instant::now() + Duration::from_secs_f64(price()) <= end)
+        let estimated_seconds =
+            || self.with_time_estimates(|suite, known| suite.estimated_seconds(at, known));
+        end.is_none_or(|end| Instant::now() + Duration::from_secs_f64(estimated_seconds()) <= end)
     }
 
     /// How far the suite is, and how long it may still take.
     fn progress(&self, left: &Mutex<Vec<usize>>) -> String {
         let left = left.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.with_prices(|suite, known| {
+        self.with_time_estimates(|suite, known| {
             let rows = &suite.run.rows;
-            let price = |at: &usize| suite.price(*at, known);
-            let has_price = rows.iter().any(|row| row.seconds > 0.0);
-            let seconds: f64 = if has_price { left.iter().map(price).sum() } else { 0.0 };
+            let estimated_seconds = |at: &usize| suite.estimated_seconds(*at, known);
+            let has_estimate = rows.iter().any(|row| row.seconds > 0.0);
+            let seconds: f64 =
+                if has_estimate { left.iter().map(estimated_seconds).sum() } else { 0.0 };
             let failed = suite.run.count(RowState::Failed);
             let mut text = format!("{} of {} cases left", left.len(), rows.len());
             if failed > 0 {
