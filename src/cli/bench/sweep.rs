@@ -58,7 +58,7 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     let base = ProfileArgs { problem_sizes: Vec::new(), sweep: Vec::new(), ..args.clone() };
     work.base = Some(base);
     work.with_suite(|suite| {
-        suite.run.rows.iter_mut().for_each(|row| row.again = again(row, args));
+        suite.run.rows.iter_mut().for_each(|row| row.again = rerun_command(row, args));
     });
     let rows = work.with_suite(|suite| suite.rows_to_run(&RunKind::Open));
     let expect = ExpectArgs::default();
@@ -87,7 +87,7 @@ fn refuse_single_run_flags(args: &ProfileArgs) -> Result<()> {
 }
 
 /// The command that profiles one combination alone.
-fn again(row: &SuiteRow, args: &ProfileArgs) -> String {
+fn rerun_command(row: &SuiteRow, args: &ProfileArgs) -> String {
     let mut words = vec![format!("rgpu profile --kernel {}", shell_word(&row.kernel))];
     let values = row.axes.iter().map(|(name, value)| format!("{name}={value}"));
     words.extend(values.map(|value| format!("--sweep {}", shell_word(value))));
