@@ -51,7 +51,7 @@ use super::{
     ConnectOptions, HostRequest, HostUse, ReconnectPolicy, Remote, RemoteError, RemoteKind,
     RemoteSpec, Rental, RentedRemote, Session, ssh,
 };
-use allocation::{Allocation, AllocationRequest, Reached};
+use allocation::{Allocation, AllocationRequest, AllocationState};
 pub use error::SlurmError;
 use job::JobInfo;
 use login::LoginNode;
@@ -155,7 +155,7 @@ impl Slurm {
             state.login = None;
             let mut session = (ssh::KIND.open)(&self.results_spec(""))?.connect(options).await?;
             session.greeted().await?;
-            let login = LoginNode::over(session, options.user_prompt.clone()).await?;
+            let login = LoginNode::new(session, options.user_prompt.clone()).await?;
             state.login = Some(login);
         }
         match &mut state.login {
@@ -235,7 +235,7 @@ impl Slurm {
             let reached =
                 allocation.wait(login, &self.settings, queued_since, limit, user_prompt).await?;
             let end = match reached {
-                Reached::Running(info) => {
+                AllocationState::Running(info) => {
                     let since = *running_since.get_or_insert_with(Instant::now);
                     match self.node_session(state, options, allocation, &info).await {
                         Ok(session) => {
@@ -253,7 +253,7 @@ impl Slurm {
                         Err(error) => return Err(error),
                     }
                 }
-                Reached::Ended(end) => end,
+                AllocationState::Ended(end) => end,
             };
             *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end.clone());
             let was_used = state.has_connected || request.host_use == HostUse::Existing;
@@ -423,8 +423,8 @@ impl RentedRemote for Slurm {
         let login = self.login(state, options).await?;
         let (since, user_prompt) = (Instant::now(), &*options.user_prompt);
         match allocation.wait(login, &self.settings, since, None, user_prompt).await? {
-            Reached::Running(info) => Ok(self.rental(format!("running on {}", info.nodes))),
-            Reached::Ended(end) => Err(end.into()),
+            AllocationState::Running(info) => Ok(self.rental(format!("running on {}", info.nodes))),
+            AllocationState::Ended(end) => Err(end.into()),
         }
     }
 

@@ -47,8 +47,8 @@ pub(super) struct AllocationRequest<'a> {
     pub(super) gpus: Option<u32>,
 }
 
-/// Where a job has come to.
-pub(super) enum Reached {
+/// The state of an allocation that was waited for.
+pub(super) enum AllocationState {
     /// Its node can be used.
     Running(JobInfo),
     /// It has ended.
@@ -83,7 +83,7 @@ impl Allocation {
         let waits_since = Instant::now();
         let mut gpu_option = GpuOption::PerNode;
         loop {
-            let answer = login.ask("sh", job.submission(gpu_option)).await?;
+            let answer = login.run("sh", job.submission(gpu_option)).await?;
             let number = answer.text.lines().find_map(job_number);
             match (answer.exit, number) {
                 (Some(0 | SUBMITTED_BEFORE), Some(id)) => {
@@ -98,7 +98,7 @@ impl Allocation {
                         return Ok(Self { id, name: name.to_owned() });
                     }
                     if waits_since.elapsed() > APPEAR_TIMEOUT {
-                        login.ask("rm", words!["-rf", job.folder()]).await?;
+                        login.run("rm", words!["-rf", job.folder()]).await?;
                     }
                     sleep(FIRST_PAUSE * 4).await;
                 }
@@ -119,17 +119,19 @@ impl Allocation {
         queued_since: Instant,
         queue_timeout: Option<Duration>,
         user_prompt: &dyn UserPrompt,
-    ) -> Result<Reached, RemoteError> {
+    ) -> Result<AllocationState, RemoteError> {
         let (mut pause, mut shown, mut ending_since) = (FIRST_PAUSE, String::new(), None);
         let started = Instant::now();
         loop {
             let info = login.info(&self.id).await?;
-            let Some(info) = info else { return Ok(Reached::Ended(self.end(login, None).await)) };
+            let Some(info) = info else {
+                return Ok(AllocationState::Ended(self.end(login, None).await));
+            };
             if info.restarts > 0 {
                 // Its processes have ended, and its script does nothing the second time.
                 login.cancel(&self.id).await?;
                 let info = JobInfo { state: "REQUEUED".to_owned(), ..info };
-                return Ok(Reached::Ended(self.end(login, Some(&info)).await));
+                return Ok(AllocationState::Ended(self.end(login, Some(&info)).await));
             }
             let text = match info.phase() {
                 Phase::Running if info.state == "RUNNING" => {
@@ -138,13 +140,15 @@ impl Allocation {
                         true => user_prompt.verbose(&text),
                         false => user_prompt.starting(&text),
                     }
-                    return Ok(Reached::Running(info));
+                    return Ok(AllocationState::Running(info));
                 }
-                Phase::Ended => return Ok(Reached::Ended(self.end(login, Some(&info)).await)),
+                Phase::Ended => {
+                    return Ok(AllocationState::Ended(self.end(login, Some(&info)).await));
+                }
                 Phase::Ending => {
                     let since = *ending_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > ENDING_TIMEOUT {
-                        return Ok(Reached::Ended(self.end(login, Some(&info)).await));
+                        return Ok(AllocationState::Ended(self.end(login, Some(&info)).await));
                     }
                     format!("the job {} of Slurm is ending", self.id)
                 }
@@ -219,9 +223,9 @@ impl Allocation {
             reason => text += &format!(": {reason}"),
         }
         if let Some(partition) = &settings.partition
-            && let Some((place, jobs)) = login.place(&self.id, partition).await?
+            && let Some((position, jobs)) = login.queue_position(&self.id, partition).await?
         {
-            text += &format!("; position {place} of {jobs} in `{partition}`");
+            text += &format!("; position {position} of {jobs} in `{partition}`");
         }
         if let Some(start) = &info.start {
             text += &format!("; expected to start at {start} (the cluster's time)");
@@ -232,8 +236,9 @@ impl Allocation {
     /// The end of the job, with the last lines of its batch script.
     async fn end(&self, login: &mut LoginNode, info: Option<&JobInfo>) -> SlurmError {
         let log = format!("{}/log", folder(login.root(), &self.name));
-        let answer = login.ask("tail", words!["-n", "5", log]).await;
-        let log = answer.ok().filter(super::login::Answer::is_good).map(|answer| answer.text);
+        let answer = login.run("tail", words!["-n", "5", log]).await;
+        let log =
+            answer.ok().filter(super::login::CommandOutput::succeeded).map(|answer| answer.text);
         SlurmError::ended(&self.id, info, &log.unwrap_or_default())
     }
 
@@ -246,7 +251,7 @@ impl Allocation {
     pub(super) async fn cancel(&self, login: &mut LoginNode) -> Result<(), RemoteError> {
         login.cancel(&self.id).await?;
         let folder = folder(login.root(), &self.name);
-        login.ask("rm", words!["-rf", folder]).await.map(drop)
+        login.run("rm", words!["-rf", folder]).await.map(drop)
     }
 }
 
@@ -265,7 +270,7 @@ fn lacks_gpu_option(words: &str) -> bool {
 async fn has_default_time(login: &mut LoginNode, settings: &Settings) -> Result<bool, RemoteError> {
     let mut args = words!["--oneliner", "show", "partition"];
     args.extend(settings.partition.clone());
-    let answer = login.ask("scontrol", args).await?;
+    let answer = login.run("scontrol", args).await?;
     let mut partitions = answer.text.lines().filter(|line| line.starts_with("PartitionName="));
     let is_default = |line: &&str| line.split_ascii_whitespace().any(|pair| pair == "Default=YES");
     let line = match settings.partition {

@@ -25,16 +25,16 @@ macro_rules! words {
 }
 pub(super) use words;
 
-/// What a program answered.
+/// The exit status and output of a program.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct CommandOutput {
     pub(super) exit: Option<i32>,
     /// Standard output, then standard error.
     pub(super) text: String,
 }
 
-impl Answer {
-    pub(super) fn is_good(&self) -> bool {
+impl CommandOutput {
+    pub(super) fn succeeded(&self) -> bool {
         self.exit == Some(0)
     }
 }
@@ -51,7 +51,7 @@ pub(super) struct LoginNode {
 
 impl LoginNode {
     /// The login node behind `session`, whose agent keeps its files in the remote's folder.
-    pub(super) async fn over(
+    pub(super) async fn new(
         mut session: Session,
         user_prompt: Arc<dyn UserPrompt>,
     ) -> Result<Self, RemoteError> {
@@ -81,10 +81,10 @@ impl LoginNode {
     }
 
     /// Runs one program after the other. `None`: the node does not have the program.
-    pub(super) async fn ask_all(
+    pub(super) async fn run_all(
         &mut self,
         commands: Vec<Words>,
-    ) -> Result<Vec<Option<Answer>>, RemoteError> {
+    ) -> Result<Vec<Option<CommandOutput>>, RemoteError> {
         let programs: Vec<String> =
             commands.iter().map(|words| words.first().cloned().unwrap_or_default()).collect();
         for words in &commands {
@@ -102,30 +102,30 @@ impl LoginNode {
         let answers = facts.answers.into_iter().map(|answer| match answer {
             ProbeAnswer { path: None, .. } => Ok(None),
             ProbeAnswer { error: Some(words), .. } => Err(SlurmError::NoAnswer { words }.into()),
-            ProbeAnswer { exit, text, .. } => Ok(Some(Answer { exit, text })),
+            ProbeAnswer { exit, text, .. } => Ok(Some(CommandOutput { exit, text })),
         });
         answers.collect()
     }
 
     /// Runs `program`.
-    pub(super) async fn ask(
+    pub(super) async fn run(
         &mut self,
         program: &'static str,
         args: Words,
-    ) -> Result<Answer, RemoteError> {
+    ) -> Result<CommandOutput, RemoteError> {
         let command = [words![program], args].concat();
-        let answer = self.ask_all(vec![command]).await?.pop().flatten();
+        let answer = self.run_all(vec![command]).await?.pop().flatten();
         answer.ok_or_else(|| SlurmError::NoProgram { program }.into())
     }
 
-    /// As [`Self::ask`]; the program must end well.
-    pub(super) async fn ask_well(
+    /// As [`Self::run`]; the program must end well.
+    pub(super) async fn run_checked(
         &mut self,
         program: &'static str,
         args: Words,
     ) -> Result<String, RemoteError> {
-        let answer = self.ask(program, args).await?;
-        match answer.is_good() {
+        let answer = self.run(program, args).await?;
+        match answer.succeeded() {
             true => Ok(answer.text),
             false => Err(SlurmError::of_program(program, &answer.text).into()),
         }
@@ -142,7 +142,7 @@ impl LoginNode {
             format!("--name={}", names.join(",")),
             "--format=%i %j %T"
         ];
-        let text = self.ask_well("squeue", args).await?;
+        let text = self.run_checked("squeue", args).await?;
         let found = text.lines().filter_map(|line| {
             let mut parts = line.split_ascii_whitespace();
             let (id, name, state) = (parts.next()?, parts.next()?, parts.next()?);
@@ -162,14 +162,15 @@ impl LoginNode {
             format!("--name={name}"),
             "--format=JobID"
         ];
-        let answer = self.ask_all(vec![command]).await?.pop().flatten();
-        let text = answer.filter(Answer::is_good).map(|answer| answer.text).unwrap_or_default();
+        let answer = self.run_all(vec![command]).await?.pop().flatten();
+        let text =
+            answer.filter(CommandOutput::succeeded).map(|answer| answer.text).unwrap_or_default();
         Ok(text.lines().map(str::trim).find(|line| is_job_number(line)).map(str::to_owned))
     }
 
     /// A job's state; `None`: Slurm has forgotten the job.
     pub(super) async fn info(&mut self, id: &str) -> Result<Option<JobInfo>, RemoteError> {
-        let answer = self.ask("scontrol", words!["--oneliner", "show", "job", id]).await?;
+        let answer = self.run("scontrol", words!["--oneliner", "show", "job", id]).await?;
         if let Some(info) = answer.text.lines().find_map(JobInfo::from_scontrol) {
             return Ok(Some(info));
         }
@@ -185,13 +186,14 @@ impl LoginNode {
             "--format=State"
         ];
         // Many clusters keep no accounts; then nobody knows.
-        let answer = self.ask_all(vec![command]).await?.pop().flatten();
-        let text = answer.filter(Answer::is_good).map(|answer| answer.text).unwrap_or_default();
+        let answer = self.run_all(vec![command]).await?.pop().flatten();
+        let text =
+            answer.filter(CommandOutput::succeeded).map(|answer| answer.text).unwrap_or_default();
         Ok(text.lines().find_map(JobInfo::from_sacct))
     }
 
-    /// The place of a waiting job among those of its partition, and how many there are.
-    pub(super) async fn place(
+    /// The position of a waiting job among those of its partition, and how many there are.
+    pub(super) async fn queue_position(
         &mut self,
         id: &str,
         partition: &str,
@@ -203,7 +205,7 @@ impl LoginNode {
             format!("--partition={partition}"),
             "--format=%i"
         ];
-        let answer = self.ask("squeue", args).await?;
+        let answer = self.run("squeue", args).await?;
         let jobs: Vec<&str> = answer.text.lines().map(str::trim).collect();
         Ok(jobs.iter().position(|job| *job == id).map(|at| (at + 1, jobs.len())))
     }
@@ -219,8 +221,8 @@ impl LoginNode {
     }
 
     async fn scancel(&mut self, args: Words) -> Result<(), RemoteError> {
-        let answer = self.ask("scancel", args).await?;
-        match answer.is_good() || answer.text.contains("Invalid job id") {
+        let answer = self.run("scancel", args).await?;
+        match answer.succeeded() || answer.text.contains("Invalid job id") {
             true => Ok(()),
             false => Err(SlurmError::of_program("scancel", &answer.text).into()),
         }
