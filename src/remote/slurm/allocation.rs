@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::error::SlurmError;
 use super::job::{JobInfo, Phase, find_end};
-use super::login::{LoginNode, is_job_number, words};
+use super::login::{LoginNode, argv, is_job_number};
 use super::script::{GpuOption, NewJob, SUBMITTED_BEFORE, folder};
 use super::settings::Settings;
 use crate::remote::{RemoteError, UserPrompt};
@@ -98,7 +98,7 @@ impl Allocation {
                         return Ok(Self { id, name: name.to_owned() });
                     }
                     if waits_since.elapsed() > APPEAR_TIMEOUT {
-                        login.run("rm", words!["-rf", job.folder()]).await?;
+                        login.run("rm", argv!["-rf", job.folder()]).await?;
                     }
                     sleep(FIRST_PAUSE * 4).await;
                 }
@@ -236,7 +236,7 @@ impl Allocation {
     /// The end of the job, with the last lines of its batch script.
     async fn end(&self, login: &mut LoginNode, info: Option<&JobInfo>) -> SlurmError {
         let log = format!("{}/log", folder(login.root(), &self.name));
-        let answer = login.run("tail", words!["-n", "5", log]).await;
+        let answer = login.run("tail", argv!["-n", "5", log]).await;
         let log =
             answer.ok().filter(super::login::CommandOutput::succeeded).map(|answer| answer.text);
         SlurmError::ended(&self.id, info, &log.unwrap_or_default())
@@ -251,7 +251,7 @@ impl Allocation {
     pub(super) async fn cancel(&self, login: &mut LoginNode) -> Result<(), RemoteError> {
         login.cancel(&self.id).await?;
         let folder = folder(login.root(), &self.name);
-        login.run("rm", words!["-rf", folder]).await.map(drop)
+        login.run("rm", argv!["-rf", folder]).await.map(drop)
     }
 }
 
@@ -268,7 +268,7 @@ fn lacks_gpu_option(words: &str) -> bool {
 
 /// Whether a job without a time limit gets one from its partition.
 async fn has_default_time(login: &mut LoginNode, settings: &Settings) -> Result<bool, RemoteError> {
-    let mut args = words!["--oneliner", "show", "partition"];
+    let mut args = argv!["--oneliner", "show", "partition"];
     args.extend(settings.partition.clone());
     let answer = login.run("scontrol", args).await?;
     let mut partitions = answer.text.lines().filter(|line| line.starts_with("PartitionName="));

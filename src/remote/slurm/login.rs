@@ -17,13 +17,13 @@ use crate::remote::{RemoteError, Session, UserPrompt};
 const PROGRAM_TIMEOUT_S: u64 = 60;
 
 /// A program of Slurm with its arguments.
-pub(super) type Words = Vec<String>;
+pub(super) type Argv = Vec<String>;
 
-/// Makes a command of literal words and texts.
-macro_rules! words {
+/// Makes an argv of literals and strings.
+macro_rules! argv {
     ($($word:expr),* $(,)?) => { vec![$(String::from($word)),*] };
 }
-pub(super) use words;
+pub(super) use argv;
 
 /// The exit status and output of a program.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl LoginNode {
         mut session: Session,
         user_prompt: Arc<dyn UserPrompt>,
     ) -> Result<Self, RemoteError> {
-        let find_srun = Probe { find: words!["srun"], ..probe(None) };
+        let find_srun = Probe { find: argv!["srun"], ..probe(None) };
         let facts = session.facts(vec![find_srun]).await?;
         let srun = facts.answers.into_iter().next().and_then(|answer| answer.path);
         let srun = srun.ok_or(SlurmError::NoProgram { program: "srun" })?;
@@ -83,17 +83,17 @@ impl LoginNode {
     /// Runs one program after the other. `None`: the node does not have the program.
     pub(super) async fn run_all(
         &mut self,
-        commands: Vec<Words>,
+        commands: Vec<Argv>,
     ) -> Result<Vec<Option<CommandOutput>>, RemoteError> {
         let programs: Vec<String> =
-            commands.iter().map(|words| words.first().cloned().unwrap_or_default()).collect();
-        for words in &commands {
+            commands.iter().map(|argv| argv.first().cloned().unwrap_or_default()).collect();
+        for argv in &commands {
             // The text of the batch script would fill the screen.
             let shown: Vec<&str> =
-                words.iter().map(|word| word.lines().next().unwrap_or_default()).collect();
+                argv.iter().map(|arg| arg.lines().next().unwrap_or_default()).collect();
             self.user_prompt.verbose(&format!("on the login node: {}", shown.join(" ")));
         }
-        let probes = commands.into_iter().map(|words| probe(Some(words)));
+        let probes = commands.into_iter().map(|argv| probe(Some(argv)));
         let facts = self.session.facts(probes.collect()).await?;
         if facts.answers.len() != programs.len() {
             let what = format!("{} answers to {}", facts.answers.len(), programs.len());
@@ -111,9 +111,9 @@ impl LoginNode {
     pub(super) async fn run(
         &mut self,
         program: &'static str,
-        args: Words,
+        args: Argv,
     ) -> Result<CommandOutput, RemoteError> {
-        let command = [words![program], args].concat();
+        let command = [argv![program], args].concat();
         let answer = self.run_all(vec![command]).await?.pop().flatten();
         answer.ok_or_else(|| SlurmError::NoProgram { program }.into())
     }
@@ -122,7 +122,7 @@ impl LoginNode {
     pub(super) async fn run_checked(
         &mut self,
         program: &'static str,
-        args: Words,
+        args: Argv,
     ) -> Result<String, RemoteError> {
         let answer = self.run(program, args).await?;
         match answer.succeeded() {
@@ -136,12 +136,8 @@ impl LoginNode {
         &mut self,
         names: &[&str],
     ) -> Result<Vec<(String, String, String)>, RemoteError> {
-        let args = words![
-            "--me",
-            "--noheader",
-            format!("--name={}", names.join(",")),
-            "--format=%i %j %T"
-        ];
+        let args =
+            argv!["--me", "--noheader", format!("--name={}", names.join(",")), "--format=%i %j %T"];
         let text = self.run_checked("squeue", args).await?;
         let found = text.lines().filter_map(|line| {
             let mut parts = line.split_ascii_whitespace();
@@ -154,7 +150,7 @@ impl LoginNode {
 
     /// The number of an ended job with this name, if the cluster keeps accounts.
     pub(super) async fn find_ended(&mut self, name: &str) -> Result<Option<String>, RemoteError> {
-        let command = words![
+        let command = argv![
             "sacct",
             "--noheader",
             "--parsable2",
@@ -170,14 +166,14 @@ impl LoginNode {
 
     /// A job's state; `None`: Slurm has forgotten the job.
     pub(super) async fn info(&mut self, id: &str) -> Result<Option<JobInfo>, RemoteError> {
-        let answer = self.run("scontrol", words!["--oneliner", "show", "job", id]).await?;
+        let answer = self.run("scontrol", argv!["--oneliner", "show", "job", id]).await?;
         if let Some(info) = answer.text.lines().find_map(JobInfo::from_scontrol) {
             return Ok(Some(info));
         }
         if !answer.text.contains("Invalid job id") {
             return Err(SlurmError::of_program("scontrol", &answer.text).into());
         }
-        let command = words![
+        let command = argv![
             "sacct",
             "--noheader",
             "--parsable2",
@@ -198,7 +194,7 @@ impl LoginNode {
         id: &str,
         partition: &str,
     ) -> Result<Option<(usize, usize)>, RemoteError> {
-        let args = words![
+        let args = argv![
             "--noheader",
             "--states=PENDING",
             "--sort=-p,i",
@@ -212,15 +208,15 @@ impl LoginNode {
 
     /// Ends a job; it may have ended already.
     pub(super) async fn cancel(&mut self, id: &str) -> Result<(), RemoteError> {
-        self.scancel(words![id]).await
+        self.scancel(argv![id]).await
     }
 
     /// Sends the batch script of a job the signal at which it ends by itself.
     pub(super) async fn signal_script(&mut self, id: &str) -> Result<(), RemoteError> {
-        self.scancel(words!["--batch", "--signal=USR1", id]).await
+        self.scancel(argv!["--batch", "--signal=USR1", id]).await
     }
 
-    async fn scancel(&mut self, args: Words) -> Result<(), RemoteError> {
+    async fn scancel(&mut self, args: Argv) -> Result<(), RemoteError> {
         let answer = self.run("scancel", args).await?;
         match answer.succeeded() || answer.text.contains("Invalid job id") {
             true => Ok(()),
@@ -229,7 +225,7 @@ impl LoginNode {
     }
 }
 
-fn probe(run: Option<Words>) -> Probe {
+fn probe(run: Option<Argv>) -> Probe {
     Probe {
         name: "slurm".to_owned(),
         find: Vec::new(),

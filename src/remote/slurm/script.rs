@@ -1,7 +1,7 @@
 //! What is submitted: the batch script, the options of `sbatch`, and the command on the login node
 //! that submits a job once only.
 
-use super::login::{Words, words};
+use super::login::{Argv, argv};
 use super::settings::Settings;
 
 /// Submits a job: `$1` is the job's folder, `$2` the batch script, the rest `sbatch` and its options.
@@ -94,9 +94,9 @@ pub(super) enum GpuOption {
 
 impl NewJob<'_> {
     /// The arguments of `sh` that submit it.
-    pub(super) fn submission(&self, gpu_option: GpuOption) -> Words {
+    pub(super) fn submission(&self, gpu_option: GpuOption) -> Argv {
         let folder = self.folder();
-        let start = words!["-c", SUBMIT, "rgpu", folder, self.script()];
+        let start = argv!["-c", SUBMIT, "rgpu", folder, self.script()];
         [start, self.sbatch(gpu_option)].concat()
     }
 
@@ -105,9 +105,9 @@ impl NewJob<'_> {
         folder(self.root, self.name)
     }
 
-    fn sbatch(&self, gpu_option: GpuOption) -> Words {
+    fn sbatch(&self, gpu_option: GpuOption) -> Argv {
         let Settings { partition, options, .. } = self.settings;
-        let mut words = words![
+        let mut argv = argv![
             "sbatch",
             "--parsable",
             "--no-requeue",
@@ -119,15 +119,15 @@ impl NewJob<'_> {
             // Slurm replaces `%` in the name of the log.
             format!("--output={}/log", self.folder().replace('%', "%%")),
         ];
-        words.extend((self.nodes > 1).then(|| "--ntasks-per-node=1".to_owned()));
-        words.extend(partition.as_ref().map(|partition| format!("--partition={partition}")));
-        words.extend(self.settings.gpus_of_job(self.gpus).map(|gpus| match gpu_option {
+        argv.extend((self.nodes > 1).then(|| "--ntasks-per-node=1".to_owned()));
+        argv.extend(partition.as_ref().map(|partition| format!("--partition={partition}")));
+        argv.extend(self.settings.gpus_of_job(self.gpus).map(|gpus| match gpu_option {
             GpuOption::PerNode => format!("--gpus-per-node={gpus}"),
             GpuOption::Gres => format!("--gres=gpu:{gpus}"),
         }));
-        words.extend(self.time.map(|time| format!("--time={time}")));
-        words.extend(options.iter().cloned());
-        words
+        argv.extend(self.time.map(|time| format!("--time={time}")));
+        argv.extend(options.iter().cloned());
+        argv
     }
 
     fn script(&self) -> String {
