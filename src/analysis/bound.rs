@@ -3,7 +3,7 @@
 use rgpu_predict::Dtype;
 use rgpu_predict::dtype::MathKind;
 use rgpu_predict::hw::{self, Gpu};
-use rgpu_predict::kernel::{Context, OpKind, Work};
+use rgpu_predict::kernel::{Context, KernelWork, OpKind};
 
 use super::counted_work::CountedWork;
 use super::device;
@@ -67,7 +67,7 @@ fn share_of(
 ) -> Option<BoundShare> {
     let math = math.filter(|math| gpu.peaks[math.index()] > 0.0);
     let flops = math.and(work.flops).unwrap_or(0.0);
-    let work = Work::ideal(
+    let work = KernelWork::ideal(
         OpKind::Elementwise,
         math.unwrap_or(MathKind::Fp32),
         flops,

@@ -116,7 +116,7 @@ impl<'a> Context<'a> {
 
 /// The work of a kernel: what it must do, and what its shape adds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Work {
+pub struct KernelWork {
     /// The kind of kernel.
     pub op: OpKind,
     /// The arithmetic of its products.
@@ -145,7 +145,7 @@ pub struct Work {
     pub tile: [f64; 3],
 }
 
-impl Work {
+impl KernelWork {
     /// Work that pads nothing and fills the GPU.
     #[must_use]
     pub fn ideal(op: OpKind, math: MathKind, flops: f64, bytes: f64) -> Self {
@@ -206,7 +206,7 @@ impl Work {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KernelTime {
     /// The work that was timed.
-    pub work: Work,
+    pub work: KernelWork,
     /// FLOPs over the peak rate, in ns.
     pub bound_compute_ns: f64,
     /// Bytes over HBM's bandwidth, in ns.

@@ -9,7 +9,7 @@ use crate::dtype::MathKind;
 use crate::hw::Gpu;
 use crate::kernel::gemm::grouped;
 use crate::kernel::{
-    Attention, Context, Fusion, Gemm, KernelTime, LaunchMode, OpKind, QuantizedGemm, Work,
+    Attention, Context, Fusion, Gemm, KernelTime, KernelWork, LaunchMode, OpKind, QuantizedGemm,
 };
 
 /// The kind of a measurement.
@@ -265,7 +265,7 @@ impl Measurement {
                 Some(grouped(&products(self.groups.as_deref()?, dtype)?, context))
             }
             op @ (OpKind::Norm | OpKind::Elementwise) => {
-                Some(Work::ideal(op, MathKind::Fp32, 0.0, self.bytes?).time(context))
+                Some(KernelWork::ideal(op, MathKind::Fp32, 0.0, self.bytes?).time(context))
             }
         }
     }

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Context, KernelTime, OpKind, Work, math_of};
+use super::{Context, KernelTime, KernelWork, OpKind, math_of};
 use crate::Dtype;
 use crate::hw::Gpu;
 
@@ -136,14 +136,14 @@ impl Attention {
 
     /// Converts it to work for the roofline.
     #[must_use]
-    pub fn work(&self, gpu: &Gpu) -> Work {
+    pub fn work(&self, gpu: &Gpu) -> KernelWork {
         let rows = self.batch * self.queries;
         let ends = self.dtype.bytes(rows * self.heads, self.key_dim + self.value_dim);
         let bytes = self.cache_bytes() + ends;
         let math = math_of(gpu, self.dtype, self.kv_dtype);
         let is_decode = self.queries <= 1.0;
         let op = if is_decode { OpKind::AttentionDecode } else { OpKind::AttentionPrefill };
-        let mut work = Work::ideal(op, math, self.flops(), bytes);
+        let mut work = KernelWork::ideal(op, math, self.flops(), bytes);
         if is_decode {
             let shared_rows = (self.heads / self.kv_heads).max(1.0);
             work.padded_flops *= (shared_rows / MMA_ROWS).ceil() * MMA_ROWS / shared_rows;

@@ -1,6 +1,6 @@
 //! Matrix products: one, several of one size, or a group of different sizes in one launch.
 
-use super::{Context, KernelTime, OpKind, Work, math_of};
+use super::{Context, KernelTime, KernelWork, OpKind, math_of};
 use crate::Dtype;
 use crate::hw::Gpu;
 
@@ -73,7 +73,7 @@ impl Gemm {
 
     /// The work of this product on a GPU, with the best tile.
     #[must_use]
-    pub fn work(&self, gpu: &Gpu) -> Work {
+    pub fn work(&self, gpu: &Gpu) -> KernelWork {
         group_work(std::slice::from_ref(self), 1.0, gpu, OpKind::Gemm)
     }
 
@@ -93,15 +93,15 @@ pub fn grouped(groups: &[Gemm], context: &Context<'_>) -> KernelTime {
 /// The work of `times` copies of all products of `groups` in one launch, with the tile and split
 /// that take least. Empty products cost nothing.
 #[must_use]
-pub(crate) fn group_work(groups: &[Gemm], times: f64, gpu: &Gpu, op: OpKind) -> Work {
+pub(crate) fn group_work(groups: &[Gemm], times: f64, gpu: &Gpu, op: OpKind) -> KernelWork {
     let Some(first) = groups.first() else {
-        return Work::ideal(op, crate::dtype::MathKind::Half, 0.0, 0.0);
+        return KernelWork::ideal(op, crate::dtype::MathKind::Half, 0.0, 0.0);
     };
     best_tile(groups, first, times, gpu, op, TILES, SPLITS)
 }
 
 /// The work of one product with a given tile, k in one part.
-pub(crate) fn tiled_work(gemm: &Gemm, tile: (f64, f64), gpu: &Gpu) -> Work {
+pub(crate) fn tiled_work(gemm: &Gemm, tile: (f64, f64), gpu: &Gpu) -> KernelWork {
     best_tile(std::slice::from_ref(gemm), gemm, 1.0, gpu, OpKind::Gemm, &[tile], &[1.0])
 }
 
@@ -113,7 +113,7 @@ fn best_tile(
     op: OpKind,
     tiles: &[(f64, f64)],
     splits: &[f64],
-) -> Work {
+) -> KernelWork {
     let math = math_of(gpu, first.a, first.b);
     let flops = times * groups.iter().map(Gemm::flops).sum::<f64>();
     let bytes = times * groups.iter().map(Gemm::bytes).sum::<f64>();
@@ -167,8 +167,8 @@ fn best_tile(
             }
         }
     }
-    let ideal = Work::ideal(op, math, flops, bytes);
-    best.map_or(ideal, |best| Work {
+    let ideal = KernelWork::ideal(op, math, flops, bytes);
+    best.map_or(ideal, |best| KernelWork {
         padded_flops: best.padded_flops,
         wave_factor: best.wave_factor,
         shared_bytes: best.shared_bytes,

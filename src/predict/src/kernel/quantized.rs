@@ -6,7 +6,7 @@
 //! of both kernels. For many tokens and narrow layers the first one is the longer.
 
 use super::gemm::{self, Gemm};
-use super::{Context, KernelTime, OpKind, Work};
+use super::{Context, KernelTime, KernelWork, OpKind};
 use crate::Dtype;
 use crate::hw::Gpu;
 
@@ -45,7 +45,7 @@ impl QuantizedGemm {
     /// The work of both kernels on a GPU. The bound is that of the product: the activations could
     /// arrive narrow.
     #[must_use]
-    pub fn work(&self, gpu: &Gpu) -> Work {
+    pub fn work(&self, gpu: &Gpu) -> KernelWork {
         let Gemm { m, n, k, a, .. } = self.gemm;
         let mut work = gemm::tiled_work(&self.gemm, tile(m, n), gpu);
         work.op = OpKind::QuantizedGemm;

@@ -1,6 +1,6 @@
 //! Kernels that read and write their operands once: norms, activations, rotations, copies.
 
-use super::{Context, KernelTime, OpKind, Work};
+use super::{Context, KernelTime, KernelWork, OpKind};
 use crate::Dtype;
 use crate::dtype::MathKind;
 
@@ -24,10 +24,10 @@ pub struct StreamingKernel {
 impl StreamingKernel {
     /// Converts it to work for the roofline.
     #[must_use]
-    pub fn work(&self) -> Work {
+    pub fn work(&self) -> KernelWork {
         let op = if self.is_norm { OpKind::Norm } else { OpKind::Elementwise };
         let bytes = self.passes * self.dtype.bytes(1.0, self.elements);
-        let mut work = Work::ideal(op, MathKind::Fp32, self.flops * self.elements, bytes);
+        let mut work = KernelWork::ideal(op, MathKind::Fp32, self.flops * self.elements, bytes);
         work.launches = self.launches;
         work
     }
