@@ -3,7 +3,7 @@
 use rgpu_predict::Dtype;
 use rgpu_predict::hw;
 use rgpu_predict::kernel::{Gemm, OpKind};
-use rgpu_predict::measurement::{Kind, Measurement, products_text};
+use rgpu_predict::measurement::{Measurement, MeasurementKind, products_text};
 
 use super::counted_work::CountedWork;
 use super::device;
@@ -26,7 +26,7 @@ pub fn measured_rows(profile: &Profile) -> RunRows {
     let name = device::find_device(profile).name.unwrap_or_default();
     let gpu = hw::of_device(&name).map_or(name, |hardware| hardware.id.clone());
     let row = |op: OpKind, dtype: Dtype, time_ns: f64| {
-        let mut row = Measurement::new(Kind::Kernel, &profile.run.id, &gpu);
+        let mut row = Measurement::new(MeasurementKind::Kernel, &profile.run.id, &gpu);
         row.gpus = Some(1);
         row.framework = Some("rgpu".to_owned());
         row.version = Some(profile.run.rgpu.clone());

@@ -8,7 +8,7 @@ use rgpu_predict::calibration::{CollectiveFit, Errors};
 use rgpu_predict::collective::{self, Op, Topology};
 use rgpu_predict::fit::{fit, fit_times, of_gpu};
 use rgpu_predict::hw::{Gpu, Hardware};
-use rgpu_predict::measurement::{Kind, Measurement, write_csv};
+use rgpu_predict::measurement::{Measurement, MeasurementKind, write_csv};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -212,7 +212,7 @@ fn rows(measured: &MeasuredCollectives, date: &str) -> Vec<Measurement> {
         op: Some(row.op.clone()),
         bytes: Some(row.bytes),
         time_ns: Some(time_ns(row)),
-        ..Measurement::new(Kind::Collective, SOURCE, &measured.gpu)
+        ..Measurement::new(MeasurementKind::Collective, SOURCE, &measured.gpu)
     };
     measured.rows.iter().map(row).collect()
 }

@@ -8,7 +8,7 @@ use rgpu_predict::config::Model;
 use rgpu_predict::hw::Gpu;
 use rgpu_predict::kernel::Context;
 use rgpu_predict::llm::{Deployment, Load, Parallelism, serve};
-use rgpu_predict::measurement::{self, Kind, Measurement};
+use rgpu_predict::measurement::{self, Measurement, MeasurementKind};
 use rgpu_predict::reconcile::{Pair, ReconcileSummary, reconcile};
 use rgpu_predict::{Calibration, Dtype};
 use schemars::JsonSchema;
@@ -140,14 +140,14 @@ impl Predictor<'_> {
     /// The pairs of a row, or why there are none.
     fn pairs(&self, row: &Measurement, pairs: &mut Vec<Pair>) -> std::result::Result<(), String> {
         match row.kind {
-            Kind::Serving => return self.serving(row, pairs),
-            Kind::Step => {
+            MeasurementKind::Serving => return self.serving(row, pairs),
+            MeasurementKind::Step => {
                 let model = self.model.ok_or("steps need --config")?;
                 let topology = self.topology.ok_or("no link between GPUs is known")?;
                 pairs.push(steps::pair(row, model, topology, self.gpu, self.calibration)?);
                 return Ok(());
             }
-            Kind::Kernel | Kind::Collective => {}
+            MeasurementKind::Kernel | MeasurementKind::Collective => {}
         }
         let context = measurement::context(self.gpu, self.calibration);
         let predicted = row.predict(&context, self.topology.as_ref());

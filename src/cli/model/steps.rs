@@ -6,7 +6,7 @@ use rgpu_predict::config::Model;
 use rgpu_predict::hw::Gpu;
 use rgpu_predict::kernel::{Context, LaunchMode};
 use rgpu_predict::llm::{Deployment, Parallelism, Step, check_parallelism, phase};
-use rgpu_predict::measurement::{Kind, Measurement};
+use rgpu_predict::measurement::{Measurement, MeasurementKind};
 use rgpu_predict::reconcile::Pair;
 
 use crate::report::{Align, TextTable, duration, percent};
@@ -74,7 +74,7 @@ pub(super) fn table(pairs: &[Pair]) -> Option<TextTable> {
         ("launches", Align::Right),
         ("counted", Align::Right),
     ]);
-    let is_step = |pair: &&Pair| pair.row.kind == Kind::Step;
+    let is_step = |pair: &&Pair| pair.row.kind == MeasurementKind::Step;
     for pair in pairs.iter().filter(is_step).take(MAX_SHOWN_STEPS) {
         let row = &pair.row;
         let number = |value: Option<f64>| value.map(|n| n.to_string()).unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::calibration::{
 use crate::collective::Topology;
 use crate::hw::Gpu;
 use crate::kernel::{KernelTime, LaunchMode, OpKind};
-use crate::measurement::{Kind, Measurement, Prediction, context};
+use crate::measurement::{Measurement, MeasurementKind, Prediction, context};
 use crate::{Dtype, measurement};
 
 /// The minimum number of rows for a fit.
@@ -80,7 +80,7 @@ pub fn fit(
         }
         let is_held_out = hash(&row.configuration()).is_multiple_of(CONFIGURATIONS_PER_HELD_OUT);
         match (predicted, row.kind) {
-            (Prediction::Kernel(kernel), Kind::Kernel) => {
+            (Prediction::Kernel(kernel), MeasurementKind::Kernel) => {
                 let dtype = row.dtype.unwrap_or(Dtype::Bf16);
                 let rows = kernels.entry((kernel.work.op, dtype)).or_default();
                 rows.push((kernel, time_ns, is_held_out));
@@ -377,7 +377,7 @@ mod tests {
         let mut rows = Vec::new();
         for m in [1, 8, 64, 256, 1024, 4096, 16384] {
             for (n, k) in [(4096, 4096), (7168, 2048), (14336, 4096), (2048, 8192)] {
-                let mut row = Measurement::new(Kind::Kernel, "made", "h200");
+                let mut row = Measurement::new(MeasurementKind::Kernel, "made", "h200");
                 row.op = Some("gemm".into());
                 row.dtype = Some(Dtype::Bf16);
                 (row.m, row.n, row.k) =
@@ -420,7 +420,7 @@ mod tests {
         for m in [1, 16, 64, 128, 512, 2048, 8192, 32768] {
             for n in [128, 1024, 4096, 16384] {
                 for k in [128, 2048, 8192, 16384] {
-                    let mut row = Measurement::new(Kind::Kernel, "made", "h200");
+                    let mut row = Measurement::new(MeasurementKind::Kernel, "made", "h200");
                     row.op = Some("quantized_gemm".into());
                     row.dtype = Some(Dtype::Fp8);
                     (row.m, row.n, row.k) =
@@ -513,7 +513,7 @@ mod tests {
         for power in 8..29 {
             let bytes = f64::from(1_u32 << power);
             for part in [1.0, 1.25, 1.5] {
-                let mut row = Measurement::new(Kind::Collective, "made", "h200");
+                let mut row = Measurement::new(MeasurementKind::Collective, "made", "h200");
                 row.op = Some("all_reduce".into());
                 (row.gpus, row.bytes) = (Some(8), Some(bytes * part));
                 let bound = row.predict(&context(&gpu, None), Some(&topology)).unwrap().bound_ns();
@@ -543,7 +543,7 @@ mod tests {
 
     #[test]
     fn a_gpu_is_found_in_its_long_name() {
-        let rows = [Measurement::new(Kind::Kernel, "a", "NVIDIA H200")];
+        let rows = [Measurement::new(MeasurementKind::Kernel, "a", "NVIDIA H200")];
         assert_eq!(of_gpu(&rows, "h200").count(), 1);
         assert_eq!(of_gpu(&rows, "h20").count(), 0);
     }

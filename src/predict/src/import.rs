@@ -151,12 +151,12 @@ fn day(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurement::Kind;
+    use crate::measurement::MeasurementKind;
 
     #[test]
     fn duplicates_are_named_and_days_are_kept_apart() {
         let row = |source: &str, date: Option<&str>, tp| {
-            let mut row = Measurement::new(Kind::Serving, source, "h200");
+            let mut row = Measurement::new(MeasurementKind::Serving, source, "h200");
             row.tp = Some(tp);
             row.date = date.map(str::to_owned);
             row.tpot_ns = Some(f64::from(tp));

@@ -17,7 +17,8 @@ use crate::kernel::{
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+#[schemars(rename = "Kind")]
+pub enum MeasurementKind {
     /// One kernel.
     Kernel,
     /// One collective.
@@ -33,7 +34,7 @@ pub enum Kind {
 #[serde(deny_unknown_fields)]
 pub struct Measurement {
     /// The kind of measurement.
-    pub kind: Kind,
+    pub kind: MeasurementKind,
     /// The name of the file that the row comes from.
     pub source: String,
     /// The GPU's name in the catalogue, or as the file has it.
@@ -160,7 +161,7 @@ pub struct CsvError {
 impl Measurement {
     /// A row in which only what every row has is set.
     #[must_use]
-    pub fn new(kind: Kind, source: &str, gpu: &str) -> Self {
+    pub fn new(kind: MeasurementKind, source: &str, gpu: &str) -> Self {
         Self {
             kind,
             source: source.to_owned(),
@@ -227,8 +228,8 @@ impl Measurement {
         topology: Option<&Topology>,
     ) -> Option<Prediction> {
         match self.kind {
-            Kind::Serving | Kind::Step => None,
-            Kind::Collective => {
+            MeasurementKind::Serving | MeasurementKind::Step => None,
+            MeasurementKind::Collective => {
                 let op: collective::Op = self.op.as_deref()?.parse().ok()?;
                 let topology = topology?;
                 let ranks = f64::from(self.gpus?);
@@ -239,7 +240,7 @@ impl Measurement {
                     collective::predict(op, self.bytes?, ranks, topology, context.calibration);
                 Some(Prediction::Collective(time))
             }
-            Kind::Kernel => self.kernel(context).map(Prediction::Kernel),
+            MeasurementKind::Kernel => self.kernel(context).map(Prediction::Kernel),
         }
     }
 
@@ -366,11 +367,11 @@ mod tests {
 
     #[test]
     fn rows_survive_a_csv() {
-        let mut row = Measurement::new(Kind::Kernel, "a,\"b\".json", "h200");
+        let mut row = Measurement::new(MeasurementKind::Kernel, "a,\"b\".json", "h200");
         row.op = Some("gemm".into());
         row.dtype = Some(Dtype::Nvfp4);
         (row.m, row.n, row.k, row.time_ns) = (Some(1.0), Some(2.0), Some(3.0), Some(4.5));
-        let mut other = Measurement::new(Kind::Serving, "x", "b200");
+        let mut other = Measurement::new(MeasurementKind::Serving, "x", "b200");
         (other.tp, other.dp_attention) = (Some(8), Some(true));
         let rows = vec![row, other];
         assert_eq!(read_csv(&write_csv(&rows).unwrap()).unwrap(), rows);
@@ -381,7 +382,7 @@ mod tests {
         let gpu = crate::hw::find("b200").unwrap().gpu().unwrap();
         let context = context(&gpu, None);
         let groups = [192.0, 320.0].map(|m| Gemm::new(m, 3072.0, 4096.0, Dtype::Nvfp4));
-        let mut row = Measurement::new(Kind::Kernel, "a", "b200");
+        let mut row = Measurement::new(MeasurementKind::Kernel, "a", "b200");
         (row.op, row.dtype) = (Some("grouped_gemm".into()), Some(Dtype::Nvfp4));
         row.groups = Some(products_text(&groups));
         assert_eq!(row.groups.as_deref(), Some("192,3072,4096;320,3072,4096"));
@@ -398,7 +399,7 @@ mod tests {
 
     #[test]
     fn bad_lines_are_named() {
-        let row = Measurement::new(Kind::Kernel, "a", "h200");
+        let row = Measurement::new(MeasurementKind::Kernel, "a", "h200");
         let text = String::from_utf8(write_csv(&[row]).unwrap()).unwrap();
         let cut = text.replace("kernel,", "colonel,");
         assert!(read_csv(cut.as_bytes()).unwrap_err().to_string().starts_with("line 2"));

@@ -152,10 +152,10 @@ pub fn reconcile(pairs: &[Pair]) -> ReconcileSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurement::Kind;
+    use crate::measurement::MeasurementKind;
 
     fn pair(tp: u32, date: &str, measured: f64, predicted: f64) -> Pair {
-        let mut row = Measurement::new(Kind::Serving, "a", "h200");
+        let mut row = Measurement::new(MeasurementKind::Serving, "a", "h200");
         row.tp = Some(tp);
         row.date = Some(date.to_owned());
         Pair {

@@ -6,7 +6,7 @@
 use super::{ImportError, gpu_name, parquet};
 use crate::Dtype;
 use crate::collective::Op;
-use crate::measurement::{Kind, MAX_NUMBER, Measurement};
+use crate::measurement::{MAX_NUMBER, Measurement, MeasurementKind};
 
 /// The rows of a table. Tables of other kernels give none.
 ///
@@ -32,7 +32,7 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Vec<Measurement>, ImportError> {
             (0.0..=MAX_NUMBER / 1e6).contains(&value).then_some(value)
         };
         let gpu = gpu_name(&cell("device").unwrap_or_default());
-        let mut row = Measurement::new(Kind::Kernel, file, &gpu);
+        let mut row = Measurement::new(MeasurementKind::Kernel, file, &gpu);
         row.framework = cell("framework").map(|name| name.to_lowercase());
         row.version = cell("version");
         row.gpus = Some(1);
@@ -70,7 +70,7 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Vec<Measurement>, ImportError> {
             let has_window = number("window_size").is_some_and(|size| size > 0.0);
             row.batch.is_some() && row.heads.is_some() && row.keys.is_some() && !has_window
         } else if name.starts_with("nccl") {
-            row.kind = Kind::Collective;
+            row.kind = MeasurementKind::Collective;
             let op = cell("op_name").and_then(|name| name.parse::<Op>().ok());
             row.op = op.map(|op| op.name().to_owned());
             row.gpus = number("num_gpus").map(|gpus| gpus as u32);

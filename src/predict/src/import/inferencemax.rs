@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{ImportDefaults, ImportError, day, flag, gpu_name, json, number, text, vllm, whole};
 use crate::Dtype;
-use crate::measurement::{Kind, Measurement};
+use crate::measurement::{Measurement, MeasurementKind};
 
 /// The rows of a file.
 ///
@@ -59,7 +59,7 @@ fn row(
         ImportError::shape(file, format!("{place}/{key}"), "is missing or no number of 0 or more")
     };
     let hardware = text(get("hw")).ok_or_else(|| wrong("hw"))?;
-    let mut row = Measurement::new(Kind::Serving, file, &gpu_name(&hardware));
+    let mut row = Measurement::new(MeasurementKind::Serving, file, &gpu_name(&hardware));
     let tp = whole(get("tp")).or_else(|| whole(get("decode_tp")));
     row.tp = Some(tp.ok_or_else(|| wrong("tp"))?);
     row.gpus = row.tp;

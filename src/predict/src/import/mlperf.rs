@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{ImportDefaults, ImportError};
-use crate::measurement::{Kind, MAX_NUMBER, Measurement};
+use crate::measurement::{MAX_NUMBER, Measurement, MeasurementKind};
 
 /// The row of a file.
 ///
@@ -41,7 +41,7 @@ pub fn read(
         let value: f64 = found?.parse().ok()?;
         (0.0..=MAX_NUMBER).contains(&value).then_some(value)
     };
-    let mut row = Measurement::new(Kind::Serving, file, gpu);
+    let mut row = Measurement::new(MeasurementKind::Serving, file, gpu);
     row.framework = Some("mlperf".into());
     row.model = lines.get("SUT name").map(ToString::to_string);
     row.date.clone_from(&defaults.date);

@@ -3,7 +3,7 @@
 //! Seen: `tensorrt_llm/bench/dataclasses/reporting.py` at 02499765.
 
 use super::{ImportDefaults, ImportError, gpu_name, json, number, text, whole};
-use crate::measurement::{Kind, Measurement};
+use crate::measurement::{Measurement, MeasurementKind};
 
 /// The row of a file.
 ///
@@ -22,7 +22,7 @@ pub fn read(
     let gpu = defaults.gpu.clone().or(machine);
     let gpu =
         gpu.ok_or_else(|| ImportError::shape(file, "/machine/name", "is missing: give --gpu"))?;
-    let mut row = Measurement::new(Kind::Serving, file, &gpu);
+    let mut row = Measurement::new(MeasurementKind::Serving, file, &gpu);
     row.framework = Some("trtllm".into());
     row.version = text(at("/engine/version"));
     row.model = text(at("/engine/model"));

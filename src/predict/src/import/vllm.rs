@@ -2,7 +2,7 @@
 //! `bench_serving` also writes. Times are in ms. The file tells neither the GPU nor its number.
 
 use super::{ImportDefaults, ImportError, day, json, number, text};
-use crate::measurement::{Kind, Measurement};
+use crate::measurement::{Measurement, MeasurementKind};
 
 /// The row of a file.
 ///
@@ -19,7 +19,7 @@ pub fn read(
         |flag: &str| ImportError::shape(file, "/", format!("does not tell it: give {flag}"));
     let gpu = defaults.gpu.as_deref().ok_or_else(|| missing("--gpu"))?;
     let tp = defaults.tp.filter(|tp| *tp > 0).ok_or_else(|| missing("--tp"))?;
-    let mut row = Measurement::new(Kind::Serving, file, gpu);
+    let mut row = Measurement::new(MeasurementKind::Serving, file, gpu);
     row.framework = text(get("backend"));
     row.model = text(get("model_id"));
     row.date = text(get("date")).and_then(|date| day(&date)).or_else(|| defaults.date.clone());
