@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use rgpu_predict::document::{CheckDocument, CheckedItem, GpuList, gpu_document, gpu_line};
-use rgpu_predict::hw::host::{Diagnosis, DiagnosisError, complete};
+use rgpu_predict::hw::host::{DoctorReport, DoctorReportError, complete};
 use rgpu_predict::hw::{FigureKind, Hardware, Problem, check, find};
 
 use super::{gpu, input};
@@ -152,12 +152,12 @@ fn completed(
     doctor: &Path,
     device: Option<u32>,
 ) -> Result<(Hardware, Vec<Problem>)> {
-    let wrong = |error: DiagnosisError| {
+    let wrong = |error: DoctorReportError| {
         Failure::new(Exit::Artifact, "bad_diagnosis", error.to_string())
             .file(doctor.display())
             .hint("`rgpu doctor --json > FILE` writes it; `--device` chooses a GPU")
     };
-    let diagnosis = Diagnosis::parse(&input::text(doctor)?).map_err(wrong)?;
+    let diagnosis = DoctorReport::parse(&input::text(doctor)?).map_err(wrong)?;
     let gpu = diagnosis.gpu(device).map_err(wrong)?;
     let today = jiff::Zoned::now().date().to_string();
     Ok(complete(datasheet, gpu, diagnosis.host.driver.as_deref(), &today))

@@ -14,7 +14,7 @@ const MAX_CAPACITY_DIFFERENCE: f64 = 0.1;
 
 /// What predictions use of `rgpu doctor --json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Diagnosis {
+pub struct DoctorReport {
     /// `rgpu.doctor/1`.
     pub schema: String,
     /// The host.
@@ -51,7 +51,7 @@ pub struct DiagnosedGpu {
 
 /// Why a diagnosis cannot complete a datasheet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DiagnosisError {
+pub enum DoctorReportError {
     /// The text is not the output of `rgpu doctor --json`.
     #[error("this is not the output of `rgpu doctor --json`: {0}")]
     Json(String),
@@ -60,17 +60,17 @@ pub enum DiagnosisError {
     Gpu(String),
 }
 
-impl Diagnosis {
+impl DoctorReport {
     /// Reads the output of `rgpu doctor --json`.
     ///
     /// # Errors
     /// It is not that.
-    pub fn parse(text: &str) -> Result<Self, DiagnosisError> {
-        let diagnosis: Self =
-            serde_json::from_str(text).map_err(|error| DiagnosisError::Json(error.to_string()))?;
+    pub fn parse(text: &str) -> Result<Self, DoctorReportError> {
+        let diagnosis: Self = serde_json::from_str(text)
+            .map_err(|error| DoctorReportError::Json(error.to_string()))?;
         match diagnosis.schema.as_str() {
             "rgpu.doctor/1" => Ok(diagnosis),
-            other => Err(DiagnosisError::Json(format!("its schema is `{other}`"))),
+            other => Err(DoctorReportError::Json(format!("its schema is `{other}`"))),
         }
     }
 
@@ -78,7 +78,7 @@ impl Diagnosis {
     ///
     /// # Errors
     /// There is none, there are different ones, or it is divided by MIG.
-    pub fn gpu(&self, index: Option<u32>) -> Result<&DiagnosedGpu, DiagnosisError> {
+    pub fn gpu(&self, index: Option<u32>) -> Result<&DiagnosedGpu, DoctorReportError> {
         let gpus = &self.host.gpus;
         let found = match index {
             Some(index) => gpus.iter().find(|gpu| gpu.index == index),
@@ -87,13 +87,15 @@ impl Diagnosis {
         let names: Vec<String> =
             gpus.iter().map(|gpu| format!("{} ({})", gpu.index, gpu.name)).collect();
         match found {
-            Some(gpu) if gpu.mig => Err(DiagnosisError::Gpu(format!(
+            Some(gpu) if gpu.mig => Err(DoctorReportError::Gpu(format!(
                 "GPU {} is divided by MIG, so its memory and clocks are not the whole GPU's",
                 gpu.index
             ))),
             Some(gpu) => Ok(gpu),
-            None if gpus.is_empty() => Err(DiagnosisError::Gpu("the host has no GPU".to_owned())),
-            None => Err(DiagnosisError::Gpu(format!(
+            None if gpus.is_empty() => {
+                Err(DoctorReportError::Gpu("the host has no GPU".to_owned()))
+            }
+            None => Err(DoctorReportError::Gpu(format!(
                 "choose one GPU of the host by its index: {}",
                 names.join(", ")
             ))),
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
     use crate::hw::{check, find};
 
-    fn diagnosis(name: &str) -> Diagnosis {
+    fn diagnosis(name: &str) -> DoctorReport {
         let gpu = |index: u32, name: &str| {
             serde_json::json!({
                 "index": index, "name": name, "uuid": "GPU-1", "sm": 90,
@@ -178,7 +180,7 @@ mod tests {
             "host": {"driver": "580.95", "gpus": [gpu(0, "NVIDIA H200"), gpu(1, name)]},
             "modes": [],
         });
-        Diagnosis::parse(&text.to_string()).unwrap()
+        DoctorReport::parse(&text.to_string()).unwrap()
     }
 
     #[test]
@@ -220,7 +222,7 @@ mod tests {
         let mut divided = diagnosis("NVIDIA H200");
         divided.host.gpus[0].mig = true;
         assert!(divided.gpu(None).unwrap_err().to_string().contains("MIG"));
-        assert!(Diagnosis::parse("{}").is_err());
-        assert!(Diagnosis::parse(r#"{"schema": "rgpu.other/1", "host": {}}"#).is_err());
+        assert!(DoctorReport::parse("{}").is_err());
+        assert!(DoctorReport::parse(r#"{"schema": "rgpu.other/1", "host": {}}"#).is_err());
     }
 }
