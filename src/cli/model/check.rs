@@ -41,7 +41,7 @@ pub(super) fn run(app: &App, args: &CheckArgs) -> Result<Status> {
         }
     }
     for result in known::results() {
-        let problems = match result.holds() {
+        let problems = match result.agrees() {
             true => Vec::new(),
             false => vec![Problem {
                 place: result.source.to_owned(),

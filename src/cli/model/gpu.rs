@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use rgpu_predict::Calibration;
 use rgpu_predict::calibration::LikelyEnd;
-use rgpu_predict::hw::{Gpu, Hardware, find, shipped};
+use rgpu_predict::hw::{Gpu, Hardware, builtin_gpus, find};
 use rgpu_predict::kernel::{Context, LaunchMode};
 
 use super::input;
@@ -128,7 +128,7 @@ pub(super) fn load(app: &App, name: &str) -> Result<Hardware> {
 /// `rgpu model hw check` tells why.
 pub(super) fn all(app: &App) -> Vec<(Hardware, String)> {
     let mut all: Vec<(Hardware, String)> =
-        shipped().map(|hardware| (hardware.clone(), "shipped".to_owned())).collect();
+        builtin_gpus().map(|hardware| (hardware.clone(), "shipped".to_owned())).collect();
     all.extend(added(app).into_iter().filter_map(|path| {
         let hardware = Hardware::parse(&input::text(&path).ok()?).ok()?;
         Some((hardware, path.display().to_string()))

@@ -187,7 +187,7 @@ impl CollectiveTime {
                 formula: "V / B",
                 inputs: vec![
                     Input::computed("V", self.volume, "B"),
-                    Input::sourced("B", self.link, "B/s", link_source),
+                    Input::with_source("B", self.link, "B/s", link_source),
                 ],
             },
             Term {
@@ -196,7 +196,7 @@ impl CollectiveTime {
                 counts: true,
                 formula: "base + steps * alpha",
                 inputs: vec![
-                    Input::sourced("alpha_total", self.latency_ns, "ns", latency_source),
+                    Input::with_source("alpha_total", self.latency_ns, "ns", latency_source),
                     Input::computed("n", self.ranks, "ranks"),
                 ],
             },
@@ -207,8 +207,8 @@ impl CollectiveTime {
                 formula: "V / (B * eta_protocol)",
                 inputs: vec![
                     Input::computed("V", self.volume, "B"),
-                    Input::sourced("B", self.link, "B/s", link_source),
-                    Input::sourced(
+                    Input::with_source("B", self.link, "B/s", link_source),
+                    Input::with_source(
                         "eta_protocol",
                         if self.transfer_ns > 0.0 { self.bound_ns / self.transfer_ns } else { 1.0 },
                         "1",

@@ -670,7 +670,7 @@ impl LlmParts<'_> {
                     formula: "Q / B, beside the layer's kernels",
                     inputs: vec![
                         Input::computed("Q", *bytes, "B"),
-                        Input::sourced(
+                        Input::with_source(
                             "B",
                             bytes / ns * 1e9,
                             "B/s",

@@ -337,7 +337,7 @@ impl KernelTime {
                     computed("F_padded", work.padded_flops, "FLOP"),
                     computed("w", work.wave_factor, "waves, rounded up / exact"),
                     peak,
-                    Input::sourced("eta_c", self.efficiency.compute, "1", calibrated),
+                    Input::with_source("eta_c", self.efficiency.compute, "1", calibrated),
                 ],
             },
             Term {
@@ -349,7 +349,7 @@ impl KernelTime {
                     computed("Q", work.bytes, "B"),
                     computed("Q_added", work.added_bytes, "B"),
                     bandwidth.clone(),
-                    Input::sourced("eta_m", self.efficiency.memory, "1", calibrated),
+                    Input::with_source("eta_m", self.efficiency.memory, "1", calibrated),
                 ],
             },
         ];
@@ -364,7 +364,7 @@ impl KernelTime {
                 inputs: vec![
                     computed("Q_shared", work.shared_bytes, "B"),
                     computed("w", work.wave_factor, "waves, rounded up / exact"),
-                    Input::sourced("B_shared", rate, "B/s", &source),
+                    Input::with_source("B_shared", rate, "B/s", &source),
                 ],
             });
         }
@@ -384,9 +384,19 @@ impl KernelTime {
                         unit: "SMs",
                         source: Some(hardware.source_text(&hardware.processors.source)),
                     },
-                    Input::sourced("x", attention::EXP_PER_CLOCK, "1/clock", attention::EXP_SOURCE),
+                    Input::with_source(
+                        "x",
+                        attention::EXP_PER_CLOCK,
+                        "1/clock",
+                        attention::EXP_SOURCE,
+                    ),
                     computed("f", clock, "Hz"),
-                    Input::sourced("s", self.efficiency.softmax.unwrap_or(0.0), "1", calibrated),
+                    Input::with_source(
+                        "s",
+                        self.efficiency.softmax.unwrap_or(0.0),
+                        "1",
+                        calibrated,
+                    ),
                 ],
             });
         }
@@ -401,10 +411,10 @@ impl KernelTime {
                 inputs: vec![
                     computed("Q_quantize", work.quantized_bytes, "B"),
                     bandwidth,
-                    Input::sourced("eta_q", eta, "1", calibrated),
+                    Input::with_source("eta_q", eta, "1", calibrated),
                     computed("R", work.quantized_rows, "rows, one block each"),
                     computed("S", hardware.processors.value, "SMs"),
-                    Input::sourced("tau_b", block_ns, "ns a block", calibrated),
+                    Input::with_source("tau_b", block_ns, "ns a block", calibrated),
                 ],
             });
         }
@@ -419,7 +429,7 @@ impl KernelTime {
             formula: "n * tau",
             inputs: vec![
                 computed("n", work.launches, "launches"),
-                Input::sourced("tau", tau, "ns", source),
+                Input::with_source("tau", tau, "ns", source),
             ],
         });
         if !self.is_calibrated {

@@ -23,7 +23,7 @@ pub struct KnownResult {
 impl KnownResult {
     /// Whether both values agree within the tolerance.
     #[must_use]
-    pub fn holds(&self) -> bool {
+    pub fn agrees(&self) -> bool {
         (self.computed - self.known).abs() <= self.tolerance
     }
 }
@@ -90,8 +90,8 @@ mod tests {
     #[test]
     fn every_known_result_holds_and_a_wrong_one_does_not() {
         for result in results() {
-            assert!(result.holds(), "{result:?}");
-            assert!(!KnownResult { computed: result.computed * 1.001, ..result }.holds());
+            assert!(result.agrees(), "{result:?}");
+            assert!(!KnownResult { computed: result.computed * 1.001, ..result }.agrees());
         }
     }
 }

@@ -42,7 +42,7 @@ impl Input {
 
     /// A value with a source.
     #[must_use]
-    pub fn sourced(symbol: &'static str, value: f64, unit: &'static str, source: &str) -> Self {
+    pub fn with_source(symbol: &'static str, value: f64, unit: &'static str, source: &str) -> Self {
         Self { symbol, value, unit, source: Some(source.to_owned()) }
     }
 }

@@ -25,7 +25,7 @@ static SHIPPED: [Shipped; 8] =
     shipped_files!["a100" "h100" "h200" "b200" "b300" "gb200" "gb300" "mi300x"];
 
 /// All GPUs that rgpu ships.
-pub fn shipped() -> impl Iterator<Item = &'static Hardware> {
+pub fn builtin_gpus() -> impl Iterator<Item = &'static Hardware> {
     SHIPPED.iter().filter_map(|shipped| shipped.hardware.as_ref())
 }
 
@@ -81,7 +81,7 @@ mod tests {
             assert_eq!(hardware.id, shipped.id);
             hardware.gpu().unwrap();
         }
-        assert_eq!(shipped().count(), SHIPPED.len());
+        assert_eq!(builtin_gpus().count(), SHIPPED.len());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::catalogue::shipped;
+use super::catalogue::builtin_gpus;
 use super::{Direction, Figure, Hardware, LinkKind, Quantity, Sparsity, Tier};
 use crate::dtype::MathKind;
 
@@ -172,7 +172,7 @@ fn sparse_is_not_dense(hardware: &Hardware, report: &mut impl FnMut(String, Stri
             report(format!("compute.{}", dense.dtype), text.into());
         }
     }
-    for known in shipped().filter(|known| known.sm.is_some() && known.sm == hardware.sm) {
+    for known in builtin_gpus().filter(|known| known.sm.is_some() && known.sm == hardware.sm) {
         for math in [MathKind::Half, MathKind::Fp8, MathKind::Tf32] {
             let (Some((rate, peak)), Some((known_rate, _))) =
                 (hardware.peak(math), known.peak(math))
@@ -197,7 +197,7 @@ fn sparse_is_not_dense(hardware: &Hardware, report: &mut impl FnMut(String, Stri
 /// NVLink of one architecture differs by two where one file counts both directions as one.
 fn links_one_way(hardware: &Hardware, report: &mut impl FnMut(String, String)) {
     let Some(rate) = hardware.link(LinkKind::Nvlink) else { return };
-    for known in shipped().filter(|known| known.sm.is_some() && known.sm == hardware.sm) {
+    for known in builtin_gpus().filter(|known| known.sm.is_some() && known.sm == hardware.sm) {
         let Some(known_rate) = known.link(LinkKind::Nvlink) else { continue };
         let ratio = rate / known_rate;
         let direction = hardware.link.iter().find(|link| link.kind == LinkKind::Nvlink);
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn every_shipped_file_passes() {
-        for hardware in shipped() {
+        for hardware in builtin_gpus() {
             assert_eq!(check(hardware), [], "{}", hardware.id);
         }
     }

@@ -129,7 +129,7 @@ impl PhaseTime {
 
     /// Adds `other`, multiplied by `times`.
     #[must_use]
-    pub fn plus(mut self, other: &Self, times: f64) -> Self {
+    pub fn add_scaled(mut self, other: &Self, times: f64) -> Self {
         self.time_ns += other.time_ns * times;
         self.bound_ns += other.bound_ns * times;
         self.collective_ns += other.collective_ns * times;
@@ -220,13 +220,13 @@ pub fn phase(
     for stage in 0..count {
         let mut total = PhaseTime::ZERO;
         for (kind, _, times) in model.kinds_in(stage_layers(model.order.len(), count, stage)) {
-            total = total.plus(&layers[kind], times);
+            total = total.add_scaled(&layers[kind], times);
         }
         if stage == 0 {
-            total = total.plus(&embedding, 1.0);
+            total = total.add_scaled(&embedding, 1.0);
         }
         if stage + 1 == count {
-            total = total.plus(&head, 1.0);
+            total = total.add_scaled(&head, 1.0);
         }
         stages.push(total);
     }
