@@ -40,6 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         agent: PathBuf::from(agent),
         unknown_host_policy: UnknownHostPolicy::AcceptNew,
         user_prompt: Arc::new(NoPrompt),
+        run: String::new(),
         host_request: Default::default(),
     };
     let mut link = HostLink::connect(Arc::from(spec.open()?), options).await?;

@@ -94,6 +94,7 @@ async fn converse(lines: &[u8]) -> Result<(), RemoteError> {
         agent: "unused".into(),
         unknown_host_policy: UnknownHostPolicy::Refuse,
         user_prompt: Arc::new(NoPrompt),
+        run: String::new(),
         host_request: Default::default(),
     };
     let at_once =

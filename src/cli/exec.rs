@@ -25,10 +25,11 @@ use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::progress::LiveOutput;
 use super::support::run_args::{RemoteArgs, RunArgs};
-use super::support::session::{self, HostNeed, OutputOptions, RemoteSession};
+use super::support::session::{self, OutputOptions, RemoteSession};
 use super::support::terminal::{RawTerminal, check_output_written};
 use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result, shell_word};
+use crate::remote::HostRequest;
 use crate::run::{
     ExecOutcome, ExecRequest, ExecRun, FileCopies, ProgramExit, RunStart, exec_draft, signal,
 };
@@ -133,7 +134,8 @@ fn execute(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status
     let events = args.run.events.as_deref();
     let live = live_output(app, events, args.tty);
     let accept_new = args.place.accept_new;
-    let host = HostNeed::with_queue_timeout(args.run.queue_timeout).with_gpus(args.gpus.as_ref());
+    let host =
+        HostRequest::with_queue_timeout(args.run.queue_timeout).with_gpus(args.gpus.as_ref());
     let output_options = OutputOptions { live, events, accept_new, run: &id, row: None, host };
     let initial_write = std::thread::spawn(move || initial_files.write());
     let outcome = app.block_on(async {
@@ -344,7 +346,7 @@ fn profile_program(
         accept_new: args.place.accept_new,
         run: "",
         row: None,
-        host: HostNeed::with_queue_timeout(args.run.queue_timeout),
+        host: HostRequest::with_queue_timeout(args.run.queue_timeout),
     };
     let (facts, built) = app.block_on(async {
         let now_s = jiff::Timestamp::now().as_second();
@@ -414,7 +416,7 @@ pub(super) fn attach(
     let id = run.record.id.clone();
     let events = args.run.events.as_deref();
     let live = live_output(app, events, false);
-    let host = HostNeed::existing();
+    let host = HostRequest::existing();
     let output_options =
         OutputOptions { live, events, accept_new: false, run: &id, row: None, host };
     let copies = pull::copies(app, args);

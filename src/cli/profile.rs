@@ -14,9 +14,9 @@ use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::profile_result::{FinishedRun, write_result};
 use super::support::progress::{LiveOutput, ProgressRow};
-use super::support::session::{self, HostNeed, OutputOptions};
+use super::support::session::{self, OutputOptions};
 use crate::error::Result;
-use crate::remote::RemoteSpec;
+use crate::remote::{HostRequest, RemoteSpec};
 use crate::run::{ProfileOutcome, ProfileRun};
 use crate::store::{RunRecord, RunState};
 use crate::tool;
@@ -107,9 +107,9 @@ fn carry_out(
     request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     let events = args.run.events.as_deref();
     let mut output_options = OutputOptions {
-        host: HostNeed {
+        host: HostRequest {
             nodes: profile_command.request.nodes,
-            ..HostNeed::with_queue_timeout(args.run.queue_timeout).with_gpus(args.gpus.as_ref())
+            ..HostRequest::with_queue_timeout(args.run.queue_timeout).with_gpus(args.gpus.as_ref())
         },
         ..OutputOptions::with_progress_bar(app, events, args.place.accept_new)
     };

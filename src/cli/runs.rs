@@ -11,10 +11,10 @@ use clap::{Args, Subcommand, ValueHint};
 
 use super::support::app::{App, Status};
 use super::support::progress::LiveOutput;
-use super::support::session::{self, HostNeed, OutputOptions};
+use super::support::session::{self, OutputOptions};
 use super::support::{open_profile, saved_comparison, saved_fan_out, started_here, suite_index};
 use crate::error::{Exit, Result, indent_continuation};
-use crate::remote::{HostLink, JobMessage, OnRemote, RemoteError};
+use crate::remote::{HostLink, HostRequest, JobMessage, OnRemote, RemoteError};
 use crate::report::one_line;
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 use rgpu_protocol::EventBody;
@@ -418,7 +418,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         accept_new: false,
         run: &id,
         row: None,
-        host: HostNeed::existing(),
+        host: HostRequest::existing(),
     };
     let StoppedJob { outcome, has_pulled_files, is_missing } = app.block_on(async {
         let session = session::open(app, spec, output_options).await?;

@@ -353,6 +353,7 @@ pub(crate) fn options() -> ConnectOptions {
         agent: "unused".into(),
         unknown_host_policy: UnknownHostPolicy::Refuse,
         user_prompt: Arc::new(NoPrompt),
+        run: String::new(),
         host_request: Default::default(),
     }
 }

@@ -15,15 +15,15 @@ pub struct ConnectOptions {
     pub unknown_host_policy: UnknownHostPolicy,
     /// The front end that the connection talks to.
     pub user_prompt: Arc<dyn UserPrompt>,
+    /// The id of the command's run; empty if there is none.
+    pub run: String,
     /// What the command wants of a host that has to be granted first.
     pub host_request: HostRequest,
 }
 
 /// What a command wants of a host that has to be granted first, as by a batch system.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostRequest {
-    /// The id of the command's run; empty if there is none.
-    pub run: String,
     /// Which of the hosts that the run uses at once, from 0.
     pub host_number: u32,
     /// Whether a host may be requested.
@@ -34,6 +34,18 @@ pub struct HostRequest {
     pub gpus: Option<u32>,
     /// The longest wait for the host; `None`: no limit.
     pub queue_timeout: Option<Duration>,
+}
+
+impl HostRequest {
+    /// Waits for a host at most this long.
+    pub fn with_queue_timeout(queue_timeout: Option<Duration>) -> Self {
+        Self { queue_timeout, ..Self::default() }
+    }
+
+    /// Requests no host, and reads only what ran or runs on one.
+    pub fn existing() -> Self {
+        Self { host_use: HostUse::Existing, ..Self::default() }
+    }
 }
 
 /// Whether a command may request a host.

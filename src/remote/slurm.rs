@@ -48,8 +48,8 @@ use super::deploy::AgentStart;
 use super::stream::AgentStream;
 use super::wafer::nonce;
 use super::{
-    ConnectOptions, HostRequest, HostUse, ReconnectPolicy, Remote, RemoteError, RemoteKind,
-    RemoteSpec, Rental, RentedRemote, Session, ssh,
+    ConnectOptions, HostUse, ReconnectPolicy, Remote, RemoteError, RemoteKind, RemoteSpec, Rental,
+    RentedRemote, Session, ssh,
 };
 use allocation::{Allocation, AllocationRequest, AllocationState};
 pub use error::SlurmError;
@@ -172,12 +172,12 @@ impl Slurm {
         options: &ConnectOptions,
     ) -> Result<Session, RemoteError> {
         let request = &options.host_request;
-        let run_name = allocation_name(request);
+        let run_name = allocation_name(&options.run, request.host_number);
         if state.allocation.is_none() {
             let warm_name = self.warm_name();
             let login = self.login(state, options).await?;
             let names = [run_name.as_str(), &warm_name];
-            let names = match (request.run.is_empty(), request.host_number) {
+            let names = match (options.run.is_empty(), request.host_number) {
                 (true, _) => &names[1..],
                 // The node that is kept is the first host of the run, and the only one. It has the GPUs
                 // of the remote's settings.
@@ -198,7 +198,7 @@ impl Slurm {
                 (None, HostUse::Start) => {
                     let program = AgentStart::new(&self.results_spec(""), &options.agent)?;
                     let (settings, idle) = (&self.settings, self.settings.idle);
-                    let name = match request.run.as_str() {
+                    let name = match options.run.as_str() {
                         "" => job_name("rgpu-check-", &nonce()[..12]),
                         _ => run_name.clone(),
                     };
@@ -213,7 +213,7 @@ impl Slurm {
             };
         }
         let Some(allocation) = state.allocation.clone() else {
-            return self.results(state, options, &request.run).await;
+            return self.results(state, options, &options.run).await;
         };
         self.on_node(state, options, &allocation).await
     }
@@ -259,7 +259,7 @@ impl Slurm {
             let was_used = state.has_connected || request.host_use == HostUse::Existing;
             // A lost node has told nothing of the end, and never will.
             return match was_used && !end.is_lost_node() {
-                true => self.results(state, options, &request.run).await,
+                true => self.results(state, options, &options.run).await,
                 false => Err(end.into()),
             };
         }
@@ -463,9 +463,9 @@ const WARM_IDLE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The name of the allocation that a command requests: that of its run, with the number of the host
 /// after the first. No run has a `+` in its name.
-fn allocation_name(request: &HostRequest) -> String {
-    let name = job_name("rgpu-", &request.run);
-    match request.host_number {
+fn allocation_name(run: &str, host_number: u32) -> String {
+    let name = job_name("rgpu-", run);
+    match host_number {
         0 => name,
         number => format!("{name}+{number}"),
     }

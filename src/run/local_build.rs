@@ -80,6 +80,7 @@ async fn build(
         agent: programs.agent.clone(),
         unknown_host_policy: UnknownHostPolicy::Refuse,
         user_prompt: Arc::new(NoPrompt),
+        run: String::new(),
         host_request: Default::default(),
     };
     let mut link = HostLink::connect(Arc::clone(&remote), options).await.on(&*remote)?;

@@ -256,6 +256,7 @@ impl CutRemote {
             agent: agent(),
             unknown_host_policy: UnknownHostPolicy::Refuse,
             user_prompt: Arc::new(NoPrompt),
+            run: String::new(),
             host_request: Default::default(),
         };
         let quick = ReconnectPolicy {

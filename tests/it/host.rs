@@ -69,6 +69,7 @@ pub(crate) async fn connect(
         agent: agent(),
         unknown_host_policy,
         user_prompt: user.clone(),
+        run: String::new(),
         host_request: Default::default(),
     };
     HostLink::connect(Arc::from(spec.open()?), options).await

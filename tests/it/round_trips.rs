@@ -102,6 +102,7 @@ async fn half_round_trips(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Subm
             agent: agent(),
             unknown_host_policy: UnknownHostPolicy::AcceptNew,
             user_prompt: user(),
+            run: String::new(),
             host_request: Default::default(),
         };
         let work = work(attempt);
@@ -170,6 +171,7 @@ async fn begin(sshd: &Sshd, port: u16) -> Result<(HostLink, Arc<User>), RemoteEr
         agent: agent(),
         unknown_host_policy: UnknownHostPolicy::AcceptNew,
         user_prompt: user.clone(),
+        run: String::new(),
         host_request: Default::default(),
     };
     let follow = HostLink::begin(Arc::from(sshd.remote_at(port).open()?), options).await?;

@@ -472,6 +472,7 @@ async fn an_agent_for_another_machine_is_not_sent() {
         agent,
         unknown_host_policy: UnknownHostPolicy::AcceptNew,
         user_prompt: user(),
+        run: String::new(),
         host_request: Default::default(),
     };
     let remote = Arc::from(sshd.remote().open().unwrap());

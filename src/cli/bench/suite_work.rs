@@ -15,10 +15,10 @@ use crate::cli::support::app::App;
 use crate::cli::support::profile_args::ProfileArgs;
 use crate::cli::support::profile_request::gpu_choice;
 use crate::cli::support::progress::{LiveOutput, ProgressRow};
-use crate::cli::support::session::{self, HostNeed, OutputOptions, RemoteSession};
+use crate::cli::support::session::{self, OutputOptions, RemoteSession};
 use crate::error::{Exit, Failure, Result};
 use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
-use crate::remote::RemoteSpec;
+use crate::remote::{HostRequest, RemoteSpec};
 use crate::report::{duration, suite::speedup_text};
 use crate::run::{Reporter, RunEvent};
 use crate::store::RunFolder;
@@ -179,7 +179,7 @@ impl SuiteWork<'_> {
             accept_new: self.accept_new,
             run: &id,
             row: Some(bar),
-            host: HostNeed { host_number, ..HostNeed::default() },
+            host: HostRequest { host_number, ..HostRequest::default() },
         };
         let spec = queue.spec;
         self.app.block_on(async {

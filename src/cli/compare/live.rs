@@ -8,11 +8,11 @@ use crate::cli::support::dry_run::print_plan;
 use crate::cli::support::fetch_consent::wants_nvcc;
 use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::profile_request::{self, ProfileCommand};
-use crate::cli::support::session::{self, HostNeed, OutputOptions};
+use crate::cli::support::session::{self, OutputOptions};
 use crate::cli::support::{nvdisasm, saved_comparison};
 use crate::error::{Exit, Failure, Result};
 use crate::model::comparison::Difference;
-use crate::remote::RemoteSpec;
+use crate::remote::{HostRequest, RemoteSpec};
 use crate::run::{CompareRun, ComparisonOutcome};
 use crate::store::{InputsRecord, RunRecord};
 use crate::tool::{self, Target};
@@ -186,7 +186,7 @@ fn carry_out(
     };
     let events = args.run.events.as_deref();
     let output_options = OutputOptions {
-        host: HostNeed::with_queue_timeout(args.run.queue_timeout),
+        host: HostRequest::with_queue_timeout(args.run.queue_timeout),
         ..OutputOptions::with_progress_bar(app, events, args.place.accept_new)
     };
     let status = |outcome: &Result<ComparisonOutcome>| {

@@ -156,6 +156,7 @@ fn connect_options(app: &App) -> ConnectOptions {
         agent: session::programs(app).map(|programs| programs.agent).unwrap_or_default(),
         unknown_host_policy: UnknownHostPolicy::Refuse,
         user_prompt: Arc::new(StatusPrinter::new(app)),
+        run: String::new(),
         host_request: HostRequest::default(),
     }
 }

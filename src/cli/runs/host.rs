@@ -14,13 +14,13 @@ use serde::Serialize;
 
 use super::super::support::app::{App, Status};
 use super::super::support::progress::LiveOutput;
-use super::super::support::session::{self, HostNeed, OutputOptions};
+use super::super::support::session::{self, OutputOptions};
 use super::super::support::started_here;
 use super::super::support::terminal::{escape_controls, write_stderr};
 use super::clean::{CleanArgs, CleanResult, counted};
 use super::{AttachArgs, outcome_word};
 use crate::error::{Exit, Failure, Result, indent_continuation};
-use crate::remote::{HostJobs, HostLink, OnRemote};
+use crate::remote::{HostJobs, HostLink, HostRequest, OnRemote};
 use crate::report::{Align, TextTable, age, bytes, one_line};
 use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
 
@@ -40,7 +40,7 @@ fn with_link<T>(
         accept_new: false,
         run: "",
         row: None,
-        host: HostNeed::existing(),
+        host: HostRequest::existing(),
     };
     app.block_on(async {
         session::open(app, spec, output_options).await?.run_and_close(work).await

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::app::{App, Status};
-use super::session::{self, HostNeed, OutputOptions, RemoteSession};
+use super::session::{self, OutputOptions, RemoteSession};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
-use crate::remote::RemoteSpec;
+use crate::remote::{HostRequest, RemoteSpec};
 use crate::run::{Reporter, RunContext, RunEvent, RunSession, RunStart, close};
 use crate::store::{InputsRecord, RunFolder, RunRecord, RunState, Runs};
 
@@ -100,7 +100,7 @@ impl FollowedRun {
         let id = self.record.id.clone();
         let host = match self.start {
             RunStart::New | RunStart::Detached => output_options.host,
-            RunStart::Resumed => HostNeed::existing(),
+            RunStart::Resumed => HostRequest::existing(),
         };
         let output_options = OutputOptions { run: &id, host, ..output_options };
         let outcome = app.block_on(async {

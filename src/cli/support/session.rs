@@ -18,7 +18,7 @@ use super::{release, signals, started_here};
 use crate::config::{Config, LOCAL, Origin};
 use crate::error::{Exit, Failure, Result, indent_continuation, shell_word};
 use crate::remote::{
-    ConnectOptions, HostKeyQuestion, HostLink, HostRequest, HostUse, OnRemote, Remote, RemoteError,
+    ConnectOptions, HostKeyQuestion, HostLink, HostRequest, OnRemote, Remote, RemoteError,
     RemoteSpec, SentRecord, UnknownHostPolicy, UserPrompt,
 };
 use crate::report::one_line;
@@ -234,42 +234,7 @@ pub(in crate::cli) struct OutputOptions<'a> {
     /// Its progress line, if several runs go on at once.
     pub(in crate::cli) row: Option<&'a ProgressRow>,
     /// What the command wants of a host that has to be granted first.
-    pub(in crate::cli) host: HostNeed,
-}
-
-/// What a command wants of a host that has to be granted first.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::cli) struct HostNeed {
-    /// Which of the hosts that the run uses at once, from 0.
-    pub(in crate::cli) host_number: u32,
-    pub(in crate::cli) host_use: HostUse,
-    /// How many nodes of a cluster it uses; 0 is 1.
-    pub(in crate::cli) nodes: u32,
-    /// How many GPUs it needs on each node of a cluster. `None`: as many as the remote says.
-    pub(in crate::cli) gpus: Option<u32>,
-    /// The longest wait for the host; `None`: no limit.
-    pub(in crate::cli) queue_timeout: Option<Duration>,
-}
-
-impl HostNeed {
-    /// Waits for a host at most this long.
-    pub(in crate::cli) fn with_queue_timeout(queue_timeout: Option<Duration>) -> Self {
-        Self { queue_timeout, ..Self::default() }
-    }
-
-    /// The same with as many GPUs as `--gpus` says. `all`, indexes and 0 leave it to the remote.
-    pub(in crate::cli) fn with_gpus(self, asked: Option<&GpuSelection>) -> Self {
-        let gpus = match asked {
-            Some(GpuSelection::Number(number @ 1..)) => Some(*number),
-            _ => None,
-        };
-        Self { gpus, ..self }
-    }
-
-    /// Only looks at what ran or runs there.
-    pub(in crate::cli) fn existing() -> Self {
-        Self { host_use: HostUse::Existing, ..Self::default() }
-    }
+    pub(in crate::cli) host: HostRequest,
 }
 
 impl<'a> OutputOptions<'a> {
@@ -283,7 +248,7 @@ impl<'a> OutputOptions<'a> {
             true => LiveOutput::Hidden,
             false => LiveOutput::Stderr,
         };
-        Self { live, events, accept_new, run: "", row: None, host: HostNeed::default() }
+        Self { live, events, accept_new, run: "", row: None, host: HostRequest::default() }
     }
 }
 
@@ -354,14 +319,8 @@ async fn connect<T, F: Future<Output = Result<T>>>(
             reporter: Mutex::new((reporter.clone(), false)),
             bar,
         }),
-        host_request: HostRequest {
-            run: output_options.run.to_owned(),
-            host_number: output_options.host.host_number,
-            host_use: output_options.host.host_use,
-            nodes: output_options.host.nodes.max(1),
-            gpus: output_options.host.gpus,
-            queue_timeout: output_options.host.queue_timeout,
-        },
+        run: output_options.run.to_owned(),
+        host_request: output_options.host,
     };
     release::at_end(&remote, &options, &cancel);
     let started_at = Instant::now();

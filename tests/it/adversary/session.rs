@@ -180,6 +180,7 @@ async fn client(
         agent: "unused".into(),
         unknown_host_policy: UnknownHostPolicy::Refuse,
         user_prompt: Arc::new(NoPrompt),
+        run: String::new(),
         host_request: Default::default(),
     };
     let patience = ReconnectPolicy {
