@@ -21,6 +21,7 @@
 
 mod announced_bytes;
 pub mod bill;
+mod binary_requirements;
 pub mod client;
 pub mod deploy;
 pub mod error;
@@ -30,7 +31,6 @@ pub mod fetch;
 mod followed_job;
 mod foreign_text;
 pub mod host_link;
-mod host_needs;
 mod http;
 mod keychain;
 pub mod limits;
@@ -55,11 +55,11 @@ pub mod wafer;
 pub mod worker;
 
 pub use bill::{Bill, BillReader, PendingBills};
+pub use binary_requirements::{arch_of, why_not_runnable};
 pub use client::{HostJobs, JobMessage, JobStdin, Session, StreamOpener};
 pub use error::{OnRemote, RemoteError};
 pub use fetch::{FetchOutcome, RemoteFile};
 pub use host_link::{HostLink, ReconnectPolicy};
-pub use host_needs::{arch_of, why_not_runnable};
 pub use http::HttpError;
 pub use options::{
     ConnectOptions, HostKeyQuestion, HostRequest, HostUse, UnknownHostPolicy, UserPrompt,

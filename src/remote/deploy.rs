@@ -24,7 +24,7 @@ use rgpu_protocol::frame::{FrameError, MAGIC, MAX_PREAMBLE};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
-use super::host_needs::BinaryRequirements;
+use super::binary_requirements::BinaryRequirements;
 use super::stream::{AgentStream, BoxWrite, FrameReader, FrameWriter, StreamEnd};
 use super::{RemoteError, RemoteSpec, UserPrompt, limits};
 
