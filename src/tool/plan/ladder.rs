@@ -228,7 +228,7 @@ impl<'a> LadderBuilder<'a> {
                 rung.diagnosis.extend(table(rank_shim::MESSAGE_ROWS, next_rungs));
             }
             if self.request.nodes > 1 {
-                rung.diagnosis.extend(table(nodes::ROWS, next_rungs));
+                rung.diagnosis.extend(table(nodes::MESSAGE_ROWS, next_rungs));
             }
         }
         if let Some(first) = self.rungs.first_mut()

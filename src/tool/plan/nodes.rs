@@ -14,7 +14,7 @@ use super::request::Request;
 pub(crate) const NODE: &str = "{node}";
 
 /// Meanings of the script's messages.
-pub(super) static ROWS: &[MessageRow] =
+pub(super) static MESSAGE_ROWS: &[MessageRow] =
     &[MessageRow("rgpu nodes: the number of this node", "node_unknown", RowAction::Stop)];
 
 /// Starts its arguments once their first one can be seen: other nodes see new files late.
