@@ -82,7 +82,7 @@ pub trait Remote: Send + Sync {
     /// `local`, `ssh`, `worker` …
     fn transport(&self) -> &'static str;
 
-    /// Brings up an agent. May return before the agent's hello: [`Session::greeted`] waits for it.
+    /// Brings up an agent. May return before the agent's hello: [`Session::wait_for_hello`] waits for it.
     ///
     /// # Errors
     /// [`RemoteError`] says which side failed.

@@ -143,7 +143,7 @@ pub(super) struct StartingAgent {
 
 impl Conversation {
     /// Wraps `wire` and sends nothing. With no `starting`, the agent's magic line was already read.
-    fn over(wire: AgentStream, starting: Option<StartingAgent>) -> Self {
+    fn new(wire: AgentStream, starting: Option<StartingAgent>) -> Self {
         let (writer, writing) = FrameWriter::spawn(wire.writer);
         let (reader, ending) = (wire.reader, wire.ending);
         let (expect, hello_sent, early_frames) = (None, false, EarlyFrames::All);
@@ -162,7 +162,7 @@ impl Conversation {
 
     /// Exchanges hellos with the agent over `wire`, whose magic line was already read.
     pub(super) async fn greet(wire: AgentStream) -> Result<(Self, Hello), RemoteError> {
-        let mut conversation = Self::over(wire, None);
+        let mut conversation = Self::new(wire, None);
         conversation.send_hello(None)?;
         let hello = conversation.wait_for_hello(None).await?;
         Ok((conversation, hello))
@@ -425,7 +425,7 @@ pub struct Session {
     setup: Option<ToAgent>,
     pub(super) backlog: PendingMessages,
     lease: Option<Lease>,
-    pub(super) unsettled: bool,
+    pub(super) is_answer_pending: bool,
 }
 
 /// Renews a followed job's lease until it is dropped.
@@ -447,9 +447,9 @@ impl Session {
         streams: Arc<dyn StreamOpener>,
         spec: &RemoteSpec,
     ) -> Result<Self, RemoteError> {
-        let mut session = Self::over(Conversation::over(wire, None), streams, spec);
+        let mut session = Self::new(Conversation::new(wire, None), streams, spec);
         session.send_hello()?;
-        session.greeted().await?;
+        session.wait_for_hello().await?;
         Ok(session)
     }
 
@@ -461,10 +461,10 @@ impl Session {
         streams: Arc<dyn StreamOpener>,
         spec: &RemoteSpec,
     ) -> Self {
-        Self::over(Conversation::over(wire, Some(starting)), streams, spec)
+        Self::new(Conversation::new(wire, Some(starting)), streams, spec)
     }
 
-    fn over(conversation: Conversation, streams: Arc<dyn StreamOpener>, spec: &RemoteSpec) -> Self {
+    fn new(conversation: Conversation, streams: Arc<dyn StreamOpener>, spec: &RemoteSpec) -> Self {
         let (path, env) = (spec.path.clone(), spec.env.clone());
         let setup = (!path.is_empty() || !env.is_empty()).then_some(ToAgent::Setup { path, env });
         Self {
@@ -475,7 +475,7 @@ impl Session {
             setup,
             backlog: PendingMessages::default(),
             lease: None,
-            unsettled: false,
+            is_answer_pending: false,
         }
     }
 
@@ -488,11 +488,11 @@ impl Session {
     ///
     /// # Errors
     /// The agent does not start, does not answer, or speaks another protocol generation.
-    pub async fn greeted(&mut self) -> Result<(), RemoteError> {
+    pub async fn wait_for_hello(&mut self) -> Result<(), RemoteError> {
         if self.agent.is_none() {
-            self.unsettled = true;
+            self.is_answer_pending = true;
             self.agent = Some(self.conversation.wait_for_hello(self.setup.as_ref()).await?);
-            self.unsettled = false;
+            self.is_answer_pending = false;
         }
         Ok(())
     }
@@ -504,7 +504,7 @@ impl Session {
     /// Whether a request was dropped before its whole answer arrived. The next answer would belong
     /// to it, so the session cannot be used any more.
     pub fn has_pending_answer(&self) -> bool {
-        self.unsettled
+        self.is_answer_pending
     }
 
     pub(super) async fn ask(
@@ -513,10 +513,10 @@ impl Session {
         request: Request,
     ) -> Result<FromAgent, RemoteError> {
         let early = self.agent.is_none();
-        self.unsettled = true;
+        self.is_answer_pending = true;
         self.send_hello()?;
         self.conversation.writer.message(message)?;
-        self.greeted().await?;
+        self.wait_for_hello().await?;
         if early {
             if let Ok(answer) =
                 timeout(limits::EARLY_ANSWER_TIMEOUT, self.wait_for_answer(&request)).await
@@ -536,9 +536,9 @@ impl Session {
         &mut self,
         request: &Request,
     ) -> Result<FromAgent, RemoteError> {
-        self.unsettled = true;
+        self.is_answer_pending = true;
         let answer = self.conversation.answer(request, &mut self.backlog).await;
-        self.unsettled = !matches!(answer, Ok(_) | Err(RemoteError::Refused { .. }));
+        self.is_answer_pending = !matches!(answer, Ok(_) | Err(RemoteError::Refused { .. }));
         answer
     }
 

@@ -92,7 +92,7 @@ impl Session {
         part: &mut PartialArtifact,
         progress: ProgressSink<'_>,
     ) -> Result<(), RemoteError> {
-        self.greeted().await?;
+        self.wait_for_hello().await?;
         let following = self.backlog.job() == Some(&*wanted.job);
         let promised = if following { self.backlog.take_announced_size(&wanted.path) } else { 0 };
         if part.len == 0
@@ -109,7 +109,7 @@ impl Session {
         let max_requested =
             if is_long_link { MAX_REQUESTED_BYTES_LONG_LINK } else { MAX_REQUESTED_BYTES };
         let mut requested = part.len.max(promised);
-        self.unsettled = true;
+        self.is_answer_pending = true;
         while part.len < wanted.size {
             progress(TransferProgress { done: part.len, total: wanted.size });
             while requested < wanted.size && requested < part.len + max_requested {
@@ -121,7 +121,7 @@ impl Session {
             }
             self.piece(wanted, part, piece).await?;
         }
-        self.unsettled = false;
+        self.is_answer_pending = false;
         Ok(())
     }
 

@@ -83,14 +83,14 @@ impl HostLink {
     /// Connects and waits for the agent's hello. Does not retry.
     ///
     /// # Errors
-    /// As for [`Remote::connect`] and [`Session::greeted`].
+    /// As for [`Remote::connect`] and [`Session::wait_for_hello`].
     pub async fn connect(
         remote: Arc<dyn Remote>,
         options: ConnectOptions,
     ) -> Result<Self, RemoteError> {
         let mut link = Self::begin(remote, options).await?;
         if let Some(session) = &mut link.session {
-            session.greeted().await?;
+            session.wait_for_hello().await?;
         }
         Ok(link)
     }
@@ -505,7 +505,7 @@ impl HostLink {
         let mut session = self.remote.connect(&self.options).await?;
         // Wait for the hello before sending: the host's start-up files may have swallowed early
         // frames.
-        session.greeted().await?;
+        session.wait_for_hello().await?;
         if let Some(job) = self.job.as_mut().filter(|job| !job.ended) {
             match session.attach(&job.id, job.seq + 1, job.received_output()).await {
                 // The job was cancelled before it existed.

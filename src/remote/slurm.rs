@@ -154,7 +154,7 @@ impl Slurm {
         if !state.login.as_ref().is_some_and(LoginNode::is_usable) {
             state.login = None;
             let mut session = (ssh::KIND.open)(&self.results_spec(""))?.connect(options).await?;
-            session.greeted().await?;
+            session.wait_for_hello().await?;
             let login = LoginNode::new(session, options.user_prompt.clone()).await?;
             state.login = Some(login);
         }

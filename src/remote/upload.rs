@@ -142,7 +142,7 @@ impl Session {
                 }
                 FromAgent::Missing { digests, awaited, .. } if rounds < MAX_UPLOAD_ROUNDS => {
                     rounds += 1;
-                    self.unsettled = true;
+                    self.is_answer_pending = true;
                     if !knew_agent && self.conversation.cold {
                         // The other streams found no agent either.
                         opening.clear();
@@ -157,7 +157,7 @@ impl Session {
                     uploaded.blobs += sent.blobs;
                     uploaded.bytes += sent.bytes;
                     uploaded.streams = uploaded.streams.max(sent.streams);
-                    self.unsettled = false;
+                    self.is_answer_pending = false;
                     if let Some(job) = begun {
                         self.start_following(job, &submission.plan.job)?;
                         return Ok(uploaded);
