@@ -226,13 +226,13 @@ fn causes(records: &[Record]) -> Vec<SanitizerCause> {
         .map(|group| {
             let record = &records[group.first];
             let count = group.repeats.iter().map(|index| reports(&records[*index])).sum::<u64>();
-            let place = place(record);
+            let location = shown_location(record);
             SanitizerCause {
                 kind: kind(record),
                 text: record.message.lines().next().unwrap_or_default().to_owned(),
                 kernel: record.kernel().unwrap_or_default().to_owned(),
-                file: place.map(|(file, _)| file.to_owned()),
-                line: place.and_then(|(_, line)| line),
+                file: location.map(|(file, _)| file.to_owned()),
+                line: location.and_then(|(_, line)| line),
                 count: reports(record).saturating_add(count),
                 block: record.position.map(|p| p.block),
                 thread: record.position.map(|p| p.thread),
@@ -256,7 +256,7 @@ fn innermost(record: &Record) -> Option<&InstructionLocation> {
 
 /// The position to show the user: the instruction, or, if it lies in a header of the toolkit
 /// (`atomicAdd`), the innermost caller's line outside the toolkit.
-fn place(record: &Record) -> Option<(&str, Option<u32>)> {
+fn shown_location(record: &Record) -> Option<(&str, Option<u32>)> {
     let own = innermost(record).map(|p| (p.file.as_deref(), p.line));
     let frames = record.device_stack.iter().map(|f| (f.file.as_deref(), f.line));
     let known = own.into_iter().chain(frames).filter_map(|(file, line)| Some((file?, line)));
@@ -336,7 +336,9 @@ fn details(record: &Record) -> Vec<String> {
         lines.push(format!("{direction} at {file}{line}{hazards}"));
     }
     let inner = innermost(record).and_then(|p| Some((p.file.as_deref()?, p)));
-    if let Some((file, inner)) = inner.filter(|(file, p)| place(record) != Some((file, p.line))) {
+    if let Some((file, inner)) =
+        inner.filter(|(file, p)| shown_location(record) != Some((file, p.line)))
+    {
         let function = inner.function.as_deref().unwrap_or("unknown function");
         let line = inner.line.map(|n| format!(":{n}")).unwrap_or_default();
         lines.push(format!("in {function} at {file}{line}"));
@@ -391,8 +393,8 @@ fn name_files(result: &mut SanitizerResult, log: &[Record], exact: &[Record]) {
     for cause in &mut result.causes {
         let Some(name) = cause.file.as_deref() else { continue };
         let whole = log.iter().zip(exact).find_map(|(short, whole)| {
-            let (file, line) = place(whole)?;
-            let same = place(short) == Some((name, cause.line)) && line == cause.line;
+            let (file, line) = shown_location(whole)?;
+            let same = shown_location(short) == Some((name, cause.line)) && line == cause.line;
             (same && file.ends_with(name)).then(|| file.to_owned())
         });
         if whole.is_some() {

@@ -25,7 +25,7 @@ pub(super) fn clock(clock: &RankClock) -> String {
 }
 
 /// The GPU of a rank: `GPU 1`, with several hosts `node0:1`.
-fn place(rank: &RankTime, several_hosts: bool) -> String {
+fn gpu_name(rank: &RankTime, several_hosts: bool) -> String {
     let gpu = rank.place.gpu.map(|gpu| gpu.to_string()).unwrap_or_default();
     let host = rank.place.host.as_deref().filter(|_| several_hosts);
     let host = host.map(|host| host.split('.').next().unwrap_or(host));
@@ -77,7 +77,7 @@ pub(super) fn times(ranks: &Ranks) -> TextTable {
         let overlapped = share(rank.overlapped_ns, rank.communication_ns);
         table.add_row([
             rank.place.rank.to_string(),
-            place(rank, several),
+            gpu_name(rank, several),
             duration(rank.span_ns as f64),
             share(rank.compute_ns, rank.span_ns),
             share(rank.exposed_ns, rank.span_ns),
@@ -206,10 +206,10 @@ mod tests {
     fn a_place_without_a_gpu_is_its_host() {
         let mut rank = RankTime::default();
         rank.place.host = Some("node0.cluster".to_owned());
-        assert_eq!(place(&rank, true), "node0");
-        assert_eq!(place(&rank, false), "");
+        assert_eq!(gpu_name(&rank, true), "node0");
+        assert_eq!(gpu_name(&rank, false), "");
         rank.place.gpu = Some(1);
-        assert_eq!(place(&rank, true), "node0:1");
-        assert_eq!(place(&rank, false), "GPU 1");
+        assert_eq!(gpu_name(&rank, true), "node0:1");
+        assert_eq!(gpu_name(&rank, false), "GPU 1");
     }
 }

@@ -80,7 +80,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> DistError {
 /// Copies the output of `cargo build`, for hosts like this machine, to where `rgpu` looks for it.
 pub(crate) fn copy_debug_builds(workspace: &Workspace) -> Result<(), DistError> {
     let to = workspace.dist_folder(&workspace.triple);
-    place(HOST_FILES, &workspace.target.join("debug"), &to)
+    copy_files(HOST_FILES, &workspace.target.join("debug"), &to)
 }
 
 /// The files built for an architecture.
@@ -99,7 +99,7 @@ impl Build {
             println!("  {file}: {}", target.check(&folder.join(file), file)?);
         }
         // From now on, `rgpu` uses these in the workspace too.
-        place(HOST_FILES, &folder, &workspace.dist_folder(target.triple))?;
+        copy_files(HOST_FILES, &folder, &workspace.dist_folder(target.triple))?;
         Ok(Self { target, folder })
     }
 }
@@ -159,7 +159,7 @@ fn announce(artifact: &Artifact) {
 
 /// Copies `files`. A debug build is stripped, since symbols make it ten times as large and these
 /// files are sent to each host.
-fn place(files: &[(&str, &str)], from: &Path, to: &Path) -> Result<(), DistError> {
+fn copy_files(files: &[(&str, &str)], from: &Path, to: &Path) -> Result<(), DistError> {
     fs::create_dir_all(to).map_err(at(to))?;
     for (_, file) in files {
         // Renamed into place, since the old file may be running.

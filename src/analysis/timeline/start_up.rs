@@ -165,7 +165,7 @@ impl<'a> StartUp<'a> {
 
     /// Whether a kernel only tunes.
     pub(super) fn is_tuning_kernel(&self, work: &TraceWork) -> bool {
-        self.tuning.contains(&place(work))
+        self.tuning.contains(&rank_gpu_start(work))
     }
 
     fn is_first(&self, gap: &AttributedGap<'_>) -> bool {
@@ -250,15 +250,15 @@ fn first_replays(trace: &Trace) -> HashMap<(Option<u32>, u32), u64> {
 }
 
 /// Rank, GPU and start of a kernel.
-fn place(work: &TraceWork) -> (Option<u32>, u32, u64) {
+fn rank_gpu_start(work: &TraceWork) -> (Option<u32>, u32, u64) {
     (work.rank, work.device, work.start_ns)
 }
 
-/// The places of the kernels that only tune.
+/// Rank, GPU and start of each kernel that only tunes.
 fn tuning_kernels(trace: &Trace) -> HashSet<(Option<u32>, u32, u64)> {
     let name = |work: &TraceWork| trace.names.get(work.name as usize).map_or("", String::as_str);
     let mut works: Vec<&TraceWork> = trace.work.iter().filter(|work| computes(work)).collect();
-    works.sort_by_key(|work| place(work));
+    works.sort_by_key(|work| rank_gpu_start(work));
     let order: Vec<_> =
         works.iter().map(|work| (name(work), Some(work.duration_ns as f64), [1; 3])).collect();
     let flushes = tuning::flushes(&order);
@@ -268,7 +268,7 @@ fn tuning_kernels(trace: &Trace) -> HashSet<(Option<u32>, u32, u64)> {
         let order = &order[at..at + of_device.len()];
         let benchmarked = tuning::benchmarked(order, &flushes);
         let all = of_device.iter().zip(benchmarked).filter(|(_, inside)| *inside);
-        tuning.extend(all.map(|(work, _)| place(work)));
+        tuning.extend(all.map(|(work, _)| rank_gpu_start(work)));
         at += of_device.len();
     }
     tuning

@@ -21,14 +21,14 @@ impl Default for ValueNumbers {
 
 /// The slot of a value. String and thread ids differ in their lowest bits, process ids above bit
 /// 24.
-fn place(value: u64) -> usize {
+fn recent_slot(value: u64) -> usize {
     (value ^ (value >> 24)) as usize % RECENT_SLOTS
 }
 
 impl ValueNumbers {
     /// The number of a value, and whether the value is new.
     pub(super) fn number(&mut self, value: u64) -> (u32, bool) {
-        let recent = self.recent[place(value)];
+        let recent = self.recent[recent_slot(value)];
         if self.get(recent) == Some(value) {
             return (recent, false);
         }
@@ -39,13 +39,13 @@ impl ValueNumbers {
         if new {
             self.all.push(value);
         }
-        self.recent[place(value)] = number;
+        self.recent[recent_slot(value)] = number;
         (number, new)
     }
 
     /// The number of a value. `None` if it has not occurred.
     pub(super) fn known(&self, value: u64) -> Option<u32> {
-        let recent = self.recent[place(value)];
+        let recent = self.recent[recent_slot(value)];
         if self.get(recent) == Some(value) {
             return Some(recent);
         }

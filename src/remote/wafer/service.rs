@@ -141,7 +141,7 @@ fn text(path: &Path) -> Result<String, WaferError> {
 mod tests {
     use super::*;
 
-    fn place(
+    fn read_service(
         config: &str,
         dotenv: &str,
         vars: &[(&str, &str)],
@@ -156,20 +156,20 @@ mod tests {
 
     #[test]
     fn the_environment_wins_over_the_file_and_the_file_over_what_is_built_in() {
-        let built_in = place("", "", &[]).unwrap();
+        let built_in = read_service("", "", &[]).unwrap();
         assert_eq!((built_in.api.as_str(), built_in.auth.as_str()), LIVE_SERVICE);
         let config = "[api]\nenvironment = \"mine\"\n[api.environments.mine]\n\
              url = \"https://wafer.example/\"\nsupabase_url = \"https://auth.example\"\n\
              supabase_anon_key = \"k\"\n[defaults]\ngpu = \"B200\"\n";
-        let mine = place(config, "", &[]).unwrap();
+        let mine = read_service(config, "", &[]).unwrap();
         assert_eq!((mine.api.as_str(), mine.client_key.as_str()), ("https://wafer.example", "k"));
         let dotenv = "# mine\nexport WAFER_AUTH_TOKEN='t'\nWAFER_API_URL=https://a.example\n";
         let vars = [("WAFER_API_URL", "http://127.0.0.1:1/")];
-        let from_env = place(config, dotenv, &vars).unwrap();
+        let from_env = read_service(config, dotenv, &vars).unwrap();
         assert_eq!(from_env.api, "http://127.0.0.1:1");
         assert_eq!(from_env.token.as_deref(), Some("t"));
         assert_eq!(
-            place("[api]\nenvironment = \"local\"", "", &[]).unwrap().auth,
+            read_service("[api]\nenvironment = \"local\"", "", &[]).unwrap().auth,
             NAMED_SERVICES[2].2
         );
     }
@@ -177,9 +177,9 @@ mod tests {
     #[test]
     fn no_token_goes_over_the_network_in_the_clear() {
         for bad in ["http://wafer.example", "ftp://127.0.0.1x", "wafer"] {
-            let error = place("", "", &[("WAFER_API_URL", bad)]).unwrap_err();
+            let error = read_service("", "", &[("WAFER_API_URL", bad)]).unwrap_err();
             assert_eq!(error.code(), "wafer_settings", "{bad}");
         }
-        assert_eq!(place("[api", "", &[]).unwrap_err().code(), "wafer_settings");
+        assert_eq!(read_service("[api", "", &[]).unwrap_err().code(), "wafer_settings");
     }
 }

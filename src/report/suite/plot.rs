@@ -86,7 +86,7 @@ impl Scale {
         Self { low, high, log, from, to }
     }
 
-    fn place(&self, x: f64) -> f64 {
+    fn coordinate(&self, x: f64) -> f64 {
         let share = match self.log {
             true => (x / self.low).ln() / (self.high / self.low).ln(),
             false => (x - self.low) / (self.high - self.low),
@@ -119,7 +119,7 @@ pub(super) fn svg(series: &[PlotSeries], x_name: &str, label: fn(f64) -> String)
         "<div class=\"scroll\"><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\">"
     );
     for tick in y.ticks() {
-        let at = y.place(tick);
+        let at = y.coordinate(tick);
         let text = escape(&label(tick));
         let _ = write!(
             out,
@@ -138,7 +138,7 @@ pub(super) fn svg(series: &[PlotSeries], x_name: &str, label: fn(f64) -> String)
         let _ = write!(
             out,
             "<text x=\"{:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
-            x.place(*tick),
+            x.coordinate(*tick),
             HEIGHT - BOTTOM + 15.0,
             digits_of(*tick)
         );
@@ -152,13 +152,16 @@ pub(super) fn svg(series: &[PlotSeries], x_name: &str, label: fn(f64) -> String)
     );
     for (n, one) in series.iter().enumerate() {
         let color = n % COLORS;
-        let line: Vec<String> =
-            one.points.iter().map(|p| format!("{:.1},{:.1}", x.place(p.x), y.place(p.y))).collect();
+        let line: Vec<String> = one
+            .points
+            .iter()
+            .map(|p| format!("{:.1},{:.1}", x.coordinate(p.x), y.coordinate(p.y)))
+            .collect();
         let _ = write!(out, "<polyline class=\"s{color}\" points=\"{}\"/>", line.join(" "));
         for point in &one.points {
-            let (px, py) = (x.place(point.x), y.place(point.y));
+            let (px, py) = (x.coordinate(point.x), y.coordinate(point.y));
             if let Some([low, high]) = point.interval {
-                let (low, high) = (y.place(low), y.place(high));
+                let (low, high) = (y.coordinate(low), y.coordinate(high));
                 let _ = write!(
                     out,
                     "<line class=\"s{color}\" x1=\"{px:.1}\" x2=\"{px:.1}\" y1=\"{low:.1}\" y2=\"{high:.1}\"/>"

@@ -54,7 +54,7 @@ impl Decades {
         Self { low, high: high.max(low + 1), from, to }
     }
 
-    fn place(&self, x: f64) -> f64 {
+    fn coordinate(&self, x: f64) -> f64 {
         let share = (x.log10() - f64::from(self.low)) / f64::from(self.high - self.low);
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
@@ -133,7 +133,7 @@ pub(super) fn chart(run: &SuiteRun) -> Option<String> {
 fn grid(out: &mut String, x: &Decades, y: &Decades) {
     let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
     for tick in x.ticks() {
-        let at = x.place(tick);
+        let at = x.coordinate(tick);
         let _ = write!(
             out,
             "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
@@ -143,7 +143,7 @@ fn grid(out: &mut String, x: &Decades, y: &Decades) {
         );
     }
     for tick in y.ticks() {
-        let at = y.place(tick);
+        let at = y.coordinate(tick);
         let _ = write!(
             out,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
@@ -177,14 +177,14 @@ fn roof(
     let _ = write!(
         out,
         "<line class=\"roof\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"><title>{}</title></line>",
-        x.place(start),
-        y.place(start * bytes),
-        x.place(highest / bytes),
-        y.place(highest),
+        x.coordinate(start),
+        y.coordinate(start * bytes),
+        x.coordinate(highest / bytes),
+        y.coordinate(highest),
         escape(format!("{gpu} DRAM {}", per_second(bytes, "B")).trim()),
     );
     for (label, peak) in units {
-        let at = y.place(*peak);
+        let at = y.coordinate(*peak);
         let text = format!("{gpu} {label} {}", per_second(*peak, "FLOP"));
         let text = text.trim();
         let right = WIDTH - RIGHT;
@@ -194,7 +194,7 @@ fn roof(
             out,
             "<line class=\"roof\" x1=\"{:.1}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>\
              <text x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            x.place(peak / bytes),
+            x.coordinate(peak / bytes),
             at - 4.0,
             escape(text)
         );
@@ -211,7 +211,7 @@ fn draw_points(
 ) {
     let mut targets: Vec<&str> = Vec::new();
     for point in points {
-        let (px, py) = (x.place(point.intensity), y.place(point.flops_per_s));
+        let (px, py) = (x.coordinate(point.intensity), y.coordinate(point.flops_per_s));
         taken.push([px - 5.0, py - 5.0, px + 5.0, py + 5.0]);
     }
     for point in points {
@@ -219,7 +219,7 @@ fn draw_points(
             targets.push(point.target);
             targets.len() - 1
         }) % COLORS;
-        let (px, py) = (x.place(point.intensity), y.place(point.flops_per_s));
+        let (px, py) = (x.coordinate(point.intensity), y.coordinate(point.flops_per_s));
         let _ = write!(
             out,
             "<g data-point=\"{}\"><circle class=\"s{color}\" cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"4\"><title>{}</title></circle>",

@@ -88,7 +88,12 @@ fn interleave(plan: &mut Plan, request: &Request, own_processes: bool) {
     if let [a, b] = timed.as_slice() {
         match own_processes {
             false => steps.push(pair_step(a, request)),
-            true => steps.extend([a.clone(), b.clone(), again(b, SIDES[1]), again(a, SIDES[0])]),
+            true => steps.extend([
+                a.clone(),
+                b.clone(),
+                second_time_step(b, SIDES[1]),
+                second_time_step(a, SIDES[0]),
+            ]),
         }
     }
     // The speedup and the other side's profile are worth keeping if a tool fails on one side.
@@ -133,7 +138,7 @@ fn pair_step(time: &Step, request: &Request) -> Step {
 }
 
 /// The second `time` step of a side. Nothing imports its report; the comparison reads it.
-fn again(time: &Step, side: &str) -> Step {
+fn second_time_step(time: &Step, side: &str) -> Step {
     let [first, second] = TIME_REPORTS.map(|report| format!("{side}/{report}"));
     let mut step = time.clone();
     step.id = format!("{side}-{TIME_AGAIN}");

@@ -178,12 +178,13 @@ pub fn budget(request: TmemRequest) -> Result<Budget, RequestError> {
         [Sfa, Sfb, Accumulator],
         [Sfb, Sfa, Accumulator],
     ];
-    let mut orders: Vec<Order> =
-        permutations.map(|kinds| Order { kinds, extent: end(&place(request, kinds)) }).to_vec();
+    let mut orders: Vec<Order> = permutations
+        .map(|kinds| Order { kinds, extent: end(&place_segments(request, kinds)) })
+        .to_vec();
     // Stable: accumulators first where the extents are equal.
     orders.sort_by_key(|order| order.extent);
     let best = orders.first().map_or(permutations[0], |order| order.kinds);
-    let segments = place(request, best);
+    let segments = place_segments(request, best);
     let extent = end(&segments);
     let allocation = allocation(extent);
     Ok(Budget {
@@ -209,7 +210,7 @@ fn end(segments: &[Segment]) -> i64 {
     segments.iter().map(|segment| segment.column + segment.columns).max().unwrap_or(0)
 }
 
-fn place(request: TmemRequest, kinds: [SegmentKind; 3]) -> Vec<Segment> {
+fn place_segments(request: TmemRequest, kinds: [SegmentKind; 3]) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut next = 0_i64;
     for kind in kinds {
@@ -230,7 +231,7 @@ fn place(request: TmemRequest, kinds: [SegmentKind; 3]) -> Vec<Segment> {
 }
 
 fn advice(request: TmemRequest, kinds: [SegmentKind; 3], extent: i64) -> Vec<Advice> {
-    let extent_of = |request| end(&place(request, kinds));
+    let extent_of = |request| end(&place_segments(request, kinds));
     let with_stages = |stages| extent_of(TmemRequest { accumulator_stages: stages, ..request });
     let mut advice = Vec::new();
     let Some(columns) = allocation(extent) else {
