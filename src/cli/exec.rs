@@ -134,8 +134,8 @@ fn execute(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status
     let events = args.run.events.as_deref();
     let live = live_output(app, events, args.tty);
     let accept_new = args.place.accept_new;
-    let host =
-        HostRequest::with_queue_timeout(args.run.queue_timeout).with_gpus(args.gpus.as_ref());
+    let host = HostRequest::with_queue_timeout(args.run.queue_timeout)
+        .with_gpus(args.gpus.as_ref().and_then(GpuSelection::count_of_any));
     let output_options = OutputOptions { live, events, accept_new, run: &id, row: None, host };
     let initial_write = std::thread::spawn(move || initial_files.write());
     let outcome = app.block_on(async {

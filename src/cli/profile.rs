@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::remote::{HostRequest, RemoteSpec};
 use crate::run::{ProfileOutcome, ProfileRun};
 use crate::store::{RunRecord, RunState};
-use crate::tool;
+use crate::tool::{self, GpuSelection};
 
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     if let Some(remotes) = args.place.remote.as_deref().filter(|r| r.contains(',')) {
@@ -109,7 +109,8 @@ fn carry_out(
     let mut output_options = OutputOptions {
         host: HostRequest {
             nodes: profile_command.request.nodes,
-            ..HostRequest::with_queue_timeout(args.run.queue_timeout).with_gpus(args.gpus.as_ref())
+            ..HostRequest::with_queue_timeout(args.run.queue_timeout)
+                .with_gpus(args.gpus.as_ref().and_then(GpuSelection::count_of_any))
         },
         ..OutputOptions::with_progress_bar(app, events, args.place.accept_new)
     };

@@ -42,6 +42,11 @@ impl HostRequest {
         Self { queue_timeout, ..Self::default() }
     }
 
+    /// The same with this many GPUs on each node; `None` leaves it to the remote.
+    pub fn with_gpus(self, gpus: Option<u32>) -> Self {
+        Self { gpus, ..self }
+    }
+
     /// Requests no host, and reads only what ran or runs on one.
     pub fn existing() -> Self {
         Self { host_use: HostUse::Existing, ..Self::default() }

@@ -27,7 +27,6 @@ use crate::run::{
     Reporters, RunEvent, SharedReporter, channel, find_programs, set_up_compilers, triple,
 };
 use crate::store::{Cost, RunRecord, Runs};
-use crate::tool::GpuSelection;
 
 /// The remote of a command: the one the user typed, else the default remote.
 pub(in crate::cli) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {

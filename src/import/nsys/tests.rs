@@ -290,6 +290,31 @@ fn a_cut_report_is_imported_as_far_as_it_goes_and_says_where_it_ends() {
     assert!(gap.text.contains("end marker is missing at offset"), "{}", gap.text);
 }
 
+#[test]
+fn a_rank_has_all_work_of_its_report_in_order_with_its_calls() {
+    let path = fixture("regions/report.sqlite");
+    let source = Source { is_rank: true, ..Source::new(&path, "rank0.sqlite").alone() };
+    let imported = (SQLITE_IMPORTER.import)(&source).unwrap();
+    let trace = imported.sidecars.trace.unwrap();
+    let listed = trace.work.iter().map(|work| {
+        let region = work.regions.first().map(|at| &trace.regions[*at as usize].path);
+        (work.start_ns, work.duration_ns, trace.names[work.name as usize].as_str(), region)
+    });
+    let ranks = imported.sidecars.ranks.unwrap().ranks;
+    assert_eq!(ranks.len(), 1);
+    let rank = &ranks[0];
+    let pieces = rank.gpu_work.iter().map(|piece| {
+        let region = piece.region.map(|at| &rank.regions[at as usize]);
+        let start_ns = piece.start_ns.abs_diff(rank.first_ns);
+        (start_ns, piece.end_ns.abs_diff(piece.start_ns), rank.name(piece.name), region)
+    });
+    let listed: Vec<_> = listed.collect();
+    assert!(listed.len() > 7, "kernels and copies");
+    assert_eq!(pieces.collect::<Vec<_>>(), listed);
+    assert!(rank.gpu_work.iter().all(|piece| piece.called_ns.is_some()));
+    assert_eq!(rank.place.gpu, Some(0));
+}
+
 /// Records the progress reports.
 #[derive(Debug, Default)]
 struct Seen(std::cell::RefCell<Vec<(u64, u64)>>);

@@ -62,6 +62,14 @@ impl GpuSelection {
         *self == Self::Number(1)
     }
 
+    /// How many GPUs are asked for, whichever they are. `None`: all, those with some indexes, or no GPU.
+    pub fn count_of_any(&self) -> Option<u32> {
+        match self {
+            Self::Number(number @ 1..) => Some(*number),
+            _ => None,
+        }
+    }
+
     /// The number, if it does not depend on the host.
     pub fn number(&self) -> Option<u32> {
         match self {

@@ -3,7 +3,7 @@
 //! The tree may be copied over any prefix, and the `libexec` of two architectures over each other.
 
 use super::links::{self, SHIPPED};
-use super::{Build, CLI, DistError, HOST_FILES, at, place};
+use super::{Build, CLI, DistError, HOST_FILES, at, copy_files};
 use crate::command;
 use crate::workspace::Workspace;
 use std::fs;
@@ -31,9 +31,9 @@ pub(super) fn lay_out(
     if tree.exists() {
         fs::remove_dir_all(&tree).map_err(at(&tree))?;
     }
-    place(&[CLI], built, &tree.join("bin"))?;
+    copy_files(&[CLI], built, &tree.join("bin"))?;
     for host in hosts {
-        place(HOST_FILES, &host.folder, &tree.join("libexec/rgpu").join(host.target.triple))?;
+        copy_files(HOST_FILES, &host.folder, &tree.join("libexec/rgpu").join(host.target.triple))?;
     }
     lay_out_documents(&workspace.root, &tree)?;
     let rgpu = native_cli(workspace, hosts)?;

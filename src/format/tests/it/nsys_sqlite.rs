@@ -248,6 +248,10 @@ fn a_table_read_by_several_threads_comes_whole_and_in_the_files_order() {
     let mut calls = Vec::new();
     assert_eq!(file.api_calls(|c| calls.push(c.start_ns)).unwrap(), 40_000);
     assert!(calls.iter().zip(1..).all(|(start, c)| *start == c % 1000));
+    let mut by_one = Vec::new();
+    let file = file.with_readers(1);
+    assert_eq!(file.api_calls(|c| by_one.push(c.start_ns)).unwrap(), 40_000);
+    assert_eq!(by_one, calls);
     // With its last pages overwritten, the rows before come first, then one error.
     drop(file);
     let mut bytes = std::fs::read(&path).unwrap();
