@@ -306,7 +306,7 @@ impl From<PlanError> for Failure {
             PlanError::Arch { gpu, .. } => Failure::new(Exit::Config, "arch_mismatch", what)
                 .hint(format!("`--arch {gpu}` compiles for this GPU, if the source allows")),
             PlanError::MissingGpus(_) => Failure::new(Exit::Host, "no_such_gpu", what)
-                .hint("`rgpu remote check` lists them"),
+                .hint("`rgpu remote check` lists those there are; `--remote NAME` chooses another host"),
             PlanError::Launcher(_) => Failure::new(Exit::Usage, "usage", what),
             PlanError::NoSuchGpu { known, .. } => {
                 Failure::new(Exit::Host, "no_such_gpu", what).hint(format!("GPUs of the host: {}", known.join("; ")))

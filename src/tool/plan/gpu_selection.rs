@@ -95,12 +95,17 @@ impl GpuSelection {
         }
         let known: Vec<KnownGpu> = known.into_iter().filter(is_allowed).collect();
         let there = u32::try_from(known.len()).unwrap_or(u32::MAX);
-        let gpus = if there == 1 { "GPU" } else { "GPUs" };
+        let gpus = match there {
+            0 => "no GPU".to_owned(),
+            1 => "1 GPU".to_owned(),
+            there => format!("{there} GPUs"),
+        };
         let allowed = if *choice == GpuChoice::Any { "" } else { " that `--gpu` allows" };
         let missing = |text: String| Err(MissingGpus { text });
         match self {
             Self::Number(number) if there < *number => {
-                missing(format!("the host has {there} {gpus}{allowed}, but {number} are requested"))
+                let are = if *number == 1 { "is" } else { "are" };
+                missing(format!("the host has {gpus}{allowed}, but {number} {are} requested"))
             }
             Self::Number(number) => Ok((known, *number)),
             Self::All if there == 0 => {
@@ -112,7 +117,7 @@ impl GpuSelection {
                     indexes.iter().find(|index| !known.iter().any(|gpu| gpu.index == **index));
                 if let Some(index) = absent {
                     return missing(format!(
-                        "the host has {there} {gpus}{allowed}, but none has the index {index}"
+                        "the host has {gpus}{allowed}, but none has the index {index}"
                     ));
                 }
                 let many = u32::try_from(indexes.len()).unwrap_or(u32::MAX);
@@ -156,6 +161,8 @@ mod tests {
     #[test]
     fn more_gpus_than_there_are_is_an_error() {
         assert_eq!(of("3", 2).unwrap_err(), "the host has 2 GPUs, but 3 are requested");
+        assert_eq!(of("2", 1).unwrap_err(), "the host has 1 GPU, but 2 are requested");
+        assert_eq!(of("1", 0).unwrap_err(), "the host has no GPU, but 1 is requested");
         assert!(of("0,5", 2).unwrap_err().contains("none has the index 5"));
         assert!(of("all", 0).unwrap_err().contains("no GPU"));
     }
