@@ -240,6 +240,22 @@ mod tests {
         assert_eq!(only[0].launches, 211);
     }
 
+    /// One program, recorded with its CUDA graphs as a whole and by kernel: the graphs hide 15 launches of
+    /// vecadd, without which another kernel seems the longest.
+    #[test]
+    fn recorded_kernels_inside_graphs_count_only_if_they_are_traced_one_by_one() {
+        let longest = |case: &str| {
+            let file = format!("tests/fixtures/nsys/2025.3.1/{case}/report.sqlite");
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+            let recorded = crate::import::nsys::import_sqlite(&path, "report.sqlite").unwrap();
+            let set_up = SetUpLaunches::default();
+            let all = candidates(recorded.launches.iter(), &recorded.kernels, &set_up);
+            (all[0].kernel.clone(), all[0].launches)
+        };
+        assert_eq!(longest("timeline-graph"), ("tiled_matmul".to_owned(), 22));
+        assert_eq!(longest("timeline-node"), ("vecadd".to_owned(), 88));
+    }
+
     /// triton_norm of `tests/gpu/programs`, as nsys recorded it: it fills its input with random numbers,
     /// which are the third longest kernel.
     #[test]
