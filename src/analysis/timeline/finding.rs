@@ -87,6 +87,10 @@ const BESIDE_GRAPHS: &str = "the program replays CUDA graphs already: capture wh
 /// [`PLAN_NS`]: that long it takes to make a plan for a new shape.
 const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the shapes equal (pad a \
      cache that grows, and mask it), or use another backend (`torch.nn.attention.sdpa_kernel`)";
+/// The hint for start-up that is mostly allocation.
+const ALLOCATE_ONCE: &str = "allocate memory once, before what you measure, and use it again (an \
+     allocator that keeps memory, a pool); run a few steps as a warm-up first";
+
 /// The share of start-up from which allocations are told.
 const MIN_ALLOCATION_SHARE: f64 = 0.01;
 /// Nanoseconds of host work before a launch that are no mere launch.
@@ -171,6 +175,8 @@ fn waiting(
     };
     let hint = if most(&|place| is_graph_launch(&place.call)) {
         GRAPHS_ALREADY
+    } else if idle.id == START_UP && device.start_up_allocation_ns.unwrap_or(0) * 2 > ns {
+        ALLOCATE_ONCE
     } else if idle.id == "gpu_waits_for_host" && places.iter().any(plans) {
         PLANS
     } else if idle.hint.contains("CUDA graph") && most(&|place| graphs.has_kernel(&place.before)) {

@@ -410,6 +410,7 @@ fn memory_that_is_allocated_is_start_up_until_it_repeats() {
     let started = found(&allocated(3, 0..2));
     assert_eq!(ids(&started), [START_UP]);
     assert!(started[0].text.ends_with("(2 gaps; 1.60 ms to allocate memory)"), "{started:?}");
+    assert!(started[0].hint.starts_with("allocate memory once"), "{started:?}");
     // The first step of a training allocates before twenty launches of one kernel.
     let training = timeline(&allocated(81, 0..20)).unwrap().devices.remove(0);
     assert_eq!(training.start_up_idle_ns(), 20 * 990_000);
