@@ -93,7 +93,7 @@ const UNITS: &[(&str, &str)] = &[
     ("nvlrx", "NVLink"),
     ("nvltx", "NVLink"),
     ("pcie", "PCIe"),
-    ("sass", "instructions"),
+    ("sass", "SASS"),
     ("sm", "SM"),
     ("smsp", "SM partitions"),
     ("tpc", "TPC"),
@@ -185,7 +185,7 @@ mod tests {
     fn names_of_metrics_become_words() {
         assert_eq!(
             metric_words("sass__inst_executed_register_spilling_mem_local").unwrap(),
-            "instructions: instructions executed register spilling memory local"
+            "SASS: instructions executed register spilling memory local"
         );
         assert_eq!(
             metric_words("sm__throughput.avg.pct_of_peak_sustained_elapsed").unwrap(),
