@@ -5,6 +5,7 @@ mod hosts;
 
 use std::iter::zip;
 
+use jiff::Timestamp;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -13,6 +14,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Cell, Chart, Dataset, GraphType, Paragraph, Row, Table, Tabs};
 use unicode_width::UnicodeWidthStr;
 
+use self::hosts::time_since;
 use super::Tab;
 use super::data::{LoopData, QueueData, TopData};
 use crate::cli::support::entry_text::{seconds_text, silence_text};
@@ -81,7 +83,7 @@ fn draw_tab(frame: &mut Frame<'_>, area: Rect, data: &TopData, state: &mut ViewS
             }
         },
         Tab::Loop => match &data.loop_data {
-            Some(loop_data) => draw_loop(frame, area, loop_data, state),
+            Some(loop_data) => draw_loop(frame, area, (loop_data, data.now), state),
             None => draw_message(frame, area, "no loop in this project: rgpu loop start loop.toml"),
         },
     }
@@ -184,12 +186,19 @@ fn draw_queue(frame: &mut Frame<'_>, area: Rect, queue: &QueueData, state: &mut 
     draw_table(frame, area, state, &title, (header, widths), rows.collect());
 }
 
-fn draw_loop(frame: &mut Frame<'_>, area: Rect, loop_data: &LoopData, state: &mut ViewState) {
-    let parts = [Constraint::Length(7), Constraint::Percentage(40), Constraint::Min(0)];
+fn draw_loop(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    (loop_data, now): (&LoopData, Timestamp),
+    state: &mut ViewState,
+) {
+    let lines = head_lines(loop_data, now, inner_width(area));
+    // Two lines of the frame.
+    let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
+    let parts = [Constraint::Length(height), Constraint::Percentage(40), Constraint::Min(0)];
     let [head, middle, bottom] = Layout::vertical(parts).areas(area);
     let status = &loop_data.status;
     let block = frame_with_title(head, &status.id);
-    let lines = head_lines(loop_data, inner_width(head));
     frame.render_widget(Paragraph::new(lines).block(block), head);
     let [left, right] =
         Layout::horizontal([Constraint::Fill(1), Constraint::Fill(2)]).areas(middle);
@@ -202,17 +211,19 @@ fn draw_loop(frame: &mut Frame<'_>, area: Rect, loop_data: &LoopData, state: &mu
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title("run.log")), bottom);
 }
 
-/// Phase, heartbeat, best, target and time left, in lines of at most `width` columns.
-fn head_lines(loop_data: &LoopData, width: usize) -> Vec<Line<'static>> {
+/// Phase, heartbeat, best, target, time left and what a manual loop waits for, in lines of at most
+/// `width` columns.
+fn head_lines(loop_data: &LoopData, now: Timestamp, width: usize) -> Vec<Line<'static>> {
     let status = &loop_data.status;
     let phase = status.phase_text;
     let alive = match (status.phase, status.pid, &loop_data.heartbeat) {
         (Phase::Stopped, ..) => {
             status.stop.as_ref().map(|stop| stop.text.clone()).unwrap_or_default()
         }
-        (_, Some(pid), Some(heartbeat)) => {
-            format!("process {pid}, last sign of life {}", heartbeat.at)
-        }
+        (_, Some(pid), Some(heartbeat)) => match time_since(&heartbeat.at, now).as_str() {
+            "" => format!("process {pid}"),
+            age => format!("process {pid}, last sign of life {age} ago"),
+        },
         (_, Some(pid), None) => format!("process {pid}"),
         (_, None, _) => "nothing runs it: rgpu loop resume".to_owned(),
     };
@@ -220,10 +231,12 @@ fn head_lines(loop_data: &LoopData, width: usize) -> Vec<Line<'static>> {
         (Some(best), Some(speedup)) => {
             let time = best.time.as_ref().map(|time| format!("{:.2} µs", time.gmean_us));
             let time = time.unwrap_or_default();
-            format!(
-                "best {time}, {speedup:.3} times as fast as the start (iteration {})",
-                best.iteration
-            )
+            match best.iteration {
+                0 => format!("best {time}, the start"),
+                iteration => format!(
+                    "best {time}, {speedup:.3} times as fast as the start (iteration {iteration})"
+                ),
+            }
         }
         _ => "best not measured".to_owned(),
     };
@@ -245,7 +258,11 @@ fn head_lines(loop_data: &LoopData, width: usize) -> Vec<Line<'static>> {
     };
     let room = width.saturating_sub(phase.width() + 2);
     let first = [Span::from(phase).bold(), Span::from("  "), Span::from(cut_end(&alive, room))];
+    let awaited = status.awaited.iter().flat_map(|answer| {
+        [format!("waits for {}", answer.file), format!("prompt    {}", answer.prompt)]
+    });
     let others = [format!("{}{dry_run}", status.kernel_path), best, target, left];
+    let others = others.into_iter().chain(awaited);
     let others = others.map(|line| Line::from(cut_end(&line, width)));
     [Line::from_iter(first)].into_iter().chain(others).collect()
 }

@@ -241,7 +241,7 @@ fn run_lines(data: &TopData, width: usize) -> Vec<Line<'static>> {
 }
 
 /// How long ago a moment (RFC 3339) was; empty for what is no moment, or is to come.
-fn time_since(moment: &str, now: Timestamp) -> String {
+pub(super) fn time_since(moment: &str, now: Timestamp) -> String {
     let seconds = moment.parse().ok().map(|at: Timestamp| now.as_second() - at.as_second());
     let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     seconds.map(|seconds| age(Duration::from_secs(seconds))).unwrap_or_default()

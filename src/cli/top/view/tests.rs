@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::dashboard::{FailedHostTry, HealthLevel, HostState, RunningRun};
-use crate::loops::{Heartbeat, IterationRecord, LoopMode, LoopTarget, Metric};
+use crate::loops::{AwaitedAnswer, Heartbeat, IterationRecord, LoopMode, LoopTarget, Metric};
 use crate::queue::Entry;
 
 fn shown(data: &TopData, tab: Tab, scroll: usize) -> String {
@@ -252,6 +252,25 @@ fn what_is_too_long_for_80_columns_is_cut_with_a_mark() {
     loop_data.lines.push(long.clone());
     data.project = format!("/{}", long.replace(' ', "/"));
     insta::assert_snapshot!("loop_80", shown_in(80, 24, &data, Tab::Loop, 0));
+}
+
+#[test]
+fn a_manual_loop_names_the_files_that_it_waits_for() {
+    let mut data = sample();
+    let status = &mut data.loop_data.as_mut().unwrap().status;
+    status.best = Some(kept(0, 80.0));
+    status.awaited = Some(AwaitedAnswer {
+        prompt: "iter_0001/worker_prompt.txt".to_owned(),
+        file: "iter_0001/worker_result.json".to_owned(),
+    });
+    let text = shown_in(80, 24, &data, Tab::Loop, 0);
+    for line in [
+        "│best 80.00 µs, the start ",
+        "│waits for iter_0001/worker_result.json ",
+        "│prompt    iter_0001/worker_prompt.txt ",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
 }
 
 #[test]
