@@ -213,6 +213,11 @@ fn timed(profile: &Profile) -> Option<Headline> {
 }
 
 fn rest(profile: &Profile) -> Headline {
+    let right = profile.correctness.as_ref().filter(|c| c.verdict == CheckVerdict::Right);
+    if let Some(c) = right.filter(|_| profile.regions.is_empty()) {
+        let text = format!("{} values compared. Nothing was timed.", c.checked);
+        return Headline::new("Right results", text);
+    }
     if !profile.code.is_empty() {
         let n = profile.code.len();
         let s = if n == 1 { "" } else { "s" };
@@ -305,6 +310,19 @@ mod tests {
         let head = headline(&(&profile).into(), &KernelNames::Short.labels(&profile));
         assert_eq!(head.text, "For 90 % of 1.00 s the GPU runs no kernel.");
         assert_eq!(head.launch, None);
+    }
+
+    #[test]
+    fn a_run_that_only_checks_is_no_compiled_code() {
+        use crate::model::profile::Correctness;
+        let right =
+            Correctness { verdict: CheckVerdict::Right, checked: 3, ..Correctness::default() };
+        let mut profile = Profile { code: vec![Default::default()], ..Profile::default() };
+        assert_eq!(rest(&profile).title, "1 compiled kernel");
+        profile.correctness = Some(right);
+        let head = rest(&profile);
+        assert_eq!(head.title, "Right results");
+        assert_eq!(head.text, "3 values compared. Nothing was timed.");
     }
 
     #[test]
