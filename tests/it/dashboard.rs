@@ -4,6 +4,7 @@
 mod client;
 mod export;
 mod faults;
+mod states;
 mod views;
 
 use std::fs;

@@ -1,0 +1,73 @@
+//! States of the page that few projects have: pages past the end of a list, runs without a report, a
+//! phone.
+
+use std::fs;
+
+use super::client::Dashboard;
+use super::make_run;
+use crate::browser::Browser;
+use crate::laptop::{Laptop, wait_for};
+
+/// A browser on the overview of a dashboard.
+fn browser_on(dashboard: &Dashboard) -> Option<Browser> {
+    let mut browser = Browser::start()?;
+    let path = dashboard.link.split_once(&dashboard.origin()).unwrap().1.to_owned();
+    browser.open_at(&dashboard.origin(), &path);
+    wait_for("the overview", || {
+        let ready = "location.pathname === '/' && !!document.documentElement.dataset.ready";
+        (browser.value(ready) == true).then_some(())
+    });
+    Some(browser)
+}
+
+/// The text of a view, once it has these words.
+fn text_with(browser: &mut Browser, address: &str, words: &str) -> String {
+    browser.value(&format!("location.hash = '#{address}', 0"));
+    wait_for(words, || {
+        let text = browser.value("document.getElementById('main').innerText");
+        text.as_str().filter(|text| text.contains(words)).map(ToOwned::to_owned)
+    })
+}
+
+#[test]
+fn the_end_of_a_list_and_the_output_of_a_run_without_a_report_are_shown() {
+    let laptop = Laptop::new();
+    for (at, id) in ["one", "two", "program"].into_iter().enumerate() {
+        make_run(&laptop, id, "vecadd", at * 2 + 1);
+    }
+    let program = laptop.project("artifacts/runs/program");
+    fs::remove_file(program.join("profile.json")).unwrap();
+    fs::create_dir_all(program.join("log")).unwrap();
+    fs::write(program.join("log/exec.stdout"), "what it printed\n").unwrap();
+    let dashboard = Dashboard::start_unopened(&laptop, "");
+    let Some(mut browser) = browser_on(&dashboard) else { return };
+    text_with(&mut browser, "/runs", "1 to 3 of 3");
+    let text = text_with(&mut browser, "/runs?offset=50", "the list ends before this page");
+    assert!(text.contains("0 to 0 of 3") && text.contains("newer"), "{text}");
+    text_with(&mut browser, "/run/program", "what it printed");
+    assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
+    // Whatever comes of a comparison, its sides come before the command.
+    let text = text_with(&mut browser, "/compare?a=one&b=two", "rgpu compare one two");
+    assert!(text.find("compared run") < text.find("rgpu compare"), "{text}");
+}
+
+#[test]
+fn a_report_is_a_frame_where_there_is_room_and_a_link_on_a_phone() {
+    let laptop = Laptop::new();
+    make_run(&laptop, "one", "vecadd", 1);
+    make_run(&laptop, "two", "vecadd", 3);
+    let dashboard = Dashboard::start_unopened(&laptop, "");
+    let Some(mut browser) = browser_on(&dashboard) else { return };
+    browser.resize(1280);
+    text_with(&mut browser, "/run/one", "open the report in its own tab");
+    assert_eq!(browser.value("document.querySelectorAll('iframe').length"), 1);
+    wait_for("the report", || {
+        let text = browser.value("document.getElementById('main').innerText");
+        (!text.as_str().unwrap().contains("being made")).then_some(())
+    });
+    browser.resize(390);
+    text_with(&mut browser, "/run/two", "two");
+    let text = text_with(&mut browser, "/run/two", "open the report in its own tab");
+    assert!(!text.contains("being made"), "{text}");
+    assert_eq!(browser.value("document.querySelectorAll('iframe').length"), 0);
+}
