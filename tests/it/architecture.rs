@@ -107,6 +107,7 @@ const REGISTRIES: &[Registry] = &[
             "comparison",
             "document",
             "finding",
+            "missing",
             "remotes_table",
             "text_table",
             "headline",
