@@ -109,6 +109,13 @@ impl<'a> Context<'a> {
         Self { gpu, calibration: None, launch: LaunchMode::Graph }
     }
 
+    /// What a launch costs where the tile of a product is chosen, in ns. A calibrated prediction
+    /// chooses as its fit did, on kernels in a stream.
+    fn launch_ns_of_choice(&self) -> f64 {
+        let launch = if self.calibration.is_some() { LaunchMode::Stream } else { self.launch };
+        launch.ns()
+    }
+
     fn efficiency(&self, op: OpKind, math: MathKind, flops: f64, bytes: f64) -> Option<Efficiency> {
         self.calibration?.efficiency(op, math, flops, bytes)
     }

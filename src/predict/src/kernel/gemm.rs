@@ -21,23 +21,38 @@ pub struct Gemm {
     pub c: Dtype,
 }
 
+/// A tile of the result. Its sides are powers of two, so their inverses are exact.
+#[derive(Clone, Copy)]
+struct Tile {
+    rows: f64,
+    columns: f64,
+    /// Tiles for one row, and for one column.
+    inverse: [f64; 2],
+}
+
+impl Tile {
+    const fn new(rows: f64, columns: f64) -> Self {
+        Self { rows, columns, inverse: [1.0 / rows, 1.0 / columns] }
+    }
+}
+
 /// The tiles that a library may choose from: an instruction's 64 or 128 rows and 8 to 256 columns
 /// (PTX ISA: wgmma m64nNk16, tcgen05.mma with M of 64 or 128), and the same with A and B swapped.
-const TILES: &[(f64, f64)] = &[
-    (128.0, 256.0),
-    (256.0, 128.0),
-    (128.0, 128.0),
-    (128.0, 64.0),
-    (64.0, 128.0),
-    (64.0, 64.0),
-    (128.0, 32.0),
-    (32.0, 128.0),
-    (64.0, 32.0),
-    (32.0, 64.0),
-    (128.0, 16.0),
-    (16.0, 128.0),
-    (64.0, 16.0),
-    (16.0, 64.0),
+const TILES: &[Tile] = &[
+    Tile::new(128.0, 256.0),
+    Tile::new(256.0, 128.0),
+    Tile::new(128.0, 128.0),
+    Tile::new(128.0, 64.0),
+    Tile::new(64.0, 128.0),
+    Tile::new(64.0, 64.0),
+    Tile::new(128.0, 32.0),
+    Tile::new(32.0, 128.0),
+    Tile::new(64.0, 32.0),
+    Tile::new(32.0, 64.0),
+    Tile::new(128.0, 16.0),
+    Tile::new(16.0, 128.0),
+    Tile::new(64.0, 16.0),
+    Tile::new(16.0, 64.0),
 ];
 
 /// Into how many parts the columns of A and B may be split.
@@ -71,38 +86,60 @@ impl Gemm {
         self.a.bytes(self.m, self.k) + self.b.bytes(self.n, self.k) + self.c.bytes(self.m, self.n)
     }
 
-    /// The work of this product on a GPU, with the best tile.
+    /// The work of this product, with the best tile.
     #[must_use]
-    pub fn work(&self, gpu: &Gpu) -> KernelWork {
-        group_work(std::slice::from_ref(self), 1.0, gpu, OpKind::Gemm)
+    pub fn work(&self, context: &Context<'_>) -> KernelWork {
+        group_work(std::slice::from_ref(self), 1.0, context, OpKind::Gemm)
     }
 
     /// The bound and the time of this product.
     #[must_use]
     pub fn time(&self, context: &Context<'_>) -> KernelTime {
-        self.work(context.gpu).time(context)
+        self.work(context).time(context)
     }
 }
 
 /// The bound and the time of a group in one launch.
 #[must_use]
 pub fn grouped(groups: &[Gemm], context: &Context<'_>) -> KernelTime {
-    group_work(groups, 1.0, context.gpu, OpKind::GroupedGemm).time(context)
+    group_work(groups, 1.0, context, OpKind::GroupedGemm).time(context)
 }
 
 /// The work of `times` copies of all products of `groups` in one launch, with the tile and split
 /// that take least. Empty products cost nothing.
 #[must_use]
-pub(crate) fn group_work(groups: &[Gemm], times: f64, gpu: &Gpu, op: OpKind) -> KernelWork {
+pub(crate) fn group_work(
+    groups: &[Gemm],
+    times: f64,
+    context: &Context<'_>,
+    op: OpKind,
+) -> KernelWork {
     let Some(first) = groups.first() else {
         return KernelWork::ideal(op, crate::dtype::MathKind::Half, 0.0, 0.0);
     };
-    best_tile(groups, first, times, gpu, op, TILES, SPLITS)
+    // A library adds the parts of a split product in a second kernel.
+    let splits = Splits {
+        parts: SPLITS,
+        launches: if op == OpKind::Gemm { 2.0 } else { 1.0 },
+        launch_ns: context.launch_ns_of_choice(),
+    };
+    best_tile(groups, first, times, context.gpu, op, TILES, &splits)
 }
 
 /// The work of one product with a given tile, k in one part.
 pub(crate) fn tiled_work(gemm: &Gemm, tile: (f64, f64), gpu: &Gpu) -> KernelWork {
-    best_tile(std::slice::from_ref(gemm), gemm, 1.0, gpu, OpKind::Gemm, &[tile], &[1.0])
+    let whole = Splits { parts: &[1.0], launches: 1.0, launch_ns: 0.0 };
+    let tiles = [Tile::new(tile.0, tile.1)];
+    best_tile(std::slice::from_ref(gemm), gemm, 1.0, gpu, OpKind::Gemm, &tiles, &whole)
+}
+
+/// Into how many parts k may be split, and what that costs.
+struct Splits {
+    parts: &'static [f64],
+    /// Launches of a split product.
+    launches: f64,
+    /// The time of a launch, in ns.
+    launch_ns: f64,
 }
 
 fn best_tile(
@@ -111,8 +148,8 @@ fn best_tile(
     times: f64,
     gpu: &Gpu,
     op: OpKind,
-    tiles: &[(f64, f64)],
-    splits: &[f64],
+    tiles: &[Tile],
+    splits: &Splits,
 ) -> KernelWork {
     let math = math_of(gpu, first.a, first.b);
     let flops = times * groups.iter().map(Gemm::flops).sum::<f64>();
@@ -124,12 +161,15 @@ fn best_tile(
     let (hbm_byte, shared_byte) = (1.0 / gpu.hbm, gpu.shared.map_or(0.0, |rate| 1.0 / rate));
     let processor = 1.0 / gpu.processors;
     let memory = bytes * hbm_byte;
+    let more_launches = (splits.launches - 1.0) * splits.launch_ns / 1e9;
+    let partial_result = 2.0 * results * PARTIAL_BYTES;
     let mut best: Option<TileChoice> = None;
-    'tiles: for &(rows, columns) in tiles {
+    let mut least = f64::INFINITY;
+    'tiles: for &Tile { rows, columns, inverse: [for_row, for_column] } in tiles {
         // FLOPs and shared-memory bytes of a tile grow with k, so tiles are counted by k.
         let (mut tiles, mut depth) = (0.0, 0.0);
         for group in groups {
-            let of_group = whole(group.m / rows) * whole(group.n / columns) * times;
+            let of_group = whole(group.m * for_row) * whole(group.n * for_column) * times;
             tiles += of_group;
             depth += of_group * group.k;
         }
@@ -139,27 +179,26 @@ fn best_tile(
         let padded_flops = 2.0 * depth * rows * columns;
         let shared_bytes = depth * (rows + columns) * element;
         let longest = (padded_flops * flop).max(shared_bytes * shared_byte);
-        for &split in splits {
-            if split > 1.0 && (tiles >= gpu.processors || depth / tiles / split < MIN_SPLIT_COLUMNS)
-            {
+        for &split in splits.parts {
+            let is_split = split > 1.0;
+            if is_split && (tiles >= gpu.processors || depth < MIN_SPLIT_COLUMNS * split * tiles) {
+                break;
+            }
+            let (added_bytes, launches) =
+                if is_split { (split * partial_result, more_launches) } else { (0.0, 0.0) };
+            let memory_time = (bytes + added_bytes) * hbm_byte;
+            // Waves only add to this, and more parts only add bytes.
+            if longest.max(memory_time) + launches >= least {
                 break;
             }
             let waves = tiles * split * processor;
             let wave_factor = whole(waves) / waves;
-            let added_bytes = match split {
-                1.0 => 0.0,
-                split => 2.0 * split * results * PARTIAL_BYTES,
-            };
-            let time = (longest * wave_factor).max((bytes + added_bytes) * hbm_byte);
-            if best.as_ref().is_none_or(|best| time < best.time) {
-                best = Some(TileChoice {
-                    time,
-                    padded_flops,
-                    wave_factor,
-                    shared_bytes,
-                    added_bytes,
-                    tile: [rows, columns, split],
-                });
+            let time = (longest * wave_factor).max(memory_time) + launches;
+            if time < least {
+                least = time;
+                let tile = [rows, columns, split];
+                best =
+                    Some(TileChoice { padded_flops, wave_factor, shared_bytes, added_bytes, tile });
                 // No tile moves fewer bytes.
                 if time <= memory {
                     break 'tiles;
@@ -173,8 +212,7 @@ fn best_tile(
         wave_factor: best.wave_factor,
         shared_bytes: best.shared_bytes,
         added_bytes: best.added_bytes,
-        // A library adds the parts of a split product in a second kernel.
-        launches: if op == OpKind::Gemm && best.tile[2] > 1.0 { 2.0 } else { 1.0 },
+        launches: if best.tile[2] > 1.0 { splits.launches } else { 1.0 },
         tile: best.tile,
         ..ideal
     })
@@ -182,8 +220,6 @@ fn best_tile(
 
 /// A tile and what it makes of the work.
 struct TileChoice {
-    /// The longest of its terms, in s.
-    time: f64,
     padded_flops: f64,
     wave_factor: f64,
     shared_bytes: f64,
@@ -202,6 +238,7 @@ fn whole(value: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::hw::find;
+    use crate::kernel::LaunchMode;
 
     fn gpu(name: &str) -> Gpu {
         find(name).unwrap().gpu().unwrap()
@@ -246,6 +283,24 @@ mod tests {
         };
         assert_eq!(launches(256., 1024., 8192.), (true, 2.0));
         assert_eq!(launches(256., 8192., 1024.), (false, 1.0));
+    }
+
+    #[test]
+    fn a_product_is_split_only_if_that_saves_more_than_a_launch() {
+        let gpu = gpu("h200");
+        let product = Gemm::new(16., 1024., 8192., Dtype::Bf16);
+        let in_mode = |launch| Context { launch, ..Context::new(&gpu) };
+        let split = |launch| product.work(&in_mode(launch)).tile[2];
+        assert_eq!(split(LaunchMode::Graph), 2.0);
+        assert_eq!(split(LaunchMode::Synchronous), 1.0);
+        for launch in [LaunchMode::Graph, LaunchMode::Stream, LaunchMode::Synchronous] {
+            let context = in_mode(launch);
+            let best = product.time(&context).time_ns();
+            for tile in TILES {
+                let whole = tiled_work(&product, (tile.rows, tile.columns), &gpu).time(&context);
+                assert!(best <= whole.time_ns(), "{launch:?}");
+            }
+        }
     }
 
     #[test]

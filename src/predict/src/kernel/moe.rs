@@ -62,7 +62,7 @@ impl Experts {
         let work = |rows: f64, n: f64, k: f64| {
             let m = rows / touched;
             let gemm = Gemm { m, n, k, a: self.a, b: self.b, c: Dtype::Bf16 };
-            group_work(&[gemm], touched, context.gpu, OpKind::GroupedGemm)
+            group_work(&[gemm], touched, context, OpKind::GroupedGemm)
         };
         shapes.map(|(n, k)| {
             let mean = work(self.mean_rows(tokens), n, k);

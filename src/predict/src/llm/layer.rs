@@ -8,9 +8,10 @@ use crate::Dtype;
 use crate::collective::{self, CollectiveTime, Op};
 use crate::config::{AttentionShape, Layer, MlpShape, Model};
 use crate::hw::Tier;
+use crate::kernel::gemm::group_work;
 use crate::kernel::launch::SmallOp;
 use crate::kernel::{
-    Attention, Context, Experts, Fusion, Gemm, KernelTime, QuantizedGemm, StreamingKernel,
+    Attention, Context, Experts, Fusion, Gemm, KernelTime, OpKind, QuantizedGemm, StreamingKernel,
 };
 
 /// The phase that a step belongs to.
@@ -338,7 +339,7 @@ impl LayerVisitor<'_> {
         let mut work = if a.bits() < self.model.dtype.bits() && gpu.math(a) == a.math() {
             QuantizedGemm { gemm, activations: self.model.dtype }.work(gpu)
         } else {
-            gemm.work(gpu)
+            gemm.work(self.context)
         };
         work.launches *= launches;
         StepOperation::Kernel(work.time(self.context))
@@ -461,8 +462,7 @@ impl LayerVisitor<'_> {
     }
 
     fn batched(&self, gemm: Gemm, times: f64) -> StepOperation {
-        let kind = crate::kernel::OpKind::Gemm;
-        let mut work = crate::kernel::gemm::group_work(&[gemm], times, self.context.gpu, kind);
+        let mut work = group_work(&[gemm], times, self.context, OpKind::Gemm);
         work.launches = self.deployment.fusion.products(1.0);
         StepOperation::Kernel(work.time(self.context))
     }

@@ -6,7 +6,7 @@ use rgpu_predict::Dtype;
 use rgpu_predict::collective::{self, Op, Topology};
 use rgpu_predict::dtype::MathKind;
 use rgpu_predict::hw::Gpu;
-use rgpu_predict::kernel::{Attention, Context, Experts, Gemm};
+use rgpu_predict::kernel::{Attention, Context, Experts, Gemm, LaunchMode};
 
 use super::gpu;
 
@@ -18,6 +18,10 @@ fn any_gpu() -> impl Strategy<Value = &'static str> {
 
 fn any_dtype() -> impl Strategy<Value = Dtype> {
     prop::sample::select(vec![Dtype::Bf16, Dtype::Fp8, Dtype::Nvfp4, Dtype::Mxfp4, Dtype::Int4])
+}
+
+fn any_launch() -> impl Strategy<Value = LaunchMode> {
+    prop::sample::select(vec![LaunchMode::Graph, LaunchMode::Stream, LaunchMode::Synchronous])
 }
 
 fn size() -> impl Strategy<Value = f64> {
@@ -37,22 +41,18 @@ proptest! {
     }
 
     #[test]
-    fn more_bandwidth_or_peak_is_never_slower(name in any_gpu(), m in size(), n in size(), k in size(), by in 1.0_f64..8.0) {
+    fn more_bandwidth_or_peak_is_never_slower(name in any_gpu(), m in size(), n in size(), k in size(), by in 1.0_f64..8.0, launch in any_launch()) {
         let slow = gpu(name);
         let mut fast = slow;
         fast.hbm *= by;
         let gemm = Gemm::new(m, n, k, Dtype::Bf16);
-        // The tile and its split are chosen for the least work; a split product has a second launch.
-        let work_ns = |gpu: &Gpu| {
-            let time = gemm.time(&Context::new(gpu));
-            time.time_ns() - time.launch_ns
-        };
-        let (before, after) = (work_ns(&slow), work_ns(&fast));
+        let time_ns = |gpu: &Gpu| gemm.time(&Context { launch, ..Context::new(gpu) }).time_ns();
+        let (before, after) = (time_ns(&slow), time_ns(&fast));
         prop_assert!(after <= before * (1.0 + 1e-9));
         let bound = |gpu: &Gpu| gemm.time(&Context::new(gpu)).bound_ns();
         prop_assert!(bound(&fast) <= bound(&slow));
         fast.peaks[MathKind::Half.index()] *= by;
-        prop_assert!(work_ns(&fast) <= after * (1.0 + 1e-9));
+        prop_assert!(time_ns(&fast) <= after * (1.0 + 1e-9));
     }
 
     #[test]
