@@ -175,6 +175,9 @@ impl KernelWork {
 
     /// The time of all exponentials, in ns; 0 if the clock is not known.
     fn softmax_ns(&self, gpu: &Gpu) -> f64 {
+        if self.exponentials == 0.0 {
+            return 0.0;
+        }
         let rate =
             gpu.clock_hz.unwrap_or(f64::INFINITY) * gpu.processors * attention::EXP_PER_CLOCK;
         self.exponentials / rate * 1e9 * self.wave_factor

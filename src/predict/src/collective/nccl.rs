@@ -75,7 +75,8 @@ pub(super) fn tree_latency_ns(
 ) -> f64 {
     let near = step_inside(&STEP_TREE, protocol, nodes, topology);
     let far = STEP_TREE[NETWORK][protocol as usize];
-    let steps = (ranks / nodes - 1.0) * near + nodes.log2().ceil() * far;
+    let between = if nodes > 1.0 { nodes.log2().ceil() * far } else { 0.0 };
+    let steps = (ranks / nodes - 1.0) * near + between;
     1e3 * (BASE_TREE[protocol as usize] + 2.0 * steps)
 }
 

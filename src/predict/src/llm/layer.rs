@@ -206,16 +206,15 @@ pub fn phase(
     step: &Step,
     context: &Context<'_>,
 ) -> PhaseTimes {
-    let sum = |add: &dyn Fn(&mut dyn FnMut(&'static str, StepOperation))| {
+    let mut layers = Vec::with_capacity(model.kinds.len());
+    for layer in &model.kinds {
         let mut total = PhaseTime::ZERO;
-        add(&mut |_, part| total.add(&part));
-        total
-    };
-    let of_layer =
-        |layer: &Layer| sum(&|visit| visit_layer(model, layer, deployment, step, context, visit));
-    let layers: Vec<PhaseTime> = model.kinds.iter().map(of_layer).collect();
-    let embedding = sum(&|visit| visit_embedding(model, deployment, step, context, visit));
-    let head = sum(&|visit| visit_head(model, deployment, step, context, visit));
+        visit_layer(model, layer, deployment, step, context, &mut |_, part| total.add(&part));
+        layers.push(total);
+    }
+    let (mut embedding, mut head) = (PhaseTime::ZERO, PhaseTime::ZERO);
+    visit_embedding(model, deployment, step, context, &mut |_, part| embedding.add(&part));
+    visit_head(model, deployment, step, context, &mut |_, part| head.add(&part));
     let count = deployment.parallelism.pp as usize;
     let mut stages = Vec::with_capacity(count);
     for stage in 0..count {
@@ -263,7 +262,7 @@ pub fn visit_layer(
     deployment: &Deployment,
     step: &Step,
     context: &Context<'_>,
-    visit: &mut dyn FnMut(&'static str, StepOperation),
+    visit: &mut impl FnMut(&'static str, StepOperation),
 ) {
     let visitor = LayerVisitor { model, deployment, step, context };
     visitor.attention(layer, visit);
@@ -356,7 +355,7 @@ impl LayerVisitor<'_> {
     }
 
     /// The sum over GPUs that split a product, or with SP its two halves.
-    fn reduce(&self, visit: &mut dyn FnMut(&'static str, StepOperation)) {
+    fn reduce(&self, visit: &mut impl FnMut(&'static str, StepOperation)) {
         if self.tp() <= 1.0 {
             return;
         }
@@ -369,7 +368,7 @@ impl LayerVisitor<'_> {
         }
     }
 
-    fn attention(&self, layer: &Layer, visit: &mut dyn FnMut(&'static str, StepOperation)) {
+    fn attention(&self, layer: &Layer, visit: &mut impl FnMut(&'static str, StepOperation)) {
         let (hidden, weights) = (self.model.hidden, self.model.linear_dtype);
         let (tokens, ways) = (self.own_tokens(), self.attention_ways());
         let fusion = self.deployment.fusion;
@@ -467,7 +466,7 @@ impl LayerVisitor<'_> {
         StepOperation::Kernel(work.time(self.context))
     }
 
-    fn mlp(&self, layer: &Layer, visit: &mut dyn FnMut(&'static str, StepOperation)) {
+    fn mlp(&self, layer: &Layer, visit: &mut impl FnMut(&'static str, StepOperation)) {
         let hidden = self.model.hidden;
         let (tokens, tp) = (self.tokens(), self.tp());
         let parallelism = self.deployment.parallelism;
@@ -549,7 +548,7 @@ impl LayerVisitor<'_> {
         tokens: f64,
         inner: f64,
         [gate_up, gate, up, activation, down]: [&'static str; 5],
-        visit: &mut dyn FnMut(&'static str, StepOperation),
+        visit: &mut impl FnMut(&'static str, StepOperation),
     ) {
         let (hidden, weights) = (self.model.hidden, self.model.linear_dtype);
         let launches = self.deployment.fusion.products(1.0);
@@ -565,7 +564,7 @@ impl LayerVisitor<'_> {
         joint: &'static str,
         each: &[(&'static str, f64)],
         tokens: f64,
-        visit: &mut dyn FnMut(&'static str, StepOperation),
+        visit: &mut impl FnMut(&'static str, StepOperation),
     ) {
         let (hidden, weights) = (self.model.hidden, self.model.linear_dtype);
         if self.deployment.fusion == Fusion::Eager {
@@ -580,7 +579,7 @@ impl LayerVisitor<'_> {
     }
 
     /// Weights and cache of the layer that are not in HBM.
-    fn fetches(&self, layer: &Layer, visit: &mut dyn FnMut(&'static str, StepOperation)) {
+    fn fetches(&self, layer: &Layer, visit: &mut impl FnMut(&'static str, StepOperation)) {
         let placement = self.deployment.placement;
         let rate = |tier| {
             tier_rate(self.context.gpu, tier, &self.deployment.topology).filter(|rate| *rate > 0.0)
@@ -613,7 +612,7 @@ pub fn visit_embedding(
     deployment: &Deployment,
     step: &Step,
     context: &Context<'_>,
-    visit: &mut dyn FnMut(&'static str, StepOperation),
+    visit: &mut impl FnMut(&'static str, StepOperation),
 ) {
     let tokens = step.sequences * step.queries;
     let kernel = StreamingKernel {
@@ -633,7 +632,7 @@ pub fn visit_head(
     deployment: &Deployment,
     step: &Step,
     context: &Context<'_>,
-    visit: &mut dyn FnMut(&'static str, StepOperation),
+    visit: &mut impl FnMut(&'static str, StepOperation),
 ) {
     let visitor = LayerVisitor { model, deployment, step, context };
     visit("norm_last", visitor.norm());
