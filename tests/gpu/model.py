@@ -1,7 +1,7 @@
 """The part `model`: kernels (kernel_times.py) and the steps of a decoder (decoder_times.py) timed here, and how far the
 predictions are from them. Needs 3 minutes, of which the decoder takes 90 s at most.
 
-Writes rows.csv, steps.csv, calib.toml, fit.json, and model.txt with what the programs and `reconcile` printed.
+Writes rows.csv, steps.csv, calib.toml, calib-without-MODEL.toml, fit.json, and model.txt with what the programs and `reconcile` printed.
 """
 
 import subprocess
@@ -39,15 +39,19 @@ def model(s):
         unseen, name = group["test"], f"{group['op']} {group['dtype']}"
         s.check(f"{name}: the error on rows that the fit has not seen is at most {GOAL} % in the median",
                 100 * unseen["median"] <= GOAL, note=f"{100 * unseen['median']:.1f} %, {unseen['n']} rows")
-    steps_of_a_decoder(s, report, calibration)
+    steps_of_a_decoder(s, report, rows)
     (s.out / "model.txt").write_text("\n".join(report))
 
 
-def steps_of_a_decoder(s, report, calibration):
-    """Prefill and decode in CUDA graphs: predicted from the kernels' calibration, which has seen none of them."""
-    steps, configs = (s.out / "steps.csv").resolve(), s.work / "configs"
-    timed(s, report, "decoder_times.py", steps, configs)
-    for config in sorted(configs.glob("*.json")):
+def steps_of_a_decoder(s, report, rows):
+    """Prefill and decode in CUDA graphs: each model predicted from the kernels and from the steps of the other models."""
+    steps, folder = (s.out / "steps.csv").resolve(), s.work / "configs"
+    timed(s, report, "decoder_times.py", steps, folder)
+    configs = sorted(folder.glob("*.json"))
+    for config in configs:
+        calibration = (s.out / f"calib-without-{config.stem}.toml").resolve()
+        others = [word for other in configs if other != config for word in ("--config", other)]
+        report.append(s.rgpu("model", "fit", rows, steps, "--gpu", "h200", *others, "--out", calibration).stdout)
         compared = ("model", "reconcile", steps, "--gpu", "h200", "--config", config, "--model", config.stem)
         report.append(s.rgpu(*compared).stdout)
         report.append(s.rgpu(*compared, "--calib", calibration).stdout)

@@ -552,6 +552,31 @@ fn launches_of_a_measured_decoder_are_within_an_eighth_and_its_long_prompts_with
     assert_eq!((pairs.len(), prompts), (30, 2));
 }
 
+/// The same rows: the small kernels of eager modules are fitted from steps of two models, and the
+/// third is predicted.
+#[test]
+fn a_measured_decoder_is_predicted_from_the_steps_of_others() {
+    let laptop = Laptop::new();
+    let folder = format!("{}/tests/fixtures/model/h200-decoder", env!("CARGO_MANIFEST_DIR"));
+    let line = format!(
+        "fit {folder}/kernels.csv {folder}/steps.csv --gpu h200 --config {folder}/llama-1024.json \
+         --config llama-2048={folder}/llama-2048.json --out calib.toml"
+    );
+    let fit = json(&laptop, "model-fit", &line);
+    let kernels = fit["calibration"]["kernel"].as_array().unwrap();
+    let eager = kernels.iter().find(|kernel| kernel["op"] == "eager_module").unwrap();
+    assert!(eager["test"]["n"].as_u64().unwrap() > 0, "{eager}");
+    let line = format!(
+        "reconcile {folder}/steps.csv --gpu h200 --config {folder}/llama-4096.json \
+         --model llama-4096 --calib calib.toml"
+    );
+    let compared = json(&laptop, "model-reconcile", &line);
+    for quantity in ["prefill", "decode"] {
+        let median = compared["summary"]["by_quantity"][quantity]["median"].as_f64().unwrap();
+        assert!(median <= 0.15, "{quantity}: {median}");
+    }
+}
+
 /// Kernels of torch 2.11 on an H200, driver 580.159.04: `tests/gpu/run model` on 2026-11-24.
 #[test]
 fn kernels_measured_on_an_h200_are_within_a_tenth_on_rows_that_the_fit_has_not_seen() {

@@ -1,18 +1,19 @@
 //! `rgpu model fit`: efficiencies from measured rows, judged on rows that were held out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use rgpu_predict::Calibration;
 use rgpu_predict::calibration::{Efficiency, Errors, Regime};
 use rgpu_predict::collective::Topology;
-use rgpu_predict::fit::{fit, of_gpu};
+use rgpu_predict::config::Model;
+use rgpu_predict::fit::{fit, fit_steps, of_gpu};
 use rgpu_predict::measurement::Measurement;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::gpu;
 use super::rows::{DateArgs, rows};
+use super::{gpu, llm};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Align, TextTable, duration, percent};
@@ -33,6 +34,11 @@ pub(in crate::cli) struct FitArgs {
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
+    /// The config.json of a model whose steps are fitted. Rows name it as the file, without .json,
+    /// or as NAME
+    #[arg(long = "config", value_name = "[NAME=]FILE", value_hint = ValueHint::FilePath)]
+    pub configs: Vec<String>,
+
     /// Fit rows of one framework only, for example vllm
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
@@ -52,7 +58,8 @@ pub(in crate::cli) struct FitResult {
     too_fast: Vec<FasterThanBound>,
     /// Kinds with too few rows to fit.
     too_few: Vec<TooFew>,
-    /// Rows that no fit can use: of servers, or without a size.
+    /// Rows that no fit can use: of servers, of steps whose model or kernels are not known, or
+    /// without a size.
     unused: usize,
     /// The file that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +101,11 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
             .hint("check `--gpu`, `--framework`, `--since` and `--until`"));
     }
     let topology = Topology::of(&numbers);
-    let fitted = fit(&hardware.id, &numbers, topology.as_ref(), &own);
+    let models = args.configs.iter().map(|text| named_model(text)).collect::<Result<Vec<_>>>()?;
+    let mut fitted = fit(&hardware.id, &numbers, topology.as_ref(), &own);
+    if let Some(topology) = &topology {
+        fit_steps(&mut fitted, &numbers, topology, &models, &own);
+    }
     let calibration = fitted.calibration;
     let is_empty = calibration.kernel.is_empty() && calibration.collective.is_empty();
     if let (Some(out), false) = (&args.out, is_empty) {
@@ -121,7 +132,11 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
         app.print_note(&format!("{kind}: {n} rows are too few to fit"));
     }
     if fitted.unused > 0 {
-        app.print_note(&format!("{} rows are of servers or steps, or lack a size", fitted.unused));
+        app.print_note(&format!(
+            "{} rows are of servers, of steps without their --config or with kernels that have no \
+             fit, or lack a size",
+            fitted.unused
+        ));
     }
     if app.global.json {
         let too_fast = fitted.too_fast.into_iter();
@@ -142,6 +157,17 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
             .hint("add measured rows of this GPU: CSVs of `rgpu model import`, or runs")),
         false => Ok(0),
     }
+}
+
+/// The model of `[NAME=]FILE`, with its name.
+fn named_model(text: &str) -> Result<(String, Model)> {
+    let (name, file) = match text.split_once('=') {
+        Some((name, file)) if !Path::new(text).is_file() => (Some(name.to_owned()), file),
+        _ => (None, text),
+    };
+    let file = Path::new(file);
+    let stem = || file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok((name.unwrap_or_else(stem), llm::model(file)?))
 }
 
 /// How well a fit predicts, as cells: rows, mean, median, 90 %.

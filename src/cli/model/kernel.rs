@@ -7,7 +7,7 @@ use rgpu_predict::Dtype;
 use rgpu_predict::document::{CalibrationState, KernelDocument, Shares, kernel_document};
 use rgpu_predict::kernel::gemm::grouped;
 use rgpu_predict::kernel::{
-    Attention, AttentionKind, Experts, Gemm, KernelTime, QuantizedGemm, StreamingKernel,
+    Attention, AttentionKind, Experts, Gemm, KernelTime, OpKind, QuantizedGemm, StreamingKernel,
 };
 
 use super::gpu::{GpuArgs, Target, target};
@@ -290,7 +290,7 @@ fn predict(args: &KernelArgs, target: &Target) -> Result<Vec<KernelDocument>> {
         KernelName::Norm | KernelName::Elementwise => {
             let elements = needed(args.elements, "--elements", op)?;
             let kernel = StreamingKernel {
-                is_norm: op == KernelName::Norm,
+                op: if op == KernelName::Norm { OpKind::Norm } else { OpKind::Elementwise },
                 elements,
                 passes: args.passes,
                 flops: 0.0,

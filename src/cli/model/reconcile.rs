@@ -8,6 +8,7 @@ use rgpu_predict::config::Model;
 use rgpu_predict::hw::Gpu;
 use rgpu_predict::kernel::Context;
 use rgpu_predict::llm::{Deployment, Load, Parallelism, serve};
+use rgpu_predict::measured_step::MeasuredStep;
 use rgpu_predict::measurement::{self, Measurement, MeasurementKind};
 use rgpu_predict::reconcile::{Pair, ReconcileSummary, reconcile};
 use rgpu_predict::{Calibration, Dtype};
@@ -144,7 +145,8 @@ impl Predictor<'_> {
             MeasurementKind::Step => {
                 let model = self.model.ok_or("steps need --config")?;
                 let topology = self.topology.ok_or("no link between GPUs is known")?;
-                pairs.push(steps::pair(row, model, topology, self.gpu, self.calibration)?);
+                let step = MeasuredStep::new(row, model, topology, self.gpu)?;
+                pairs.push(step.pair(self.gpu, self.calibration)?);
                 return Ok(());
             }
             MeasurementKind::Kernel | MeasurementKind::Collective => {}

@@ -229,7 +229,15 @@ impl Calibration {
         bytes: f64,
     ) -> Option<Efficiency> {
         let is_inside = |[least, most]: [f64; 2], value: f64| value >= least && value <= most;
-        let fit = self.kernel.iter().find(|fit| fit.op == op && fit.dtype.math() == math)?;
+        let of = |op: OpKind| {
+            let is_same = |fit: &&KernelFit| !op.has_products() || fit.dtype.math() == math;
+            self.kernel.iter().filter(|fit| fit.op == op).find(is_same)
+        };
+        // Without steps to fit, the kernels of an eager module are as elementwise kernels.
+        let fit = match op {
+            OpKind::EagerModule => of(op).or_else(|| of(OpKind::Elementwise))?,
+            op => of(op)?,
+        };
         (is_inside(fit.flops, flops) && is_inside(fit.bytes, bytes)).then_some(fit.efficiency)
     }
 

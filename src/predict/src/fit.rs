@@ -6,7 +6,11 @@
 //! minimises the mean of squared relative errors, plus a small pull towards η = 1 and the stated
 //! τ, so that parameters that the rows do not determine stay where they are without data.
 
+mod steps;
+
 use std::collections::BTreeMap;
+
+pub use steps::fit_steps;
 
 use crate::calibration::{
     Calibration, CollectiveFit, Efficiency, Errors, KernelFit, Regime, SCHEMA,
@@ -78,7 +82,7 @@ pub fn fit(
             too_fast.push((row.clone(), predicted.bound_ns(), time_ns));
             continue;
         }
-        let is_held_out = hash(&row.configuration()).is_multiple_of(CONFIGURATIONS_PER_HELD_OUT);
+        let is_held_out = is_held_out(&row.configuration());
         match (predicted, row.kind) {
             (Prediction::Kernel(kernel), MeasurementKind::Kernel) => {
                 let dtype = row.dtype.unwrap_or(Dtype::Bf16);
@@ -182,8 +186,7 @@ pub fn fit_times(op: &str, gpus: u32, times: &[(f64, f64)]) -> Option<(Collectiv
     let best = times.iter().map(|(bytes, ns)| bytes / ns).fold(0.0, f64::max);
     let ns_of_byte = 1.0 / (best * LINK_OVER_BEST);
     let row = |(bytes, ns): &(f64, f64)| {
-        let is_held_out =
-            hash(&format!("{op} {gpus} {bytes}")).is_multiple_of(CONFIGURATIONS_PER_HELD_OUT);
+        let is_held_out = is_held_out(&format!("{op} {gpus} {bytes}"));
         (*bytes, bytes * ns_of_byte, *ns, is_held_out)
     };
     let rows: Vec<CollectiveRow> = times.iter().map(row).collect();
@@ -344,6 +347,11 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
 
 fn least_and_most(values: impl Iterator<Item = f64>) -> [f64; 2] {
     values.fold([f64::INFINITY, 0.0], |[least, most], value| [least.min(value), most.max(value)])
+}
+
+/// Whether a configuration is not fitted, but judged by.
+fn is_held_out(configuration: &str) -> bool {
+    hash(configuration).is_multiple_of(CONFIGURATIONS_PER_HELD_OUT)
 }
 
 /// FNV-1a, so that a configuration is held out on every machine and version alike.

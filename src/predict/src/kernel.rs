@@ -47,6 +47,8 @@ pub enum OpKind {
     Norm,
     /// Any other kernel that reads and writes its operands once.
     Elementwise,
+    /// The small kernels of a module that runs without fusion, inside a step.
+    EagerModule,
 }
 
 impl OpKind {
@@ -59,7 +61,14 @@ impl OpKind {
         (Self::AttentionDecode, "attention_decode"),
         (Self::Norm, "norm"),
         (Self::Elementwise, "elementwise"),
+        (Self::EagerModule, "eager_module"),
     ];
+
+    /// Whether its time depends on the format of its products. Other kernels only move bytes.
+    #[must_use]
+    pub fn has_products(self) -> bool {
+        !matches!(self, Self::Norm | Self::Elementwise | Self::EagerModule)
+    }
 
     /// The name in flags and files.
     #[must_use]

@@ -25,6 +25,7 @@ pub mod import;
 pub mod kernel;
 pub mod known;
 pub mod llm;
+pub mod measured_step;
 pub mod measurement;
 pub mod reconcile;
 pub mod term;

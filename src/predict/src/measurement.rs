@@ -268,6 +268,8 @@ impl Measurement {
             op @ (OpKind::Norm | OpKind::Elementwise) => {
                 Some(KernelWork::ideal(op, MathKind::Fp32, 0.0, self.bytes?).time(context))
             }
+            // They are measured in steps.
+            OpKind::EagerModule => None,
         }
     }
 }

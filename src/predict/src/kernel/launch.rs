@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::OpKind;
+
 /// How kernels are launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -51,30 +53,86 @@ pub enum Fusion {
 pub enum SmallOp {
     /// A norm with the residual that is added before it.
     Norm,
-    /// The rotation of queries and keys, and the write into the KV cache.
+    /// The rotation of queries and keys; where it is one kernel, also the write into the KV cache.
     Rope,
+    /// The write into the KV cache, where that is a kernel of its own.
+    CacheWrite,
     /// The activation of a gated MLP.
     Activation,
     /// The choice of experts.
     Route,
 }
 
+/// A tensor operation of a module that runs without fusion.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EagerOperation {
+    /// What it does.
+    pub name: &'static str,
+    /// Number of kernels.
+    pub launches: f64,
+    /// 16-bit elements that it reads and writes for each element of the module's tensor. One of 4
+    /// bytes counts twice, one of half the tensor's elements half.
+    pub passes: f64,
+}
+
+const fn operation(name: &'static str, launches: f64, passes: f64) -> EagerOperation {
+    EagerOperation { name, launches, passes }
+}
+
+impl SmallOp {
+    /// The tensor operations in Hugging Face's `modeling_llama.py` and `modeling_mixtral.py`.
+    #[must_use]
+    pub fn eager_operations(self) -> &'static [EagerOperation] {
+        const NORM: &[EagerOperation] = &[
+            operation("add the residual", 1.0, 3.0),
+            operation("to fp32", 1.0, 3.0),
+            operation("square", 1.0, 4.0),
+            operation("mean", 1.0, 2.0),
+            operation("add epsilon", 1.0, 0.0),
+            operation("reciprocal root", 1.0, 0.0),
+            operation("scale", 1.0, 4.0),
+            operation("to bf16", 1.0, 3.0),
+            operation("multiply by the weight", 1.0, 2.0),
+        ];
+        // Each on Q and on K.
+        const ROPE: &[EagerOperation] = &[
+            operation("multiply by the cosine", 2.0, 2.0),
+            operation("negate a half", 2.0, 1.0),
+            operation("concatenate the halves", 2.0, 2.0),
+            operation("multiply by the sine", 2.0, 2.0),
+            operation("add", 2.0, 3.0),
+        ];
+        const CACHE_WRITE: &[EagerOperation] = &[operation("copy keys and values", 2.0, 2.0)];
+        const ACTIVATION: &[EagerOperation] =
+            &[operation("silu", 1.0, 2.0), operation("multiply", 1.0, 3.0)];
+        const ROUTE: &[EagerOperation] = &[
+            operation("softmax", 1.0, 2.0),
+            operation("top-k", 1.0, 2.0),
+            operation("sum", 1.0, 2.0),
+            operation("divide", 1.0, 2.0),
+            operation("to bf16", 1.0, 2.0),
+            operation("one-hot", 1.0, 2.0),
+            operation("permute", 1.0, 2.0),
+        ];
+        match self {
+            Self::Norm => NORM,
+            Self::Rope => ROPE,
+            Self::CacheWrite => CACHE_WRITE,
+            Self::Activation => ACTIVATION,
+            Self::Route => ROUTE,
+        }
+    }
+}
+
 impl Fusion {
-    /// Kernels for one operation. Eager counts the tensor operations in Hugging Face's
-    /// `modeling_llama.py` and `modeling_mixtral.py`.
+    /// Kernels for one operation.
     #[must_use]
     pub fn launches(self, op: SmallOp) -> f64 {
         match (self, op) {
             (Self::Megakernel, _) => 0.0,
             (Self::Fused, SmallOp::Route) => 2.0,
             (Self::Fused, _) => 1.0,
-            // Add; to fp32, square, mean, add epsilon, rsqrt, multiply, to bf16, multiply.
-            (Self::Eager, SmallOp::Norm) => 9.0,
-            // For Q and K: two products, negate, concatenate, add; then the cache's two writes.
-            (Self::Eager, SmallOp::Rope) => 12.0,
-            (Self::Eager, SmallOp::Activation) => 2.0,
-            // Softmax, top-k, sum, divide, to bf16, one-hot, permute.
-            (Self::Eager, SmallOp::Route) => 7.0,
+            (Self::Eager, op) => op.eager_operations().iter().map(|one| one.launches).sum(),
         }
     }
 
@@ -87,12 +145,17 @@ impl Fusion {
             // The input and the residual are read, both results are written.
             (Self::Fused, SmallOp::Norm) => 4.0,
             (Self::Fused, _) => 2.0,
-            // Three for the addition; casts of 2 and 4 bytes, and passes over 4-byte values.
-            (Self::Eager, SmallOp::Norm) => 3.0 + 3.0 + 4.0 + 2.0 + 4.0 + 3.0 + 2.0,
-            // Each of the five operations on Q and K reads and writes; the cache copies once.
-            (Self::Eager, SmallOp::Rope) => 12.0,
-            (Self::Eager, SmallOp::Activation) => 5.0,
-            (Self::Eager, SmallOp::Route) => 14.0,
+            (Self::Eager, op) => op.eager_operations().iter().map(|one| one.passes).sum(),
+        }
+    }
+
+    /// The kind of the kernels of one operation, by which efficiencies are kept.
+    #[must_use]
+    pub fn kind(self, op: SmallOp) -> OpKind {
+        match (self, op) {
+            (Self::Eager, _) => OpKind::EagerModule,
+            (_, SmallOp::Norm) => OpKind::Norm,
+            _ => OpKind::Elementwise,
         }
     }
 
@@ -104,5 +167,27 @@ impl Fusion {
             Self::Fused => 1.0,
             Self::Megakernel => 0.0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counted by hand in transformers 5.17: LlamaRMSNorm has 8 kernels.
+    #[test]
+    fn an_eager_layer_has_32_small_kernels() {
+        let ops = [
+            (SmallOp::Norm, 9.0, 21.0),
+            (SmallOp::Rope, 10.0, 10.0),
+            (SmallOp::CacheWrite, 2.0, 2.0),
+            (SmallOp::Activation, 2.0, 5.0),
+        ];
+        for (op, launches, passes) in ops {
+            assert_eq!(Fusion::Eager.launches(op), launches, "{op:?}");
+            assert_eq!(Fusion::Eager.passes(op), passes, "{op:?}");
+        }
+        let layer = ops.iter().map(|(_, launches, _)| launches).sum::<f64>() + 9.0;
+        assert_eq!(layer, 32.0);
     }
 }

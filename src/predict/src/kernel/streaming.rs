@@ -7,8 +7,8 @@ use crate::dtype::MathKind;
 /// A kernel that reads and writes its operands once (norm, activation, copy).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamingKernel {
-    /// Whether the kernel is a norm; otherwise it is elementwise.
-    pub is_norm: bool,
+    /// Its kind: a norm, an elementwise kernel, or those of an eager module.
+    pub op: OpKind,
     /// Number of elements of the tensor.
     pub elements: f64,
     /// How often the tensor crosses HBM, reads and writes together.
@@ -25,9 +25,9 @@ impl StreamingKernel {
     /// Converts it to work for the roofline.
     #[must_use]
     pub fn work(&self) -> KernelWork {
-        let op = if self.is_norm { OpKind::Norm } else { OpKind::Elementwise };
         let bytes = self.passes * self.dtype.bytes(1.0, self.elements);
-        let mut work = KernelWork::ideal(op, MathKind::Fp32, self.flops * self.elements, bytes);
+        let mut work =
+            KernelWork::ideal(self.op, MathKind::Fp32, self.flops * self.elements, bytes);
         work.launches = self.launches;
         work
     }
@@ -48,7 +48,7 @@ mod tests {
     fn a_copy_takes_its_bytes() {
         let gpu = find("h200").unwrap().gpu().unwrap();
         let copy = StreamingKernel {
-            is_norm: false,
+            op: OpKind::Elementwise,
             elements: 1.2e9,
             passes: 2.0,
             flops: 0.0,

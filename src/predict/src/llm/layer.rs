@@ -308,8 +308,7 @@ impl LayerVisitor<'_> {
     fn small(&self, op: SmallOp, elements: f64) -> StepOperation {
         let fusion = self.deployment.fusion;
         let kernel = StreamingKernel {
-            // A norm of many operations is many elementwise kernels.
-            is_norm: op == SmallOp::Norm && fusion != Fusion::Eager,
+            op: fusion.kind(op),
             elements,
             passes: fusion.passes(op),
             flops: 0.0,
@@ -317,6 +316,22 @@ impl LayerVisitor<'_> {
             launches: fusion.launches(op),
         };
         StepOperation::Kernel(kernel.time(self.context))
+    }
+
+    /// The rotation of queries and keys and the write of keys and values into the cache: one kernel,
+    /// or, where nothing shares a kernel, many. The widths are those of one token.
+    fn rotation(
+        &self,
+        [queries, keys, values]: [f64; 3],
+        tokens: f64,
+        visit: &mut impl FnMut(&'static str, StepOperation),
+    ) {
+        if self.deployment.fusion == Fusion::Eager {
+            visit("rope", self.small(SmallOp::Rope, tokens * (queries + keys)));
+            visit("cache_write", self.small(SmallOp::CacheWrite, tokens * (keys + values)));
+        } else {
+            visit("rope", self.small(SmallOp::Rope, tokens * (queries + keys + values)));
+        }
     }
 
     /// A norm over the tokens of one GPU.
@@ -386,11 +401,10 @@ impl LayerVisitor<'_> {
                 let heads = heads / ways;
                 // A KV head is copied where there are more GPUs than heads.
                 let kv_heads = (kv_heads / ways).max(1.0);
-                let qkv = head_dim * (heads + 2.0 * kv_heads);
                 let kv = kv_heads * head_dim;
                 let each = [("q", heads * head_dim), ("k", kv), ("v", kv)];
                 self.products("qkv", &each, tokens, visit);
-                visit("rope", self.small(SmallOp::Rope, tokens * qkv));
+                self.rotation([heads * head_dim, kv, kv], tokens, visit);
                 attention.heads = heads;
                 attention.kv_heads = kv_heads;
                 (attention.key_dim, attention.value_dim) = (head_dim, head_dim);
@@ -406,7 +420,7 @@ impl LayerVisitor<'_> {
                 let query = heads * (nope + rope);
                 let from = query_rank.unwrap_or(hidden);
                 visit("q_up", self.product(tokens, query, from, weights, fusion.products(1.0)));
-                visit("rope", self.small(SmallOp::Rope, tokens * (query + kv_rank + rope)));
+                self.rotation([query, kv_rank + rope, 0.0], tokens, visit);
                 attention.heads = heads;
                 attention.kv_heads = 1.0;
                 attention.cached = kv_rank + rope;
@@ -615,8 +629,9 @@ pub fn visit_embedding(
     visit: &mut impl FnMut(&'static str, StepOperation),
 ) {
     let tokens = step.sequences * step.queries;
+    let is_eager = deployment.fusion == Fusion::Eager;
     let kernel = StreamingKernel {
-        is_norm: false,
+        op: if is_eager { OpKind::EagerModule } else { OpKind::Elementwise },
         elements: tokens * model.hidden,
         passes: 2.0,
         flops: 0.0,

@@ -6,6 +6,7 @@
 mod configs;
 mod laws;
 mod serving;
+mod steps;
 mod tables;
 
 use rgpu_predict::config::Model;
