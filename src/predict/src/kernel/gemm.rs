@@ -56,7 +56,7 @@ const TILES: &[Tile] = &[
 ];
 
 /// Into how many parts the columns of A and B may be split.
-const SPLITS: &[f64] = &[1.0, 2.0, 4.0, 8.0];
+const SPLITS: &[f64] = &[2.0, 4.0, 8.0];
 /// The minimum number of columns of a part of a split product.
 const MIN_SPLIT_COLUMNS: f64 = 256.0;
 /// Bytes of an element of a partial result (FP32).
@@ -128,7 +128,7 @@ pub(crate) fn group_work(
 
 /// The work of one product with a given tile, k in one part.
 pub(crate) fn tiled_work(gemm: &Gemm, tile: (f64, f64), gpu: &Gpu) -> KernelWork {
-    let whole = Splits { parts: &[1.0], launches: 1.0, launch_ns: 0.0 };
+    let whole = Splits { parts: &[], launches: 1.0, launch_ns: 0.0 };
     let tiles = [Tile::new(tile.0, tile.1)];
     best_tile(std::slice::from_ref(gemm), gemm, 1.0, gpu, OpKind::Gemm, &tiles, &whole)
 }
@@ -163,68 +163,78 @@ fn best_tile(
     let memory = bytes * hbm_byte;
     let more_launches = (splits.launches - 1.0) * splits.launch_ns / 1e9;
     let partial_result = 2.0 * results * PARTIAL_BYTES;
-    let mut best: Option<TileChoice> = None;
-    let mut least = f64::INFINITY;
-    'tiles: for &Tile { rows, columns, inverse: [for_row, for_column] } in tiles {
-        // FLOPs and shared-memory bytes of a tile grow with k, so tiles are counted by k.
+    // FLOPs and shared-memory bytes of a tile grow with k, so tiles are counted by k.
+    let count = |tile: &Tile| {
         let (mut tiles, mut depth) = (0.0, 0.0);
         for group in groups {
+            let [for_row, for_column] = tile.inverse;
             let of_group = whole(group.m * for_row) * whole(group.n * for_column) * times;
             tiles += of_group;
             depth += of_group * group.k;
         }
-        if tiles == 0.0 {
+        (tiles, depth)
+    };
+    let longest = |tile: &Tile, depth: f64| {
+        let padded_flops = 2.0 * depth * tile.rows * tile.columns;
+        let shared_bytes = depth * (tile.rows + tile.columns) * element;
+        (padded_flops * flop).max(shared_bytes * shared_byte)
+    };
+    let mut best: Option<(&Tile, f64)> = None;
+    let mut least = f64::INFINITY;
+    for tile in tiles {
+        let (tiles, depth) = count(tile);
+        let longest = longest(tile, depth);
+        // Waves only add to this.
+        if tiles == 0.0 || longest >= least {
             continue;
         }
-        let padded_flops = 2.0 * depth * rows * columns;
-        let shared_bytes = depth * (rows + columns) * element;
-        let longest = (padded_flops * flop).max(shared_bytes * shared_byte);
-        for &split in splits.parts {
-            let is_split = split > 1.0;
-            if is_split && (tiles >= gpu.processors || depth < MIN_SPLIT_COLUMNS * split * tiles) {
+        let waves = tiles * processor;
+        let time = (longest * whole(waves) / waves).max(memory);
+        if time < least {
+            (least, best) = (time, Some((tile, 1.0)));
+            // No tile moves fewer bytes.
+            if time <= memory {
                 break;
             }
-            let (added_bytes, launches) =
-                if is_split { (split * partial_result, more_launches) } else { (0.0, 0.0) };
-            let memory_time = (bytes + added_bytes) * hbm_byte;
-            // Waves only add to this, and more parts only add bytes.
-            if longest.max(memory_time) + launches >= least {
-                break;
+        }
+    }
+    // More parts only add bytes, so most products need no look at them.
+    let memory_of = |split: f64| (bytes + split * partial_result) * hbm_byte + more_launches;
+    if splits.parts.first().is_some_and(|split| memory_of(*split) < least) {
+        for tile in tiles {
+            let (tiles, depth) = count(tile);
+            if tiles == 0.0 || tiles >= gpu.processors {
+                continue;
             }
-            let waves = tiles * split * processor;
-            let wave_factor = whole(waves) / waves;
-            let time = (longest * wave_factor).max(memory_time) + launches;
-            if time < least {
-                least = time;
-                let tile = [rows, columns, split];
-                best =
-                    Some(TileChoice { padded_flops, wave_factor, shared_bytes, added_bytes, tile });
-                // No tile moves fewer bytes.
-                if time <= memory {
-                    break 'tiles;
+            let longest = longest(tile, depth);
+            for &split in splits.parts {
+                let is_too_thin = depth < MIN_SPLIT_COLUMNS * split * tiles;
+                if is_too_thin || memory_of(split).max(longest + more_launches) >= least {
+                    break;
+                }
+                let waves = tiles * split * processor;
+                let time = (longest * whole(waves) / waves + more_launches).max(memory_of(split));
+                if time < least {
+                    (least, best) = (time, Some((tile, split)));
                 }
             }
         }
     }
     let ideal = KernelWork::ideal(op, math, flops, bytes);
-    best.map_or(ideal, |best| KernelWork {
-        padded_flops: best.padded_flops,
-        wave_factor: best.wave_factor,
-        shared_bytes: best.shared_bytes,
-        added_bytes: best.added_bytes,
-        launches: if best.tile[2] > 1.0 { splits.launches } else { 1.0 },
-        tile: best.tile,
-        ..ideal
+    best.map_or(ideal, |(tile, split)| {
+        let (tiles, depth) = count(tile);
+        let waves = tiles * split * processor;
+        let is_split = split > 1.0;
+        KernelWork {
+            padded_flops: 2.0 * depth * tile.rows * tile.columns,
+            wave_factor: whole(waves) / waves,
+            shared_bytes: depth * (tile.rows + tile.columns) * element,
+            added_bytes: if is_split { split * partial_result } else { 0.0 },
+            launches: if is_split { splits.launches } else { 1.0 },
+            tile: [tile.rows, tile.columns, split],
+            ..ideal
+        }
     })
-}
-
-/// A tile and what it makes of the work.
-struct TileChoice {
-    padded_flops: f64,
-    wave_factor: f64,
-    shared_bytes: f64,
-    added_bytes: f64,
-    tile: [f64; 3],
 }
 
 /// `value` rounded up. `f64::ceil` is a call where the compiler may not assume SSE 4.1, and this is

@@ -265,8 +265,11 @@ pub fn visit_layer(
     visit: &mut impl FnMut(&'static str, StepOperation),
 ) {
     let visitor = LayerVisitor { model, deployment, step, context };
+    let reduction = visitor.reduction();
     visitor.attention(layer, visit);
+    reduction.into_iter().flatten().for_each(|(name, part)| visit(name, part));
     visitor.mlp(layer, visit);
+    reduction.into_iter().flatten().for_each(|(name, part)| visit(name, part));
     visitor.fetches(layer, visit);
 }
 
@@ -369,17 +372,19 @@ impl LayerVisitor<'_> {
         ))
     }
 
-    /// The sum over GPUs that split a product, or with SP its two halves.
-    fn reduce(&self, visit: &mut impl FnMut(&'static str, StepOperation)) {
-        if self.tp() <= 1.0 {
-            return;
+    /// The sum over GPUs that split a product, or with SP its two halves. A layer has it twice.
+    fn reduction(&self) -> [Option<(&'static str, StepOperation)>; 2] {
+        let parallelism = self.deployment.parallelism;
+        if parallelism.tp <= 1 || parallelism.dp_attention {
+            return [None, None];
         }
         let bytes = self.model.dtype.bytes(self.tokens(), self.model.hidden);
-        if self.deployment.parallelism.sp {
-            visit("reduce_scatter", self.collective(Op::ReduceScatter, bytes));
-            visit("all_gather", self.collective(Op::AllGather, bytes));
+        if parallelism.sp {
+            let scatter = self.collective(Op::ReduceScatter, bytes);
+            let gather = self.collective(Op::AllGather, bytes);
+            [Some(("reduce_scatter", scatter)), Some(("all_gather", gather))]
         } else {
-            visit("all_reduce", self.collective(Op::AllReduce, bytes));
+            [Some(("all_reduce", self.collective(Op::AllReduce, bytes))), None]
         }
     }
 
@@ -469,9 +474,6 @@ impl LayerVisitor<'_> {
             visit("v_absorb", self.batched(each, heads / ways));
         }
         visit("out", self.product(tokens, hidden, out, weights, fusion.products(1.0)));
-        if !self.deployment.parallelism.dp_attention {
-            self.reduce(visit);
-        }
     }
 
     fn batched(&self, gemm: Gemm, times: f64) -> StepOperation {
@@ -551,9 +553,6 @@ impl LayerVisitor<'_> {
         }
         if has_exchange && !is_routed {
             visit("reduce_scatter", self.collective(Op::ReduceScatter, activations(tokens)));
-        }
-        if !parallelism.dp_attention {
-            self.reduce(visit);
         }
     }
 
