@@ -11,7 +11,9 @@ use rgpu_predict::document::{
 use rgpu_predict::hw::Tier;
 use rgpu_predict::kernel::{AttentionKind, Fusion};
 use rgpu_predict::llm::serve::LoadResult;
-use rgpu_predict::llm::{Deployment, Load, Parallelism, Phase, Placement, Step, serve, suggest};
+use rgpu_predict::llm::{
+    Deployment, Load, Parallelism, Phase, Placement, Step, serve, serve_after, suggest,
+};
 
 use super::compare::{self, ComparisonDocument};
 use super::gpu::{GpuArgs, Target, target};
@@ -244,7 +246,8 @@ fn predict(
             concurrency: *concurrency,
             prefill_gpus: args.prefill_gpus,
         };
-        match serve(model, deployment, &load, &context) {
+        let before = first.as_ref().map(|(_, served)| served);
+        match serve_after(before, model, deployment, &load, &context) {
             Ok(served) => {
                 let mut point = load_point(&load, &Ok(served.serving));
                 if let (Some(ends), true) = (&ends, served.serving.is_calibrated) {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use layer::{Phase, PhaseTime, Step, StepOperation, phase};
 pub use memory::{StageMemory, stages};
-pub use serve::{Load, Serving, serve};
+pub use serve::{Load, Serving, serve, serve_after};
 pub use suggest::{Candidate, suggest};
 
 use crate::Dtype;

@@ -102,6 +102,21 @@ pub fn serve(
     load: &Load,
     context: &Context<'_>,
 ) -> Result<LoadResult, PlacementError> {
+    serve_after(None, model, deployment, load, context)
+}
+
+/// As [`serve`], after a load that differs in the number of requests alone: its prefill is the
+/// same and not predicted again.
+///
+/// # Errors
+/// It cannot be spread like this, or does not fit.
+pub fn serve_after(
+    other: Option<&LoadResult>,
+    model: &Model,
+    deployment: &Deployment,
+    load: &Load,
+    context: &Context<'_>,
+) -> Result<LoadResult, PlacementError> {
     check_parallelism(model, deployment, context.gpu)?;
     let tokens = (load.input + load.output) as u64;
     if let Some(most) = model.max_context.filter(|most| tokens > *most) {
@@ -111,7 +126,10 @@ pub fn serve(
     memory::check(&memory, deployment, context.gpu)?;
 
     let stages = f64::from(deployment.parallelism.pp);
-    let prefill = phase(model, deployment, &Step::prefill(1.0, load.input), context);
+    let prefill = match other {
+        Some(other) => other.prefill.clone(),
+        None => phase(model, deployment, &Step::prefill(1.0, load.input), context),
+    };
     // Fewer micro-batches than stages leave stages idle.
     let micro_batches = stages.min(load.concurrency);
     let sequences = (load.concurrency / micro_batches).ceil();

@@ -4,7 +4,9 @@ use rgpu_predict::Dtype;
 use rgpu_predict::collective::Topology;
 use rgpu_predict::hw::Tier;
 use rgpu_predict::kernel::{Context, Fusion};
-use rgpu_predict::llm::{Deployment, Load, Parallelism, PlacementError, serve, suggest};
+use rgpu_predict::llm::{
+    Deployment, Load, Parallelism, PlacementError, serve, serve_after, suggest,
+};
 
 use super::{gpu, model};
 
@@ -27,6 +29,16 @@ fn decode_of_one_request_reads_all_weights_once() {
     assert!(served.serving.tpot_ns > served.serving.tpot_bound_ns);
     // 11 kernels a layer with two of attention, the embedding, the last norm and the logits.
     assert_eq!(served.decode.stages[0].launches, 32.0 * 10.0 + 3.0);
+}
+
+#[test]
+fn a_load_after_another_one_is_predicted_as_alone() {
+    let (model, gpu) = (model("llama-3.1-8b"), gpu("h200"));
+    let (way, context) = (deployment(&model, "h200", 2, 2), Context::new(&gpu));
+    let first = serve(&model, &way, &LOAD, &context).unwrap();
+    let load = Load { concurrency: 48.0, ..LOAD };
+    let after = serve_after(Some(&first), &model, &way, &load, &context).unwrap();
+    assert_eq!(after, serve(&model, &way, &load, &context).unwrap());
 }
 
 #[test]
