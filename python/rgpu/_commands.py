@@ -100,7 +100,8 @@ def profile(
     full_names: Show kernels by their full names
     gpu: Which GPU: any, an index, a UUID, or part of a name
     gpus: Give a program this many GPUs, all, or those with these indexes; `--gpu` says which
-        qualify. The modes ncu and deep then need `--ranks` [default: 1]
+        qualify. A job of Slurm asks for this many on each node. The modes ncu and deep then need
+        `--ranks` [default: 1]
     iters: Timed launches [default: until the median is known to 0.5 %]
     kernel: The kernel: a name of `rgpu kernels list`, a folder with kernel.toml, a .cu or .py file
     kernel_exclude: Leave out kernels with this name
@@ -251,7 +252,8 @@ def exec(
     full_names: Show kernels by their full names
     gpu: Which GPU: any, an index, a UUID, or part of a name
     gpus: Lock this many GPUs, all, or those with these indexes, and hide all others from the
-        program; `--gpu` says which qualify; 0 hides all
+        program; `--gpu` says which qualify; 0 hides all. A job of Slurm asks for this many on each
+        node
     kernel_exclude: Leave out kernels with this name
     kernel_name: Only kernels with this name
     kernel_name_base: The form of the name to match

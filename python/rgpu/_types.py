@@ -2665,8 +2665,8 @@ class Selection(Record):
     price: Price | None
     """Estimated cost of the collection, and the limit that it was fitted to (`--mode deep`)."""
     ncu_time: NcuTime | None
-    """How long the program ran under ncu (`--mode deep`); absent if ncu did not tell when it profiled
-    each launch.
+    """How long the program ran under ncu (`--mode deep`); absent if ncu did not tell when it
+    profiled each launch.
     """
     left_out: Records[Gap]
     """Parts left out to stay within the limit, and parts that could not be selected."""
