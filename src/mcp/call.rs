@@ -62,16 +62,41 @@ impl ServerState {
     }
 }
 
-/// The commands of the calls that a connection waits for, to interrupt those that its client cancels.
+/// The calls that a connection waits for, to interrupt the commands of those that its client cancels.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InFlight(Arc<Mutex<HashMap<RequestId, RunningCommand>>>);
+pub(super) struct InFlight(Arc<Mutex<HashMap<RequestId, OpenCall>>>);
+
+/// A call that is not answered yet.
+#[derive(Debug, Default)]
+struct OpenCall {
+    command: Option<RunningCommand>,
+    is_cancelled: bool,
+}
 
 impl InFlight {
-    /// Interrupts the command of a request.
+    /// Knows a request until its `end`.
+    pub(super) fn begin(&self, request: &RequestId) {
+        self.lock().insert(request.clone(), OpenCall::default());
+    }
+
+    /// Interrupts the command of a request, also one that starts later.
     pub(super) fn cancel(&self, request: &RequestId) {
-        if let Some(started) = self.lock().get(request) {
-            started.interrupt();
+        if let Some(call) = self.lock().get_mut(request) {
+            call.is_cancelled = true;
+            if let Some(command) = &call.command {
+                command.interrupt();
+            }
         }
+    }
+
+    /// The request waits for this command.
+    fn follow(&self, request: &RequestId, command: &RunningCommand) {
+        let mut calls = self.lock();
+        let call = calls.entry(request.clone()).or_default();
+        if call.is_cancelled {
+            command.interrupt();
+        }
+        call.command = Some(command.clone());
     }
 
     /// Forgets a request that was answered.
@@ -79,7 +104,7 @@ impl InFlight {
         self.lock().remove(request);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, RunningCommand>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, OpenCall>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -198,7 +223,7 @@ impl Call {
         limit: Duration,
         run: Option<&str>,
     ) -> Option<CommandResult> {
-        self.in_flight.lock().insert(self.request.clone(), started.clone());
+        self.in_flight.follow(&self.request, started);
         let begun = Instant::now();
         loop {
             let left = limit.saturating_sub(begun.elapsed());

@@ -53,7 +53,7 @@ pub async fn serve_http(
     let config = StreamableHttpServerConfig::default()
         .with_max_request_body_bytes(MAX_BODY_BYTES)
         .enforce_origin_validation();
-    let make = move || Ok(Server::new(Arc::clone(&shared)));
+    let make = move || Ok(Server::over_http(Arc::clone(&shared)));
     let service = StreamableHttpService::new(make, Arc::default(), config);
     let token: Arc<str> = token.into();
     loop {

@@ -6,8 +6,8 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
     CreateTaskResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
     Implementation, JsonObject, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
@@ -39,11 +39,28 @@ instructions. What needs a person's consent is refused with the command that the
 pub(super) struct Server {
     shared: Arc<ServerState>,
     in_flight: InFlight,
+    is_http: bool,
 }
 
 impl Server {
     pub(super) fn new(shared: Arc<ServerState>) -> Self {
-        Self { shared, in_flight: InFlight::default() }
+        Self { shared, in_flight: InFlight::default(), is_http: false }
+    }
+
+    pub(super) fn over_http(shared: Arc<ServerState>) -> Self {
+        Self { is_http: true, ..Self::new(shared) }
+    }
+
+    /// Waits until the client has closed its connection, where that cancels a request: over HTTP since
+    /// the revision 2026-07-28. Clients of earlier ones send a notification, and may come back for
+    /// the answer.
+    async fn cancelled_by_disconnect(&self, context: &RequestContext<RoleServer>) {
+        let version = context.protocol_version();
+        let cancels = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+        match self.is_http && cancels {
+            true => context.ct.cancelled().await,
+            false => std::future::pending().await,
+        }
     }
 
     /// Calls a tool.
@@ -62,9 +79,18 @@ impl Server {
             in_flight: self.in_flight.clone(),
             progress: token.map(|token| McpProgressSink { token, peer: context.peer.clone() }),
         };
-        let answer = (tool.call)(call).await.unwrap_or_else(Answer::from);
+        self.in_flight.begin(&context.id);
+        let mut answering = (tool.call)(call);
+        let answer = tokio::select! {
+            answer = &mut answering => answer,
+            () = self.cancelled_by_disconnect(context) => {
+                self.in_flight.cancel(&context.id);
+                // Nobody reads it, but the end of its command is waited for as ever.
+                answering.await
+            }
+        };
         self.in_flight.end(&context.id);
-        answer
+        answer.unwrap_or_else(Answer::from)
     }
 }
 

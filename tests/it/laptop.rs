@@ -247,8 +247,10 @@ impl Laptop {
 
     /// Waits until nothing runs in this folder but `rgpu mcp`.
     pub(crate) fn wait_until_only_server(&self) {
+        let is_server =
+            |line: &String| line.trim_end().ends_with(" mcp") || line.contains(" mcp --http ");
         wait_for("nothing left but the server", || {
-            self.running().iter().all(|line| line.trim_end().ends_with(" mcp")).then_some(())
+            self.running().iter().all(is_server).then_some(())
         });
     }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::laptop::{Laptop, PATIENCE};
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, PATIENCE, wait_for};
 
 struct Server {
     process: Child,
@@ -40,6 +41,18 @@ impl Server {
         headers: &[String],
         body: &str,
     ) -> (u16, String, String) {
+        let mut stream = self.begin(method, path, headers, body);
+        let mut answer = String::new();
+        // An event stream may stay open; what came is enough.
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let _ = stream.read_to_string(&mut answer);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_lowercase(), body.to_owned())
+    }
+
+    /// Sends a request, and leaves its answer to be read.
+    fn begin(&self, method: &str, path: &str, headers: &[String], body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut request = format!(
@@ -54,13 +67,18 @@ impl Server {
             request.push_str(&format!("Host: 127.0.0.1:{}\r\n", self.port));
         }
         stream.write_all(format!("{request}\r\n{body}").as_bytes()).unwrap();
-        let mut answer = String::new();
-        // An event stream may stay open; what came is enough.
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let _ = stream.read_to_string(&mut answer);
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, head.to_lowercase(), body.to_owned())
+        stream
+    }
+
+    /// Begins a session of an earlier revision: the headers of its requests.
+    fn session(&self) -> [String; 2] {
+        let (status, head, body) = self.post("/mcp", &[self.token()], &greeting());
+        assert_eq!(status, 200, "{body}");
+        let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+        let headers = [self.token(), format!("Mcp-Session-Id: {session}")];
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(self.post("/mcp", &headers, &ready).0, 202);
+        headers
     }
 
     fn token(&self) -> String {
@@ -111,12 +129,7 @@ fn only_clients_with_the_token_and_of_this_machine_get_in() {
 fn a_session_lists_and_calls_tools() {
     let laptop = Laptop::new();
     let server = Server::start(&laptop);
-    let (status, head, body) = server.post("/mcp", &[server.token()], &greeting());
-    assert_eq!(status, 200, "{body}");
-    let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
-    let headers = [server.token(), format!("Mcp-Session-Id: {session}")];
-    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    assert_eq!(server.post("/mcp", &headers, &ready).0, 202);
+    let headers = server.session();
     let call = json!({
         "jsonrpc": "2.0", "id": 2, "method": "tools/call",
         "params": {"name": "runs", "arguments": {"action": "list"}},
@@ -125,6 +138,63 @@ fn a_session_lists_and_calls_tools() {
     assert_eq!(status, 200, "{body}");
     assert!(body.contains("rgpu.mcp-runs/1"), "{body}");
     assert_eq!(server.send("DELETE", "/mcp", &headers, "").0, 204);
+}
+
+/// A profile that its caller waits for.
+fn long_call(meta: Value) -> String {
+    let arguments = json!({"kernel": "vecadd", "mode": "ncu", "remote": "h200", "wait_s": 45});
+    let params = json!({"name": "profile", "arguments": arguments, "_meta": meta});
+    json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}).to_string()
+}
+
+#[test]
+fn a_closed_connection_cancels_its_call_since_the_newest_revision() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu gate\n");
+    let server = Server::start(&laptop);
+    let headers = [
+        server.token(),
+        "MCP-Protocol-Version: 2026-07-28".to_owned(),
+        "Mcp-Method: tools/call".to_owned(),
+        "Mcp-Name: profile".to_owned(),
+    ];
+    let mut meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let stream = server.begin("POST", "/mcp", &headers, &long_call(meta.clone()));
+    host.wait_for_gate("ncu");
+    drop(stream);
+    laptop.wait_until_only_server();
+    assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
+    let first = laptop.latest();
+    // Also once the answer has begun, with messages about progress.
+    meta["progressToken"] = json!("p");
+    let mut stream = server.begin("POST", "/mcp", &headers, &long_call(meta));
+    let mut begun = [0; 15];
+    stream.read_exact(&mut begun).unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 200 OK");
+    wait_for("another run", || (laptop.latest() != first).then_some(()));
+    drop(stream);
+    laptop.wait_until_only_server();
+    assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
+}
+
+#[test]
+fn a_closed_connection_cancels_nothing_in_earlier_revisions() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu gate\n");
+    let server = Server::start(&laptop);
+    let stream = server.begin("POST", "/mcp", &server.session(), &long_call(json!({})));
+    host.wait_for_gate("ncu");
+    drop(stream);
+    std::thread::sleep(Duration::from_secs(1));
+    host.open_gate("ncu");
+    laptop.wait_until_only_server();
+    assert_eq!(laptop.latest_json("run.json")["state"], "done");
 }
 
 #[test]
