@@ -30,6 +30,8 @@ from ._error import (
     UsageError,
 )
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from . import aio
     from ._documents import Document, Record, Records, load

@@ -150,8 +150,8 @@ def _typed(command: str, given: Mapping[str, Any], call: Call, status: int, docu
         ("diff", _types.DisasmDiff),
         ("view", _types.Code),
         ("hot", _types.HotSpots),
-        ("sweep", _types.Suite),
         ("mode", expected if command == "compare" else _types.Profile),
+        ("sweep", _types.Suite),
         ("detach", _types.Run),
         ("dry_run", _types.Plan),
     ):

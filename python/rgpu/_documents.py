@@ -117,8 +117,8 @@ class Records(Sequence[T], Generic[T]):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A table with a row for each record. A field of a field is the column `field.field`; a metric is
-        the column with its name. Needs pandas."""
-        return table([flat(item) for item in self._items])
+        the column with its name. An empty list has the columns of its type, without metrics. Needs pandas."""
+        return table([flat(item) for item in self._items], columns(self._kind))
 
 
 class Named(Dict[str, V]):
@@ -136,13 +136,32 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f": did you mean `{similar[0]}`?" if similar else ""
 
 
-def table(rows: list[dict[str, Any]]) -> pandas.DataFrame:
+def table(rows: list[dict[str, Any]], columns_without_rows: Sequence[str] = ()) -> pandas.DataFrame:
     """Rows as a table of pandas."""
     try:
         import pandas
     except ImportError:
         raise ImportError("`to_pandas` needs pandas: pip install pandas") from None
-    return pandas.DataFrame.from_records(rows)
+    return pandas.DataFrame.from_records(rows) if rows else pandas.DataFrame(columns=list(columns_without_rows))
+
+
+def columns(kind: type[Record], prefix: str = "", outer: tuple[type[Record], ...] = ()) -> list[str]:
+    """The columns that `flat` can give to records of a class, without those whose names only a record
+    tells, such as metrics."""
+    names: list[str] = []
+    for base in reversed(kind.__mro__):
+        classes = vars(sys.modules[base.__module__])
+        for name, annotation in base.__dict__.get("__annotations__", {}).items():
+            annotation = str(annotation).replace(" | None", "")
+            if name.startswith("_") or annotation.startswith("dict["):
+                continue
+            field = prefix + (name[:-1] if name.endswith("_") else name)
+            part = classes.get(annotation)
+            if not (isinstance(part, type) and issubclass(part, Record)):
+                names.append(field)
+            elif part not in outer:
+                names += columns(part, f"{field}.", (*outer, kind))
+    return names
 
 
 def flat(item: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -226,7 +245,7 @@ class RunMethods(Document):
         page = escape(self.report("html"), quote=True)
         return (
             f'<iframe srcdoc="{page}" sandbox="allow-scripts" title="report of rgpu" '
-            'style="width: 100%; height: 640px; border: 1px solid #8884"></iframe>'
+            'style="box-sizing: border-box; width: 100%; height: 640px; border: 1px solid #8884"></iframe>'
         )
 
 

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Iterator, Mapping, Sequence, TypeVar, overload
 
 from . import _failure
-from ._documents import Records, did_you_mean, flat, table
+from ._documents import Records, columns, did_you_mean, flat, table
 from ._error import KernelError
 from ._host import annotate
 from ._program import Call
@@ -213,7 +213,8 @@ class Sweep(Sequence[Point]):
     def launches_to_pandas(self) -> pandas.DataFrame:
         """A table with a row for each launch of a kernel: the arguments and the fields of the launch."""
         return table(
-            [{**point.arguments, **flat(one)} for point in self._points for one in point.launches.to_dicts()]
+            [{**point.arguments, **flat(one)} for point in self._points for one in point.launches.to_dicts()],
+            [*dict.fromkeys(name for point in self._points for name in point.arguments), *columns(_class_named("Launch"))],
         )
 
     def _repr_html_(self) -> str | None:

@@ -129,6 +129,8 @@ class Results(Folder):
         page = profile._repr_html_()
         self.assertIn("&lt;html", page)
         self.assertTrue(page.startswith("<iframe srcdoc="))
+        # The border is within the width, so that an output has no scrollbar.
+        self.assertIn("box-sizing: border-box; width: 100%", page)
         self.assertEqual(rgpu.report("run", lint="nvtx").to_dicts(), [])
         with self.assertRaises(rgpu.UsageError) as raised:
             rgpu.report("nosuch", format="markdown")
@@ -157,6 +159,12 @@ class Results(Folder):
         self.assertGreater(len(plan.steps), 0)
         suite = rgpu.profile(kernel="vecadd", sweep={"n": [64, 128]}, remote="local")
         self.assertEqual([row.axes for row in suite.rows], [{"n": "64"}, {"n": "128"}])
+        suite = rgpu.profile(kernel="vecadd", mode="nvtx", sweep=["n=64"], remote="local")
+        self.assertEqual([row.axes for row in suite.rows], [{"n": "64"}])
+
+    def test_the_version_is_that_of_the_program(self):
+        told = subprocess.run([_program.find(), "--version"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(told.split()[1], rgpu.__version__)
 
     def test_a_detached_run_is_waited_for_and_cancelled(self):
         run = rgpu.profile(kernel="vecadd", problem_sizes="n=1000", remote="local", out="later", detach=True)
@@ -451,6 +459,29 @@ class Documents(unittest.TestCase):
         result = _types.ExecResult({"exit": 0, "run": "r", "timed_out": False})
         with mock.patch.object(_types.ExecResult, "stdout", "1\n"):
             self.assertEqual(repr(result), r"ExecResult(exit=0, stdout='1\n', run='r')")
+
+    def test_an_empty_table_has_the_columns_of_its_type(self):
+        columns = _documents.columns(_types.Launch)
+        self.assertLessEqual({"kernel", "duration_ns", "registers"}, set(columns))
+        self.assertNotIn("metrics", columns)
+        self.assertIn("from", _documents.columns(_types.Metric))
+        # A record with all its fields has no other columns.
+        record = {"id": "r", "text": "t", "stake": {"ns": 1}}
+        self.assertLessEqual(set(_documents.flat(record)), set(_documents.columns(_types.Finding)))
+        pandas = mock.Mock()
+        with mock.patch.dict(sys.modules, {"pandas": pandas}):
+            _types.Profile({}).launches.to_pandas()
+            pandas.DataFrame.assert_called_once_with(columns=columns)
+            rgpu.Sweep(_types.Profile({}), {"work(n=1)": {"n": 1}}).launches_to_pandas()
+            pandas.DataFrame.assert_called_with(columns=["n", *columns])
+
+    def test_the_kind_of_a_result_depends_on_all_keywords(self):
+        suite = {"schema": "rgpu.suite/1"}
+        call = _call.Call([])
+        for keywords in ({"sweep": {"n": [1]}, "mode": "bench"}, {"sweep": ["n=1,2"], "mode": "nvtx"}):
+            self.assertIsInstance(_call._typed("profile", keywords, call, 0, suite), rgpu.Suite)
+        with self.assertRaises(rgpu.UnexpectedResult):
+            _call._typed("profile", {"mode": "bench"}, call, 0, suite)
 
     def test_an_unknown_metric_is_answered_with_a_similar_one(self):
         launch = _types.Launch({"metrics": {"dram__bytes_read.sum": {"value": 1}}})
