@@ -47,6 +47,24 @@ fn seen(page: &Path, name: &str) -> Option<Browser> {
 }
 
 #[test]
+fn a_page_in_a_frame_without_a_height_marks_its_first_section() {
+    let laptop = Laptop::new();
+    let page = page(&laptop, "ncu/2025.3.1/full-tiled-matmul/report.ncu-repz");
+    let text = std::fs::read_to_string(page).unwrap();
+    let text = text.replace('&', "&amp;").replace('"', "&quot;");
+    let outer = laptop.project("notebook.html");
+    // As an output of a notebook that is laid out later.
+    let frame =
+        format!("<!doctype html><iframe srcdoc=\"{text}\" style=\"display: none\"></iframe>");
+    std::fs::write(&outer, frame).unwrap();
+    let Some(mut browser) = Browser::start() else { return };
+    browser.open(&outer);
+    let marked = "[...frames[0].document.querySelectorAll('nav a')]
+        .flatMap((a, at) => a.classList.contains('here') ? [at] : [])";
+    assert_eq!(browser.value(marked), serde_json::json!([0]));
+}
+
+#[test]
 fn a_full_ncu_report_is_drawn_with_roofline_stalls_and_hot_spots() {
     let laptop = Laptop::new();
     let page = page(&laptop, "ncu/2025.3.1/full-tiled-matmul/report.ncu-repz");

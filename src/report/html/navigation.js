@@ -4,7 +4,8 @@ const links = [...nav.querySelectorAll("a")];
 const sections = [...main.querySelectorAll("section")];
 function mark() {
   const above = sections.filter(s => s.getBoundingClientRect().top < 150);
-  const here = above.length ? above[above.length - 1] : sections[0];
+  // At the top it is the first, also in a frame of a notebook that has no height yet.
+  const here = scrollY > 0 && above.length ? above[above.length - 1] : sections[0];
   links.forEach(a => a.classList.toggle("here", a.hash === "#" + here.id));
 }
 window.addEventListener("scroll", mark, { passive: true });
