@@ -98,32 +98,45 @@ pub(super) fn output(results: &[fn() -> Value]) -> Arc<JsonObject> {
     object(json!({"type": "object", "anyOf": any}))
 }
 
-/// A schema without its words, for the list of tools: most clients show no words about results. The
-/// resource `rgpu://tools/NAME/result` has them.
-pub(super) fn without_descriptions(schema: &JsonObject) -> JsonObject {
-    let is_word =
-        |key: &str, value: &Value| matches!(key, "description" | "format") && value.is_string();
-    let kept = schema.iter().filter(|(key, value)| !is_word(key, value));
-    let strip = |(key, value): (&String, &Value)| {
+/// What the list of tools has of the schema of a result: of each kind of result the fields with their
+/// types, and those that are always there. It is a small part of the whole, which clients rarely show
+/// to a model, and every result that keeps to the whole keeps to it.
+pub(super) fn outline(schema: &JsonObject) -> JsonObject {
+    let is_kept = |key: &str| matches!(key, "type" | "anyOf" | "properties" | "required");
+    let kept = schema.iter().filter(|(key, _)| is_kept(key));
+    let shorten = |(key, value): (&String, &Value)| {
         let value = match (key.as_str(), value) {
-            // The names of fields, which may be such words.
             ("properties", Value::Object(fields)) => {
-                let fields = fields.iter().map(|(name, field)| (name.clone(), strip_value(field)));
+                let fields = fields.iter().map(|(name, field)| (name.clone(), type_of(field)));
                 Value::Object(fields.collect())
             }
-            _ => strip_value(value),
+            ("anyOf", Value::Array(kinds)) => kinds
+                .iter()
+                .filter_map(Value::as_object)
+                .map(|kind| Value::Object(outline(kind)))
+                .collect(),
+            (_, other) => other.clone(),
         };
         (key.clone(), value)
     };
-    kept.map(strip).collect()
+    kept.map(shorten).collect()
 }
 
-fn strip_value(value: &Value) -> Value {
-    match value {
-        Value::Object(schema) => Value::Object(without_descriptions(schema)),
-        Value::Array(schemas) => schemas.iter().map(strip_value).collect(),
-        other => other.clone(),
+/// The type of a field alone; any, if its schema names none.
+fn type_of(field: &Value) -> Value {
+    field.get("type").map_or_else(|| json!({}), |kind| json!({"type": kind}))
+}
+
+/// The schema of arguments for the list of tools, without the sizes of Rust's integers and without
+/// defaults that are null.
+pub(super) fn listed_input(schema: &JsonObject) -> JsonObject {
+    let mut listed = schema.clone();
+    if let Some(Value::Object(fields)) = listed.get_mut("properties") {
+        for field in fields.values_mut().filter_map(Value::as_object_mut) {
+            field.retain(|key, value| key != "format" && !(key == "default" && value.is_null()));
+        }
     }
+    listed
 }
 
 fn object(schema: Value) -> Arc<JsonObject> {

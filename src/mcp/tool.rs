@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 
-use super::answer::{Answer, without_descriptions};
+use super::answer::{Answer, listed_input, outline};
 use super::call::Call;
 use crate::error::Result;
 
@@ -88,19 +88,19 @@ impl ToolInfo {
         format!("{does} Use when {use_when}. Not for {}.", not_for.join(", "))
     }
 
-    /// The schema of its result with the words about each field.
+    /// The whole schema of its result, with the words about each field.
     pub(super) fn result_schema(&self) -> Arc<JsonObject> {
         (self.output)()
     }
 
     fn definition(&self) -> Tool {
-        let annotations = ToolAnnotations::with_title(self.title)
+        let annotations = ToolAnnotations::new()
             .read_only(self.read_only)
             .destructive(self.destructive)
             .open_world(!self.read_only);
-        Tool::new(self.name, self.description(), (self.input)())
+        Tool::new(self.name, self.description(), Arc::new(listed_input(&(self.input)())))
             .with_title(self.title)
-            .with_raw_output_schema(Arc::new(without_descriptions(&(self.output)())))
+            .with_raw_output_schema(Arc::new(outline(&(self.output)())))
             .with_annotations(annotations)
     }
 }
@@ -157,18 +157,39 @@ mod tests {
     }
 
     #[test]
-    fn listed_schemas_of_results_differ_from_the_whole_ones_in_words_only() {
-        let field = serde_json::json!({"type": "string", "description": "words", "format": "x"});
-        let schema = serde_json::json!({"properties": {"description": field, "n": {"minimum": 0}}});
-        let short = without_descriptions(schema.as_object().unwrap());
-        let expected = serde_json::json!(
-            {"properties": {"description": {"type": "string"}, "n": {"minimum": 0}}}
-        );
-        assert_eq!(serde_json::Value::Object(short), expected);
+    fn listed_schemas_of_results_have_all_fields_with_their_types() {
         for tool in TOOLS {
-            assert!(
-                tool.result_schema().len() == without_descriptions(&tool.result_schema()).len()
-            );
+            let whole = serde_json::Value::Object((*tool.result_schema()).clone());
+            let listed = serde_json::Value::Object(outline(&tool.result_schema()));
+            let kinds = whole["anyOf"].as_array().unwrap();
+            assert_eq!(listed["type"], "object", "{}", tool.name);
+            assert_eq!(listed["anyOf"].as_array().unwrap().len(), kinds.len(), "{}", tool.name);
+            for (kind, listed) in kinds.iter().zip(listed["anyOf"].as_array().unwrap()) {
+                assert_eq!(kind["required"], listed["required"], "{}", tool.name);
+                let names = |kind: &serde_json::Value| -> Vec<String> {
+                    kind["properties"].as_object().unwrap().keys().cloned().collect()
+                };
+                assert_eq!(names(kind), names(listed), "{}", tool.name);
+                for (name, field) in listed["properties"].as_object().unwrap() {
+                    assert_eq!(field["type"], kind["properties"][name]["type"], "{name}");
+                    assert!(field.as_object().unwrap().keys().all(|key| key == "type"), "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn listed_arguments_are_those_that_are_read() {
+        for tool in TOOLS {
+            let read = (tool.input)();
+            let listed = listed_input(&read);
+            let (listed, read) = (&listed["properties"], &read["properties"]);
+            let names = |fields: &serde_json::Value| -> Vec<String> {
+                fields.as_object().unwrap().keys().cloned().collect()
+            };
+            assert_eq!(names(listed), names(read), "{}", tool.name);
+            let text = listed.to_string();
+            assert!(!text.contains("\"format\":") && !text.contains("\"default\":null"), "{text}");
         }
     }
 
@@ -187,6 +208,7 @@ mod tests {
             assert_eq!(output["type"], "object", "{}", tool.name);
         }
         let all = serde_json::to_string(&tools()).unwrap();
-        assert!(all.len() < 52_000, "{} bytes of definitions", all.len());
+        // docs/mcp.md names this size.
+        assert!(all.len() < 31_000, "{} bytes of definitions", all.len());
     }
 }
