@@ -256,7 +256,7 @@ fn flag_of(word: &str) -> &str {
 
 /// The text without the path of the folder with a call's files, so that a file has the name under which
 /// the client sent it.
-fn without_sent_folder(text: &str) -> String {
+pub(super) fn without_sent_folder(text: &str) -> String {
     let mut rest = text;
     let mut clean = String::new();
     while let Some(at) = rest.find(SENT_FILES) {

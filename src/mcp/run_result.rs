@@ -10,6 +10,7 @@ use super::limit::{MAX_RESULT_BYTES, size};
 use super::program_output::CutProgramOutput;
 use super::{McpContext, hint};
 use crate::error::{Failure, Result};
+use crate::model::build::BuildError;
 use crate::model::{Build, Finding, Launch, Profile, Sidecars};
 use crate::report::{KernelNames, ReportInput, Style, report};
 use crate::store::{RunFolder, RunRecord, RunState, Runs, live};
@@ -111,9 +112,10 @@ pub(super) struct BuildFigures {
     files: Vec<String>,
     /// The kernels.
     kernels: Vec<BuiltKernel>,
-    /// The compiler's messages, if it failed.
+    /// What a DSL tells of its exception besides the message, which is in `error`: its class, the chain
+    /// of causes, the file of the traceback, and known messages with their meaning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    message: Option<Value>,
+    exception: Option<Value>,
 }
 
 /// A kernel's resources. Registers and spills are per thread, shared memory per block.
@@ -148,8 +150,28 @@ impl BuildFigures {
             arch: build.arch,
             files: build.files.iter().map(|file| file.path.clone()).collect(),
             kernels: kernels.collect(),
-            message: build.error.as_ref().and_then(|error| serde_json::to_value(error).ok()),
+            exception: build.error.as_ref().and_then(exception),
         })
+    }
+}
+
+/// What the error of a build tells that the error of its run does not; `None` if it is nothing.
+fn exception(error: &BuildError) -> Option<Value> {
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(error) else { return None };
+    fields.retain(|name, _| name != "code" && name != "message");
+    (!fields.is_empty()).then(|| without_sent_folders(Value::Object(fields)))
+}
+
+/// A value whose texts name the files of a call as the client has sent them.
+fn without_sent_folders(value: Value) -> Value {
+    match value {
+        Value::String(text) => hint::without_sent_folder(&text).into(),
+        Value::Array(values) => values.into_iter().map(without_sent_folders).collect(),
+        Value::Object(fields) => {
+            let clean = |(name, value)| (name, without_sent_folders(value));
+            Value::Object(fields.into_iter().map(clean).collect())
+        }
+        other => other,
     }
 }
 
@@ -538,4 +560,26 @@ pub(super) fn wait_for(run: &str) -> String {
 /// What a run does at the moment, if it has a folder.
 pub(super) fn phase_of(context: &McpContext, run: &str) -> Option<String> {
     live::phase(&Runs::new(&context.runs).find(run).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::build::ErrorLink;
+
+    #[test]
+    fn an_error_of_a_build_has_what_the_error_of_the_run_lacks() {
+        let mut error = BuildError {
+            code: "does_not_compile".to_owned(),
+            message: "k.cu(1): error".to_owned(),
+            ..BuildError::default()
+        };
+        assert_eq!(exception(&error), None);
+        let message = "no `x` in /home/me/.cache/rgpu/mcp/files-aBc123/k.py".to_owned();
+        error.class = Some("DSLError".to_owned());
+        error.chain = vec![ErrorLink { class: "NameError".to_owned(), message }];
+        let link = serde_json::json!({"class": "NameError", "message": "no `x` in k.py"});
+        let shown = serde_json::json!({"class": "DSLError", "chain": [link]});
+        assert_eq!(exception(&error), Some(shown));
+    }
 }
