@@ -126,6 +126,18 @@ fn two_results_and_two_kernels_are_compared() {
     assert!(live["ncu"].is_object() && live["nsys"].is_object(), "{live:#}");
     let again = client.call("runs", json!({"action": "show", "run": live["run"]}));
     assert_eq!(again["verdict"], live["verdict"]);
+    // A comparison is no single run: the error says which calls show it and its sides.
+    let error = client.refused("report", json!({"of": "latest"}));
+    let run = live["run"].as_str().unwrap();
+    let what = error["what"].as_str().unwrap();
+    assert!(what.contains(run) && what.contains("`transpose-conflicts`"), "{error:#}");
+    let hint = error["hints"][0].as_str().unwrap();
+    let shows = format!("runs {}", json!({"action": "show", "run": run}));
+    assert!(hint.replace(": ", ":").replace(", ", ",").starts_with(&shows), "{error:#}");
+    let uri = format!("rgpu://runs/{run}/a/profile.json");
+    assert!(error["hints"][1].as_str().unwrap().contains(&uri), "{error:#}");
+    let read = client.request("resources/read", json!({ "uri": uri }));
+    assert!(read["result"]["contents"][0]["text"].is_string(), "{read}");
     drop(client);
     laptop.wait_until_quiet();
 }

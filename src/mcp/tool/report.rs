@@ -151,10 +151,12 @@ async fn run(call: Call) -> Result<Answer> {
             let line = CommandLine::new(["report", &arguments.of]);
             let document = call.document(line).await?;
             if document["schema"] != crate::model::profile::SCHEMA {
-                let what = format!("`{}` is not a single run", arguments.of);
-                return Err(
-                    argument_error(what).hint("name one of its runs: runs {\"action\": \"list\"}")
-                );
+                let of = arguments.of.clone();
+                let id = call.reads(move |context| {
+                    let folder = Runs::new(&context.runs).find_result(&of);
+                    Ok(folder.ok().and_then(|folder| folder.record().ok()).map(|record| record.id))
+                });
+                return Err(no_single_run(&arguments.of, id.await?.as_deref(), &document));
             }
             let profile = serde_json::from_value(document).map_err(|e| unreadable(&e))?;
             let hot_spots = match wants_spots {
@@ -170,6 +172,41 @@ async fn run(call: Call) -> Result<Answer> {
         }
     };
     Answer::of(&result(&arguments, &opened)?)
+}
+
+/// What a result of several runs is, and the calls that show it and its runs. `id` is that of its own
+/// run, if it has one.
+fn no_single_run(of: &str, id: Option<&str>, document: &Value) -> Failure {
+    let is = match id {
+        Some(id) if id != of => format!("`{of}` is the run `{id}`,"),
+        _ => format!("`{of}` is"),
+    };
+    let name = |side: &str| document[side]["name"].as_str().unwrap_or("?").to_owned();
+    if document["schema"] == crate::model::comparison::SCHEMA {
+        let (a, b) = (name("a"), name("b"));
+        let failure =
+            argument_error(format!("{is} a comparison of `{a}` with `{b}`, not a single run"));
+        return match id {
+            Some(id) => failure
+                .hint(format!(
+                    "runs {{\"action\": \"show\", \"run\": \"{id}\"}} shows the comparison"
+                ))
+                .hint(format!(
+                    "the resources rgpu://runs/{id}/a/profile.json and \
+                     rgpu://runs/{id}/b/profile.json are its sides"
+                )),
+            None => failure.hint(format!("name one of the two: `{a}` or `{b}`")),
+        };
+    }
+    let remotes = document["remotes"].as_array().into_iter().flatten();
+    let mut runs = remotes.filter_map(|row| row["run"].as_str()).peekable();
+    if document["schema"] == crate::model::fan_out::SCHEMA && runs.peek().is_some() {
+        let names: Vec<String> = runs.map(|run| format!("`{run}`")).collect();
+        return argument_error(format!("{is} a run on several remotes, not a single run"))
+            .hint(format!("name the run on one of them: {}", names.join(", ")));
+    }
+    argument_error(format!("{is} not a single run"))
+        .hint("name a single one: runs {\"action\": \"list\"}")
 }
 
 fn unreadable(error: &serde_json::Error) -> Failure {
@@ -320,4 +357,27 @@ fn hot_spots(spots: Option<&HotSpots>, fits: impl Fn(&str) -> bool) -> Vec<Value
     }
     lines.sort_by_key(|(samples, _)| std::cmp::Reverse(*samples));
     lines.into_iter().map(|(_, line)| line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_of_several_runs_names_them_and_what_to_call() {
+        let sides = json!({"schema": "rgpu.compare/1", "a": {"name": "old"}, "b": {"name": "new"}});
+        let failure = no_single_run("latest", Some("r1"), &sides);
+        assert_eq!(
+            failure.what,
+            "`latest` is the run `r1`, a comparison of `old` with `new`, not a single run"
+        );
+        assert!(failure.hints[0].starts_with("runs {\"action\": \"show\", \"run\": \"r1\"}"));
+        assert!(failure.hints[1].contains("rgpu://runs/r1/b/profile.json"));
+        let rows =
+            json!([{"remote": "x", "run": "r2"}, {"remote": "y"}, {"remote": "z", "run": "r3"}]);
+        let several = json!({"schema": "rgpu.fan_out/1", "remotes": rows});
+        let failure = no_single_run("f", Some("f"), &several);
+        assert_eq!(failure.what, "`f` is a run on several remotes, not a single run");
+        assert_eq!(failure.hints, ["name the run on one of them: `r2`, `r3`"]);
+    }
 }
