@@ -64,7 +64,7 @@ pub use failed_rungs::FailedRungs;
 pub use file_copies::FileCopies;
 pub use host_listings::fetch_host_listings;
 pub use host_tool::install_host_tool;
-pub use job::{HostFile, JobResult, RunContext, close, record_output};
+pub use job::{HostFile, JobResult, NEVER_SUBMITTED, RunContext, close, record_output};
 pub use lifecycle::{RunSession, RunStart};
 pub use link_record::LinkRecord;
 pub use outcome::{MAX_CAUSE_LINES, signal};

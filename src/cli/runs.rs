@@ -394,7 +394,8 @@ async fn stop_job(link: &mut HostLink, job: &str) -> Result<StoppedJob> {
 fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     let started_at = Instant::now();
     let mut record = folder.current_record()?;
-    if record.state == RunState::NeverSubmitted {
+    // A command that was cancelled before the host had answered leaves a job that may be there.
+    if record.state == RunState::NeverSubmitted && record.jobs.is_empty() {
         app.print_note(&format!("`{}` was never submitted, so nothing runs", record.id));
         return Ok(record);
     }
@@ -432,15 +433,24 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     }
     if let Some(line) = record.jobs.iter_mut().find(|j| j.job == job && j.outcome.is_none()) {
         line.outcome.clone_from(&outcome);
-        record.state = RunState::Cancelled;
+        // A run whose job never arrived stays `never submitted`.
+        if !(is_missing && record.state == RunState::NeverSubmitted) {
+            record.state = RunState::Cancelled;
+        }
         record.exit = Some(Exit::Cancelled as u8);
-        if let Ok(own) = own {
+        if let Ok(own) = &own {
             own.save(&record)?;
         }
     }
     let text = outcome.as_ref().map_or("ended", outcome_word);
     app.print_note(&match is_missing {
-        true => format!("`{remote}` has no job `{id}`: it never arrived there, or was removed"),
+        true => format!(
+            "`{remote}` has no job `{id}`: it never arrived there, or was removed; {}",
+            match &own {
+                Ok(_) => format!("its record says `{}` now", record.state.as_str()),
+                Err(followed) => format!("its record was left as it is: {followed}"),
+            }
+        ),
         false => format!(
             "`{id}` is stopped on `{remote}`: {text} ({:.1} s)",
             started_at.elapsed().as_secs_f64()

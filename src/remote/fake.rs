@@ -45,6 +45,8 @@ struct State {
     cut: AtomicUsize,
     /// How often the agent gives up following after the second event.
     give_ups: AtomicUsize,
+    /// Whether the agent reads nothing more: neither requests nor hellos.
+    silent: AtomicBool,
 }
 
 /// One message of a fake job.
@@ -82,6 +84,11 @@ impl InProcessAgent {
     }
 
     /// Makes the job print this without end after its script.
+    /// Answers nothing from now on, on any link.
+    pub(crate) fn never_answer(&self) {
+        self.0.silent.store(true, Ordering::SeqCst);
+    }
+
     pub(crate) fn print_for_ever(&self, bytes: &'static [u8]) {
         *self.0.endless.lock().unwrap() = Some(bytes);
     }
@@ -311,11 +318,18 @@ impl Agent {
         Ok(())
     }
 
+    async fn wait_while_silent(&self) {
+        if self.host.silent.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+    }
+
     async fn send_message(&mut self, message: FromAgent) -> Result<(), Cut> {
         self.send(FrameKind::Message, &serde_json::to_vec(&message).unwrap()).await
     }
 
     async fn send(&mut self, kind: FrameKind, body: &[u8]) -> Result<(), Cut> {
+        self.wait_while_silent().await;
         let mut bytes = frame::header(kind, body.len()).to_vec();
         bytes.extend_from_slice(body);
         let n = bytes.len().min(self.left);

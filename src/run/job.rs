@@ -182,21 +182,30 @@ pub(super) async fn submit(
             // The job may just have started. Wait until the cancel is confirmed, unless the user
             // asks again.
             link.cancel();
+            let mut has_job = false;
             let stopped = async {
                 loop {
                     match link.next().await {
-                        Ok(Some(_)) => {}
+                        Ok(Some(_)) => has_job = true,
                         Ok(None) => break Ok(()),
                         Err(error) => break Err(error),
                     }
                 }
             };
             let stopped = tokio::select! {
-                stopped = stopped => stopped,
-                () = cancel.wait_for_more_than(1) => return Err(unconfirmed(link, &context.record.id).into()),
+                stopped = stopped => Some(stopped),
+                () = cancel.wait_for_more_than(1) => None,
             };
-            if let Err(late @ RemoteError::Unconfirmed { .. }) = stopped {
-                return Err(unconfirmed(link, &context.record.id).cause(late).into());
+            let unanswered = || match has_job || link.is_linked() {
+                true => unconfirmed(link, &context.record.id),
+                false => never_submitted(&context.record.id),
+            };
+            match stopped {
+                None => return Err(unanswered().into()),
+                Some(Err(late @ RemoteError::Unconfirmed { .. })) => {
+                    return Err(unanswered().cause(late).into());
+                }
+                Some(_) => {}
             }
             // A cancelled job cannot be resumed.
             for record in context.record.jobs.iter_mut().filter(|j| j.job == plan.job) {
@@ -619,6 +628,18 @@ fn unconfirmed(link: &HostLink, id: &str) -> Failure {
     })
 }
 
+/// The code of a cancel that came before the host had answered the submission.
+pub const NEVER_SUBMITTED: &str = "never_submitted";
+
+/// The failure of a command that was cancelled before the host had answered the submission. The
+/// plan may have been on its way, so the record keeps the job for `rgpu runs cancel`.
+fn never_submitted(id: &str) -> Failure {
+    let what = "cancelled before the host had taken the job";
+    Failure::new(Exit::Cancelled, NEVER_SUBMITTED, what).hint(format!(
+        "if the job was on its way: `rgpu runs cancel {id}` asks the host, and stops it"
+    ))
+}
+
 pub(super) fn cancelled() -> Failure {
     Failure::new(Exit::Cancelled, "cancelled", "cancelled")
 }
@@ -673,6 +694,40 @@ mod tests {
         assert!(text.contains("has not confirmed within 1 s"), "{text}");
         assert!(text.contains("the job will be cancelled; `rgpu runs attach run`"), "{text}");
         assert!(canceller.handled_all_requests());
+    }
+
+    #[tokio::test]
+    async fn a_second_cancel_before_the_host_has_answered_says_that_nothing_was_submitted() {
+        let host = InProcessAgent::new(vec![]);
+        let mut link = HostLink::connect(Arc::new(host.clone()), fake::options()).await.unwrap();
+        host.never_answer();
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(dir.path(), "run", None).unwrap();
+        let mut record = RunRecord::new("run".into(), "exec", jiff::Timestamp::UNIX_EPOCH);
+        let (canceller, cancel) = super::super::cancel::channel();
+        let mut context = RunContext {
+            folder: &folder,
+            record: &mut record,
+            reporter: &mut Reporters::default(),
+            cancel,
+            input: None,
+        };
+        let stop_twice = async {
+            for _ in 0..2 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                canceller.request_cancel();
+            }
+        };
+        let submission = fake::submission(&[]);
+        let (submitted, ()) =
+            tokio::join!(submit(&mut link, &submission, &mut context), stop_twice);
+        let failure = Failure::from(submitted.unwrap_err());
+        assert_eq!((failure.exit, &*failure.code), (Exit::Cancelled, NEVER_SUBMITTED));
+        let text = failure.to_string();
+        assert!(!text.contains("continues") && !text.contains("link is lost"), "{text}");
+        assert!(text.contains("`rgpu runs cancel run` asks the host"), "{text}");
+        // The plan may have been on its way: somebody can still ask the host for the job.
+        assert!(folder.record().unwrap().jobs[0].outcome.is_none());
     }
 
     #[test]

@@ -384,6 +384,40 @@ fn ctrl_c_while_a_host_is_asked_what_it_has_ends_at_once_and_stops_the_question(
 }
 
 #[test]
+fn ctrl_c_twice_before_a_slow_host_has_the_job_leaves_nothing_that_seems_to_run() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start()
+        .restart("ForceCommand sleep $(cat FOLDER/delay); exec sh -c \"$SSH_ORIGINAL_COMMAND\"");
+    add_remote_to_config(&laptop, &sshd, sshd.port);
+    // From the second command on, the plan goes out before the agent has started.
+    fs::write(sshd.path("delay"), "0").unwrap();
+    assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
+    fs::write(sshd.path("delay"), "6").unwrap();
+    let child = laptop.start("exec --remote box --run-id slow -- true");
+    let record = laptop.project("artifacts/runs/slow/run.json");
+    wait_for("the submission", || {
+        fs::read_to_string(&record).ok()?.contains("slow.1").then_some(())
+    });
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(500));
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(status(&output), 130, "{said}");
+    assert!(said.contains("cancelled before the host had taken the job"), "{said}");
+    assert!(!said.contains("the link is lost"), "{said}");
+    let state = || laptop.latest_json("run.json")["state"].clone();
+    assert_eq!(state(), "never_submitted");
+    fs::write(sshd.path("delay"), "0").unwrap();
+    let output = laptop.run("runs cancel slow");
+    let said = text(&output.stderr);
+    assert!(said.contains("`box` has no job `slow`"), "{said}");
+    assert!(said.contains("its record says `never submitted` now"), "{said}");
+    assert_eq!((status(&output), state()), (0, "never_submitted".into()));
+}
+
+#[test]
 fn ctrl_c_in_the_queue_for_a_gpu_gives_the_place_back() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();

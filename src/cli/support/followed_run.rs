@@ -8,7 +8,7 @@ use super::app::{App, Status};
 use super::session::{self, OutputOptions, RemoteSession};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::remote::{HostRequest, RemoteSpec};
-use crate::run::{Reporter, RunContext, RunEvent, RunSession, RunStart, close};
+use crate::run::{NEVER_SUBMITTED, Reporter, RunContext, RunEvent, RunSession, RunStart, close};
 use crate::store::{InputsRecord, RunFolder, RunRecord, RunState, Runs};
 
 /// A run that this command follows.
@@ -162,6 +162,9 @@ impl FollowedRun {
         let has_open_job = self.record.jobs.iter().any(|job| job.outcome.is_none());
         self.record.state = match failure {
             None => RunState::Done,
+            Some(f) if f.exit == Exit::Cancelled && f.code == NEVER_SUBMITTED => {
+                RunState::NeverSubmitted
+            }
             // The link was lost or the user stopped waiting: the job may go on and can be resumed.
             Some(f) if matches!(f.exit, Exit::Cancelled | Exit::Host) && has_open_job => {
                 RunState::Running
