@@ -149,12 +149,65 @@ fn failure(error: FetchError) -> Failure {
     match error {
         FetchError::NoPip => Failure::new(Exit::Config, "no_pip", message)
             .hint("install Python with pip, or uv, or put any nvdisasm on PATH"),
-        FetchError::Pip { words, .. } => Failure::new(Exit::Tool, "not_fetched", message)
-            .cause(words)
-            .hint("there are wheels for Linux and Windows; elsewhere: `rgpu disasm --remote NAME`"),
+        FetchError::Pip { words, .. } => {
+            let hint = pip_hint(&words, cfg!(target_os = "linux"));
+            Failure::new(Exit::Tool, "not_fetched", message).cause(words).hint(hint)
+        }
         FetchError::Broken => Failure::new(Exit::Tool, "not_fetched", message)
             .hint("`rgpu disasm --remote NAME` has a host's nvdisasm read"),
         FetchError::Disk { source, .. } => Failure::new(Exit::Disk, "disk", message).cause(source),
         FetchError::Unlisted => Failure::new(Exit::Bug, "bug", message),
+    }
+}
+
+/// Words of pip and uv, in lower case, for an index that they cannot reach.
+const CONNECTION_TROUBLE: &[&str] = &[
+    "newconnectionerror",
+    "name or service not known",
+    "temporary failure in name resolution",
+    "timed out",
+    "timeout",
+    "proxyerror",
+    "connection refused",
+    "error sending request",
+    "dns error",
+];
+
+/// What to do about these words of pip or uv. With `--quiet` pip tells of an index that it cannot
+/// reach only that it found no version; on Linux there always is one.
+fn pip_hint(words: &str, linux: bool) -> &'static str {
+    let words = words.to_lowercase();
+    let is_cut_off = CONNECTION_TROUBLE.iter().any(|trouble| words.contains(trouble));
+    match is_cut_off || (linux && words.contains("from versions: none")) {
+        true => {
+            "the package index cannot be reached, or lacks the wheel: look at the network, at \
+             `PIP_INDEX_URL` (uv: `UV_INDEX_URL`), and at the proxy in `https_proxy`"
+        }
+        false => "there are wheels for Linux and Windows; elsewhere: `rgpu disasm --remote NAME`",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pip_hint;
+
+    #[test]
+    fn an_index_that_cannot_be_reached_is_not_taken_for_a_system_without_wheels() {
+        let none = "ERROR: Could not find a version that satisfies the requirement \
+                    nvidia-cuda-nvdisasm==13.5.37 (from versions: none)";
+        let unreached = "WARNING: Retrying after connection broken by \
+                         'NewConnectionError(... [Errno -2] Name or service not known)'";
+        for (words, linux, reachable) in [
+            (none, true, false),
+            (none, false, true),
+            (unreached, false, false),
+            ("ProxyError('Cannot connect to proxy.')", true, false),
+            ("error: Failed to fetch\n  Caused by: operation timed out", true, false),
+            ("ERROR: No matching distribution found", true, true),
+        ] {
+            let hint = pip_hint(words, linux);
+            assert_eq!(!hint.contains("PIP_INDEX_URL"), reachable, "{words}");
+            assert_eq!(hint.contains("there are wheels"), reachable, "{words}");
+        }
     }
 }
