@@ -245,6 +245,8 @@ impl Config {
             Failure::new(Exit::Config, "unknown_remote", format!("there is no remote `{name}`"));
         if !near.is_empty() {
             failure = failure.hint(format!("did you mean `{}`?", near.join("` or `")));
+        } else if let Some(list) = remote_names(self.remotes.keys()) {
+            failure = failure.hint(list);
         }
         // `user@host` only lacks the scheme.
         Err(failure.hint(if name.contains(':') && !name.contains(['@', '/']) {
@@ -431,6 +433,20 @@ fn bad_file(path: &Path, cause: &str) -> Failure {
         .cause(cause)
 }
 
+/// A message names at most this many remotes.
+const MAX_NAMED_REMOTES: usize = 5;
+
+/// The user's remotes in a sentence; `None` if there are none.
+pub fn remote_names<'n>(names: impl ExactSizeIterator<Item = &'n String>) -> Option<String> {
+    let all = names.len();
+    let named: Vec<&str> = names.map(String::as_str).take(MAX_NAMED_REMOTES).collect();
+    let rest = match all - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more (`rgpu remote list`)"),
+    };
+    (all > 0).then(|| format!("your remotes: `{}`{rest}", named.join("`, `")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -547,6 +563,13 @@ mod tests {
         let failure = config.remote("h20", |_| false).unwrap_err();
         assert_eq!(failure.hints[0], "did you mean `h200`?");
         assert!(failure.hints[1].starts_with("rgpu remote add h20 ssh://"));
+        // Nothing is near: those that there are.
+        let failure = config.remote("cluster", |_| false).unwrap_err();
+        assert_eq!(failure.hints[0], "your remotes: `h200`");
+        let several: Vec<String> = ["a", "b", "c", "d", "e", "f", "g"].map(str::to_owned).into();
+        let list = remote_names(several.iter()).unwrap();
+        assert_eq!(list, "your remotes: `a`, `b`, `c`, `d`, `e` and 2 more (`rgpu remote list`)");
+        assert_eq!(remote_names(several[..0].iter()), None);
         let failure = config.remote("root@box", |_| false).unwrap_err();
         assert_eq!(failure.hints, ["an address is written `ssh://root@box`"]);
         let failure = config.remote("127.0.0.1:8790", |_| false).unwrap_err();
