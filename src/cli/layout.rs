@@ -45,7 +45,7 @@ pub(super) enum LayoutCommand {
     ))]
     Eval(eval::EvalArgs),
     /// Compose two layouts: A∘B, B's coordinates through A
-    #[command(after_long_help = examples!("rgpu layout compose '(4,8):(8,1)' '(3,2):(1,3)'"))]
+    #[command(after_long_help = examples!("rgpu layout compose '(4,8):(8,1)' '(8,4):(4,1)'"))]
     Compose(algebra::ComposeArgs),
     /// Complement a layout: a layout of the offsets that it skips
     #[command(after_long_help = examples!("rgpu layout complement '(4,2):(1,8)' 64"))]

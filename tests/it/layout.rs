@@ -543,3 +543,19 @@ fn the_real_dsl_agrees_with_the_formulas() {
         assert_eq!(value["failures"], json!([]), "{tile}");
     }
 }
+
+#[test]
+fn the_first_examples_of_readme_and_help_have_a_result() {
+    let laptop = Laptop::new();
+    let readme =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let help = laptop.show("layout compose --help");
+    for (place, text) in [("README", readme), ("help", help)] {
+        let begin = "rgpu layout compose ";
+        let line = text.lines().map(str::trim).find(|line| line.starts_with(begin));
+        let line = line.unwrap_or_else(|| panic!("no example in {place}: {text}"));
+        let command = line.split(" #").next().unwrap().trim_end().strip_prefix("rgpu ").unwrap();
+        let output = laptop.run(command);
+        assert_eq!(status(&output), 0, "{place}: {}", laptop.shown(command, &output));
+    }
+}
