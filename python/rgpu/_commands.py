@@ -435,7 +435,8 @@ def disasm(
 ) -> Any:
     """Read cubins, fatbins, objects, libraries, archives, wheels and PTX: registers, spills, SASS.
 
-    what: Files, folders (all GPU code in them), or runs (id, prefix, latest)
+    what: Files, folders (all GPU code in them), or runs (id, prefix, or latest: the newest with GPU
+        code)
     accept_new: Accept the key of an unknown host
     all_kernels: All kernels of a run or an .ncu-rep, not only those that were launched; -k and
         --extract look at all

@@ -29,7 +29,7 @@ use crate::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs,
 use crate::error::{Exit, Failure, Result};
 use crate::import::gpu_code::ListingColumns;
 use crate::model::disasm::{Input, Status as Ended};
-use crate::store::{Runs, StoreError, atomic};
+use crate::store::{RunFolder, Runs, StoreError, atomic};
 
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let listed = args.diff || args.hot || args.view.is_some() || args.format.is_some();
@@ -65,8 +65,8 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         return if html { page::write_hot_page(app, args) } else { hot::run(app, args) };
     }
     let named = named_inputs(app, &args.what)?;
-    if let ([NamedInput::Run(_)], true) = (named.as_slice(), html)
-        && let Some(status) = page::write_run_page(app, args)?
+    if let ([NamedInput::Run(run)], true) = (named.as_slice(), html)
+        && let Some(status) = page::write_run_page(app, args, run)?
     {
         return Ok(status);
     }
@@ -321,15 +321,28 @@ fn named_inputs(app: &App, names: &[String]) -> Result<Vec<NamedInput>> {
         } else if metadata.is_ok() || name.contains(['/', '.', '*']) {
             all.push(NamedInput::Path(path.to_owned()));
         } else {
-            let found = Runs::new(&app.config.runs_dir.value).find(name);
-            let found = found.map_err(|e| match e {
-                StoreError::Unknown(_) => missing::run_or_file(name),
-                other => other.into(),
-            })?;
-            all.push(NamedInput::Run(found.path().to_owned()));
+            all.push(NamedInput::Run(run_with_code(app, name)?));
         }
     }
     Ok(all)
+}
+
+/// The folder of a run. `latest` passes over runs without GPU code, such as commands and failures,
+/// and the user is told.
+fn run_with_code(app: &App, name: &str) -> Result<PathBuf> {
+    let runs = Runs::new(&app.config.runs_dir.value);
+    let has_code =
+        |folder: &RunFolder| disasm::inputs(&[NamedInput::Run(folder.path().to_owned())]).is_ok();
+    let found = runs.find_preferring(name, has_code).map_err(|e| match e {
+        StoreError::Unknown(_) => missing::run_or_file(name),
+        other => other.into(),
+    })?;
+    let path = found.path().to_owned();
+    if runs.find(name).is_ok_and(|named| named.path() != path) {
+        let id = path.file_name().unwrap_or_default().to_string_lossy();
+        app.print_note(&format!("`{name}` is `{id}` here: newer runs have no GPU code"));
+    }
+    Ok(path)
 }
 
 fn failure(error: &InputError) -> Failure {

@@ -166,7 +166,20 @@ impl Runs {
             let has = |file: &str| folder.path().join(file).is_file();
             RESULTS.iter().any(|file| has(file)) || !has(SUITE) && !folder.record().is_ok_and(ended)
         };
-        match self.find_among(name, has_result) {
+        self.find_preferring(name, has_result)
+    }
+
+    /// As [`Runs::find`], but `latest` and `latest~N` pass over runs that `counts` refuses. If it
+    /// refuses all, the latest is returned.
+    ///
+    /// # Errors
+    /// As [`Runs::find`].
+    pub fn find_preferring(
+        &self,
+        name: &str,
+        counts: impl Fn(&RunFolder) -> bool,
+    ) -> Result<RunFolder, StoreError> {
+        match self.find_among(name, counts) {
             Err(StoreError::Unknown(_)) => self.find(name),
             found => found,
         }
@@ -365,6 +378,23 @@ mod tests {
         assert_eq!(found("latest~3").unwrap(), "z");
         let path = dir.path().join("20260101-a");
         assert_eq!(found(path.to_str().unwrap()).unwrap(), "20260101-a");
+    }
+
+    #[test]
+    fn the_latest_run_that_counts_is_preferred_to_the_latest() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs = Runs::new(dir.path());
+        for id in ["a", "bb", "ccc"] {
+            run(dir.path(), id, RunState::Done);
+        }
+        let preferred = |name: &str, wanted: &[&str]| {
+            let counts = |folder: &RunFolder| wanted.contains(&&*folder.record().unwrap().id);
+            runs.find_preferring(name, counts).unwrap().record().unwrap().id
+        };
+        assert_eq!(preferred("latest", &["a", "bb"]), "bb");
+        assert_eq!(preferred("latest~1", &["a", "bb"]), "a");
+        assert_eq!(preferred("latest", &[]), "ccc");
+        assert_eq!(preferred("ccc", &["a"]), "ccc");
     }
 
     #[test]

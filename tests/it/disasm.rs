@@ -653,3 +653,27 @@ fn of_several_kernels_named_those_that_are_not_there_are_said() {
         assert!(!said.contains("`second`"), "{said}");
     }
 }
+
+#[test]
+fn latest_is_the_newest_run_with_gpu_code_and_it_is_named() {
+    let laptop =
+        laptop(&[(&format!("{VECADD}/vecadd.sm_80.cubin"), "artifacts/runs/built/cubin/v.cubin")]);
+    let record = |id: &str, started: &str| {
+        let record = serde_json::json!({
+            "schema": "rgpu.run/1", "id": id, "started": started, "title": "t", "command": "exec",
+            "argv": [], "mode": "", "kernel": "", "remote": "local", "address": "local",
+            "labels": {}, "jobs": [], "state": "done", "exit": 0, "seconds": 0.1,
+        });
+        laptop.write(&format!("artifacts/runs/{id}/run.json"), &record.to_string());
+    };
+    record("built", "2026-11-20T10:00:00Z");
+    let shown = laptop.show("disasm latest --tool rgpu --list");
+    assert!(shown.contains("vecadd") && !shown.contains("newer runs"), "{shown}");
+    record("command", "2026-11-21T10:00:00Z");
+    let shown = laptop.show("disasm latest --tool rgpu --list");
+    assert!(shown.contains("`latest` is `built` here: newer runs have no GPU code"), "{shown}");
+    assert!(shown.contains("vecadd") && shown.ends_with("status 0\n"), "{shown}");
+    // A run that is named is taken as it is.
+    let shown = laptop.show("disasm command --tool rgpu --list");
+    assert!(shown.contains("holds GPU code") && shown.ends_with("status 7\n"), "{shown}");
+}

@@ -17,7 +17,8 @@ use crate::cli::support::run_args::duration;
     "rgpu disasm kernel.cubin --remote b200",
 ))]
 pub(in crate::cli) struct DisasmArgs {
-    /// Files, folders (all GPU code in them), or runs (id, prefix, latest)
+    /// Files, folders (all GPU code in them), or runs (id, prefix, or latest: the newest
+    /// with GPU code)
     #[arg(value_name = "FILE|DIR|RUN", required = true)]
     pub what: Vec<String>,
 

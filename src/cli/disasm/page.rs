@@ -9,12 +9,13 @@ use super::{
 };
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::nvdisasm::find_here;
-use crate::cli::support::open_profile::open;
+use crate::cli::support::open_profile::open_run;
 use crate::disasm::{self, ImageFilter, ImageTask, LifeRanges, SourcePositions, read_code};
 use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;
 use crate::model::code::{CodeDocument, SCHEMA};
 use crate::report::code::page;
+use crate::store::RunFolder;
 
 /// Writes the page of files.
 pub(super) fn write_page(
@@ -59,9 +60,11 @@ pub(super) fn write_hot_page(app: &App, args: &DisasmArgs) -> Result<Status> {
 }
 
 /// Writes the page of a run with samples. `None` if it has none.
-pub(super) fn write_run_page(app: &App, args: &DisasmArgs) -> Result<Option<Status>> {
-    let Some(name) = args.what.first() else { return Ok(None) };
-    let Ok(opened) = open(app, name) else { return Ok(None) };
+pub(super) fn write_run_page(app: &App, args: &DisasmArgs, run: &Path) -> Result<Option<Status>> {
+    let Ok(opened) = RunFolder::open(run).map_err(Failure::from).and_then(|run| open_run(&run))
+    else {
+        return Ok(None);
+    };
     match opened.sidecars.hotspots {
         Some(spots) if !spots.launches.is_empty() => {
             write_sampled_page(app, args, &spots, opened.folder.as_deref()).map(Some)
