@@ -85,7 +85,34 @@ fn sides(app: &App, args: &CompareArgs) -> Result<[ProfileCommand; 2]> {
     let differing = differing_sizes(&sides);
     match differing.is_empty() {
         true => Ok(sides),
-        false => Err(refused([a, b], &differing).hint("name the sizes: `--problem-sizes n=…`")),
+        false => {
+            let mut failure = refused([a, b], &differing);
+            // Kernels in one job get the same sizes, also with `--force`.
+            failure.hints = vec![sizes_hint(&sides)];
+            Err(failure)
+        }
+    }
+}
+
+/// What to type for two kernels whose sizes differ.
+fn sizes_hint(sides: &[ProfileCommand; 2]) -> String {
+    let vars = sides.each_ref().map(|side| side.inputs.cases.first().map(|case| &case.vars[..]));
+    common_sizes_hint(vars.map(Option::unwrap_or_default))
+}
+
+/// As [`sizes_hint`], for the size variables of both kernels.
+fn common_sizes_hint([a, b]: [&[String]; 2]) -> String {
+    let is_same = a.len() == b.len() && a.iter().all(|var| b.contains(var));
+    match is_same && !a.is_empty() {
+        true => {
+            let values: Vec<String> = a.iter().map(|var| format!("{var}=…")).collect();
+            format!("name the sizes for both: `--problem-sizes {}`", values.join(","))
+        }
+        false => {
+            "no `--problem-sizes` fits both kernels: profile each, then `rgpu compare latest~1 \
+                  latest --force` compares the two runs"
+                .to_owned()
+        }
     }
 }
 
@@ -214,4 +241,22 @@ fn finish(
     let status = show::status(app, args, &comparison)?;
     run.record_end(None, status)?;
     Ok(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common_sizes_hint;
+
+    #[test]
+    fn the_hint_names_sizes_only_where_both_kernels_have_them() {
+        let vars = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (n, rows_cols, cols_rows) =
+            (vars(&["n"]), vars(&["rows", "cols"]), vars(&["cols", "rows"]));
+        let hint = common_sizes_hint([&rows_cols, &cols_rows]);
+        assert_eq!(hint, "name the sizes for both: `--problem-sizes rows=…,cols=…`");
+        for pair in [[&n, &rows_cols], [&rows_cols, &n], [&n, &Vec::new()]] {
+            let hint = common_sizes_hint(pair.map(Vec::as_slice));
+            assert!(hint.contains("no `--problem-sizes` fits both kernels"), "{hint}");
+        }
+    }
 }
