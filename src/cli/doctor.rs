@@ -5,7 +5,7 @@
 
 mod collectives;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueHint};
@@ -118,7 +118,7 @@ struct ChosenPaths {
     remote: String,
     /// The remote's address.
     address: String,
-    /// The path of the user's settings file.
+    /// The user's settings file; a note if it does not exist.
     settings: String,
     /// The agent's program for that host.
     agent: String,
@@ -142,7 +142,7 @@ pub(super) fn run(
     }
     let spec = session::spec(app, args.remote.as_deref())?;
     let started_at = Instant::now();
-    let diagnosis = diagnose(app, spec, args.fresh, args.accept_new, true)?;
+    let diagnosis = diagnose(app, spec, args.fresh, args.accept_new)?;
     if app.global.json {
         app.print_json(&diagnosis)?;
         return Ok(0);
@@ -154,7 +154,7 @@ pub(super) fn run(
 /// Tries every tool and mode on a host with a GPU, and says in at most three lines what works.
 pub(super) fn summary(app: &App, spec: RemoteSpec) -> Result<String> {
     let name = spec.name.clone();
-    let diagnosis = diagnose(app, spec, false, false, false)?;
+    let diagnosis = diagnose(app, spec, false, false)?;
     if let Some(why) = diagnosis.untried {
         return Ok(format!("no mode was tried: {why}"));
     }
@@ -174,14 +174,9 @@ pub(super) fn summary(app: &App, spec: RemoteSpec) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Tries every tool and mode on a host; on one without a GPU only if `without_gpu` is true.
-fn diagnose(
-    app: &App,
-    spec: RemoteSpec,
-    fresh: bool,
-    accept_new: bool,
-    without_gpu: bool,
-) -> Result<DoctorReport> {
+/// Tries every tool and mode on a host. Without a GPU none can show more than that, so none is
+/// tried.
+fn diagnose(app: &App, spec: RemoteSpec, fresh: bool, accept_new: bool) -> Result<DoctorReport> {
     let scratch = tempfile::tempdir()
         .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e))?;
     let output_options = OutputOptions {
@@ -199,10 +194,8 @@ fn diagnose(
         let host = session.ask_facts(&cache, now).await?;
         let mut modes = Vec::new();
         // Without the kernel nothing can be tried, but everything else is still shown.
-        let untried = match host.gpus.is_empty() && !without_gpu {
-            true => Some("the host has no GPU that its driver knows".to_owned()),
-            false => find::find(KERNEL, &own_places(app)).err().map(not_found),
-        };
+        let untried =
+            no_gpu(&host).or_else(|| find::find(KERNEL, &own_places(app)).err().map(not_found));
         let modes_to_try = MODES.iter().filter(|info| info.in_doctor && untried.is_none());
         for mode in modes_to_try.map(|info| info.mode) {
             if session.cancel.request_count() > 0 {
@@ -236,6 +229,20 @@ fn diagnose(
     })
 }
 
+/// Why no mode can work on a host without a GPU; `None` if it has one.
+fn no_gpu(host: &HostFacts) -> Option<String> {
+    if !host.gpus.is_empty() {
+        return None;
+    }
+    let why = match host.driver {
+        Some(_) => "the host has no GPU that its driver knows",
+        None => "the host has no NVIDIA driver, and so no GPU",
+    };
+    Some(format!(
+        "{why}; there, `rgpu profile` compiles kernels and runs their references on the CPU"
+    ))
+}
+
 /// The folders of rgpu's own kernels: `doctor` runs none of the project's.
 fn own_places(app: &App) -> KernelFolders {
     let by_project = matches!(app.config.kernel_path.origin, Origin::Project(_));
@@ -258,11 +265,19 @@ fn not_found(error: KernelError) -> String {
     format!("{searched}; set `kernel_path` in your settings to the folder with rgpu's kernels")
 }
 
+/// The path of the settings file, and whether it exists.
+fn settings_file(path: &Path) -> String {
+    match path.exists() {
+        true => path.display().to_string(),
+        false => format!("{} (does not exist: defaults apply)", path.display()),
+    }
+}
+
 /// The user's settings file, and how many thresholds are set.
 fn settings(app: &App) -> String {
-    let file = app.config.user_file.display();
+    let file = settings_file(&app.config.user_file);
     match app.config.thresholds.value.iter().count() {
-        0 => file.to_string(),
+        0 => file,
         own => format!("{file}; {own} thresholds set ({})", app.config.thresholds.origin),
     }
 }
@@ -408,6 +423,25 @@ mod tests {
     use rgpu_protocol::probe::{GpuFacts, ToolFacts};
 
     use super::*;
+
+    #[test]
+    fn a_host_without_a_gpu_is_told_once_and_why() {
+        let mut host = HostFacts::default();
+        assert!(no_gpu(&host).unwrap().starts_with("the host has no NVIDIA driver"));
+        host.driver = Some("580.159.04".to_owned());
+        assert!(no_gpu(&host).unwrap().starts_with("the host has no GPU that its driver knows"));
+        host.gpus.push(GpuFacts::default());
+        assert_eq!(no_gpu(&host), None);
+    }
+
+    #[test]
+    fn settings_that_do_not_exist_are_not_named_as_if_they_did() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        assert!(settings_file(&path).ends_with("config.toml (does not exist: defaults apply)"));
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(settings_file(&path), path.display().to_string());
+    }
 
     #[test]
     fn a_host_with_a_gpu_is_offered_the_profilers_that_it_lacks() {
