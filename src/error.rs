@@ -19,7 +19,7 @@ pub enum Exit {
     Done = 0,
     /// Findings or a regression, where the command line makes them a failure.
     Findings = 1,
-    /// The command line is wrong.
+    /// The command line is wrong, or names a run or a file that does not exist.
     Usage = 2,
     /// The configuration, kernel.toml or an expression is invalid, or a kernel, remote or source
     /// does not exist.

@@ -221,6 +221,27 @@ fn rendered(error: &clap::Error, color: bool) -> String {
     if color { text.ansi().to_string() } else { text.to_string() }
 }
 
+/// A message names at most this many commands.
+const MAX_NAMED_COMMANDS: usize = 12;
+
+/// The subcommands of the command that was typed, such as those of `rgpu setup`. `None` if there
+/// are none, or too many for a message.
+fn subcommand_names(argv: &[OsString]) -> Option<Vec<String>> {
+    let mut root = Cli::command();
+    root.build();
+    let mut command = &root;
+    for word in argv.iter().skip(1).filter_map(|word| word.to_str()) {
+        match command.find_subcommand(word) {
+            Some(inner) => command = inner,
+            None if word.starts_with('-') => {}
+            None => break,
+        }
+    }
+    let shown = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+    let names: Vec<String> = shown.map(|c| c.get_name().to_owned()).collect();
+    (1..=MAX_NAMED_COMMANDS).contains(&names.len()).then_some(names)
+}
+
 /// Prints `--help` and `--version`; turns any other message of clap into a usage error.
 fn handle_clap_error(
     error: &clap::Error,
@@ -271,6 +292,11 @@ fn handle_clap_error(
                     continue;
                 }
                 failure = failure.hint(hint.to_owned());
+            }
+            if error.kind() == ErrorKind::InvalidSubcommand
+                && let Some(names) = subcommand_names(argv)
+            {
+                failure.hints.insert(0, format!("there are `{}`", names.join("`, `")));
             }
             let preset = argv.len() != expanded.len();
             if preset {
