@@ -375,7 +375,10 @@ fn profile_program(
         cases: Vec::new(),
         files: Vec::new(),
     };
-    let profile_command = profile_request::of_program(app, &profile_args, mode, program, inputs)?;
+    let mut profile_command =
+        profile_request::of_program(app, &profile_args, mode, program, inputs)?;
+    // These facts are not cached, as asking is quick; but one command need not ask twice.
+    profile_command.facts = session::is_local(&spec).then_some(facts);
     (commands.profile)(app, &profile_args, profile_command, resumed)
 }
 

@@ -133,7 +133,11 @@ fn carry_out(
         }
         Ok(_) => 0,
     };
+    let facts = profile_command.facts;
     run.connect_and_run(app, &spec, output_options, status, async |run_session, context| {
+        if let Some(facts) = facts {
+            run_session.start_with_facts(facts);
+        }
         profile_run.run(run_session, context).await
     })
 }

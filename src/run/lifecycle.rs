@@ -179,6 +179,14 @@ impl<'a> RunSession<'a> {
         Self { packer, ..self }
     }
 
+    /// Starts with facts that this command has just asked for. A resumed run keeps those that it was
+    /// planned with.
+    pub fn start_with_facts(&mut self, facts: HostFacts) {
+        if self.start != RunStart::Resumed {
+            self.facts = Some(facts);
+        }
+    }
+
     /// The host's facts: for a resumed run those that it was planned with, else cached ones. Asks
     /// the host if there are none.
     pub(super) async fn facts(&mut self, context: &mut RunContext<'_>) -> Result<HostFacts> {

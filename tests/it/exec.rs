@@ -458,3 +458,10 @@ fn what_has_come_home_is_not_kept_on_the_host_too() {
     // It is told again from what is here.
     assert_eq!(status(&laptop.run("runs attach latest")), 0);
 }
+
+#[test]
+fn a_program_under_a_mode_asks_this_machine_once() {
+    let laptop = Laptop::new();
+    let shown = laptop.show("exec --mode nsys --lang sh --code true");
+    assert_eq!(shown.matches("asking the host for its GPUs and tools").count(), 1, "{shown}");
+}

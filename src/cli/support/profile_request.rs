@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use rgpu_case::{Case, TimingPlan};
-use rgpu_protocol::GpuChoice;
 use rgpu_protocol::plan::Arg;
+use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::app::App;
 use super::kernel_folders::kernel_folders;
@@ -32,6 +32,8 @@ pub(in crate::cli) struct ProfileCommand {
     pub inputs: InputsRecord,
     /// The kernel's folder, whose repository state is recorded.
     pub folder: PathBuf,
+    /// Facts of the host that this command has just asked for, so that it does not ask again.
+    pub facts: Option<HostFacts>,
 }
 
 /// Resolves the command line.
@@ -81,6 +83,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
         assumptions: loaded.assumptions,
         inputs,
         folder: spec.folder,
+        facts: None,
     })
 }
 
@@ -159,7 +162,8 @@ pub(in crate::cli) fn of_program(
     if request.sanitizer.tools.is_empty() {
         request.sanitizer.tools = vec![SanitizerTool::Memcheck];
     }
-    Ok(ProfileCommand { request, name, assumptions: Vec::new(), inputs, folder: app.cwd.clone() })
+    let folder = app.cwd.clone();
+    Ok(ProfileCommand { request, name, assumptions: Vec::new(), inputs, folder, facts: None })
 }
 
 fn needs_no_kernel(mode: ProfileMode) -> Result<()> {
