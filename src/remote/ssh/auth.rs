@@ -119,7 +119,11 @@ impl Login<'_> {
         }
         // Some servers (Tailscale's) identify their user by other means and need no key.
         let answer = handle.authenticate_none(&self.resolved.user).await?;
-        Ok(self.record_answer(log, "without a key", &answer))
+        let what = match missing_keys(&self.resolved.identities) {
+            Some(missing) if log.shown.is_empty() => format!("without a key: {missing}"),
+            _ => "without a key".to_owned(),
+        };
+        Ok(self.record_answer(log, &what, &answer))
     }
 
     /// Records the server's answer to an attempt.
@@ -398,4 +402,38 @@ async fn rsa_hash(
     }
     // All servers of the last ten years accept this hash.
     Ok(handle.best_supported_rsa_hash().await?.unwrap_or(Some(HashAlg::Sha512)))
+}
+
+/// Where keys were looked for, if none of these files exists; `None` if one does.
+fn missing_keys(identities: &[PathBuf]) -> Option<String> {
+    if identities.is_empty() || identities.iter().any(|path| path.exists()) {
+        return None;
+    }
+    let mut folders: Vec<String> = Vec::new();
+    for folder in identities.iter().filter_map(|path| path.parent()) {
+        let folder = format!("`{}`", folder.display());
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    let names = identities.iter().filter_map(|path| path.file_name());
+    let names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    Some(format!("{} has none of {}", folders.join(" or "), names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_key_is_the_folders_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = ["id_rsa", "id_ed25519"].map(|name| folder.path().join(name));
+        let text = missing_keys(&keys).unwrap();
+        let wanted = format!("`{}` has none of id_rsa, id_ed25519", folder.path().display());
+        assert_eq!(text, wanted);
+        std::fs::write(&keys[1], "").unwrap();
+        assert_eq!(missing_keys(&keys), None);
+        assert_eq!(missing_keys(&[]), None);
+    }
 }
