@@ -211,6 +211,9 @@ fn listings(
         parts().for_each(|part| app.print_bytes(part));
     } else {
         show::table(app, printed.iter().map(|t| &t.input), args.list);
+        if let Some(note) = show::occupancy_note(printed.iter().map(|t| &t.input)) {
+            app.print_note(&note);
+        }
         if let Some(out) = out {
             let listings = if task.write_listings { "listings and " } else { "" };
             app.print_note(&format!("{listings}summary.json: {}", out.display()));

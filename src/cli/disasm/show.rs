@@ -1,9 +1,10 @@
 //! Prints the documents of `rgpu disasm`: one line per kernel, and errors.
 
+use crate::analysis::occupancy::limits_of_arch;
 use crate::cli::support::app::App;
 use crate::cli::support::kernel_cells::kernel_cells;
 use crate::cli::support::terminal::escape_controls;
-use crate::model::disasm::{Image, ImageKind, Input, Status};
+use crate::model::disasm::{Image, ImageKind, Input, Kernel, Status};
 use crate::report::{Align, TextTable};
 
 /// Minimum width of the kernels' names, in characters.
@@ -99,6 +100,22 @@ fn facts(images: &[Image]) -> TextTable {
         }
     }
     table.without_empty_columns()
+}
+
+/// Why no kernel has an occupancy, and how to get it. `None` if one has, or if none can have it.
+pub(super) fn occupancy_note<'i>(inputs: impl IntoIterator<Item = &'i Input>) -> Option<String> {
+    let images = inputs.into_iter().flat_map(|input| &input.images);
+    let kernels: Vec<(&str, &Kernel)> =
+        images.flat_map(|image| image.kernels.iter().map(|k| (&*image.arch, k))).collect();
+    let lacks_threads = |(arch, kernel): &(&str, &Kernel)| {
+        let is_fixed = kernel.required_block.is_some() || kernel.max_threads.is_some();
+        !is_fixed && kernel.registers.is_some() && limits_of_arch(arch).is_some()
+    };
+    let has_none = kernels.iter().all(|(_, kernel)| kernel.occupancy.is_none());
+    (has_none && kernels.iter().any(lacks_threads)).then(|| {
+        "no occupancy: the code does not fix the threads of a block; `--block N` computes it for N"
+            .to_owned()
+    })
 }
 
 /// Why nvdisasm gave no operands for an architecture, with a hint if there is one.
