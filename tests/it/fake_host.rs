@@ -89,6 +89,11 @@ impl FakeHost {
         wait_for("a tool at its gate", || file.exists().then_some(()));
     }
 
+    /// Forgets that a tool stood at its gate, so that the next one is waited for.
+    pub(crate) fn clear_gate(&self, tool: &str) {
+        fs::remove_file(self.folder.join(format!("{tool}.waiting"))).unwrap();
+    }
+
     /// Lets the tool go on that waits at its gate.
     pub(crate) fn open_gate(&self, tool: &str) {
         fs::write(self.folder.join(format!("{tool}.go")), b"").unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, PATIENCE, wait_for};
+use crate::laptop::{Laptop, PATIENCE};
 
 struct Server {
     process: Child,
@@ -169,6 +169,7 @@ fn a_closed_connection_cancels_its_call_since_the_newest_revision() {
     drop(stream);
     laptop.wait_until_only_server();
     assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
+    host.clear_gate("ncu");
     let first = laptop.latest();
     // Also once the answer has begun, with messages about progress.
     meta["progressToken"] = json!("p");
@@ -176,7 +177,8 @@ fn a_closed_connection_cancels_its_call_since_the_newest_revision() {
     let mut begun = [0; 15];
     stream.read_exact(&mut begun).unwrap();
     assert_eq!(&begun, b"HTTP/1.1 200 OK");
-    wait_for("another run", || (laptop.latest() != first).then_some(()));
+    host.wait_for_gate("ncu");
+    assert_ne!(laptop.latest(), first);
     drop(stream);
     laptop.wait_until_only_server();
     assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
