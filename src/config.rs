@@ -245,7 +245,9 @@ impl Config {
             Failure::new(Exit::Config, "unknown_remote", format!("there is no remote `{name}`"));
         if !near.is_empty() {
             failure = failure.hint(format!("did you mean `{}`?", near.join("` or `")));
-        } else if let Some(list) = remote_names(self.remotes.keys()) {
+        } else if !name.contains(['@', ':', '/'])
+            && let Some(list) = remote_names(self.remotes.keys())
+        {
             failure = failure.hint(list);
         }
         // `user@host` only lacks the scheme.

@@ -668,11 +668,11 @@ fn latest_is_the_newest_run_with_gpu_code_and_it_is_named() {
     };
     record("built", "2026-11-20T10:00:00Z");
     let shown = laptop.show("disasm latest --tool rgpu --list");
-    assert!(shown.contains("vecadd") && !shown.contains("newer runs"), "{shown}");
+    assert!(shown.contains("built/cubin/v.cubin") && !shown.contains("newer runs"), "{shown}");
     record("command", "2026-11-21T10:00:00Z");
     let shown = laptop.show("disasm latest --tool rgpu --list");
     assert!(shown.contains("`latest` is `built` here: newer runs have no GPU code"), "{shown}");
-    assert!(shown.contains("vecadd") && shown.ends_with("status 0\n"), "{shown}");
+    assert!(shown.contains("built/cubin/v.cubin") && shown.ends_with("status 0\n"), "{shown}");
     // A run that is named is taken as it is.
     let shown = laptop.show("disasm command --tool rgpu --list");
     assert!(shown.contains("holds GPU code") && shown.ends_with("status 7\n"), "{shown}");
