@@ -98,7 +98,7 @@ fn begins_like_a_log(path: &Path) -> bool {
 pub fn import(log: &NvtxLog, from: &str) -> Imported {
     let mut paired = PairedRanges::default();
     for (number, session) in (0u64..).zip(&log.sessions) {
-        paired.session(number, session);
+        paired.add_session(number, session);
     }
     let Ok(mut imported) = nsys::import(&LogRows::new(log, &paired), from, false);
     // The log's own count of open ranges is reported below instead.

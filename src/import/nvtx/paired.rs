@@ -7,9 +7,10 @@ use rgpu_format::nvtx_log::{Event, EventKind, Session};
 /// A range of one process.
 #[derive(Clone, Debug)]
 pub(super) struct Range<'a> {
-    /// Whether it was opened by a start and closed by its id.
+    /// Whether start opened it and end closes it, by id; push and pop otherwise.
     pub(super) start_end: bool,
-    pub(super) process: u64,
+    /// Number of the session, which counts as one process.
+    pub(super) session: u64,
     pub(super) thread: u64,
     pub(super) start_ns: u64,
     /// `None` if it never ended.
@@ -18,18 +19,19 @@ pub(super) struct Range<'a> {
     pub(super) name: Option<&'a str>,
 }
 
-/// Ranges with both ends, and counts of those without.
+/// All ranges, with counts of those that never ended and of ends without a beginning.
 #[derive(Default)]
 pub(super) struct PairedRanges<'a> {
     pub(super) ranges: Vec<Range<'a>>,
-    /// Number of ranges that never ended.
+    /// Number of ranges that never ended. Not counted are a start without an id, and one whose id
+    /// another start took while it was open; both are in `ranges` with `end_ns: None`.
     pub(super) open: u64,
     /// Number of pops and ends without a beginning.
     pub(super) stray: u64,
 }
 
 impl<'a> PairedRanges<'a> {
-    pub(super) fn session(&mut self, number: u64, session: &'a Session) {
+    pub(super) fn add_session(&mut self, number: u64, session: &'a Session) {
         // Indices into `ranges` of the open ones. Push and pop nest per thread and domain.
         let mut stacks: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
         let mut started: HashMap<u64, usize> = HashMap::new();
@@ -55,7 +57,7 @@ impl<'a> PairedRanges<'a> {
             let index = self.ranges.len();
             self.ranges.push(Range {
                 start_end,
-                process: number,
+                session: number,
                 thread: event.tid,
                 start_ns: event.ns,
                 end_ns: None,

@@ -185,7 +185,7 @@ impl TraceRows for LogRows<'_> {
         }
         for range in &self.paired.ranges {
             let kind = if range.start_end { NvtxKind::StartEnd } else { NvtxKind::PushPop };
-            let process = process(range.process.cast_signed());
+            let process = process(range.session.cast_signed());
             row(NvtxEvent {
                 start_ns: nanos(range.start_ns),
                 end_ns: range.end_ns.map(nanos),
