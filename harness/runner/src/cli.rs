@@ -23,7 +23,8 @@ usage: rgpu-runner CASE.json verify|time|once|guard|cpu|pair [options]
   --against CASE  the other runner input, for `pair`
   --other FILE    write the report of the other input, for `pair`
   --ranges FILE   log the NVTX ranges (JSON lines)
-  --strict        end with an error, before any timing, on a host that is not fit to measure on
+  --strict        end with an error on a host that is not fit to measure on; the host is checked
+                  before any timing, and again where the GPU is hot before a later case
   --host-clock    time with the host's clock instead of CUDA events
   --version
 
@@ -58,7 +59,7 @@ pub(crate) struct OtherInput {
 pub(crate) enum UnfitHost {
     /// Print warnings, and measure.
     Warn,
-    /// Stop before any timing.
+    /// Stop: before any timing, or before a later case if the GPU is too hot by then.
     Refuse,
 }
 

@@ -73,7 +73,7 @@ pub struct Request {
     pub timing: TimingPlan,
     /// Requirements on the state of the host.
     pub policies: Policies,
-    /// Whether an unfit host is an error before any timing.
+    /// Whether an unfit host is an error.
     pub strict: bool,
     /// Architecture to compile for; overrides kernel.toml and the GPU's own.
     pub arch: Option<String>,
