@@ -1,4 +1,5 @@
-//! The contents of one case in host memory, and runs of a host reference on them.
+//! The contents of one case in host memory, and calls of the reference on the CPU, which computes
+//! the expected outputs.
 
 use crate::abi::AbiCase;
 use crate::compare::count_unwritten_by_reference;
@@ -11,7 +12,8 @@ use rgpu_case::{Arg, Case, ErrorClass, Role};
 use std::ffi::c_void;
 use std::path::Path;
 
-/// A case with filled inputs. The arguments of all groups are in one list, group by group.
+/// A case with filled inputs. The arguments of all groups (of a grouped problem) are in one list,
+/// group by group.
 pub(crate) struct HostCase<'a> {
     pub(crate) case: &'a Case,
     pub(crate) args: Vec<HostArg<'a>>,
@@ -20,19 +22,18 @@ pub(crate) struct HostCase<'a> {
 pub(crate) struct HostArg<'a> {
     pub(crate) spec: &'a Arg,
     pub(crate) group: usize,
-    /// Contents before a launch. Absent for outputs and scalars.
+    /// Initial contents. Absent for outputs, which start as poison, and scalars.
     pub(crate) initial: Option<HostBuffer>,
-    /// The value of a scalar, little-endian, in the first bytes. Boxed so that its address is
-    /// stable.
+    /// The little-endian bits of a scalar, in the low bytes. Boxed so that its address is stable.
     pub(crate) scalar: Box<u64>,
 }
 
 impl<'a> HostCase<'a> {
-    pub(crate) fn generate(case: &'a Case, case_seed: u64, folder: &Path) -> Result<HostCase<'a>> {
+    pub(crate) fn generate(case: &'a Case, seed: u64, folder: &Path) -> Result<HostCase<'a>> {
         let mut args = Vec::new();
         for (group, members) in case.groups.iter().enumerate() {
             for (position, arg) in members.args.iter().enumerate() {
-                let key = generate::arg_key(case_seed, arg, group, position);
+                let key = generate::arg_key(seed, arg, group, position);
                 let initial = match arg.role {
                     Role::In | Role::InOut => Some(generate::contents(arg, key, folder)?),
                     Role::Out | Role::Scalar => None,
@@ -50,7 +51,7 @@ impl<'a> HostCase<'a> {
         self.args.len() == other.args.len()
             && self.args.iter().zip(&other.args).all(|(a, b)| {
                 a.spec.role == b.spec.role
-                    && a.bytes() == b.bytes()
+                    && a.size_bytes() == b.size_bytes()
                     && a.initial.as_ref().map(HostBuffer::bytes)
                         == b.initial.as_ref().map(HostBuffer::bytes)
             })
@@ -58,7 +59,7 @@ impl<'a> HostCase<'a> {
 }
 
 impl HostArg<'_> {
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn size_bytes(&self) -> usize {
         self.spec.bytes().unwrap_or(0) as usize // the input check rejects sizes that overflow
     }
 
@@ -67,7 +68,7 @@ impl HostArg<'_> {
         match &self.initial {
             Some(initial) => HostBuffer::copy_of(initial.bytes()),
             None => {
-                let mut buffer = HostBuffer::new(self.bytes())?;
+                let mut buffer = HostBuffer::new(self.size_bytes())?;
                 poison.fill(self.spec.dtype, buffer.bytes_mut());
                 Ok(buffer)
             }
@@ -75,8 +76,8 @@ impl HostArg<'_> {
     }
 }
 
-/// A reference before its run. It owns copies of all tensors, so it cannot change the kernel's
-/// inputs.
+/// Memory of the reference: copies of all tensors, so that it cannot change the kernel's inputs.
+/// After `call`, `buffers` holds its results.
 pub(crate) struct ReferenceRun<'a> {
     host: &'a HostCase<'a>,
     /// One per argument. Absent for scalars.
@@ -120,8 +121,8 @@ impl<'a> ReferenceRun<'a> {
         library.run(&self.case)
     }
 
-    /// Refuses a reference that left output elements unwritten: it would accept any kernel that
-    /// does the same.
+    /// Refuses a reference that left output elements unwritten: a kernel that leaves the same
+    /// elements unwritten would pass.
     pub(crate) fn check_complete(&self) -> Result<()> {
         for (arg, buffer) in self.host.args.iter().zip(&self.buffers) {
             let (Role::Out, Some(buffer)) = (arg.spec.role, buffer) else { continue };

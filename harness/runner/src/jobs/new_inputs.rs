@@ -54,7 +54,7 @@ impl<'w> InputGenerator<'w> {
         let positions = host.case.groups.first().map_or(1, |group| group.args.len().max(1));
         let mut tensors = Vec::new();
         for (index, arg) in host.args.iter().enumerate() {
-            if !is_random(arg.spec) || arg.bytes() == 0 {
+            if !is_random(arg.spec) || arg.size_bytes() == 0 {
                 continue;
             }
             let (group, position) = (index / positions, index % positions);

@@ -199,7 +199,7 @@ impl<'a> DeviceCase<'a> {
         for arg in &host.args {
             let is_tensor = arg.spec.role != Role::Scalar;
             let allocate = |margin| {
-                Buffer::new(gpu, arg.bytes(), margin).map_err(|fault| {
+                Buffer::new(gpu, arg.size_bytes(), margin).map_err(|fault| {
                     fault.while_doing(format_args!("argument `{}`", arg.spec.name))
                 })
             };
@@ -325,7 +325,7 @@ impl<'a> DeviceCase<'a> {
             let name = arg.spec.name.clone();
             match buffer {
                 Some(buffer) => (name, 8, buffer.address()),
-                None => (name, arg.bytes(), *arg.scalar),
+                None => (name, arg.size_bytes(), *arg.scalar),
             }
         };
         KernelArgs::new(self.buffers.iter().enumerate().map(parameter).collect())

@@ -143,7 +143,7 @@ fn time_on_two_sets(
     let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
     let seed = session.input.spec.seed;
     let mut hosts = vec![session.generate_case(case)?];
-    if hosts[0].args.iter().map(|arg| arg.bytes()).sum::<usize>() <= MAX_DOUBLED_BYTES {
+    if hosts[0].args.iter().map(|arg| arg.size_bytes()).sum::<usize>() <= MAX_DOUBLED_BYTES {
         let seed = seed.wrapping_add(SEED_STEP);
         hosts.push(HostCase::generate(case, seed, &session.input.folder)?);
     }
