@@ -37,7 +37,11 @@ pub(crate) fn warnings_before_launch(facts: &GpuFacts) -> Vec<HostWarning> {
     {
         warn(
             WarningKind::PowerLimit,
-            format!("the power limit is {} W, the default {} W", enforced / 1000, default / 1000),
+            format!(
+                "the power limit is {} W, below the default of {} W",
+                enforced / 1000,
+                default / 1000
+            ),
         );
     }
     if !facts.other_processes.is_empty() {
@@ -57,7 +61,7 @@ pub(crate) fn warnings_under_load(
 ) -> Vec<HostWarning> {
     let mut warnings = Vec::new();
     let mut warn = |kind, text: String| warnings.push(HostWarning { kind, text });
-    let clock = reading.sm_mhz.map_or("an unknown value".to_owned(), |mhz| format!("{mhz} MHz"));
+    let to_clock = reading.sm_mhz.map(|mhz| format!(" to {mhz} MHz")).unwrap_or_default();
     for reason in &reading.throttle {
         let (kind, cause) = match reason.as_str() {
             "sw_power_cap" => (WarningKind::PowerLimit, "the power cap limits"),
@@ -66,7 +70,7 @@ pub(crate) fn warnings_under_load(
             "hw_slowdown" => (WarningKind::Clocks, "a hardware slowdown limits"),
             _ => (WarningKind::Clocks, "the driver limits"),
         };
-        warn(kind, format!("{cause} the SM clock to {clock} under load (`{reason}`)"));
+        warn(kind, format!("{cause} the SM clock{to_clock} under load (`{reason}`)"));
     }
     if let (ClockPolicy::Locked { sm_mhz: expected_mhz }, Some(found)) = (policy, reading.sm_mhz) {
         let deviation =

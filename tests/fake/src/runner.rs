@@ -337,7 +337,7 @@ fn in_graph(input: &RunnerInput, ns: f64) -> Option<GraphTiming> {
 fn power_limit() -> HostWarning {
     HostWarning {
         kind: WarningKind::PowerLimit,
-        text: "the power limit is 300 W, the default 700 W".to_owned(),
+        text: "the power limit is 300 W, below the default of 700 W".to_owned(),
     }
 }
 
