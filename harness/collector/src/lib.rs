@@ -1,10 +1,10 @@
 //! `librgpu_collector.so`: records a program's NVTX ranges and GPU work where Nsight Systems is
 //! missing, broken or forbidden.
 //!
-//! For the ranges, the NVTX headers inside the program load it. That needs no privileges, no driver
-//! and no GPU, and measures host time. For GPU work, the CUDA driver loads it. Each kernel, copy
-//! and fill with its time, and the call that started it, come from a libcupti found on the host.
-//! That needs no privileges and no permission to read counters.
+//! The NVTX headers inside the program load the library for the ranges; the CUDA driver loads it
+//! for GPU work. Ranges need no privileges, no driver and no GPU, and measure host time. Each
+//! kernel, copy and fill with its time, and the call that started it, come from a libcupti found on
+//! the host. That needs no privileges and no permission to read counters.
 //!
 //! ```text
 //! LIB=/path/librgpu_collector.so RGPU_NVTX_LOG=/path/nvtx.jsonl
@@ -34,11 +34,11 @@
 //! | `start` | `ns`, `tid`, `domain`, `id` (unique in the process), and the *attributes* |
 //! | `end` | `ns`, `tid`, `domain`, `id` (may be another thread's) |
 //! | `mark` | `ns`, `tid`, `domain`, and the *attributes* |
-//! | `cupti` | `state`: `on` (`version`, `path`, `clock`: `ours` or `compared`) or `off` (`text`: why) |
+//! | `cupti` | `state`: `on` (`version`, `path`, `clock`: `ours` or `compared`, see `ns` below) or `off` (`text`: why) |
 //! | `name` | `id` (≥ 0), `text`: what `name` of the lines below stands for |
 //! | `kernel` | *timing*, `name` (mangled), `grid`, `block`, `registers`, `static_bytes`, `dynamic_bytes`, `local_bytes`, `graph_node` |
 //! | `copy` | *timing*, `kind` (CUPTI's number: 1 host to device, 2 device to host, 8 on a device, 10 between devices …), `bytes` |
-//! | `set` | *timing*, `value`, `bytes` |
+//! | `set` | a fill (memset): *timing*, `value`, `bytes` |
 //! | `call` | `ns`, `end_ns`, `id`, `tid`, `name`, `result` (where it is not 0) |
 //! | `closed` | `ns`, `events`, `dropped`, `unbalanced`, `work`, `calls`, `lost` |
 //!
@@ -50,14 +50,15 @@
 //! it, and that call's `tid` and `ns` show in which ranges it was made. Calls that neither start
 //! work nor wait for it (`cudaGetDevice` …) are left out.
 //!
-//! - `ns` is `CLOCK_MONOTONIC` in nanoseconds: one clock for all processes of a boot. CUPTI is given
-//!   that clock (`ours`); an old one that takes none is compared with it once.
+//! - `ns` is `CLOCK_MONOTONIC` in nanoseconds: one clock for all processes since boot. CUPTI is
+//!   given that clock (`ours`); a version of CUPTI that takes none is compared with it once
+//!   (`compared`).
 //! - Domain 0 is the default domain and has no `domain` line. A `domain` line always stands before
 //!   the first event that uses it.
 //! - Lines of one thread are in order; lines of different threads are not: sort by `ns`.
 //! - Push and pop nest per thread **and** domain. Starts and ends may cross.
-//! - A range whose `pop` or `end` is missing was open when the log ended. A `pop` or `end` without
-//!   its opening line comes from a range opened before a fork; skip it.
+//! - A range whose `pop` or `end` is missing was open when the log ended. An `end` without its
+//!   `start` belongs to a range opened before a fork.
 //! - Above the limit no new range or mark is written (they count as `dropped`), but ranges that
 //!   were written are still closed. `unbalanced` counts pops that had nothing to pop.
 //! - `events` counts push, pop, start, end and mark lines of this process; `work` counts kernels,
@@ -70,15 +71,16 @@
 //! - The last line may be cut short when the disk was full.
 //! - A text of more than 4,096 bytes is cut and ends in `…`; bytes that are no UTF-8 become U+FFFD.
 //!
-//! A forked child writes its own log from its first event on, without buffering, since such
-//! children usually leave by `_exit`. This holds also when it is the first to use NVTX or CUDA. At
-//! the end of each of its outermost ranges, CUPTI's finished records are requested.
+//! A forked child writes its own log from its first event on, even if the child is the first to use
+//! NVTX or CUDA. The log is not buffered, since such children usually leave by `_exit`. When its
+//! outermost range ends, CUPTI is asked for its finished records.
 //!
 //! # Rules for this code
 //!
 //! This code runs in another program's process: it never panics across the boundary, never blocks
 //! on a lock that a dead thread may hold, never trusts a handle (domains and strings are numbers,
-//! not addresses), and ignores NVTX calls made from inside itself (an allocator with NVTX ranges).
+//! not addresses), and ignores NVTX calls made while one is being recorded (an allocator with NVTX
+//! ranges, a signal handler).
 
 #![allow(unsafe_code, reason = "an injection library is called through C pointers")]
 
