@@ -14,7 +14,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::exec::WORK_FOLDER;
 use crate::remote::{HostLink, RemoteFile};
 use crate::store::RunRecord;
-use crate::tool::{Draft, DraftInfo, JobName, Program, add_stall};
+use crate::tool::{Draft, DraftInfo, JobName, Program, add_hang_detection};
 use rgpu_protocol::plan::{
     Arg, ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, PULLED, Stdin, Success,
 };
@@ -122,7 +122,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
     };
     let mut steps: Vec<Step> = program.prepare.iter().cloned().chain([step]).collect();
     if let Some(quiet_s) = request.stall_s {
-        add_stall(&mut steps, quiet_s, |id| id == EXEC_STEP);
+        add_hang_detection(&mut steps, quiet_s, |id| id == EXEC_STEP);
     }
     let plan = Plan {
         job,

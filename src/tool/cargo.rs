@@ -1,10 +1,10 @@
-//! `cargo`: compiles Rust on the host if this machine cannot compile for the host.
+//! `cargo` on the host. It compiles Rust there if this machine cannot compile for the host.
 
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
-use super::plan::facts::{dotted_after, run, tool};
+use super::plan::facts::{run, tool, version_after};
 
 pub(super) struct Cargo;
 
@@ -18,8 +18,8 @@ impl Tool for Cargo {
     }
 
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
-        // A rustup without a toolchain runs, but prints no version.
-        let found = tool(agent, "cargo", |text| dotted_after(text, "cargo "));
+        // rustup's cargo runs without a toolchain, but prints no version.
+        let found = tool(agent, "cargo", |text| version_after(text, "cargo "));
         facts.tools.extend(found.filter(|tool| !tool.version.is_empty()));
     }
 }

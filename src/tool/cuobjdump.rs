@@ -4,7 +4,7 @@ use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
-use super::plan::facts::{dotted_after, run, tool};
+use super::plan::facts::{run, tool, version_after};
 
 pub(super) struct Cuobjdump;
 
@@ -27,6 +27,6 @@ impl Tool for Cuobjdump {
     }
 
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
-        facts.tools.extend(tool(agent, "cuobjdump", |text| dotted_after(text, "release ")));
+        facts.tools.extend(tool(agent, "cuobjdump", |text| version_after(text, "release ")));
     }
 }

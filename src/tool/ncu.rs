@@ -10,7 +10,7 @@ use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
 use super::plan::draft::PlanError;
-use super::plan::facts::{dotted_after, run, tool};
+use super::plan::facts::{run, tool, version_after};
 use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::region::{RGPU_DOMAIN, RecordedRegion, RegionPath};
 use super::plan::request::{Request, Target};
@@ -36,7 +36,7 @@ impl Tool for Ncu {
     }
 
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
-        facts.tools.extend(tool(agent, "ncu", |text| dotted_after(text, "Version ")));
+        facts.tools.extend(tool(agent, "ncu", |text| version_after(text, "Version ")));
     }
 }
 

@@ -10,7 +10,7 @@ use rgpu_protocol::{HostFacts, Probe};
 use super::Tool;
 use super::ncu::{is_flag, refuse};
 use super::plan::draft::PlanError;
-use super::plan::facts::{answer, dotted_after, run, tool};
+use super::plan::facts::{answer, run, tool, version_after};
 use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::nodes::NODE;
 use super::plan::region::RegionPath;
@@ -60,7 +60,7 @@ impl Tool for Nsys {
     }
 
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
-        let Some(mut found) = tool(agent, "nsys", |text| dotted_after(text, "version ")) else {
+        let Some(mut found) = tool(agent, "nsys", |text| version_after(text, "version ")) else {
             return;
         };
         let systems = answer(agent, "nsys.importer.systems").filter(|a| a.path.is_some());

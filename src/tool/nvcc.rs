@@ -4,7 +4,7 @@ use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
-use super::plan::facts::{dotted_after, run, tool};
+use super::plan::facts::{run, tool, version_after};
 use super::plan::message_rows::{MessageRow, RowAction};
 
 pub(super) struct Nvcc;
@@ -25,7 +25,7 @@ impl Tool for Nvcc {
     }
 
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
-        facts.tools.extend(tool(agent, "nvcc", |text| dotted_after(text, "release ")));
+        facts.tools.extend(tool(agent, "nvcc", |text| version_after(text, "release ")));
     }
 }
 

@@ -8,7 +8,7 @@ use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
 use super::plan::draft::{BundleFile, Draft, DraftInfo};
-use super::plan::facts::{dotted_after, run, tool};
+use super::plan::facts::{run, tool, version_after};
 use super::plan::request::path_of;
 
 pub(super) struct Nvdisasm;
@@ -42,7 +42,7 @@ impl Tool for Nvdisasm {
 
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
         // "Cuda compilation tools, release 13.5, V13.5.37"
-        let version = |text: &str| dotted_after(text, ", V").or(dotted_after(text, "release "));
+        let version = |text: &str| version_after(text, ", V").or(version_after(text, "release "));
         facts.tools.extend(tool(agent, "nvdisasm", version));
     }
 }

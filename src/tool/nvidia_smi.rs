@@ -5,7 +5,7 @@ use rgpu_protocol::probe::{AgentFacts, GpuFacts};
 use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
-use super::plan::facts::{answer, dotted_after, run, tool};
+use super::plan::facts::{answer, run, tool, version_after};
 
 /// Columns of the query, in this order.
 const QUERY: &str = "--query-gpu=index,name,uuid,driver_version,compute_cap,memory.total,clocks.max.sm,clocks.max.mem,power.limit,mig.mode.current";
@@ -57,7 +57,7 @@ impl Tool for NvidiaSmi {
         }
         facts.gpus.sort_by_key(|gpu| gpu.index);
         let version = answer(agent, "nvidia-smi.version").map(|a| a.text.as_str());
-        facts.cuda = version.and_then(|text| dotted_after(text, "CUDA Version"));
+        facts.cuda = version.and_then(|text| version_after(text, "CUDA Version"));
         found.version = facts.driver.clone().unwrap_or_default();
         if facts.gpus.is_empty() && found.problems.is_empty() {
             let first_line = text.lines().next().unwrap_or("it prints nothing").trim();

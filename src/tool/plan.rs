@@ -120,7 +120,7 @@ pub fn plan(
             draft.plan.title = format!("profile {name} ({})", request.mode);
             draft.files.extend(program.files.iter().cloned());
             if let Some(quiet_s) = request.window.stall_s {
-                stall::add_stall(&mut draft.plan.steps, quiet_s, stall::runs_program);
+                stall::add_hang_detection(&mut draft.plan.steps, quiet_s, stall::runs_program);
             }
             draft
         }

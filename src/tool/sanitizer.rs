@@ -10,7 +10,7 @@ use rgpu_protocol::{HostFacts, Pattern, Probe};
 use super::Tool;
 use super::ncu::refuse;
 use super::plan::draft::PlanError;
-use super::plan::facts::{dotted_after, run, tool};
+use super::plan::facts::{run, tool, version_after};
 use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::rank_shim;
 use super::plan::request::{Request, SanitizerTool};
@@ -35,7 +35,7 @@ impl Tool for Sanitizer {
     }
 
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
-        let version = |text: &str| dotted_after(text, "Version ");
+        let version = |text: &str| version_after(text, "Version ");
         facts.tools.extend(tool(agent, "compute-sanitizer", version));
     }
 }

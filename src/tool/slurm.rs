@@ -5,7 +5,7 @@ use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
-use super::plan::facts::{dotted_after, run, tool};
+use super::plan::facts::{run, tool, version_after};
 
 /// Name among a host's tools.
 const NAME: &str = "slurm";
@@ -23,7 +23,9 @@ impl Tool for Slurm {
 
     /// Must come after the tools that find GPUs.
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
-        let Some(mut found) = tool(agent, NAME, |text| dotted_after(text, "slurm")) else { return };
+        let Some(mut found) = tool(agent, NAME, |text| version_after(text, "slurm")) else {
+            return;
+        };
         if facts.gpus.is_empty() && !is_granted_node(facts) {
             found.problems.push("no GPU here; on a login node use `srun --gres=gpu:1`".to_owned());
         }

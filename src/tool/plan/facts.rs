@@ -111,7 +111,7 @@ pub(crate) fn tool(
 }
 
 /// The first dotted number (`2025.3.1.0`, `13.0`) after `label` on the same line.
-pub(crate) fn dotted_after(text: &str, label: &str) -> Option<String> {
+pub(crate) fn version_after(text: &str, label: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let rest = &line[line.find(label)? + label.len()..];
         let start = rest.find(|c: char| c.is_ascii_digit())?;

@@ -10,20 +10,20 @@ use crate::tool::{ncu, nsys};
 const FILE: &str = "raw/stall.txt";
 const KIND: &str = "stall";
 
-/// Variables with the number of a rank, of the innermost launcher first.
+/// Variables that hold the rank, the innermost launcher's first.
 const RANK_VARIABLES: &[&str] =
     &["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
 
-/// The names of compute-sanitizer's processes.
+/// The names of compute-sanitizer's processes, cut to 15 bytes, as the kernel does.
 const SANITIZER_PROCESSES: &[&str] = &["compute-sanitiz", "TreeLauncherSub"];
 
-/// Commands that print the stack of a process. gdb stops it meanwhile.
+/// Commands that print the stack of a process. gdb stops the process meanwhile.
 const STACKS: &[&[&str]] = &[
     &["py-spy", "dump", "--nonblocking", "--pid", HangDetection::PID],
     &["gdb", "-p", HangDetection::PID, "-batch", "-nx", "-ex", "thread apply all backtrace 30"],
 ];
 
-/// Collectives in the words of torch, NCCL, MPI and JAX.
+/// Lower-case words that mark a communication call in a stack (torch, NCCL, MPI, JAX).
 const CALLS: &[&str] = &[
     "all_reduce",
     "allreduce",
@@ -40,8 +40,8 @@ const CALLS: &[&str] = &[
     "nccl",
 ];
 
-/// What a hung program is asked.
-pub(super) fn stall(quiet_s: u64) -> HangDetection {
+/// The hang detection for a program that is silent for `quiet_s` seconds.
+pub(super) fn hang_detection(quiet_s: u64) -> HangDetection {
     let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let tools = [nsys::PROCESSES, ncu::PROCESSES, SANITIZER_PROCESSES];
     HangDetection {
@@ -54,10 +54,10 @@ pub(super) fn stall(quiet_s: u64) -> HangDetection {
     }
 }
 
-/// Adds it to the steps that run the program.
-pub fn add_stall(steps: &mut [Step], quiet_s: u64, is_program: impl Fn(&str) -> bool) {
+/// Adds hang detection to every rung of the steps that run the program.
+pub fn add_hang_detection(steps: &mut [Step], quiet_s: u64, is_program: impl Fn(&str) -> bool) {
     for rung in steps.iter_mut().filter(|step| is_program(&step.id)).flat_map(|s| &mut s.rungs) {
-        rung.stall = Some(stall(quiet_s));
+        rung.stall = Some(hang_detection(quiet_s));
         rung.artifacts.push(ArtifactSpec { path: FILE.to_owned(), kind: KIND.to_owned() });
     }
 }
