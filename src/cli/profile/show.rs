@@ -24,7 +24,8 @@ pub(super) fn result(app: &App, args: &ProfileArgs, profile: &Profile, folder: &
     }
 }
 
-/// Prints the plan, the harness and the exact commands. Touches neither host nor disk.
+/// Prints the plan of `--dry-run`: its commands and the files it sends; with `--json` as JSON, with
+/// `-v` as both. Touches neither host nor disk.
 pub(super) fn dry_run(
     app: &App,
     args: &ProfileArgs,

@@ -1,4 +1,5 @@
-//! Prints what `--dry-run` shows: the plan, the harness and the exact commands.
+//! Prints the plan of `--dry-run` for profile and compare: its commands and the files it sends; with
+//! `--json` as JSON, with `-v` as both.
 
 use rgpu_protocol::HostFacts;
 
@@ -19,8 +20,8 @@ pub(in crate::cli) fn print_plan(
     let known = session::facts_cache(app, &spec).last();
     if known.is_none() {
         app.print_note(&format!(
-            "nothing is known about `{}` yet, so this is the plan for a host with a GPU and every \
-             tool; run `rgpu remote check {}` to ask the host",
+            "nothing is known about `{}` yet, so this is the plan for a host with a GPU and the \
+             usual tools; run `rgpu remote check {}` to ask the host",
             spec.name, spec.name
         ));
     }
@@ -35,7 +36,7 @@ pub(in crate::cli) fn print_plan(
     }
     app.print(&bundle::commands(&packed.plan));
     for file in &packed.plan.files {
-        app.print(&format!("# sends {}  {}\n", file.path, report::bytes(file.size as f64)));
+        app.print(&format!("# rgpu sends {}  {}\n", file.path, report::bytes(file.size as f64)));
     }
     if app.global.verbose > 0 {
         app.print_json(&packed.plan)?;
