@@ -1,4 +1,5 @@
-//! Errors between a login node and a job of Slurm, each with its remedy.
+//! Errors of Slurm, while the login node is asked and when a job ends, each with its remedy. A job
+//! here is Slurm's.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ pub enum SlurmError {
     /// The login node lacks a program of Slurm.
     #[error("the login node has no `{program}`")]
     NoProgram {
-        /// The missing program.
+        /// Its name, such as `srun`.
         program: &'static str,
     },
     /// Slurm's controller does not answer now.
     #[error("Slurm does not answer on the login node")]
     NoAnswer {
-        /// The words of the program that asked.
+        /// The output of Slurm's program, or why it gave none.
         words: String,
     },
     /// An answer could not be read.
@@ -26,7 +27,7 @@ pub enum SlurmError {
     Unclear {
         /// The program that answered.
         program: &'static str,
-        /// Its words.
+        /// Its output, shortened for one line.
         words: String,
     },
     /// `sbatch` refused the job.
@@ -41,7 +42,7 @@ pub enum SlurmError {
         /// What to do next.
         hint: &'static str,
     },
-    /// The user named no time limit, and neither does the partition.
+    /// Neither the user nor the partition sets a time limit.
     #[error("the job has no time limit: neither the remote nor the partition names one")]
     NoTime,
     /// The job waits for something that never happens.
@@ -49,7 +50,7 @@ pub enum SlurmError {
     NeverRuns {
         /// Slurm's number of the job.
         job: String,
-        /// Slurm's reason.
+        /// Slurm's reason why it never starts, such as `BadConstraints`.
         reason: String,
     },
     /// The job waited too long.
@@ -57,7 +58,7 @@ pub enum SlurmError {
     QueueTimeout {
         /// Slurm's number of the job.
         job: String,
-        /// The user's limit.
+        /// `--queue-timeout`.
         limit: Duration,
         /// Slurm's reason for waiting.
         reason: String,
@@ -71,32 +72,38 @@ pub enum SlurmError {
         what: String,
         /// Slurm's word for it; empty if Slurm has forgotten the job.
         state: String,
-        /// The end of the batch script's log.
+        /// The last lines of the batch script's log.
         log: String,
     },
 }
 
-/// Messages of `sbatch`: the words, the error's code, what they mean, and what to do.
+/// Messages of `sbatch`: the words, the error's code, what they mean, and what to do. Without the
+/// first letter where Slurm writes it in either case.
 const REFUSALS: &[(&str, &str, &str, &str)] = &[
     (
         "nvalid account or account/partition",
         "slurm_account",
         "the account is wrong, or may not use this partition",
-        "`sacctmgr show associations user=$USER` on the login node lists yours; then `rgpu remote add REMOTE … --account NAME`",
+        "`sacctmgr show associations user=$USER` on the login node lists yours; then `rgpu remote add REMOTE slurm --login URL --account NAME`",
     ),
     (
         "nvalid partition",
         "slurm_partition",
         "there is no such partition",
-        "`sinfo` on the login node lists the partitions; then `rgpu remote add REMOTE … --partition NAME`",
+        "`sinfo` on the login node lists the partitions; then `rgpu remote add REMOTE slurm --login URL --partition NAME`",
     ),
     (
         "No partition specified",
         "slurm_partition",
         "the cluster has no default partition",
-        "`sinfo` on the login node lists the partitions; then `rgpu remote add REMOTE … --partition NAME`",
+        "`sinfo` on the login node lists the partitions; then `rgpu remote add REMOTE slurm --login URL --partition NAME`",
     ),
-    ("nvalid qos", "slurm_qos", "the QOS is not valid", "name another with `--qos`"),
+    (
+        "nvalid qos",
+        "slurm_qos",
+        "the QOS is not valid",
+        "`rgpu remote add REMOTE slurm --login URL --qos NAME` names another",
+    ),
     (
         "reservation",
         "slurm_reservation",
@@ -113,7 +120,7 @@ const REFUSALS: &[(&str, &str, &str, &str)] = &[
         "nvalid generic resource",
         "slurm_gpus",
         "no node has such GPUs",
-        "`sinfo -o '%G'` on the login node lists them; then `rgpu remote add REMOTE … --gpus TYPE:NUMBER`",
+        "`sinfo -o '%G'` on the login node lists them; then `rgpu remote add REMOTE slurm --login URL --gpus TYPE:NUMBER`",
     ),
     (
         "node configuration is not available",
@@ -125,13 +132,13 @@ const REFUSALS: &[(&str, &str, &str, &str)] = &[
         "time limit",
         "slurm_time",
         "the time limit is wrong, or longer than the partition allows",
-        "`sinfo -o '%P %l'` on the login node lists the limits; then `rgpu remote add REMOTE … --time TIME`",
+        "`sinfo -o '%P %l'` on the login node lists the limits; then `rgpu remote add REMOTE slurm --login URL --time TIME`",
     ),
     (
         "accounting/QOS policy",
         "slurm_policy",
         "it exceeds a limit of the account or QOS",
-        "ask for less, or another `--qos`",
+        "ask for less, or for another QOS: `rgpu remote add REMOTE slurm --login URL --qos NAME`",
     ),
 ];
 
@@ -173,7 +180,7 @@ impl SlurmError {
     /// The end of a job in this state; `log` is the end of its batch script's log.
     pub(super) fn ended(job: &str, info: Option<&JobInfo>, log: &str) -> Self {
         let mut state = info.map(|info| info.state.clone()).unwrap_or_default();
-        // Without cgroups Slurm says so only there.
+        // Without cgroups only the log tells that memory ran out.
         if state == "FAILED" && MEMORY.iter().any(|message| log.contains(message)) {
             state = "OUT_OF_MEMORY".to_owned();
         }
@@ -186,7 +193,7 @@ impl SlurmError {
         Self::Ended { job: job.to_owned(), what, state, log: shown(log) }
     }
 
-    /// Whether the node may be gone with all that ran there.
+    /// Whether the node may be lost with all that ran there.
     pub(super) fn is_lost_node(&self) -> bool {
         self.end_kind().is_some_and(|kind| kind.lost_node)
     }
@@ -198,7 +205,7 @@ impl SlurmError {
         }
     }
 
-    /// Whether a retry may help.
+    /// Whether it is an error of the link, so that a retry may help.
     pub fn is_link(&self) -> bool {
         matches!(self, Self::NoAnswer { .. })
     }
@@ -230,17 +237,19 @@ impl SlurmError {
         let (cause, hint) = match self {
             Self::NoProgram { .. } => (
                 "",
-                "is it the login node? `rgpu remote add REMOTE … --path DIR` names the folder of Slurm's programs",
+                "is it the login node? `rgpu remote add REMOTE slurm --login URL --path DIR` names the folder of Slurm's programs",
             ),
             Self::NoAnswer { words } | Self::Unclear { words, .. } => (words.as_str(), ""),
             Self::Refused { words, hint, .. } => (words.as_str(), *hint),
-            Self::NoTime => ("", "name one: `rgpu remote add REMOTE … --time 30:00`"),
+            Self::NoTime => {
+                ("", "name one: `rgpu remote add REMOTE slurm --login URL --time 30:00`")
+            }
             Self::NeverRuns { .. } => (
                 "",
                 "the job was removed from the queue; change the remote's settings and try again",
             ),
             Self::QueueTimeout { .. } => {
-                ("", "wait longer with `--queue-timeout 2h`; the job was removed from the queue")
+                ("", "the job was removed from the queue; wait longer with `--queue-timeout 2h`")
             }
             Self::Ended { log, .. } => {
                 (log.as_str(), self.end_kind().map_or("run it again", |kind| kind.hint))

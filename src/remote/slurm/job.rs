@@ -150,7 +150,7 @@ static ENDS: &[EndKind] = &[
         "PREEMPTED",
         "slurm_preempted",
         "another job took its place",
-        "run it again, or ask for another `--qos` or `--partition`: `rgpu remote add REMOTE …`",
+        "run it again, or name another partition or QOS: `rgpu remote add REMOTE slurm --login URL --partition NAME`",
     ),
     by_cluster("REVOKED", "slurm_revoked", "another cluster took it over", AGAIN),
     by_cluster(
@@ -164,13 +164,13 @@ static ENDS: &[EndKind] = &[
         "TIMEOUT",
         "slurm_time_limit",
         "it reached its time limit",
-        "raise the limit: `rgpu remote add REMOTE … --time 2:00:00`",
+        "raise the limit: `rgpu remote add REMOTE slurm --login URL --time 2:00:00`",
     ),
     by_request(
         "OUT_OF_MEMORY",
         "slurm_out_of_memory",
         "it used more memory than it was granted",
-        "ask for more: `rgpu remote add REMOTE … --memory 32G`",
+        "ask for more: `rgpu remote add REMOTE slurm --login URL --memory 32G`",
     ),
     by_request("DEADLINE", "slurm_deadline", "its deadline passed", ""),
 ];
