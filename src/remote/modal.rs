@@ -57,7 +57,7 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     no_ssh_settings(spec)?;
     let url_spec = RemoteSpec { url: url(&spec.url), ..spec.clone() };
     let address = Address::from_spec(&url_spec).map_err(|error| match error {
-        RemoteError::Http(HttpError::Plain { url }) => {
+        RemoteError::Http(HttpError::PlainHttp { url }) => {
             RemoteError::Address { url, why: "an app on Modal is at https://…".to_owned() }
         }
         error => error,

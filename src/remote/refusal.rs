@@ -18,8 +18,8 @@ pub struct PlatformError {
     pub body: String,
     /// What to do next; `REMOTE` is replaced by the remote's name.
     pub hint: &'static str,
-    /// Whether a retry may help.
-    pub passes: bool,
+    /// Whether it may go away by itself, so that a retry may help.
+    pub is_transient: bool,
 }
 
 impl PlatformError {
@@ -56,15 +56,15 @@ pub(super) struct PlatformErrorPattern {
     pub(super) what: &'static str,
     /// What to do next; `REMOTE` is replaced by the remote's name.
     pub(super) hint: &'static str,
-    /// Whether a retry may help.
-    pub(super) passes: bool,
+    /// Whether it may go away by itself, so that a retry may help.
+    pub(super) is_transient: bool,
 }
 
 impl PlatformErrorPattern {
     /// The refusal that matched this row.
     pub(super) fn refusal(&self, status: u16, what: String, body: String) -> PlatformError {
-        let Self { code, hint, passes, .. } = *self;
-        PlatformError { status, code, what, body, hint, passes }
+        let Self { code, hint, is_transient, .. } = *self;
+        PlatformError { status, code, what, body, hint, is_transient }
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) const fn row(
     what: &'static str,
     hint: &'static str,
 ) -> PlatformErrorPattern {
-    PlatformErrorPattern { status, holds, code, what, hint, passes: false }
+    PlatformErrorPattern { status, holds, code, what, hint, is_transient: false }
 }
 
 /// A row for an answer that may go away by itself.
@@ -87,7 +87,7 @@ pub(super) const fn transient(
     what: &'static str,
     hint: &'static str,
 ) -> PlatformErrorPattern {
-    PlatformErrorPattern { passes: true, ..row(status, holds, code, what, hint) }
+    PlatformErrorPattern { is_transient: true, ..row(status, holds, code, what, hint) }
 }
 
 /// The first row that matches this status (0: a message without one) and text.

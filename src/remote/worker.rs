@@ -133,7 +133,7 @@ impl Worker {
             return Err(HttpError::OtherVersion { theirs: hello.version, ours });
         }
         if !hello.features.iter().any(|feature| feature == "pieces") {
-            return Err(HttpError::Older);
+            return Err(HttpError::WorkerTooOld);
         }
         Ok(hello)
     }

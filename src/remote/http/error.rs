@@ -8,20 +8,20 @@ use crate::remote::refusal::PlatformError;
 /// An error between this machine and an HTTP server: a worker, an app on Modal, Wafer's service.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// No token was found for the worker.
+    /// No usable token for the worker.
     #[error("there is no token for the worker: {why}")]
     Token {
         /// Why there is no token.
         why: String,
-        /// The remedy, if the settings name a source.
+        /// The remedy; `None`: name a source.
         hint: Option<String>,
     },
-    /// No proxy token was found for the platform.
+    /// No usable proxy token for the app.
     #[error("there is no proxy token for the app: {why}")]
     ProxyToken {
         /// Why there is no proxy token.
         why: String,
-        /// The remedy, if it is not to make a token.
+        /// The remedy; `None`: make a token.
         hint: Option<String>,
     },
     /// The token is for the platform's API, not for its web endpoints.
@@ -41,11 +41,13 @@ pub enum HttpError {
         ours: &'static str,
     },
     /// The worker is too old for the current format of uploaded files.
-    #[error("the worker is older than this rgpu, and does not take its files")]
-    Older,
+    #[error(
+        "the worker is older than this rgpu, and does not understand how this rgpu uploads files"
+    )]
+    WorkerTooOld,
     /// A token would go over the network in the clear.
     #[error("a token would go in the clear to `{url}`")]
-    Plain {
+    PlainHttp {
         /// The address without TLS.
         url: String,
     },
@@ -106,7 +108,7 @@ pub enum HttpError {
     Refused(Box<PlatformError>),
 }
 
-/// The first activity on a connection.
+/// What the client is doing while it waits for the agent's hello.
 pub(in crate::remote) const GREETING: &str = "greeting the worker";
 
 /// The hint for a server that accepts a connection and sends no HTTP.
@@ -121,23 +123,25 @@ impl HttpError {
     /// The error with its cause, on one line.
     pub(in crate::remote) fn line(&self) -> String {
         match self {
-            Self::Cut { why, .. } | Self::Unreachable { why, .. } => format!("{self}: {why}"),
+            Self::Cut { why, .. } | Self::Unreachable { why, .. } | Self::Untrusted { why, .. } => {
+                format!("{self}: {why}")
+            }
             Self::Refused(refusal) => refusal.line(),
             other => other.to_string(),
         }
     }
 
-    /// Whether a retry may help.
+    /// Whether it is an error of the link, so that a retry may help.
     pub fn is_link(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Silent { .. } | Self::Cut { .. } => true,
-            Self::Refused(refusal) => refusal.passes,
+            Self::Refused(refusal) => refusal.is_transient,
             Self::Token { .. }
             | Self::ProxyToken { .. }
             | Self::ApiToken { .. }
             | Self::OtherVersion { .. }
-            | Self::Older
-            | Self::Plain { .. }
+            | Self::WorkerTooOld
+            | Self::PlainHttp { .. }
             | Self::Tls { .. }
             | Self::NoTls { .. }
             | Self::WantsTls { .. }
@@ -150,8 +154,8 @@ impl HttpError {
         match self {
             Self::Token { .. } | Self::ProxyToken { .. } => "no_token",
             Self::ApiToken { .. } => "api_token",
-            Self::OtherVersion { .. } | Self::Older => "other_version",
-            Self::Plain { .. } => "plain_http",
+            Self::OtherVersion { .. } | Self::WorkerTooOld => "other_version",
+            Self::PlainHttp { .. } => "plain_http",
             Self::Tls { .. } => "bad_tls",
             Self::Unreachable { .. } => "unreachable",
             Self::Untrusted { .. } => "untrusted_certificate",
@@ -169,11 +173,11 @@ impl HttpError {
             Self::Token { .. }
             | Self::ProxyToken { .. }
             | Self::ApiToken { .. }
-            | Self::Plain { .. }
+            | Self::PlainHttp { .. }
             | Self::Tls { .. } => (Side::Local, Exit::Config),
             Self::NoTls { .. } | Self::WantsTls { .. } => (Side::Host, Exit::Host),
-            Self::OtherVersion { .. } | Self::Older => (Side::Host, Exit::Host),
-            Self::Refused(refusal) if !refusal.passes => (Side::Host, Exit::Host),
+            Self::OtherVersion { .. } | Self::WorkerTooOld => (Side::Host, Exit::Host),
+            Self::Refused(refusal) if !refusal.is_transient => (Side::Host, Exit::Host),
             _ => (Side::Transport, Exit::Host),
         }
     }
@@ -183,7 +187,7 @@ impl HttpError {
         // A remote given by its address has no name yet.
         let has_no_name = remote.contains("://");
         let command_with = |url: String| match has_no_name {
-            true => format!("write {url}"),
+            true => format!("use {url} as the address"),
             false => format!("rgpu remote add {remote} {url}"),
         };
         match self {
@@ -192,9 +196,9 @@ impl HttpError {
             }
             Self::Token { hint: None, .. } if has_no_name => failure
                 .hint(format!("give it a name: rgpu remote add NAME {remote} --token-file FILE"))
-                .hint("or put the token of the worker's own file into $RGPU_WORKER_TOKEN"),
+                .hint("or put the token from the token file of `rgpu worker` into $RGPU_WORKER_TOKEN"),
             Self::Token { hint: None, .. } => failure.hint(format!(
-                "name it: rgpu remote add {remote} URL --token-file FILE, or --token-env VARIABLE"
+                "name the token's source: rgpu remote add {remote} URL --token-file FILE, or --token-env VARIABLE"
             )),
             Self::NoTls { url } => failure
                 .hint("`rgpu worker` itself speaks plain http, to this machine or through `ssh -L`")
@@ -208,19 +212,19 @@ impl HttpError {
                     "or name a file of mode 0600 with both: rgpu remote add {remote} modal --url URL --env-file FILE"
                 )),
             Self::ApiToken { .. } => failure
-                .hint("an API token can do all that your account can: it stays with the `modal` command")
+                .hint("rgpu does not send API tokens, which can do all that your account can")
                 .hint("make a proxy token (`wk-…`, `ws-…`) instead: `modal workspace proxy-tokens create`"),
             Self::OtherVersion { .. } => failure
                 .hint("deploy this version's app: `modal deploy remote/modal_app.py`, or update rgpu here"),
-            Self::Older => failure
-                .hint("on the host, end it and start this version's `rgpu worker`: its jobs continue"),
-            Self::Plain { .. } => failure
+            Self::WorkerTooOld => failure
+                .hint("on the host, stop the worker and start this version's `rgpu worker`: running jobs continue"),
+            Self::PlainHttp { .. } => failure
                 .hint("reach it through ssh: `ssh -L 8790:127.0.0.1:8790 HOST`, and http://127.0.0.1:8790")
                 .hint("or put a server with TLS in front of it; or add it with `--allow-plain-http`"),
             Self::Unreachable { why, hint: "", .. } => failure.cause(why),
             Self::Unreachable { why, hint, .. } => failure.cause(why).hint(*hint),
             Self::Untrusted { why, .. } => failure.cause(why).hint(
-                "name a file with the certificate of its authority: `--ca-file FILE` of `rgpu remote add`",
+                "name a file with the certificate of the CA that signed it: `--ca-file FILE` of `rgpu remote add`",
             ),
             Self::Cut { why, doing } if *doing == GREETING => failure.cause(why).hint(NOT_HTTP),
             Self::Cut { why, .. } => failure.cause(why),

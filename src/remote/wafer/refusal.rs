@@ -57,7 +57,7 @@ pub(super) fn named(status: StatusCode, body: &[u8]) -> PlatformError {
         what: format!("Wafer answers {status}"),
         body: words,
         hint: "",
-        passes: false,
+        is_transient: false,
     })
 }
 
@@ -69,7 +69,7 @@ pub(super) fn from_stream_text(words: &str) -> Option<PlatformError> {
 /// For an answer longer than any should be.
 pub(super) fn too_long(why: String) -> PlatformError {
     let what = "Wafer's answer is implausibly long".to_owned();
-    PlatformError { status: 200, code: "too_long", what, body: why, hint: "", passes: false }
+    PlatformError { status: 200, code: "too_long", what, body: why, hint: "", is_transient: false }
 }
 
 fn known(status: u16, words: &str) -> Option<PlatformError> {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn statuses_and_words_have_names() {
-        for (status, body, code, passes) in [
+        for (status, body, code, is_transient) in [
             (401, r#"{"detail": "Invalid token"}"#, "wrong_token", false),
             (401, r#"{"detail": "Token has expired"}"#, "expired_token", false),
             (401, r#"{"detail": "Invalid or expired token"}"#, "refused_token", false),
@@ -113,7 +113,11 @@ mod tests {
             (418, "", "refused", false),
         ] {
             let refusal = named(StatusCode::from_u16(status).unwrap(), body.as_bytes());
-            assert_eq!((refusal.code, refusal.passes), (code, passes), "{status} {body}");
+            assert_eq!(
+                (refusal.code, refusal.is_transient),
+                (code, is_transient),
+                "{status} {body}"
+            );
         }
         assert_eq!(from_stream_text("Session timed out").unwrap().code, "session_timeout");
         assert!(from_stream_text("segmentation fault").is_none());

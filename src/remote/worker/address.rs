@@ -56,7 +56,7 @@ impl Address {
         let base = url.as_str().trim_end_matches('/').to_owned();
         let address = Self { base, url, ca: spec.options.get(CA).map(PathBuf::from) };
         if !address.is_tls() && !is_loopback(&address.url) && !allows_plain {
-            return Err(HttpError::Plain { url: spec.url.clone() }.into());
+            return Err(HttpError::PlainHttp { url: spec.url.clone() }.into());
         }
         Ok(address)
     }

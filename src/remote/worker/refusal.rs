@@ -235,7 +235,7 @@ pub(super) fn refusal_of_response(
             what: format!("`{url}` redirects to another address"),
             body: format!("{status} to `{}`", shown(to.as_bytes())),
             hint: "the redirect is not followed, to protect the token: use the final address",
-            passes: false,
+            is_transient: false,
         };
     }
     let text = String::from_utf8_lossy(body);
@@ -252,7 +252,7 @@ pub(super) fn refusal_of_response(
             what: format!("`{url}` does not answer as {} does", site.called()),
             body,
             hint: site.hint(),
-            passes: status.is_server_error(),
+            is_transient: status.is_server_error(),
         },
     }
 }
@@ -269,7 +269,7 @@ pub(super) fn foreign_server(site: ServerKind, url: &str, body: &[u8]) -> Platfo
         what: format!("the server at `{url}` is {what}"),
         body: shown(body),
         hint: site.hint(),
-        passes: false,
+        is_transient: false,
     }
 }
 
@@ -281,7 +281,7 @@ pub(super) fn redirect_loop(url: &str, hops: u32) -> PlatformError {
         what: format!("`{url}` redirects again and again without an answer"),
         body: format!("303 See Other, {hops} times in a row without delay"),
         hint: APP_LOGS_HINT,
-        passes: false,
+        is_transient: false,
     }
 }
 
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn known_bodies_have_names_of_their_own() {
-        for (status, body, code, passes) in [
+        for (status, body, code, is_transient) in [
             (401, "modal-http: invalid credentials for proxy authorization", "wrong_token", false),
             (404, "modal-http: invalid function call", "no_such_app", true),
             (404, "modal-http: workspace x is disabled", "no_budget", false),
@@ -343,7 +343,7 @@ mod tests {
             (599, "", "bad_status", true),
         ] {
             let named = refusal_of(status, body);
-            assert_eq!((named.code, named.passes), (code, passes), "{status} {body}");
+            assert_eq!((named.code, named.is_transient), (code, is_transient), "{status} {body}");
         }
     }
 

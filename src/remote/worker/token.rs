@@ -122,7 +122,7 @@ fn token_error(error: CredentialError, place: &str) -> HttpError {
 }
 
 fn put_hint(place: &str) -> String {
-    format!("put the token of the worker's own file into {place}")
+    format!("put the token from the token file of `rgpu worker` into {place}")
 }
 
 #[cfg(test)]
