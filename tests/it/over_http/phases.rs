@@ -309,7 +309,11 @@ fn a_token_that_is_taken_back_in_the_middle_is_told_and_the_job_is_taken_up_with
     let worker = Worker::start(&laptop);
     let (token, kept) = (laptop.path("token"), laptop.path("kept"));
     let ran = laptop.path("agent/ran");
-    let line = "exec --remote box -- sh -c 'echo once >> ../../../ran; sleep 4; echo late; exit 4'";
+    let gate = laptop.path("gate");
+    let line = format!(
+        "exec --remote box -- sh -c 'echo once >> ../../../ran; until [ -e {} ]; do sleep 0.1; done; echo late; exit 4'",
+        gate.display()
+    );
     // The client has a file of its own.
     let own_file = || {
         let config = laptop.path("config/config.toml");
@@ -318,7 +322,7 @@ fn a_token_that_is_taken_back_in_the_middle_is_told_and_the_job_is_taken_up_with
     };
     fs::copy(&token, &kept).unwrap();
     own_file();
-    let child = laptop.start(line);
+    let child = laptop.start(&line);
     wait_for("the program", || ran.exists().then_some(()));
     let port = worker.stop(Signal::TERM);
     fs::write(&token, "another-token-of-this-worker\n").unwrap();
@@ -326,11 +330,12 @@ fn a_token_that_is_taken_back_in_the_middle_is_told_and_the_job_is_taken_up_with
     own_file();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(status(&output), 125, "{}", laptop.shown(line, &output));
+    assert_eq!(status(&output), 125, "{}", laptop.shown(&line, &output));
     assert!(said.contains("the worker rejects the token"), "{said}");
     let old = fs::read_to_string(&kept).unwrap();
     assert!(!said.contains(old.trim()) && !said.contains(&worker.token), "{said}");
     fs::copy(&token, &kept).unwrap();
+    fs::write(&gate, "").unwrap();
     let output = laptop.run("runs attach latest");
     assert_eq!(status(&output), 4, "{}", laptop.shown("runs attach latest", &output));
     assert_eq!(output.stdout, b"late\n");
