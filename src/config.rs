@@ -246,7 +246,7 @@ impl Config {
         if !near.is_empty() {
             failure = failure.hint(format!("did you mean `{}`?", near.join("` or `")));
         } else if !name.contains(['@', ':', '/'])
-            && let Some(list) = remote_names(self.remotes.keys())
+            && let Some(list) = configured_remotes_hint(self.remotes.keys())
         {
             failure = failure.hint(list);
         }
@@ -439,7 +439,9 @@ fn bad_file(path: &Path, cause: &str) -> Failure {
 const MAX_NAMED_REMOTES: usize = 5;
 
 /// The user's remotes in a sentence; `None` if there are none.
-pub fn remote_names<'n>(names: impl ExactSizeIterator<Item = &'n String>) -> Option<String> {
+pub fn configured_remotes_hint<'n>(
+    names: impl ExactSizeIterator<Item = &'n String>,
+) -> Option<String> {
     let all = names.len();
     let named: Vec<&str> = names.map(String::as_str).take(MAX_NAMED_REMOTES).collect();
     let rest = match all - named.len() {
@@ -569,9 +571,9 @@ mod tests {
         let failure = config.remote("cluster", |_| false).unwrap_err();
         assert_eq!(failure.hints[0], "your remotes: `h200`");
         let several: Vec<String> = ["a", "b", "c", "d", "e", "f", "g"].map(str::to_owned).into();
-        let list = remote_names(several.iter()).unwrap();
+        let list = configured_remotes_hint(several.iter()).unwrap();
         assert_eq!(list, "your remotes: `a`, `b`, `c`, `d`, `e` and 2 more (`rgpu remote list`)");
-        assert_eq!(remote_names(several[..0].iter()), None);
+        assert_eq!(configured_remotes_hint(several[..0].iter()), None);
         let failure = config.remote("root@box", |_| false).unwrap_err();
         assert_eq!(failure.hints, ["an address is written `ssh://root@box`"]);
         let failure = config.remote("127.0.0.1:8790", |_| false).unwrap_err();

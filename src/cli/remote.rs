@@ -10,7 +10,7 @@ use clap::Subcommand;
 
 use super::support::app::{App, Status};
 use super::support::session;
-use crate::config::remote_names;
+use crate::config::configured_remotes_hint;
 use crate::error::{Exit, Failure, Result, nearest};
 use crate::remote::RemoteSpec;
 
@@ -119,7 +119,7 @@ fn unknown_remote(app: &App, name: &str) -> Failure {
     let near = nearest(name, app.config.remotes.keys().map(String::as_str));
     match near.is_empty() {
         true => failure.hint(
-            remote_names(app.config.remotes.keys())
+            configured_remotes_hint(app.config.remotes.keys())
                 .unwrap_or_else(|| "`rgpu remote list` shows those they have".to_owned()),
         ),
         false => failure.hint(format!("did you mean `{}`?", near.join("` or `"))),
