@@ -12,7 +12,7 @@ from session import HERE
 
 CLUSTER = "cluster"
 # What a job's own environment may lack: it is that of a login of the user, not that of the SSH server.
-TOOLS = ("nvcc", "ncu", "nsys", "compute-sanitizer", "nvidia-smi", "python3", "torchrun")
+TOOLS = ("nvcc", "ncu", "nsys", "compute-sanitizer", "nvidia-smi", "c++", "python3", "torchrun")
 # The exit status of `exec` for a failure of its own.
 EXEC_FAILED = 125
 # How a program on the cluster can be told from other processes.
@@ -44,10 +44,10 @@ def held_programs():
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            argv = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            argv = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else [b""]
         except OSError:
             continue
-        if argv[:2] == [b"sleep", HELD_SECONDS.encode()]:
+        if argv[0].endswith(b"sleep") and argv[1:2] == [HELD_SECONDS.encode()]:
             found.append(int(entry.name))
     return found
 
