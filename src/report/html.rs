@@ -100,3 +100,30 @@ pub(super) fn escape(text: &str) -> String {
     }
     out
 }
+
+/// A message as markup: text in backticks is shown as code. A text with an odd number of backticks
+/// stays as it is.
+pub(super) fn marked_up(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len() % 2 == 0 {
+        return escape(text);
+    }
+    let part = |(at, part): (usize, &&str)| match at % 2 {
+        0 => escape(part),
+        _ => format!("<code>{}</code>", escape(part)),
+    };
+    parts.iter().enumerate().map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backticks_of_a_message_become_code_and_its_text_is_escaped() {
+        let message = "results are wrong in case `a<b>`: 2 < 3";
+        let expected = "results are wrong in case <code>a&lt;b&gt;</code>: 2 &lt; 3";
+        assert_eq!(marked_up(message), expected);
+        assert_eq!(marked_up("one ` alone"), "one ` alone");
+    }
+}

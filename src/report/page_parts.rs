@@ -13,3 +13,8 @@ pub const THEME: &str = super::html::THEME;
 pub fn hash(text: &str) -> String {
     super::html::hash(text)
 }
+
+/// A message as markup: text in backticks is shown as code.
+pub fn marked_up(text: &str) -> String {
+    super::html::marked_up(text)
+}

@@ -8,7 +8,7 @@ use super::plot::{PlotPoint, PlotSeries, page, svg};
 use super::table::{clock_policy, counts, devices_text, speedup_text, time_text, without_gpu_text};
 use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::model::suite_history::{History, Series};
-use crate::report::html::escape;
+use crate::report::html::{escape, marked_up};
 use crate::report::quantity::{duration, timestamp};
 use crate::report::terminal::head::graph_text;
 
@@ -38,7 +38,7 @@ pub fn html(run: &SuiteRun, history: &History) -> String {
     }
     body += "</p>\n";
     if let Some(text) = without_gpu_text(run) {
-        let _ = writeln!(body, "<p class=\"warn\">{}</p>", escape(text));
+        let _ = writeln!(body, "<p class=\"warn\">{}</p>", marked_up(text));
     }
     table(&mut body, run, history);
     failures(&mut body, run);
@@ -56,7 +56,7 @@ fn table(body: &mut String, run: &SuiteRun, history: &History) {
               <select id=\"state\" aria-label=\"state\"><option value=\"\">all</option>\
               <option>ok</option><option>no GPU</option><option>failed</option><option>slower</option></select></p>\n\
               <div class=\"scroll\"><table id=\"cases\"><thead><tr><th>case</th><th>size</th><th>side</th>\
-              <th class=\"n\">time</th><th>samples</th><th class=\"n\">in a graph</th><th class=\"n\">of light</th><th class=\"n\">speedup</th>\
+              <th class=\"n\">time</th><th>samples</th><th class=\"n\">in a graph</th><th class=\"n\">of the speed of light</th><th class=\"n\">speedup</th>\
               <th>pair</th><th>expected</th><th>history</th><th>state</th></tr></thead>\n<tbody>\n";
     for row in &run.rows {
         let times: Vec<Option<&SuiteTime>> = match row.times.is_empty() {
@@ -91,7 +91,7 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
         )
     });
     let sparkline = time.and_then(|time| history.series.iter().find(|s| s.key == time.key));
-    let reason = row.reason.as_deref().map(|reason| format!(": {}", escape(reason)));
+    let reason = row.reason.as_deref().map(|reason| format!(": {}", marked_up(reason)));
     let _ = writeln!(
         body,
         "<tr data-state=\"{state}\" data-case=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td>\
@@ -197,7 +197,7 @@ fn failures(body: &mut String, run: &SuiteRun) {
             body,
             "<p><b>{}</b><br>{}<br><code>{}</code></p>",
             escape(&row.case),
-            escape(row.failure.as_deref().unwrap_or_default()),
+            marked_up(row.failure.as_deref().unwrap_or_default()),
             escape(&row.again)
         );
     }
