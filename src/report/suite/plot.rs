@@ -36,6 +36,9 @@ const BOTTOM: f64 = 34.0;
 const TOP: f64 = 16.0;
 const RIGHT: f64 = 14.0;
 
+/// The width of a digit of a label.
+const DIGIT_WIDTH: f64 = 7.0;
+
 /// The number of colours of the style sheet.
 pub(super) const COLORS: usize = 6;
 
@@ -48,7 +51,7 @@ pub(super) const CSS: &str = "\
 body{font:14px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--back);margin:0 auto;max-width:1180px;padding:16px}\
 h1{font-size:20px}h2{font-size:16px;margin-top:28px}table{border-collapse:collapse;width:100%}\
 th,td{text-align:left;padding:3px 10px 3px 0;border-bottom:1px solid var(--line);vertical-align:top}\
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}th{color:var(--faint);font-weight:600}\
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.n{white-space:nowrap}th{color:var(--faint);font-weight:600}\
 tbody tr:hover{background:var(--row)}.bad{color:var(--bad);font-weight:600}.good{color:var(--good)}.warn{color:var(--warn)}.faint{color:var(--faint)}\
 code{font-family:ui-monospace,monospace;font-size:12px}input,select{font:inherit;padding:3px 6px;margin:0 10px 8px 0;\
 color:inherit;background:var(--row);border:1px solid var(--line)}.scroll{overflow-x:auto}\
@@ -135,12 +138,14 @@ pub(super) fn svg(series: &[PlotSeries], x_name: &str, label: fn(f64) -> String)
     xs.dedup();
     let step = xs.len().div_ceil(8).max(1);
     for tick in xs.iter().step_by(step) {
+        let label = digits_of(*tick);
+        // A label of many digits at the right edge stays inside.
+        let farthest = WIDTH - DIGIT_WIDTH * label.len() as f64 / 2.0;
         let _ = write!(
             out,
-            "<text x=\"{:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
-            x.coordinate(*tick),
+            "<text x=\"{:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{label}</text>",
+            x.coordinate(*tick).min(farthest),
             HEIGHT - BOTTOM + 15.0,
-            digits_of(*tick)
         );
     }
     let _ = write!(

@@ -139,7 +139,7 @@ fn grid(out: &mut String, x: &Decades, y: &Decades) {
             "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
              <text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
             bottom + 16.0,
-            digits(tick)
+            if tick < 0.1 { tick.to_string() } else { digits(tick) }
         );
     }
     for tick in y.ticks() {
