@@ -99,7 +99,7 @@ function roofs(launch) {
     return el("span", null, swatch, at + (p.x > limit ? "not drawn: next to no traffic was counted there"
       : `${percent(100 * p.y / Math.min(reached.peak, p.x * p.memory.peak))} of its roof`));
   }));
-  return [el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Roofline" }, plot), notes, apart && el("p", { class: "note" }, said(apart)), every];
+  return [el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Roofline" }, plot), notes, ...(apart ? [el("p", { class: "note" }, said(apart))] : []), every];
 }
 
 /** That the launch's work on the tensor cores is in no ceiling of the report, or null. */
