@@ -13,6 +13,7 @@ use super::run_query::RunLine;
 use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
 use super::suites::SuiteLine;
+use crate::error::Failure;
 use crate::store::{RunFolder, live};
 
 /// How many of the last runs are shown.
@@ -98,11 +99,27 @@ pub(super) fn overview(
         suites: suites.collect(),
         queue: state.queue,
         loops: state.loops,
-        problems: problem.into_iter().chain(state.problems).collect(),
+        problems: distinct(problem, state.problems),
     }
 }
 
-/// The newest of the runs that may go on.
+/// The problems, each once: the index of runs is in the same database as queue and loops.
+fn distinct(problem: Option<String>, mut problems: Vec<String>) -> Vec<String> {
+    if let Some(problem) = problem.filter(|problem| !problems.contains(problem)) {
+        problems.insert(0, problem);
+    }
+    problems
+}
+
+/// A failure for the page, in lines: what happened, why, and what to do.
+pub(super) fn problem_lines(failure: &Failure) -> String {
+    let lines = [Some(&failure.what), failure.cause.as_ref()];
+    let lines: Vec<&str> =
+        lines.into_iter().flatten().chain(&failure.hints).map(String::as_str).collect();
+    lines.join("\n")
+}
+
+/// The newest of the runs that may not have ended.
 pub(super) fn running_runs(context: &DashboardContext, snapshot: &Snapshot) -> Vec<RunningRun> {
     let runs = snapshot.running.iter().map(|at| &snapshot.runs[*at].summary);
     let running = runs.take(MAX_RUNNING_RUNS).map(|run| {

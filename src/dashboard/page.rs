@@ -10,10 +10,15 @@ use super::access::AccessControl;
 use super::openapi::field_names;
 use crate::kernel::MODES;
 use crate::queue::MIN_SHOWN_SILENCE_S;
-use crate::report::page_parts::{CORE, CSS, THEME, hash};
+use crate::report::page_parts::{CORE, CSS, THEME, hash, marked_up};
 
 /// The style sheet of the report, which gives colours and tables, and what only this page has.
 const OWN_CSS: &str = include_str!("page/page.css");
+
+/// The style of a page that only has a message.
+const MESSAGE_CSS: &str = ":root{color-scheme:light dark}\
+    body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:2.5rem auto;padding:0 16px;overflow-wrap:anywhere}\
+    p{margin:0 0 .6rem;white-space:pre-wrap}code{font-family:ui-monospace,monospace;font-size:.9em}";
 
 /// All scripts in one function scope.
 const SCRIPT: [&str; 16] = [
@@ -75,6 +80,20 @@ impl Settings {
 pub(super) struct PageDocument {
     html: String,
     policy: String,
+}
+
+/// A page without script that has a message in lines, and its policy.
+pub(super) fn message_page(message: &str) -> (String, String) {
+    let lines: String =
+        message.trim_end().lines().map(|line| format!("<p>{}</p>\n", marked_up(line))).collect();
+    let html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>rgpu dashboard</title>\n\
+         <style>{MESSAGE_CSS}</style>\n</head>\n<body>\n{lines}</body>\n</html>\n"
+    );
+    let policy = format!("default-src 'none'; style-src '{}'; img-src data:", hash(MESSAGE_CSS));
+    (html, policy)
 }
 
 impl PageDocument {

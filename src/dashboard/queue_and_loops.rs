@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::DashboardContext;
+use super::overview::problem_lines;
 use super::run_table::Snapshot;
 use super::text_document::TextDocument;
 use crate::error::{Exit, Failure, Result};
@@ -205,13 +206,13 @@ pub(super) fn of_overview(context: &DashboardContext) -> QueueAndLoops {
     let mut state = QueueAndLoops::default();
     match queue_counts(context, &mut state) {
         Ok(queue) => state.queue = queue,
-        Err(failure) => state.problems.push(failure.to_string()),
+        Err(failure) => state.problems.push(problem_lines(&failure)),
     }
     match loops(context) {
         Ok(list) => state.loops = list.loops,
         // Both are in one database, so both failed for one reason.
         Err(failure) if state.problems.is_empty() => {
-            state.problems.push(failure.to_string());
+            state.problems.push(problem_lines(&failure));
         }
         Err(_) => {}
     }

@@ -13,13 +13,14 @@ use rusqlite::params;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::overview::problem_lines;
 use super::run_summary::RunSummary;
 use crate::error::Failure;
 use crate::store::state::{StateDb, StateError, commit, sql_error};
 use crate::store::{RunFolder, Runs, StoreError};
 
 /// Changes when a summary gets other content.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 
 /// A project with fewer runs gets no database for their index: they are read faster than one is made.
 const MIN_RUNS_FOR_DATABASE: usize = 200;
@@ -203,7 +204,7 @@ impl RunTable {
         if is_first {
             match self.load() {
                 Ok(folders) => known.folders = folders,
-                Err(error) => problem = Some(Failure::from(error).to_string()),
+                Err(error) => problem = Some(problem_lines(&Failure::from(error))),
             }
             if !known.folders.is_empty() {
                 self.publish(known, true);
@@ -303,7 +304,8 @@ impl RunTable {
 
     /// Brings the rows of the database up to date. Returns why that failed; the next call tries again.
     fn save(&self, known: &mut KnownFolders) -> Option<String> {
-        let failure = self.write_rows(known).err().map(|error| Failure::from(error).to_string());
+        let failure =
+            self.write_rows(known).err().map(|error| problem_lines(&Failure::from(error)));
         if failure.is_none() {
             known.unsaved.clear();
         }

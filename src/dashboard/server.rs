@@ -21,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::access::{AccessControl, KEY_HEADER, Login};
 use super::action::{self, ActionRequest};
+use super::page::message_page;
 use super::run_query::RunQuery;
 use super::{
     DashboardContext, Server, host, live, openapi, overview, queue_and_loops, run_detail, suites,
@@ -157,7 +158,7 @@ async fn guard(State(server): Shared, request: Request, next: Next) -> Response 
             next.run(request).await
         }
         Err(failure) if is_page || is_login => {
-            text(status(&failure), "text/plain; charset=utf-8", format!("{failure}\n"))
+            message(status(&failure), &overview::problem_lines(&failure), "'none'")
         }
         Err(failure) => refusal(&failure),
     };
@@ -187,7 +188,6 @@ struct LoginQuery {
 }
 
 fn log_in(server: &Server, token: &str, warn: fn(&str)) -> Response {
-    let plain = "text/plain; charset=utf-8";
     match server.access.log_in(token) {
         Login::Opened => {
             // Not a redirect: the navigation may come from elsewhere, and then has no strict cookies.
@@ -223,12 +223,12 @@ fn log_in(server: &Server, token: &str, warn: fn(&str)) -> Response {
             }
             let words = "this link was used already: it works once\n\
                          if you did not open it, stop `rgpu dashboard` and start it again\n";
-            text(StatusCode::FORBIDDEN, plain, words.to_owned())
+            message(StatusCode::FORBIDDEN, words, "'none'")
         }
         Login::WrongToken => {
             let words = "the token of this link is wrong: open the link that `rgpu dashboard` \
                          printed\n";
-            text(StatusCode::FORBIDDEN, plain, words.to_owned())
+            message(StatusCode::FORBIDDEN, words, "'none'")
         }
     }
 }
@@ -251,6 +251,17 @@ fn text(status: StatusCode, kind: &'static str, text: String) -> Response {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// A page with a message for a reader who gets no other page. `ancestors` are the pages that may have it
+/// in a frame.
+fn message(status: StatusCode, message: &str, ancestors: &str) -> Response {
+    let (html, policy) = message_page(message);
+    let mut response = text(status, "text/html; charset=utf-8", html);
+    if let Ok(policy) = HeaderValue::from_str(&format!("{policy}; frame-ancestors {ancestors}")) {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
     response
 }
 
@@ -318,7 +329,7 @@ async fn get_overview(State(server): Shared) -> Response {
     let context = server.context.clone();
     let state = server.blocking(move || Ok(queue_and_loops::of_overview(&context))).await;
     let state = state.unwrap_or_else(|failure| queue_and_loops::QueueAndLoops {
-        problems: vec![failure.to_string()],
+        problems: vec![overview::problem_lines(&failure)],
         ..queue_and_loops::QueueAndLoops::default()
     });
     let (context, table) = (server.context.clone(), Arc::clone(&server.table));
@@ -400,7 +411,7 @@ async fn get_report(State(server): Shared, Path(id): Path<String>) -> Response {
                 .insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
             response
         }
-        Err(failure) => text(status(&failure), "text/plain; charset=utf-8", format!("{failure}\n")),
+        Err(failure) => message(status(&failure), &overview::problem_lines(&failure), "'self'"),
     }
 }
 
