@@ -17,9 +17,10 @@ use crate::model::fan_out::{FanOut, FanOutRow};
 use crate::model::finding::KernelVerdict;
 use crate::model::profile::{CaseResult, Correctness, SCHEMA, Timing, TimingClock};
 use crate::model::ranks::Ranks;
+use crate::model::sanitizer::SanitizerResult;
 use crate::model::suite::{self, RowState, SuiteRun, SuiteState, SuiteVerdict};
 use crate::regular_file;
-use crate::store::{JobRecord, RunFolder, RunParent, RunRecord, RunState, StoreError};
+use crate::store::{RunFolder, RunParent, RunRecord, RunState, StoreError};
 
 /// A larger document is read piece by piece.
 const MAX_IN_MEMORY_BYTES: u64 = 4 << 20;
@@ -167,6 +168,7 @@ struct ProfileParts {
     bound: Vec<BoundShare>,
     correctness: Option<Correctness>,
     kernel_verdicts: Vec<KernelVerdict>,
+    sanitizer: Vec<SanitizerResult>,
     findings: Vec<FindingText>,
     ranks: Option<RankParts>,
 }
@@ -204,6 +206,7 @@ impl RunSummary {
     /// It has no readable record.
     pub(super) fn of(folder: &RunFolder) -> Result<Self, StoreError> {
         let record = folder.current_record()?;
+        let limit_text = time_limit_text(&record, folder.path());
         let mut summary = Self::of_record(record);
         if summary.state != RunState::Done {
             summary.reason = folder.failure().map(|document| document.error.code);
@@ -211,6 +214,8 @@ impl RunSummary {
         if let Err(problem) = summary.add_result(folder.path()) {
             summary.problem = Some(problem);
         }
+        // A finding of the part that was measured matters less than why there is no more.
+        summary.text = limit_text.or(summary.text);
         Ok(summary)
     }
 
@@ -260,7 +265,7 @@ impl RunSummary {
             Some(ResultKind::Profile) => {
                 let parts: ProfileParts = document(folder, "profile.json")?;
                 if parts.schema != SCHEMA {
-                    return Err(format!("profile.json is of `{}`, not `{SCHEMA}`", parts.schema));
+                    return Err(other_schema("profile.json", &parts.schema));
                 }
                 self.add_profile(parts);
             }
@@ -272,7 +277,7 @@ impl RunSummary {
             Some(ResultKind::Suite) => {
                 let run: SuiteRun = document(folder, "suite.json")?;
                 if run.schema != suite::SCHEMA {
-                    return Err(format!("suite.json is of `{}`", run.schema));
+                    return Err(other_schema("suite.json", &run.schema));
                 }
                 self.suite = Some(SuiteCounts::of(&run));
                 if !self.is_active() && run.state != SuiteState::Done {
@@ -298,7 +303,9 @@ impl RunSummary {
         self.checked = checked.and_then(|word| word.as_str().map(ToOwned::to_owned));
         let finding = parts.findings.into_iter().next().map(|finding| finding.text);
         let first = parts.kernel_verdicts.into_iter().next();
-        self.text = finding.or_else(|| first.as_ref().map(|verdict| verdict.text.clone()));
+        self.text = faults_text(&parts.sanitizer)
+            .or(finding)
+            .or_else(|| first.as_ref().map(|verdict| verdict.text.clone()));
         self.verdict = first.and_then(|verdict| verdict.verdict);
     }
 }
@@ -328,16 +335,68 @@ const UNFINISHED: &str = "unfinished";
 
 /// The state of a run, or how its program ended: the run itself is done then.
 fn state_text(record: &RunRecord) -> String {
-    let is_limit = |job: &JobRecord| matches!(&job.outcome, Some(Outcome::Failed { code, .. }) if code == "timeout");
     match record.program_exit {
+        _ if step_at_limit(record).is_some() => "time limit".to_owned(),
         Some(status) if record.state == RunState::Done && status != 0 => {
-            match record.jobs.iter().any(is_limit) {
-                true => "time limit".to_owned(),
-                false => format!("exit status {status}"),
-            }
+            format!("exit status {status}")
         }
         _ => record.state.as_str().to_owned(),
     }
+}
+
+/// The number of the job and the step in which the program was stopped at its time limit. `None` if the
+/// run did not end so; a run that failed at it says so in its failure.
+fn step_at_limit(record: &RunRecord) -> Option<(usize, &str)> {
+    let has_failed = record.program_exit.is_some_and(|status| status != 0);
+    if record.state != RunState::Done || !has_failed {
+        return None;
+    }
+    record.jobs.iter().zip(1..).find_map(|(job, number)| match &job.outcome {
+        Some(Outcome::Failed { step, code }) if code == "timeout" => Some((number, step.as_str())),
+        _ => None,
+    })
+}
+
+/// The parts of `plan-N.json` that a summary has.
+#[derive(Deserialize)]
+struct PlanParts {
+    steps: Vec<StepLimit>,
+}
+
+/// A step of a plan and its time limit.
+#[derive(Deserialize)]
+struct StepLimit {
+    id: String,
+    timeout_s: u64,
+}
+
+/// The limit at which the program was stopped, and the flag that sets it.
+fn time_limit_text(record: &RunRecord, folder: &Path) -> Option<String> {
+    let (number, step) = step_at_limit(record)?;
+    let plan = document::<PlanParts>(folder, &format!("plan-{number}.json")).ok();
+    let limit = plan.and_then(|plan| plan.steps.into_iter().find(|one| one.id == step));
+    let limit = limit.map(|one| format!(" of {}", limit_span(one.timeout_s))).unwrap_or_default();
+    Some(format!("the program was stopped at its time limit{limit}: `--timeout` sets a longer one"))
+}
+
+/// A time limit as the flag takes it: `90 s`, `10 min`, `6 h`.
+fn limit_span(seconds: u64) -> String {
+    match seconds {
+        s if s >= 3600 && s % 3600 == 0 => format!("{} h", s / 3600),
+        s if s >= 120 && s % 60 == 0 => format!("{} min", s / 60),
+        s => format!("{s} s"),
+    }
+}
+
+/// The first error that a sanitizer tool found. `None` if none found any.
+fn faults_text(results: &[SanitizerResult]) -> Option<String> {
+    let found = results.iter().find(|result| !result.causes.is_empty())?;
+    let first = found.causes.first()?;
+    let more = match results.iter().map(|result| result.causes.len()).sum() {
+        1_usize => String::new(),
+        causes => format!(" ({causes} causes in all)"),
+    };
+    Some(format!("{} found an error: {}{more}", found.title(), first.text))
 }
 
 /// A kernel that is compared with itself is named once.
@@ -370,6 +429,13 @@ pub(super) fn ranks(folder: &Path) -> Option<Ranks> {
     document::<ProfileRanks>(folder, "profile.json").ok()?.ranks
 }
 
+/// Why a document of another schema is not shown, and what to do.
+fn other_schema(name: &str, schema: &str) -> String {
+    format!(
+        "{name} is of `{schema}`, which this rgpu cannot read: a later one made the run, so update this one"
+    )
+}
+
 /// A document of a run folder.
 ///
 /// # Errors
@@ -391,11 +457,13 @@ fn document<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T, String>
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::model::profile::{CheckVerdict, Gap};
     use crate::model::suite::SuiteRow;
     use crate::model::{Finding, Profile};
-    use crate::store::Runs;
+    use crate::store::{JobRecord, Runs};
 
     fn folder(root: &Path, id: &str) -> RunFolder {
         let folder = RunFolder::create(root, id, None).unwrap();
@@ -454,9 +522,32 @@ mod tests {
     }
 
     #[test]
+    fn errors_that_a_sanitizer_found_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = |id: &str, causes: serde_json::Value| {
+            let run = folder(dir.path(), id);
+            let tools = json!([
+                {"tool": "racecheck", "verdict": "clean", "errors": 0},
+                {"tool": "memcheck", "verdict": "found", "errors": 2, "causes": causes},
+            ]);
+            let profile = Profile { schema: SCHEMA.to_owned(), ..Profile::default() };
+            let mut profile = serde_json::to_value(&profile).unwrap();
+            profile["sanitizer"] = tools;
+            run.write_json("profile.json", &profile).unwrap();
+            RunSummary::of(&run).unwrap().text
+        };
+        let cause = json!({"kind": "out_of_bounds", "text": "Invalid read", "count": 2});
+        let one = text("one", json!([cause]));
+        assert_eq!(one.as_deref(), Some("memcheck found an error: Invalid read"));
+        let two = text("two", json!([cause, cause]));
+        assert_eq!(two.as_deref(), Some("memcheck found an error: Invalid read (2 causes in all)"));
+        assert_eq!(text("none", json!([])), None);
+    }
+
+    #[test]
     fn a_failed_program_and_an_unfinished_suite_are_not_done() {
         let dir = tempfile::tempdir().unwrap();
-        let state_text = |id: &str, exit: i32, code: &str| {
+        let ended = |id: &str, exit: i32, code: &str| {
             let run = folder(dir.path(), id);
             let mut record = run.record().unwrap();
             record.program_exit = Some(exit);
@@ -468,11 +559,20 @@ mod tests {
                 unsynced: Vec::new(),
             }];
             run.save(&record).unwrap();
-            RunSummary::of(&run).unwrap().state_text
+            if id == "late" {
+                let steps = json!([{"id": "exec", "timeout_s": 600}]);
+                run.write_json("plan-1.json", &json!({ "steps": steps })).unwrap();
+            }
+            let summary = RunSummary::of(&run).unwrap();
+            (summary.state_text, summary.text.unwrap_or_default())
         };
-        assert_eq!(state_text("good", 0, "exit"), "done");
-        assert_eq!(state_text("bad", 3, "exit"), "exit status 3");
-        assert_eq!(state_text("late", 124, "timeout"), "time limit");
+        assert_eq!(ended("good", 0, "exit"), ("done".into(), String::new()));
+        assert_eq!(ended("bad", 3, "exit"), ("exit status 3".into(), String::new()));
+        let text =
+            "the program was stopped at its time limit of 10 min: `--timeout` sets a longer one";
+        assert_eq!(ended("late", 124, "timeout"), ("time limit".into(), text.into()));
+        let text = "the program was stopped at its time limit: `--timeout` sets a longer one";
+        assert_eq!(ended("no-plan", 124, "timeout"), ("time limit".into(), text.into()));
         // A suite whose command was killed has no jobs of its own.
         let killed = folder(dir.path(), "killed");
         let mut record = killed.record().unwrap();
