@@ -25,6 +25,10 @@ async function openActionDialog(title, action, note) {
   });
   document.body.append(dialog);
   dialog.showModal();
+  const hideRun = () => {
+    run.hidden = true;
+    close.focus();
+  };
   try {
     const preview = await act(action, true);
     body.append(el("p", { class: "note" }, "The same in a terminal, in the project's folder:"), commandLine(preview.command));
@@ -32,7 +36,12 @@ async function openActionDialog(title, action, note) {
     run.focus();
   } catch (error) {
     body.append(failureBox(error));
+    hideRun();
   }
+  const offerAgain = () => {
+    run.textContent = "Try again";
+    run.disabled = false;
+  };
   let outcome = null;
   run.addEventListener("click", async () => {
     run.disabled = true;
@@ -42,19 +51,33 @@ async function openActionDialog(title, action, note) {
     try {
       const result = await act(action, false);
       outcome = actionResult(result);
-      // A command that failed may be run again.
-      run.disabled = result.state === "running" || result.exit === 0;
+      if (result.state !== "running" && result.exit !== 0 && await canRepeat(action, result.exit)) offerAgain();
+      else hideRun();
       refreshSoon();
     } catch (error) {
       outcome = failureBox(error);
-      run.disabled = false;
+      offerAgain();
     }
     status.replaceWith(outcome);
   });
 }
 
+/** Exit statuses of a command that is wrong or is refused: the same command fails again. */
+const WRONG_COMMAND = [2, 3];
+
+/** Whether an action that failed can work when it is tried again: a run that has ended can neither be followed nor cancelled. */
+async function canRepeat(action, exit) {
+  if (WRONG_COMMAND.includes(exit)) return false;
+  if (!action.run) return true;
+  try {
+    return isActive((await get("/runs/" + encodeURIComponent(action.run))).run);
+  } catch {
+    return false;
+  }
+}
+
 function actionResult(result) {
-  if (result.state === "running") return el("p", null, "It runs on its own now; what it changes appears here.");
+  if (result.state === "running") return el("p", null, "The command is still running. Its changes appear on this page.");
   const ok = result.exit === 0;
   const run = result.document && result.document.run && result.document.run.id;
   return el("div", null, el("p", null, badge(ok ? "done" : "exit status " + (result.exit ?? "unknown"), ok ? "good" : "bad"), run && [" ", runLink(run, "open the run")]),

@@ -252,6 +252,8 @@ fn an_action_shows_its_command_before_it_is_run() {
         let text = browser.value("document.querySelector('dialog').textContent");
         text.as_str().unwrap().contains("done").then_some(())
     });
+    // What is done is not offered again.
+    assert_eq!(browser.value(&format!("{}.hidden", find("Run it"))), true);
     assert!(laptop.show("queue ls --json").contains("cancelled"));
     browser.value(&format!("{}.click()", find("Close")));
     wait_for("the new state", || {
@@ -400,7 +402,7 @@ fn what_failed_was_not_timed_or_is_made_up_is_told_as_such() {
     let text = text_with(&mut browser, "/loops", "dry-run");
     assert!(!text.contains("undefined"), "{text}");
     let id = test.report()["id"].as_str().unwrap().to_owned();
-    let text = text_with(&mut browser, &format!("/loops/{id}"), "measures nothing");
+    let text = text_with(&mut browser, &format!("/loops/{id}"), "nothing is measured");
     assert!(text.contains("target\tnone") || text.contains("target\nnone"), "{text}");
     browser.picture(&picture("dry-run-light-wide"));
 
@@ -408,6 +410,27 @@ fn what_failed_was_not_timed_or_is_made_up_is_told_as_such() {
     text_with(&mut browser, "/compare?pick=newer%20older", "rgpu compare older newer");
     let text = text_with(&mut browser, "/compare?a=newer&b=older", "rgpu compare newer older");
     assert!(!text.contains('`'), "{text}");
+
+    // A run that has ended meanwhile cannot be attached to, so that is not offered again.
+    text_with(&mut browser, "/run/detached", "Attach");
+    let click = |text: &str| {
+        format!(
+            "[...document.querySelectorAll('button')].find(b => b.textContent === {text:?}).click()"
+        )
+    };
+    browser.value(&click("Attach"));
+    wait_for("the command", || {
+        (browser.value("!!document.querySelector('dialog code')") == true).then_some(())
+    });
+    detached["state"] = "failed".into();
+    write("detached/run.json", detached.to_string());
+    browser.value(&click("Run it"));
+    wait_for("the end of the command", || {
+        (browser.value("!!document.querySelector('dialog .badge')") == true).then_some(())
+    });
+    let buttons = "[...document.querySelectorAll('dialog button')].filter(b => !b.hidden)";
+    assert_eq!(browser.value(&format!("{buttons}.map(b => b.textContent).join()")), "Copy,Close");
+
     // The browser reports the refusals of both comparisons itself.
     browser.complaints.retain(|complaint| !complaint.contains("/api/v1/compare?"));
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
