@@ -38,7 +38,7 @@ pub(super) enum Tab {
 
 pub(super) fn run(app: &App, first: Tab) -> Result<Status> {
     if app.global.json {
-        let failure = Failure::new(Exit::Usage, "usage", "the view of the terminal has no JSON");
+        let failure = Failure::new(Exit::Usage, "usage", "the terminal view has no JSON");
         return Err(failure.hint("`rgpu queue ls --json` and `rgpu loop status --json` have it"));
     }
     if !app.terminal.stdout_tty || !app.is_attended() {

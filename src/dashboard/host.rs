@@ -126,7 +126,7 @@ impl HostHealth {
         let agent = facts.agent.agent.as_str();
         if !agent.is_empty() && agent != own {
             health.outdated.push(format!(
-                "the agent there has version {agent}, this rgpu {own}: the next run updates it"
+                "the agent on the host has version {agent}, this rgpu {own}: the next run updates it"
             ));
         }
         if let (Some(driver), Some(nvcc)) = (&facts.cuda, facts.tool("nvcc"))

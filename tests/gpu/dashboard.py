@@ -1,5 +1,5 @@
 """The part `dashboard`: a run on the GPU is followed as the page follows it, while the link to the host is cut and
-comes back, and while the page's own connection is cut and goes on."""
+comes back, and while the page's own connection is cut and made again."""
 
 import http.client
 import json

@@ -279,7 +279,7 @@ fn draw_best(frame: &mut Frame<'_>, area: Rect, status: &LoopStatus) {
         }
     }
     if points.is_empty() {
-        return draw_message(frame, area, "no time is known yet");
+        return draw_message(frame, area, "nothing has been timed yet");
     }
     let last = points.last().map_or(1.0, |(at, _)| at.max(1.0));
     let high = points.iter().map(|(_, time)| *time).fold(0.0, f64::max) * 1.05;

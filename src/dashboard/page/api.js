@@ -77,7 +77,7 @@ const act = (action, isPreview) => fetch(BASE + "/actions", {
 
 /**
  * Calls the handler of each message of a stream, by its name, while the tab is shown: a browser opens only six
- * connections to a server. After a cut it goes on where it was. Returns a function that stops it.
+ * connections to a server. After a cut it continues with the next message. Returns a function that stops it.
  */
 function listen(path, handlers, onError) {
   let source = null;

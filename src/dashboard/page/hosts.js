@@ -63,7 +63,7 @@ async function hostsView(params) {
         ["processors", known && `${known.agent.cpus} · ${bytes(known.agent.memory_bytes)} memory`],
         ["driver", known && (known.driver || "none")],
         ["CUDA of the driver", known && known.cuda],
-        ["counters", known && known.counters_admin_only !== undefined && (known.counters_admin_only ? "for administrators only" : "for all users")],
+        ["GPU counters", known && known.counters_admin_only !== undefined && (known.counters_admin_only ? "for administrators only" : "for all users")],
         ["running", host.running.length > 0 && [runningText(host), ": ", host.running.map(id => [runLink(id), " "])]],
         ["waiting entries", host.waiting || null],
       ]),

@@ -2,7 +2,7 @@
 
 const runColumns = {
   what: { label: "run", cls: "run", always: true, cell: run => [runLink(run.id, run.title || run.id), el("span", { class: "sub" }, run.id, run.note && " · " + run.note)] },
-  state: { label: "state", cls: "nowrap", cell: run => [runState(run), run.reason && el("span", { class: "sub" }, words(run.reason))] },
+  state: { label: "state", cell: run => [runState(run), run.reason && el("span", { class: "sub" }, words(run.reason))] },
   time: { label: "time", num: true, cell: run => run.median_ns !== undefined ? [duration(run.median_ns), el("span", { class: "sub" }, run.is_cpu_reference ? "CPU reference" : run.ci95_ns && range(run.ci95_ns))] : null },
   trend: { label: "trend", cell: run => spark(run.trend) },
   verdict: { label: "verdict", cls: "text", cell: run => run.problem ? el("span", { class: "sub" }, badge("cannot be read", "warn"), " ", said(run.problem))
@@ -51,7 +51,7 @@ async function overviewView() {
       data.running.length > 0 && card("Not ended", grid("Runs that have not ended", [runColumns.what,
         { label: "phase", cls: "text", cell: run => [run.phase || runState(run), run.output && logBox("Output of " + run.id, terminalText(run.output))] }, runColumns.where, runColumns.started,
         !page.read_only && { label: "action", cell: run => [!run.followed_by && actionButton("Attach", "to " + run.id, { do: "attach", run: run.id }, ATTACH_NOTE), " ", actionButton("Cancel", run.id, { do: "cancel_run", run: run.id }, CANCEL_NOTE)] }].filter(Boolean), data.running),
-        data.running.some(run => !run.followed_by) && el("p", { class: "note" }, "Not followed: no process of this machine follows the run, so its phase is what was seen last. ", el("code", null, "rgpu runs attach RUN"), " goes on with it and fetches its results.")),
+        data.running.some(run => !run.followed_by) && el("p", { class: "note" }, "Not followed: no process on this machine follows the run, so the phase is the last one received. ", el("code", null, "rgpu runs attach RUN"), " follows it again and fetches its results.")),
       card("Last runs", data.recent.length ? grid("Last runs", columns, data.recent) : empty(data.reading ? "no run has been read yet" : NO_RUNS)),
       data.suites.length > 0 && card("Suites", suiteTable(data.suites)),
       data.loops.length > 0 && card("Loops", loopTable(data.loops.slice(0, 6))),

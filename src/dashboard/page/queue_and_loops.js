@@ -22,12 +22,12 @@ async function queueView() {
         el("p", { class: "note", role: "status" }, data.runner ? `process ${data.runner.pid} runs the queue` : "nothing runs the queue", data.paused && " · paused"),
         el("div", { class: "row" },
           !data.runner && actionButton("Run the queue", "", { do: "run_queue" }),
-          data.paused ? actionButton("Resume", "the queue", { do: "resume_queue" }) : actionButton("Pause", "the queue", { do: "pause_queue" }, "No entry is started until the queue is resumed; what runs goes on."))),
+          data.paused ? actionButton("Resume", "the queue", { do: "resume_queue" }) : actionButton("Pause", "the queue", { do: "pause_queue" }, "No further entry starts until the queue is resumed. A running entry is not stopped."))),
       entries.length ? grid("Entries", [
         { label: "entry", always: true, cell: entry => [entryLink(entry.id, entry.id + " " + entry.name), entry.name !== shellWords(entry.command) && el("span", { class: "sub" }, commandWords(shellWords(entry.command)))] },
         { label: "state", cell: entry => [stateBadge(entry.state), [entry.reason, silence(entry)].filter(Boolean).map(why => el("span", { class: "sub" }, why))] },
         { label: "needs", cell: entry => [entry.remote, entry.gpu].filter(Boolean).join(", ") },
-        { label: "after", cell: entry => entry.after && entry.after.map(dependency => "entry " + dependency.entry).join(", ") },
+        { label: "after", cls: "nowrap", cell: entry => entry.after && entry.after.map(dependency => "entry " + dependency.entry).join(", ") },
         { label: "tags", cell: entry => entry.tags && entry.tags.join(", ") },
         { label: "priority", num: true, cell: entry => entry.priority || null },
         { label: "time", num: true, cell: entry => entry.seconds !== undefined ? seconds(entry.seconds) : null },
@@ -54,7 +54,7 @@ async function entryView(params, id) {
           // The reason of a failure is its exit status.
           ["exit status", entry.reason === "exit status " + entry.rc ? null : entry.rc], ["added", fullMoment(entry.added)],
           ["runs", data.runs && data.runs.map((run, at) => [at > 0 && ", ", runLink(run.id)])]])),
-      data.output !== undefined && card("Output", logBox("Output of the last attempt", terminalText(data.output) || "no output yet", entry.state === "running" ? { "data-follow": "end" } : null)),
+      data.output !== undefined && card("Output", logBox("Output of the last attempt", terminalText(data.output) || (entry.state === "running" ? "no output yet" : "no output"), entry.state === "running" ? { "data-follow": "end" } : null)),
       card("What happened", grid("Events", [
         { label: "when", cls: "nowrap", always: true, cell: event => moment(event.at, false, true) }, { label: "state", cell: event => badge(stateText(event.to), (STATE_CLASS[event.to] || "").replace("running", "")) },
         { label: "attempt", num: true, cell: event => event.attempt || null }, { label: "why", cls: "text", cell: event => event.reason }], data.events)),
@@ -63,7 +63,7 @@ async function entryView(params, id) {
 }
 
 const loopState = line => line.state === "STOPPED" ? badge("stopped") : [badge("running", "warn running"), " ", el("span", { class: "dim" }, line.phase_text)];
-const dryRunBadge = () => el("span", { class: "badge", title: "the loop makes up both answers and measures nothing" }, "dry-run");
+const dryRunBadge = () => el("span", { class: "badge", title: "the answers of worker and reviewer are made up, and nothing is measured" }, "dry-run");
 
 const loopTable = loops => grid("Loops", [
   { label: "loop", always: true, cell: line => [loopLink(line.id, line.kernel_path), el("span", { class: "sub" }, line.id)] },
@@ -88,7 +88,7 @@ function targetText(target) {
 
 const LOOP_MODES = {
   manual: "manual: the loop waits for files that others write", command: "command: the loop starts the worker and the reviewer",
-  "dry-run": "dry-run: the loop makes up both answers and measures nothing",
+  "dry-run": "dry-run: the answers of worker and reviewer are made up, and nothing is measured",
 };
 
 const OUTCOME_CLASS = { kept: "good", wrong: "bad", slower: "warn", refused: "bad", worker_failed: "bad", not_measured: "bad" };
@@ -155,7 +155,7 @@ async function loopView(params, id) {
     nodes: [
       card(null, el("div", { class: "row head" }, el("div", { class: "row" }, loopState(data), data.mode === "dry-run" && dryRunBadge()),
         el("div", { class: "row" }, link(view("/runs", { parent: "loop:" + data.id }), "its runs"),
-          !isStopped && actionButton("Stop", "the loop", { do: "stop_loop", id: data.id }, "It ends what runs, and measures the best against the start."))),
+          !isStopped && actionButton("Stop", "the loop", { do: "stop_loop", id: data.id }, "It stops what is running, and compares the best version with the start."))),
         facts([["kernel", el("code", null, data.kernel_path)], ["mode", LOOP_MODES[data.mode] || data.mode],
           ["waits for", data.awaited && el("code", null, data.awaited.file)], ["prompt", data.awaited && el("code", null, data.awaited.prompt)],
           ["target", targetText(data.target)], ["iteration", data.iteration + " of " + data.max_iterations],
@@ -168,11 +168,11 @@ async function loopView(params, id) {
         { label: "iteration", num: true, always: true, cell: line => line.iteration },
         { label: "outcome", cell: line => badge(words(line.outcome), OUTCOME_CLASS[line.outcome]) },
         { label: "against the best", cell: line => comparedTimes(line.comparison) },
-        { label: "a second time", cell: line => comparedTimes(line.confirmation) },
+        { label: "confirmation", cell: line => comparedTimes(line.confirmation) },
         { label: "why", cls: "text", cell: line => [!isSummary(line) && toolMessage(line.reason), line.claim && claimText(line.claim).map(text => el("span", { class: "sub" }, text))] },
         { label: "reviewer", cls: "text", cell: line => line.verdict && [badge(words(line.verdict.verdict.toLowerCase())), el("span", { class: "sub" }, line.verdict.reason)] },
         { label: "files", cls: "text", cell: line => line.changed.join(", ") },
-      ], data.iterations), best.length > 0 && el("p", { class: "note" }, "Each comparison is of the best so far → the change. Times are geometric means over the loop's sizes.")] : empty("no iteration has ended")),
+      ], data.iterations), best.length > 0 && el("p", { class: "note" }, "Each comparison is of the best so far → the change; a change that is faster is compared again to confirm it. Times are geometric means over the loop's sizes.")] : empty("no iteration has ended")),
       changed.length > 0 && card("Changes", changed.map(line => patch(line.iteration))),
     ],
   };

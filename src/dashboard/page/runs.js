@@ -37,7 +37,7 @@ async function runsView(params) {
   // The address may be of a page that the list no longer has.
   const isPastEnd = data.runs.length === 0 && data.found > 0;
   const [first, last] = data.runs.length ? [offset + 1, offset + data.runs.length] : [0, 0];
-  const whyNone = isPastEnd ? "the list ends before this page" : data.total ? "no run fits" : data.reading ? "no run has been read yet" : NO_RUNS;
+  const whyNone = isPastEnd ? "the list ends before this page" : data.total ? "no run matches" : data.reading ? "no run has been read yet" : NO_RUNS;
   return {
     title: params.kernel ? "Kernel " + params.kernel : "Runs",
     nodes: [

@@ -111,8 +111,8 @@ function boundTable(rows) {
   return grid("Predictions beside measurements", [
     { label: "kernel", cls: "name", always: true, cell: ({ row }) => row.run ? runLink(row.run, row.kernel) : row.kernel },
     { label: "case", cell: ({ share }) => share.case },
-    { label: "GPU", cell: ({ row, share }) => row.gpu || share.gpu },
-    { label: "predicted least", num: true, cell: ({ share }) => duration(share.bound_ns) },
+    { label: "GPU", cls: "nowrap", cell: ({ row, share }) => row.gpu || share.gpu },
+    { label: "bound", num: true, cell: ({ share }) => duration(share.bound_ns) },
     { label: "measured", num: true, cell: ({ share }) => share.percent > 0 ? duration(share.bound_ns * 100 / share.percent) : null },
     { label: "of the bound", num: true, cell: ({ share }) => [percent(share.percent), el("div", { class: "meter" }, bar(null, share.percent / 100))] },
     { label: "limit", cell: ({ share }) => share.unit || words(share.limit) },
@@ -124,6 +124,6 @@ async function modelView() {
   const data = await get("/model");
   return { title: "Model", nodes: [
     el("p", { class: "note" }, "The newest run of each kernel and GPU, beside the least time that the GPU's memory and units allow. ", el("code", null, "rgpu model"), " predicts more. Above 100 %, the data came from a cache, or the kernel's ", el("code", null, "[work]"), " is wrong."),
-    card(null, data.rows.length ? boundTable(data.rows) : empty("no run was measured on a GPU that `rgpu model hw list` has, with a kernel whose kernel.toml has `[work]`; results of `rgpu model` itself are not kept")),
+    card(null, data.rows.length ? boundTable(data.rows) : empty("nothing to compare yet: it takes a run on a GPU that `rgpu model hw list` names, of a kernel whose kernel.toml has `[work]`")),
   ] };
 }
