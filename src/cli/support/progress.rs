@@ -68,6 +68,8 @@ pub(in crate::cli) struct Progress {
     program_output: Option<ProgramOutput>,
     /// A running compiler's output, held until we know whether the failure's text contains it.
     compiler_output: Option<Vec<u8>>,
+    /// Title of the step whose first rung has not started.
+    step_title: Option<String>,
     tool_progress: ToolProgress,
     /// Notes that were printed, and whether it was printed that the host is asked. Each is printed once,
     /// though `doctor` makes several runs.
@@ -169,6 +171,7 @@ impl Progress {
             cut_streams,
             program_output,
             compiler_output,
+            step_title: None,
             tool_progress: ToolProgress::default(),
             printed_notes: BTreeSet::new(),
             has_asked: false,
@@ -326,6 +329,12 @@ impl Progress {
         if let EventBody::RungEnded(_) = &event.body {
             self.end_tool_progress();
         }
+        // A step without any rung to run is not shown, for example the export of a report that is not there.
+        if let EventBody::RungStarted { .. } = &event.body
+            && let Some(title) = self.step_title.take()
+        {
+            self.set_phase(&title);
+        }
         match &event.body {
             EventBody::Queued { position, holder } => {
                 self.set_phase(&format!(
@@ -342,7 +351,7 @@ impl Progress {
                 };
                 drop(silence);
                 if !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw) {
-                    self.set_phase(title);
+                    self.step_title = Some(title.clone());
                 }
             }
             EventBody::RungStarted { step, .. } if is_build_step(step) => {
@@ -378,7 +387,8 @@ impl Progress {
                     ));
                 }
             }
-            EventBody::Ended { .. } => {
+            // Between two steps a job can wait for a GPU.
+            EventBody::StepEnded { .. } | EventBody::Ended { .. } => {
                 self.silence.lock().unwrap_or_else(PoisonError::into_inner).was_reported = true;
             }
             _ => {}
@@ -534,5 +544,27 @@ mod tests {
         }
         assert_eq!(held, MAX_HELD_BYTES);
         assert!(progress.compiler_output.is_none(), "the rest goes through");
+    }
+
+    #[test]
+    fn only_a_step_that_runs_a_program_is_shown_and_watched() {
+        let terminal = Terminal { stdout_tty: false, stderr_tty: false, ..Terminal::detect() };
+        let (canceller, _cancel) = crate::run::channel();
+        let mut progress = Progress::new(terminal, LiveOutput::Stderr, true, canceller, None);
+        let step = || "export".to_owned();
+        let mut show = |body| {
+            progress.show_event(&Event { seq: 1, at_ms: 0, body });
+            let is_watched = !progress.silence.lock().unwrap().was_reported;
+            (progress.phase.clone(), is_watched)
+        };
+        let started =
+            |title: &str| EventBody::StepStarted { step: step(), title: title.to_owned() };
+        let ended = || EventBody::StepEnded { step: step(), rung: None, code: String::new() };
+        assert_eq!(show(started("export the timeline")).0, "");
+        assert_eq!(show(ended()), (String::new(), false));
+        show(started("profile with ncu"));
+        let rung =
+            EventBody::RungStarted { step: step(), rung: "ncu".to_owned(), argv: Vec::new() };
+        assert_eq!(show(rung), ("profile with ncu".to_owned(), true));
     }
 }
