@@ -97,7 +97,7 @@ fn with_dsl_hint(failure: Failure, file: &Path) -> Failure {
     if hints.is_empty() {
         return failure
             .hint("it imports neither `triton` nor `cutlass`: there is nothing to compile ahead in it")
-            .hint("what torch launches shows under: rgpu profile --kernel …, or rgpu exec FILE --mode nsys");
+            .hint("what torch launches shows under: rgpu profile --kernel NAME, or rgpu exec FILE --mode nsys");
     }
     hints.into_iter().fold(failure, Failure::hint)
 }

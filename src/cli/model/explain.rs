@@ -41,7 +41,7 @@ pub(super) fn run(app: &App, args: &ExplainArgs) -> Result<Status> {
         };
         return Err(Failure::new(Exit::Artifact, "no_terms", what)
             .file(args.prediction.display())
-            .hint("save a prediction: `rgpu model kernel … --json > FILE`"));
+            .hint("save a prediction: add `--json > FILE` to `rgpu model kernel`"));
     }
     if app.global.json {
         let parts = found.into_iter();

@@ -407,15 +407,21 @@ fn no_scheme(args: &AddArgs, flag: &str) -> Failure {
     let is_loopback = matches!(host, "localhost" | "[::1]") || host.starts_with("127.");
     let message = format!("`{flag}` is for workers, and `{at}` is not the address of one");
     let failure = Failure::new(Exit::Usage, "bad_address", message);
+    let option = match flag {
+        "--token-file" | "--ca-file" => format!("{flag} FILE"),
+        "--token-env" => format!("{flag} VARIABLE"),
+        "--keychain" => format!("{flag} SERVICE"),
+        _ => flag.to_owned(),
+    };
     match is_loopback {
         true => {
             let url = shell_word(format_args!("http://{at}"));
-            failure.hint(format!("rgpu remote add {name} {url} {flag} …"))
+            failure.hint(format!("rgpu remote add {name} {url} {option}"))
         }
         false => {
             let url = shell_word(format_args!("https://{at}"));
             failure
-                .hint(format!("behind a server with TLS: rgpu remote add {name} {url} {flag} …"))
+                .hint(format!("behind a server with TLS: rgpu remote add {name} {url} {option}"))
                 .hint(format!("through `ssh -L 8790:127.0.0.1:8790 {host}`: http://127.0.0.1:8790"))
         }
     }
@@ -438,7 +444,7 @@ fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) -> Result<()
             // An invalid name may be the secret itself, so do not print it.
             let message = format!("`{flag}` takes the name of a variable, not its value");
             return Err(Failure::new(Exit::Usage, "bad_variable", message)
-                .hint(format!("export BOX_TOKEN=…; rgpu remote add … {flag} BOX_TOKEN")));
+                .hint(format!("put it into a variable such as BOX_TOKEN: {flag} BOX_TOKEN")));
         }
     }
     let mut set_option = |key: &str, value: String| spec.options.insert(key.to_owned(), value);

@@ -271,7 +271,7 @@ impl SshError {
             let add = format!("rgpu remote add NAME {remote}");
             (add.clone(), format!("[remote.NAME], after `{add}`"))
         } else {
-            (format!("rgpu remote add {remote} …"), format!("[remote.{remote}]"))
+            (format!("rgpu remote add {remote} URL"), format!("[remote.{remote}]"))
         };
         match self {
             Self::Name { .. } => because(failure, self)
