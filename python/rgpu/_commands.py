@@ -108,7 +108,7 @@ def profile(
     kernel_name: Only kernels with this name
     kernel_name_base: The form of the name to match
     label: A label to store with the run
-    launch_count: Launches to profile
+    launch_count: Number of launches to profile
     launch_skip: Launches to skip first
     light: Start with the small section set `minimal`
     log_limit: Most output to keep of each stream, e.g. 100MB
@@ -138,7 +138,7 @@ def profile(
         RGPU_REMOTE, or of your settings]
     replay_mode: How passes are repeated
     run_id: The run's name, which must be new
-    sample: CPU sampling
+    sample: Where nsys samples the CPU [default: none]
     sanitizer_args: More arguments for compute-sanitizer, as one string
     section: A section by its identifier
     seed: Seed of the inputs
@@ -147,7 +147,8 @@ def profile(
     share_gpu: Run even if other processes use the GPU
     stall: Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
         ranks, their last collective and their stacks; what was measured is kept
-    strict: Fail before timing if the host is unfit to measure on (other processes, throttling, …)
+    strict: Fail if the host is not fit to measure on (other processes, throttling, …); it is
+        checked before anything is timed, and a hot GPU again before each later case
     sudo: Use `sudo -n` if reading counters needs it
     sweep: Profile at each of these values, as a suite: a size of the kernel, else a macro of its
         compiler. Several sweeps make all combinations
@@ -259,7 +260,7 @@ def exec(
     kernel_name_base: The form of the name to match
     label: A label to store with the run
     lang: The language, if the file's name and content do not tell: rs, py, cu, sh
-    launch_count: Launches to profile
+    launch_count: Number of launches to profile
     launch_skip: Launches to skip first
     light: Start with the small section set `minimal`
     log_limit: Most output to keep of each stream, e.g. 100MB
@@ -287,7 +288,7 @@ def exec(
         RGPU_REMOTE, or of your settings]
     replay_mode: How passes are repeated
     run_id: The run's name, which must be new
-    sample: CPU sampling
+    sample: Where nsys samples the CPU [default: none]
     sanitizer_args: More arguments for compute-sanitizer, as one string
     section: A section by its identifier
     set: Section set: one of ncu's (basic, detailed, full, roofline …), or launchstats, minimal,
@@ -295,7 +296,8 @@ def exec(
     share_gpu: Run even if other processes use the GPU
     stall: Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
         ranks, their last collective and their stacks; what was measured is kept
-    strict: Fail before timing if the host is unfit to measure on (other processes, throttling, …)
+    strict: Fail if the host is not fit to measure on (other processes, throttling, …); it is
+        checked before anything is timed, and a hot GPU again before each later case
     sudo: Use `sudo -n` if reading counters needs it
     target_processes: Which processes to profile
     timeout: Time limit of each step, e.g. 90s, 10m, 1h30m
@@ -535,7 +537,8 @@ def compare(
     seed: Seed of the inputs [default: 1]
     set: ncu's section set [default: full]
     share_gpu: Run even if other processes use the GPU
-    strict: Fail before timing if the host is unfit to measure on (other processes, throttling, …)
+    strict: Fail if the host is not fit to measure on (other processes, throttling, …); it is
+        checked before anything is timed, and a hot GPU again before each later case
     sudo: Use `sudo -n` if reading counters needs it
     threshold: The smallest effect that counts
     timeout: Time limit of each step, e.g. 90s, 10m

@@ -54,7 +54,7 @@ class ProfileOptions(TypedDict, total=False):
     label: Pairs | None
     """A label to store with the run."""
     launch_count: int | None
-    """Launches to profile."""
+    """Number of launches to profile."""
     launch_skip: int | None
     """Launches to skip first."""
     light: bool
@@ -106,7 +106,7 @@ class ProfileOptions(TypedDict, total=False):
     run_id: str | None
     """The run's name, which must be new."""
     sample: Literal["none", "process-tree", "system-wide", "cpu"] | None
-    """CPU sampling."""
+    """Where nsys samples the CPU [default: none]"""
     sanitizer_args: str | None
     """More arguments for compute-sanitizer, as one string."""
     section: str | Sequence[str] | None
@@ -124,7 +124,9 @@ class ProfileOptions(TypedDict, total=False):
     ranks, their last collective and their stacks; what was measured is kept.
     """
     strict: bool
-    """Fail before timing if the host is unfit to measure on (other processes, throttling, …)."""
+    """Fail if the host is not fit to measure on (other processes, throttling, …); it is checked
+    before anything is timed, and a hot GPU again before each later case.
+    """
     sudo: bool
     """Use `sudo -n` if reading counters needs it."""
     target_processes: Literal["all", "application-only"] | None
@@ -242,7 +244,7 @@ class ExecOptions(TypedDict, total=False):
     lang: str | None
     """The language, if the file's name and content do not tell: rs, py, cu, sh."""
     launch_count: int | None
-    """Launches to profile."""
+    """Number of launches to profile."""
     launch_skip: int | None
     """Launches to skip first."""
     light: bool
@@ -295,7 +297,7 @@ class ExecOptions(TypedDict, total=False):
     run_id: str | None
     """The run's name, which must be new."""
     sample: Literal["none", "process-tree", "system-wide", "cpu"] | None
-    """CPU sampling."""
+    """Where nsys samples the CPU [default: none]"""
     sanitizer_args: str | None
     """More arguments for compute-sanitizer, as one string."""
     section: str | Sequence[str] | None
@@ -311,7 +313,9 @@ class ExecOptions(TypedDict, total=False):
     ranks, their last collective and their stacks; what was measured is kept.
     """
     strict: bool
-    """Fail before timing if the host is unfit to measure on (other processes, throttling, …)."""
+    """Fail if the host is not fit to measure on (other processes, throttling, …); it is checked
+    before anything is timed, and a hot GPU again before each later case.
+    """
     sudo: bool
     """Use `sudo -n` if reading counters needs it."""
     target_processes: Literal["all", "application-only"] | None
@@ -635,7 +639,9 @@ class CompareOptions(TypedDict, total=False):
     share_gpu: bool
     """Run even if other processes use the GPU."""
     strict: bool
-    """Fail before timing if the host is unfit to measure on (other processes, throttling, …)."""
+    """Fail if the host is not fit to measure on (other processes, throttling, …); it is checked
+    before anything is timed, and a hot GPU again before each later case.
+    """
     sudo: bool
     """Use `sudo -n` if reading counters needs it."""
     threshold: float | str | None

@@ -85,7 +85,7 @@ const CASE: &str = "n=65536";
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Diagnosis")]
 pub(super) struct DoctorReport {
-    /// `rgpu.doctor/1`.
+    /// Name and version of this schema: `rgpu.doctor/1`.
     schema: &'static str,
     /// Facts about the host.
     host: HostFacts,

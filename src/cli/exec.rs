@@ -46,7 +46,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 /// The output of `exec --json` (`rgpu.exec/1`).
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ExecResult {
-    /// `rgpu.exec/1`.
+    /// Name and version of this schema: `rgpu.exec/1`.
     schema: String,
     /// The id of the run.
     run: String,

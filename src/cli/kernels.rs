@@ -39,7 +39,7 @@ pub(super) struct ShowArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct NewArgs {
-    /// The source
+    /// The kernel's source, a .cu or .py file
     pub file: PathBuf,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn run(app: &App, command: &KernelsCommand) -> Result<Status> {
 /// The output of `kernels list --json` (`rgpu.kernels/1`).
 #[derive(Serialize, JsonSchema)]
 pub(super) struct KernelList {
-    /// `rgpu.kernels/1`.
+    /// Name and version of this schema: `rgpu.kernels/1`.
     schema: &'static str,
     /// The kernels, sorted by name.
     kernels: Vec<KernelLine>,
@@ -64,7 +64,7 @@ pub(super) struct KernelList {
 /// The output of `kernels show --json` (`rgpu.kernel/1`).
 #[derive(Serialize, JsonSchema)]
 pub(super) struct KernelDetails {
-    /// `rgpu.kernel/1`.
+    /// Name and version of this schema: `rgpu.kernel/1`.
     schema: &'static str,
     #[serde(flatten)]
     kernel: KernelLine,

@@ -43,13 +43,13 @@ pub(super) enum RemoteCommand {
     /// one node for several commands
     #[command(after_long_help = examples!("rgpu remote up cloud", "rgpu remote up cluster"))]
     Up {
-        /// Its name
+        /// The name of the remote
         remote: String,
     },
     /// Destroy a rented remote and all its data; on a Slurm cluster, give back the node that is kept
     #[command(after_long_help = examples!("rgpu remote down cloud --yes"))]
     Down {
-        /// Its name
+        /// The name of the remote
         remote: String,
 
         /// Do not ask before destroying
@@ -65,13 +65,13 @@ pub(super) enum RemoteCommand {
     /// Use this remote when --remote is not given
     #[command(after_long_help = examples!("rgpu remote default h200"))]
     Default {
-        /// Its name
+        /// The name of the remote
         remote: String,
     },
     /// Remove a remote from your settings
     #[command(after_long_help = examples!("rgpu remote remove h200"))]
     Remove {
-        /// Its name
+        /// The name of the remote
         remote: String,
     },
 }

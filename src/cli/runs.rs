@@ -77,7 +77,7 @@ pub(super) struct ListArgs {
     #[arg(long, short, value_name = "REMOTE")]
     pub remote: Option<String>,
 
-    /// Show this many
+    /// Show at most this many, the newest ones
     #[arg(long, short = 'n', default_value_t = 20)]
     pub count: usize,
 
@@ -92,7 +92,7 @@ pub(super) struct ListArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct RunArg {
-    /// The run
+    /// The run: an id, a unique prefix, latest, latest~1 or a folder
     #[arg(default_value = "latest")]
     pub run: String,
 }
@@ -129,10 +129,10 @@ pub(super) struct CancelArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct NoteArgs {
-    /// The run
+    /// The run: an id, a unique prefix, latest, latest~1 or a folder
     pub run: String,
 
-    /// The note
+    /// The new text of the note; an empty text removes it
     pub text: String,
 }
 

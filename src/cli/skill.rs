@@ -49,7 +49,7 @@ pub(super) struct InstallArgs {
 /// The output of `skill install --json` (`rgpu.skill/1`).
 #[derive(Serialize, JsonSchema)]
 pub(super) struct InstalledSkill {
-    /// `rgpu.skill/1`.
+    /// Name and version of this schema: `rgpu.skill/1`.
     schema: String,
     /// The files that were written.
     files: Vec<PathBuf>,

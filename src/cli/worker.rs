@@ -27,7 +27,7 @@ use crate::error::{Exit, Failure, Result, shell_word};
     "rgpu worker --listen 127.0.0.1:8791 --token-file team.token",
 ))]
 pub(super) struct WorkerArgs {
-    /// Where to listen
+    /// The address and port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8790")]
     pub listen: SocketAddr,
 

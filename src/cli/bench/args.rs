@@ -106,7 +106,8 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N%", value_parser = fraction)]
     pub threshold: Option<f64>,
 
-    /// Fail a case before anything is timed if there are doubts about the host
+    /// Fail a case if the host is not fit to measure on (other processes, throttling, …); it is
+    /// checked before anything is timed, and a hot GPU again before each later size
     #[arg(long)]
     pub strict: bool,
 
@@ -213,7 +214,7 @@ pub(super) struct ShowArgs {
 /// `bench compare`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct CompareArgs {
-    /// The base
+    /// The run of the base suite: an id, a unique prefix, latest or a folder
     #[arg(value_name = "RUN")]
     pub a: String,
 

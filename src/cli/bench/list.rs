@@ -17,7 +17,7 @@ use crate::suite::{
 /// The output of `bench list --json` (`rgpu.targets/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct TargetList {
-    /// `rgpu.targets/1`.
+    /// Name and version of this schema: `rgpu.targets/1`.
     schema: &'static str,
     /// The file with the targets; absent if every kernel is one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -152,9 +152,9 @@ impl Dsl {
 pub(in crate::cli) enum EmitKind {
     /// PTX
     Ptx,
-    /// The machine code
+    /// The machine code, as an ELF file
     Cubin,
-    /// Its listing
+    /// The listing of the machine code
     Sass,
     /// Intermediate code: MLIR, TTIR, LLVM; for nvcc the preprocessed source
     Ir,

@@ -122,7 +122,8 @@ pub(in crate::cli) struct LiveArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
 
-    /// Fail before timing if the host is unfit to measure on (other processes, throttling, …)
+    /// Fail if the host is not fit to measure on (other processes, throttling, …); it is checked
+    /// before anything is timed, and a hot GPU again before each later case
     #[arg(long)]
     pub strict: bool,
 

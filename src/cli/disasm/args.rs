@@ -120,7 +120,7 @@ pub(in crate::cli) struct DisasmArgs {
 /// The text that `--view` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum View {
-    /// The listing
+    /// The listing of the machine code
     Sass,
     /// The PTX of the file, or the PTX that -lineinfo left in a cubin
     Ptx,
@@ -151,9 +151,9 @@ impl View {
 /// How a view is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Format {
-    /// Graphviz
+    /// A graph in Graphviz's language
     Dot,
-    /// A picture
+    /// A picture as SVG
     Svg,
     /// One page that needs no network
     Html,

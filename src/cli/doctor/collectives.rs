@@ -30,7 +30,7 @@ const MEBIBYTE: f64 = 1_048_576.0;
 /// The output of `doctor --collectives --json` (`rgpu.collectives/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct CollectivesDocument {
-    /// `rgpu.collectives/1`.
+    /// Name and version of this schema: `rgpu.collectives/1`.
     schema: &'static str,
     /// The remote's name.
     remote: String,

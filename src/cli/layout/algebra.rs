@@ -28,7 +28,7 @@ pub(in crate::cli) struct ComposeArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ComplementArgs {
-    /// The layout
+    /// The layout, e.g. (4,8):(8,1)
     pub layout: String,
     /// How many offsets to cover: a number, or a shape
     pub bound: String,
@@ -77,7 +77,7 @@ impl Form {
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("side").required(true).args(["left", "right"])))]
 pub(in crate::cli) struct InverseArgs {
-    /// The layout
+    /// The layout, e.g. (4,8):(8,1)
     pub layout: String,
     /// R with R(L(i)) = i
     #[arg(long)]

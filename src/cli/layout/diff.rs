@@ -20,7 +20,7 @@ use crate::error::{Exit, Failure, Result, nearest};
 pub(in crate::cli) struct DiffArgs {
     /// The older snapshot or dump
     pub old: PathBuf,
-    /// The newer one
+    /// The newer snapshot or dump
     pub new: PathBuf,
 
     /// A layout that must not change; `all` are all. Levels: `function` (every offset), `profile`

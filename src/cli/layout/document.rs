@@ -22,7 +22,7 @@ use crate::error::Result;
 /// own.
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct LayoutDocument {
-    /// `rgpu.layout/1`.
+    /// Name and version of this schema: `rgpu.layout/1`.
     schema: &'static str,
     #[serde(flatten)]
     result: LayoutResult,

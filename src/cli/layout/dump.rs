@@ -31,7 +31,7 @@ pub(super) const DEFAULT_TILE: &str = "128x128x256";
 /// The problem and tile of a kernel, and the Python that prints its layouts.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct KernelArgs {
-    /// The problem: M,N,K,L
+    /// The sizes M, N and K of the problem, and the number of batches L
     #[arg(long, value_name = "M,N,K,L")]
     pub shape: Option<String>,
 
@@ -163,7 +163,7 @@ pub(in crate::cli) enum Probe {
 /// The output of `layout dump` (`rgpu.layout-dump/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct LayoutDump {
-    /// `rgpu.layout-dump/1`.
+    /// Name and version of this schema: `rgpu.layout-dump/1`.
     schema: &'static str,
     /// The kernel's file.
     kernel: String,

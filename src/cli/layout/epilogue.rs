@@ -41,7 +41,7 @@ pub(in crate::cli) struct EpilogueArgs {
     #[arg(long)]
     pub search: bool,
 
-    /// Threads that store
+    /// Number of threads that store the tile
     #[arg(long, default_value_t = 128, requires = "search")]
     pub threads: i64,
 

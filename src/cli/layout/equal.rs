@@ -15,7 +15,7 @@ use crate::kernel::expr::{Division, Expr, ExprError, Grammar, Scope};
 pub(in crate::cli) struct EqualArgs {
     /// A layout, swizzled or not
     pub a: String,
-    /// Another one
+    /// The layout to compare it with
     pub b: String,
     /// Compare for each shape of this file: the layouts have expressions such as {ceil_div(M, 128)}
     ///

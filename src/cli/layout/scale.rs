@@ -26,7 +26,7 @@ pub(in crate::cli) struct ScaleArgs {
     #[arg(long)]
     pub k: i64,
 
-    /// Batches
+    /// Number of batches
     #[arg(long, default_value_t = 1)]
     pub l: i64,
 

@@ -53,7 +53,7 @@ pub(in crate::cli) enum SnapshotFormat {
 /// A snapshot (`rgpu.layout-snapshot/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct LayoutSnapshot {
-    /// `rgpu.layout-snapshot/1`.
+    /// Name and version of this schema: `rgpu.layout-snapshot/1`.
     schema: &'static str,
     /// Where the layouts come from: the file, or `formulas`.
     source: String,

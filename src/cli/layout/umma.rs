@@ -41,7 +41,7 @@ pub(in crate::cli) struct MatrixArgs {
     #[arg(long, value_name = "BYTES", value_parser = bits::<u32>, default_value = "1024")]
     pub stride: u32,
 
-    /// The swizzle
+    /// The swizzle of the matrix in shared memory
     #[arg(long, value_enum, default_value_t = MatrixSwizzle::B128)]
     pub swizzle: MatrixSwizzle,
 

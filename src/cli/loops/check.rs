@@ -34,7 +34,7 @@ impl LoopFileKind {
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ValidateArgs {
-    /// The file
+    /// The worker's result or the reviewer's verdict
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
@@ -65,7 +65,7 @@ pub(in crate::cli) struct ReportTimeArgs {
     #[arg(long, value_name = "WORD")]
     pub status: Option<String>,
 
-    /// A note
+    /// A note for whoever reads the progress
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
 
@@ -77,9 +77,9 @@ pub(in crate::cli) struct ReportTimeArgs {
 /// The output of `rgpu loop validate --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct CheckDocument {
-    /// `rgpu.loop-check/1`.
+    /// Name and version of this schema: `rgpu.loop-check/1`.
     pub schema: &'static str,
-    /// The file.
+    /// The path of the file.
     pub file: String,
     /// What it is: `worker` or `reviewer`.
     pub kind: &'static str,
@@ -88,7 +88,7 @@ pub(in crate::cli) struct CheckDocument {
 /// The output of `rgpu loop report-time --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct ProgressDocument {
-    /// `rgpu.loop-progress/1`.
+    /// Name and version of this schema: `rgpu.loop-progress/1`.
     pub schema: &'static str,
     /// What the worker has reported during the iteration.
     #[serde(flatten)]

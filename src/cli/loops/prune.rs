@@ -17,7 +17,7 @@ pub(in crate::cli) struct PruneArgs {
 /// The output of `rgpu loop prune --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct PrunedDocument {
-    /// `rgpu.loop-pruned/1`.
+    /// Name and version of this schema: `rgpu.loop-pruned/1`.
     pub schema: &'static str,
     /// The ids of the removed loops, oldest first.
     pub removed: Vec<String>,

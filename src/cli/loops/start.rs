@@ -11,7 +11,7 @@ use crate::loops::{LoopConfig, LoopMode, LoopRunner, LoopSetup, LoopStatus, Phas
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct StartArgs {
-    /// The settings
+    /// The file with the loop's settings
     #[arg(value_name = "loop.toml")]
     pub file: PathBuf,
 

@@ -29,7 +29,7 @@ pub(in crate::cli) struct CollArgs {
     #[arg(long, value_parser = input::size)]
     pub bytes: f64,
 
-    /// How many GPUs
+    /// Number of GPUs, each with one rank
     #[arg(long, value_parser = input::count)]
     pub gpus: f64,
 

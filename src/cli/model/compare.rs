@@ -41,7 +41,7 @@ struct OtherFlags {
 /// Two ways to run a model (`rgpu.model-comparison/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct ComparisonDocument {
-    /// `rgpu.model-comparison/1`.
+    /// Name and version of this schema: `rgpu.model-comparison/1`.
     schema: &'static str,
     /// The way of the command line.
     a: LlmDocument,

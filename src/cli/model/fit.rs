@@ -50,7 +50,7 @@ pub(in crate::cli) struct FitArgs {
 /// The result of a fit (`rgpu.model-fit/1`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct FitResult {
-    /// `rgpu.model-fit/1`.
+    /// Name and version of this schema: `rgpu.model-fit/1`.
     schema: &'static str,
     /// The calibration.
     calibration: Calibration,
@@ -71,16 +71,16 @@ pub(in crate::cli) struct FitResult {
 struct FasterThanBound {
     /// The measurement.
     row: Measurement,
-    /// Its speed-of-light bound.
+    /// Its speed-of-light bound in nanoseconds.
     bound_ns: f64,
-    /// Its measured time.
+    /// Its measured time in nanoseconds.
     measured_ns: f64,
 }
 
 /// A kind with too few rows.
 #[derive(Debug, Serialize, JsonSchema)]
 struct TooFew {
-    /// The kind.
+    /// The kind of kernel or collective.
     kind: String,
     /// Number of its rows.
     rows: usize,

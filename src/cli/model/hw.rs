@@ -45,7 +45,7 @@ pub(in crate::cli) struct ShowArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct AddArgs {
-    /// The file
+    /// The hardware file, in the form that `hw show --toml` prints
     pub file: PathBuf,
 
     /// Fill in missing values from the output of `rgpu doctor --json`

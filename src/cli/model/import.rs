@@ -80,7 +80,7 @@ pub(in crate::cli) enum Format {
 /// The result of an import (`rgpu.model-import/1`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct ImportResult {
-    /// `rgpu.model-import/1`.
+    /// Name and version of this schema: `rgpu.model-import/1`.
     schema: &'static str,
     /// The CSV, if it was written to a file.
     #[serde(skip_serializing_if = "Option::is_none")]

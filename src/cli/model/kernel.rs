@@ -20,7 +20,7 @@ use crate::report::{Align, TextTable, bytes, duration, percent};
 /// Predict one kernel: its bound, its time and every term
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct KernelArgs {
-    /// The kernel
+    /// The kind of kernel
     #[arg(value_enum)]
     pub op: KernelName,
 
@@ -47,7 +47,7 @@ pub(in crate::cli) struct KernelArgs {
     #[arg(long, conflicts_with = "grouped")]
     pub quantize: bool,
 
-    /// Sequences
+    /// Number of sequences
     #[arg(long, default_value = "1", value_parser = input::count)]
     pub batch: f64,
 
@@ -59,7 +59,7 @@ pub(in crate::cli) struct KernelArgs {
     #[arg(long, value_parser = input::count)]
     pub keys: Option<f64>,
 
-    /// Query heads
+    /// Number of query heads
     #[arg(long, value_parser = input::count)]
     pub heads: Option<f64>,
 

@@ -52,7 +52,7 @@ pub(in crate::cli) struct ReconcileArgs {
 /// How far predictions are from measurements (`rgpu.model-reconcile/1`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct ReconcileResult {
-    /// `rgpu.model-reconcile/1`.
+    /// Name and version of this schema: `rgpu.model-reconcile/1`.
     schema: &'static str,
     /// The GPU of rows and predictions.
     gpu: String,

@@ -29,7 +29,7 @@ const MAX_NAME_CHARS: usize = 60;
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli) struct AddArgs {
-    /// A script
+    /// The script to run
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stdin", "command"])]
     pub file: Option<PathBuf>,
 

@@ -21,14 +21,14 @@ pub(in crate::cli) struct WaitArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CancelArgs {
-    /// The entries' numbers
+    /// The numbers of the entries, as `queue ls` shows them
     #[arg(value_name = "ID", required = true)]
     pub entries: Vec<i64>,
 }
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct RequeueArgs {
-    /// The entries' numbers
+    /// The numbers of the entries, as `queue ls` shows them
     #[arg(value_name = "ID", required_unless_present_any = ["failed", "lost", "reason"])]
     pub entries: Vec<i64>,
 

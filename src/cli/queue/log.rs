@@ -20,7 +20,7 @@ const MAX_READ_BYTES: usize = 64 << 10;
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct LogArgs {
-    /// The entry's number
+    /// The number of the entry, as `queue ls` shows it
     #[arg(value_name = "ID")]
     pub entry: i64,
 

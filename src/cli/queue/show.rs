@@ -13,7 +13,7 @@ use crate::store::Runs;
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ShowArgs {
-    /// The entry's number
+    /// The number of the entry, as `queue ls` shows it
     #[arg(value_name = "ID")]
     pub entry: i64,
 }

@@ -29,7 +29,7 @@ pub(in crate::cli) struct CheckArgs {
 /// The output of `remote check --json` (`rgpu.host/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct HostSummary {
-    /// `rgpu.host/1`.
+    /// Name and version of this schema: `rgpu.host/1`.
     schema: &'static str,
     /// Facts about the host.
     #[serde(flatten)]

@@ -19,7 +19,7 @@ const MIN_STATE_WIDTH: usize = 24;
 /// The output of `remote list`, `add`, `default` and `remove` with `--json` (`rgpu.remotes/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct RemoteList {
-    /// `rgpu.remotes/1`.
+    /// Name and version of this schema: `rgpu.remotes/1`.
     schema: &'static str,
     /// The remote that commands use without `--remote`.
     default_remote: String,

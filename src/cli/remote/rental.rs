@@ -90,7 +90,7 @@ impl WaferArgs {
 /// The output of `remote up` and `remote down` with `--json` (`rgpu.rental/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct RentalStatus<'a> {
-    /// `rgpu.rental/1`.
+    /// Name and version of this schema: `rgpu.rental/1`.
     schema: &'static str,
     /// The name of the remote.
     name: &'a str,
@@ -107,7 +107,7 @@ impl<'a> RentalStatus<'a> {
 /// The output of `remote login --json` (`rgpu.login/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct Login {
-    /// `rgpu.login/1`.
+    /// Name and version of this schema: `rgpu.login/1`.
     schema: &'static str,
     /// The user's e-mail address, or their id if there is none.
     who: String,

@@ -33,7 +33,7 @@ pub(in crate::cli) struct CleanArgs {
 /// The output of `runs clean --json` (`rgpu.cleaned/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct CleanResult {
-    /// `rgpu.cleaned/1`.
+    /// Name and version of this schema: `rgpu.cleaned/1`.
     schema: &'static str,
     /// Whether this was a dry run, which removes nothing.
     dry_run: bool,

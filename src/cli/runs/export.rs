@@ -17,7 +17,7 @@ use crate::store::{RunFolder, atomic};
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ExportArgs {
-    /// The run
+    /// The run: an id, a unique prefix, latest, latest~1 or a folder
     pub run: String,
 
     /// The archive [default: <run>.tar.zst in the current folder]; an existing file is not
@@ -34,7 +34,7 @@ pub(in crate::cli) struct ExportArgs {
 /// The output of `runs export --json` (`rgpu.exported/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct ExportResult {
-    /// `rgpu.exported/1`.
+    /// Name and version of this schema: `rgpu.exported/1`.
     schema: &'static str,
     /// The id of the run.
     run: String,

@@ -50,7 +50,7 @@ fn with_link<T>(
 /// The output of `runs list --remote REMOTE --json` (`rgpu.jobs/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct JobList {
-    /// `rgpu.jobs/1`.
+    /// Name and version of this schema: `rgpu.jobs/1`.
     schema: &'static str,
     /// The name of the remote.
     remote: String,

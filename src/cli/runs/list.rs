@@ -18,7 +18,7 @@ const MAX_NAMED_FOLDERS: usize = 3;
 /// The output of `runs list --json` (`rgpu.runs/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct RunList {
-    /// `rgpu.runs/1`.
+    /// Name and version of this schema: `rgpu.runs/1`.
     schema: &'static str,
     /// Number of runs. The list has the newest.
     total: usize,

@@ -102,11 +102,11 @@ pub(in crate::cli) struct ProfileArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum CudaGraph {
-    /// Those below 20 µs
+    /// Calls that take less than 20 µs
     Auto,
-    /// All
+    /// All calls
     Always,
-    /// None
+    /// No calls
     Never,
 }
 
@@ -175,7 +175,7 @@ pub(in crate::cli) struct NcuArgs {
     #[arg(long, value_name = "N")]
     pub launch_skip: Option<u64>,
 
-    /// Launches to profile
+    /// Number of launches to profile
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub launch_count: Option<u64>,
 
@@ -251,7 +251,7 @@ pub(in crate::cli) struct NsysArgs {
     #[arg(long, value_name = "LIST")]
     pub trace: Option<String>,
 
-    /// CPU sampling
+    /// Where nsys samples the CPU [default: none]
     #[arg(long, value_name = "HOW", value_parser = ["none", "process-tree", "system-wide", "cpu"])]
     pub sample: Option<String>,
 

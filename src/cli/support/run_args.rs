@@ -63,7 +63,8 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long, value_name = "RUNG", value_parser = rung_parser())]
     pub at_least: Option<RungId>,
 
-    /// Fail before timing if the host is unfit to measure on (other processes, throttling, …)
+    /// Fail if the host is not fit to measure on (other processes, throttling, …); it is checked
+    /// before anything is timed, and a hot GPU again before each later case
     #[arg(long)]
     pub strict: bool,
 

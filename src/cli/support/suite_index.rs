@@ -28,7 +28,7 @@ pub(in crate::cli) fn open_existing(app: &App) -> Result<Option<RunIndex>> {
 /// The output of `runs reindex --json` (`rgpu.reindexed/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct Reindexed {
-    /// `rgpu.reindexed/1`.
+    /// Name and version of this schema: `rgpu.reindexed/1`.
     schema: &'static str,
     /// Number of suites.
     suites: usize,
