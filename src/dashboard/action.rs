@@ -81,7 +81,7 @@ pub(super) enum Action {
 /// The outcome of an action (`rgpu.dashboard-action/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct ActionResult {
-    /// `rgpu.dashboard-action/1`.
+    /// Name and version of this schema: `rgpu.dashboard-action/1`.
     pub(super) schema: &'static str,
     /// The command line, as a user would type it.
     pub(super) command: String,

@@ -36,7 +36,7 @@ pub struct ExportOptions {
 /// The output of `dashboard export --json` (`rgpu.dashboard-export/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Exported {
-    /// `rgpu.dashboard-export/1`.
+    /// Name and version of this schema: `rgpu.dashboard-export/1`.
     pub schema: &'static str,
     /// The path of the page.
     pub page: String,

@@ -25,7 +25,7 @@ const MAX_ENV_RUNS: usize = 5;
 /// All hosts (`rgpu.dashboard-hosts/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct HostList {
-    /// `rgpu.dashboard-hosts/1`.
+    /// Name and version of this schema: `rgpu.dashboard-hosts/1`.
     pub(super) schema: &'static str,
     /// Whether runs are still being read, which may have the facts of a host.
     pub(super) reading: bool,

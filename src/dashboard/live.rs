@@ -98,7 +98,7 @@ pub(super) struct RunUpdate {
 /// Output of a step.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct LiveOutputPiece {
-    /// The log's name.
+    /// The log's file name: the step and the stream.
     pub(super) log: String,
     /// Where the text begins in the log, in bytes.
     pub(super) offset: u64,

@@ -33,7 +33,7 @@ const MAX_SUITES: usize = 6;
 /// The overview (`rgpu.dashboard/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Overview {
-    /// `rgpu.dashboard/1`.
+    /// Name and version of this schema: `rgpu.dashboard/1`.
     pub(super) schema: &'static str,
     /// The project's folder.
     pub(super) project: String,

@@ -62,7 +62,7 @@ pub(super) struct QueueCounts {
 /// The loops (`rgpu.dashboard-loops/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct LoopList {
-    /// `rgpu.dashboard-loops/1`.
+    /// Name and version of this schema: `rgpu.dashboard-loops/1`.
     pub(super) schema: &'static str,
     /// The loops, newest first.
     pub(super) loops: Vec<LoopLine>,

@@ -24,7 +24,7 @@ const REPORT_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
 /// A run (`rgpu.dashboard-run/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct RunDetail {
-    /// `rgpu.dashboard-run/1`.
+    /// Name and version of this schema: `rgpu.dashboard-run/1`.
     pub(super) schema: &'static str,
     /// What lists show of it.
     pub(super) run: RunSummary,

@@ -54,7 +54,7 @@ pub(super) struct RunQuery {
 /// A page of the list of runs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct RunPage {
-    /// `rgpu.dashboard-runs/1`.
+    /// Name and version of this schema: `rgpu.dashboard-runs/1`.
     pub(super) schema: &'static str,
     /// The number of all runs.
     pub(super) total: usize,

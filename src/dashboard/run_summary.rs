@@ -52,7 +52,7 @@ pub(crate) struct RunSummary {
     /// Exit status of the command. Absent until it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) exit: Option<u8>,
-    /// Labels from `--label`.
+    /// Labels of `--label KEY=VALUE`, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) labels: BTreeMap<String, String>,
     /// The text of `--note`.
@@ -70,7 +70,7 @@ pub(crate) struct RunSummary {
     /// The result document that it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<ResultKind>,
-    /// The GPU's name.
+    /// The GPU's name, e.g. `NVIDIA H200`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gpu: Option<String>,
     /// The rung that was reached.

@@ -25,7 +25,7 @@ const CHANGE_THRESHOLD: f64 = 0.01;
 /// The suites (`rgpu.dashboard-suites/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct SuiteList {
-    /// `rgpu.dashboard-suites/1`.
+    /// Name and version of this schema: `rgpu.dashboard-suites/1`.
     pub(super) schema: &'static str,
     /// The suites, newest first.
     pub(super) suites: Vec<SuiteLine>,
@@ -36,7 +36,7 @@ pub(super) struct SuiteList {
 pub(super) struct SuiteLine {
     /// The id of its run.
     pub(super) id: String,
-    /// What was run.
+    /// The title of its run.
     pub(super) title: String,
     /// When it started (RFC 3339, UTC).
     pub(super) started: String,
@@ -65,7 +65,7 @@ impl SuiteLine {
 /// Predictions beside measurements (`rgpu.dashboard-model/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct PredictionList {
-    /// `rgpu.dashboard-model/1`.
+    /// Name and version of this schema: `rgpu.dashboard-model/1`.
     pub(super) schema: &'static str,
     /// The newest run of each kernel and GPU that has a bound.
     pub(super) rows: Vec<PredictionRow>,

@@ -11,7 +11,7 @@ use crate::store::live;
 /// A text (`rgpu.dashboard-text/1`): a log or a patch.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct TextDocument {
-    /// `rgpu.dashboard-text/1`.
+    /// Name and version of this schema: `rgpu.dashboard-text/1`.
     pub(super) schema: &'static str,
     /// The name of the file.
     pub(super) name: String,

@@ -24,7 +24,7 @@ pub(super) struct Answer {
 /// Why a tool did not do its work.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct ErrorResult {
-    /// `rgpu.mcp-error/1`.
+    /// Name and version of this schema: `rgpu.mcp-error/1`.
     schema: String,
     /// What happened, why, and what to do next.
     error: ErrorFigures,

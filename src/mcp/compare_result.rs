@@ -21,7 +21,7 @@ const MAX_REGIONS: usize = 6;
 /// A comparison: `a` is the base, `b` what is compared with it.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(super) struct CompareResult {
-    /// `rgpu.mcp-compare/1`.
+    /// Name and version of this schema: `rgpu.mcp-compare/1`.
     schema: String,
     /// The id of its run, if two kernels were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]

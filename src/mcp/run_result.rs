@@ -33,7 +33,7 @@ const TIMED_OUT: i32 = 124;
 /// A run: what it does or what came of it.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(super) struct RunResult {
-    /// `rgpu.mcp-run/1`.
+    /// Name and version of this schema: `rgpu.mcp-run/1`.
     pub(super) schema: String,
     /// The id of the run, for every tool that takes RUN.
     pub(super) run: String,
@@ -58,7 +58,7 @@ pub(super) struct RunResult {
     /// The rung that was reached: what the tools could see, e.g. `ncu.asked`, `nvtx`, `cpu`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rung: Option<String>,
-    /// The GPU.
+    /// The GPU's name, e.g. `NVIDIA H200`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) device: Option<String>,
     /// The verdict, the numbers behind it and what to try: lines, most important first.
@@ -106,11 +106,11 @@ pub(super) struct BuildFigures {
     status: String,
     /// The compiler with its version.
     compiler: String,
-    /// The architecture.
+    /// The architecture, e.g. `sm_90a`.
     arch: String,
     /// The files, below the run's folder.
     files: Vec<String>,
-    /// The kernels.
+    /// The kernels that were compiled, with their resources.
     kernels: Vec<BuiltKernel>,
     /// What a DSL tells of its exception besides the message, which is in `error`: its class, the chain
     /// of causes, the file of the traceback, and known messages with their meaning.
@@ -121,15 +121,15 @@ pub(super) struct BuildFigures {
 /// A kernel's resources. Registers and spills are per thread, shared memory per block.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct BuiltKernel {
-    /// Its name.
+    /// Its demangled name.
     kernel: String,
-    /// Registers.
+    /// Registers per thread; absent if not known.
     registers: Option<u32>,
     /// Bytes of spill stores, then of spill loads; absent if not known.
     spill_bytes: Option<[u64; 2]>,
     /// Bytes of static shared memory.
     shared_bytes: u64,
-    /// Instructions.
+    /// Number of its instructions; absent if not known.
     instructions: Option<u64>,
 }
 
@@ -207,7 +207,7 @@ pub(super) struct NcuFigures {
 pub(super) struct LaunchFigures {
     /// Its number in the run.
     launch: u32,
-    /// The kernel.
+    /// The kernel's demangled name.
     kernel: String,
     /// Duration in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -255,7 +255,7 @@ pub(super) struct NsysFigures {
 /// A finding.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct FindingLine {
-    /// Its kind.
+    /// The id of the rule that found it, in snake_case.
     id: String,
     /// The kernel, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -28,7 +28,7 @@ pub(super) struct Action {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "CommandResult")]
 pub(super) struct McpCommandResult {
-    /// `rgpu.mcp-command/1`.
+    /// Name and version of this schema: `rgpu.mcp-command/1`.
     schema: String,
     /// The command that ran, as a user would type it.
     command: String,

@@ -79,7 +79,7 @@ impl View {
 /// A part of the code.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 struct CodeResult {
-    /// `rgpu.mcp-code/1`.
+    /// Name and version of this schema: `rgpu.mcp-code/1`.
     schema: String,
     /// The kernels that were found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -86,7 +86,7 @@ enum Part {
 /// A part of a result.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct ReportResult {
-    /// `rgpu.mcp-report/1`.
+    /// Name and version of this schema: `rgpu.mcp-report/1`.
     schema: String,
     /// The run, or the file.
     of: String,
@@ -94,7 +94,7 @@ struct ReportResult {
     part: Part,
     /// The rung that was reached: what the tools could see.
     rung: String,
-    /// The GPU.
+    /// The GPU's name, e.g. `NVIDIA H200`.
     device: Option<String>,
     /// The summary, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -84,7 +84,7 @@ enum Action {
 /// Runs of the project.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct RunsResult {
-    /// `rgpu.mcp-runs/1`.
+    /// Name and version of this schema: `rgpu.mcp-runs/1`.
     schema: String,
     /// The runs, newest first.
     runs: Vec<RunLine>,
@@ -98,13 +98,13 @@ struct RunsResult {
 /// A run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 struct RunLine {
-    /// Its id.
+    /// Its id, which the other tools take as RUN.
     run: String,
-    /// What was run.
+    /// What was run, e.g. `profile vecadd (ncu)`.
     title: String,
-    /// Its state.
+    /// `running`, `detached`, `done`, `failed`, `cancelled` or `never_submitted`.
     state: String,
-    /// The remote.
+    /// The name of the remote.
     remote: String,
     /// When it began, UTC.
     started: String,
