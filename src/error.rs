@@ -181,7 +181,7 @@ impl Failure {
 /// The JSON output for a failure (`rgpu.error/1`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorDocument {
-    /// `rgpu.error/1`.
+    /// Name and version of this schema: `rgpu.error/1`.
     pub schema: String,
     /// The exit status of the command.
     pub exit: u8,

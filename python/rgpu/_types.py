@@ -88,9 +88,9 @@ class AgentFacts(Record):
     os: str
     """`PRETTY_NAME` of os-release."""
     arch: str
-    """Architecture, e.g. `x86_64`."""
+    """Architecture of the CPU, e.g. `x86_64`."""
     kernel: str
-    """Kernel release."""
+    """Release of the Linux kernel, as `uname -r` prints it."""
     user: str
     """The user the agent runs as."""
     root: bool
@@ -98,7 +98,7 @@ class AgentFacts(Record):
     cpus: int
     """Number of processors the agent may use."""
     memory_bytes: int
-    """Memory in bytes."""
+    """Size of the host's memory in bytes; 0 if unknown."""
     agent: str
     """Version of the agent."""
     folder: str
@@ -402,9 +402,9 @@ class CollectiveSum(Record):
 
     __slots__ = ()
     operation: str
-    """The operation."""
+    """The operation, e.g. `all_reduce`; the name in the report if it is none of the known ones."""
     group: str
-    """The process group."""
+    """The process group, by a name that is equal on all its ranks."""
     ranks: int
     """Number of ranks in the group."""
     bytes: int | None
@@ -436,9 +436,9 @@ class CollectiveWait(Record):
 
     __slots__ = ()
     operation: str
-    """The operation."""
+    """The operation, e.g. `all_reduce`; the name in the report if it is none of the known ones."""
     group: str
-    """The process group."""
+    """The process group, by a name that is equal on all its ranks."""
     number: int
     """Its place among the calls of the group; the first is 0."""
     start_ns: list[int | None]
@@ -896,7 +896,7 @@ class GpuFacts(Record):
     __slots__ = ()
     _defaults: ClassVar[dict[str, Any]] = {'mig': False}
     index: int
-    """The driver's index."""
+    """Index in `nvidia-smi`, from 0."""
     name: str
     """Product name, e.g. `NVIDIA H200`."""
     uuid: str
@@ -904,7 +904,7 @@ class GpuFacts(Record):
     sm: int
     """Compute capability times ten: 90, 100."""
     memory_bytes: int
-    """Memory in bytes."""
+    """Size of the GPU's memory in bytes."""
     max_sm_mhz: int | None
     """Highest SM clock in MHz."""
     max_mem_mhz: int | None
@@ -989,9 +989,9 @@ class GrownSizes(Record):
 
     __slots__ = ()
     sizes: str
-    """The sizes."""
+    """The sizes, as `n=1024`, with `;` between the groups."""
     speedup: float | None
-    """The speedup there."""
+    """The speedup of the pair at these sizes; null if it was not determined."""
     ci95: list[float] | None
     """Its 95 % interval."""
     run: str
@@ -1481,11 +1481,11 @@ class KnownGpu(Record):
 
     __slots__ = ()
     index: int
-    """The driver's index."""
+    """Index in `nvidia-smi`, from 0."""
     uuid: str
     """`GPU-…` or `MIG-…`."""
     name: str
-    """e.g. `NVIDIA H200`."""
+    """Product name, e.g. `NVIDIA H200`."""
 
 
 class Launch(Record):
@@ -1685,7 +1685,7 @@ class MeasurementKey(Record):
 
     __slots__ = ()
     case: str
-    """The case."""
+    """The case: the target, with the values of its axes in brackets."""
     side: str
     """The side: `kernel`, `baseline` or `optimised`."""
     sizes: str
@@ -1699,7 +1699,7 @@ class MeasurementKey(Record):
     toolkit: str
     """The compiler with its version."""
     clocks: str
-    """The clock policy."""
+    """How the SM clock was set: `as_found` or `locked N MHz`."""
     method: str
     """How it was timed, with the version of the method."""
 
@@ -1713,7 +1713,7 @@ class MemoryPoint(Record):
     device: int
     """Number of the GPU."""
     allocated_bytes: int
-    """Bytes in tensors."""
+    """Bytes that the allocator has given to tensors."""
     reserved_bytes: int
     """Bytes that the allocator held."""
 
@@ -1906,7 +1906,7 @@ class Origin(Record):
     kernel: str
     """The kernel's or program's name."""
     labels: dict[str, str]
-    """Labels from `--label`."""
+    """Labels of `--label KEY=VALUE`, by key."""
     note: str
     """The text of `--note`."""
 
@@ -2002,7 +2002,7 @@ class Price(Record):
 
     __slots__ = ()
     seconds: float
-    """Estimated seconds."""
+    """Estimated duration of the collection in seconds."""
     bytes: int
     """Estimated bytes of reports."""
     passes: int
@@ -2122,7 +2122,7 @@ class RankIdle(Record):
 
     __slots__ = ()
     cause: str
-    """The cause."""
+    """Why nothing ran on the GPU."""
     total_ns: int
     """Time in nanoseconds."""
 
@@ -2492,7 +2492,7 @@ class RunInfo(Record):
     command: list[str]
     """The command line as typed, secrets removed."""
     labels: dict[str, str]
-    """Labels from `--label`."""
+    """Labels of `--label KEY=VALUE`, by key."""
     rgpu: str
     """The version of rgpu."""
     locked_sm_mhz: int | None
@@ -2559,7 +2559,7 @@ class RungRecord(Record):
     argv: list[str]
     """The exact command; empty if the rung was skipped."""
     ok: bool
-    """Whether it succeeded."""
+    """Whether the rung met its rule for success."""
     code: str
     """Reason code of a failure, or a note: `missing`, `exit`, `signal`, `timeout`, `no_file`,
     `no_words` (an expected text is missing from the output), `start_failed`, or the code of a
@@ -2851,7 +2851,7 @@ class Steps(Record):
     name: str
     """Name of the range, with `#` for a number that counts up."""
     steps: Records[StepTime]
-    """The first steps."""
+    """The first steps, at most 200."""
     cut: int
     """Number of steps that are not listed."""
     longest: LongestStep | None
@@ -2932,13 +2932,13 @@ class SuiteOptions(Record):
     file: str | None
     """The file of `--file`."""
     level: Level | None
-    """The level."""
+    """How much is measured besides times (`--level`)."""
     mode: str | None
     """The mode of `rgpu profile`."""
     remote: str | None
     """The remote, or several with commas."""
     gpu: str | None
-    """The GPU."""
+    """The GPU of `--gpu`: an index, a UUID, or a part of a name."""
     share_gpu: bool
     """Whether other processes may use the GPU."""
     strict: bool
@@ -3003,7 +3003,7 @@ class SuiteRow(Record):
     pair: PairResult | None
     """The comparison of a pair."""
     warnings: Records[Gap]
-    """Host warnings."""
+    """Warnings about the host, e.g. other processes on its GPU."""
     metrics: dict[str, float]
     """Metrics of the launch with the most time, by NVIDIA's names."""
 
@@ -3013,7 +3013,7 @@ class SuiteTime(Record):
 
     __slots__ = ()
     case: str
-    """The case."""
+    """The case: the target, with the values of its axes in brackets."""
     side: str
     """The side: `kernel`, `baseline` or `optimised`."""
     sizes: str
@@ -3027,7 +3027,7 @@ class SuiteTime(Record):
     toolkit: str
     """The compiler with its version."""
     clocks: str
-    """The clock policy."""
+    """How the SM clock was set: `as_found` or `locked N MHz`."""
     method: str
     """How it was timed, with the version of the method."""
     size: str
@@ -3414,7 +3414,7 @@ class Suite(Document):
     __slots__ = ()
     _defaults: ClassVar[dict[str, Any]] = {'dirty': False}
     schema: str
-    """`rgpu.suite/1`."""
+    """Name and version of this schema: `rgpu.suite/1`."""
     id: str
     """The id of the suite's run, which is also its folder's name."""
     started: str
@@ -3446,7 +3446,7 @@ class ExecResult(ExecMethods):
 
     __slots__ = ()
     schema: str
-    """`rgpu.exec/1`."""
+    """Name and version of this schema: `rgpu.exec/1`."""
     run: str
     """The id of the run."""
     folder: str
@@ -3603,7 +3603,7 @@ class Run(DetachedMethods):
     __slots__ = ()
     _defaults: ClassVar[dict[str, Any]] = {'mode': '', 'kernel': '', 'address': '', 'seconds': 0.0}
     schema: str
-    """`rgpu.run/1`."""
+    """Name and version of this schema: `rgpu.run/1`."""
     id: str
     """The run's id, which is also its folder's name."""
     started: str
@@ -3625,7 +3625,7 @@ class Run(DetachedMethods):
     later.
     """
     labels: dict[str, str]
-    """Labels from `--label`."""
+    """Labels of `--label KEY=VALUE`, by key."""
     note: str | None
     """The text of `--note`."""
     parent: RunParent | None
@@ -3753,7 +3753,7 @@ class ErrorDocument(Document):
 
     __slots__ = ()
     schema: str
-    """`rgpu.error/1`."""
+    """Name and version of this schema: `rgpu.error/1`."""
     exit: int
     """The exit status of the command."""
     error: Failure

@@ -52,7 +52,7 @@ pub struct WorkerResult {
     /// The metric that the worker measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric_name: Option<String>,
-    /// Its value.
+    /// The value of that metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric_value: Option<f64>,
     /// `KEEP` to have the change measured, `REVERT` to take it back.
@@ -60,7 +60,7 @@ pub struct WorkerResult {
     /// Files that the worker made.
     #[serde(default)]
     pub artifacts: Vec<String>,
-    /// What went wrong.
+    /// What went wrong; each entry is one error.
     #[serde(default)]
     pub errors: Vec<String>,
     /// What was changed, in a sentence.
@@ -86,11 +86,11 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
-    /// Hardly.
+    /// Hardly sure.
     Low,
-    /// Somewhat.
+    /// Somewhat sure.
     Medium,
-    /// Very.
+    /// Very sure.
     High,
 }
 
@@ -106,7 +106,7 @@ pub struct ReviewerVerdict {
     pub verdict: Verdict,
     /// How sure the reviewer is.
     pub confidence: Confidence,
-    /// Why.
+    /// The reason for the verdict.
     pub reason: String,
     /// What the worker should try next.
     #[serde(default, skip_serializing_if = "Option::is_none")]

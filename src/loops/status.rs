@@ -47,7 +47,7 @@ pub struct AwaitedAnswer {
 /// and `control.json` (`rgpu.loop/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LoopStatus {
-    /// `rgpu.loop/1`.
+    /// Name and version of this schema: `rgpu.loop/1`.
     pub schema: &'static str,
     /// The loop's id.
     pub id: String,

@@ -29,7 +29,7 @@ pub struct MemoryPoint {
     pub at_ns: u64,
     /// Number of the GPU.
     pub device: u32,
-    /// Bytes in tensors.
+    /// Bytes that the allocator has given to tensors.
     pub allocated_bytes: u64,
     /// Bytes that the allocator held.
     pub reserved_bytes: u64,

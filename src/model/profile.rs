@@ -162,7 +162,7 @@ pub struct RunInfo {
     /// The command line as typed, secrets removed.
     #[serde(default)]
     pub command: Vec<String>,
-    /// Labels from `--label`.
+    /// Labels of `--label KEY=VALUE`, by key.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// The version of rgpu.

@@ -74,7 +74,7 @@ pub struct RankClock {
 /// `compute_ns`, `exposed_ns`, `copy_ns` and `idle_ns` add up to `span_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankTime {
-    /// The rank.
+    /// The rank, its host and its GPU.
     #[serde(flatten)]
     pub place: RankLocation,
     /// From the start of the first work to the end of the last, in nanoseconds.
@@ -106,7 +106,7 @@ pub struct RankTime {
 /// Idle time of one cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RankIdle {
-    /// The cause.
+    /// Why nothing ran on the GPU.
     pub cause: RankIdleCause,
     /// Time in nanoseconds.
     pub total_ns: u64,
@@ -115,9 +115,9 @@ pub struct RankIdle {
 /// Matched calls of one collective.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CollectiveSum {
-    /// The operation.
+    /// The operation, e.g. `all_reduce`; the name in the report if it is none of the known ones.
     pub operation: CollectiveOperation,
-    /// The process group.
+    /// The process group, by a name that is equal on all its ranks.
     pub group: String,
     /// Number of ranks in the group.
     pub ranks: u32,
@@ -149,9 +149,9 @@ pub struct CollectiveSum {
 /// A call of a collective that waited for its last rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CollectiveWait {
-    /// The operation.
+    /// The operation, e.g. `all_reduce`; the name in the report if it is none of the known ones.
     pub operation: CollectiveOperation,
-    /// The process group.
+    /// The process group, by a name that is equal on all its ranks.
     pub group: String,
     /// Its place among the calls of the group; the first is 0.
     pub number: u64,
@@ -211,7 +211,7 @@ pub struct RegionBalance {
 pub struct Steps {
     /// Name of the range, with `#` for a number that counts up.
     pub name: String,
-    /// The first steps.
+    /// The first steps, at most 200.
     pub steps: Vec<StepTime>,
     /// Number of steps that are not listed.
     #[serde(default)]

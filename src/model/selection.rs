@@ -116,7 +116,7 @@ pub struct GeometrySum {
 /// Estimated cost of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
-    /// Estimated seconds.
+    /// Estimated duration of the collection in seconds.
     pub seconds: f64,
     /// Estimated bytes of reports.
     pub bytes: u64,

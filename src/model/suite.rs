@@ -14,7 +14,7 @@ pub const SCHEMA: &str = "rgpu.suite/1";
 /// A suite that was run, with a row for each case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteRun {
-    /// `rgpu.suite/1`.
+    /// Name and version of this schema: `rgpu.suite/1`.
     pub schema: String,
     /// The id of the suite's run, which is also its folder's name.
     pub id: String,
@@ -104,7 +104,7 @@ pub struct SuiteOptions {
     /// The file of `--file`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The level.
+    /// How much is measured besides times (`--level`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<Level>,
     /// The mode of `rgpu profile`.
@@ -113,7 +113,7 @@ pub struct SuiteOptions {
     /// The remote, or several with commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
-    /// The GPU.
+    /// The GPU of `--gpu`: an index, a UUID, or a part of a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
     /// Whether other processes may use the GPU.
@@ -198,7 +198,7 @@ pub struct SuiteRow {
     /// The comparison of a pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pair: Option<PairResult>,
-    /// Host warnings.
+    /// Warnings about the host, e.g. other processes on its GPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Gap>,
     /// Metrics of the launch with the most time, by NVIDIA's names.
@@ -271,7 +271,7 @@ impl RowState {
     Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct MeasurementKey {
-    /// The case.
+    /// The case: the target, with the values of its axes in brackets.
     pub case: String,
     /// The side: `kernel`, `baseline` or `optimised`.
     pub side: String,
@@ -285,7 +285,7 @@ pub struct MeasurementKey {
     pub driver: String,
     /// The compiler with its version.
     pub toolkit: String,
-    /// The clock policy.
+    /// How the SM clock was set: `as_found` or `locked N MHz`.
     pub clocks: String,
     /// How it was timed, with the version of the method.
     pub method: String,
@@ -383,7 +383,7 @@ pub enum SuiteVerdict {
     Slower,
     /// The whole interval lies within the threshold.
     Same,
-    /// None of these.
+    /// Neither faster, slower nor the same for certain, e.g. the interval crosses the threshold.
     Ambiguous,
     /// There is nothing to compare with.
     New,
@@ -440,9 +440,9 @@ pub struct PairResult {
 /// Sizes at which a pair was too close to call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GrownSizes {
-    /// The sizes.
+    /// The sizes, as `n=1024`, with `;` between the groups.
     pub sizes: String,
-    /// The speedup there.
+    /// The speedup of the pair at these sizes; null if it was not determined.
     pub speedup: Option<f64>,
     /// Its 95 % interval.
     pub ci95: Option<[f64; 2]>,
@@ -468,7 +468,7 @@ pub const COMPARISON_SCHEMA: &str = "rgpu.suite_compare/1";
 /// Two runs of a suite, compared (`rgpu.suite_compare/1`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteComparison {
-    /// `rgpu.suite_compare/1`.
+    /// Name and version of this schema: `rgpu.suite_compare/1`.
     pub schema: String,
     /// Id of the base.
     pub a: String,
@@ -487,11 +487,11 @@ pub struct SuiteComparison {
 /// A time of both runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedRow {
-    /// The case.
+    /// The case: the target, with the values of its axes in brackets.
     pub case: String,
-    /// The side.
+    /// The side: `kernel`, `baseline` or `optimised`.
     pub side: String,
-    /// The sizes.
+    /// The sizes, as `n=1024`, with `;` between the groups.
     pub sizes: String,
     /// Median of the base in nanoseconds; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

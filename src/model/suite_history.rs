@@ -11,7 +11,7 @@ pub const SCHEMA: &str = "rgpu.history/1";
 /// The history of some cases (`rgpu.history/1`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct History {
-    /// `rgpu.history/1`.
+    /// Name and version of this schema: `rgpu.history/1`.
     pub schema: String,
     /// The smallest change that counts, as a fraction.
     pub threshold: f64,
@@ -33,7 +33,7 @@ pub struct Series {
 /// One time of the history.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryPoint {
-    /// The suite's run.
+    /// Id of the suite's run.
     pub run: String,
     /// When it started (RFC 3339).
     pub started: String,

@@ -19,7 +19,7 @@ pub struct QueueRunner {
 /// `prune` with `--json` (`rgpu.queue/1`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct QueueDocument {
-    /// `rgpu.queue/1`.
+    /// Name and version of this schema: `rgpu.queue/1`.
     schema: &'static str,
     /// The process that runs the queue. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ pub struct EntryRun {
 /// The output of `queue show` and `queue log` with `--json` (`rgpu.queue-entry/1`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct QueueEntryDocument {
-    /// `rgpu.queue-entry/1`.
+    /// Name and version of this schema: `rgpu.queue-entry/1`.
     schema: &'static str,
     /// The entry.
     entry: Entry,

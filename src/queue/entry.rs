@@ -210,14 +210,14 @@ pub(super) struct EntryEventDetail {
 pub struct ScriptRecord {
     /// The sha256 of its bytes.
     pub sha256: String,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
 /// An entry as lists show it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Entry {
-    /// The number.
+    /// Its number, by which commands name it.
     pub id: i64,
     /// The name in lists.
     pub name: String,
@@ -271,7 +271,7 @@ pub struct Entry {
     /// Time limit of each attempt in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<f64>,
-    /// The tags.
+    /// The words of `--tag`, by which lists find it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Whether the files are kept.
@@ -301,16 +301,16 @@ pub struct EntryEvent {
     pub event: i64,
     /// The attempt, from 1; 0 if there was none.
     pub attempt: u32,
-    /// The state before.
+    /// The state before; absent when the entry was added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// The state from then on.
     pub to: String,
-    /// When (RFC 3339).
+    /// When it happened (RFC 3339).
     pub at: String,
     /// The process that made the change.
     pub pid: i32,
-    /// Why.
+    /// Why the state changed; absent if there is nothing to add.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -14,7 +14,7 @@ use crate::regular_file;
 /// The content of `env.json` (`rgpu.env/1`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvRecord {
-    /// `rgpu.env/1`.
+    /// Name and version of this schema: `rgpu.env/1`.
     pub schema: String,
     /// Version of rgpu on the laptop.
     pub rgpu: String,
@@ -40,7 +40,7 @@ pub struct Repository {
 /// The content of `inputs.json` (`rgpu.inputs/1`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InputsRecord {
-    /// `rgpu.inputs/1`.
+    /// Name and version of this schema: `rgpu.inputs/1`.
     pub schema: String,
     /// Seed of the generated inputs.
     pub seed: u64,

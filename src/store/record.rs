@@ -16,7 +16,7 @@ pub(super) const SCHEMA: &str = "rgpu.run/1";
 /// The content of `run.json` (`rgpu.run/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRecord {
-    /// `rgpu.run/1`.
+    /// Name and version of this schema: `rgpu.run/1`.
     pub schema: String,
     /// The run's id, which is also its folder's name.
     pub id: String,
@@ -40,7 +40,7 @@ pub struct RunRecord {
     /// later.
     #[serde(default)]
     pub address: String,
-    /// Labels from `--label`.
+    /// Labels of `--label KEY=VALUE`, by key.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// The text of `--note`.

@@ -26,7 +26,7 @@ const ALLOW: &str = "rgpu: allow ";
 /// The result of an audit (`rgpu.audit/1`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Audit {
-    /// `rgpu.audit/1`.
+    /// Name and version of this schema: `rgpu.audit/1`.
     pub schema: String,
     /// What was found.
     pub findings: Vec<AuditFinding>,

@@ -50,7 +50,7 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// The expectations for one GPU (`rgpu.expectations/1`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Expectations {
-    /// `rgpu.expectations/1`.
+    /// Name and version of this schema: `rgpu.expectations/1`.
     pub schema: String,
     /// Name of the GPU.
     pub gpu: String,

@@ -39,11 +39,11 @@ pub enum EventBody {
     },
     /// The job has locked a GPU.
     GpuLocked {
-        /// The GPU's UUID.
+        /// UUID of the GPU: `GPU-…` or `MIG-…`.
         uuid: String,
-        /// The driver's index.
+        /// The GPU's index in `nvidia-smi`; 0 if the plan does not list this GPU.
         index: u32,
-        /// The GPU's name.
+        /// Product name, e.g. `NVIDIA H200`; empty if the plan does not list this GPU.
         name: String,
     },
     /// The job has released the GPU lock.
@@ -172,7 +172,7 @@ pub struct RungRecord {
     /// The exact command; empty if the rung was skipped.
     #[serde(default)]
     pub argv: Vec<String>,
-    /// Whether it succeeded.
+    /// Whether the rung met its rule for success.
     pub ok: bool,
     /// Reason code of a failure, or a note: `missing`, `exit`, `signal`, `timeout`, `no_file`,
     /// `no_words` (an expected text is missing from the output), `start_failed`, or the code of a
@@ -215,7 +215,7 @@ pub enum Outcome {
     Failed {
         /// The id of the step that failed.
         step: String,
-        /// The reason's code.
+        /// Reason code of the step's last rung, as in [`RungRecord::code`].
         code: String,
     },
     /// The client cancelled the job.

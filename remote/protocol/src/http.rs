@@ -73,7 +73,7 @@ pub struct FactsRequest {
     /// The probes to run.
     #[serde(default)]
     pub probes: Vec<Probe>,
-    /// The user's settings.
+    /// The user's settings for the host.
     #[serde(default)]
     pub settings: HostSettings,
 }
@@ -86,7 +86,7 @@ pub struct SubmitRequest {
     /// Values of the plan's secrets.
     #[serde(default)]
     pub secrets: BTreeMap<String, String>,
-    /// The user's settings.
+    /// The user's settings for the host.
     #[serde(default)]
     pub settings: HostSettings,
 }

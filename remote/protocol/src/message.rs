@@ -17,7 +17,7 @@ use crate::{Digest, Event, Plan, Probe, Stream};
 /// The first frame in each direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hello {
-    /// The sender's [`crate::PROTOCOL`].
+    /// Version of the protocol that the sender speaks: [`crate::PROTOCOL`].
     pub rgpu: u32,
     /// Features that the sender supports.
     #[serde(default)]

@@ -64,7 +64,7 @@ pub struct Origin {
     pub mode: String,
     /// The kernel's or program's name.
     pub kernel: String,
-    /// Labels from `--label`.
+    /// Labels of `--label KEY=VALUE`, by key.
     pub labels: BTreeMap<String, String>,
     /// The text of `--note`.
     pub note: String,
@@ -393,11 +393,11 @@ fn is_one(count: &u32) -> bool {
 /// A GPU in [`GpuRequest::known`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnownGpu {
-    /// The driver's index.
+    /// Index in `nvidia-smi`, from 0.
     pub index: u32,
     /// `GPU-…` or `MIG-…`.
     pub uuid: String,
-    /// e.g. `NVIDIA H200`.
+    /// Product name, e.g. `NVIDIA H200`.
     pub name: String,
 }
 
@@ -408,7 +408,7 @@ pub enum GpuChoice {
     /// The first free GPU.
     #[default]
     Any,
-    /// The driver's index.
+    /// Index in `nvidia-smi`, from 0.
     Index(u32),
     /// A full UUID or a unique prefix of one.
     Uuid(String),

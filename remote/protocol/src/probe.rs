@@ -69,9 +69,9 @@ pub struct AgentFacts {
     pub hostname: String,
     /// `PRETTY_NAME` of os-release.
     pub os: String,
-    /// Architecture, e.g. `x86_64`.
+    /// Architecture of the CPU, e.g. `x86_64`.
     pub arch: String,
-    /// Kernel release.
+    /// Release of the Linux kernel, as `uname -r` prints it.
     pub kernel: String,
     /// The user the agent runs as.
     pub user: String,
@@ -79,7 +79,7 @@ pub struct AgentFacts {
     pub root: bool,
     /// Number of processors the agent may use.
     pub cpus: u32,
-    /// Memory in bytes.
+    /// Size of the host's memory in bytes; 0 if unknown.
     pub memory_bytes: u64,
     /// Version of the agent.
     pub agent: String,
@@ -140,7 +140,7 @@ pub fn facts_key(host_id: &str, boot_id: &str) -> String {
 /// A GPU of a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuFacts {
-    /// The driver's index.
+    /// Index in `nvidia-smi`, from 0.
     pub index: u32,
     /// Product name, e.g. `NVIDIA H200`.
     pub name: String,
@@ -148,7 +148,7 @@ pub struct GpuFacts {
     pub uuid: String,
     /// Compute capability times ten: 90, 100.
     pub sm: u32,
-    /// Memory in bytes.
+    /// Size of the GPU's memory in bytes.
     pub memory_bytes: u64,
     /// Highest SM clock in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,7 +14,7 @@ pub const SCHEMA: &str = "rgpu.calibration/1";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// `rgpu.calibration/1`.
+    /// Name and version of this schema: `rgpu.calibration/1`.
     pub schema: String,
     /// The GPU's name in the catalogue.
     pub gpu: String,
@@ -98,7 +98,7 @@ pub struct KernelFit {
     pub op: OpKind,
     /// The format of its factors.
     pub dtype: Dtype,
-    /// The fitted efficiencies.
+    /// The fractions of the peaks that fit the measured times best.
     pub efficiency: Efficiency,
     /// Parameters that lie on their bound: the data do not determine them.
     pub active_bounds: Vec<String>,

@@ -51,7 +51,7 @@ impl CalibrationState {
 /// A GPU with what follows from its numbers (`rgpu.model-gpu/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GpuDocument {
-    /// `rgpu.model-gpu/1`.
+    /// Name and version of this schema: `rgpu.model-gpu/1`.
     pub schema: &'static str,
     /// The hardware file.
     pub hardware: Hardware,
@@ -84,7 +84,7 @@ pub fn gpu_document(hardware: &Hardware) -> GpuDocument {
 /// All GPUs that can be named (`rgpu.model-gpus/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GpuList {
-    /// `rgpu.model-gpus/1`.
+    /// Name and version of this schema: `rgpu.model-gpus/1`.
     pub schema: &'static str,
     /// The GPUs of the catalogue.
     pub gpus: Vec<GpuLine>,
@@ -134,7 +134,7 @@ pub fn gpu_line(hardware: &Hardware, from: &str) -> Option<GpuLine> {
 /// The result of checking hardware files and known results (`rgpu.model-check/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CheckDocument {
-    /// `rgpu.model-check/1`.
+    /// Name and version of this schema: `rgpu.model-check/1`.
     pub schema: &'static str,
     /// Whether no problem was found.
     pub passed: bool,
@@ -154,7 +154,7 @@ pub struct CheckedItem {
 /// A kernel (`rgpu.model-kernel/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct KernelDocument {
-    /// `rgpu.model-kernel/1`.
+    /// Name and version of this schema: `rgpu.model-kernel/1`.
     pub schema: &'static str,
     /// The GPU's name in the catalogue.
     pub gpu: String,
@@ -252,7 +252,7 @@ pub fn kernel_document(
 /// A collective (`rgpu.model-collective/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CollectiveDocument {
-    /// `rgpu.model-collective/1`.
+    /// Name and version of this schema: `rgpu.model-collective/1`.
     pub schema: &'static str,
     /// The GPU's name in the catalogue.
     pub gpu: String,
@@ -291,7 +291,7 @@ pub struct SizeLine {
     /// without a calibration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub likely_ns: Option<[f64; 2]>,
-    /// Its bound.
+    /// Its speed-of-light bound in nanoseconds.
     pub bound_ns: f64,
     /// The bus bandwidth as nccl-tests computes it, in B/s.
     pub bus_bandwidth: f64,
@@ -343,7 +343,7 @@ pub fn collective_document(
 /// The sizes of a model (`rgpu.model-config/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ModelDocument {
-    /// `rgpu.model-config/1`.
+    /// Name and version of this schema: `rgpu.model-config/1`.
     pub schema: &'static str,
     /// The architecture's name.
     pub architecture: String,
@@ -436,7 +436,7 @@ pub fn model_document(model: &Model) -> ModelDocument {
 /// The prediction for a model on GPUs (`rgpu.model-llm/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LlmDocument {
-    /// `rgpu.model-llm/1`.
+    /// Name and version of this schema: `rgpu.model-llm/1`.
     pub schema: &'static str,
     /// The GPU's name in the catalogue.
     pub gpu: String,
@@ -700,7 +700,7 @@ pub fn definitions() -> BTreeMap<&'static str, &'static str> {
 /// The terms of a saved prediction (`rgpu.model-terms/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TermsDocument {
-    /// `rgpu.model-terms/1`.
+    /// Name and version of this schema: `rgpu.model-terms/1`.
     pub schema: &'static str,
     /// The parts of the prediction that have terms.
     pub parts: Vec<PartTerms>,

@@ -26,7 +26,7 @@ pub const SCHEMA: &str = "rgpu.hardware/1";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
-    /// `rgpu.hardware/1`.
+    /// Name and version of this schema: `rgpu.hardware/1`.
     pub schema: String,
     /// The name that `--gpu` takes.
     pub id: String,

@@ -253,7 +253,7 @@ pub struct KernelTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LimitedBy {
-    /// The products.
+    /// The matrix multiplications, with the softmax of an attention.
     Compute,
     /// HBM traffic.
     Memory,
@@ -261,7 +261,7 @@ pub enum LimitedBy {
     Shared,
     /// The quantization of the activations.
     Quantize,
-    /// The launches.
+    /// The overhead of the launches.
     Launch,
     /// The links between GPUs.
     Link,

@@ -90,12 +90,12 @@ pub enum Advice {
     },
     /// Two stages fit if they share these columns: the epilogue must free them first.
     OverlapStages {
-        /// Shared columns.
+        /// Number of columns that both stages use.
         columns: i64,
     },
     /// If this many columns are saved, two blocks fit on an SM.
     TwoBlocks {
-        /// Columns to save.
+        /// Number of columns to save.
         save: i64,
     },
     /// Another stage of the accumulator fits into the same allocation.

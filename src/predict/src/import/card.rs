@@ -17,7 +17,7 @@ use crate::Dtype;
 /// and is in `missing`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ModelCard {
-    /// `rgpu.model-card/1`.
+    /// Name and version of this schema: `rgpu.model-card/1`.
     pub schema: &'static str,
     /// The path of the file.
     pub file: String,

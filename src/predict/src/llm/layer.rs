@@ -80,7 +80,7 @@ pub struct PhaseTime {
     pub collective_ns: f64,
     /// The launch overhead, in ns.
     pub launch_ns: f64,
-    /// Number of FLOPs.
+    /// Number of floating-point operations.
     pub flops: f64,
     /// Bytes moved over HBM.
     pub bytes: f64,
