@@ -10,17 +10,17 @@ use super::device;
 use crate::model::speed_of_light::SpeedBound;
 use crate::model::{Operator, Profile};
 
-/// The rows of a run, and what has none.
+/// The rows of a run, and the cases that have none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunRows {
-    /// One row a case or operator whose work is known.
+    /// One row for each case or operator whose work is known.
     pub rows: Vec<Measurement>,
     /// The cases without a row, each with the reason.
     pub skipped: Vec<String>,
 }
 
-/// Reads the rows of a profile: its timed cases, whose sizes and `[work]` tell the product, and
-/// operators that a framework called once with recorded shapes.
+/// Reads the rows of a profile: its timed cases, whose sizes and `[work]` give the matrix product,
+/// and operators that a framework called once with recorded shapes.
 #[must_use]
 pub fn measured_rows(profile: &Profile) -> RunRows {
     let name = device::find_device(profile).name.unwrap_or_default();
@@ -40,7 +40,10 @@ pub fn measured_rows(profile: &Profile) -> RunRows {
     for case in &profile.cases {
         let Some(timing) = &case.timing else { continue };
         let Some(work) = CountedWork::of(timing) else {
-            found.skipped.push(format!("case `{}`: its kernel counts no work", case.name));
+            found.skipped.push(format!(
+                "case `{}`: its kernel.toml has no `[work]`, or it was not timed on a GPU",
+                case.name
+            ));
             continue;
         };
         let products = work.products(&case.sizes).unwrap_or_default();
@@ -63,8 +66,8 @@ pub fn measured_rows(profile: &Profile) -> RunRows {
                 found.rows.push(row);
             }
             ([], _) => found.skipped.push(format!(
-                "case `{}`: its sizes and its work are not those of a product, and it is not \
-                 limited by memory",
+                "case `{}`: its sizes and its work are not those of a matrix product, and it is \
+                 not limited by memory",
                 case.name
             )),
         }
@@ -98,7 +101,7 @@ fn operator_product(operator: &Operator, dtype: Option<Dtype>) -> Option<Gemm> {
             _ => None,
         })
         .collect();
-    // `addmm` has the vector that is added first; a matrix there would be no product's factor.
+    // The first argument of `addmm` is a vector. A matrix there is added too, and is refused here.
     let [[m, k], [inner, n]] = matrices[..] else { return None };
     let fits = k == inner && m > 0.0 && n > 0.0 && k > 0.0;
     dtype.filter(|_| fits).map(|dtype| Gemm::new(m, n, k, dtype))

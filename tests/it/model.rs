@@ -333,7 +333,7 @@ fn runs_are_compared_like_tables() {
     assert_eq!(late["pairs"].as_array().unwrap().len(), 1);
     let output = laptop.run(&format!("model {line}"));
     let notes = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(notes.contains("case `uncounted`: its kernel counts no work"), "{notes}");
+    assert!(notes.contains("case `uncounted`: its kernel.toml has no `[work]`"), "{notes}");
     let (exit, text) = refused(&laptop, "fit saved/20261101-a --gpu h200 --until 2026-01-01");
     assert_eq!(exit, 7, "{text}");
     assert!(text.contains("none of 0 rows"), "{text}");

@@ -254,7 +254,7 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
         0.3,
     ),
     line(
-        "waves of blocks",
+        "waves per SM",
         NumberSource::Metric(&["launch__waves_per_multiprocessor"]),
         RATE,
         BetterDirection::Neither,
@@ -274,7 +274,7 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
 
 /// Prefix of the metrics of stall reasons: cycles per instruction. Lower is better for all of them.
 pub(super) const STALL_PREFIX: &str = "smsp__average_warps_issue_stalled_";
-/// See [`STALL_PREFIX`].
+/// Suffix of the metrics of stall reasons.
 pub(super) const STALL_SUFFIX: &str = "_per_issue_active.ratio";
 /// Weight of a stall reason.
 pub(super) const STALL_WEIGHT: f64 = 0.45;
@@ -300,7 +300,7 @@ pub(super) fn values_of_both_sides(
                     Some(requests) => requests * ideal_wavefronts(l),
                     None => actual - conflicts,
                 };
-                // The counter includes a few replays, but a warp has no more lanes.
+                // The counter includes replays, so it can exceed the lanes of a warp.
                 (actual > 0.0).then(|| (actual / ideal.max(1.0)).clamp(1.0, WARP_LANES))
             };
             excess_of_both(id, ways(a), ways(b), a.number(wavefronts), b.number(wavefronts))
@@ -338,8 +338,8 @@ pub(super) fn metrics_of(from: NumberSource) -> Vec<&'static str> {
     }
 }
 
-/// Both values of an excess. A side that counted 0 has no excess, which is the value 1; if a side
-/// lacks the counter, the result is `None`.
+/// Both values of an excess. A side whose counter is 0 has no excess: its value is 1. `None` if a
+/// side lacks the counter.
 fn excess_of_both(
     id: &'static str,
     a: Option<f64>,

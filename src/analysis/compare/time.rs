@@ -29,7 +29,7 @@ pub struct PairedTimes {
     pub speedup: f64,
     /// The 95 % interval of `speedup`.
     pub ci95: [f64; 2],
-    /// The number of valid rounds of four calls, or of two processes of each side.
+    /// The number of valid rounds: of four calls, or of one process of each side.
     pub rounds: u64,
     /// Whether calls or processes alternated.
     pub source: TimeSource,
@@ -172,9 +172,10 @@ fn over_cases(cases: &[CaseChange], threshold: f64) -> Option<TimeChange> {
     Some(TimeChange { a, b, speedup, ci95, verdict, source: first.time.source.clone(), rounds })
 }
 
-/// The change of the GPU time of kernels that both sides launched. Each kernel counts with its
-/// median times the launches that both sides have, so a longer recording does not look slower. The
-/// interval needs one for every relevant kernel, and little time in kernels of one side only.
+/// The change of the GPU time of kernels that both sides launched. The time of a kernel is its median
+/// duration, multiplied by the number of launches that both sides have, so a longer recording does
+/// not look slower. There is an interval only if every relevant kernel has one, and if kernels that
+/// only one side has take little time.
 fn over_kernels(
     kernels: &[KernelChange],
     joins: &JoinedKernels<'_>,

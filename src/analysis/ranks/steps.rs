@@ -14,7 +14,7 @@ const STEP_NAME_PARTS: &[&str] = &["step", "iteration", "iter", "batch"];
 /// Start, time on the host and computing time of a step on one rank, in nanoseconds.
 type StepOfRank = (u64, u64, u64);
 
-/// The steps. `None` if no range repeats equally often on every rank.
+/// Finds the steps. `None` if no range repeats equally often on every rank.
 pub(super) fn find(joined: &JoinedRanks) -> Option<Steps> {
     let by_rank: Vec<BTreeMap<String, Vec<&HostRange>>> =
         joined.ranks.iter().map(repeated).collect();
@@ -71,7 +71,7 @@ fn repeated(rank: &RankWork) -> BTreeMap<String, Vec<&HostRange>> {
     }
     let mut all: BTreeMap<String, Vec<&HostRange>> = BTreeMap::new();
     for (name, ranges) in by_name {
-        all.entry(uncounted(rank.name(name))).or_default().extend(ranges);
+        all.entry(without_number(rank.name(name))).or_default().extend(ranges);
     }
     all.retain(|_, ranges| {
         ranges.sort_by_key(|range| range.start_ns);
@@ -80,8 +80,8 @@ fn repeated(rank: &RankWork) -> BTreeMap<String, Vec<&HostRange>> {
     all
 }
 
-/// The name without a number at its end: `ProfilerStep#3` and `step 3` count up.
-fn uncounted(name: &str) -> String {
+/// The name with `#` in place of a number at its end, because `ProfilerStep#3` and `step 3` count up.
+fn without_number(name: &str) -> String {
     match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
         stem if stem.len() == name.len() || stem.is_empty() => name.to_owned(),
         stem => format!("{}#", stem.trim_end_matches('#')),

@@ -23,7 +23,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if tensor >= low.value || matrix_unit(&launch.kernel) == Some(MatrixUnit::Fp32) {
         return None;
     }
-    // A product that waits for DRAM or has too few blocks cannot feed more.
+    // A product that waits for DRAM or has too few blocks cannot keep the tensor cores busier.
     let memory = launch.first_number(MEMORY_THROUGHPUT).map_or(0.0, |(_, memory)| memory);
     let starved =
         memory >= limits.threshold(&THROUGHPUT_LOW).value || leaves_sms_empty(launch, limits);
