@@ -23,7 +23,7 @@ const PROGRAM: &str = include_str!("../../harness/templates/collectives.py");
 const PROGRAM_PATH: &str = "bin/collectives.py";
 const RESULT: &str = "collectives.json";
 const TIMEOUT: Duration = Duration::from_secs(900);
-/// No time in ns and no size in bytes is larger.
+/// Larger times in ns and sizes in bytes are refused as wrong.
 const MAX_NUMBER: f64 = 1e15;
 
 /// The GPUs and settings of a measurement of collectives.
@@ -52,7 +52,7 @@ pub struct MeasuredCollectives {
     /// NCCL's version code, for example 22705 for 2.27.5.
     #[serde(default)]
     pub version: u32,
-    /// The file of NCCL.
+    /// The path of the NCCL library that was loaded.
     #[serde(default)]
     pub library: String,
     /// The times of one call by collective and size.
@@ -223,9 +223,11 @@ fn failure(trouble: &Trouble, log: &[String]) -> Failure {
     let tool = |code: &str, what: &str| Failure::new(Exit::Tool, code, what).cause(text);
     match code.as_str() {
         "no_driver" => host("no_driver", "CUDA cannot be loaded on the host"),
-        "too_few_gpus" => host("too_few_gpus", "a program on the host sees fewer GPUs"),
+        "too_few_gpus" => {
+            host("too_few_gpus", "a program on the host sees fewer GPUs than `nvidia-smi` lists")
+        }
         "no_nccl" => tool("no_nccl", "the host has no NCCL")
-            .hint("`pip install nvidia-nccl-cu12` for the host's python3 brings it")
+            .hint("`pip install nvidia-nccl-cu12` for the host's python3 installs it")
             .hint("or name its folder as LD_LIBRARY_PATH in the `env` of the remote"),
         "wrong_result" => tool("wrong_result", "NCCL returned wrong numbers"),
         _ => {

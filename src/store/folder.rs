@@ -78,14 +78,14 @@ pub enum StoreError {
         source: serde_json::Error,
     },
     /// The record has another schema than this rgpu reads.
-    #[error("`{}` is of `{}`, which this rgpu does not read", path.display(), schema.escape_debug())]
+    #[error("`{}` has the schema `{}`, which this rgpu does not read", path.display(), schema.escape_debug())]
     OtherSchema {
         /// The path of `run.json`.
         path: PathBuf,
         /// The name of its schema.
         schema: String,
     },
-    /// A link to a folder inside a run folder that is to be written.
+    /// A run folder that is to be written contains a link to another folder.
     #[error("`{}` is a link to another folder, so nothing is written to its run", .0.display())]
     LinkedFolder(PathBuf),
     /// A path from the host that would leave the folder.

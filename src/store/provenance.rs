@@ -217,7 +217,7 @@ mod tests {
         let top = dir.path().join("unpacked");
         committed(&top);
         // A changed file runs the filter that `.gitattributes` names.
-        // It has the length of the committed one: git compares no others.
+        // It has the committed file's length: at another length git runs no filter to see a change.
         for (name, key, text) in
             [("x", "clean", "two"), ("a.b", "process", "six"), ("c=d", "clean", "ten")]
         {

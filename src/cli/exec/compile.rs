@@ -84,7 +84,7 @@ fn build_failure(package: &Package, folder: &RunFolder, output: &[u8]) -> Failur
     let text = String::from_utf8_lossy(output);
     let has = |word: &str| text.contains(word);
     let (code, problem, hint) = if has("edition2024") || has("requires rustc") {
-        ("old_toolchain", "needs a newer Rust than this machine's", "`rustup update` brings it")
+        ("old_toolchain", "needs a newer Rust than this machine's", "`rustup update` installs it")
     } else if has("could not compile") {
         ("does_not_compile", "does not compile", "the compiler's messages are above")
     } else if has("failed to parse manifest") {

@@ -1,4 +1,4 @@
-//! The complement of a layout: the layout that counts the places which the first one leaves out.
+//! The complement of a layout: a layout whose offsets fill the gaps between those of the first one.
 
 use crate::coalesce::coalesced;
 use crate::layout::{Layout, Mode};
@@ -8,7 +8,7 @@ use crate::properties::first_collision;
 /// The complement of `layout` in `[0, bound)`: `(L, R)` is injective, the offsets of `R` rise, and
 /// together they have at least `bound` coordinates. If the strides of `L` form a divisible chain, then
 /// `(L, R)` is a bijection onto an interval that holds `[0, bound)`; the proof says whether they do.
-/// Modes of stride 0 are left out of account.
+/// Modes of stride 0 are ignored.
 ///
 /// # Errors
 /// A [`Rejection`] if strides are negative, or a mode begins inside the reach of the smaller ones.
@@ -30,7 +30,7 @@ pub fn complement(
         return Err(Rejection::new(Condition::NegativeStride, reason).mode(*index, *mode));
     }
     if bound < 1 {
-        let reason = format!("a complement is taken in at least one place, not in {bound}");
+        let reason = format!("the bound of a complement must be at least 1, not {bound}");
         return Err(Rejection::new(Condition::ImageOutside, reason));
     }
     sorted.sort_by_key(|(_, mode)| (mode.stride, mode.extent));

@@ -1,7 +1,6 @@
-//! The login in the form of Wafer's own program: `WAFER_AUTH_TOKEN`, or else
-//! `~/.wafer/credentials.json`. A token counts as expired half a minute before its end, and one
-//! whose end cannot be read is not sent either. A token from the file is then renewed, and the file
-//! is rewritten for both programs.
+//! The login of Wafer's own program: `WAFER_AUTH_TOKEN`, or else `~/.wafer/credentials.json`. A token
+//! is not sent in the last half minute before it expires, nor if its expiry cannot be read. A token
+//! from the file is then renewed, and the file is rewritten for rgpu and Wafer's program.
 
 use std::fmt;
 use std::os::unix::fs::DirBuilderExt;
@@ -18,7 +17,7 @@ use super::service::WaferService;
 use crate::remote::http::{HttpError, bearer};
 use crate::remote::secret_file::{CredentialError, read_private};
 
-/// Seconds before its end from which a token is no longer sent.
+/// Seconds before its expiry from which a token is no longer sent.
 const MARGIN_S: i64 = 30;
 
 /// The prefix of a service token.
@@ -132,12 +131,12 @@ enum TokenAge {
     Valid,
     /// The token has expired.
     Expired,
-    /// The token has no readable end, unlike all of Wafer's.
+    /// Its expiry cannot be read. All tokens of Wafer have one.
     Unknown,
 }
 
 impl TokenAge {
-    /// The error for a token found at `there` that is not sent.
+    /// The error for a token of this variable or file that is not sent.
     fn error(self, source: &str) -> WaferError {
         match self {
             Self::Unknown => WaferError::BadToken { there: source.to_owned() },
@@ -147,15 +146,15 @@ impl TokenAge {
 }
 
 fn age(token: &str, now: i64) -> TokenAge {
-    match end(token) {
-        Some(end) if end - now > MARGIN_S => TokenAge::Valid,
+    match expiry(token) {
+        Some(expiry) if expiry - now > MARGIN_S => TokenAge::Valid,
         Some(_) => TokenAge::Expired,
         None => TokenAge::Unknown,
     }
 }
 
-/// The end of a token in seconds of Unix time.
-fn end(token: &str) -> Option<i64> {
+/// When a token expires, in seconds of Unix time. `None` if it does not say so.
+fn expiry(token: &str) -> Option<i64> {
     if token.starts_with(SERVICE) {
         return token.split('_').nth(3)?.parse().ok();
     }
@@ -186,7 +185,7 @@ fn read(path: &Path) -> Result<Option<Login>, WaferError> {
 /// Stores a login where both programs find it. Keeps other fields of the file.
 ///
 /// # Errors
-/// Our disk fails.
+/// The file cannot be written.
 pub(super) fn save(path: &Path, login: &Login, email: Option<&str>) -> Result<(), WaferError> {
     let failed = |e: std::io::Error| WaferError::Local {
         what: format!("the login cannot be written to `{}`", path.display()),
