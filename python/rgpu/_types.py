@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     Stdin = Union[Literal['null', 'client'], dict[str, Any]]
     """Source of a step's standard input."""
     SuiteState = Literal['running', 'open', 'done']
-    """Whether a suite goes on."""
+    """Whether a suite runs, can be resumed, or is done."""
     SuiteVerdict = Literal['FASTER', 'SLOWER', 'SAME', 'AMBIGUOUS', 'NEW', 'INCOMPARABLE']
     """The verdict on a time."""
     TimeVerdict = Literal['FASTER', 'SLOWER', 'SAME', 'AMBIGUOUS']
@@ -1973,7 +1973,7 @@ class PlanDiagnosis(Record):
 class PlanStall(Record):
     """When the program of a rung counts as hung: it has printed nothing for a time. Its ranks and
     their stacks are written to a file and it is stopped as by Ctrl-C, while the tool around it
-    goes on. No lower rung is tried.
+    continues. No lower rung is tried.
     """
 
     __slots__ = ()
@@ -2438,7 +2438,7 @@ class Roof(Record):
 
 
 class RooflinePoint(Record):
-    """Where a time stands under the roofline of its GPU."""
+    """Position of a time under the roofline of its GPU."""
 
     __slots__ = ()
     flops_per_s: float
@@ -2859,7 +2859,7 @@ class Steps(Record):
 
 
 class Stop(Record):
-    """When the program of a rung is stopped as by Ctrl-C. The tool around it goes on until its
+    """When the program of a rung is stopped as by Ctrl-C. The tool around it continues until its
     report is written, and the rung is judged without its exit status.
     """
 
@@ -3049,7 +3049,7 @@ class SuiteTime(Record):
     cooled_s: float | None
     """Seconds that a hot GPU was left to cool before the samples; absent if it was not hot."""
     roofline: RooflinePoint | None
-    """Where the time stands under the roofline of its GPU; absent without counted operations and
+    """Position of the time under the roofline of its GPU; absent without counted operations and
     bytes.
     """
     sol_percent: float | None
@@ -3079,9 +3079,11 @@ class TimeChange(Record):
     verdict: TimeVerdict
     """The verdict that follows from the interval."""
     source: str
-    """Source of the times and the interval: `abba`, `samples`, `launches`."""
+    """Source of the times and the interval: `abba`, `alternated_processes`, `samples`, `launches`."""
     rounds: int | None
-    """Number of rounds of four timed calls (a, b, b, a); only for `abba`."""
+    """Number of rounds: for `abba` of four timed calls (a, b, b, a), for `alternated_processes` of
+    one process of each side. Absent for other sources.
+    """
 
 
 class TimeJudgement(Record):
@@ -3422,7 +3424,7 @@ class Suite(Document):
     seconds: float
     """Wall-clock seconds of all commands that worked on it."""
     state: SuiteState
-    """Whether it goes on."""
+    """Whether it runs, can be resumed, or is done."""
     clean: bool
     """Whether the last attempt of every case is ok."""
     rgpu: str

@@ -102,7 +102,7 @@ pub struct ReviewerVerdict {
     pub iteration: u32,
     /// The nonce of the prompt. A verdict with another one is not accepted.
     pub nonce: String,
-    /// Whether the loop goes on.
+    /// Whether the loop continues.
     pub verdict: Verdict,
     /// How sure the reviewer is.
     pub confidence: Confidence,

@@ -585,7 +585,7 @@ impl LoopRunner {
         }
     }
 
-    /// Profiles the change, for the prompts. Without a profile the loop goes on.
+    /// Profiles the change, for the prompts. Without a profile the loop continues.
     fn profile_change(&mut self) -> Result<(), PhaseError> {
         // The comparison has the code that was measured.
         let run = self.state.proposal.confirmation.as_ref().map(|second| second.run.clone());

@@ -29,7 +29,7 @@ use crate::regular_file;
 /// The variable by which the processes of a loop are found after it was killed.
 const MARKER: &str = "RGPU_LOOP";
 
-/// How often to look for a request to stop, and to tell that the loop lives.
+/// How often to look for a request to stop, and to record that the loop is alive.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The largest document of a child.
@@ -41,7 +41,7 @@ const MAX_HIDDEN_NS: f64 = 10_000.0;
 /// Why a phase did not end.
 #[derive(Debug)]
 pub(super) enum PhaseError {
-    /// The loop cannot go on.
+    /// The loop cannot continue.
     Error(LoopError),
     /// The user asked the loop to stop.
     Stop,

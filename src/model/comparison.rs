@@ -158,9 +158,10 @@ pub struct TimeChange {
     pub ci95: Option<[f64; 2]>,
     /// The verdict that follows from the interval.
     pub verdict: TimeVerdict,
-    /// Source of the times and the interval: `abba`, `samples`, `launches`.
+    /// Source of the times and the interval: `abba`, `alternated_processes`, `samples`, `launches`.
     pub source: TimeSource,
-    /// Number of rounds of four timed calls (a, b, b, a); only for `abba`.
+    /// Number of rounds: for `abba` of four timed calls (a, b, b, a), for `alternated_processes` of
+    /// one process of each side. Absent for other sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
 }

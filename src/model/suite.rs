@@ -22,7 +22,7 @@ pub struct SuiteRun {
     pub started: String,
     /// Wall-clock seconds of all commands that worked on it.
     pub seconds: f64,
-    /// Whether it goes on.
+    /// Whether it runs, can be resumed, or is done.
     pub state: SuiteState,
     /// Whether the last attempt of every case is ok.
     pub clean: bool,
@@ -46,7 +46,7 @@ pub struct SuiteRun {
     pub orphans: Vec<MeasurementKey>,
 }
 
-/// Whether a suite goes on.
+/// Whether a suite runs, can be resumed, or is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SuiteState {
@@ -318,7 +318,7 @@ pub struct SuiteTime {
     /// Seconds that a hot GPU was left to cool before the samples; absent if it was not hot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cooled_s: Option<f64>,
-    /// Where the time stands under the roofline of its GPU; absent without counted operations and
+    /// Position of the time under the roofline of its GPU; absent without counted operations and
     /// bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roofline: Option<RooflinePoint>,
@@ -339,7 +339,7 @@ pub struct SuiteTime {
     pub against: Option<TimeJudgement>,
 }
 
-/// Where a time stands under the roofline of its GPU.
+/// Position of a time under the roofline of its GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RooflinePoint {
     /// Floating-point operations per second.

@@ -121,7 +121,7 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         composite: Option<Digest>,
     },
-    /// A warning for the user. The job goes on.
+    /// A warning for the user. The job continues.
     Warning {
         /// Code, e.g. `foreign_processes`.
         code: String,

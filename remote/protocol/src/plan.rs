@@ -211,7 +211,7 @@ pub struct Rung {
 }
 
 /// When the program of a rung counts as hung: it has printed nothing for a time. Its ranks and their
-/// stacks are written to a file and it is stopped as by Ctrl-C, while the tool around it goes on. No
+/// stacks are written to a file and it is stopped as by Ctrl-C, while the tool around it continues. No
 /// lower rung is tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Stall")]
@@ -243,7 +243,7 @@ impl HangDetection {
     pub const CODE: &str = "stalled";
 }
 
-/// When the program of a rung is stopped as by Ctrl-C. The tool around it goes on until its report is
+/// When the program of a rung is stopped as by Ctrl-C. The tool around it continues until its report is
 /// written, and the rung is judged without its exit status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stop {
