@@ -709,7 +709,7 @@ impl Session {
         Some(JobStdin { job, writer: self.conversation.writer.clone(), takes_offset })
     }
 
-    /// Stops following the job, which goes on under its own limits.
+    /// Stops following the job, which continues under its own limits.
     ///
     /// # Errors
     /// The link fails, or `no_such_job`.

@@ -232,7 +232,7 @@ impl HostLink {
     }
 
     /// Submits a plan, sends the blobs that the host lacks, and follows the job. A job followed
-    /// before goes on without us. If this future is dropped early, call [`HostLink::cancel`] to
+    /// before continues without us. If this future is dropped early, call [`HostLink::cancel`] to
     /// make sure that nothing runs.
     ///
     /// # Errors
@@ -301,7 +301,7 @@ impl HostLink {
     /// The followed job's next message; `None` after its terminal event. Cancel-safe.
     ///
     /// # Errors
-    /// [`RemoteError::GaveUp`] when the link stayed cut (the job goes on);
+    /// [`RemoteError::GaveUp`] when the link stayed cut (the job continues);
     /// [`RemoteError::Unconfirmed`] when a cancelled job has not ended in time.
     pub async fn next(&mut self) -> Result<Option<JobMessage>, RemoteError> {
         let Some(cancelled) = self.job.as_ref().and_then(|job| job.cancelled) else {
@@ -404,7 +404,7 @@ impl HostLink {
         }
     }
 
-    /// Stops following the job, which goes on under its own limits.
+    /// Stops following the job, which continues under its own limits.
     ///
     /// # Errors
     /// As for [`Session::detach`], or the link stayed cut.

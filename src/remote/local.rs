@@ -101,7 +101,7 @@ pub(super) struct ChildPipes {
 }
 
 /// Starts a program on pipes. It ends when its standard input closes, and is killed when the
-/// runtime ends. The agent's jobs are not its children and go on.
+/// runtime ends. The agent's jobs are not its children and continue.
 pub(super) fn child_pipes(mut command: Command) -> io::Result<ChildPipes> {
     command.kill_on_drop(true);
     pipes(command)

@@ -46,7 +46,7 @@ pub trait ProviderNcu: Send + Sync {
     fn called(&self) -> &'static str;
 
     /// Profiles a program and writes the report to `report`. Cancel-safe on this side, but the run
-    /// may go on: no known provider can stop it.
+    /// may continue: no known provider can stop it.
     ///
     /// # Errors
     /// The link fails, or the provider refuses; then there is no file at `report`.

@@ -3,7 +3,7 @@
 //! Reading is cancel-safe: received bytes stay in the reader's buffer, so a `select!` that drops a
 //! read loses nothing. A separate task writes: an agent that is busy sending output does not read,
 //! and must not make the laptop stop reading too. Messages without bytes never wait. A sender whose
-//! bytes wait must go on reading, or both ends wait for each other.
+//! bytes wait must keep reading, or both ends wait for each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

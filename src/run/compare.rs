@@ -3,8 +3,8 @@
 //! or of processes that alternated.
 //!
 //! Each side has its own folder in the run (`a/`, `b/`), laid out like any run's. If a pass of ncu
-//! or nsys fails on one side, the other side and the timings stand, and the comparison says why the
-//! pass is missing.
+//! or nsys fails on one side, the other side and the timings are kept, and the comparison says why
+//! the pass is missing.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

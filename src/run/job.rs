@@ -421,8 +421,8 @@ async fn follow_and_fetch(
 /// The code of the outcome of a job whose host was taken away.
 pub(super) const HOST_TAKEN: &str = "host_taken";
 
-/// Whether a program was ended by SIGTERM or SIGKILL, or a shell says so of its own, and the user did
-/// not cancel.
+/// Whether SIGTERM or SIGKILL ended the program, or a shell's exit status says that one ended its
+/// command, and the user did not cancel.
 fn is_ended_from_outside(result: &JobResult) -> bool {
     const BY_SIGNAL: [i32; 2] = [9, 15];
     let is_ended = |record: &RungRecord| {
@@ -458,7 +458,7 @@ pub fn record_output(
     Ok(())
 }
 
-/// The failure of a run whose folder cannot be written while its job goes on.
+/// The failure of a run whose folder cannot be written while its job continues.
 fn recording_failure(error: StoreError, record: &RunRecord) -> Failure {
     let disk = matches!(error, StoreError::Io { .. });
     let failure = Failure::from(error);

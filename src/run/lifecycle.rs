@@ -45,7 +45,7 @@ pub(super) enum RunProgress {
     Detached,
 }
 
-/// Why a run cannot go on.
+/// Why a run cannot continue.
 #[derive(Debug)]
 pub(super) enum RunError {
     /// No plan can be made for the host.

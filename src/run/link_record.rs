@@ -29,7 +29,7 @@ impl Reporter for LinkRecord {
         let why = match event {
             // Without the wait: it is the first one, and later attempts wait longer.
             RunEvent::LinkLost { why, .. } => Some(why.as_str()),
-            // A run that was left alone is taken up again.
+            // A run that nobody followed is resumed.
             RunEvent::LinkBack {} | RunEvent::Connected { .. } => None,
             _ => return,
         };

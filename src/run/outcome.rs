@@ -23,7 +23,7 @@ pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
                 .hint("wait longer with `--queue-timeout 2h`, or choose another with `--gpu`")
         }
         Some(Outcome::NoGpu { text }) => Failure::new(Exit::Host, "no_gpu", text.clone())
-            .hint("`rgpu doctor` lists the host's GPUs; `--share-gpu` runs beside other processes"),
+            .hint("`rgpu doctor` lists the host's GPUs; `--share-gpu` runs while other processes use the GPU"),
         Some(Outcome::HostError { code, text }) => match remote.host_loss_reason() {
             Some(end) => return end.failure(remote.name(), remote.transport()),
             None if code == GpuSetting::REFUSED => Failure::new(

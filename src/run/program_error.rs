@@ -152,7 +152,7 @@ impl ProgramError {
         Some(Fault::Tool(Gap { code: "fails_under_tool".to_owned(), text }))
     }
 
-    /// Whether the job measured something, or had a rung refused: then the ladder goes on from there.
+    /// Whether the job measured something, or had a rung refused: then the ladder continues from there.
     pub(super) fn measured(&self) -> bool {
         self.refused.is_some() || self.result.step_ok(&self.record.step)
     }

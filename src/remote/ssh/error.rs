@@ -278,7 +278,7 @@ impl SshError {
                 .hint("check the spelling, or the HostName in your ssh configuration"),
             Self::Refused { .. } => failure.hint("is sshd running on the host, and is this its port?"),
             Self::Timeout { stage: "connecting", .. } => {
-                failure.hint("is the host up, and does a firewall or a VPN stand between?")
+                failure.hint("is the host up, and does a firewall or a VPN block the connection?")
             }
             Self::Timeout { stage: "exchanging keys", .. } => failure
                 .hint("something other than sshd accepts connections at this address: is the port right?"),

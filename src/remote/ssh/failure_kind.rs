@@ -129,7 +129,7 @@ impl SshFailureKind {
             }
             Self::Refused => "is sshd running on the host, and is this its port?".to_owned(),
             Self::Timeout => {
-                "is the host up, and does a firewall or a VPN stand between?".to_owned()
+                "is the host up, and does a firewall or a VPN block the connection?".to_owned()
             }
             _ => return None,
         })

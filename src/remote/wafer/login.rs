@@ -66,7 +66,7 @@ async fn wait_for_login(api: &Api, state: &str, limit: Duration) -> Result<Login
         match api.ask(Method::POST, path, Some(json(&Body { state })?), doing).await {
             Ok(answer) if answer.status == StatusCode::PRECONDITION_REQUIRED => {}
             Ok(answer) => return api.document(answer),
-            // The login page stays open, so the wait goes on.
+            // The login page stays open, so the wait continues.
             Err(error) if error.is_link() => {}
             Err(error) => return Err(error),
         }

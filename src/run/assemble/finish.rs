@@ -70,7 +70,7 @@ fn drop_lower_rungs(profile: &mut Profile, mode: ProfileMode) {
     let reached = profile.rung.clone();
     let Some(end) = profile.ladder.iter().rev().find(|r| r.ok && r.rung == reached) else { return };
     let step = end.step.clone();
-    // The mode's own order counts: in mode `torch`, torch's profiler stands above nsys.
+    // The mode's own order counts: in mode `torch`, torch's profiler is above nsys.
     let position = |id: &RungId| mode.info().rungs.iter().position(|rung| rung == id);
     let is_lower = |rung: &RungId| match (position(rung), position(&reached)) {
         (Some(rung), Some(reached)) => rung > reached,

@@ -257,7 +257,7 @@ impl<'a> LadderBuilder<'a> {
             }));
             failed.is_none()
         });
-        // They stand above the rungs that cannot work on the host at all.
+        // They come before the rungs that cannot work on the host at all.
         passed_over.append(&mut self.left_out);
         self.left_out = passed_over;
     }
