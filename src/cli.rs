@@ -4,7 +4,7 @@
 //! arguments once, calls the library, and prints. stdout carries data, stderr messages; every
 //! command takes `--json`, `-q` and `-v`.
 //!
-//! Commands do not import each other: what they share is in `support`. Above them stand `args`,
+//! Commands do not import each other: what they share is in `support`. Above them are `args`,
 //! `arguments`, `dispatch`, `attach`, `completions`, `exec_commands` and `documents`, which name every
 //! command.
 //! `queue` and `loops` get `top` from `dispatch`.

@@ -69,7 +69,7 @@ pub(super) enum Command {
     Layout(Deferred<Box<layout::LayoutCommand>>),
     /// Compare two runs or reports, or two kernels side by side on one GPU
     Compare(Deferred<Box<compare::CompareArgs>>),
-    /// Run suites of kernels and programs, and tell what got slower
+    /// Run suites of kernels and programs, and report what got slower
     Bench(Deferred<bench::BenchArgs>),
     /// Predict kernels, collectives and language models on a GPU, and compare with measurements
     #[command(subcommand)]

@@ -28,7 +28,7 @@ struct Argument {
     /// The flag with its dashes; for a positional argument its name.
     flag: String,
     positional: bool,
-    /// Whether it stands behind `--`.
+    /// Whether it comes after `--`.
     last: bool,
     /// Whether it takes several values.
     many: bool,

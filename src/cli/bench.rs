@@ -1,4 +1,4 @@
-//! `rgpu bench`: runs suites of kernels and programs, and tells what got slower.
+//! `rgpu bench`: runs suites of kernels and programs, and reports what got slower.
 
 mod args;
 mod audit;
@@ -21,7 +21,7 @@ use args::BenchCommand;
 pub(super) use list::TargetList;
 pub(super) use sweep::run as sweep;
 
-/// Run suites of kernels and programs, and tell what got slower
+/// Run suites of kernels and programs, and report what got slower
 ///
 /// A suite is bench.toml of the project; without one every kernel is a target. Each case is an
 /// ordinary run with its own folder.

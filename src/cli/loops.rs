@@ -73,7 +73,7 @@ pub(in crate::cli) struct LoopArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct TuiArgs {
-    /// Start a loop with the arguments after `--`, those of `loop start`; it goes on when the view
+    /// Start a loop with the arguments after `--`, those of `loop start`; it continues when the view
     /// ends
     #[arg(long, requires = "start")]
     pub run: bool,

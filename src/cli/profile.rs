@@ -93,7 +93,7 @@ pub(super) fn follow(
     finish(app, args, run, outcome)
 }
 
-/// Runs the profile. `row`: its progress line if several runs go on at once.
+/// Runs the profile. `row`: its progress line if several runs are followed at once.
 fn carry_out(
     app: &App,
     args: &ProfileArgs,

@@ -46,7 +46,7 @@ pub(super) enum QueueCommand {
     /// Put ended entries back
     #[command(after_long_help = examples!("rgpu queue requeue 2", "rgpu queue requeue --failed"))]
     Requeue(change::RequeueArgs),
-    /// Start no more entries; running ones go on
+    /// Start no more entries; running ones continue
     #[command(after_long_help = examples!("rgpu queue pause"))]
     Pause,
     /// Start entries again

@@ -52,7 +52,7 @@ pub(super) fn run(app: &App, first: Tab) -> Result<Status> {
 }
 
 /// Starts `rgpu loop start` with these arguments in the background, and opens the view of it. The
-/// loop goes on when the view ends.
+/// loop continues when the view ends.
 pub(super) fn run_loop(app: &App, arguments: &[String]) -> Result<Status> {
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};

@@ -31,7 +31,7 @@ const ELEMENTWISE: &[(&str, &str)] = &[
     ("multi_tensor_apply_kernel", ""),
     ("distribution_elementwise_grid_stride_kernel", ""),
 ];
-/// Functors that wrap another one, which stands last among their template arguments.
+/// Functors that wrap another one, which is the last of their template arguments.
 const WRAPPERS: &[&str] = &[
     "BinaryFunctor",
     "AUnaryFunctor",
@@ -136,7 +136,7 @@ fn short_name(name: &str) -> String {
     cut_middle(&full_short_name(name), MAX_COLUMNS)
 }
 
-/// Short names of a table's rows. Equal ones get what tells them apart; in the last case a number.
+/// Short names of a table's rows. Equal ones get what distinguishes them; as a last resort a number.
 pub(super) fn distinct_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let names: Vec<&str> = names.collect();
     let mut labels: Vec<String> = names.iter().map(|name| short_name(name)).collect();
@@ -234,7 +234,7 @@ fn elementwise(kernel: &str, args: &[&str]) -> Option<String> {
     let (prefix, functor) = match kernel {
         "multi_tensor_apply_kernel" => {
             let mut operands = functors.filter(|arg| !arg.contains("TensorList"));
-            // The operator stands after the functor that reads the lists: `std::plus<float>`.
+            // The operator comes after the functor that reads the lists: `std::plus<float>`.
             ("foreach ", operands.next_back()?)
         }
         "reduce_kernel" => ("reduce ", functors.next()?),

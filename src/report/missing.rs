@@ -1,5 +1,5 @@
-//! Texts on what was not measured: kernels by the names that they have in tables, and one text for
-//! what is told of several kernels.
+//! Texts on what was not measured. Kernels have their names of tables, and gaps with the same text
+//! for several kernels become one.
 
 use super::kernel_name::KernelLabels;
 use crate::model::profile::Gap;
@@ -50,7 +50,7 @@ fn split_subject(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// The full names of kernels that are told by name or by the exact filter of their pass.
+/// The full names of the kernels in a gap's subject, which is a name or the exact filter of a pass.
 fn subject_names(subject: &str) -> Vec<&str> {
     let exact = subject.strip_prefix("regex:^").and_then(|filter| filter.strip_suffix('$'));
     let exact = exact.unwrap_or(subject);
@@ -60,7 +60,7 @@ fn subject_names(subject: &str) -> Vec<&str> {
     }
 }
 
-/// The full names in backticks that these gaps tell, each with its short form: kernels and metrics.
+/// The full names in backticks in the texts of these gaps, each with its short form: kernels and metrics.
 pub(super) fn short_forms<'a>(
     gaps: impl Iterator<Item = &'a Gap>,
     names: &KernelLabels<'_>,

@@ -23,7 +23,7 @@ const SCRIPT: &str = concat!(
 /// A prediction with its name on the page.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
-    /// What tells it apart from the other side.
+    /// What distinguishes it from the other side.
     pub name: String,
     /// The document that `--json` prints.
     pub document: serde_json::Value,

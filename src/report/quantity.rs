@@ -89,7 +89,7 @@ pub(super) fn measured(value: f64, unit: &str) -> String {
     }
 }
 
-/// The threshold of evidence, without what its share is of: that stands beside the value.
+/// The threshold of evidence with its unit. What a share is of is said at the value only.
 pub(super) fn threshold(evidence: &Evidence) -> Option<String> {
     let unit = if evidence.unit.starts_with('%') { "%" } else { evidence.unit.as_str() };
     evidence.threshold.map(|threshold| measured(threshold, unit))

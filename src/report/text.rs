@@ -4,7 +4,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::error::is_line_break;
 
-/// A text in at most `room` columns, cut in the middle: both ends of a name tell it apart.
+/// A text in at most `room` columns, cut in the middle: both ends of a name distinguish it.
 pub(super) fn cut_middle(text: &str, room: usize) -> String {
     let columns = text.chars().count();
     if columns <= room {

@@ -11,7 +11,7 @@ use crate::error::is_line_break;
 pub enum Align {
     /// At the left, for texts.
     Left,
-    /// At the right, for numbers: their digits stand below each other.
+    /// At the right, for numbers, so that their digits line up.
     Right,
 }
 

@@ -476,7 +476,7 @@ impl<'a> CaseRunner<'a> {
         }
     }
 
-    /// Creates the run of a case, or takes up one whose job is still open.
+    /// Creates the run of a case, or resumes one whose job is still open.
     fn begin(
         &self,
         case: &SuiteCase,
@@ -514,7 +514,7 @@ fn warnings(profile: &Profile) -> Vec<Gap> {
     profile.warnings.iter().chain(no_gpu).cloned().collect()
 }
 
-/// The run with this id if its job may still go on.
+/// The run with this id if its job may still continue.
 pub(super) fn open_run(app: &App, run_id: &str) -> Option<(crate::store::RunFolder, RunRecord)> {
     let folder = Runs::new(&app.config.runs_dir.value).find(run_id).ok()?;
     let record = folder.record().ok()?;

@@ -224,10 +224,10 @@ pub(super) fn begin<'a>(
     Ok((work, record))
 }
 
-/// How a suite is taken up.
+/// How a suite is resumed.
 struct TakenUp {
     accept_new: bool,
-    /// Whether the user agreed to go on with a suite that was not started here.
+    /// Whether the user agreed to continue with a suite that was not started here.
     yes: bool,
 }
 

@@ -220,7 +220,7 @@ impl SuiteWork<'_> {
                     }
                     left.lock().unwrap_or_else(PoisonError::into_inner).retain(|row| *row != at);
                     if runner.session.cancel.request_count() > 0 {
-                        // Tells the signal's thread that the request was heard.
+                        // Acknowledges the request to the thread that handles signals.
                         runner.session.cancel.wait_for_more_than(0).await;
                         return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
                     }

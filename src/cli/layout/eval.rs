@@ -75,7 +75,7 @@ pub(in crate::cli) struct EvalArgs {
 /// The format of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum PictureFormat {
-    /// A page that tells about the cell below the pointer
+    /// A page with details of the cell under the pointer
     Html,
     /// A drawing
     Svg,

@@ -165,7 +165,7 @@ impl FollowedRun {
             Some(f) if f.exit == Exit::Cancelled && f.code == NEVER_SUBMITTED => {
                 RunState::NeverSubmitted
             }
-            // The link was lost or the user stopped waiting: the job may go on and can be resumed.
+            // The link was lost or the user stopped waiting: the job may continue and can be resumed.
             Some(f) if matches!(f.exit, Exit::Cancelled | Exit::Host) && has_open_job => {
                 RunState::Running
             }

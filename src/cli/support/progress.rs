@@ -75,7 +75,7 @@ pub(in crate::cli) struct Progress {
     /// though `doctor` makes several runs.
     printed_notes: BTreeSet<String>,
     has_asked: bool,
-    /// Printed before each line: empty, or the remote's name if several runs go on at once.
+    /// Printed before each line: empty, or the remote's name if several runs are followed at once.
     line_prefix: String,
 }
 

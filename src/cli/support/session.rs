@@ -230,7 +230,7 @@ pub(in crate::cli) struct OutputOptions<'a> {
     pub(in crate::cli) accept_new: bool,
     /// The run's id, empty if there is no run.
     pub(in crate::cli) run: &'a str,
-    /// Its progress line, if several runs go on at once.
+    /// Its progress line, if several runs are followed at once.
     pub(in crate::cli) row: Option<&'a ProgressRow>,
     /// What the command wants of a host that has to be granted first.
     pub(in crate::cli) host: HostRequest,

@@ -1,5 +1,5 @@
-//! Which runs this machine has started. A run folder may come with a cloned project, and taking up a
-//! run goes on with the command line in its record: that may send more plans, with files of this
+//! Which runs this machine has started. A run folder may come with a cloned project, and resuming a
+//! run continues with the command line in its record: that may send more plans, with files of this
 //! machine. So the record of a run that was not started here needs the user's consent.
 
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ fn line(record: &RunRecord) -> String {
 
 /// Remembers that the run was started here, or that the user agreed to it.
 pub(in crate::cli) fn remember(app: &App, record: &RunRecord) {
-    // If it cannot be written, the user is asked when the run is taken up.
+    // If it cannot be written, the user is asked when the run is resumed.
     let _ = fs::create_dir_all(&app.cache);
     let _ = File::options()
         .append(true)

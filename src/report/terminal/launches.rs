@@ -25,7 +25,7 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
         ("regs", Align::Right),
     ]);
     let rows = || profile.launches.iter().take(MAX_ROWS);
-    // Launches of one kernel are told apart by their grids.
+    // The grid distinguishes launches of one kernel.
     let differ = |a: &Launch| rows().any(|b| a.kernel == b.kernel && a.grid != b.grid);
     let several_grids = rows().any(differ);
     for launch in rows() {
@@ -52,7 +52,7 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
     page.line("");
     distinct_field(page, profile, "stalls", stalls_text);
     distinct_field(page, profile, "roofline", roofline_text);
-    // Of several kernels, the verdicts on the longest are told below.
+    // With several kernels, the verdicts on the longest ones follow below.
     if profile.kernels.len() < 2 {
         distinct_field(page, profile, "bound by", |launch| {
             launch.classification.as_ref().map(classification_text)

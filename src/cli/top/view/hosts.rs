@@ -1,4 +1,4 @@
-//! The tab of hosts: each host with its GPUs and its health, and below the runs that go on.
+//! The tab of hosts: each host with its GPUs and its health, and below the runs in progress.
 
 use std::time::Duration;
 
