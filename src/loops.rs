@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Each arrow is one row of the table of events with the whole state, written in one transaction
-//! (`driver`). A killed loop goes on in the phase that it was in, and does that phase again. A
+//! (`driver`). A killed loop continues in the phase that it was in, and does that phase again. A
 //! worker's numbers are claims: a change is kept only if the reference holds at all sizes and two
 //! comparisons of rgpu's own say that it is faster (`measure`). What is measured is a copy of the
 //! project's files (`tree`), and the same copy is what is kept.

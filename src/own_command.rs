@@ -1,7 +1,7 @@
 //! Runs commands of rgpu as processes of their own.
 //!
 //! A command belongs to a process group of its own and writes its document and its messages to files,
-//! so it goes on when the server that started it ends. Only its own end, or a client that cancels, ends
+//! so it continues when the server that started it ends. Only its own end, or a client that cancels, ends
 //! it.
 
 use std::collections::HashMap;
@@ -47,7 +47,7 @@ pub(crate) struct OwnProgram {
     pub(crate) folder: PathBuf,
 }
 
-/// Checks a value that stands alone on a command line: a flag in its place would be another command.
+/// Checks a value that is an argument of its own: a flag in its place would change the command.
 ///
 /// # Errors
 /// A usage error that names the value.

@@ -49,8 +49,8 @@ pub(crate) fn kernels<'a>(
     }
     let sums: HashMap<&str, u64> =
         sums.iter().map(|sum| (sum.kernel.as_str(), sum.launches)).collect();
-    // The program goes on after the last benchmark, unless the list was cut before. But a kernel with
-    // no other launches was used nowhere else.
+    // The program continues after the last benchmark, unless the list was cut before. But a kernel
+    // with no other launches was used nowhere else.
     let after = (0..order.len()).rev().find(|at| inside(*at)).map_or(0, |last| last + 1);
     let goes_on = after < order.len();
     let is_listed = |kernel: &str| sums.get(kernel) == launched.get(kernel);
@@ -292,7 +292,7 @@ mod tests {
             names
         };
         assert_eq!(of_tuning(&launches, &[]), ["gemm_fusion_dot", "gemm_fusion_dot_1"]);
-        // Where the program goes on with CUDA graphs, the sums tell that no launch is missing.
+        // If the program continues with CUDA graphs, the sums show that no launch is missing.
         let listed = &launches[..tuned];
         assert!(of_tuning(listed, &[]).is_empty());
         let sum = |kernel: &str, launches| KernelSum {

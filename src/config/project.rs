@@ -212,7 +212,7 @@ pub fn is_below(path: &Path, folder: &Path) -> bool {
                 // A dangling link.
                 Err(_) => return false,
             },
-            // Below a file nothing can be made: writing there says so.
+            // Nothing can be created below a file. Writing there reports that.
             Err(e)
                 if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
             Err(_) => return false,

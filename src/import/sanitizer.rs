@@ -367,7 +367,7 @@ fn caller(record: &Record) -> Option<&str> {
 /// Whether a host function belongs to the CUDA driver, the runtime or NVIDIA's libraries.
 fn is_runtime(function: &str, module: Option<&str>) -> bool {
     let library = module.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
-    // The names of the API go on with a capital: `cudaMalloc`, `cuLaunchKernel`.
+    // The names of the API continue with a capital: `cudaMalloc`, `cuLaunchKernel`.
     let api = ["cuda", "cu"].iter().any(|prefix| {
         let rest = function.strip_prefix(prefix);
         rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))

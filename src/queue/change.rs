@@ -301,7 +301,7 @@ impl Queue {
         Ok(attempts.map_err(sql_error("read"))?)
     }
 
-    /// Stops or continues starting entries. Running ones go on.
+    /// Stops or continues starting entries. Running ones continue.
     ///
     /// # Errors
     /// [`QueueError::State`].

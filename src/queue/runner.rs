@@ -1,7 +1,7 @@
 //! The runner: one process at a time takes entries from the queue and has their attempts run.
 //!
 //! It holds a lock for life. It keeps nothing that the database does not have, so it may be killed
-//! at any point: attempts go on without it, and the next runner follows them by their process.
+//! at any point: attempts continue without it, and the next runner follows them by their process.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -90,7 +90,7 @@ pub enum RunnerEvent {
         /// Number of running entries.
         running: usize,
     },
-    /// The runner ends, and these entries go on without it.
+    /// The runner ends, and these entries continue without it.
     Left {
         /// Numbers of the running entries.
         entries: Vec<i64>,

@@ -232,7 +232,7 @@ impl Runs {
         }
     }
 
-    /// The ended runs without the newest `keep` of them. Runs that may still go on, or that a
+    /// The ended runs without the newest `keep` of them. Runs that may still continue, or that a
     /// process follows, are not included.
     ///
     /// # Errors

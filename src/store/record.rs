@@ -177,7 +177,7 @@ pub enum RunState {
 }
 
 impl RunState {
-    /// Whether the run may go on: it has no end on record.
+    /// Whether the run may continue: it has no end on record.
     pub fn is_active(self) -> bool {
         matches!(self, Self::Running | Self::Detached)
     }

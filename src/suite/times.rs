@@ -127,7 +127,7 @@ fn sol_percent(profile: &Profile, case: &str) -> Option<f64> {
     Some(light.percent)
 }
 
-/// Where a case stands under the roofline, if both its operations and its bytes are counted.
+/// The position of a case under the roofline, if both its operations and its bytes are counted.
 fn roofline_point(profile: &Profile, case: &str) -> Option<RooflinePoint> {
     let light = profile.speed_of_light.iter().find(|light| light.case == case)?;
     let (flops, bytes) = (light.flops.as_ref()?, light.bytes.as_ref()?);

@@ -178,7 +178,7 @@ impl Default for Tolerance {
 pub struct TimingPlan {
     /// Launches before the first sample.
     pub warmup: u32,
-    /// Exact number of samples. When absent, sampling goes on until `ci_target`, within the limits
+    /// Exact number of samples. When absent, sampling continues until `ci_target`, within the limits
     /// below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iters: Option<u32>,

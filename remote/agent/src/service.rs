@@ -189,7 +189,7 @@ impl Service {
         Ok(facts)
     }
 
-    /// Starts a plan whose blobs are all here. If its job exists, it goes on and receives the
+    /// Starts a plan whose blobs are all here. If its job exists, it continues and receives the
     /// secrets again: the connection that started it may have died before it sent them.
     ///
     /// # Errors

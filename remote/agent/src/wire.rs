@@ -13,7 +13,7 @@ pub struct FrameReader<R> {
     frame: Vec<u8>,
 }
 
-/// Why a connection cannot go on.
+/// Why a connection cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// Reading or writing failed.

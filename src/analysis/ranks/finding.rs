@@ -56,7 +56,9 @@ fn straggler(ranks: &Ranks, worst: &Straggler, span_ns: u64, least: Threshold) -
             "give the ranks equal work (batch, sequence lengths, experts), or look at this rank's \
              GPU: clocks, throttling, other jobs (`rgpu report` of its report alone)"
         }
-        LateCause::Copy => "copy less on this rank, or beside its kernels, from pinned memory",
+        LateCause::Copy => {
+            "copy less on this rank, or copy from pinned memory while its kernels run"
+        }
         LateCause::Host => {
             "look at what its host does in that region: data loading, logging, checkpoints, \
              synchronisation, or other load on its cores"

@@ -91,7 +91,7 @@ const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the
 const ALLOCATE_ONCE: &str = "allocate memory once, before what you measure, and use it again (an \
      allocator that keeps memory, a pool); run a few steps as a warm-up first";
 
-/// The share of start-up from which allocations are told.
+/// Allocations with a smaller share of start-up are not reported.
 const MIN_ALLOCATION_SHARE: f64 = 0.01;
 /// Nanoseconds of host work before a launch that are no mere launch.
 const PLAN_NS: u64 = 5_000_000;

@@ -17,7 +17,7 @@ pub(in crate::analysis) enum GraphUse {
     Absent,
 }
 
-/// What a profile and its trace tell about CUDA graphs.
+/// The use of CUDA graphs, as a profile and its trace show it.
 #[derive(Default)]
 pub(in crate::analysis) struct Graphs {
     /// Ids of the launches that the trace has, and of those among them that belong to graphs.

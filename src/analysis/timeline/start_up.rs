@@ -55,7 +55,7 @@ const ONE_OFF_RATIO: u64 = 10;
 /// Rank, GPU, and name of a kernel.
 type Key = (Option<u32>, u32, u32);
 
-/// What a trace tells about preparations of launches.
+/// Preparations of launches, as a trace shows them.
 pub(super) struct StartUp<'a> {
     trace: &'a Trace,
     /// Start of the first work of each name.

@@ -22,7 +22,7 @@ use crate::model::rank_work::{
 };
 use crate::model::ranks::{CollectiveOperation, RankLocation};
 
-/// What a tool tells of the collective that a kernel carries out.
+/// A tool's facts about the collective that a kernel carries out.
 #[derive(Clone, Debug)]
 pub(in crate::import) struct CollectiveFacts {
     /// The name of the process group; empty if the tool does not tell.

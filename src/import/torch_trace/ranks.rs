@@ -8,7 +8,7 @@ use crate::import::nsys::ranks::CollectiveFacts;
 use crate::model::rank_work::RankWork;
 use crate::model::ranks::CollectiveOperation;
 
-/// Adds what a trace tells of its process. Its times become those since 1970, if it tells.
+/// Adds the facts of a trace about its process. Its times become those since 1970, if it says when it began.
 pub(super) fn add_rank_location(rank: &mut RankWork, trace: &TorchTrace) {
     let info = trace.distributed.unwrap_or_default();
     rank.place.rank = info.rank.unwrap_or(rank.place.rank);

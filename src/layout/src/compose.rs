@@ -60,7 +60,7 @@ pub fn compose(a: &Layout, b: &Layout, limits: Limits) -> Result<ProvenLayout, B
 }
 
 /// `a` with its last mode as long as `b` reaches, if that has a result: what CuTe computes, whose last
-/// mode goes on beyond its extent.
+/// mode continues beyond its extent.
 fn enlarged(a: &Layout, b: &Layout) -> Option<Layout> {
     let mut modes = a.modes();
     let last = modes.iter().rposition(|mode| mode.extent > 1)?;
@@ -452,7 +452,7 @@ fn nearest(a: &[Mode], size: i64, b: &Layout, max_tries: usize) -> Option<Layout
                 continue;
             };
             *mode = Mode::new(extent, stride);
-            // A tile that stands still is near by its numbers alone.
+            // A stride of 0 is near in numbers only: the tile would never move.
             let stands_still = stride == 0 && modes[leaf].stride != 0;
             if extent < 1 || stride < 0 || stands_still {
                 continue;

@@ -310,7 +310,7 @@ impl fmt::Display for Coordinate {
     }
 }
 
-/// The offset of an index. The last mode goes on beyond its extent, as in CuTe.
+/// The offset of an index. The last mode continues beyond its extent, as in CuTe.
 #[inline]
 pub(crate) fn offset(modes: &[Mode], index: i64) -> i64 {
     let Some((last, rest)) = modes.split_last() else { return 0 };

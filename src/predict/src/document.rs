@@ -667,7 +667,7 @@ impl LlmParts<'_> {
                     name: "fetch",
                     ns: *ns,
                     counts: false,
-                    formula: "Q / B, beside the layer's kernels",
+                    formula: "Q / B, overlapped with the layer's kernels",
                     inputs: vec![
                         Input::computed("Q", *bytes, "B"),
                         Input::with_source(

@@ -4,7 +4,7 @@
 //! are the same for both at every call. L2 is flushed before each call, and calls are timed as in
 //! the job `time`. A drift that is steady over a round cancels in the round's ratio
 //! `sqrt(a1 a2 / (b1 b2))`. The median over the rounds has the order-statistic interval of
-//! [`rgpu_case::stats`], and sampling goes on until that is narrow enough.
+//! [`rgpu_case::stats`], and sampling continues until that is narrow enough.
 //!
 //! Effects of a call's position must not favour one side. So every other round is b, a, a, b: each
 //! side is then equally often at each position and after each side. An untimed call precedes the

@@ -25,7 +25,7 @@ const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How many of the next expected blobs each poll looks for.
 const POLLED_BLOBS: usize = 32;
 
-/// A waiting plan. Dropping it stops the wait; a job that was already submitted goes on.
+/// A waiting plan. Dropping it stops the wait; a job that was already submitted continues.
 pub(super) struct WaitingPlan {
     job: String,
     stop: Arc<AtomicBool>,

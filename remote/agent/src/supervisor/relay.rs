@@ -252,7 +252,7 @@ impl Relay {
                             much arrived is unknown";
                 return Ok(lost("input_lost", text));
             }
-            // The cut does not tell whether the job goes on, so everything is sent again.
+            // The cut does not tell whether the job continues, so everything is sent again.
             self.buffer.clear();
             (self.has_magic, self.greeted, self.pending_bytes) = (false, false, DueBytes::Nothing);
             // The end of input has no offset, so it is sent again.

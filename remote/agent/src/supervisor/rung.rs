@@ -74,7 +74,7 @@ struct Pipe {
     excerpt: Excerpt,
 }
 
-/// A program that is to be stopped, while its tool goes on.
+/// A program that is to be stopped, while its tool continues.
 struct Stopping<'a> {
     spare: &'a [String],
     /// When the next signal is sent.

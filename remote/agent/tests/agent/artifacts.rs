@@ -73,7 +73,7 @@ fn an_artifact_can_be_an_input_of_the_next_plan_without_travelling() {
     assert_eq!(client.run(&plan("j.2", next)).stdout("main"), "made");
 }
 
-/// A job that creates one file of each kind, reports it, and goes on.
+/// A job that creates one file of each kind, reports it, and continues.
 fn maker(job: &str) -> Plan {
     let text = "mkdir out raw; seq 1 2000000 > out/long; echo a > out/a; echo r > raw/r; echo made; sleep 1000";
     let rungs = json!([{"id": "r", "argv": ["sh", "-c", text],

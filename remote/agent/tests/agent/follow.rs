@@ -1,4 +1,4 @@
-//! Connections end while jobs go on.
+//! Connections end while jobs continue.
 
 use std::time::{Duration, Instant};
 

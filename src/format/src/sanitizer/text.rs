@@ -49,7 +49,7 @@ pub enum Summary {
 /// A line that gives a reason why a run may have checked nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Abort {
-    /// The kind that the words of the line stand for.
+    /// The kind of reason, by the words of the line.
     pub kind: AbortKind,
     /// The text of the line, without the prefix.
     pub text: String,

@@ -1,6 +1,6 @@
 //! A model card: Markdown with a YAML head between lines of `---`, as model hubs have it.
 //!
-//! Sizes stand in the head (`num_hidden_layers: 36`) or in a list or table of the text (`- Number of
+//! Sizes are in the head (`num_hidden_layers: 36`) or in a list or table of the text (`- Number of
 //! Layers: 36`). Cards are written by hand, so every value keeps its line, and what is unknown,
 //! missing or contradictory is named.
 
