@@ -13,7 +13,6 @@ use crate::model::suite::Level;
 use crate::report::suite::FORMATS;
 use crate::suite::expectations::UpdateRefusal;
 
-/// The `bench` commands.
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum BenchCommand {
     /// List the targets and their cases
@@ -39,7 +38,6 @@ pub(super) enum BenchCommand {
     Audit(AuditArgs),
 }
 
-/// Which targets.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct TargetArgs {
     /// A suite, a target `suite:case`, or a case with its axes; `*` and `?` match any characters;
@@ -56,14 +54,12 @@ pub(super) struct TargetArgs {
     pub include_generated: bool,
 }
 
-/// `bench list`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ListArgs {
     #[command(flatten)]
     pub targets: TargetArgs,
 }
 
-/// `bench run`.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct RunArgs {
@@ -168,7 +164,6 @@ pub(super) struct ExpectArgs {
     pub validity: ValidityName,
 }
 
-/// `--validity`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum ValidityName {
     /// Only times of the same key
@@ -178,7 +173,6 @@ pub(super) enum ValidityName {
     Portable,
 }
 
-/// `bench resume`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ResumeArgs {
     /// The suite [default: the latest]
@@ -200,7 +194,6 @@ pub(super) struct ResumeArgs {
     pub expect: ExpectArgs,
 }
 
-/// `bench show`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ShowArgs {
     /// The suite [default: the latest]
@@ -211,7 +204,6 @@ pub(super) struct ShowArgs {
     pub format: Option<String>,
 }
 
-/// `bench compare`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct CompareArgs {
     /// The run of the base suite: an id, a unique prefix, latest or a folder
@@ -235,7 +227,6 @@ pub(super) struct CompareArgs {
     pub force: bool,
 }
 
-/// `bench history`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct HistoryArgs {
     /// A case or a pattern
@@ -263,7 +254,6 @@ pub(super) struct HistoryArgs {
     pub out: Option<PathBuf>,
 }
 
-/// `bench audit`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct AuditArgs {
     #[command(flatten)]
@@ -273,13 +263,13 @@ pub(super) struct AuditArgs {
 /// A verdict that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum FailOn {
-    /// SLOWER
+    /// Slower beyond the threshold
     Slower,
-    /// AMBIGUOUS
+    /// Neither faster, slower nor the same for certain
     Ambiguous,
-    /// NEW
+    /// Nothing to compare with
     New,
-    /// INCOMPARABLE
+    /// Measured under other conditions
     Incomparable,
 }
 

@@ -13,7 +13,6 @@ use crate::report::suite::comparison_table;
 use crate::suite::expectations::{self, Expectation, Expectations};
 use crate::suite::{PointsByKey, TimeKind, compare, sessions};
 
-/// Compares two suites.
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let (_, a) = saved::find(app, Some(&args.a))?;
     let (_, b) = saved::find(app, Some(&args.b))?;

@@ -16,7 +16,8 @@ use crate::report::{Align, TextTable, duration};
 use crate::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
 use crate::suite::{PointsByKey, SuiteFile, select, sessions};
 
-/// What was found.
+/// The verdicts on a suite's times, the expectations without a case, and the files that were
+/// updated.
 pub(super) struct ExpectationResult {
     verdicts: Vec<SuiteVerdict>,
     orphans: Vec<MeasurementKey>,

@@ -9,7 +9,6 @@ use crate::error::{Exit, Failure, Result};
 use crate::report::suite::{history_page, history_table};
 use crate::suite::{PointsByKey, TimeQuery, history};
 
-/// Shows the history.
 pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
     let now = jiff::Timestamp::now();
     let since = args.since.as_deref().map(|text| since(text, now)).transpose()?;

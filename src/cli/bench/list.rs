@@ -67,7 +67,6 @@ pub(super) fn file(app: &App, chosen: Option<&Path>) -> Result<SuiteFile> {
     Ok(file)
 }
 
-/// Lists the targets.
 pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     let (file, cases) = load(app, &args.targets)?;
     let shown = file.file.as_deref().map(|path| app.short(path));

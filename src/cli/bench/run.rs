@@ -20,7 +20,6 @@ use crate::remote::RemoteSpec;
 use crate::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, Runs, repository};
 use crate::suite::{RunKind, RunningSuite, SuiteCase, SuiteFile, select};
 
-/// Runs a suite.
 pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
     expect::check_baseline(app, &args.expect)?;
     if args.failed {

@@ -242,8 +242,8 @@ Examples:
 /// A verdict that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum FailOn {
-    /// SLOWER
+    /// Slower beyond the threshold
     Slower,
-    /// AMBIGUOUS
+    /// Neither faster, slower nor the same for certain
     Ambiguous,
 }

@@ -175,9 +175,9 @@ pub(in crate::cli) enum Format {
 /// A type of scales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Scale {
-    /// That of NVFP4
+    /// The scales of NVFP4
     Ue4m3,
-    /// That of the MX formats
+    /// The scales of the MX formats
     Ue8m0,
 }
 

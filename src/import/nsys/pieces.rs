@@ -130,7 +130,6 @@ pub(super) struct WorkPieces {
 }
 
 impl WorkPieces {
-    /// Adds a piece.
     pub(super) fn add(&mut self, work: &NsysWork) {
         let name = match work.what {
             NsysWorkKind::Kernel { name } => name.min(FIRST_OTHER - 1),
@@ -227,7 +226,6 @@ impl WorkPieces {
         self.processes.len()
     }
 
-    /// Number of pieces.
     pub(super) fn len(&self) -> usize {
         self.pieces.len() + self.uncorrelated.len()
     }
