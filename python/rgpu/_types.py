@@ -961,7 +961,7 @@ class GraphTiming(Record):
     __slots__ = ()
     _defaults: ClassVar[dict[str, Any]] = {'discarded': 0}
     median_ns: float
-    """Median in nanoseconds."""
+    """Median of the samples in nanoseconds."""
     ci95_ns: list[float]
     """95 % confidence interval of the median in nanoseconds, from order statistics. If the samples
     have a step, it covers the levels on both sides.
@@ -2124,7 +2124,7 @@ class RankIdle(Record):
     cause: str
     """Why nothing ran on the GPU."""
     total_ns: int
-    """Time in nanoseconds."""
+    """Idle time of this cause in nanoseconds."""
 
 
 class RankLocation(Record):
@@ -2983,7 +2983,7 @@ class SuiteRow(Record):
     state: RowState
     """State of the last attempt."""
     attempts: int
-    """Number of attempts."""
+    """Number of attempts so far."""
     run: str | None
     """Id of the run of the last attempt."""
     seconds: float
@@ -3037,7 +3037,7 @@ class SuiteTime(Record):
     device: str
     """UUID of the GPU."""
     median_ns: float
-    """Median in nanoseconds."""
+    """Median of the samples in nanoseconds."""
     ci95_ns: list[float]
     """95 % interval of the median."""
     samples: int
@@ -3128,7 +3128,7 @@ class Timing(Record):
     __slots__ = ()
     _defaults: ClassVar[dict[str, Any]] = {'discarded': 0, 'l2_flushed': False}
     median_ns: float
-    """Median in nanoseconds."""
+    """Median of the samples in nanoseconds."""
     ci95_ns: list[float]
     """95 % confidence interval of the median in nanoseconds, from order statistics."""
     samples: int

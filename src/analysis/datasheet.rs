@@ -18,7 +18,7 @@ pub(super) struct Peaks {
     pub(super) sms: u32,
     /// The kind of operation, as rooflines label it, with its rate.
     pub(super) compute: [(&'static str, f64); 6],
-    /// DRAM bandwidth.
+    /// DRAM bandwidth in 1e12 bytes a second.
     pub(super) dram: f64,
     /// Whether a recording confirms the row.
     pub(super) measured: bool,

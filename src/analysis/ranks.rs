@@ -30,7 +30,7 @@ struct Activity {
     compute: Intervals,
     communication: Intervals,
     copies: Intervals,
-    /// All three together.
+    /// The union of the three.
     any: Intervals,
 }
 

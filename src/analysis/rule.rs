@@ -73,7 +73,7 @@ pub enum GainLimit {
     Score,
     /// The score of the verdict: there is less work to do afterwards, also for the busiest unit.
     Work,
-    /// All of it.
+    /// The whole time of the launch.
     Everything,
 }
 

@@ -45,7 +45,7 @@ impl Threshold {
 pub struct ThresholdRow {
     /// The key in `[analysis]`.
     pub key: &'static str,
-    /// The built-in limit.
+    /// The built-in limit, in the unit that `what` names.
     pub value: f64,
     /// The source of `value`.
     pub source: &'static str,

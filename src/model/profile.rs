@@ -234,7 +234,7 @@ pub struct Gap {
 /// Time of a case, from events around single launches, without a profiling tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timing {
-    /// Median in nanoseconds.
+    /// Median of the samples in nanoseconds.
     pub median_ns: f64,
     /// 95 % confidence interval of the median in nanoseconds, from order statistics.
     pub ci95_ns: [f64; 2],
@@ -338,7 +338,7 @@ pub struct Histogram {
 /// CUDA events, where the gaps between event and launch count too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphTiming {
-    /// Median in nanoseconds.
+    /// Median of the samples in nanoseconds.
     pub median_ns: f64,
     /// 95 % confidence interval of the median in nanoseconds, from order statistics. If the samples
     /// have a step, it covers the levels on both sides.

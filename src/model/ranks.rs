@@ -108,7 +108,7 @@ pub struct RankTime {
 pub struct RankIdle {
     /// Why nothing ran on the GPU.
     pub cause: RankIdleCause,
-    /// Time in nanoseconds.
+    /// Idle time of this cause in nanoseconds.
     pub total_ns: u64,
 }
 

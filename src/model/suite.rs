@@ -170,7 +170,7 @@ pub struct SuiteRow {
     pub host_number: Option<u32>,
     /// State of the last attempt.
     pub state: RowState,
-    /// Number of attempts.
+    /// Number of attempts so far.
     pub attempts: u32,
     /// Id of the run of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -303,7 +303,7 @@ pub struct SuiteTime {
     pub inputs: String,
     /// UUID of the GPU.
     pub device: String,
-    /// Median in nanoseconds.
+    /// Median of the samples in nanoseconds.
     pub median_ns: f64,
     /// 95 % interval of the median.
     pub ci95_ns: [f64; 2],

@@ -41,7 +41,7 @@ pub struct HistoryPoint {
     pub inputs: String,
     /// UUID of the GPU.
     pub device: String,
-    /// Median in nanoseconds.
+    /// Median of the samples in nanoseconds.
     pub median_ns: f64,
     /// 95 % interval of the median.
     pub ci95_ns: [f64; 2],

@@ -50,7 +50,7 @@ pub struct AuditFinding {
 /// The last suite of a project.
 #[derive(Clone, Debug, Default)]
 pub struct LastSuite {
-    /// Its result.
+    /// Its result document.
     pub run: SuiteRun,
     /// The profiles of its cases with their traces, by case.
     pub profiles: Vec<(String, Profile, Option<Trace>)>,

@@ -8,7 +8,7 @@ use crate::kernel::sizes::{self, Selection};
 use crate::kernel::{KernelSpec, ProfileMode};
 use crate::model::suite::Level;
 
-/// A case.
+/// A case: a target with one value for each axis of its matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SuiteCase {
     /// The target, with the values of its axes in brackets: `gemm:tiled[n=256,TILE=16]`.
@@ -19,7 +19,7 @@ pub struct SuiteCase {
     pub suites: Vec<String>,
     /// The axes with their values.
     pub axes: Vec<(AxisKind, String, String)>,
-    /// What it runs.
+    /// The kernel, pair of kernels or program that it runs.
     pub subject: TargetKind,
     /// Its settings; those that axes set are set.
     pub settings: Settings,

@@ -19,11 +19,11 @@ pub enum AxisKind {
 /// An axis with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// What it sets.
+    /// The kind of the variable that it sets.
     pub kind: AxisKind,
     /// The name of the variable; `arch` for the architecture.
     pub name: String,
-    /// The values.
+    /// The values, in the order written; each becomes cases.
     pub values: Vec<String>,
 }
 

@@ -33,11 +33,11 @@ pub struct CaseEnd {
     pub times: Vec<SuiteTime>,
     /// The comparison of a pair.
     pub pair: Option<PairResult>,
-    /// Host warnings.
+    /// Warnings about the host, e.g. other processes on its GPU.
     pub warnings: Vec<Gap>,
-    /// From [`super::metrics`].
+    /// Metrics of its longest launch, from [`super::metrics`].
     pub metrics: std::collections::BTreeMap<String, f64>,
-    /// Why it failed.
+    /// The failure that ended it; `None` if it ended well.
     pub failure: Option<Failure>,
 }
 

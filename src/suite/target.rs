@@ -7,7 +7,7 @@ use super::matrix::Matrix;
 use crate::kernel::ProfileMode;
 use crate::model::suite::Level;
 
-/// A target, `suite:case`.
+/// An entry of bench.toml, named `suite:case`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TargetSpec {
     /// The name of its own suite.
@@ -16,7 +16,7 @@ pub struct TargetSpec {
     pub case: String,
     /// Further suites that it belongs to.
     pub suites: Vec<String>,
-    /// What it runs.
+    /// The kernel, pair of kernels or program that it runs.
     pub work: TargetKind,
     /// The lines of bench.toml that name the kernels or the program of `work`, in their order.
     pub lines: Vec<usize>,
@@ -79,13 +79,13 @@ impl Default for TargetKind {
 /// Settings that the defaults and each target may have. An absent one is rgpu's own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// The level.
+    /// How much is measured besides times.
     pub level: Option<Level>,
     /// The mode of `rgpu profile`; absent: as the level says.
     pub mode: Option<ProfileMode>,
     /// Name of the remote.
     pub remote: Option<String>,
-    /// The GPU.
+    /// The GPU: an index, a UUID, or a part of a name.
     pub gpu: Option<String>,
     /// The architecture to compile for.
     pub arch: Option<String>,
@@ -99,7 +99,7 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// Launches before the first timed one.
     pub warmup: Option<u32>,
-    /// Timed launches.
+    /// Number of timed launches.
     pub iters: Option<u32>,
     /// Time limit of each step in seconds.
     pub timeout_s: Option<u64>,

@@ -32,15 +32,15 @@ const METRICS: &[&str] = &[
 /// What a time depends on besides its profile.
 #[derive(Clone, Debug, Default)]
 pub struct SideSource {
-    /// The case.
+    /// The case: the target, with the values of its axes in brackets.
     pub case: String,
     /// The side: `kernel`, `baseline` or `optimised`.
     pub side: &'static str,
     /// The dtypes of the kernel's outputs.
     pub dtype: String,
-    /// The clock policy.
+    /// How the SM clock was set: `as_found` or `locked N MHz`.
     pub clocks: String,
-    /// From [`inputs_digest`].
+    /// Digest of what the kernel was made of, from [`inputs_digest`].
     pub inputs: String,
 }
 

@@ -113,7 +113,7 @@ fn length(intervals: &[(i64, i64)]) -> u64 {
 /// The length of a union of intervals that come in order of start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UnionLength {
-    /// The latest end.
+    /// The latest end so far.
     reached: Option<i64>,
     ns: u64,
 }

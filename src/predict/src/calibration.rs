@@ -86,7 +86,7 @@ pub struct Errors {
 pub enum LikelyEnd {
     /// The 10th percentile: 90 % took longer.
     Fast,
-    /// The 90th percentile.
+    /// The 90th percentile: 10 % took longer.
     Slow,
 }
 

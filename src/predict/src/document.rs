@@ -32,7 +32,7 @@ pub enum CalibrationState {
 }
 
 impl CalibrationState {
-    /// Converts a flag.
+    /// `Calibrated` if the flag is set.
     #[must_use]
     pub fn of(is_calibrated: bool) -> Self {
         if is_calibrated { Self::Calibrated } else { Self::Uncalibrated }

@@ -177,7 +177,7 @@ pub enum Tier {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// The level.
+    /// The level of the hierarchy, e.g. `l2` or `hbm`.
     pub tier: Tier,
     /// The capacity. Absent if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,13 +13,13 @@ use crate::reconcile::Pair;
 /// A row of kind `step`, with the model that ran.
 #[derive(Clone, Debug)]
 pub struct MeasuredStep<'a> {
-    /// The row.
+    /// The row of the measurement.
     pub row: &'a Measurement,
     /// Its model.
     pub model: &'a Model,
     /// How the model ran.
     pub deployment: Deployment,
-    /// The step.
+    /// The phase and the numbers of sequences and tokens.
     pub step: Step,
     /// Its time, in ns.
     pub time_ns: f64,

@@ -29,7 +29,7 @@ pub struct Segment {
     pub kind: SegmentKind,
     /// Which of its kind, from 0.
     pub stage: i64,
-    /// The first column.
+    /// Its first column of tensor memory, from 0.
     pub column: i64,
     /// How many columns it takes.
     pub columns: i64,

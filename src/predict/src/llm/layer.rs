@@ -91,7 +91,7 @@ pub struct PhaseTime {
 }
 
 impl PhaseTime {
-    /// No operations.
+    /// The time of no operations: 0 in every part.
     pub const ZERO: Self = Self {
         time_ns: 0.0,
         bound_ns: 0.0,
