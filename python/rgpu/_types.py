@@ -452,7 +452,7 @@ class CollectiveWait(Record):
     late_ns: int
     """By how much it came later than the median of the others, in nanoseconds."""
     cause: str
-    """What the last rank did meanwhile."""
+    """The last rank's activity while the others waited."""
     region: str | None
     """The region in which it did that; absent outside of all regions."""
 
@@ -1681,7 +1681,7 @@ class LongestStep(Record):
 
 
 class MeasurementKey(Record):
-    """What a time belongs to. Times with the same key are comparable."""
+    """The conditions of a measured time. Times with the same key are comparable."""
 
     __slots__ = ()
     case: str
@@ -2184,8 +2184,8 @@ class RankTime(Record):
 
 
 class Ranks(Record):
-    """What a profile knows of the ranks of its program. Times of ranks are unions of intervals,
-    never sums. Lists with one number for each rank are in the order of `ranks`.
+    """The ranks of a program. Times of ranks are unions of intervals, never sums. Lists with one
+    number for each rank are in the order of `ranks`.
     """
 
     __slots__ = ()
@@ -2883,7 +2883,7 @@ class Straggler(Record):
     late_ns: int
     """By how much in total, in nanoseconds."""
     cause: str
-    """What took it most of the time that the others did not need."""
+    """The activity that took most of the time that the others did not need."""
     cause_ns: int
     """That time in nanoseconds."""
     region: str | None
@@ -2923,7 +2923,7 @@ class Success(Record):
 
 
 class SuiteOptions(Record):
-    """What the command line said; absent fields come from the file or are rgpu's own."""
+    """The options of the command line. Absent ones come from the file or are rgpu's own."""
 
     __slots__ = ()
     _defaults: ClassVar[dict[str, Any]] = {'share_gpu': False, 'strict': False, 'include_generated': False}

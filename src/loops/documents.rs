@@ -22,7 +22,7 @@ const WRITE_TIME: Duration = Duration::from_secs(2);
 /// The number of errors that a progress file keeps.
 const MAX_ERRORS: usize = 20;
 
-/// What a worker wants for its change.
+/// The worker's decision about its change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Decision {
@@ -68,7 +68,7 @@ pub struct WorkerResult {
     pub note: Option<String>,
 }
 
-/// What a reviewer wants.
+/// The reviewer's decision about the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Verdict {

@@ -297,10 +297,10 @@ pub struct Proposal {
     /// The sha256 over all files with the change.
     #[serde(default)]
     pub digest: String,
-    /// What the worker wrote.
+    /// The worker's result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<WorkerResult>,
-    /// What becomes of it. Absent while that is open.
+    /// The outcome of the iteration. Absent while that is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// Why it has that outcome, in a sentence.
@@ -321,7 +321,7 @@ pub struct Proposal {
     /// Its compiled code, from the project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cubins: Vec<String>,
-    /// What the reviewer wrote.
+    /// The reviewer's verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<ReviewerVerdict>,
 }
@@ -337,7 +337,7 @@ pub struct IterationRecord {
     pub reason: String,
     /// The changed files, from the project.
     pub changed: Vec<PathBuf>,
-    /// What the worker claimed. rgpu does not use it.
+    /// The worker's own claim. rgpu does not use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<WorkerResult>,
     /// The comparison with the best.
@@ -346,7 +346,7 @@ pub struct IterationRecord {
     /// The second comparison, which confirms the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmation: Option<LoopComparison>,
-    /// What the reviewer wrote.
+    /// The reviewer's verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<ReviewerVerdict>,
 }
@@ -358,7 +358,7 @@ pub struct LoopState {
     pub phase: Phase,
     /// The iteration, from 1; 0 before the first.
     pub iteration: u32,
-    /// What the file of the current prompt must carry.
+    /// The nonce that the file for the current prompt must contain.
     pub nonce: String,
     /// Failures in a row that were not the change's fault.
     pub infra_failures: u32,

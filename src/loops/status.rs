@@ -19,7 +19,7 @@ const HEARTBEAT_INTERVAL_S: u64 = 2;
 /// The largest heartbeat file.
 const MAX_HEARTBEAT_BYTES: u64 = 64 << 10;
 
-/// What a loop is to reach.
+/// The target of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LoopTarget {
     /// The metric that is to improve.
@@ -34,7 +34,7 @@ pub struct LoopTarget {
     pub reached: bool,
 }
 
-/// What a manual loop waits for.
+/// The answer that a manual loop waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AwaitedAnswer {
     /// The prompt to answer, from the project.
@@ -78,10 +78,10 @@ pub struct LoopStatus {
     pub active_s: f64,
     /// Seconds that it may run.
     pub max_active_s: f64,
-    /// What the file of the current prompt must carry. Absent while no file is waited for.
+    /// The nonce that the awaited file must contain. Absent while no file is waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nonce: Option<String>,
-    /// What a manual loop waits for. Absent while it waits for nothing.
+    /// The answer that a manual loop waits for. Absent while it waits for nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub awaited: Option<AwaitedAnswer>,
     /// The metric and the value to reach.

@@ -9,7 +9,7 @@ use super::open_enum::open_enum;
 use super::speed_of_light::PeakSource;
 use super::{Classification, Metric, Value};
 
-/// What the name of a result of ncu begins with that is a whole CUDA graph, before its kernels.
+/// Prefix of the name of an ncu result that covers a whole CUDA graph. The graph's kernels follow.
 pub const GRAPH_PREFIX: &str = "CUDA graph of ";
 
 /// One kernel launch. Launches of the same kernel are separate entries, in time order.

@@ -455,7 +455,7 @@ pub struct Artifact {
 open_enum! {
     /// Source of the cost of a run.
     pub enum CostSource {
-        /// What the provider billed for the run.
+        /// The provider's bill for the run.
         Provider = "provider",
         /// The run's seconds times the price in the remote's settings.
         Price = "price",

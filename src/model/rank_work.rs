@@ -94,7 +94,7 @@ pub struct RankCollective {
     pub piece: u32,
     /// The process group. Equal on all its ranks.
     pub group: Arc<str>,
-    /// What the call does with the data.
+    /// The collective operation.
     pub operation: CollectiveOperation,
     /// Bytes by the convention of nccl-tests, or those of one rank; see `bytes_of_rank`.
     pub bytes: Option<u64>,

@@ -8,7 +8,7 @@ use super::open_enum::open_enum;
 /// More ranks than any program has: a rank's number is below this.
 pub const MAX_RANKS: u32 = 1 << 20;
 
-/// What a profile knows of the ranks of its program. Times of ranks are unions of intervals, never
+/// The ranks of a program. Times of ranks are unions of intervals, never
 /// sums. Lists with one number for each rank are in the order of `ranks`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ranks {
@@ -164,7 +164,7 @@ pub struct CollectiveWait {
     pub last: u32,
     /// By how much it came later than the median of the others, in nanoseconds.
     pub late_ns: u64,
-    /// What the last rank did meanwhile.
+    /// The last rank's activity while the others waited.
     pub cause: LateCause,
     /// The region in which it did that; absent outside of all regions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,7 +181,7 @@ pub struct Straggler {
     pub times_last: u64,
     /// By how much in total, in nanoseconds.
     pub late_ns: u64,
-    /// What took it most of the time that the others did not need.
+    /// The activity that took most of the time that the others did not need.
     pub cause: LateCause,
     /// That time in nanoseconds.
     pub cause_ns: u64,
@@ -274,7 +274,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// What a rank did while the others waited for it.
+    /// A rank's activity while the others waited for it.
     pub enum LateCause {
         /// It computed longer than the others.
         Compute = "compute",

@@ -95,7 +95,7 @@ impl Level {
     }
 }
 
-/// What the command line said; absent fields come from the file or are rgpu's own.
+/// The options of the command line. Absent ones come from the file or are rgpu's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteOptions {
     /// Patterns of `--target`; empty: all.
@@ -266,7 +266,7 @@ impl RowState {
     }
 }
 
-/// What a time belongs to. Times with the same key are comparable.
+/// The conditions of a measured time. Times with the same key are comparable.
 #[derive(
     Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

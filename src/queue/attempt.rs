@@ -36,7 +36,7 @@ const RECORD_TIMEOUT: Duration = Duration::from_secs(600);
 /// The time between two tries.
 pub(super) const RECORD_RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// What the watching process needs to know, as its command line.
+/// The command line of the process that watches an attempt.
 #[derive(Clone, Debug)]
 pub struct AttemptCall {
     /// The folder of the project whose queue it is.
@@ -122,7 +122,7 @@ fn entry_of(marker: &str) -> Option<i64> {
     marker.split('/').nth(1)?.parse().ok().filter(|entry| *entry > 0)
 }
 
-/// What is run, as the database has it.
+/// The command of an entry, as the database has it.
 struct EntryCommand {
     argv: Vec<OsString>,
     env: Vec<OsString>,

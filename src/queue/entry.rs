@@ -50,7 +50,7 @@ impl EntryState {
         Self::Pruned,
     ];
 
-    /// What it says of an entry: `entry 17 failed`.
+    /// The state as a verb phrase: `entry 17 failed`.
     pub fn phrase(self) -> &'static str {
         match self {
             Self::Waiting => "waits",
@@ -150,9 +150,9 @@ pub struct NewEntry {
     pub env_from_runner: Vec<String>,
     /// Entries with a higher one run first.
     pub priority: i64,
-    /// What it comes after.
+    /// The entries that have to end first.
     pub after: Vec<Dependency>,
-    /// What it needs for itself.
+    /// The remote or GPU that it needs exclusively.
     pub resource: Resource,
     /// Time limit of each attempt.
     pub timeout: Option<Duration>,
@@ -259,7 +259,7 @@ pub struct Entry {
     pub cwd: String,
     /// Entries with a higher one run first.
     pub priority: i64,
-    /// What it comes after.
+    /// The entries that have to end first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Dependency>,
     /// The remote that it needs for itself.
