@@ -53,7 +53,7 @@
 //! - `ns` is `CLOCK_MONOTONIC` in nanoseconds: one clock for all processes since boot. CUPTI is
 //!   given that clock (`ours`); a version of CUPTI that takes none is compared with it once
 //!   (`compared`).
-//! - Domain 0 is the default domain and has no `domain` line. A `domain` line always stands before
+//! - Domain 0 is the default domain and has no `domain` line. A `domain` line always comes before
 //!   the first event that uses it.
 //! - Lines of one thread are in order; lines of different threads are not: sort by `ns`.
 //! - Push and pop nest per thread **and** domain. Starts and ends may cross.

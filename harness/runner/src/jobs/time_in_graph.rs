@@ -10,8 +10,8 @@
 //! difference of their times, divided by the number of calls: the kernel, and the step from one
 //! node to the next. That step depends on a state of the GPU that changes seldom: on an H200 each
 //! node took 0.35 µs longer in some sessions than in others, at the same clocks. The subtracted
-//! preparation shows it, so the report has its time and its nodes. Lines that a kernel makes persist in L2 are not reset, because that call
-//! cannot be captured.
+//! preparation shows it, so the report has its time and its nodes. Lines that a kernel makes persist
+//! in L2 are not reset, because that call cannot be captured.
 //!
 //! All of this comes after the last ordinary sample of the last case, and a failure is a gap of the
 //! report: the ordinary times never depend on it.
@@ -87,7 +87,7 @@ fn time_case(
     let device = DeviceCase::new(gpu, &host, 0)?;
     device.fill_inputs()?;
     let (prepared, _) = prepare_target(session, target, &device)?;
-    // Its call also loads what the kernel loads at its first launch, which a capture would refuse.
+    // This calls the kernel once. What a kernel loads at its first launch, a capture would refuse.
     let watch = OutputWatch::start(session, &device, &prepared)?;
     let prepare = || -> Result<()> {
         device.restore_inout()?;
@@ -159,7 +159,7 @@ fn replay(
     }
     let sampled = sampling.finish(TimingSource::Events, None, None);
     let too_short = || {
-        let text = "its time is below what differs from one replay to the next";
+        let text = "its time is smaller than the difference between two replays";
         Fault::new(ErrorClass::Cuda, text)
     };
     let timing = sampled.filter(|timing| timing.ci95_ns[0] > 0.0).ok_or_else(too_short)?;
