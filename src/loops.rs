@@ -54,7 +54,7 @@ pub use status::{AwaitedAnswer, Heartbeat, LoopStatus, LoopTarget, read_heartbea
 /// The lock that the loop holds for life.
 const LOOP_LOCK: &str = "loop.lock";
 
-/// What the process with the lock is called.
+/// The name of the process with the lock in messages.
 const ROLE: &str = "project's loop";
 
 /// The folder of all loops, from the project.

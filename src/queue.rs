@@ -55,7 +55,7 @@ use entry::{EntryEventDetail, EntrySettings};
 /// The lock that the runner holds for life.
 const RUNNER_LOCK: &str = "runner.lock";
 
-/// What the process with the lock is called.
+/// The name of the process with the lock in messages.
 const ROLE: &str = "queue's runner";
 
 /// The queue of a project.
@@ -299,7 +299,7 @@ impl Queue {
     }
 }
 
-/// What an entry shows. The environment is not among it: reading ten thousand of them takes long.
+/// The columns of an entry. The environment is left out: reading ten thousand of them takes long.
 const COLUMNS: &str = "id, name, argv, script_sha256, script_bytes, cwd, priority, remote, gpu, \
                        timeout_ms, settings, added_ms, attempt, state, at_ms, pid, detail";
 

@@ -39,7 +39,7 @@ struct Argument {
     help: String,
 }
 
-/// What a value is.
+/// The type of an argument's value.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum ArgumentKind {

@@ -65,7 +65,7 @@ pub(super) struct ExportArgs {
     pub force: bool,
 }
 
-/// What the beginning of a page of rgpu has.
+/// The first bytes of every page that rgpu writes.
 const PAGE_HEAD: &[u8] = b"<!doctype html><meta name=\"generator\" content=\"rgpu ";
 
 /// Serves or exports the page.

@@ -120,7 +120,7 @@ struct LaunchesOfReport {
     absent: AbsentMetrics,
 }
 
-/// What one thread makes of its part of the results.
+/// The launches and gaps that one thread makes of its part of the results.
 struct LaunchPart {
     launches: Vec<Launch>,
     gaps: Vec<Gap>,

@@ -1,4 +1,4 @@
-//! The runner's own range log to regions, in host time.
+//! Imports the runner's own range log: regions with their host time.
 
 use std::collections::HashMap;
 

@@ -17,11 +17,11 @@ pub struct ConnectOptions {
     pub user_prompt: Arc<dyn UserPrompt>,
     /// The id of the command's run; empty if there is none.
     pub run: String,
-    /// What the command wants of a host that has to be granted first.
+    /// The command's request for a host that has to be granted first.
     pub host_request: HostRequest,
 }
 
-/// What a command wants of a host that has to be granted first, as by a batch system.
+/// A command's request for a host that has to be granted first, as by a batch system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostRequest {
     /// Which of the hosts that the run uses at once, from 0.

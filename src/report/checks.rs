@@ -24,7 +24,7 @@ pub(super) fn not_run(profile: &Profile) -> Option<String> {
 /// The maximum number of kernels that a text names.
 const MAX_KERNELS: usize = 4;
 
-/// What compute-sanitizer checked. It lists no kernels itself, but a trace in the same profile does.
+/// The kernels that compute-sanitizer checked, from a trace in the same profile: it lists none itself.
 /// `None` without a clean result of it.
 pub(super) fn covered(profile: &Profile, names: &KernelLabels<'_>) -> Option<String> {
     let is_ours = |result: &SanitizerResult| {

@@ -1,4 +1,4 @@
-//! What pages that are not reports share with them: style sheet, elements, and the theme switch.
+//! Parts that other pages share with reports: style sheet, elements, and the theme switch.
 
 /// The style sheet of reports, with its light and dark theme.
 pub const CSS: &str = super::html::CSS;

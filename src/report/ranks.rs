@@ -44,7 +44,7 @@ fn shown(ranks: &Ranks) -> impl Iterator<Item = &RankTime> {
     first.iter().chain(rest.iter().filter(move |rank| Some(rank.place.rank) == worst))
 }
 
-/// What tables leave out, in words. `None` if they have all.
+/// The rows that tables leave out, in words. `None` if they have all.
 pub(super) fn left_out(ranks: &Ranks) -> Option<String> {
     let parts = [
         (ranks.ranks.len() - shown(ranks).count(), "ranks"),

@@ -1,4 +1,4 @@
-//! What a run does at the moment, from the files that it appends to.
+//! The current phase of a run, from the files that it appends to.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -15,7 +15,7 @@ const PHASE_BYTES: [u64; 3] = [16 << 10, 512 << 10, 16 << 20];
 /// The part of the events that is searched for the end of a rung, which has output of its program.
 const RUNG_BYTES: u64 = 128 << 10;
 
-/// What a run does, from the last event that begins a phase. If the run has not ended and no process
+/// The phase of a run, from the last event that begins one. If the run has not ended and no process
 /// follows it, nothing is recorded any more, so the text says that this is only what was seen last.
 pub fn phase(folder: &RunFolder) -> Option<String> {
     let last = last_phase(folder);

@@ -30,7 +30,7 @@ pub struct Audit {
     pub schema: String,
     /// What was found.
     pub findings: Vec<AuditFinding>,
-    /// What could not be looked at, and why.
+    /// Checks that could not be made, and why.
     pub gaps: Vec<String>,
 }
 

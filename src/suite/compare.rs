@@ -97,7 +97,7 @@ pub fn compare(
     }
 }
 
-/// What a time is of, whatever it was measured under: case, side and sizes.
+/// The measured work of a time, without the conditions: case, side and sizes.
 fn work_of(time: &SuiteTime) -> [&str; 3] {
     [&time.key.case, &time.key.side, &time.key.sizes]
 }

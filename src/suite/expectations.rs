@@ -34,7 +34,7 @@ pub fn folder(project: &Path, baseline: Option<&str>) -> PathBuf {
     baseline.iter().fold(project.join(FOLDER), |folder, name| folder.join(name))
 }
 
-/// What an unknown device, driver, compiler or clock policy adds to the threshold, as a fraction.
+/// An unknown device, driver, compiler or clock policy adds this fraction to the threshold.
 pub const UNKNOWN_SPREAD: f64 = 0.10;
 
 /// How far two sessions of the same code may be apart, as a fraction, where their spread is not

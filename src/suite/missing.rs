@@ -14,12 +14,12 @@ pub struct MissingSource {
     pub code: &'static str,
     /// The line of bench.toml.
     pub line: usize,
-    /// What does not exist, and which kernel has nearly the same name.
+    /// A sentence: the missing source, and a kernel with nearly the same name.
     pub text: String,
 }
 
-/// What these targets of `file` name and does not exist. A program without a path, or with an
-/// absolute one, may exist on the host.
+/// The sources that these targets of `file` name and that do not exist. A program without a path, or
+/// with an absolute one, may exist on the host.
 pub fn missing_sources<'t>(
     file: &SuiteFile,
     targets: impl IntoIterator<Item = &'t TargetSpec>,

@@ -29,7 +29,7 @@ const METRICS: &[&str] = &[
     "gpu__time_duration.sum",
 ];
 
-/// What a time depends on besides its profile.
+/// The conditions of a time that its profile does not have.
 #[derive(Clone, Debug, Default)]
 pub struct SideSource {
     /// The case: the target, with the values of its axes in brackets.

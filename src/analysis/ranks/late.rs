@@ -38,7 +38,7 @@ struct LateCall {
     /// Index of the rank that came last.
     rank: usize,
     late_ns: u64,
-    /// What it did meanwhile, with the time that the others did not need for it.
+    /// The main cause of its lateness, with the time that the others did not need for it.
     cause: LateCause,
     cause_ns: u64,
     region: Option<String>,

@@ -35,7 +35,7 @@ const LOADS: &[&str] = &[
     "nvrtcCompile",
 ];
 
-/// What the names of calls begin with that allocate memory on the GPU or pinned memory.
+/// Prefixes of the calls that allocate memory on the GPU or pinned memory.
 const ALLOCATES: &[&str] =
     &["cudaMalloc", "cudaHostAlloc", "cuMemAlloc", "cuMemHostAlloc", "cuMemCreate"];
 
@@ -44,7 +44,7 @@ const MIN_REPLAYS: usize = 10;
 /// With more kernels before the first replay for each replay, those are work of their own.
 const MAX_KERNELS_PER_REPLAY: usize = 10;
 
-/// What the names of XLA's ranges of compilation begin with, after its domain. `XlaModule` is not one
+/// Prefixes of XLA's ranges of compilation, after its domain. `XlaModule` is not one
 /// of them: it is around launches.
 const COMPILES: &[&str] = &["XlaPass", "XlaCompile", "XlaEmit", "XlaCreateGpuExecutable"];
 const XLA_DOMAIN: &str = "TSL@";

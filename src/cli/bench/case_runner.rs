@@ -55,7 +55,7 @@ pub(super) struct CaseRunner<'a> {
     pub(super) is_broken: bool,
 }
 
-/// What was built before, by kernel and options: once for each architecture, since hosts of one
+/// Earlier builds, by kernel and options: one for each architecture, since hosts of one
 /// remote may have different GPUs.
 pub(super) type Builds = BTreeMap<String, Vec<KernelBuild>>;
 

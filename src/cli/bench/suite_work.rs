@@ -54,7 +54,7 @@ struct RemoteQueue<'a> {
     hosts: BTreeSet<u32>,
     /// The hosts of the rows whose job is still open: only they can follow it.
     open_on: BTreeMap<usize, u32>,
-    /// What one host built serves all.
+    /// The builds of all hosts; each host can use those of the others.
     builds: Mutex<Builds>,
 }
 

@@ -81,7 +81,7 @@ pub(in crate::cli) struct CheckDocument {
     pub schema: &'static str,
     /// The path of the file.
     pub file: String,
-    /// What it is: `worker` or `reviewer`.
+    /// The kind of the file: `worker` or `reviewer`.
     pub kind: &'static str,
 }
 

@@ -142,7 +142,7 @@ pub(super) fn report(app: &App, args: &LoopArgs) -> Result<Status> {
     if !status.iterations.is_empty() {
         app.print(&format!("\n{}", table(app, &status.iterations)));
     }
-    app.print(&format!("\n{}\n", last_words(&status)));
+    app.print(&format!("\n{}\n", final_comparison_text(&status)));
     app.print_note(&format!("started {}", timestamp(&status.started)));
     Ok(0)
 }
@@ -174,8 +174,8 @@ fn table(app: &App, iterations: &[IterationRecord]) -> String {
     table.without_empty_columns().fitted(app.columns(), 5)
 }
 
-/// The best against the start.
-fn last_words(status: &LoopStatus) -> String {
+/// How the best compares with the start, in a line.
+fn final_comparison_text(status: &LoopStatus) -> String {
     match (&status.final_comparison, status.kept) {
         (Some(last), _) => format!("best against start, measured again: {}", last.summary),
         (None, 0) => "nothing was kept: the project is as it was".to_owned(),

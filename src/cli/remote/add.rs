@@ -15,7 +15,7 @@ use crate::remote::{
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct AddArgs {
-    /// What you call it
+    /// The name for it
     pub name: String,
 
     /// Its address: ssh://user@host:port, an alias of ~/.ssh/config, https://host of a worker, or

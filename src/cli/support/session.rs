@@ -232,7 +232,7 @@ pub(in crate::cli) struct OutputOptions<'a> {
     pub(in crate::cli) run: &'a str,
     /// Its progress line, if several runs are followed at once.
     pub(in crate::cli) row: Option<&'a ProgressRow>,
-    /// What the command wants of a host that has to be granted first.
+    /// The command's request for a host that has to be granted first.
     pub(in crate::cli) host: HostRequest,
 }
 

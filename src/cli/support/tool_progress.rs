@@ -21,7 +21,7 @@ const BEGINNINGS: [&[u8]; 4] =
 /// Most bytes of a line before it is known what it is.
 const MAX_HELD_BYTES: usize = 64;
 
-/// What a tool does now.
+/// The current activity of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ToolStatus {
     pub(super) text: String,

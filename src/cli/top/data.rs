@@ -85,7 +85,7 @@ impl TopReader {
         Self { latest }
     }
 
-    /// What was read last; `None` until the first reading has ended.
+    /// The latest data; `None` until the first reading has ended.
     pub(super) fn latest(&self) -> Option<Arc<TopData>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

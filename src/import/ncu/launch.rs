@@ -10,7 +10,7 @@ use crate::model::Launch;
 use crate::model::launch;
 use crate::model::launch::RuleMessage;
 
-/// What the launches of a report have in common.
+/// The facts that all launches of a report share.
 #[derive(Debug, Default)]
 pub(super) struct ReportContext<'a> {
     pub(super) absent: AbsentMetrics,

@@ -47,7 +47,7 @@ const METRICS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the cells of a column are.
+/// The meaning of a column's cells.
 enum Column {
     Samples,
     NotIssued,

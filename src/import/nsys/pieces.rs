@@ -58,7 +58,7 @@ pub(super) struct RankPiece {
     pub(super) stream: u32,
 }
 
-/// What a piece is.
+/// The kind of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PieceKind {
     /// A kernel, by the number of its name.

@@ -108,7 +108,7 @@ pub enum HttpError {
     Refused(Box<PlatformError>),
 }
 
-/// What the client is doing while it waits for the agent's hello.
+/// The client's activity while it waits for the agent's hello.
 pub(in crate::remote) const GREETING: &str = "greeting the worker";
 
 /// The hint for a server that accepts a connection and sends no HTTP.

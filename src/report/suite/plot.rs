@@ -23,7 +23,7 @@ pub struct PlotPoint {
     pub y: f64,
     /// The interval of the number.
     pub interval: Option<[f64; 2]>,
-    /// What the point is, shown when it is pointed at.
+    /// The point's label, shown when it is pointed at.
     pub title: String,
     /// Whether a line marks it.
     pub marked: bool,

@@ -140,7 +140,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
     table.without_empty_columns()
 }
 
-/// What it means that cases ran without a GPU; `None` if none did.
+/// A remark that cases ran without a GPU; `None` if none did.
 pub(super) fn without_gpu_text(run: &SuiteRun) -> Option<&'static str> {
     let text = "no GPU: only the reference ran, on the CPU, and no kernel was timed; name a host \
                 with a GPU: `--remote NAME`";

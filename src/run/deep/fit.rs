@@ -161,7 +161,7 @@ fn price(
     Price { seconds, bytes, passes: cost.passes, ..Price::default() }
 }
 
-/// What the limit leaves out. `is_fewer`: it lowered the launches of a kernel or class.
+/// The kernels that the limit leaves out. `is_fewer`: it lowered the launches of a kernel or class.
 fn left_out(
     kernels: &[KernelCandidate],
     fit: &BudgetFit,

@@ -1,6 +1,6 @@
 //! The table of the index of runs. Its content can be made again from the run folders.
 
-/// What lists show of every run. `stamp` says which state of the folder it was read from.
+/// The columns that lists show of every run. `stamp` identifies the folder's state that was read.
 pub(super) const RUN_SUMMARIES: &str = "
 CREATE TABLE run_summary (
     run TEXT PRIMARY KEY,

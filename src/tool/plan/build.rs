@@ -99,7 +99,7 @@ pub(super) fn by_wheels(request: &CompileRequest<'_>, facts: &HostFacts) -> bool
         && lacks_for_wheels(facts).is_empty()
 }
 
-/// What a host lacks to compile with nvcc from NVIDIA's wheels.
+/// The tools that a host lacks to compile with nvcc from NVIDIA's wheels.
 pub(crate) fn lacks_for_wheels(facts: &HostFacts) -> Vec<&'static str> {
     let lacks = |tool: &str| path_of(facts, tool).is_none();
     [("c++", "a C++ compiler (g++)"), ("python3", "python3")]

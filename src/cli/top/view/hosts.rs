@@ -32,7 +32,7 @@ const FRAME_LINES: usize = 2;
 pub(super) fn draw_hosts(frame: &mut Frame<'_>, area: Rect, data: &TopData, state: &mut ViewState) {
     let width = usize::from(area.width).saturating_sub(FRAME_LINES);
     let (hosts, runs) = (host_lines(data, width), run_lines(data, width));
-    // What fits is shown whole; else each part gets half, and what the other does not need.
+    // If both parts fit, both are shown whole. Else each gets half, and the rest that the other leaves.
     let (height, wanted) = (usize::from(area.height), runs.len().max(1) + FRAME_LINES);
     let host_height = (hosts.len() + FRAME_LINES).min(height - wanted.min(height / 2));
     let parts = [Constraint::Length(host_height as u16), Constraint::Min(0)];

@@ -54,7 +54,7 @@ pub enum Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// The payload as one number; `None` for any other format.
+    /// The payload as one number: of sized bytes the first u32. `None` if there is none.
     pub fn number(&self) -> Option<u32> {
         match self {
             Payload::None => None,

@@ -79,7 +79,7 @@ pub enum FileKind {
 /// A real GPU architecture; [`fmt::Display`] gives `sm_90a`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sm {
-    /// Such as 90 for Hopper.
+    /// The number in the name, e.g. 90 for Hopper.
     pub number: u32,
     /// The suffix of the name.
     pub variant: SmVariant,

@@ -17,7 +17,7 @@ pub(super) fn names(connection: &Connection) -> rusqlite::Result<HashSet<String>
 /// Bytes of a file that each row takes at least, in any table.
 const MIN_ROW_BYTES: u64 = 4;
 
-/// What the rows of one table may take together, since they lie in different parts of the file.
+/// The bytes that the rows of one table may take together. They lie in different parts of the file.
 pub(super) struct RowBudget(u64);
 
 impl RowBudget {
