@@ -1,6 +1,6 @@
-//! What a loop runs: workers, reviewers, and rgpu itself to verify, compare and profile. rgpu runs
-//! as a child of the same program with `--json`, so a crash or a hang of a measurement does not take
-//! the loop along, and a comparison of the loop is the same as one that a user types.
+//! Runs the programs of a loop: workers, reviewers, and rgpu itself to verify, compare and profile.
+//! rgpu runs as a child of the same program with `--json`, so a crash or a hang of a measurement does
+//! not end the loop, and a comparison of the loop is the same as one that a user types.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -35,7 +35,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The largest document of a child.
 const MAX_DOCUMENT_BYTES: u64 = 1 << 30;
 
-/// The GPU may be busy this much longer than the timed events say, beyond what the best is.
+/// The GPU's time outside of the timed events may exceed that of the base by so many nanoseconds.
 const MAX_HIDDEN_NS: f64 = 10_000.0;
 
 /// Why a phase did not end.
@@ -161,7 +161,7 @@ impl LoopRunner {
         Ok(ChildEnd::Exited(code))
     }
 
-    /// Waits for a moment, as long as nobody asks the loop to stop.
+    /// Waits for `limit`. Fails early if the loop is asked to stop.
     pub(super) fn pause(&mut self, limit: Duration) -> Result<(), PhaseError> {
         let start = std::time::Instant::now();
         loop {
@@ -463,8 +463,8 @@ fn profile_time(profile: &Profile) -> Option<MeasuredTime> {
     MeasuredTime::from_cases(&sides)
 }
 
-/// Work of the new side that its timed events do not cover, such as work on another stream: in words
-/// if the GPU is busy longer beside them than it was before. `None` if nothing was found.
+/// Says that the new side has work that its timed events do not cover, such as work on another
+/// stream: the GPU is busy outside of them for longer than on the base. `None` if it is not.
 fn hidden_work(base: &Profile, new: &Profile) -> Option<String> {
     let hidden = |profile: &Profile| {
         let timing = profile.timing.as_ref()?;
@@ -474,8 +474,8 @@ fn hidden_work(base: &Profile, new: &Profile) -> Option<String> {
     let limit = MAX_HIDDEN_NS.max((base_ns - new_ns) / 2.0);
     (now - before > limit).then(|| {
         format!(
-            "the GPU is busy {:.1} µs beside the timed {:.1} µs ({:.1} µs before): work that the \
-             events do not cover",
+            "the GPU is busy {:.1} µs outside of the timed {:.1} µs ({:.1} µs on the base): work that \
+             the events do not cover",
             now / 1000.0,
             new_ns / 1000.0,
             before / 1000.0
