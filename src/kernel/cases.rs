@@ -165,7 +165,7 @@ impl Evaluation<'_> {
         }
         match arg.bytes() {
             Some(_) => Ok(arg),
-            None => Err(self.range(&key, "more than 2^64 bytes", "which no memory holds")),
+            None => Err(self.range(&key, "more than 2^64 bytes", "which fits into no memory")),
         }
     }
 

@@ -211,7 +211,7 @@ impl Conversation {
             serde_json::from_slice(&frame.body).map_err(|_| self.unexpected_body(&frame.body))?;
         if hello.rgpu != PROTOCOL {
             return Err(RemoteError::Mismatch(format!(
-                "the agent speaks generation {}, this rgpu {PROTOCOL}",
+                "the agent speaks protocol version {}, this rgpu version {PROTOCOL}",
                 hello.rgpu
             )));
         }

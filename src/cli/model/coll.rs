@@ -122,7 +122,7 @@ fn print(app: &App, document: &CollectiveDocument) {
     let asked = document.sizes.iter().find(|line| line.bytes == document.bytes);
     if let Some([fast, slow]) = asked.and_then(|line| line.likely_ns) {
         let range = format!("{} to {}", duration(fast), duration(slow));
-        app.print(&format!("  likely {range}  holds 80 % of the times that the fit did not see\n"));
+        app.print(&format!("  likely {range}  covers 80 % of the times held out of the fit\n"));
     }
     app.print("\n");
     let mut table = TextTable::new(&[

@@ -370,7 +370,7 @@ fn print(app: &App, document: &KernelDocument) {
         format!("{}, limited by {limited}", document.calibration.word()),
     );
     if let Some([fast, slow]) = document.likely_ns {
-        let words = "holds 80 % of the times that the fit did not see";
+        let words = "covers 80 % of the times held out of the fit";
         row("likely", format!("{} to {}", duration(fast), duration(slow)), words.into());
     }
     let intensity = format!("{:.1} FLOP a byte", document.intensity);

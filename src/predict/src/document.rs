@@ -172,7 +172,7 @@ pub struct KernelDocument {
     pub bound_ns: f64,
     /// The predicted time, in ns.
     pub time_ns: f64,
-    /// The range that holds 80 % of the measured times of rows that the fit did not see. Absent
+    /// The range that covers 80 % of the measured times of rows held out of the fit. Absent
     /// without a calibration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub likely_ns: Option<[f64; 2]>,
@@ -287,7 +287,7 @@ pub struct SizeLine {
     pub bytes: f64,
     /// The predicted time, in ns.
     pub time_ns: f64,
-    /// The range that holds 80 % of the measured times of rows that the fit did not see. Absent
+    /// The range that covers 80 % of the measured times of rows held out of the fit. Absent
     /// without a calibration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub likely_ns: Option<[f64; 2]>,

@@ -12,7 +12,7 @@ function summarised(...children) {
   section("summary", "Summary", null, ...children).querySelector("h2").classList.add("skip");
 }
 
-const ERROR_BARS = " The bars hold 80 % of the measured times that the fit did not see.";
+const ERROR_BARS = " The bars cover 80 % of the measured times held out of the fit.";
 const between = likely => likely ? `, likely ${duration(likely[0])} to ${duration(likely[1])}` : "";
 
 function kernel() {

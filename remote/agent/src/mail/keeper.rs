@@ -1,4 +1,4 @@
-//! The keeper: holds a connection between two commands.
+//! The keeper: keeps the agent of a client's connection running between the client's short commands.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -151,7 +151,7 @@ fn plain_failure(
         last(stderr).or_else(|| last(stdout)).unwrap_or_default()
     };
     if let Some(signal) = result.signal.filter(|_| !result.stopped) {
-        // compute-sanitizer begins with a line that says nothing of its end.
+        // A line of compute-sanitizer's own says nothing about how the program ended.
         let line = Some(last_line()).filter(|line| !line.starts_with("========="));
         return Some(("signal", line.unwrap_or_else(|| format!("ended by signal {signal}"))));
     }
