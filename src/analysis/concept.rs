@@ -37,7 +37,7 @@ pub(super) const INSTRUCTIONS: &[&str] =
 
 /// How busy the tensor cores are.
 pub(super) const TENSOR_ACTIVE: &[&str] = &[
-    // Blackwell 10.x: tcgen05 runs beside the SM's own pipes.
+    // Blackwell 10.x: tcgen05 is a unit apart from the SM's own pipes.
     "sm__pipe_tc_cycles_active.avg.pct_of_peak_sustained_active",
     "sm__pipe_tc_cycles_active.avg.pct_of_peak_sustained_elapsed",
     "sm__pipe_tensor_subpipe_hmma_cycles_active.avg.pct_of_peak_sustained_active",

@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const HINT: &str = "split the work into more or smaller blocks (split-k, several blocks a row), or \
-     run other kernels beside this one";
+     run other kernels at the same time";
 
 /// Whether the grid is so much smaller than one wave that this is the launch's verdict. A grid just
 /// below one wave loses too little to be worth a finding.

@@ -31,7 +31,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
             "tensor memory is busy for {busy:.0} % of the time, more than the tensor cores"
         ),
         hint: "move sums out of tensor memory less often: accumulate over more of k, and let the \
-               epilogue of one tile run beside the products of the next (two accumulators)"
+               epilogue of one tile overlap the products of the next (two accumulators)"
             .to_owned(),
     })
 }

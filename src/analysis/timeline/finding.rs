@@ -71,7 +71,7 @@ const IDLE: &[Idle] = &[
         first_launch: None,
         because: "only copies ran",
         hint: "copy from pinned memory with cudaMemcpyAsync on a stream of its own, so that the \
-               copy of one step runs beside the kernels of another",
+               copy of one step overlaps the kernels of another",
     },
 ];
 
@@ -79,9 +79,9 @@ const IDLE: &[Idle] = &[
 const GRAPHS_ALREADY: &str = "the launches replay CUDA graphs already: put more work into each \
      graph, and queue the next replay before looking at a result";
 
-/// The hint for late launches beside those of CUDA graphs.
-const BESIDE_GRAPHS: &str = "the program replays CUDA graphs already: capture what it launches beside \
-     them too, if that repeats, and queue work before looking at a result";
+/// The hint for late launches outside of CUDA graphs, in a program that replays some.
+const OUTSIDE_GRAPHS: &str = "the program replays CUDA graphs already: capture what it launches outside \
+     of them too, if that repeats, and queue work before looking at a result";
 
 /// The hint for a host that is late mostly before one of cuDNN's kernels, and by more than
 /// [`PLAN_NS`]: that long it takes to make a plan for a new shape.
@@ -182,7 +182,7 @@ fn waiting(
     } else if idle.hint.contains("CUDA graph") && most(&|place| graphs.has_kernel(&place.before)) {
         KERNELS_OF_GRAPHS
     } else if idle.hint.contains("CUDA graph") && graphs.are_replayed {
-        BESIDE_GRAPHS
+        OUTSIDE_GRAPHS
     } else {
         idle.hint
     };
@@ -268,7 +268,7 @@ fn nccl(
             if waited_ns > 0 { "; waits for other ranks not counted" } else { "" },
         ),
         hint: "start collectives earlier and on a stream of their own, in buckets, so that \
-               computation runs beside them"
+               computation overlaps them"
             .to_owned(),
         evidence: vec![threshold.share_evidence("timeline.nccl_alone", alone, "")],
         ..Finding::default()

@@ -257,7 +257,7 @@ impl InstructionDescriptor {
         let packed = |format| format == ElementFormat::PackedE2m1;
         if packed(self.a_format) != packed(self.b_format) {
             let code = u64::from(self.b_format.code());
-            return Err(DescriptorError::Code { field: "format beside packed E2M1", code });
+            return Err(DescriptorError::Code { field: "format with packed E2M1", code });
         }
         let first_bytes: (&[u32], _) = match (packed(self.a_format), self.scale_type) {
             (true, ScaleType::Ue4m3) => (&[0], "0, because four scales of UE4M3 fill a column"),
