@@ -150,7 +150,7 @@ fn nothing_to_write(out: &Path) -> Failure {
     let title = if kind == "ptx" { "PTX" } else { "cubin" };
     Failure::new(Exit::Usage, "usage", format!("there is no {title} to write"))
         .file(out.display())
-        .hint(format!("`--emit` must have `{kind}` in it"))
+        .hint(format!("`--emit` must include `{kind}`"))
 }
 
 /// One build of this command.

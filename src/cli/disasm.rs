@@ -284,7 +284,7 @@ fn check_format(view: View, args: &DisasmArgs) -> Result<()> {
             .map_err(|failure| {
                 failure
                     .hint("use `.svg` or Graphviz (`.dot`), or `--json` on stdout")
-                    .hint("Graphviz draws all else: dot -Tpng x.dot -o x.png")
+                    .hint("Graphviz writes other formats: dot -Tpng x.dot -o x.png")
             }),
         (_, "svg" | "dot" | "gv" | "png" | "pdf" | "jpg") => {
             usage_error(format!("`--view {}` is text, only `--view cfg` is drawn", view.name()))

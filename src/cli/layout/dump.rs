@@ -415,9 +415,11 @@ fn script_failure(file: &Path, report: &ScriptReport, error: &ScriptError) -> Fa
             .cause(cause)
             .hint("leave `--python` out, and rgpu makes its own environment")
             .hint("or install nvidia-cutlass-dsl on the host"),
-        "kernel" => Failure::new(Exit::Kernel, "kernel_raised", "the kernel's file raised")
-            .file(file.display())
-            .cause(cause),
+        "kernel" => {
+            Failure::new(Exit::Kernel, "kernel_raised", "the kernel's file raised an exception")
+                .file(file.display())
+                .cause(cause)
+        }
         _ => Failure::new(Exit::Tool, "dsl_failed", "the DSL printed no layout")
             .tool(report.dsl.clone())
             .cause(cause)

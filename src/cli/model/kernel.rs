@@ -317,10 +317,8 @@ fn group_sizes(path: &Path) -> Result<Vec<Sizes>> {
     });
     let groups: Vec<Sizes> = groups.collect::<Result<_>>()?;
     match groups.is_empty() {
-        true => {
-            Err(Failure::new(Exit::Config, "bad_sizes", "the file has no product")
-                .file(path.display()))
-        }
+        true => Err(Failure::new(Exit::Config, "bad_sizes", "the file has no line m,n,k")
+            .file(path.display())),
         false => Ok(groups),
     }
 }
