@@ -150,7 +150,7 @@ impl Queue {
         row.optional().map_err(sql_error("read"))?.ok_or(QueueError::NoEntry(id))
     }
 
-    /// What happened to an entry, oldest first.
+    /// The events of an entry, oldest first.
     ///
     /// # Errors
     /// [`QueueError::State`].

@@ -2500,7 +2500,9 @@ class RunInfo(Record):
 
 
 class RunParent(Record):
-    """What started a run. Several fields are set if, for example, a queue entry ran a suite."""
+    """The queue entry, loop or suite that started a run. Several fields are set if, for example, a
+    queue entry ran a suite.
+    """
 
     __slots__ = ()
     suite: str | None

@@ -1,4 +1,4 @@
-//! What a profiled launch stands for in mode `deep`: the launches of its kernel with equal grid and
+//! The launches that a profiled one represents in mode `deep`: those of its kernel with equal grid and
 //! block, as the survey timed them. Launches of a geometry that was not profiled have no judgement.
 
 use std::collections::HashMap;

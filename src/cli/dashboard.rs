@@ -18,7 +18,7 @@ use crate::error::{Exit, Failure, Result};
 /// Show hosts, runs, suites, queue, loops and predictions on one local page
 ///
 /// The page is served to this machine only, and the link works once: its browser gets a session.
-/// What the page starts are rgpu's own commands. They continue when the dashboard ends.
+/// The page starts rgpu's own commands. They continue when the dashboard ends.
 #[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_long_help = examples!(

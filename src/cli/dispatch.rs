@@ -194,7 +194,7 @@ fn prune_runs<T>(app: &App, ended: T) -> T {
     ended
 }
 
-/// What `rgpu` alone prints: three things to do next.
+/// The output of `rgpu` without arguments: three things to do next.
 fn next_steps() -> String {
     const ADD: &str = "  rgpu remote add NAME ssh://USER@HOST --default    name a GPU host\n";
     const DOCTOR: &str = "  rgpu doctor                                       what works there\n";

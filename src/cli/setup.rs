@@ -173,7 +173,7 @@ const CONNECTION_TROUBLE: &[&str] = &[
     "dns error",
 ];
 
-/// What to do about these words of pip or uv. With `--quiet` pip tells of an index that it cannot
+/// The hint for these messages of pip or uv. With `--quiet` pip says of an index that it cannot
 /// reach only that it found no version; on Linux there always is one.
 fn pip_hint(words: &str, linux: bool) -> &'static str {
     let words = words.to_lowercase();

@@ -137,7 +137,7 @@ pub struct LoopConfig {
     /// The smallest effect that counts, as a fraction.
     #[serde(default = "default_threshold")]
     pub threshold: f64,
-    /// What `rgpu profile` runs for the start and for each best: its brief is in the prompts.
+    /// The mode of `rgpu profile` for the start and for each best. Its brief is in the prompts.
     /// `none` for no such profile.
     #[serde(default = "default_profile_mode")]
     pub profile_mode: String,

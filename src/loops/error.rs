@@ -1,4 +1,4 @@
-//! What can go wrong with a loop.
+//! Errors of a loop.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub enum LoopError {
     /// Several loops have an id that begins so.
     #[error("`{beginning}` is the beginning of several loops: {}", .ids.join(", "))]
     Ambiguous {
-        /// What the user typed.
+        /// The text that the user typed.
         beginning: String,
         /// Their ids, newest first.
         ids: Vec<String>,

@@ -399,7 +399,7 @@ impl LoopRunner {
     }
 }
 
-/// What a child printed, or in words what is wrong with the kernel. Other failures are mistakes of the
+/// The output of a child, or a sentence on the kernel's fault. Other failures are mistakes of the
 /// user or failures of the infrastructure.
 ///
 /// `is_start`: what is measured is the start. Its failures with [`Exit::Config`] are mistakes of the

@@ -67,7 +67,7 @@ impl Phase {
         }
     }
 
-    /// What a loop does in the phase.
+    /// The activity of a loop in the phase.
     pub fn text(self) -> &'static str {
         match self {
             Self::Init => "measures the start",
@@ -141,7 +141,7 @@ impl StopReason {
 /// How a loop stopped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stop {
-    /// What stopped it.
+    /// The reason why it stopped.
     pub reason: StopReason,
     /// The reason in a sentence, with names and numbers.
     pub text: String,

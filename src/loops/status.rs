@@ -1,4 +1,4 @@
-//! What others see of a loop: `control.json`, `heartbeat.json` and the documents of the commands.
+//! The state of a loop for others: `control.json`, `heartbeat.json` and the documents of the commands.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -57,7 +57,7 @@ pub struct LoopStatus {
     pub state: String,
     /// The phase of that state.
     pub phase: Phase,
-    /// What it does in that phase, in words.
+    /// Its activity in that phase, in words.
     pub phase_text: &'static str,
     /// The iteration, from 1; 0 before the first.
     pub iteration: u32,

@@ -24,7 +24,7 @@ use crate::{fault_point, regular_file};
 /// Larger files are named in a patch without their lines.
 const MAX_DIFF_BYTES: u64 = 1 << 20;
 
-/// What rgpu itself writes in the project: runs, loops and compiled kernels.
+/// The paths that rgpu itself writes in the project: runs, loops and compiled kernels.
 const OWN_FOLDER: &str = "artifacts";
 
 /// A file as it is compared.

@@ -294,7 +294,7 @@ pub struct MeasurementKey {
 /// A time of a case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteTime {
-    /// What it belongs to.
+    /// The conditions under which it was measured.
     #[serde(flatten)]
     pub key: MeasurementKey,
     /// Name of the size.

@@ -95,7 +95,7 @@ pub struct QueueEntryDocument {
     schema: &'static str,
     /// The entry.
     entry: Entry,
-    /// What happened to it, oldest first.
+    /// The changes of its state, oldest first.
     events: Vec<EntryEvent>,
     /// The runs that the entry's commands started, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -136,7 +136,7 @@ pub enum NewCommand {
 /// An entry to add.
 #[derive(Clone, Debug)]
 pub struct NewEntry {
-    /// What it is called in lists.
+    /// Its name in lists.
     pub name: String,
     /// The command line or the script that it runs.
     pub command: NewCommand,

@@ -116,7 +116,8 @@ impl RunRecord {
     }
 }
 
-/// What started a run. Several fields are set if, for example, a queue entry ran a suite.
+/// The queue entry, loop or suite that started a run. Several fields are set if, for example, a queue
+/// entry ran a suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunParent {
     /// The id of the suite's run.

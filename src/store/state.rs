@@ -101,7 +101,7 @@ pub enum StateError {
     /// Another process holds the lock.
     #[error("{holder} already runs as the {role} of this project")]
     Held {
-        /// What the process does: `queue's runner`.
+        /// The role of the process: `queue's runner`.
         role: &'static str,
         /// The process as the lock's file names it; unknown if the file does not tell.
         holder: LockHolder,

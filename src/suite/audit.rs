@@ -28,7 +28,7 @@ const ALLOW: &str = "rgpu: allow ";
 pub struct Audit {
     /// Name and version of this schema: `rgpu.audit/1`.
     pub schema: String,
-    /// What was found.
+    /// The findings.
     pub findings: Vec<AuditFinding>,
     /// Checks that could not be made, and why.
     pub gaps: Vec<String>,

@@ -61,7 +61,7 @@ pub struct Expectations {
 /// The expected time of one key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Expectation {
-    /// What was measured, and under which conditions.
+    /// The measured case, side and sizes, and the conditions.
     #[serde(flatten)]
     pub key: MeasurementKey,
     /// Median of the sessions' medians in nanoseconds.
@@ -132,10 +132,10 @@ impl UpdateRefusal {
     }
 }
 
-/// What an update did to one key.
+/// The effect of an update on one key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UpdatedEntry {
-    /// What was measured, and under which conditions.
+    /// The measured case, side and sizes, and the conditions.
     #[serde(flatten)]
     pub key: MeasurementKey,
     /// The reason if it was not updated.

@@ -3,7 +3,7 @@
 
 use crate::error::{Exit, Failure, Result};
 
-/// What the values of an axis set.
+/// The kind of variable that the values of an axis set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AxisKind {
     /// A variable of the kernel's sizes.

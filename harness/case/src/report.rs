@@ -315,7 +315,7 @@ pub struct GuardReport {
 /// One finding of the guarded run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardFinding {
-    /// What the guard found.
+    /// The guard's findings.
     pub kind: GuardKind,
     /// Name of the argument.
     pub arg: String,
@@ -371,7 +371,7 @@ pub struct DeviceFacts {
 /// A reason to doubt times measured on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostWarning {
-    /// What makes the times doubtful.
+    /// The kind of the warning.
     pub kind: WarningKind,
     /// One sentence with the measured values.
     pub text: String,

@@ -7,7 +7,7 @@ use rgpu_case::{ClockPolicy, ClockReading, HostWarning, WarningKind};
 /// MHz).
 const CLOCK_TOLERANCE: f64 = 0.02;
 
-/// What NVML reports before the runner uses the GPU.
+/// NVML's readings before the runner uses the GPU.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GpuFacts {
     pub(crate) mig: bool,

@@ -93,7 +93,7 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long)]
     pub line_info: bool,
 
-    /// What makes the listings: nvdisasm if it is found, or rgpu itself, without operands
+    /// The disassembler of the listings: nvdisasm if it is found, or rgpu itself, without operands
     #[arg(long, value_enum, default_value_t = Tool::Auto, value_name = "TOOL")]
     pub tool: Tool,
 

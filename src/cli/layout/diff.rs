@@ -55,7 +55,7 @@ struct LayoutChange {
     /// The strongest level at which both are the same. Absent if even the functions differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     same: Option<Level>,
-    /// What differs, in words.
+    /// The difference, in words.
     reason: String,
     /// The level at which it is protected.
     #[serde(skip_serializing_if = "Option::is_none")]

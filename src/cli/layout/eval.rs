@@ -59,7 +59,7 @@ pub(in crate::cli) struct EvalArgs {
     #[arg(long, requires = "tile", help_heading = "Pictures")]
     pub row_major: bool,
 
-    /// What colours stand for [default: offset; with --tile thread]
+    /// The meaning of the colours [default: offset; with --tile thread]
     #[arg(long, value_enum, help_heading = "Pictures")]
     pub color_by: Option<ColorMeaning>,
 

@@ -61,7 +61,7 @@ pub(in crate::cli) struct ReportTimeArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub artifact: Option<String>,
 
-    /// What the worker does, in its own word
+    /// The worker's activity, in its own word
     #[arg(long, value_name = "WORD")]
     pub status: Option<String>,
 
@@ -90,7 +90,7 @@ pub(in crate::cli) struct CheckDocument {
 pub(in crate::cli) struct ProgressDocument {
     /// Name and version of this schema: `rgpu.loop-progress/1`.
     pub schema: &'static str,
-    /// What the worker has reported during the iteration.
+    /// The worker's reports during the iteration.
     #[serde(flatten)]
     pub progress: WorkerProgress,
 }

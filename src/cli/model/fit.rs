@@ -181,7 +181,7 @@ pub(super) fn error_cells(errors: &Errors) -> [String; 5] {
     ]
 }
 
-/// What only some kinds of kernels have: the share of the bandwidth that a quantization reaches and
+/// Numbers of some kinds of kernels: the share of the bandwidth that a quantization reaches and
 /// what each of its blocks adds, or the share of the softmax that the products do not hide.
 fn quantization_or_softmax(efficiency: &Efficiency) -> String {
     match (efficiency.quantize, efficiency.block_ns, efficiency.softmax) {

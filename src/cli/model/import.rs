@@ -22,7 +22,7 @@ use crate::store::atomic;
 /// Read configs and results of other tools
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ImportArgs {
-    /// What the files are
+    /// The format of the files
     #[arg(value_enum)]
     pub format: Format,
 

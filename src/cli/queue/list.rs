@@ -122,7 +122,7 @@ pub(super) fn line(entry: &Entry) -> String {
     one_line(&line)
 }
 
-/// What an entry comes after: `12, 13 (any)`.
+/// The entries that have to end before one: `12, 13 (any)`.
 pub(super) fn after_text(entry: &Entry) -> String {
     let one = |after: &crate::queue::Dependency| match after.any {
         true => format!("{} (any)", after.entry),
@@ -131,7 +131,7 @@ pub(super) fn after_text(entry: &Entry) -> String {
     entry.after.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What an entry needs for itself: `h200 GPU 1`.
+/// The remote and GPU that an entry needs exclusively: `h200 GPU 1`.
 pub(super) fn needs_text(entry: &Entry) -> String {
     let gpu = entry.gpu.as_ref().map(|gpu| format!("GPU {gpu}"));
     one_line(&entry.remote.clone().into_iter().chain(gpu).collect::<Vec<_>>().join(" "))

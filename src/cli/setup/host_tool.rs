@@ -80,7 +80,7 @@ pub(super) fn run(app: &App, args: &HostToolArgs, name: &'static str) -> Result<
     show(app, SetupResult { tool: name, version, path, fetched: true })
 }
 
-/// What the host has now.
+/// Asks the host for its facts now.
 fn ask_facts(app: &App, spec: &RemoteSpec, accept_new: bool) -> Result<HostFacts> {
     let output_options = OutputOptions::with_progress_bar(app, None, accept_new);
     app.block_on(async {

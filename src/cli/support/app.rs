@@ -33,7 +33,7 @@ pub(in crate::cli) struct App {
     /// The user's settings folder, for all programs.
     pub(in crate::cli) config_dir: PathBuf,
     pub(in crate::cli) cwd: PathBuf,
-    /// What started the runs of this process; absent if the user did.
+    /// The queue entry, loop or suite that started this process; absent if the user did.
     pub(in crate::cli) parent: Option<RunParent>,
 }
 

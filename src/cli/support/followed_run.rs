@@ -1,4 +1,4 @@
-//! What profile, exec, build, compare and `runs attach` have in common: create or resume the run,
+//! The common part of profile, exec, build, compare and `runs attach`: create or resume the run,
 //! connect, do the command's work, and record the end in the run's folder.
 
 use std::path::Path;

@@ -176,7 +176,7 @@ pub struct TorchTrace {
     pub python_calls: Vec<PythonCall>,
     /// Changes of GPU memory, in file order.
     pub memory: Vec<MemoryChange>,
-    /// What our own hook added.
+    /// The record that our own hook added.
     pub recording: Option<Recording>,
     /// The distinct names of events; events have an index into them.
     pub names: Vec<String>,

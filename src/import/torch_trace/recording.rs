@@ -1,4 +1,4 @@
-//! What our hook tells of a program: its model, the FLOPs of its stages, what is missing.
+//! The facts that our hook records about a program: its model, the FLOPs of its stages, gaps.
 
 use rgpu_format::torch_trace::Recording;
 
@@ -71,7 +71,7 @@ pub(super) fn stages(recording: &Recording, regions: &[Region]) -> Vec<Stage> {
     stages
 }
 
-/// What is missing in the trace.
+/// The gaps of the trace.
 pub(super) fn gaps(recording: &Recording, from: &str) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let mut gap = |code: &str, text: String| {

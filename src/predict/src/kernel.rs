@@ -118,7 +118,7 @@ impl<'a> Context<'a> {
         Self { gpu, calibration: None, launch: LaunchMode::Graph }
     }
 
-    /// What a launch costs where the tile of a product is chosen, in ns. A calibrated prediction
+    /// The cost of a launch where the tile of a product is chosen, in ns. A calibrated prediction
     /// chooses as its fit did, on kernels in a stream.
     fn launch_ns_of_choice(&self) -> f64 {
         let launch = if self.calibration.is_some() { LaunchMode::Stream } else { self.launch };

@@ -68,7 +68,7 @@ pub(super) struct Page<'a> {
     device: Option<&'a str>,
     rung: &'a str,
     ladder: &'a [rgpu_protocol::RungRecord],
-    /// What was not measured, and why.
+    /// The gaps: what was not measured, and why.
     gaps: Vec<String>,
     timing: Option<&'a Timing>,
     cases: &'a [CaseResult],

@@ -200,7 +200,7 @@ fn findings(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
     }
 }
 
-/// What limits the kernels that take most GPU time.
+/// The limits of the kernels that take most GPU time.
 fn kernel_verdicts(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
     if profile.kernel_verdicts.is_empty() {
         return;

@@ -85,7 +85,7 @@ pub struct WheelNvcc {
 }
 
 impl WheelNvcc {
-    /// What a plan needs to compile with it.
+    /// The parts of a plan that compile with nvcc from the wheels.
     pub fn new() -> Self {
         let environment = NVCC.environment();
         let mut files = environment.files();

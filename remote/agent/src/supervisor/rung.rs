@@ -60,7 +60,7 @@ pub(crate) struct ProgramResult {
     pub(crate) timed_out: bool,
     /// Whether the plan's [`Stop`] or [`HangDetection`] ended the program.
     pub(crate) stopped: bool,
-    /// What the program did when it had printed nothing for too long; `None` if it had not.
+    /// The program's activity when it had printed nothing for too long; `None` if it printed in time.
     pub(crate) stall: Option<String>,
     pub(crate) seconds: f64,
     pub(crate) stdout: Excerpt,

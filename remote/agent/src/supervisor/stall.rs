@@ -110,7 +110,7 @@ fn rank(environment: &[u8], variables: &[String]) -> Option<String> {
     variables.iter().find_map(value).map(str::to_owned)
 }
 
-/// What a process does, in a few words and in detail.
+/// The activity of a process, in a few words and in detail.
 fn describe(
     pid: i32,
     stall: &HangDetection,
@@ -179,7 +179,7 @@ fn named_call(stack: &str, calls: &[String]) -> Option<String> {
     stack.lines().find(names).map(|line| short(line.trim()))
 }
 
-/// What the kernel tells of a process: where it waits in a few words, and details.
+/// The activity of a process, from the kernel: where it waits in a few words, and details.
 fn kernel_view(pid: i32) -> (String, String) {
     let read = |name: &str| {
         let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join(name));

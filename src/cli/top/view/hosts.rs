@@ -190,7 +190,7 @@ fn gpu_groups(gpus: &[GpuFacts]) -> Vec<[String; 3]> {
     gpus.chunk_by(is_equal).filter_map(group).collect()
 }
 
-/// What works on a host and what does not, in one sentence.
+/// The health of a host in one sentence.
 fn health(host: &HostState, data: &TopData) -> String {
     let health = &host.health;
     let text = match health.level {

@@ -55,7 +55,7 @@ pub struct Abort {
     pub text: String,
 }
 
-/// What a line says about the end of the run.
+/// A line's information about the end of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AbortKind {
     /// The program ended without a CUDA call, or before its first kernel.

@@ -25,7 +25,7 @@ pub enum SegmentKind {
 /// A segment with its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Segment {
-    /// What the segment holds.
+    /// The content of the segment.
     pub kind: SegmentKind,
     /// Which of its kind, from 0.
     pub stage: i64,

@@ -12,7 +12,7 @@ const SOURCE: &str = "doctor";
 /// The accepted difference of the datasheet's memory to the host's: ECC and the driver take some.
 const MAX_CAPACITY_DIFFERENCE: f64 = 0.1;
 
-/// What predictions use of `rgpu doctor --json`.
+/// The part of `rgpu doctor --json` that predictions use.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct DoctorReport {
     /// `rgpu.doctor/1`.

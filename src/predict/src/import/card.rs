@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::ImportError;
 use crate::Dtype;
 
-/// What a model card says about the model (`rgpu.model-card/1`). What it does not say is absent,
+/// The facts of a model card about the model (`rgpu.model-card/1`). What it does not state is absent,
 /// and is in `missing`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ModelCard {

@@ -66,7 +66,7 @@ pub enum SmallOp {
 /// A tensor operation of a module that runs without fusion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EagerOperation {
-    /// What it does.
+    /// A short name, e.g. `add the residual`.
     pub name: &'static str,
     /// Number of kernels.
     pub launches: f64,
