@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import threading
@@ -24,6 +25,15 @@ MAX_REPLY_BYTES = 8000
 MAX_REPLY_SECONDS = 5  # until a call returns the id of a run that goes on
 
 
+def start(s, argv, env, stderr):
+    """A process that talks through pipes. One that hangs ends with the time of the part."""
+    child = subprocess.Popen(argv, cwd=s.project, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    watch = threading.Timer(max(1, s.time_left()), child.kill)
+    watch.daemon = True
+    watch.start()
+    return child
+
+
 class Lines:
     """A client that speaks the protocol as lines of JSON, and nothing else."""
 
@@ -31,8 +41,7 @@ class Lines:
 
     def __init__(self, s, stderr):
         self.ids = itertools.count(1)
-        self.child = subprocess.Popen([s.rgpu_path, "mcp"], cwd=s.project, env=s.env, stdin=subprocess.PIPE,
-                                      stdout=subprocess.PIPE, stderr=stderr, text=True)
+        self.child = start(s, [s.rgpu_path, "mcp"], s.env, stderr)
         self.request("initialize", {"protocolVersion": "2025-06-18", "capabilities": {},
                                     "clientInfo": {"name": "gpu-tests", "version": "1"}})
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -64,8 +73,7 @@ class Sdk:
 
     def __init__(self, s, stderr):
         env = {**s.env, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-        self.child = subprocess.Popen([sys.executable, HERE / "mcp_sdk.py", s.rgpu_path], cwd=s.project, env=env,
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        self.child = start(s, [sys.executable, HERE / "mcp_sdk.py", s.rgpu_path], env, stderr)
         about = json.loads(self.child.stdout.readline() or "{}")
         self.name, self.tools = f"Python SDK {about.get('sdk')}", about.get("tools", [])
 
@@ -92,10 +100,6 @@ class Agent:
         self.stderr = open(s.out / "log/mcp.stderr", "wb")
         began = time.monotonic()
         self.client = (Sdk if has_sdk() else Lines)(s, self.stderr)
-        # A server that hangs ends with the time of the part, and its calls with it.
-        self.watch = threading.Timer(max(1, s.time_left()), self.client.child.kill)
-        self.watch.daemon = True
-        self.watch.start()
         tools = self.client.list_tools()
         self.tell(f"client: {self.client.name}; {len(tools)} tools, listed after {time.monotonic() - began:.2f} s: {', '.join(tools)}")
         s.check("the client lists eleven tools", len(tools) == 11, repr(tools), note=self.client.name)
@@ -130,7 +134,6 @@ class Agent:
         return document
 
     def close(self):
-        self.watch.cancel()
         self.client.child.stdin.close()
         status = self.client.child.wait(20)
         self.stderr.close()
@@ -143,6 +146,7 @@ def mcp(s):
     try:
         chain(s, agent)
         cancel(s, agent)
+        speed(s, agent)
     finally:
         agent.close()
 
@@ -197,6 +201,24 @@ def cancel(s, agent):
     s.check("and is cancelled", ended.get("state") == "cancelled", json.dumps(ended)[:900])
     # The host is this machine.
     s.check("on the host, too", b"sleep\x0086399\0" not in command_lines(), "`sleep 86399` still runs")
+
+
+def speed(s, agent):
+    starts, calls = [], []
+    for _ in range(5):
+        began = time.monotonic()
+        client = Lines(s, subprocess.DEVNULL)
+        starts.append(time.monotonic() - began)
+        for _ in range(5):
+            began = time.monotonic()
+            client.call_tool("runs", {"action": "list"})
+            calls.append(time.monotonic() - began)
+        client.child.stdin.close()
+        client.child.wait(20)
+    start_ms, call_ms = (1000 * statistics.median(times) for times in (starts, calls))
+    agent.tell(f"# Speed\n\nstart {start_ms:.1f} ms, a call that only reads {call_ms:.1f} ms (medians)")
+    s.check("the server starts within 50 ms", start_ms <= 50, f"{start_ms:.1f} ms", note=f"{start_ms:.1f} ms")
+    s.check("a call that only reads takes 30 ms at most", call_ms <= 30, f"{call_ms:.1f} ms", note=f"{call_ms:.1f} ms")
 
 
 def command_lines():
