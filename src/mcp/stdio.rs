@@ -6,16 +6,20 @@
 use std::io;
 use std::sync::Arc;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use rmcp::RoleServer;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
+use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, Decoder};
 
 /// The most bytes of a line, as for rmcp's other transports.
 const MAX_LINE_BYTES: usize = 16 << 20;
+
+/// How many bytes are read at once, at least.
+const READ_BYTES: usize = 8 << 10;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
@@ -24,12 +28,10 @@ const INVALID_PARAMS: i32 = -32602;
 /// The connection with one client. `receive` may be dropped while it waits, so what it has read and
 /// what it still has to say are kept here.
 pub(super) struct LineTransport<R, W> {
-    reader: BufReader<R>,
-    max_line_bytes: usize,
-    /// The beginning of the next line.
-    line: Vec<u8>,
-    /// A line was too long, and its rest is skipped.
-    is_skipping: bool,
+    input: R,
+    lines: AnyDelimiterCodec,
+    /// What was read after the last line.
+    unread: BytesMut,
     /// An error that is still to be sent, as a line; empty once the writer has it.
     reply: Vec<u8>,
     is_replying: bool,
@@ -51,50 +53,29 @@ struct LineError {
     message: String,
 }
 
-enum LineRead {
-    Line,
-    TooLong,
-    End,
-}
-
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
     pub(super) fn new(input: R, output: W) -> Self {
         let writer = LineWriter { output, unwritten: BytesMut::new() };
         Self {
-            reader: BufReader::new(input),
-            max_line_bytes: MAX_LINE_BYTES,
-            line: Vec::new(),
-            is_skipping: false,
+            input,
+            lines: line_codec(MAX_LINE_BYTES),
+            unread: BytesMut::new(),
             reply: Vec::new(),
             is_replying: false,
             writer: Arc::new(Mutex::new(Some(writer))),
         }
     }
 
-    /// Reads up to the end of a line into `line`. Input that ends without one is a line, too.
-    async fn read_line(&mut self) -> io::Result<LineRead> {
+    /// The next line; `None` at the end of the input. Input that ends without a line break is a line,
+    /// too.
+    async fn read_line(&mut self) -> Option<Result<Bytes, AnyDelimiterCodecError>> {
         loop {
-            let available = self.reader.fill_buf().await?;
-            if available.is_empty() {
-                let is_line = !self.line.is_empty();
-                return Ok(if is_line { LineRead::Line } else { LineRead::End });
+            if let Some(line) = self.lines.decode(&mut self.unread).transpose() {
+                return Some(line);
             }
-            let end = available.iter().position(|byte| *byte == b'\n');
-            let taken = end.map_or(available.len(), |at| at + 1);
-            let was_skipping = self.is_skipping;
-            let is_too_long = !was_skipping && self.line.len() + taken > self.max_line_bytes;
-            if is_too_long {
-                self.line.clear();
-            } else if !was_skipping {
-                self.line.extend_from_slice(&available[..taken]);
-            }
-            self.reader.consume(taken);
-            self.is_skipping = (was_skipping || is_too_long) && end.is_none();
-            if is_too_long {
-                return Ok(LineRead::TooLong);
-            }
-            if end.is_some() && !was_skipping {
-                return Ok(LineRead::Line);
+            self.unread.reserve(READ_BYTES);
+            if self.input.read_buf(&mut self.unread).await.ok()? == 0 {
+                return self.lines.decode_eof(&mut self.unread).transpose();
             }
         }
     }
@@ -152,21 +133,17 @@ where
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             self.send_reply().await?;
-            let read = match self.read_line().await.ok()? {
-                LineRead::Line => {
-                    let read = read_message(&self.line);
-                    self.line.clear();
-                    read
-                }
-                LineRead::TooLong => Err(LineError {
+            let read = match self.read_line().await? {
+                Ok(line) => read_message(&line),
+                Err(AnyDelimiterCodecError::MaxChunkLengthExceeded) => Err(LineError {
                     id: Value::Null,
                     code: INVALID_REQUEST,
                     message: format!(
                         "the line is too long: a message has at most {} bytes",
-                        self.max_line_bytes
+                        self.lines.max_length()
                     ),
                 }),
-                LineRead::End => return None,
+                Err(AnyDelimiterCodecError::Io(_)) => return None,
             };
             match read {
                 Ok(Some(message)) => return Some(message),
@@ -188,6 +165,11 @@ where
     }
 }
 
+/// Splits input into lines. The rest of a line that is too long is skipped.
+fn line_codec(max_line_bytes: usize) -> AnyDelimiterCodec {
+    AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), b"\n".to_vec(), max_line_bytes)
+}
+
 /// The message of a line; `None` for an empty line, and for a notification or a response that the
 /// protocol does not know: neither is ever answered.
 fn read_message(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, LineError> {
@@ -202,7 +184,7 @@ fn read_message(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Lin
     let fields = match serde_json::from_slice(line) {
         Ok(Value::Object(fields)) => fields,
         Ok(Value::Array(_)) => {
-            let message = "batches are not taken: send each message as a line of its own";
+            let message = "batches are not supported: send each message as a line of its own";
             return no_message(Value::Null, INVALID_REQUEST, message.to_owned());
         }
         Ok(_) => {
@@ -243,7 +225,7 @@ fn read_message(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Lin
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, duplex};
+    use tokio::io::duplex;
 
     use super::*;
 
@@ -253,7 +235,7 @@ mod tests {
             ("hello", json!(null), -32700, "not JSON (expected value at line 1 column 1)"),
             ("{\"jsonrpc\": \"2.0\"", json!(null), -32700, "not JSON (EOF"),
             ("{\"a\": \"\u{1}\"}", json!(null), -32700, "not JSON"),
-            ("[]", json!(null), -32600, "batches are not taken"),
+            ("[]", json!(null), -32600, "batches are not supported"),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, json!(null), -32600, "batches"),
             ("42", json!(null), -32600, "not a message"),
             ("{}", json!(null), -32600, "has no `method`"),
@@ -297,7 +279,7 @@ mod tests {
         let (mut client, input) = duplex(1 << 10);
         let (output, mut answers) = duplex(64);
         let mut transport = LineTransport::new(input, output);
-        transport.max_line_bytes = 100;
+        transport.lines = line_codec(100);
         let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         let lines = format!("hello\n{}\n{}\n{ping}\n{ping}", "x".repeat(99), "y".repeat(300));
         client.write_all(lines.as_bytes()).await.unwrap();

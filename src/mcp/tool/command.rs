@@ -103,7 +103,7 @@ pub(super) async fn run(
     for word in words {
         let flag = word.split('=').next().unwrap_or_default();
         if action.refused.contains(&flag) {
-            return Err(argument_error(format!("`arguments`: `{flag}` is not taken here"))
+            return Err(argument_error(format!("`arguments`: `{flag}` cannot be used here"))
                 .hint("leave it out: the result has the numbers, and a call continues by itself"));
         }
     }
