@@ -14,6 +14,7 @@ use rmcp::service::Peer;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use super::McpContext;
 use super::answer::Answer;
@@ -62,38 +63,47 @@ impl ServerState {
     }
 }
 
-/// The calls that a connection waits for, to interrupt the commands of those that its client cancels.
+/// The calls that a connection waits for, to stop those that its client cancels.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InFlight(Arc<Mutex<HashMap<RequestId, OpenCall>>>);
 
 /// A call that is not answered yet.
 #[derive(Debug, Default)]
 struct OpenCall {
+    /// The command that goes on by itself, once one was started.
     command: Option<RunningCommand>,
-    is_cancelled: bool,
+    cancel: CancellationToken,
 }
 
 impl InFlight {
-    /// Knows a request until its `end`.
-    pub(super) fn begin(&self, request: &RequestId) {
-        self.lock().insert(request.clone(), OpenCall::default());
+    /// Knows a request until its `end`. The token is cancelled with it.
+    pub(super) fn begin(&self, request: &RequestId) -> CancellationToken {
+        let call = OpenCall::default();
+        let cancel = call.cancel.clone();
+        self.lock().insert(request.clone(), call);
+        cancel
     }
 
-    /// Interrupts the command of a request, also one that starts later.
+    /// Cancels a request, and interrupts the command that it follows.
     pub(super) fn cancel(&self, request: &RequestId) {
-        if let Some(call) = self.lock().get_mut(request) {
-            call.is_cancelled = true;
+        if let Some(call) = self.lock().get(request) {
+            call.cancel.cancel();
             if let Some(command) = &call.command {
                 command.interrupt();
             }
         }
     }
 
+    /// Whether the request follows a command that goes on by itself.
+    pub(super) fn follows_command(&self, request: &RequestId) -> bool {
+        self.lock().get(request).is_some_and(|call| call.command.is_some())
+    }
+
     /// The request waits for this command.
     fn follow(&self, request: &RequestId, command: &RunningCommand) {
         let mut calls = self.lock();
         let call = calls.entry(request.clone()).or_default();
-        if call.is_cancelled {
+        if call.cancel.is_cancelled() {
             command.interrupt();
         }
         call.command = Some(command.clone());

@@ -81,6 +81,10 @@ async fn answer(stream: TcpStream, service: Service, token: Arc<str>) {
             if ends_session && response.status() == StatusCode::ACCEPTED {
                 *response.status_mut() = StatusCode::NO_CONTENT;
             }
+            // The library says so of a body that is not JSON, too, in words of its parser.
+            if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+                return Ok(refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+            }
             Ok(response)
         }
     });
@@ -97,6 +101,10 @@ fn has_token<B>(request: &Request<B>, token: &str) -> bool {
 fn refusal(status: StatusCode) -> Response<BoxBody<Bytes, Infallible>> {
     let text = match status {
         StatusCode::UNAUTHORIZED => "the token is missing or wrong: Authorization: Bearer TOKEN\n",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            "the body must be one message of MCP as JSON, with Content-Type: application/json; \
+             batches are not supported\n"
+        }
         _ => "the server is at /mcp\n",
     };
     let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());

@@ -17,6 +17,7 @@ use super::arguments::argument_error;
 use super::call::{Call, InFlight, McpProgressSink, ServerState};
 use super::consent::{Decision, RepeatedCall};
 use super::limit::size;
+use super::run_result::CANCELLED;
 use super::stdio::LineTransport;
 use super::tool::{TOOLS, ToolInfo, find, tools};
 use super::{McpContext, files, prompt, resource, task};
@@ -79,15 +80,23 @@ impl Server {
             in_flight: self.in_flight.clone(),
             progress: token.map(|token| McpProgressSink { token, peer: context.peer.clone() }),
         };
-        self.in_flight.begin(&context.id);
+        let notified = self.in_flight.begin(&context.id);
+        let cancelled = async {
+            tokio::select! {
+                () = notified.cancelled() => {}
+                () = self.cancelled_by_disconnect(context) => self.in_flight.cancel(&context.id),
+            }
+        };
         let mut answering = (tool.call)(call);
+        // Nobody reads the answer of a cancelled call.
         let answer = tokio::select! {
             answer = &mut answering => answer,
-            () = self.cancelled_by_disconnect(context) => {
-                self.in_flight.cancel(&context.id);
-                // Nobody reads it, but the end of its command is waited for as ever.
-                answering.await
-            }
+            () = cancelled => match self.in_flight.follows_command(&context.id) {
+                // The end of its command is waited for as ever.
+                true => answering.await,
+                // A short command is stopped by the drop of the call.
+                false => Err(Failure::new(Exit::Cancelled, CANCELLED, "the call was cancelled")),
+            },
         };
         self.in_flight.end(&context.id);
         answer.unwrap_or_else(Answer::from)
@@ -154,7 +163,7 @@ impl ServerHandler for Server {
         if bytes > MAX_ARGUMENT_BYTES {
             let limit = MAX_ARGUMENT_BYTES >> 10;
             let failure = argument_error(format!(
-                "the arguments have {bytes} bytes, at most {limit} kB are taken"
+                "the arguments have {bytes} bytes, at most {limit} kB are allowed"
             ))
             .hint("put large files into the project and name them");
             return Ok(Answer::from(failure).into_result().into());
@@ -252,5 +261,67 @@ impl ServerHandler for Server {
     ) -> Result<GetPromptResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
         prompt::get(&request.name, &arguments).map(Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use serde_json::json;
+    use tokio::io::{AsyncWriteExt, duplex};
+
+    use super::*;
+
+    async fn wait_for_file(path: &Path) {
+        let waited = tokio::time::timeout(Duration::from_secs(20), async {
+            while !path.exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        assert!(waited.await.is_ok(), "there is no {}", path.display());
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_call_stops_its_short_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("rgpu");
+        let script = "#!/bin/sh\ntrap 'touch stopped; exit 1' INT\ntouch started\n\
+                      while :; do sleep 0.02; done\n";
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let server = Server::new(Arc::new(ServerState::new(McpContext {
+            program,
+            project: dir.path().to_owned(),
+            runs: dir.path().join("runs"),
+            scratch: dir.path().join("scratch"),
+        })));
+        let (mut client, input) = duplex(1 << 12);
+        let (output, _answers) = duplex(1 << 16);
+        tokio::spawn(async move {
+            let running = server.serve(LineTransport::new(input, output)).await.unwrap();
+            running.waiting().await.unwrap();
+        });
+        let greeting = json!({
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        });
+        let call = json!({"name": "report", "arguments": {"of": "mine.ncu-rep"}});
+        for message in [
+            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": greeting}),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
+        ] {
+            client.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        }
+        wait_for_file(&dir.path().join("started")).await;
+        let cancel = json!({
+            "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2},
+        });
+        client.write_all(format!("{cancel}\n").as_bytes()).await.unwrap();
+        wait_for_file(&dir.path().join("stopped")).await;
     }
 }

@@ -126,6 +126,17 @@ fn only_clients_with_the_token_and_of_this_machine_get_in() {
 }
 
 #[test]
+fn a_body_that_is_no_message_is_answered_in_one_sentence() {
+    let laptop = Laptop::new();
+    let server = Server::start(&laptop);
+    for body in ["hello", "{}", r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#] {
+        let (status, _, said) = server.send("POST", "/mcp", &[server.token()], body);
+        assert_eq!(status, 415, "{body}: {said}");
+        assert!(said.contains("one message of MCP as JSON"), "{body}: {said}");
+    }
+}
+
+#[test]
 fn a_session_lists_and_calls_tools() {
     let laptop = Laptop::new();
     let server = Server::start(&laptop);
