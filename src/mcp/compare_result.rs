@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
-use super::run_result::{ErrorFigures, error_of, wait_for};
+use super::run_result::{ErrorFigures, error_of, wait_for, without_result};
 use crate::error::{Failure, Result};
 use crate::model::Comparison;
 use crate::model::comparison::{
@@ -188,7 +188,15 @@ pub(super) fn of_run(folder: &RunFolder, record: &RunRecord) -> Result<Answer> {
     let comparison = comparison.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let mut result = match comparison {
         Some(comparison) if !is_active => CompareResult::of(comparison),
-        _ => CompareResult { schema: SCHEMA.to_owned(), ..CompareResult::default() },
+        _ => {
+            let absent = Some(without_result(is_active));
+            CompareResult {
+                schema: SCHEMA.to_owned(),
+                ncu: Some(NcuChange { absent: absent.clone(), ..NcuChange::default() }),
+                nsys: Some(NsysChange { absent, ..NsysChange::default() }),
+                ..CompareResult::default()
+            }
+        }
     };
     result.run = Some(record.id.clone());
     result.state = record.state.as_str().to_owned();

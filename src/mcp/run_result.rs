@@ -333,6 +333,12 @@ impl RunResult {
             error: error_of(folder, record),
             ..Self::default()
         };
+        if record.command == "profile" {
+            // A profile that is there replaces both.
+            let absent = Some(without_result(is_active));
+            result.ncu = Some(NcuFigures { absent: absent.clone(), ..NcuFigures::default() });
+            result.nsys = Some(NsysFigures { absent, ..NsysFigures::default() });
+        }
         if is_active {
             result.next.push(wait_for(&record.id));
             if runs_program(record) {
@@ -459,6 +465,12 @@ pub(super) fn error_of(folder: &RunFolder, record: &RunRecord) -> Option<ErrorFi
 
 /// The code of the failure of a command that was cancelled.
 pub(super) const CANCELLED: &str = "cancelled";
+
+/// Why a run without a result has no figures.
+pub(super) fn without_result(is_active: bool) -> String {
+    let why = if is_active { "the run goes on" } else { "the run ended without a result" };
+    why.to_owned()
+}
 
 /// Why a tool left no figures.
 pub(super) fn absence(mode: &str, ladder: &[RungRecord], tool: &str) -> String {

@@ -466,6 +466,10 @@ fn a_cancelled_call_stops_its_work_on_the_host() {
     laptop.wait_until_only_server();
     let runs = client.call("runs", json!({"action": "list"}));
     assert_eq!(runs["runs"][0]["state"], "cancelled", "{runs:#}");
+    let shown = client.call("runs", json!({"action": "show", "run": runs["runs"][0]["run"]}));
+    for tool in ["ncu", "nsys"] {
+        assert!(shown[tool]["absent"].is_string(), "{shown:#}");
+    }
     // A run can be cancelled by another call, too.
     let mut arguments = vecadd();
     arguments["wait_s"] = json!(0);
