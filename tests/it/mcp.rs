@@ -384,6 +384,11 @@ fn wrong_calls_are_answered_and_break_nothing() {
             json!({"of": "queue", "action": "add",
             "arguments": ["--", "rgpu", "setup", "nvdisasm", "--yes"]}),
         ),
+        (
+            "campaign",
+            json!({"of": "queue", "action": "add",
+            "arguments": ["--", "rgpu", "remote", "up", "cloud"]}),
+        ),
         ("layout", json!({"action": "dump"})),
         ("layout", json!({"action": "eval", "arguments": ["4:1", "--svg=x.svg"]})),
         ("layout", json!({"action": "sf", "arguments": ["--file=../secret.toml"]})),

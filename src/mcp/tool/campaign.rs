@@ -33,6 +33,10 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
 
 const FILES: &[&str] = &["--out", "--html", "--format", "--update-expectations", "--accept"];
 
+/// What the queue takes from an agent. `rgpu remote up`, say, costs money, and asks nobody.
+const QUEUED_COMMANDS: &[&str] =
+    &["profile", "exec", "build", "disasm", "report", "compare", "doctor", "bench", "loop"];
+
 static BENCH: &[Action] = &[
     action("list", "targets and cases; --target=suite:case (globs)"),
     action(
@@ -136,8 +140,13 @@ async fn run(call: Call) -> Result<Answer> {
     }
     if (group, action.name) == ("queue", "add") {
         let command = words.iter().position(|word| word == "--").map(|at| &words[at + 1..]);
-        if command.and_then(<[String]>::first).is_none_or(|program| program != "rgpu") {
-            return Err(argument_error("`arguments`: the queue takes commands of rgpu here")
+        let is_taken = command.is_some_and(|command| match command {
+            [program, name, ..] => program == "rgpu" && QUEUED_COMMANDS.contains(&name.as_str()),
+            _ => false,
+        });
+        if !is_taken {
+            return Err(argument_error("`arguments`: the queue cannot run this command here")
+                .hint(format!("`rgpu` with one of {}", QUEUED_COMMANDS.join(", ")))
                 .hint("[\"--\", \"rgpu\", \"profile\", \"--kernel=vecadd\"]"));
         }
     }

@@ -49,6 +49,10 @@ struct Arguments {
     mode: Option<String>,
     /// For kernels: the GPU host, a name of `hosts`. Without it: the default remote.
     remote: Option<String>,
+    /// For kernels: which GPU, as for profile.
+    gpu: Option<String>,
+    /// For kernels: time limit of each step, e.g. 90s, 10m.
+    timeout: Option<String>,
     /// For kernels: sizes, as for profile.
     #[serde(alias = "problem_sizes")]
     sizes: Option<String>,
@@ -82,6 +86,8 @@ async fn run(call: Call) -> Result<Answer> {
             line.flag("mode", arguments.mode);
             line.flag("problem-sizes", arguments.sizes);
             remote(&mut line, arguments.remote.as_deref())?;
+            line.flag("gpu", arguments.gpu);
+            line.flag("timeout", arguments.timeout);
             line.flag("run-id", Some(&id));
             line.files = inputs.files.map(crate::mcp::files::SentFiles::into_folder);
             call.run(id, line, arguments.wait_s).await

@@ -55,6 +55,8 @@ struct Arguments {
     mode: Option<String>,
     /// The GPU host, a name of `hosts`. Without it: the default remote.
     remote: Option<String>,
+    /// Which GPU, as for profile.
+    gpu: Option<String>,
     /// Time limit, e.g. 90s, 10m.
     timeout: Option<String>,
     /// Seconds to wait for the end before the call returns with state `running`: 4, at most 45.
@@ -69,6 +71,7 @@ async fn run(call: Call) -> Result<Answer> {
     let mut line = CommandLine::new(["exec"]);
     line.flag("mode", arguments.mode);
     remote(&mut line, arguments.remote.as_deref())?;
+    line.flag("gpu", arguments.gpu);
     line.flag("timeout", arguments.timeout);
     line.flag("lang", arguments.lang);
     line.flag("run-id", Some(&id));

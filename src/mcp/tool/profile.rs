@@ -33,7 +33,8 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
         ("a prediction without measuring", "model"),
     ],
     read_only: false,
-    destructive: false,
+    // Its programs are any.
+    destructive: true,
     starts_runs: true,
     input: answer::input::<Arguments>,
     output: || answer::output(&[answer::schema::<RunResult>]),
@@ -70,6 +71,15 @@ struct Arguments {
     regions: Option<String>,
     /// Only kernels with this name, or `regex:RE`.
     kernel_name: Option<String>,
+    /// ncu: launches to skip first.
+    launch_skip: Option<u32>,
+    /// ncu: launches to profile.
+    launch_count: Option<u32>,
+    /// Measure from this time after the program's start, e.g. 30s.
+    after: Option<String>,
+    /// Measure for this time, then stop the program: for one that never ends.
+    #[serde(rename = "for")]
+    duration: Option<String>,
     /// deep: how many kernels to profile with ncu, by GPU time.
     top: Option<u32>,
     /// sanitizer: memcheck, racecheck, initcheck, synccheck or all.
@@ -113,6 +123,10 @@ async fn run(call: Call) -> Result<Answer> {
     line.flag("metrics", arguments.metrics.map(|names| names.join(",")));
     line.flag("regions", arguments.regions);
     line.flag("kernel-name", arguments.kernel_name);
+    line.flag("launch-skip", arguments.launch_skip.map(|n| n.to_string()));
+    line.flag("launch-count", arguments.launch_count.map(|n| n.to_string()));
+    line.flag("after", arguments.after);
+    line.flag("for", arguments.duration);
     line.flag("top", arguments.top.map(|n| n.to_string()));
     line.flag("tool", arguments.tool);
     line.flag("arch", arguments.arch);
