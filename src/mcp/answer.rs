@@ -127,16 +127,33 @@ fn type_of(field: &Value) -> Value {
     field.get("type").map_or_else(|| json!({}), |kind| json!({"type": kind}))
 }
 
-/// The schema of arguments for the list of tools, without the sizes of Rust's integers and without
-/// defaults that are null.
+/// The schema of arguments for the list of tools, without the sizes of Rust's integers, and without null
+/// as a type or default.
 pub(super) fn listed_input(schema: &JsonObject) -> JsonObject {
     let mut listed = schema.clone();
     if let Some(Value::Object(fields)) = listed.get_mut("properties") {
         for field in fields.values_mut().filter_map(Value::as_object_mut) {
             field.retain(|key, value| key != "format" && !(key == "default" && value.is_null()));
+            drop_null(field);
         }
     }
     listed
+}
+
+/// Takes null from the types of a field that may be left out: some clients read a field's type as one
+/// word, and send a list as a text then.
+fn drop_null(field: &mut JsonObject) {
+    let other = |kinds: &Value| match kinds.as_array().map(Vec::as_slice) {
+        Some([kind, null]) if null == "null" || null["type"] == "null" => Some(kind.clone()),
+        _ => None,
+    };
+    if let Some(kind) = field.get("type").and_then(other) {
+        field.insert("type".to_owned(), kind);
+    }
+    if let Some(Value::Object(kind)) = field.get("anyOf").and_then(other) {
+        field.shift_remove("anyOf");
+        field.extend(kind);
+    }
 }
 
 fn object(schema: Value) -> Arc<JsonObject> {

@@ -190,6 +190,7 @@ mod tests {
             assert_eq!(names(listed), names(read), "{}", tool.name);
             let text = listed.to_string();
             assert!(!text.contains("\"format\":") && !text.contains("\"default\":null"), "{text}");
+            assert!(!text.contains("\"null\""), "{text}");
         }
     }
 
