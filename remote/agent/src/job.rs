@@ -34,7 +34,7 @@ use rustix::fs::FlockOperation;
 use crate::blob::Blobs;
 use crate::host_fault::{HostFault, IoContext};
 
-pub(crate) use draft::{BlobTargets, FolderDraft};
+pub(crate) use draft::{BlobTargets, DRAFT_PREFIX, FolderDraft};
 
 /// Name of the supervisor's socket in the folder.
 pub(crate) const SOCKET: &str = "sock";

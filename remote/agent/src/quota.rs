@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::job::{JobFolder, remove_tree};
+use crate::job::{DRAFT_PREFIX, JobFolder, remove_tree};
 use crate::job_state::{JobState, state};
 use crate::journal::now_ms;
 
@@ -96,16 +96,17 @@ fn setting(value: Option<OsString>) -> Result<u64, QuotaError> {
 /// Sweeps if none was done recently.
 pub(crate) fn sweep_if_due(root: &Path) {
     if UsageRecord::read(root).is_old() {
-        sweep(root, limit());
+        sweep(root, limit(), None);
     }
 }
 
-/// Adds an ended job to the recorded disk use, and sweeps if that is too much.
+/// Adds an ended job to the recorded disk use, and sweeps if that is too much. The job itself stays:
+/// its client has not heard of its end yet.
 pub(crate) fn job_ended(root: &Path, job: &Path) {
     let mut record = UsageRecord::read(root);
     record.bytes = record.bytes.saturating_add(tree_bytes(job));
     if record.bytes > limit() || record.is_old() || !record.write(root) {
-        sweep(root, limit());
+        sweep(root, limit(), Some(job));
     }
 }
 
@@ -118,29 +119,38 @@ pub(crate) fn ensure_space(root: &Path, wanted: u64) -> Result<(), QuotaError> {
     if UsageRecord::read(root).bytes.saturating_add(wanted) <= quota {
         return Ok(());
     }
-    let used = sweep(root, quota.saturating_sub(wanted));
+    let used = sweep(root, quota.saturating_sub(wanted), None);
     if used.saturating_add(wanted) <= quota {
         return Ok(());
     }
     Err(QuotaError::Over { used, quota, wanted })
 }
 
-/// Removes old results, and then more until at most `quota` bytes are used. Returns the bytes in
-/// use afterwards.
-fn sweep(root: &Path, quota: u64) -> u64 {
+/// Removes old results, and then more until at most `quota` bytes are used, but not the job in
+/// `kept`. Returns the bytes in use afterwards.
+fn sweep(root: &Path, quota: u64, kept: Option<&Path>) -> u64 {
     // Written first, so that connections do not sweep at the same time.
     let mut record = UsageRecord { swept_ms: now_ms(), ..UsageRecord::read(root) };
     if !record.write(root) {
         return record.bytes;
     }
-    record.bytes = remove_surplus(root, quota);
+    record.bytes = remove_surplus(root, quota, kept);
     record.write(root);
     record.bytes
 }
 
-fn remove_surplus(root: &Path, quota: u64) -> u64 {
-    remove_abandoned(root);
+/// The current time by the clock of the file system: it may lie on another machine, whose clock
+/// differs. A sweep has just written `swept`. If that has no time, every file counts as new.
+fn file_system_now(root: &Path) -> SystemTime {
+    let written = fs::metadata(root.join("swept")).and_then(|meta| meta.modified());
+    written.unwrap_or(UNIX_EPOCH)
+}
+
+fn remove_surplus(root: &Path, quota: u64, kept: Option<&Path>) -> u64 {
+    let files_now = file_system_now(root);
+    remove_abandoned(root, files_now);
     let mut ended = ended_jobs(root);
+    ended.retain(|job| Some(job.folder.path()) != kept);
     ended.sort_by_key(|job| job.ended_ms);
     let now = now_ms();
     ended.retain(|job| {
@@ -148,7 +158,7 @@ fn remove_surplus(root: &Path, quota: u64) -> u64 {
         let expired = job.ended_ms.saturating_add(kept_for) < now;
         !(expired && job.folder.remove().is_ok())
     });
-    let mut blobs = stale_blobs(root);
+    let mut blobs = stale_blobs(root, files_now);
     let mut total = tree_bytes(root);
     for job in ended {
         if total <= quota {
@@ -181,7 +191,8 @@ fn ended_jobs(root: &Path) -> Vec<EndedJob> {
     let jobs = JobFolder::all(root).into_iter();
     jobs.filter_map(|folder| {
         let JobState::Ended { at_ms, .. } = state(&folder).ok()? else { return None };
-        let keep_s = folder.plan().map_or(0, |p| p.limits.keep_s);
+        // A plan that cannot be read now says nothing about its results.
+        let keep_s = folder.plan().map(|plan| plan.limits).unwrap_or_default().keep_s;
         let bytes = tree_bytes(folder.path());
         Some(EndedJob { folder, ended_ms: at_ms, keep_s, bytes })
     })
@@ -190,7 +201,7 @@ fn ended_jobs(root: &Path) -> Vec<EndedJob> {
 
 /// Removes hidden job folders, temporary blobs and temporary folders of no running job that have not
 /// changed for [`UNSWEPT_AGE`].
-fn remove_abandoned(root: &Path) {
+fn remove_abandoned(root: &Path, now: SystemTime) {
     let mut running = JobFolder::all(root);
     running.retain(|job| !matches!(state(job), Ok(JobState::Ended { .. })));
     for part in ["jobs", "blobs/tmp", "tmp"] {
@@ -201,9 +212,12 @@ fn remove_abandoned(root: &Path) {
                 "tmp" => running.iter().any(|job| job.tmp() == entry.path()),
                 _ => false,
             };
-            if !in_use && age(&entry.path()).is_some_and(|age| age > UNSWEPT_AGE) {
+            if !in_use && age(&entry.path(), now).is_some_and(|age| age > UNSWEPT_AGE) {
+                let is_draft = name.as_encoded_bytes().starts_with(DRAFT_PREFIX.as_bytes());
                 // If this fails, the next sweep tries again.
                 let _ = match entry.file_type() {
+                    // Renamed first: a draft that becomes a job at this moment stays whole.
+                    Ok(_) if is_draft => JobFolder::at(entry.path()).remove().is_ok(),
                     Ok(t) if t.is_dir() => remove_tree(&entry.path()).is_ok(),
                     _ => fs::remove_file(entry.path()).is_ok(),
                 };
@@ -213,7 +227,7 @@ fn remove_abandoned(root: &Path) {
 }
 
 /// Returns the blobs that were not used recently: last use, bytes, path.
-fn stale_blobs(root: &Path) -> Vec<(u64, u64, PathBuf)> {
+fn stale_blobs(root: &Path, now: SystemTime) -> Vec<(u64, u64, PathBuf)> {
     let folders = fs::read_dir(root.join("blobs")).into_iter().flatten().flatten();
     let files = folders
         .filter(|f| f.file_name().len() == 2)
@@ -223,14 +237,14 @@ fn stale_blobs(root: &Path) -> Vec<(u64, u64, PathBuf)> {
             let path = file.path();
             let meta = fs::symlink_metadata(&path).ok()?;
             let used = meta.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-            (age(&path)? > UNSWEPT_AGE).then(|| (used.as_secs(), disk_bytes(&meta), path))
+            (age(&path, now)? > UNSWEPT_AGE).then(|| (used.as_secs(), disk_bytes(&meta), path))
         })
         .collect()
 }
 
-fn age(path: &Path) -> Option<Duration> {
+fn age(path: &Path, now: SystemTime) -> Option<Duration> {
     let modified = fs::symlink_metadata(path).ok()?.modified().ok()?;
-    SystemTime::now().duration_since(modified).ok()
+    now.duration_since(modified).ok()
 }
 
 fn disk_bytes(meta: &fs::Metadata) -> u64 {
@@ -256,7 +270,56 @@ pub(crate) fn tree_bytes(folder: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use rgpu_protocol::{EventBody, Outcome};
+
     use super::*;
+    use crate::journal::Journal;
+
+    #[test]
+    fn what_is_new_stays_where_the_hosts_clock_is_days_ahead_of_its_file_systems() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let (draft, blob) = (root.join("jobs/.new-1-0"), root.join("blobs/tmp/1"));
+        fs::create_dir_all(draft.join("work")).unwrap();
+        fs::create_dir_all(root.join("blobs/tmp")).unwrap();
+        fs::write(&blob, "part").unwrap();
+        assert!(UsageRecord::default().write(root));
+        let set_age = |path: &Path, age: Duration| {
+            let file = fs::File::open(path).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+        };
+        let days = Duration::from_secs(3 * 86_400);
+        for path in [&draft, &blob, &root.join("swept")] {
+            set_age(path, days);
+        }
+        remove_surplus(root, u64::MAX, None);
+        assert!(draft.exists() && blob.exists());
+        // Two hours old, by the clock of the file system.
+        for path in [&draft, &blob] {
+            set_age(path, days + 2 * UNSWEPT_AGE);
+        }
+        remove_surplus(root, u64::MAX, None);
+        assert!(!draft.exists() && !blob.exists());
+        assert_eq!(fs::read_dir(root.join("jobs")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_job_is_not_removed_by_its_own_end_or_because_its_plan_cannot_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let job = root.join("jobs/run.1");
+        fs::create_dir_all(&job).unwrap();
+        fs::write(job.join("plan.json"), "{").unwrap();
+        let (mut journal, _) = Journal::open(&job.join("events.jsonl")).unwrap();
+        journal.append(EventBody::Ended { outcome: Outcome::Done }).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        remove_surplus(root, u64::MAX, None);
+        assert!(job.exists(), "its results are young");
+        remove_surplus(root, 0, Some(&job));
+        assert!(job.exists(), "its client has not heard of its end");
+        remove_surplus(root, 0, None);
+        assert!(!job.exists());
+    }
 
     #[test]
     fn a_quota_is_a_number_of_bytes_or_a_fault_that_names_it() {

@@ -20,6 +20,9 @@ use crate::blob::Blobs;
 use crate::control;
 use crate::host_fault::{HostFault, IoContext};
 
+/// Begins the name of a draft.
+pub(crate) const DRAFT_PREFIX: &str = ".new-";
+
 /// Most threads that copy the pieces of one file.
 const MAX_COPY_THREADS: usize = 4;
 
@@ -67,7 +70,7 @@ impl FolderDraft {
     pub(crate) fn new(root: &Path) -> Result<Self, HostFault> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = root.join("jobs").join(format!(".new-{}-{number}", std::process::id()));
+        let path = root.join("jobs").join(format!("{DRAFT_PREFIX}{}-{number}", std::process::id()));
         for folder in [path.clone(), path.join("work")] {
             DirBuilder::new().mode(0o700).create(&folder).context("make", &folder)?;
         }
