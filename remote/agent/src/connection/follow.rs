@@ -18,8 +18,9 @@ use rgpu_protocol::{BLOB_BYTES, Digest, Event, EventBody, FromAgent, Stream};
 use super::fetch::{ArtifactPart, Fetcher};
 use super::{ClientWriter, fetch, refused};
 use crate::control;
+use crate::host_fault::HostFault;
 use crate::job::{JobFolder, SOCKET};
-use crate::job_state::settle;
+use crate::job_state::{JobState, settle};
 use crate::journal::JournalReader;
 
 /// Longest wait for the supervisor before `stop` is checked again.
@@ -136,6 +137,15 @@ impl Follower {
     }
 
     fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        self.run_with(stop, settle)
+    }
+
+    /// As [`Self::run`]. `settle` is called when the job has no supervisor.
+    fn run_with(
+        &mut self,
+        stop: &AtomicBool,
+        mut settle: impl FnMut(&JobFolder) -> Result<JobState, HostFault>,
+    ) -> io::Result<()> {
         let mut reader = JournalReader::open(&self.folder.events_path())?;
         let mut link = self.connect();
         loop {
@@ -151,10 +161,8 @@ impl Follower {
             // Check again before flushing: more events may have been written meanwhile.
             let more = reader.read_new()?;
             if !more.is_empty() {
-                for event in more {
-                    if self.forward(event)? {
-                        return self.out.flush();
-                    }
+                if self.forward_all(more)? {
+                    return self.out.flush();
                 }
                 continue;
             }
@@ -166,7 +174,17 @@ impl Follower {
             link = match link.take() {
                 Some(open) => wait(open),
                 None => {
-                    settle(&self.folder).map_err(io::Error::other)?;
+                    if let Err(fault) = settle(&self.folder) {
+                        // Another client may have removed the job after its end. The open log
+                        // still holds that end.
+                        let last = reader.read_new()?;
+                        if last.is_empty() {
+                            return Err(io::Error::other(fault));
+                        }
+                        if self.forward_all(last)? {
+                            return self.out.flush();
+                        }
+                    }
                     self.connect().or_else(|| {
                         std::thread::sleep(Duration::from_millis(5));
                         None
@@ -191,6 +209,16 @@ impl Follower {
         let link = control::connect(self.folder.path(), SOCKET).ok()?;
         link.set_read_timeout(Some(STOP_CHECK_INTERVAL)).ok()?;
         Some(link)
+    }
+
+    /// Forwards events. Returns whether the terminal one was among them.
+    fn forward_all(&mut self, events: Vec<Event>) -> io::Result<bool> {
+        for event in events {
+            if self.forward(event)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Forwards an event. Returns whether it was the terminal one.
@@ -321,5 +349,48 @@ fn wait(mut link: UnixStream) -> Option<UnixStream> {
             );
             timed_out.then_some(link)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek;
+    use std::sync::Arc;
+
+    use rgpu_protocol::Outcome;
+
+    use super::*;
+    use crate::journal::Journal;
+    use crate::wire::{FrameReader, MessageWriter};
+
+    #[test]
+    fn the_end_of_a_job_that_another_client_removes_meanwhile_is_still_sent() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = JobFolder::at(dir.path().join("jobs/run.1"));
+        std::fs::create_dir_all(folder.path()).unwrap();
+        let (mut journal, _) = Journal::open(&folder.events_path()).unwrap();
+        journal.append(EventBody::GpuReleased {}).unwrap();
+        // After the follower has read the log, and before it looks at the job's state.
+        let end_and_remove = |folder: &JobFolder| {
+            journal.append(EventBody::Ended { outcome: Outcome::Done }).unwrap();
+            folder.remove().unwrap();
+            settle(folder)
+        };
+        let mut sent = tempfile::tempfile().unwrap();
+        let out = Arc::new(MessageWriter::new(sent.try_clone().unwrap()));
+        let received = ClientOutput::Given(Vec::new());
+        let position =
+            Position { from_seq: 1, received, inline_bytes: 1 << 10, heartbeat_interval: None };
+        let mut follower = Follower::new(folder, position, out);
+        follower.run_with(&AtomicBool::new(false), end_and_remove).unwrap();
+        sent.rewind().unwrap();
+        let mut reader = FrameReader::new(sent);
+        let mut seqs = Vec::new();
+        while let Some((_, body)) = reader.next_frame().unwrap() {
+            if let FromAgent::Event { event, .. } = serde_json::from_slice(body).unwrap() {
+                seqs.push(event.seq);
+            }
+        }
+        assert_eq!(seqs, [1, 2]);
     }
 }
