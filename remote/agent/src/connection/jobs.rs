@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rgpu_protocol::{Digest, FromAgent, Plan};
 
-use super::ClientWriter;
 use super::fetch::Fetcher;
 use super::follow::{self, ClientOutput, Position, Prefetch};
+use super::{ClientWriter, refused};
 use crate::control::{self, Control};
 use crate::job::{FolderDraft, JobFolder, SOCKET};
 use crate::service::{Service, SubmitResult};
@@ -98,8 +98,12 @@ impl Jobs {
         }
         let (out, fetcher) = (self.out.clone(), self.fetcher.clone());
         let ahead = Prefetch { bytes: ahead_bytes, fetcher };
-        std::thread::spawn(move || follow::follow_ahead(folder, position, ahead, &out, &stop));
-        Ok(())
+        let follower = move || follow::follow_ahead(folder, position, ahead, &out, &stop);
+        // Without a thread, the client must not wait for events that nobody sends.
+        std::thread::Builder::new().name("follower".into()).spawn(follower).map(drop).or_else(|e| {
+            let text = format!("no thread can be started to follow the job: {e}");
+            self.out.send(&refused("follow", "follow_failed", text))
+        })
     }
 
     /// Sends a message to a job's supervisor. Does nothing if the job has ended.

@@ -121,9 +121,7 @@ fn start_supervisor(
         .stderr(Stdio::null())
         .spawn();
     let mut child = child.context("start", program)?;
-    std::thread::spawn(move || {
-        // Reaps the child, so that no zombie stays while the connection lives.
-        let _ = child.wait();
-    });
+    // Reaps the child, so that no zombie stays while the connection lives. The job goes on without.
+    let _ = std::thread::Builder::new().spawn(move || child.wait());
     Ok(())
 }

@@ -53,8 +53,10 @@ pub fn keep(folder: PathBuf) -> Result<(), HostFault> {
         move || {
             for link in listener.incoming().flatten() {
                 let keeper = keeper.clone();
-                // A disconnected client sends its command again.
-                std::thread::spawn(move || drop(keeper.answer(link)));
+                // A disconnected client sends its command again. Without a thread the command fails,
+                // and its client connects once more.
+                let answer = move || drop(keeper.answer(link));
+                let _ = std::thread::Builder::new().spawn(answer);
             }
         }
     });
