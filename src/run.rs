@@ -73,6 +73,7 @@ pub use profile::{ProfileOutcome, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
 pub use publish::publish_cubins;
 pub use required_rung::{below_rung_failure, is_below, misses_rung, rung_names};
+pub use resume::recorded_outcome;
 pub use samples::write_samples;
 
 /// Whether the remote is this machine.

@@ -16,9 +16,10 @@ use super::support::{open_profile, saved_comparison, saved_fan_out, started_here
 use crate::error::{Exit, Result, indent_continuation};
 use crate::remote::{HostLink, HostRequest, JobMessage, OnRemote, RemoteError};
 use crate::report::one_line;
+use crate::run::recorded_outcome;
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
-use rgpu_protocol::EventBody;
 use rgpu_protocol::plan::{Limits, PULLED};
+use rgpu_protocol::{EventBody, Outcome};
 
 pub(super) use clean::{CleanResult, prune};
 pub(super) use export::ExportResult;
@@ -172,10 +173,8 @@ fn attach(app: &App, runs: &Runs, args: &AttachArgs, attach_run: AttachRun) -> R
     attach_run(app, &folder, args.events.as_deref(), args.yes)
 }
 
-fn outcome_word(outcome: &rgpu_protocol::Outcome) -> &'static str {
-    use rgpu_protocol::Outcome::{
-        Cancelled, Done, Failed, HostError, LeaseExpired, NoGpu, QueueTimeout, Unknown,
-    };
+fn outcome_word(outcome: &Outcome) -> &'static str {
+    use Outcome::{Cancelled, Done, Failed, HostError, LeaseExpired, NoGpu, QueueTimeout, Unknown};
     match outcome {
         Done => "done",
         Failed { .. } => "failed",
@@ -358,15 +357,17 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     Ok(0)
 }
 
+#[derive(Debug)]
 struct StoppedJob {
-    outcome: Option<rgpu_protocol::Outcome>,
+    outcome: Option<Outcome>,
     /// Whether it has files for `--pull`.
     has_pulled_files: bool,
     /// Whether the host does not know it.
     is_missing: bool,
 }
 
-/// Stops a job and waits for its end. A missing job counts as stopped.
+/// Stops a job and waits for its end. A missing job counts as stopped. The outcome is `None` if the
+/// command that follows the job removed it from the host first.
 async fn stop_job(link: &mut HostLink, job: &str) -> Result<StoppedJob> {
     // Skip its output.
     let limits = Limits { log_bytes: u64::MAX, ..Limits::default() };
@@ -379,7 +380,13 @@ async fn stop_job(link: &mut HostLink, job: &str) -> Result<StoppedJob> {
     }
     attached.on(link.remote())?;
     link.cancel();
-    while let Some(message) = link.next().await.on(link.remote())? {
+    loop {
+        let message = match link.next().await {
+            // The job was there, so its follower has removed it after its end.
+            Err(error) if error.no_such_job().is_some() => break,
+            message => message.on(link.remote())?,
+        };
+        let Some(message) = message else { break };
         let JobMessage::Event(event) = message else { continue };
         match event.body {
             EventBody::Artifact { kind, .. } => stopped.has_pulled_files |= kind == PULLED,
@@ -421,10 +428,17 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         row: None,
         host: HostRequest::existing(),
     };
-    let StoppedJob { outcome, has_pulled_files, is_missing } = app.block_on(async {
+    let mut stopped = app.block_on(async {
         let session = session::open(app, spec, output_options).await?;
         session.run_and_close(async |link| stop_job(link, &job).await).await
     })?;
+    // A command that follows the run may have recorded the end and removed the job.
+    if (stopped.is_missing || stopped.outcome.is_none())
+        && let Some(outcome) = recorded_outcome(folder, &record, &job)?
+    {
+        (stopped.outcome, stopped.is_missing) = (Some(outcome), false);
+    }
+    let StoppedJob { outcome, has_pulled_files, is_missing } = stopped;
     // A command that follows the run records the end itself.
     let own = folder.clone().follow();
     let is_unfollowed = own.is_ok();
@@ -432,7 +446,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         record = own.record()?;
     }
     if let Some(line) = record.jobs.iter_mut().find(|j| j.job == job && j.outcome.is_none()) {
-        line.outcome.clone_from(&outcome);
+        line.outcome = outcome.clone().or(Some(Outcome::Cancelled));
         // A run whose job never arrived stays `never submitted`.
         if !(is_missing && record.state == RunState::NeverSubmitted) {
             record.state = RunState::Cancelled;
@@ -461,4 +475,27 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         app.print_note(&format!("`rgpu runs attach {id}` fetches the files for `--pull`"));
     }
     Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::fake::{self, FakeMessage, InProcessAgent};
+
+    #[tokio::test]
+    async fn a_job_that_its_follower_removes_once_it_is_cancelled_counts_as_stopped() {
+        for events in [0, 2] {
+            let released = FakeMessage::Event(EventBody::GpuReleased {});
+            let host = InProcessAgent::new(vec![released; events]);
+            let mut follower = fake::connect(&host).await;
+            follower.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+            host.remove_when_cancelled();
+            let mut link = fake::connect(&host).await;
+            let stopped = stop_job(&mut link, "run.1").await.unwrap();
+            assert_eq!((stopped.is_missing, stopped.outcome), (false, None));
+            assert_eq!(link.next().await.unwrap(), None, "the link is of use for other requests");
+            // Now it is not there.
+            assert!(stop_job(&mut link, "run.1").await.unwrap().is_missing);
+        }
+    }
 }

@@ -47,6 +47,10 @@ struct State {
     give_ups: AtomicUsize,
     /// Whether the agent reads nothing more: neither requests nor hellos.
     silent: AtomicBool,
+    /// Whether a removal is carried out and its link cut before the answer.
+    loses_removals: AtomicBool,
+    /// Whether a cancelled job is removed at once and its link cut.
+    removes_cancelled: AtomicBool,
 }
 
 /// One message of a fake job.
@@ -83,12 +87,23 @@ impl InProcessAgent {
         *self.0.flood.lock().unwrap() = Some((message, bytes.to_vec()));
     }
 
-    /// Makes the job print this without end after its script.
     /// Answers nothing from now on, on any link.
     pub(crate) fn never_answer(&self) {
         self.0.silent.store(true, Ordering::SeqCst);
     }
 
+    /// Removes the job when asked to, and cuts the link before the answer.
+    pub(crate) fn lose_answers_to_forget(&self) {
+        self.0.loses_removals.store(true, Ordering::SeqCst);
+    }
+
+    /// Removes the job as soon as it is cancelled, as another client that follows it would, and cuts
+    /// the link.
+    pub(crate) fn remove_when_cancelled(&self) {
+        self.0.removes_cancelled.store(true, Ordering::SeqCst);
+    }
+
+    /// Makes the job print this without end after its script.
     pub(crate) fn print_for_ever(&self, bytes: &'static [u8]) {
         *self.0.endless.lock().unwrap() = Some(bytes);
     }
@@ -197,9 +212,7 @@ impl Agent {
                 }
                 ToAgent::Attach { job, from_seq, had, .. } => {
                     if self.host.job.lock().unwrap().as_ref() != Some(&job) {
-                        let (request, code) = ("attach".to_owned(), "no_such_job".to_owned());
-                        let text = "there is no such job".to_owned();
-                        self.send_message(FromAgent::Refused { request, code, text }).await?;
+                        self.refuse_unknown_job("attach").await?;
                         continue;
                     }
                     let had = had.into_iter().map(|h| (h.stream, h.bytes)).collect();
@@ -230,6 +243,17 @@ impl Agent {
                 }
                 ToAgent::Cancel { .. } => {
                     self.host.cancels.fetch_add(1, Ordering::SeqCst);
+                    if self.host.removes_cancelled.load(Ordering::SeqCst) {
+                        *self.host.job.lock().unwrap() = None;
+                        return Err(Cut);
+                    }
+                }
+                ToAgent::Forget { job } if self.host.loses_removals.load(Ordering::SeqCst) => {
+                    let removed = self.host.job.lock().unwrap().take_if(|known| *known == job);
+                    if removed.is_some() {
+                        return Err(Cut);
+                    }
+                    self.refuse_unknown_job("forget").await?;
                 }
                 _ => {}
             }
@@ -316,6 +340,12 @@ impl Agent {
             offset += len;
         }
         Ok(())
+    }
+
+    async fn refuse_unknown_job(&mut self, request: &str) -> Result<(), Cut> {
+        let (request, code) = (request.to_owned(), "no_such_job".to_owned());
+        let text = "there is no such job".to_owned();
+        self.send_message(FromAgent::Refused { request, code, text }).await
     }
 
     async fn wait_while_silent(&self) {

@@ -213,9 +213,15 @@ impl HostLink {
     /// # Errors
     /// As for [`Session::forget`], or the link stayed cut.
     pub async fn forget(&mut self, job: &str) -> Result<(), RemoteError> {
+        let mut may_be_removed = false;
         loop {
             match self.linked_session().await?.forget(job).await {
-                Err(error) if error.is_link() => self.link_lost(error),
+                Err(error) if error.is_link() => {
+                    self.link_lost(error);
+                    may_be_removed = true;
+                }
+                // The first request removed it, and only its answer was lost.
+                Err(error) if may_be_removed && error.no_such_job().is_some() => return Ok(()),
                 answer => return answer,
             }
         }
@@ -508,12 +514,14 @@ impl HostLink {
         session.wait_for_hello().await?;
         if let Some(job) = self.job.as_mut().filter(|job| !job.ended) {
             match session.attach(&job.id, job.seq + 1, job.received_output()).await {
-                // The job was cancelled before it existed.
-                Err(error)
-                    if job.cancelled.is_some() && job.seq == 0 && error.no_such_job().is_some() =>
-                {
+                Err(error) if error.no_such_job().is_some() => {
+                    // It is not asked for again.
                     job.ended = true;
-                    return Ok(session);
+                    // The job was cancelled before it existed.
+                    if job.cancelled.is_some() && job.seq == 0 {
+                        return Ok(session);
+                    }
+                    return Err(error);
                 }
                 attached => attached?,
             }
@@ -757,6 +765,18 @@ mod tests {
         let error =
             connect(&host).await.attach("other.1", &Limits::default(), 1, &[]).await.unwrap_err();
         assert!(matches!(&error, RemoteError::Refused { code, .. } if code == "no_such_job"));
+    }
+
+    #[tokio::test]
+    async fn a_removal_whose_answer_is_lost_is_done_and_a_second_one_is_refused() {
+        let host = InProcessAgent::new(script());
+        let mut link = connect(&host).await;
+        link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+        follow_to_end(&mut link).await.unwrap();
+        host.lose_answers_to_forget();
+        link.forget("run.1").await.unwrap();
+        let error = link.forget("run.1").await.unwrap_err();
+        assert!(error.no_such_job().is_some(), "{error:?}");
     }
 
     #[tokio::test]

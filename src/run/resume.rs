@@ -2,7 +2,7 @@
 
 use rgpu_protocol::event::Stream;
 use rgpu_protocol::message::ReceivedOutput;
-use rgpu_protocol::{Event, EventBody};
+use rgpu_protocol::{Event, EventBody, Outcome};
 use serde::Deserialize;
 
 use crate::error::Result;
@@ -27,6 +27,22 @@ impl RecordedJob {
     pub(super) fn ended(&self) -> bool {
         self.events.last().is_some_and(|e| matches!(e.body, EventBody::Ended { .. }))
     }
+}
+
+/// The outcome of `job` that a command recorded, perhaps before it has saved the run's record.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn recorded_outcome(
+    folder: &RunFolder,
+    record: &RunRecord,
+    job: &str,
+) -> Result<Option<Outcome>> {
+    let events = recorded_job(folder, record, job)?.unwrap_or_default().events;
+    Ok(match events.into_iter().next_back() {
+        Some(Event { body: EventBody::Ended { outcome }, .. }) => Some(outcome),
+        _ => None,
+    })
 }
 
 #[derive(Deserialize)]
@@ -116,5 +132,25 @@ mod tests {
             known.received,
             [ReceivedOutput { step: "build".into(), stream: Stream::Stderr, bytes: 3 }]
         );
+        assert_eq!(recorded_outcome(&folder, &record, "r.1").unwrap(), None);
+    }
+
+    #[test]
+    fn an_end_is_known_before_the_record_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(dir.path(), "r", None).unwrap();
+        let mut record = RunRecord::new("r".into(), "exec", jiff::Timestamp::UNIX_EPOCH);
+        record.jobs.push(JobRecord {
+            job: "r.1".into(),
+            remote: "x".into(),
+            last_seq: 0,
+            outcome: None,
+            unsynced: Vec::new(),
+        });
+        let ended = EventBody::Ended { outcome: Outcome::Cancelled };
+        folder.recorder().unwrap().event("r.1", &Event { seq: 1, at_ms: 0, body: ended }).unwrap();
+        let outcome = recorded_outcome(&folder, &record, "r.1").unwrap();
+        assert_eq!(outcome, Some(Outcome::Cancelled));
+        assert_eq!(recorded_outcome(&folder, &record, "r.2").unwrap(), None);
     }
 }

@@ -245,6 +245,26 @@ fn jobs_of_a_remote_are_listed_with_their_age_and_cleaned_once_they_are_home() {
 }
 
 #[test]
+fn a_cancel_after_the_follower_has_removed_the_job_says_how_it_ended() {
+    let laptop = Laptop::new();
+    assert_eq!(status(&laptop.run("exec --run-id quick -- true")), 0);
+    let job = laptop.path("agent/jobs/quick.1");
+    wait_for("the removal of the job", || (!job.exists()).then_some(()));
+    // As it is before the command that followed the run has saved its record.
+    let path = laptop.latest().join("run.json");
+    let mut record = laptop.latest_json("run.json");
+    record["state"] = "running".into();
+    record["exit"] = serde_json::Value::Null;
+    record["jobs"][0]["outcome"] = serde_json::Value::Null;
+    fs::write(&path, record.to_string()).unwrap();
+    let output = laptop.run("runs cancel quick");
+    let said = laptop.shown("runs cancel quick", &output);
+    assert_eq!(status(&output), 0, "{said}");
+    assert!(said.contains("`quick` is stopped on `local`: done"), "{said}");
+    assert_eq!(laptop.latest_json("run.json")["jobs"][0]["outcome"]["how"], "done");
+}
+
+#[test]
 fn what_a_stopped_job_had_made_stays_on_its_host_until_it_is_brought() {
     let laptop = Laptop::new();
     let made =
