@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rgpu::remote::{
     BlobReader, ConnectOptions, HostKeyQuestion, HostLink, JobMessage, RemoteError, RemoteSpec,
@@ -11,6 +12,8 @@ use rgpu::remote::{
 };
 use rgpu_protocol::plan::{ArtifactSpec, InputFile, Rung, Step, Success};
 use rgpu_protocol::{Digest, EventBody, Outcome, PIECE_BYTES, Plan, Stream};
+
+use crate::laptop::PATIENCE;
 
 /// The agent that cargo built beside this test; built now when it is not there.
 pub(crate) fn agent() -> PathBuf {
@@ -181,6 +184,17 @@ pub(crate) async fn follow(follow: &mut HostLink) -> Result<JobOutput, RemoteErr
         }
     }
     Ok(story)
+}
+
+/// Waits until `condition` holds, while the test's other futures go on.
+pub(crate) async fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let holds = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, holds).await;
+    assert!(waited.is_ok(), "waited too long for {what}");
 }
 
 /// Everything under a folder, for "nothing is left behind".

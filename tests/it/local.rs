@@ -7,7 +7,7 @@ use std::time::Duration;
 use rgpu::remote::{ReconnectPolicy, RemoteSpec, UnknownHostPolicy};
 use rgpu_protocol::Outcome;
 
-use crate::host::{User, connect, files_in, follow, submission};
+use crate::host::{User, connect, files_in, follow, submission, wait_until};
 
 /// The agents that this process has started and that still run.
 fn agents() -> Vec<i32> {
@@ -31,10 +31,16 @@ async fn a_local_agent_that_is_killed_is_started_again_and_nothing_is_lost() {
         .await
         .unwrap()
         .with_reconnect_policy(quick);
-    let script = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.2; done";
-    link.submit(&submission(&["/bin/sh", "-c", script], &[], &[]), &|_| ()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (began, go) = (folder.path().join("began"), folder.path().join("go"));
+    let script = format!(
+        "echo 1; touch {}; until [ -e {} ]; do sleep 0.05; done; echo 2",
+        began.display(),
+        go.display()
+    );
+    link.submit(&submission(&["/bin/sh", "-c", &script], &[], &[]), &|_| ()).await.unwrap();
     let killer = async {
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        wait_until("the program", || began.exists()).await;
         let agents = agents();
         assert_eq!(agents.len(), 1);
         let status = std::process::Command::new("kill")
@@ -42,12 +48,13 @@ async fn a_local_agent_that_is_killed_is_started_again_and_nothing_is_lost() {
             .status()
             .unwrap();
         assert!(status.success());
+        wait_until("the link", || user.heard().contains("link back")).await;
+        fs::write(&go, "").unwrap();
     };
     let (story, ()) = tokio::join!(follow(&mut link), killer);
     let story = story.unwrap();
-    assert_eq!(story.stdout, b"1\n2\n3\n4\n5\n6\n7\n8\n");
+    assert_eq!(story.stdout, b"1\n2\n");
     assert_eq!(story.outcome(), &Outcome::Done);
-    assert!(user.heard().contains("link back"), "{}", user.heard());
 }
 
 #[tokio::test]

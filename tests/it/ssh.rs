@@ -13,6 +13,7 @@ use rgpu::remote::{
 use rgpu_protocol::{EventBody, Outcome};
 
 use crate::host::{self, User, connect, follow, submission};
+use crate::laptop::running_in;
 use crate::sshd::{Cutter, Sshd, free_port, keygen, ssh_keygen};
 
 impl Sshd {
@@ -292,14 +293,15 @@ async fn an_output_cut_in_the_middle_arrives_whole() {
 async fn a_cancelled_job_stops_and_says_so() {
     let sshd = Sshd::start();
     let mut link = sshd.connect().await;
-    let mark = sshd.path("still-running");
-    let script = format!("sleep 3; touch {}", mark.display());
+    let (began, mark) = (sshd.path("began"), sshd.path("still-running"));
+    let script = format!("touch {}; sleep 1000; touch {}", began.display(), mark.display());
     link.submit(&submission(&["/bin/sh", "-c", &script], &[], &[]), &|_| ()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    host::wait_until("the program", || began.exists()).await;
     link.cancel();
     let story = follow(&mut link).await.unwrap();
     assert_eq!(story.outcome(), &Outcome::Cancelled);
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    // Its shell names the file.
+    host::wait_until("the program's end", || running_in(&mark).is_empty()).await;
     assert!(!mark.exists());
 }
 

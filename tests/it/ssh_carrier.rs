@@ -12,6 +12,7 @@ use rgpu::remote::{ReconnectPolicy, RemoteSpec, Transport, UnknownHostPolicy};
 use rgpu_protocol::Outcome;
 
 use crate::host::{User, connect, follow, submission};
+use crate::laptop::{running_in, wait_for};
 use crate::ssh::{error, user};
 use crate::sshd::{Cutter, Sshd, free_port, keygen, ssh_keygen};
 
@@ -316,7 +317,7 @@ fn ctrl_c_cancels_the_job_and_does_not_kill_its_carrier() {
     let sshd = Sshd::start();
     let (started, late) = (sshd.path("started"), sshd.path("late"));
     let script =
-        format!("'touch {}; echo ready; sleep 3; touch {}'", started.display(), late.display());
+        format!("'touch {}; echo ready; sleep 1000; touch {}'", started.display(), late.display());
     let mut terminal =
         Terminal::start(&sshd, Transport::Openssh, &format!("exec --accept-new -- sh -c {script}"));
     terminal.wait_for("ready");
@@ -324,6 +325,7 @@ fn ctrl_c_cancels_the_job_and_does_not_kill_its_carrier() {
     let (status, shown) = terminal.end();
     assert_eq!(status, Some(130), "{shown}");
     assert!(!shown.contains("link"), "{shown}");
-    std::thread::sleep(Duration::from_secs(4));
+    // Its shell names the file.
+    wait_for("the program's end", || running_in(&late).is_empty().then_some(()));
     assert!(started.exists() && !late.exists());
 }

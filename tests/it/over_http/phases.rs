@@ -69,11 +69,19 @@ pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
 ) {
     let ran = laptop.path("ran");
     let big = noise(30_000_000);
+    // The program waits until the server has died in the phase before.
+    let gate =
+        |name: &str| format!("until [ -e {} ]; do sleep 0.05; done", laptop.path(name).display());
+    let open_gate = |name: &str| fs::write(laptop.path(name), "").unwrap();
     let script = format!(
-        "echo once >> {}; sleep 2; echo out; sleep 4; cp in/big out; echo end; sleep 1",
-        ran.display()
+        "echo once >> {}; {}; echo out; {}; cp in/big out; echo end; {}",
+        ran.display(),
+        gate("ran-on"),
+        gate("heard"),
+        gate("told-end")
     );
-    let work = submission(&["/bin/sh", "-c", &script], &[("in/big", &big)], &["out"]);
+    let mut work = submission(&["/bin/sh", "-c", &script], &[("in/big", &big)], &["out"]);
+    work.plan.steps[0].timeout_s = 600;
     let user = Arc::new(User::default());
     let patience = ReconnectPolicy {
         first: Duration::from_millis(50),
@@ -104,6 +112,7 @@ pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
             () = tokio::time::sleep(Duration::from_millis(100)) => {
                 if ran.exists() {
                     server.restart_once("running");
+                    open_gate("ran-on");
                 }
                 continue;
             }
@@ -120,11 +129,13 @@ pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
             JobMessage::Output { offset, bytes, .. } => {
                 assert_eq!(offset, stdout.len() as u64);
                 stdout.extend(bytes);
-                server.restart_once(if stdout.ends_with(b"end\n") {
-                    "at the end"
+                if stdout.ends_with(b"end\n") {
+                    server.restart_once("at the end");
+                    open_gate("told-end");
                 } else {
-                    "heard"
-                });
+                    server.restart_once("heard");
+                    open_gate("heard");
+                }
             }
         }
     }

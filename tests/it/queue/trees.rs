@@ -85,16 +85,18 @@ fn ctrl_c_waits_for_what_runs_and_a_second_one_leaves_it_to_the_next_runner() {
     let next = queue.add("-- true");
     let mut runner = queue.laptop.start("queue run");
     let pid = Pid::from_child(&runner);
+    let stderr = BufReader::new(runner.stderr.take().unwrap());
+    let mut said = stderr.lines().map_while(Result::ok);
     wait_for("the command", || (queue.output(id) == b"up\n").then_some(()));
     kill_process(pid, Signal::INT).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    assert!(said.any(|line| line.contains("stopping; 1 still running")));
+    std::thread::sleep(Duration::from_millis(300));
     assert!(runner.try_wait().unwrap().is_none(), "it waits for the running entry");
     kill_process(pid, Signal::INT).unwrap();
     assert_eq!(runner.wait().unwrap().code(), Some(130));
     // The watcher of the entry keeps the pipe open.
-    let lines = BufReader::new(runner.stderr.take().unwrap()).lines();
     let wanted = format!("still running: {id}; the next `rgpu queue run`");
-    assert!(lines.map_while(Result::ok).any(|line| line.contains(&wanted)), "{wanted}");
+    assert!(said.any(|line| line.contains(&wanted)), "{wanted}");
     assert_eq!(queue.state(id), "running");
     let second = queue.start_runner(None);
     queue.laptop.write("go", "");
@@ -135,9 +137,16 @@ fn a_program_that_is_not_there_and_a_folder_that_is_gone_are_reasons() {
 #[test]
 fn a_command_without_output_is_reported() {
     let queue = TestQueue::new();
-    let id = queue.add("-- sleep 2");
-    let output = queue.laptop.run("queue run --once --stall 500ms");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(said.matches("has had no output for").count(), 1, "{said}");
+    let id = queue.add("-- sh -c 'until test -e go; do sleep 0.05; done'");
+    let mut runner = queue.laptop.start("queue run --once --stall 500ms");
+    let stderr = BufReader::new(runner.stderr.take().unwrap());
+    let mut said = stderr.lines().map_while(Result::ok);
+    let is_report = |line: &String| line.contains("has had no output for");
+    assert!(said.any(|line| is_report(&line)));
+    // It is told once.
+    std::thread::sleep(Duration::from_millis(1500));
+    queue.laptop.write("go", "");
+    assert_eq!(said.filter(is_report).count(), 0);
+    assert!(runner.wait().unwrap().success());
     assert_eq!(queue.state(id), "ok");
 }
