@@ -263,11 +263,12 @@ class Handler(BaseHTTPRequestHandler):
         assert len(command) < 128 << 10, len(command)
         limit = asked.get("timeout_seconds") or 300
         if (self.fault or {}).get("lose"):
-            # It runs all the same, and nobody hears of it.
-            self.start(command).wait()
+            # It runs all the same, and nobody hears of it. What it prints is read, since it would not
+            # end with a full pipe.
+            self.start(command).communicate()
             raise Cut
         if (self.fault or {}).get("die"):
-            self.start(command).wait()
+            self.start(command).communicate()
             self.kill_all()
             raise Cut
         self.stream()
