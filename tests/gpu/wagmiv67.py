@@ -1,5 +1,10 @@
 """Checks the claims of wagmiv67's README and docs/tuning.md: right, timed, profiled, clean, and each step faster."""
 
+import json
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
 REMOTE = "h200"
 LARGE = [f"bench-{i}" for i in (1, 2, 3, 4)]
 RAGGED = [f"ragged-{i}" for i in range(1, 11)]
@@ -35,6 +40,16 @@ def on_new_data(s, what, p):
             str(p.get("geometric_mean")), note=f"{((p.get('geometric_mean') or {}).get('median_ns') or 0) / 1000:.1f} us")
 
 
+def torch_graph(s, ours):
+    """torch's products on ready f16 operands, in a CUDA graph, beside `ours` (us per case)."""
+    ended = subprocess.run(["python3", HERE / "torch_gemm.py", HERE.parents[1] / "kernels/wagmiv67/kernel.toml", *LARGE], check=False,
+                           capture_output=True, text=True, env=s.env, timeout=max(1, s.time_left()))
+    theirs = json.loads(ended.stdout) if ended.returncode == 0 else {}
+    note = ", ".join(f"{name} {t['median_us']:.1f} us {t['ci95_us']}, ratio {t['median_us'] / ours.get(name, 1e9):.2f}" for name, t in theirs.items())
+    s.check("torch's graph on dequantised operands is not faster", theirs and all(
+        t["median_us"] >= ours.get(name, 1e9) for name, t in theirs.items()), note or ended.stderr[-600:], note=note)
+
+
 def wagmi(s):
     for kernel in ("wagmiv67", "kernels/wagmiv67/full-range", "kernels/wagmiv67/mma"):
         p = s.profile("--kernel", kernel, "--mode", "verify", "--problem-sizes", "all", "--remote", REMOTE, timeout=400)
@@ -62,7 +77,8 @@ def wagmi(s):
     # Calls of both interleaved, with counters of both, show what the first step changed.
     s.rgpu("compare", "--kernel", chain[0], "--kernel", chain[1], "--remote", REMOTE)
 
-    for kernel in ("kernels/wagmiv67/popcorn", "wagmiv67-triton"):
+    torch_graph(s, seen[-1])
+    for kernel in ("kernels/wagmiv67/popcorn", "wagmiv67-triton", "kernels/wagmiv67/mma"):
         p = s.profile("--kernel", kernel, "--mode", "bench", *sizes(LARGE), "--remote", REMOTE, timeout=400)
         s.check(f"{kernel} is right", (p.get("correctness") or {}).get("verdict") == "right", str(p.get("correctness")), note=told(p))
         on_new_data(s, kernel, p)
