@@ -49,7 +49,9 @@ struct Schedule {
 
 // Costs in cycles of one slab, and of a piece besides its slabs. A slab keeps the tensor cores busy 4 cycles for
 // each token, but what counts besides is decoding its weights, whatever the number of tokens: so few large tiles.
-#if WAGMI_STEP < 1
+#if WAGMI_WARPGROUPS == 3
+inline int64_t slab_cost(int n) { return std::max(63 * n / 10, 27 * n / 10 + 400); } // expected, not measured
+#elif WAGMI_STEP < 1
 inline int64_t slab_cost(int n) { return std::max(4 * n, 380) + 60; }
 #else
 inline int64_t slab_cost(int n) { return std::max(4 * n, 27 * n / 10 + 250); }
