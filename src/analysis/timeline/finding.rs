@@ -151,8 +151,11 @@ fn waiting(
         Some(true) => first,
         Some(false) => (all.0.saturating_sub(first.0), all.1.saturating_sub(first.1)),
     };
+    // Copies of start-up, such as those between a compiler's benchmarks, are no part of what repeats.
+    let mostly_start_up = first.0 * 2 > all.0;
     let whole_ns = match idle.first_launch {
         Some(true) => device.span_ns,
+        None if mostly_start_up => device.span_ns,
         _ if gaps < MIN_REPEATED_GAPS => device.span_ns,
         _ => steady_ns(device, limits),
     };

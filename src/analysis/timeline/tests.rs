@@ -9,7 +9,7 @@ use super::*;
 use crate::analysis::Thresholds;
 use crate::import::nsys::{import_report, import_sqlite};
 use crate::model::finding::GainScope;
-use crate::model::timeline::{KernelSum, WHOLE_GRAPHS};
+use crate::model::timeline::{KernelSum, WHOLE_GRAPHS, WaitCause, WaitSum};
 use crate::model::trace::{CallEvent, RangeEvent, TraceRegion};
 
 fn fixture(case: &str, file: &str) -> PathBuf {
@@ -204,6 +204,29 @@ fn two(regions: Vec<TraceRegion>, of_work: [Vec<u32>; 2], names: [&str; 2]) -> T
 fn region(path: &[&str], parent: Option<u32>) -> TraceRegion {
     let path = path.iter().map(|part| (*part).to_owned()).collect();
     TraceRegion { path, parent, start_end: false }
+}
+
+/// A program of torch.compile: 8.84 ms of copies between the benchmarks of 12.5 s of start-up, and 0.05 ms
+/// after it.
+#[test]
+fn copies_of_start_up_are_not_held_against_the_time_after_it() {
+    let copied = |first_ns: u64, all_ns: u64| {
+        let mut timeline = of("timeline-graph");
+        let device = &mut timeline.devices[0];
+        device.span_ns = 12_505_274_786;
+        let sum = |cause, total_ns, gaps| WaitSum { cause, total_ns, gaps };
+        device.waiting =
+            vec![sum(WaitCause::HostLate, 12_276_406_129, 4324), sum(WaitCause::Copy, all_ns, 174)];
+        device.first_launches = vec![
+            sum(WaitCause::HostLate, 12_251_585_199, 4103),
+            sum(WaitCause::Copy, first_ns, 100),
+        ];
+        let own = Thresholds::default();
+        let found = findings(&timeline, None, &Graphs::default(), &Limits::new(&own, None));
+        found.iter().any(|finding| finding.id == "gpu_waits_for_copies")
+    };
+    assert!(!copied(88_448_150, 88_928_150));
+    assert!(copied(48_000, 88_928_150), "most of it is after start-up");
 }
 
 #[test]
