@@ -38,9 +38,11 @@ fn worth_of(stake: &PotentialGain) -> String {
         (GainScope::Region, Some(region)) => format!("`{region}`"),
         _ => "the GPU time".to_owned(),
     };
-    let share = match stake.share < 0.0001 {
-        true => "less than 0.01 %".to_owned(),
-        false => percent(100.0 * stake.share),
+    let share = match 100.0 * stake.share {
+        share if share < 0.01 => "less than 0.01 %".to_owned(),
+        // As in the text of the finding: it is not the whole.
+        share if (99.0..99.95).contains(&share) => format!("{share:.1} %"),
+        share => percent(share),
     };
     format!("up to {}, {share} of {whole}", duration(stake.ns as f64))
 }
@@ -125,6 +127,9 @@ mod tests {
             ..Finding::default()
         };
         assert_eq!(worth(&finding).unwrap(), "up to 1.55 s, 62 % of the wall time");
+        let mut whole = finding.clone();
+        whole.stake.as_mut().unwrap().share = 0.9968;
+        assert_eq!(worth(&whole).unwrap(), "up to 1.55 s, 99.7 % of the wall time");
         assert_eq!(kernel(&finding, &names).as_deref(), Some("a"));
         assert_eq!(covered(&finding, &names).unwrap(), "a (12 launches, 48.4 µs)");
         finding.covers.extend(["b", "c", "d", "e", "f"].map(|name| covered_kernel(name, 1)));
