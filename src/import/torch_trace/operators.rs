@@ -140,7 +140,10 @@ fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, OpenOp
             sum.shapes.clone_from(&event.shapes);
         }
         let name = trace.names.get(event.name as usize).map(String::as_str).unwrap_or_default();
+        let again = open.iter().any(|outer| outer.name == event.name);
         if let Some(flops) = products::flops(name, &event.shapes) {
+            // Autocast calls a product once more inside itself: the work is done once.
+            let flops = if again { 0.0 } else { flops };
             sum.flops = (sum.flops.0 + flops, sum.flops.1 + 1);
         }
         // An operator inside a backward operator has no Python function around it.
@@ -158,7 +161,7 @@ fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, OpenOp
             duration_ns: event.duration_ns,
             inner_ns: 0,
             place,
-            again: open.iter().any(|outer| outer.name == event.name),
+            again,
         });
     }
     while close(&mut open, sums) {}

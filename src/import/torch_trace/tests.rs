@@ -116,3 +116,24 @@ fn a_trace_of_a_program_that_used_the_gpu_is_refused_without_gpu_work() {
     let codes: Vec<_> = imported.refusals.iter().map(|refusal| refusal.code).collect();
     assert_eq!(codes, [nsys::NO_GPU_ROWS]);
 }
+
+/// torch.autocast: the product of FP32 matrices calls itself with BF16 ones. A training of GPT-2 had 1.24
+/// PFLOP/s of 989 TFLOP/s.
+#[test]
+fn a_product_inside_itself_is_computed_once() {
+    let op = |start: u32, end: u32| {
+        format!(
+            r#"{{"ph":"X","cat":"cpu_op","name":"aten::addmm","pid":7,"tid":7,"ts":{start},"dur":{},
+                "args":{{"Input Dims":[[4],[2,3],[3,4],[],[]]}}}}"#,
+            end - start
+        )
+    };
+    let kernel = r#"{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":7,"dur":2,
+        "args":{"correlation":5,"device":0,"stream":7,"grid":[1,2,3],"block":[4,1,1]}}"#;
+    let events = [op(1, 9), op(3, 8), op(11, 12), kernel.to_owned()].join(",");
+    let file = format!(r#"{{"traceEvents":[{events}]}}"#);
+    let imported = import(&TorchTrace::read(file.as_bytes()).unwrap(), "trace.json");
+    let product = &imported.operators[0];
+    assert_eq!((product.name.as_str(), product.calls), ("aten::addmm", 3));
+    assert_eq!(product.flops, Some(96.0), "two products of 48 operations");
+}
