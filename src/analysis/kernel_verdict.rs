@@ -1,6 +1,6 @@
 //! The limit of each kernel with much of the GPU time, or why it is not known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use super::geometry::GeometryTimes;
@@ -8,8 +8,8 @@ use super::known_kernel::is_collective;
 use super::threshold::{KERNEL_SHARE, Limits};
 use super::tuning;
 use crate::model::finding::KernelVerdict;
-use crate::model::timeline::WHOLE_GRAPHS;
-use crate::model::{Launch, Profile};
+use crate::model::timeline::{KernelSum, WHOLE_GRAPHS};
+use crate::model::{Finding, Launch, Profile, Verdict};
 
 /// Why graphs have no verdict.
 const NOT_TRACED: &str = "nsys traced the graphs as a whole; `--nsys-args \
@@ -18,36 +18,69 @@ const NOT_TRACED: &str = "nsys traced the graphs as a whole; `--nsys-args \
 const STOPPED: &str =
     "the program was stopped before one of its launches was profiled (`--budget` raises the limit)";
 
+const NOT_PROFILED: &str = "none of its launches was profiled";
+
+const NO_COUNTERS: &str = "ncu left no counters of its launches";
+
 /// The verdict of launches that are as short as a launch takes.
 const LAUNCH_BOUND: &str = "launch_bound";
 
 /// Profiled launches with a lower share of the kernel's time may not be typical of it.
 const TYPICAL_SHARE: f64 = 0.95;
 
-/// Whether this kernel was chosen, and its pass was stopped.
-fn is_stopped(profile: &Profile, kernel: &str) -> bool {
-    let chosen = profile.selection.iter().flat_map(|selection| &selection.kernels);
-    profile.stopped().is_some() && chosen.into_iter().any(|choice| choice.kernel == kernel)
+/// Whether mode `deep` chose this kernel.
+fn is_chosen(profile: &Profile, kernel: &str) -> bool {
+    let mut chosen = profile.selection.iter().flat_map(|selection| &selection.kernels);
+    chosen.any(|choice| choice.kernel == kernel)
 }
 
-/// The kernels with at least 5 % of the GPU time, longest first.
+/// Why ncu measured none of the launches of a kernel that mode `deep` chose.
+fn why_not_measured(profile: &Profile) -> &'static str {
+    match profile.stopped() {
+        Some(_) => STOPPED,
+        None if profile.launches.iter().all(|launch| launch.metrics.is_empty()) => NO_COUNTERS,
+        None => NOT_PROFILED,
+    }
+}
+
+fn total_ns<'a>(kernels: impl Iterator<Item = &'a KernelSum>) -> f64 {
+    let sum: u64 = kernels.map(|kernel| kernel.total_ns).sum();
+    sum.max(1) as f64
+}
+
+/// The kernels with at least 5 % of the GPU time, or of the time without a compiler's tuning, longest
+/// first. The profile has its findings.
 pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
-    let all: u64 = profile.kernels.iter().map(|kernel| kernel.total_ns).sum();
-    let share = |ns: u64| ns as f64 / all.max(1) as f64;
-    let limit = limits.threshold(&KERNEL_SHARE).value;
-    let long = profile.kernels.iter().filter(|kernel| share(kernel.total_ns) >= limit);
     let tuning = tuning::kernels(&profile.launches, &profile.kernels);
+    let tunes = |kernel: &KernelSum| tuning.contains_key(kernel.kernel.as_str());
+    let all = total_ns(profile.kernels.iter());
+    let untuned = total_ns(profile.kernels.iter().filter(|kernel| !tunes(kernel)));
+    let share = |ns: u64| ns as f64 / all;
+    let limit = limits.threshold(&KERNEL_SHARE).value;
+    let long = profile.kernels.iter().filter(|kernel| {
+        let whole = if tunes(kernel) { all } else { untuned };
+        kernel.total_ns as f64 / whole >= limit
+    });
     let geometries = GeometryTimes::new(profile);
+    let names: HashSet<&str> = profile.launches.iter().map(|l| l.kernel.as_str()).collect();
+    let judge = Judge {
+        geometries: &geometries,
+        findings: &profile.findings,
+        short_first: names.len() > 1,
+        is_deep: profile.selection.is_some(),
+    };
     let verdicts = long.map(|kernel| {
         let launches = profile.launches.iter().filter(|launch| launch.kernel == kernel.kernel);
         let launches: Vec<&Launch> = launches.collect();
         let (launch, verdict, text) = match tuning.get(kernel.kernel.as_str()) {
             _ if kernel.kernel == WHOLE_GRAPHS => (None, None, NOT_TRACED.to_owned()),
             Some(what) => (None, None, format!("it is set-up: {what}")),
-            None if launches.is_empty() && is_stopped(profile, &kernel.kernel) => {
-                (None, None, STOPPED.to_owned())
+            None if launches.iter().all(|launch| launch.metrics.is_empty())
+                && is_chosen(profile, &kernel.kernel) =>
+            {
+                (None, None, why_not_measured(profile).to_owned())
             }
-            None => verdict(&launches, &geometries),
+            None => judge.verdict(&kernel.kernel, &launches),
         };
         let share_of_profiled = geometries.profiled_share(&kernel.kernel);
         let text =
@@ -71,42 +104,72 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
     verdicts.collect()
 }
 
-/// The primary verdict that holds for most of the time of these launches, with the longest launch
-/// that has it, or the median one if they are short; without a verdict the reason.
-fn verdict(
-    launches: &[&Launch],
-    geometries: &GeometryTimes<'_>,
-) -> (Option<u32>, Option<String>, String) {
-    let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
-    let counted = launches.iter().any(|launch| !launch.metrics.is_empty());
-    let judged: Vec<&Launch> =
-        launches.iter().copied().filter(|launch| !launch.metrics.is_empty() || !counted).collect();
-    let mut times: BTreeMap<Option<&str>, f64> = BTreeMap::new();
-    for &launch in &judged {
-        let scale = geometries.stands_for(launch).map_or(1.0, |(_, scale)| scale);
-        *times.entry(primary(launch)).or_default() += duration(launch) * scale;
-    }
-    let Some(most) = times.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(verdict, _)| *verdict)
-    else {
-        return (None, None, "none of its launches was profiled".to_owned());
-    };
-    let mut of_verdict: Vec<&Launch> = judged;
-    of_verdict.retain(|launch| primary(launch) == most);
-    of_verdict.sort_by(|a, b| duration(a).total_cmp(&duration(b)));
-    let typical = match most {
-        Some(LAUNCH_BOUND) => of_verdict.get(of_verdict.len() / 2),
-        _ => of_verdict.last(),
-    };
-    let Some(launch) = typical else { return (None, None, String::new()) };
-    match launch.classification.as_ref().and_then(|class| class.verdicts.first()) {
-        Some(first) => (Some(launch.id), Some(first.verdict.clone()), first.text.clone()),
-        None => (Some(launch.id), None, why_none(launch)),
-    }
+/// What judges the launches of a kernel.
+struct Judge<'a> {
+    geometries: &'a GeometryTimes<'a>,
+    findings: &'a [Finding],
+    /// Whether short launches are only that, as in the findings of several kernels.
+    short_first: bool,
+    /// Whether mode `deep` chose what is profiled.
+    is_deep: bool,
 }
 
-/// The id of a launch's primary verdict.
-fn primary(launch: &Launch) -> Option<&str> {
-    launch.classification.as_ref().map(|class| class.primary.as_str())
+impl Judge<'_> {
+    /// The verdict that holds for most of the time of these launches of a kernel, with a launch that
+    /// has it: the one that its finding is about, else the longest, or the median one if they are
+    /// short. Without a verdict the reason.
+    fn verdict(&self, kernel: &str, launches: &[&Launch]) -> (Option<u32>, Option<String>, String) {
+        let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
+        let counted = launches.iter().any(|launch| !launch.metrics.is_empty());
+        let judged = launches.iter().copied();
+        let judged: Vec<&Launch> =
+            judged.filter(|launch| !launch.metrics.is_empty() || !counted).collect();
+        let mut times: BTreeMap<Option<&str>, f64> = BTreeMap::new();
+        for &launch in &judged {
+            let scale = self.geometries.stands_for(launch).map_or(1.0, |(_, scale)| scale);
+            *times.entry(self.id(launch)).or_default() += duration(launch) * scale;
+        }
+        let Some(most) = times.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(id, _)| *id) else {
+            return (None, None, NOT_PROFILED.to_owned());
+        };
+        let mut of_verdict: Vec<&Launch> = judged;
+        of_verdict.retain(|launch| self.id(launch) == most);
+        of_verdict.sort_by(|a, b| duration(a).total_cmp(&duration(b)));
+        let told = most.and_then(|id| self.told(kernel, id));
+        let is_told = |launch: &&&Launch| {
+            told.is_some() && self.first(launch).map(|verdict| verdict.text.as_str()) == told
+        };
+        let typical = match most {
+            Some(LAUNCH_BOUND) => of_verdict.get(of_verdict.len() / 2),
+            _ => of_verdict.iter().rev().find(is_told).or(of_verdict.last()),
+        };
+        let Some(launch) = typical else { return (None, None, String::new()) };
+        match self.first(launch) {
+            Some(first) => (Some(launch.id), Some(first.verdict.clone()), first.text.clone()),
+            None if self.is_deep && launch.metrics.is_empty() => {
+                (Some(launch.id), None, NOT_PROFILED.to_owned())
+            }
+            None => (Some(launch.id), None, why_none(launch)),
+        }
+    }
+
+    /// The text of this verdict on the kernel in the findings.
+    fn told(&self, kernel: &str, verdict: &str) -> Option<&str> {
+        let covers = self.findings.iter().filter(|f| f.id == verdict).flat_map(|f| &f.covers);
+        covers.filter(|covered| covered.kernel == kernel).map(|covered| &*covered.text).next()
+    }
+
+    /// The verdict on a launch that counts.
+    fn first<'l>(&self, launch: &'l Launch) -> Option<&'l Verdict> {
+        let verdicts = &launch.classification.as_ref()?.verdicts;
+        let short =
+            verdicts.iter().find(|v| v.verdict == LAUNCH_BOUND).filter(|_| self.short_first);
+        short.or(verdicts.first())
+    }
+
+    fn id<'l>(&self, launch: &'l Launch) -> Option<&'l str> {
+        self.first(launch).map(|verdict| verdict.verdict.as_str())
+    }
 }
 
 /// Why a launch has no verdict.

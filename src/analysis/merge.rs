@@ -229,9 +229,10 @@ impl<'a> LaunchSums<'a> {
         sums.all.map_or(listed, |(all, _)| all.max(listed))
     }
 
-    /// The launches that a rule judges, of all kernels.
+    /// The launches of which those that a rule judges are a part: these, and the benchmarks.
     fn judged(&self, profile: &Profile, rule: &Rule) -> usize {
-        profile.launches.iter().filter(|launch| self.counts(launch, rule)).count()
+        let judged = profile.launches.iter().filter(|launch| self.counts(launch, rule)).count();
+        judged + self.benchmarked.len()
     }
 }
 
@@ -459,6 +460,11 @@ mod tests {
         let full = [(SM, 90.0), (MEMORY, 40.0), (ACTIVE, 92.0), (TENSOR, 88.0)];
         assert_eq!(told(&full), "at 88 % of the tensor peak; little is left");
         assert_eq!(told(&[(SM, 90.0), (MEMORY, 40.0)]), "the SMs run at 90 % of their peak");
+        let idle = told(&[(SM, 5.0), (MEMORY, 6.0), (TENSOR, 0.3), (WAVES, 0.24)]);
+        assert!(
+            idle.ends_with("; the tensor cores are busy for less than 1 % of the time"),
+            "{idle}"
+        );
     }
 
     #[test]
@@ -654,5 +660,64 @@ mod tests {
         assert!(profile.findings[1..].iter().all(|f| !f.text.contains("DelayKernel")));
         assert!(profile.findings.iter().all(|f| f.id != "small_grid"));
         assert_eq!(profile.kernel_verdicts[0].text, "it is set-up: autotuning of XLA");
+        // It has 0.05 % of the whole time, and all of the program's own.
+        let own = &profile.kernel_verdicts[1];
+        assert_eq!(own.kernel, "gemm_fusion_dot_1");
+        assert_eq!(own.verdict.as_deref(), Some("memory_bound"));
+        assert!(own.percent < 0.1);
+    }
+
+    #[test]
+    fn the_limits_of_kernels_are_those_that_the_findings_say() {
+        let clamp = launch("clamp", 2.6, &[(SM, 1.0), (MEMORY, 1.0), (WAVES, 0.01)]);
+        let other = launch("other", 30.0, &[(SM, 90.0), (MEMORY, 10.0)]);
+        let profile = analyzed(vec![clamp.clone(), clamp, other]);
+        let verdict_on = |profile: &Profile, kernel: &str| {
+            let all = profile.kernel_verdicts.iter();
+            all.clone().find(|verdict| verdict.kernel == kernel).unwrap().clone()
+        };
+        assert_eq!(verdict_on(&profile, "clamp").verdict.as_deref(), Some("launch_bound"));
+        // A product of two shapes, of which the shorter has more time at stake.
+        let of = |blocks, us| Launch {
+            grid: [blocks, 1, 1],
+            ..launch("nvjet_sm90_tst_64x8_64x16_4x1_v_bz_NNT", us, &[])
+        };
+        let profile = analyzed(vec![of(32, 7.0), of(96, 8.0), launch("other", 30.0, &[])]);
+        let finding = profile.findings.iter().find(|f| f.id == "small_grid").unwrap();
+        assert_eq!(finding.text, "the grid of 32 blocks leaves 100 of the GPU's 132 SMs empty");
+        let verdict = verdict_on(&profile, "nvjet_sm90_tst_64x8_64x16_4x1_v_bz_NNT");
+        assert_eq!(
+            (verdict.text.as_str(), verdict.launch),
+            (finding.text.as_str(), finding.launch)
+        );
+    }
+
+    /// A program of JAX, which ends with a segmentation fault under ncu.
+    #[test]
+    fn where_ncu_fails_mode_deep_is_not_told_to_use_mode_deep() {
+        let launches = vec![launch("gemm", 30.0, &[]), launch("other", 20.0, &[])];
+        let mut profile = analyzed(launches);
+        let choice = KernelChoice { kernel: "gemm".to_owned(), ..KernelChoice::default() };
+        profile.selection = Some(Selection { kernels: vec![choice], ..Selection::default() });
+        profile.findings.clear();
+        analyze(&mut profile);
+        let texts: Vec<_> = profile.kernel_verdicts.iter().map(|v| v.text.as_str()).collect();
+        assert_eq!(
+            texts,
+            ["ncu left no counters of its launches", "none of its launches was profiled"]
+        );
+    }
+
+    /// The first forty launches of a compiled program were mostly Triton's benchmarks.
+    #[test]
+    fn benchmarks_are_launches_too() {
+        const FILL: &str = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<int>, std::array<char *, (unsigned long)1>>(int, T2, T3)";
+        let busy = &[(SM, 10.0), (MEMORY, 90.0)][..];
+        let benchmark = [FILL, FILL, "triton_poi_fused_gelu_view_6"].map(|k| launch(k, 15.0, busy));
+        let mut launches: Vec<Launch> = (0..6).flat_map(|_| benchmark.clone()).collect();
+        launches.extend(["a", "b", "a", "b"].map(|kernel| launch(kernel, 2.0, busy)));
+        let profile = analyzed(launches);
+        let short = profile.findings.iter().find(|f| f.id == "launch_bound").unwrap();
+        assert!(short.text.contains(": 18 % of the launches, "), "{}", short.text);
     }
 }

@@ -71,7 +71,11 @@ impl TensorUse<'_> {
 
     /// The use as a clause. Of the whole time, because only some reports count active cycles.
     pub(super) fn text(&self) -> String {
-        format!("the tensor cores are busy for {:.0} % of the time{}", self.of_peak(), self.rate())
+        let share = match self.of_peak() {
+            share if share > 0.0 && share < 0.5 => "less than 1".to_owned(),
+            share => format!("{share:.0}"),
+        };
+        format!("the tensor cores are busy for {share} % of the time{}", self.rate())
     }
 
     /// The use of a launch that is near the peak, as a sentence.
