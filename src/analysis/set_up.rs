@@ -11,6 +11,11 @@ use crate::model::{Finding, Launch, Profile};
 /// Parts of the names of kernels that make random numbers: torch's, cuRAND's and JAX' ones.
 const RANDOM: &[&str] = &["distribution_elementwise_grid_stride_kernel", "curand", "threefry"];
 
+/// Parts of XLA's ranges around JAX' functions for random numbers, whose kernels have names of any
+/// fusion.
+const RANDOM_MODULES: &[&str] =
+    &["hlo_module=jit__normal,", "hlo_module=jit__uniform,", "hlo_module=jit__threefry"];
+
 /// Words of the names of ranges that hold a program's preparations.
 const PREPARING: &[&str] = &[
     "compile",
@@ -38,7 +43,8 @@ pub(crate) fn preparing_launches(launches: &[Launch]) -> HashSet<u32> {
 }
 
 fn makes_random_numbers(launch: &Launch) -> bool {
-    RANDOM.iter().any(|word| launch.kernel.contains(word))
+    let of_jax = |part: &String| RANDOM_MODULES.iter().any(|module| part.contains(module));
+    RANDOM.iter().any(|word| launch.kernel.contains(word)) || launch.region.iter().any(of_jax)
 }
 
 /// Whether a range is named for preparations. Libraries name their own ranges after functions.
@@ -147,6 +153,20 @@ mod tests {
         assert!(preparing(&dropout).is_empty());
         let weights = [(RANDOM, ""), (RANDOM, ""), ("gemm", ""), ("gemm", ""), ("gemm", "")];
         assert_eq!(preparing(&weights), [0, 1]);
+    }
+
+    /// The first launches of a network in JAX, which ended with a segmentation fault under ncu.
+    #[test]
+    fn random_numbers_of_jax_are_known_by_their_module() {
+        let module = |name: &str| format!("TSL@XlaModule:#hlo_module=jit_{name},program_id=3313#");
+        let [normal, multiply] = ["_normal", "multiply"].map(module);
+        let of = [
+            ("loop_multiply_fusion", &*normal),
+            ("loop_multiply_fusion_1", &*multiply),
+            ("gemm", ""),
+            ("gemm", ""),
+        ];
+        assert_eq!(preparing(&of), [0]);
     }
 
     #[test]

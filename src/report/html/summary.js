@@ -114,7 +114,7 @@ function kernelVerdicts() {
   const list = page.kernel_verdicts || [];
   if (page.kernels.length < 2 || !list.length) return;
   const repeated = v => { const before = list[list.indexOf(v) - 1]; return before && before.text === v.text; };
-  section("verdicts", "What limits the kernels", ["The kernels with at least 5 % of the GPU time, longest first.", ...(page.profiled || [])].join(" "),
+  section("verdicts", "What limits the kernels", ["The kernels with at least 5 % of the GPU time, a compiler's tuning aside, longest first.", ...(page.profiled || [])].join(" "),
     table([
       { label: "kernel", cell: v => kernelName(v.kernel), cls: "name" },
       { label: "GPU time", num: true, cell: v => percent(v.percent) },
