@@ -155,8 +155,9 @@ impl Judge<'_> {
 
     /// The text of this verdict on the kernel in the findings.
     fn told(&self, kernel: &str, verdict: &str) -> Option<&str> {
-        let covers = self.findings.iter().filter(|f| f.id == verdict).flat_map(|f| &f.covers);
-        covers.filter(|covered| covered.kernel == kernel).map(|covered| &*covered.text).next()
+        let findings = self.findings.iter().filter(|finding| finding.id == verdict);
+        let mut covers = findings.flat_map(|finding| &finding.covers);
+        covers.find(|covered| covered.kernel == kernel).map(|covered| covered.text.as_str())
     }
 
     /// The verdict on a launch that counts.

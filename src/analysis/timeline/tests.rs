@@ -206,8 +206,7 @@ fn region(path: &[&str], parent: Option<u32>) -> TraceRegion {
     TraceRegion { path, parent, start_end: false }
 }
 
-/// A program of torch.compile: 8.84 ms of copies between the benchmarks of 12.5 s of start-up, and 0.05 ms
-/// after it.
+/// A program of torch.compile copies between the benchmarks of its start-up, and next to nothing after it.
 #[test]
 fn copies_of_start_up_are_not_held_against_the_time_after_it() {
     let copied = |first_ns: u64, all_ns: u64| {
