@@ -125,6 +125,10 @@ fn several_kernels(profile: &Profile, names: &KernelLabels<'_>) -> Option<Headli
         return None;
     }
     let first = profile.findings.first()?;
+    // What limits a kernel of the set-up is not what the report is about.
+    if first.id == "only_set_up" {
+        return Some(Headline::new("Mostly set-up was profiled", format!("{}.", first.text)));
+    }
     let launch = profile.launches.iter().find(|launch| Some(launch.id) == first.launch)?;
     let name = names.name(&launch.kernel);
     let title = match first.covers.len() {
@@ -310,6 +314,41 @@ mod tests {
         let head = headline(&(&profile).into(), &KernelNames::Short.labels(&profile));
         assert_eq!(head.text, "For 90 % of 1.00 s the GPU runs no kernel.");
         assert_eq!(head.launch, None);
+    }
+
+    #[test]
+    fn the_limit_of_a_kernel_of_the_set_up_is_no_headline() {
+        use crate::model::timeline::KernelSum;
+        let metric = crate::model::Metric {
+            value: crate::model::Value::Int(1),
+            unit: String::new(),
+            from: String::new(),
+        };
+        let launch = Launch {
+            kernel: "random".to_owned(),
+            metrics: [("m".to_owned(), metric)].into(),
+            classification: Some(Classification {
+                primary: "compute_bound".to_owned(),
+                ..Classification::default()
+            }),
+            ..Launch::default()
+        };
+        let kernels = ["random", "scale"]
+            .map(|kernel| KernelSum { kernel: kernel.to_owned(), ..KernelSum::default() });
+        let set_up = crate::model::Finding {
+            id: "only_set_up".to_owned(),
+            text: "72 % of the GPU time goes into making random numbers".to_owned(),
+            ..crate::model::Finding::default()
+        };
+        let profile = Profile {
+            launches: vec![launch],
+            kernels: kernels.to_vec(),
+            findings: vec![set_up],
+            ..Profile::default()
+        };
+        let head = headline(&(&profile).into(), &KernelNames::Short.labels(&profile));
+        assert_eq!(head.title, "Mostly set-up was profiled");
+        assert_eq!(head.text, "72 % of the GPU time goes into making random numbers.");
     }
 
     #[test]
