@@ -47,15 +47,6 @@ __device__ __forceinline__ void decode8(uint32_t word, uint32_t scale, uint32_t 
     pair[3] = times(odd & 0xff00ff00u, scale);
 }
 
-// The A fragments of two k16 instructions, half a slab: four bytes of rows g and g + 8.
-__device__ __forceinline__ void decode_half(uint32_t row, uint32_t row8, uint32_t scales, uint32_t fragment[8]) {
-    uint32_t pair[4], pair8[4];
-    decode8(row, low_twice(scales), pair);
-    decode8(row8, high_twice(scales), pair8);
-#pragma unroll
-    for (int i = 0; i < 4; i++) fragment[2 * i] = pair[i], fragment[2 * i + 1] = pair8[i];
-}
-
 // The A fragments of a whole slab, for one warp's 16 rows: fragment[4 * step + r] is register r of the k16
 // instruction `step`. `row` and `row8` are this thread's eight bytes of rows g and g + 8.
 __device__ __forceinline__ void decode_slab(uint2 row, uint2 row8, uint32_t scales, uint32_t fragment[16]) {

@@ -20,17 +20,15 @@ namespace wagmi {
 
 namespace hopper {
 
-constexpr int CONSUMERS = WAGMI_WARPGROUPS; // that decode and multiply
-constexpr int ROWS = 64 * CONSUMERS;        // of weights, per block
+constexpr int ROWS = 128;          // of weights, per block
 constexpr int CLUSTER = 2;
 constexpr int ROW_BLOCK = ROWS * CLUSTER;
 constexpr int N_LARGEST = 192;
 constexpr int PAIR = 2;            // slabs of a stage
 constexpr int TOKEN_STAGES = 3, TOKEN_BYTES = N_LARGEST * 128 * PAIR;
-constexpr int WEIGHT_STAGES = CONSUMERS == 2 ? 8 : 5, WEIGHT_ROW = SLAB_FP4_BYTES * PAIR, WEIGHT_BYTES = ROWS * WEIGHT_ROW;
-// Scales come in blocks of 128 rows. 192 rows touch two of them: they start or end in the middle of one.
-constexpr int SCALE_ATOMS = CONSUMERS == 2 ? 1 : 2;
-constexpr int SCALE_BYTES = SCALE_ATOM * PAIR * SCALE_ATOMS;
+constexpr int WEIGHT_STAGES = 8, WEIGHT_ROW = SLAB_FP4_BYTES * PAIR, WEIGHT_BYTES = ROWS * WEIGHT_ROW;
+constexpr int SCALE_BYTES = SCALE_ATOM * PAIR;
+constexpr int CONSUMERS = 2;       // warpgroups
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int TURN_BYTES = 512;    // a warp's 16 x 16 outputs on their way
 
@@ -94,13 +92,7 @@ struct Consumer {
         tokens_descriptor = (uint32_t)wgmma_descriptor(shared_address(shared->tokens[0]));
         int row = warpgroup * 64 + thread / 32 * 16 + thread % 32 / 4, t = thread % 4;
         codes = shared_address(shared->weights[0]) + row * WEIGHT_ROW + t * 16;
-        uint32_t atom = shared_address(shared->scales[0]);
-        if constexpr (SCALE_ATOMS > 1) {
-            row += rank * ROWS % 128;
-            atom += row / 128 * (SCALE_ATOM * PAIR);
-            row %= 128;
-        }
-        scales = atom + t / 2 * SCALE_ATOM + scale_in_atom(row, t % 2 * 2);
+        scales = shared_address(shared->scales[0]) + t / 2 * SCALE_ATOM + scale_in_atom(row, t % 2 * 2);
     }
 
     // Waits for the next stage of weights and takes this thread's part.
@@ -138,17 +130,6 @@ struct Consumer {
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     }
 
-    // Starts the two instructions of half a slab.
-    template <int N>
-    __device__ __forceinline__ void multiply_half(Sums<N> &sum, const uint32_t fragment[8], uint32_t start, int half) {
-        constexpr uint64_t UPPER = wgmma_descriptor(0) >> 32 << 32;
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#pragma unroll
-        for (int step = 0; step < 2; step++)
-            Wgmma<N>::mma(sum, fragment + 4 * step, UPPER | (start + half / 2 * (N * 128 >> 4) + half % 2 * 4 + 2 * step));
-        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    }
-
     __device__ __forceinline__ void wait_for_slab() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
     // Gives the oldest token stage back to both blocks.
     __device__ __forceinline__ void release_tokens() {
@@ -156,17 +137,7 @@ struct Consumer {
         done.next();
     }
 
-    // Waits for the last slab: then the sums are there.
-    template <int N> __device__ __forceinline__ void finish(Sums<N> &sum) {
-        wait_for_slab();
-#pragma unroll
-        for (int i = 0; i < N / 2; i++) asm volatile("" : "+f"(sum[i])::"memory");
-        release_tokens();
-    }
-
     template <int N> __device__ __forceinline__ void multiply_all(Sums<N> &sum, int slabs);
-    template <int N> __device__ __forceinline__ void multiply_in_order(Sums<N> &sum, int slabs);
-    template <int N> __device__ __forceinline__ void multiply_halves(Sums<N> &sum, int slabs);
     template <int N> __device__ __forceinline__ void leave(const Work &work, const DevicePiece &piece, const Sums<N> &sum);
     template <int N>
     __device__ __forceinline__ void take(const Work &work, const DevicePiece &piece, int slot, Sums<N> &sum);
@@ -199,72 +170,10 @@ template <int N> __device__ __forceinline__ void Consumer::multiply_all(Sums<N> 
         multiply<N>(sum, odd, start, 1);
         tokens.next();
     }
-    finish<N>(sum);
-}
-
-// The same in an order that ptxas keeps. It hides what an instruction of wgmma takes behind all arithmetic that it finds,
-// so above it puts the decoding of `odd` between the first and the second instruction of `even`: the other three then
-// run while this warpgroup does nothing else. It moves arithmetic over no wait for a barrier. So there is one before and
-// after decoding, for the tokens that are there already.
-template <int N> __device__ __forceinline__ void Consumer::multiply_in_order(Sums<N> &sum, int slabs) {
-    uint32_t even[16], odd[16];
-    Raw raw;
-#pragma unroll 1
-    for (int slab = 0; slab < slabs; slab += PAIR) {
-        load(raw);
-        uint32_t start = tokens_start();
-        decode_slab(make_uint2(raw.row.x, raw.row.y), make_uint2(raw.row8.x, raw.row8.y),
-                    scale_pair_of<0>(raw.scales, raw.scales8), even);
-        release_weights();
-        wait_for_tokens();
-        wait_for_slab();
-        multiply<N>(sum, even, start, 0);
-        wait_for_tokens();
-        if (slab > 0) release_tokens(); // the stage before
-        decode_slab(make_uint2(raw.row.z, raw.row.w), make_uint2(raw.row8.z, raw.row8.w),
-                    scale_pair_of<1>(raw.scales, raw.scales8), odd);
-        wait_for_tokens();
-        wait_for_slab();
-        multiply<N>(sum, odd, start, 1);
-        tokens.next();
-    }
-    finish<N>(sum);
-}
-
-// The same by halves of a slab: fewer registers for fragments, which three warpgroups do not have.
-template <int N> __device__ __forceinline__ void Consumer::multiply_halves(Sums<N> &sum, int slabs) {
-    uint32_t even[8], odd[8];
-    Raw raw;
-#pragma unroll 1
-    for (int slab = 0; slab < slabs; slab += PAIR) {
-        load(raw);
-        uint32_t start = tokens_start();
-        uint32_t scale = scale_pair_of<0>(raw.scales, raw.scales8);
-        decode_half(raw.row.x, raw.row8.x, scale, even);
-        release_weights();
-        wait_for_tokens();
-        wait_for_slab();
-        multiply_half<N>(sum, even, start, 0);
-        wait_for_tokens();
-        if (slab > 0) release_tokens(); // the stage before
-        decode_half(raw.row.y, raw.row8.y, scale, odd);
-        wait_for_tokens();
-        wait_for_slab();
-        multiply_half<N>(sum, odd, start, 1);
-        wait_for_tokens();
-        scale = scale_pair_of<1>(raw.scales, raw.scales8);
-        decode_half(raw.row.z, raw.row8.z, scale, even);
-        wait_for_tokens();
-        wait_for_slab();
-        multiply_half<N>(sum, even, start, 2);
-        wait_for_tokens();
-        decode_half(raw.row.w, raw.row8.w, scale, odd);
-        wait_for_tokens();
-        wait_for_slab();
-        multiply_half<N>(sum, odd, start, 3);
-        tokens.next();
-    }
-    finish<N>(sum);
+    wait_for_slab();
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) asm volatile("" : "+f"(sum[i])::"memory");
+    release_tokens();
 }
 
 // An unfinished sum into its slot, four values a thread at a time.
@@ -340,10 +249,7 @@ template <int N> __device__ __forceinline__ void Consumer::run_if(const Operands
     Sums<N> sum;
 #pragma unroll
     for (int i = 0; i < N / 2; i++) sum[i] = 0.0f;
-    int slabs = piece.slab_end - piece.slab_begin;
-    if constexpr (WAGMI_ORDER == 0) multiply_all<N>(sum, slabs);
-    else if constexpr (WAGMI_ORDER == 1) multiply_in_order<N>(sum, slabs);
-    else multiply_halves<N>(sum, slabs);
+    multiply_all<N>(sum, piece.slab_end - piece.slab_begin);
     if (piece.slot >= 0) {
         leave<N>(work, piece, sum);
         return;
@@ -361,23 +267,14 @@ __device__ __forceinline__ void fetch_weights(const Maps &maps, const Operands &
         // Past the last row: the second block of a cluster repeats the first's and stores nothing.
         int row = piece.row_block * ROW_BLOCK + rank * ROWS;
         if (row >= piece.rows) row -= ROWS;
-        int scale_row = SCALE_ATOMS == 1 ? row : row / 128 * 128;
-        const uint8_t *scales = operands.of[piece.problem].sfb + scale_offset(scale_row, 0, piece.k);
-        // From there to the next 128 rows'; past the last row they are of no use, and these stand for them.
-        int next_atoms = SCALE_ATOMS == 1 || scale_row + 128 >= piece.rows ? 0 : piece.k / SLAB * SCALE_ATOM;
-#if WAGMI_WARPGROUPS == 3
-#pragma unroll 1 // 32 registers
-#endif
+        const uint8_t *scales = operands.of[piece.problem].sfb + scale_offset(row, 0, piece.k);
         for (int slab = piece.slab_begin; slab < piece.slab_end; slab += PAIR) {
             uint32_t full = shared_address(&shared->weights_full[ring.stage]);
             barrier_wait(shared_address(&shared->weights_empty[ring.stage]), ring.parity ^ 1);
             barrier_expect(full, WEIGHT_BYTES + SCALE_BYTES);
             tensor_copy(shared_address(shared->weights[ring.stage]), &maps.weights[piece.problem],
                         slab * SLAB_FP4_BYTES, row, full);
-            uint32_t to = shared_address(shared->scales[ring.stage]);
-            const uint8_t *from = scales + (int64_t)slab * SCALE_ATOM;
-            bulk_copy(to, from, SCALE_ATOM * PAIR, full);
-            if constexpr (SCALE_ATOMS > 1) bulk_copy(to + SCALE_ATOM * PAIR, from + next_atoms, SCALE_ATOM * PAIR, full);
+            bulk_copy(shared_address(shared->scales[ring.stage]), scales + (int64_t)slab * SCALE_ATOM, SCALE_BYTES, full);
             ring.next();
         }
     }
@@ -433,18 +330,14 @@ __global__ void WAGMI_CLUSTER __launch_bounds__(THREADS, 1)
     cluster_sync();
     int warpgroup = threadIdx.x / 128;
     if (warpgroup == 0) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(CONSUMERS == 2 ? 40 : 32));
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 0) fetch_weights(maps, operands, work, shared, cluster, rank);
         if (threadIdx.x == 32) fetch_tokens(work, shared, cluster, rank);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(CONSUMERS == 2 ? 232 : 160));
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         Consumer me(shared, warpgroup - 1, (int)threadIdx.x % 128, rank);
         for (int p = work.first_piece[cluster]; p < work.first_piece[cluster + 1]; p++) {
-#if WAGMI_WARPGROUPS == 2
             const DevicePiece piece = work.pieces[p];
-#else
-            const DevicePiece &piece = work.pieces[p]; // no registers hold it during the product
-#endif
             (me.run_if<N>(operands, work, piece), ...);
         }
     }
@@ -462,17 +355,10 @@ struct Family {
     std::vector<int> sizes; // ascending
 };
 static const Family FAMILIES[] = {
-#if WAGMI_WARPGROUPS == 3
-    {wagmi_hopper<96, 128, 176>, {96, 128, 176}},
-    {wagmi_hopper<80, 128, 176>, {80, 128, 176}},
-    {wagmi_hopper<80, 160, 176>, {80, 160, 176}},
-    {wagmi_hopper<128, 192>, {128, 192}},
-#else
     {wagmi_hopper<80, 96, 128, 176>, {80, 96, 128, 176}},
     {wagmi_hopper<80, 112, 160, 176>, {80, 112, 160, 176}},
     {wagmi_hopper<128, 192>, {128, 192}},
     {wagmi_hopper<96, 112>, {96, 112}},
-#endif
 };
 
 } // namespace hopper

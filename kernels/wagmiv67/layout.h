@@ -12,15 +12,6 @@
 #define WAGMI_STEP 3
 #endif
 
-// Warpgroups of the sm_90a path that multiply, with 64 rows of weights each: two or three.
-#ifndef WAGMI_WARPGROUPS
-#define WAGMI_WARPGROUPS 2
-#endif
-// How the sm_90a path decodes during wgmma: as ptxas likes, in an order that it keeps, or so by halves of a slab.
-#ifndef WAGMI_ORDER
-#define WAGMI_ORDER (WAGMI_WARPGROUPS == 2 ? 0 : 2)
-#endif
-
 #ifdef __CUDACC__
 #define WAGMI_HD __host__ __device__ inline
 #define WAGMI_UNROLL _Pragma("unroll")

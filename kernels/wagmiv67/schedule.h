@@ -49,20 +49,10 @@ struct Schedule {
 
 // Costs in cycles of one slab, and of a piece besides its slabs. A slab keeps the tensor cores busy 4 cycles for
 // each token, but what counts besides is decoding its weights, whatever the number of tokens: so few large tiles.
-// Those of three warpgroups, with half as many rows more, are expected, not measured.
-#ifndef WAGMI_COST_SLAB // of no tokens
-#define WAGMI_COST_SLAB (WAGMI_WARPGROUPS == 2 ? 250 : 400)
-#endif
-#ifndef WAGMI_COST_TOKEN // of each token, in tenths, where decoding takes longest
-#define WAGMI_COST_TOKEN 27
-#endif
-#ifndef WAGMI_COST_MMA // the same where the tensor cores do
-#define WAGMI_COST_MMA (WAGMI_WARPGROUPS == 2 ? 40 : 63)
-#endif
 #if WAGMI_STEP < 1
 inline int64_t slab_cost(int n) { return std::max(4 * n, 380) + 60; }
 #else
-inline int64_t slab_cost(int n) { return std::max(WAGMI_COST_MMA * n / 10, WAGMI_COST_TOKEN * n / 10 + WAGMI_COST_SLAB); }
+inline int64_t slab_cost(int n) { return std::max(4 * n, 27 * n / 10 + 250); }
 #endif
 constexpr int64_t PIECE_COST = 1500; // until the first slab is there, and writing the outputs
 constexpr int64_t LEAVE_COST = 1000; // writing the sums for another worker

@@ -35,10 +35,7 @@ __device__ __forceinline__ uint4 decode_chunk(const Matrices &matrices, int toke
 }
 
 // Blocks of 256 threads: 32 rows x 8 chunks, twice; blockIdx.x is the slab, .y the tile, .z the 64 rows.
-#ifndef WAGMI_TOKEN_ROWS
-#define WAGMI_TOKEN_ROWS 64
-#endif
-constexpr int TOKEN_THREADS = 256, TOKEN_ROWS = WAGMI_TOKEN_ROWS;
+constexpr int TOKEN_THREADS = 256, TOKEN_ROWS = 64;
 
 template <bool PAIRED>
 __global__ void __launch_bounds__(TOKEN_THREADS, 6)
