@@ -39,6 +39,7 @@
         fileset = lib.fileset.unions [
           ./Cargo.lock
           ./Cargo.toml
+          ./benches/compositions.rs # an example of rgpu-layout, which `cargo test` builds
           ./benches/link.rs # an example of the manifest
           ./build.rs
           ./fuzz/corpus # the tests of rgpu-format read it
