@@ -51,7 +51,7 @@ impl Language for Cuda {
                 return Err(ExecError::NoCompiler {
                     problem: format!("the host has no nvcc to compile `{}`", snippet.name),
                     hint: format!(
-                        "a program with a `main` needs nvcc: `rgpu build --kernel vecadd --remote {} --yes` fetches it there once (it needs python3 and g++); or install the CUDA toolkit, or name its `bin` in the remote's `path`",
+                        "a program with a `main` needs nvcc: `rgpu build --kernel vecadd --remote {} --yes` fetches it there once (it needs g++ and python3 with venv); or install the CUDA toolkit, or name its `bin` in the remote's `path`",
                         facts.map_or("NAME", |facts| &facts.remote)
                     ),
                 });

@@ -102,7 +102,7 @@ pub(super) fn by_wheels(request: &CompileRequest<'_>, facts: &HostFacts) -> bool
 /// The tools that a host lacks to compile with nvcc from NVIDIA's wheels.
 pub(crate) fn lacks_for_wheels(facts: &HostFacts) -> Vec<&'static str> {
     let lacks = |tool: &str| path_of(facts, tool).is_none();
-    [("c++", "a C++ compiler (g++)"), ("python3", "python3")]
+    [("c++", "a C++ compiler (g++)"), ("python3", "python3 with venv")]
         .into_iter()
         .filter(|(tool, _)| lacks(tool))
         .map(|(_, name)| name)

@@ -227,11 +227,7 @@ impl PlanError {
             (Some(lowest), Some(_)) if lowest.code == "no_reference" => {
                 format!("{way} name one under `[reference]` in its kernel.toml")
             }
-            (Some(lowest), _) if lowest.code == "tool_missing" => {
-                format!(
-                    "{way} `apt-get install gcc` on the host (Debian, Ubuntu), or your system's C compiler"
-                )
-            }
+            (Some(lowest), _) if lowest.code == "tool_missing" => NEEDS_C_COMPILER.to_owned(),
             _ => String::new(),
         };
         Self::NoGpu {
@@ -257,6 +253,9 @@ fn no_python(package: &str, python: Option<&str>) -> String {
         Some(python) => format!("`{python}` of the host has no {package}, which this kernel needs"),
     }
 }
+
+/// The hint for a kernel whose reference could run on the CPU, if the host had a compiler.
+const NEEDS_C_COMPILER: &str = "its reference can run on the CPU (rung `cpu`): `apt-get install gcc` on the host (Debian, Ubuntu), or your system's C compiler";
 
 /// The hint for a host on which something was installed since it was last probed.
 pub fn probe_again_hint(remote: &str) -> String {
@@ -286,7 +285,7 @@ impl From<PlanError> for Failure {
                 let failure = match lacks.is_empty() {
                     true => Failure::new(Exit::Host, "no_compiler", what).hint("`rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too"),
                     false => Failure::new(Exit::Host, "lacks_compiler", what).hint(format!(
-                        "install {lacks} on the host (Debian, Ubuntu: `apt-get install g++ python3`); then `rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too"
+                        "install {lacks} on the host (Debian, Ubuntu: `apt-get install g++ python3-venv`); then `rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too"
                     )),
                 };
                 let failure = match device {
@@ -329,15 +328,17 @@ impl From<PlanError> for Failure {
             }
             PlanError::NoGpu { mode, why, advice, .. } => {
                 let exit = if mode.info().is_verdict { Exit::Host } else { Exit::Tool };
-                let failure = Failure::new(exit, "no_gpu", what)
-                    .side(Side::Host)
-                    .cause(why)
-                    .hint(ANOTHER_HOST)
-                    .hint("`rgpu build` and `rgpu disasm` need no GPU: they compile it and show its code");
-                match advice.is_empty() {
-                    true => failure,
-                    false => failure.hint(advice),
-                }
+                let failure = Failure::new(exit, "no_gpu", what).side(Side::Host).cause(why);
+                // A compiler is all that the first profile of a new user lacks.
+                let (first, last) = match advice == NEEDS_C_COMPILER {
+                    true => (Some(advice), None),
+                    false => (None, Some(advice).filter(|advice| !advice.is_empty())),
+                };
+                let failure = first.into_iter().fold(failure, Failure::hint).hint(ANOTHER_HOST);
+                let failure = failure.hint(
+                    "`rgpu build` and `rgpu disasm` need no GPU: they compile it and show its code",
+                );
+                last.into_iter().fold(failure, Failure::hint)
             }
             PlanError::SmallCase { .. } => Failure::new(Exit::Config, "bad_expression", what),
         }
