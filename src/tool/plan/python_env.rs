@@ -43,6 +43,13 @@ static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("Connection refused", "python_offline", RowAction::FailedStop),
     MessageRow("Network is unreachable", "python_offline", RowAction::FailedStop),
     MessageRow("dns error", "python_offline", RowAction::FailedStop),
+    // pip and uv in a network whose proxy signs with its own certificate, lets nothing through, or says nothing.
+    MessageRow("CERTIFICATE_VERIFY_FAILED", "python_offline", RowAction::FailedStop),
+    MessageRow("invalid peer certificate", "python_offline", RowAction::FailedStop),
+    MessageRow("ProxyError", "python_offline", RowAction::FailedStop),
+    MessageRow("ConnectTimeoutError", "python_offline", RowAction::FailedStop),
+    MessageRow("ReadTimeoutError", "python_offline", RowAction::FailedStop),
+    MessageRow("operation timed out", "python_offline", RowAction::FailedStop),
     MessageRow("Invalid requirement", "python_unresolved", RowAction::FailedStop),
     MessageRow("Failed to parse", "python_unresolved", RowAction::FailedStop),
     MessageRow("No matching distribution found", "python_unresolved", RowAction::FailedStop),
@@ -244,6 +251,15 @@ mod tests {
         assert_eq!(PythonEnv::of_script(twice), Err(ScriptError::Twice { first: 1, second: 4 }));
         let wrong = PythonEnv::of_script("# /// script\n# dependencies = 3\n# ///\n");
         assert!(matches!(wrong, Err(ScriptError::Toml { line: 1, .. })), "{wrong:?}");
+    }
+
+    #[test]
+    fn an_index_behind_an_unknown_certificate_is_out_of_reach() {
+        // pip 22.0.2; the last line alone would blame the file's dependencies.
+        let printed = "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken by 'SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate in certificate chain (_ssl.c:997)'))': /simple/einops/\nERROR: No matching distribution found for einops\n";
+        let rows = table(MESSAGE_ROWS, NextRungs::default());
+        let row = rows.iter().find(|row| row.pattern.find(printed).is_some());
+        assert_eq!(row.map(|row| row.code.as_str()), Some("python_offline"));
     }
 
     #[test]

@@ -503,8 +503,8 @@ pub static REASONS: &[Reason] = &[
         "python_offline",
         Side::Host,
         "the host cannot reach the package index",
-        "give it access (`PIP_INDEX_URL`, `HTTPS_PROXY` in the remote's `env`), or install the \
-         packages on the host",
+        "give it access (`PIP_INDEX_URL`, `HTTPS_PROXY`, `PIP_CERT` in the remote's `env`), or \
+         install the packages on the host",
     ),
     row(
         "python_unresolved",
