@@ -26,6 +26,7 @@ mod spec;
 pub use architecture::{check_architecture, is_architecture, list_architectures};
 pub use cases::DEFAULT_SEED;
 pub use error::KernelError;
+pub(crate) use error::NO_KERNELS;
 pub use find::{FoundKernel, KernelFolders};
 pub use language::{LANGUAGES, Language};
 pub use mode::{

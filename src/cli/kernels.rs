@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::support::app::{App, Status};
 use super::support::kernel_folders::kernel_folders;
 use crate::error::{Exit, Failure, Result, shell_word};
-use crate::kernel::{KernelSpec, Selection, find};
+use crate::kernel::{KernelSpec, NO_KERNELS, Selection, find};
 use crate::report::{Align, TextTable};
 use crate::store::atomic;
 
@@ -147,6 +147,10 @@ fn list(app: &App) -> Result<Status> {
         .collect();
     if app.global.json {
         app.print_json(&KernelList { schema: "rgpu.kernels/1", kernels: lines })?;
+        return Ok(0);
+    }
+    if lines.is_empty() {
+        app.print_note(&format!("there are no kernels\nhelp: {NO_KERNELS}"));
         return Ok(0);
     }
     let mut table = TextTable::new(&[

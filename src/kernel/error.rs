@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use super::expr::ExprError;
 use crate::error::{Exit, Failure, nearest, shell_word};
 
+/// The hint where not even rgpu's own kernels are found.
+pub(crate) const NO_KERNELS: &str = "wheel and tarball bring rgpu's own kernels, `cargo install` and `cargo binstall` the command alone: set `kernel_path` in your settings to a folder `kernels` of rgpu";
+
 /// A kernel that cannot be found, or whose description is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
@@ -124,6 +127,7 @@ impl From<KernelError> for Failure {
                 let near = nearest(name, known.iter().map(String::as_str));
                 let failure = failure("unknown_kernel");
                 let failure = match near.is_empty() {
+                    true if known.is_empty() => failure.hint(NO_KERNELS),
                     true => failure.hint("`rgpu kernels list` shows the kernels there are"),
                     false => failure.hint(format!("did you mean `{}`?", near.join("`, `"))),
                 };

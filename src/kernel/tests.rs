@@ -165,6 +165,12 @@ fn launches_that_no_gpu_takes_are_refused_with_their_numbers() {
 }
 
 #[test]
+fn where_no_kernel_is_found_the_hint_says_where_they_are() {
+    let error = find::find("vecadd", &KernelFolders::default()).unwrap_err();
+    assert_eq!(Failure::from(error).hints, [NO_KERNELS]);
+}
+
+#[test]
 fn an_unknown_kernel_offers_the_nearest_names() {
     let error = find::find("vecad", &kernel_folders()).unwrap_err();
     let text = failure(error);
