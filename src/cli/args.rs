@@ -121,7 +121,7 @@ pub(super) enum Command {
     /// Write the man pages of all commands into a folder (for packages)
     #[command(hide = true)]
     Man {
-        /// The folder, which must exist
+        /// The folder
         folder: std::path::PathBuf,
     },
 }

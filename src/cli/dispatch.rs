@@ -138,11 +138,13 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Arguments => arguments::print(&app),
         Command::Names { what } => completions::names(&app, what),
         Command::Man { folder } => {
-            clap_mangen::generate_to(Cli::command(), &folder).map_err(|e| {
-                Failure::new(Exit::Disk, "disk", "cannot write the man pages")
-                    .file(folder.display())
-                    .cause(e)
-            })?;
+            std::fs::create_dir_all(&folder)
+                .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
+                .map_err(|e| {
+                    Failure::new(Exit::Disk, "disk", "cannot write the man pages")
+                        .file(folder.display())
+                        .cause(e)
+                })?;
             Ok(0)
         }
     }?;
