@@ -19,15 +19,22 @@ new=$(mktemp -d "$tools/.new-XXXXXX")
 trap 'rm -rf "$new"' EXIT
 trap 'exit 3' HUP INT TERM
 echo "fetching $2"
-if has curl; then
-    curl -fsSL --retry 3 -o "$new/archive" "$2"
-elif has wget; then
-    wget -nv -O "$new/archive" "$2"
-elif has python3; then
-    python3 -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:])' "$2" "$new/archive"
-else
-    fail "curl, wget or python3 is needed to fetch it"
-fi
+fetch() {
+    if has curl; then
+        curl -fsSL --retry 3 -o "$2" "$1"
+    elif has wget; then
+        wget -nv -O "$2" "$1"
+    elif has python3; then
+        python3 -c 'import sys, urllib.request
+try:
+    urllib.request.urlretrieve(*sys.argv[1:])
+except OSError as error:
+    sys.exit(str(error))' "$1" "$2"
+    else
+        fail "curl, wget or python3 is needed to fetch it"
+    fi
+}
+fetch "$2" "$new/archive" || fail "it cannot be fetched"
 echo "$3  $new/archive" | sha256sum -c >/dev/null 2>&1 || fail "what came has another sha256 than $3"
 mkdir "$new/tree"
 if has xz; then

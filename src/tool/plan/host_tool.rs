@@ -11,6 +11,7 @@ use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{Arg, Limits, OnFailure, Plan, Rung, Step, Success};
 
 use super::draft::{BundleFile, Draft, DraftInfo};
+use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 
 /// Where NVIDIA publishes the archives and their licences.
 const SERVER: &str = "https://developer.download.nvidia.com/compute/cuda/redist";
@@ -109,6 +110,16 @@ pub static HOST_TOOLS: [HostTool; 3] = [
 const SCRIPT: &str = include_str!("../../../harness/templates/host_tool.sh");
 const SCRIPT_PATH: &str = "bin/host_tool.sh";
 
+/// Messages of the script.
+static MESSAGE_ROWS: &[MessageRow] = &[
+    MessageRow("No space left on device", "disk_full", RowAction::FailedStop),
+    MessageRow("is needed to fetch it", "archive_programs", RowAction::FailedStop),
+    MessageRow("is needed to unpack it", "archive_programs", RowAction::FailedStop),
+    MessageRow("it cannot be fetched", "archive_offline", RowAction::FailedStop),
+    MessageRow("what came has another sha256", "archive_damaged", RowAction::FailedStop),
+    MessageRow("does not start on this host", "archive_unfit", RowAction::FailedStop),
+];
+
 /// Id of the step.
 pub const HOST_TOOL_STEP_ID: &str = "tool";
 
@@ -166,7 +177,7 @@ impl HostTool {
             env: BTreeMap::new(),
             cwd: String::new(),
             success: Success::default(),
-            diagnosis: Vec::new(),
+            diagnosis: table(MESSAGE_ROWS, NextRungs::default()),
             artifacts: Vec::new(),
             loses: String::new(),
             stop: None,
@@ -248,9 +259,12 @@ mod tests {
             std::fs::read_dir(&tools).unwrap().map(|entry| entry.unwrap().file_name()).collect()
         };
         let words = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+        let absent = install(dir.path(), &"0".repeat(64));
+        assert!(words(&absent).ends_with("host_tool: it cannot be fetched\n"), "{absent:?}");
+        assert_eq!((absent.status.code(), names().len()), (Some(3), 0));
         let wanted = archive(dir.path(), "echo 1");
         let other = install(dir.path(), &"0".repeat(64));
-        assert!(words(&other).contains("has another sha256"), "{other:?}");
+        assert!(words(&other).contains("what came has another sha256"), "{other:?}");
         assert!(!other.status.success() && names().is_empty());
         let first = install(dir.path(), &wanted);
         assert!(first.status.success(), "{first:?}");

@@ -512,6 +512,32 @@ pub static REASONS: &[Reason] = &[
         "a dependency of the file cannot be resolved",
         "look at `dependencies` in its `# /// script` block",
     ),
+    // NVIDIA's archives for a host (`host_tool`).
+    row(
+        "archive_programs",
+        Side::Host,
+        "the host lacks a program that fetches or unpacks the archive",
+        "install curl and xz on the host (`apt-get install curl xz-utils`), or python3",
+    ),
+    row(
+        "archive_offline",
+        Side::Host,
+        "the host cannot fetch the archive from NVIDIA's server",
+        "give it access (`HTTPS_PROXY` in the remote's `env`), or install the tool on the host and \
+         name its folder in the remote's `path`",
+    ),
+    row(
+        "archive_damaged",
+        Side::Host,
+        "what the host fetched is not NVIDIA's archive",
+        "a proxy may have answered in its place; run the command again",
+    ),
+    row(
+        "archive_unfit",
+        Side::Host,
+        "the tool of the archive does not start on the host",
+        "its log has the details",
+    ),
     row(
         "disk_full",
         Side::Host,
