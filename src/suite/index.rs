@@ -103,13 +103,17 @@ impl RunIndex {
         self.db.connection().query_row(query, [case], |row| row.get(0)).ok()
     }
 
-    /// The points of the cases that match.
+    /// The points of the cases that match: of a case, of all cases of a target, or of a pattern.
     ///
     /// # Errors
     /// SQLite fails.
     pub fn history(&self, query: &TimeQuery) -> Result<PointsByKey, StateError> {
         let has_pattern = query.case.contains(['*', '?']);
-        let compared = if has_pattern { "?1 != ''" } else { "case_name = ?1" };
+        // A case with axes is `target[axes]`; `\` is the character after `[`.
+        let compared = match has_pattern {
+            true => "?1 != ''",
+            false => r"(case_name = ?1 OR case_name > ?1 || '[' AND case_name < ?1 || '\')",
+        };
         let text =
             format!("SELECT {COLUMNS} FROM suite_time WHERE {compared} AND started >= ?2 {ORDER}");
         let since = query.since.as_deref().unwrap_or_default();
@@ -319,6 +323,28 @@ mod tests {
             rows: vec![row],
             ..SuiteRun::default()
         }
+    }
+
+    #[test]
+    fn a_target_has_the_history_of_all_its_cases() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut index = RunIndex::open(dir.path(), &dir.path().join("ids")).unwrap();
+        let mut run = suite("one", 1, 100.0);
+        let time = run.rows[0].times[0].clone();
+        run.rows[0].times = ["s:a", "s:a[n=1]", "s:a[n=2]", "s:ab", "s:ab[n=1]", "s"]
+            .map(|case| {
+                let key = MeasurementKey { case: case.into(), ..time.key.clone() };
+                SuiteTime { key, ..time.clone() }
+            })
+            .into();
+        index.put_case(&run, &run.rows[0]).unwrap();
+        let cases = |case: &str| -> Vec<String> {
+            let query = TimeQuery { case: case.into(), ..TimeQuery::default() };
+            index.history(&query).unwrap().into_iter().map(|(key, _)| key.case).collect()
+        };
+        assert_eq!(cases("s:a"), ["s:a", "s:a[n=1]", "s:a[n=2]"]);
+        assert_eq!(cases("s:a[n=2]"), ["s:a[n=2]"]);
+        assert!(cases("s:a[").is_empty());
     }
 
     #[test]

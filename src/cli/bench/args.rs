@@ -229,7 +229,7 @@ pub(super) struct CompareArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct HistoryArgs {
-    /// A case or a pattern
+    /// A case, a target or a pattern
     #[arg(value_name = "CASE")]
     pub case: String,
 
