@@ -47,8 +47,9 @@
 //!
 //! *Timing*: `ns` and `end_ns` (absent where CUPTI did not know), `id`, `device`, `context`,
 //! `stream`. The `id` is CUPTI's correlation number: GPU work and the `call` that started it share
-//! it, and that call's `tid` and `ns` show in which ranges it was made. Calls that neither start
-//! work nor wait for it (`cudaGetDevice` …) are left out.
+//! it, and that call's `tid` and `ns` show in which ranges it was made. Frequent calls that neither
+//! start work nor wait for it (`cudaGet…`, `cuCtxPush` …) are left out; `cupti/buffers.rs` lists
+//! them.
 //!
 //! - `ns` is `CLOCK_MONOTONIC` in nanoseconds: one clock for all processes since boot. CUPTI is
 //!   given that clock (`ours`); a version of CUPTI that takes none is compared with it once
@@ -59,28 +60,31 @@
 //! - Push and pop nest per thread **and** domain. Starts and ends may cross.
 //! - A range whose `pop` or `end` is missing was open when the log ended. An `end` without its
 //!   `start` belongs to a range opened before a fork.
-//! - Above the limit no new range or mark is written (they count as `dropped`), but ranges that
-//!   were written are still closed. `unbalanced` counts pops that had nothing to pop.
+//! - Above the limit no new range, mark, GPU work or call is written. `dropped` counts these, and
+//!   lines whose write failed. Ranges that were written are still closed.
+//! - `unbalanced` counts pops that had nothing to pop.
 //! - `events` counts push, pop, start, end and mark lines of this process; `work` counts kernels,
-//!   copies and fills; `calls` counts calls; `lost` counts records that CUPTI dropped.
+//!   copies and fills; `calls` counts calls; `lost` counts records that CUPTI dropped or that could
+//!   not be read.
 //! - Lines of GPU work appear when CUPTI returns them, half a second late or more: sort by `ns`.
-//! - `closed` is missing when the process was killed, aborted or left by `_exit`: then up to the
-//!   last 100 ms or 64 KiB of each thread may be missing too, and the last half second of GPU work.
-//!   Lines may follow `closed` (exit handlers that still use NVTX). A second `opened` line in one
-//!   file means that a program replaced itself with `exec`; `tid`s, domains and ids start anew there.
+//! - `closed` is missing when the process was killed, aborted or left by `_exit`: then up to 64 KiB
+//!   of each thread's last events, spanning at most 100 ms however long ago, may be missing too, and
+//!   the last half second of GPU work. Lines may follow `closed` (exit handlers that still use
+//!   NVTX). A second `opened` line in one file means that a program replaced itself with `exec`;
+//!   `tid`s, domains and ids start anew there.
 //! - The last line may be cut short when the disk was full.
 //! - A text of more than 4,096 bytes is cut and ends in `…`; bytes that are no UTF-8 become U+FFFD.
 //!
 //! A forked child writes its own log from its first event on, even if the child is the first to use
-//! NVTX or CUDA. The log is not buffered, since such children usually leave by `_exit`. When its
-//! outermost range ends, CUPTI is asked for its finished records.
+//! NVTX or CUDA. The child's log is not buffered, since such children usually leave by `_exit`;
+//! for the same reason CUPTI is asked for finished records when the child's outermost range ends.
 //!
 //! # Rules for this code
 //!
 //! This code runs in another program's process: it never panics across the boundary, never blocks
 //! on a lock that a dead thread may hold, never trusts a handle (domains and strings are numbers,
-//! not addresses), and ignores NVTX calls made while one is being recorded (an allocator with NVTX
-//! ranges, a signal handler).
+//! not addresses), and ignores NVTX calls that a thread makes while one of its own is being recorded
+//! (an allocator with NVTX ranges, a signal handler).
 
 #![allow(unsafe_code, reason = "an injection library is called through C pointers")]
 

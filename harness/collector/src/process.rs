@@ -179,8 +179,8 @@ impl Process {
         self.forked
     }
 
-    /// Whether another range or mark may be written by a thread that has `buffered` unwritten
-    /// bytes.
+    /// Whether another range, mark, GPU work or call may be written by a caller that has `buffered`
+    /// unwritten bytes.
     pub(crate) fn has_room(&self, buffered: usize) -> bool {
         self.written.load(Ordering::Relaxed).saturating_add(buffered as u64) < self.limit
     }
@@ -231,13 +231,13 @@ impl Process {
 
     /// The number of the domain with this name. A new domain is logged first.
     pub(crate) fn domain_number(&self, name: &str) -> usize {
-        // The lock makes look-up and insertion one step.
-        let strings = lock(&self.strings);
+        // Held until the line is written, so that no other thread can log an event of a new domain
+        // before it.
+        let _strings = lock(&self.strings);
         if let Some((number, _)) = DOMAINS.all().find(|(_, known)| *known == name) {
             return number;
         }
         let number = DOMAINS.add(name);
-        drop(strings);
         if let Some(name) = DOMAINS.get(number) {
             self.write_notice(&Notice::Domain { domain: number, name });
         }

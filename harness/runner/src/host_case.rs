@@ -22,7 +22,7 @@ pub(crate) struct HostCase<'a> {
 pub(crate) struct HostArg<'a> {
     pub(crate) spec: &'a Arg,
     pub(crate) group: usize,
-    /// Initial contents. Absent for outputs, which start as poison, and scalars.
+    /// Initial contents of inputs. `None` for scalars, and for outputs, which start as poison.
     pub(crate) initial: Option<HostBuffer>,
     /// The little-endian bits of a scalar, in the low bytes. Boxed so that its address is stable.
     pub(crate) scalar: Box<u64>,
@@ -76,8 +76,8 @@ impl HostArg<'_> {
     }
 }
 
-/// Memory of the reference: copies of all tensors, so that it cannot change the kernel's inputs.
-/// After `call`, `buffers` holds its results.
+/// Memory of the reference: own copies of the inputs, and poisoned outputs, so that it cannot change
+/// the kernel's. After `call`, `buffers` holds its results.
 pub(crate) struct ReferenceRun<'a> {
     host: &'a HostCase<'a>,
     /// One per argument. Absent for scalars.

@@ -1,6 +1,6 @@
 //! The runner's jobs: `cpu`, `guard`, `once`, `pair`, `time` and `verify`. Each runs in its own
-//! process, so that a crash in one does not lose the others' reports. The other modules are shared
-//! parts.
+//! process, so that a crash in one does not lose the others' reports. `session` and `cooling`
+//! are shared; the other modules are parts of `time`.
 
 mod check;
 mod cooling;
