@@ -1,8 +1,8 @@
 //! Nsight Compute: hardware counters of single launches.
 //!
-//! Its exit status says little: it is 0 even if nothing was profiled, else the program's own. So
-//! [`MESSAGE_ROWS`] matches its messages, all of which go to standard output (seen with 2025.3.1, see
-//! tests/fixtures/ncu; the others are from public logs).
+//! Its exit status says little: 0 even if nothing was profiled, 1 if ncu refused its command line,
+//! else the program's own. So [`MESSAGE_ROWS`] matches its messages, all of which go to standard
+//! output (seen with 2025.3.1, see tests/fixtures/ncu; the others are from public logs).
 
 use rgpu_protocol::plan::Arg;
 use rgpu_protocol::probe::AgentFacts;
@@ -40,7 +40,7 @@ impl Tool for Ncu {
     }
 }
 
-/// Names of the processes of ncu, which are not stopped with the program.
+/// Processes of ncu itself; when the program is stopped, these are left running.
 pub(super) const PROCESSES: &[&str] = &["ncu", "sudo", "TreeLauncherSub"];
 
 /// Path of the report, without the extension that ncu adds.
@@ -51,14 +51,19 @@ pub(super) fn report(request: &Request, collect: NcuCollection) -> String {
     }
 }
 
-/// Meanings of ncu's messages, specific ones before general ones.
+/// Meanings of ncu's messages, specific ones before general ones. Each row: pattern, reason code,
+/// action ([`RowAction`]).
 pub(super) static MESSAGE_ROWS: &[MessageRow] = &[
-    MessageRow("ERR_NVGPUCTRPERM", "counters_refused", RowAction::Counterless),
-    MessageRow("driver resource was unavailable", "counters_busy", RowAction::Counterless),
-    MessageRow("Failed to prepare kernel for profiling", "ncu_too_old", RowAction::Leave),
-    MessageRow("LibraryNotLoaded", "perfworks_missing", RowAction::Leave),
-    MessageRow("Profiling is not supported on device", "gpu_unsupported", RowAction::Leave),
-    MessageRow("Profiling is not supported on this device", "gpu_unsupported", RowAction::Leave),
+    MessageRow("ERR_NVGPUCTRPERM", "counters_refused", RowAction::ToCounterless),
+    MessageRow("driver resource was unavailable", "counters_busy", RowAction::ToCounterless),
+    MessageRow("Failed to prepare kernel for profiling", "ncu_too_old", RowAction::LeaveTool),
+    MessageRow("LibraryNotLoaded", "perfworks_missing", RowAction::LeaveTool),
+    MessageRow("Profiling is not supported on device", "gpu_unsupported", RowAction::LeaveTool),
+    MessageRow(
+        "Profiling is not supported on this device",
+        "gpu_unsupported",
+        RowAction::LeaveTool,
+    ),
     MessageRow("Unsupported API during capture", "range_unsupported", RowAction::Next),
     MessageRow("RecordStatusUnsupportedApi", "range_unsupported", RowAction::Next),
     MessageRow("is not supported during range replay", "range_option", RowAction::Next),
@@ -96,7 +101,8 @@ pub(super) fn is_range(replay: Option<&str>) -> bool {
 pub const WAITING_KERNELS: &str = "regex:nccl|nvshmem|multimem|cross_device_reduce|_shot_|\
     [Aa]ll_?[Rr]educe|[Aa]ll_?[Gg]ather|[Rr]educe_?[Ss]catter|[Aa]ll_?[Tt]o_?[Aa]ll";
 
-/// Whether the user selected kernels, launches or regions.
+/// Whether `No kernels were profiled` may be the fault of the user's options: filters, or
+/// `--ncu-args`, which may contain some.
 pub(super) fn filtered(request: &Request) -> bool {
     let options = &request.ncu;
     !options.kernel_name.is_empty()
@@ -109,16 +115,16 @@ pub(super) fn filtered(request: &Request) -> bool {
 
 /// Environment variables of a program under ncu, unless the user sets them.
 ///
-/// Before each pass, ncu restores the memory that a kernel may write. It copies whole allocations
-/// to the host, and JAX reserves three quarters of the GPU's memory in one allocation: on an H200,
-/// three launches took longer than two minutes.
+/// Before each replay pass, ncu restores the memory that a kernel may write. It copies whole
+/// allocations to the host, and JAX reserves three quarters of the GPU's memory in one allocation: on
+/// an H200, three launches took longer than two minutes.
 pub(super) const PROGRAM_ENV: [(&str, &str); 1] = [("XLA_PYTHON_CLIENT_PREALLOCATE", "false")];
 
 /// The data that a rung collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NcuCollection {
     /// The sections and metrics that the user requested.
-    Asked,
+    Requested,
     /// The section set `basic`.
     Basic,
     /// Only launch data, without counters.
@@ -254,7 +260,7 @@ pub(super) fn command_line(
     let kernel = matches!(request.target, Target::Kernel { .. });
     let passed_on = &options.extra;
     let mut command: Vec<Arg> = vec![ncu.into()];
-    // ncu accepts most options only once, so those from `--ncu-args` replace ours.
+    // `--ncu-args` comes last. An option of these that it contains replaces ours.
     let single_options =
         ["--target-processes", "--clock-control", "--import-source", "--replay-mode"];
     let mut flag = |name: &str, value: &str| {
@@ -278,8 +284,8 @@ pub(super) fn command_line(
         NcuCollection::Basic => flag("--set", "basic"),
         NcuCollection::Launch => flag("--section", "LaunchStats"),
         NcuCollection::Times => flag("--metrics", "gpu__time_duration.sum"),
-        NcuCollection::Asked => {
-            for (name, value) in collected(request, kernel)? {
+        NcuCollection::Requested => {
+            for (name, value) in data_flags(request, kernel)? {
                 flag(name, &value);
             }
         }
@@ -287,7 +293,8 @@ pub(super) fn command_line(
     let times_only = collect == NcuCollection::Times;
     let filter = match times_only {
         false => kernel_filter(&options.kernel_name, &options.kernel_exclude),
-        // The times are collected to choose kernels from, so the user's filters come later.
+        // The times are collected to choose kernels from, so the user's filters for kernels and
+        // launches come later; those for regions apply here too.
         true => {
             let waiting = options.kernel_exclude.iter().filter(|name| *name == WAITING_KERNELS);
             kernel_filter(&[], &waiting.cloned().collect::<Vec<_>>())
@@ -337,7 +344,7 @@ pub(super) fn command_line(
 }
 
 /// Sets, sections and metrics of a request, as flags with values.
-fn collected(request: &Request, kernel: bool) -> Result<Vec<(&'static str, String)>, PlanError> {
+fn data_flags(request: &Request, kernel: bool) -> Result<Vec<(&'static str, String)>, PlanError> {
     let options = &request.ncu;
     let mut flags = Vec::new();
     let named = !options.sections.is_empty() || !options.metrics.is_empty();

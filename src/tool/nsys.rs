@@ -101,7 +101,7 @@ pub(super) static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("Importation succeeded with non-fatal", "import_incomplete", RowAction::Note),
     // After non-fatal errors the report is there.
     MessageRow("Importer error status", "importer_broken", RowAction::FailedLeave),
-    MessageRow("skipping importation of the QDSTRM", "importer_broken", RowAction::Leave),
+    MessageRow("skipping importation of the QDSTRM", "importer_broken", RowAction::LeaveTool),
     MessageRow("Unrecognized GPU UUID", "unrecognized_gpu", RowAction::Next),
     MessageRow("Can't find UUID for CUDA device", "unrecognized_gpu", RowAction::Next),
     MessageRow("Time conversion", "time_conversion", RowAction::Next),

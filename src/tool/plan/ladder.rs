@@ -331,7 +331,7 @@ impl<'a> LadderBuilder<'a> {
         let replay = match replay {
             Replay::AppRange if asked != Some("range") => return Ok(()),
             Replay::Kernel if !matches!(asked, Some("range" | "app-range")) => return Ok(()),
-            Replay::Requested if collect == NcuCollection::Asked => asked,
+            Replay::Requested if collect == NcuCollection::Requested => asked,
             Replay::AppRange => Some("app-range"),
             Replay::Requested | Replay::Kernel => None,
         };
@@ -591,9 +591,11 @@ fn fails_like(id: &RungId, failed: &FailedRung) -> bool {
             Some(MessageRow(
                 _,
                 _,
-                RowAction::Leave | RowAction::FailedLeave | RowAction::LeaveUnfiltered,
+                RowAction::LeaveTool | RowAction::FailedLeave | RowAction::LeaveUnfiltered,
             )) => true,
-            Some(MessageRow(_, _, RowAction::Counterless)) => !rung.is_ncu_without_user_counters(),
+            Some(MessageRow(_, _, RowAction::ToCounterless)) => {
+                !rung.is_ncu_without_user_counters()
+            }
             _ => false,
         }
 }

@@ -9,17 +9,17 @@ pub(crate) enum RowAction {
     /// Goes to the next rung.
     Next,
     /// Skips the other rungs of this tool.
-    Leave,
+    LeaveTool,
     /// Skips the other rungs of this tool; stops if the user set filters, which may be the reason.
     LeaveUnfiltered,
     /// Goes to the tool's rung without counters or, if there is none, skips the tool's other rungs.
-    Counterless,
+    ToCounterless,
     /// Stops: no rung could do better.
     Stop,
     /// As [`RowAction::Next`], but only after a failure that is known otherwise: a working tool may
     /// print the message too.
     FailedNext,
-    /// As [`RowAction::Leave`], but only after a failure that is known otherwise.
+    /// As [`RowAction::LeaveTool`], but only after a failure that is known otherwise.
     FailedLeave,
     /// As [`RowAction::Stop`], but only after a failure that is known otherwise.
     FailedStop,
@@ -47,7 +47,7 @@ pub(crate) struct NextRungs<'a> {
     pub(crate) counterless: Option<&'a str>,
     /// Whether the target is a kernel, not a program.
     pub(crate) kernel: bool,
-    /// Whether the user chose kernels, launches or regions.
+    /// Whether the user set filters, or passed arguments that may contain some.
     pub(crate) filtered: bool,
 }
 
@@ -72,10 +72,12 @@ pub(crate) fn table(rows: &[MessageRow], next_rungs: NextRungs<'_>) -> Vec<Diagn
             then: match action {
                 RowAction::Next | RowAction::FailedNext => LadderAction::Next,
                 RowAction::LeaveUnfiltered if next_rungs.filtered => LadderAction::Stop,
-                RowAction::Leave | RowAction::FailedLeave | RowAction::LeaveUnfiltered => {
+                RowAction::LeaveTool | RowAction::FailedLeave | RowAction::LeaveUnfiltered => {
                     rung_or_stop(next_rungs.leave)
                 }
-                RowAction::Counterless => rung_or_stop(next_rungs.counterless.or(next_rungs.leave)),
+                RowAction::ToCounterless => {
+                    rung_or_stop(next_rungs.counterless.or(next_rungs.leave))
+                }
                 RowAction::Stop | RowAction::FailedStop | RowAction::StopKernel => {
                     LadderAction::Stop
                 }

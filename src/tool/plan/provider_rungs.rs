@@ -94,7 +94,7 @@ pub fn served(
 pub fn retry_with_less(code: &str) -> bool {
     let collects_less = |row: &&MessageRow| {
         row.1 == code
-            && matches!(row.2, RowAction::Next | RowAction::FailedNext | RowAction::Counterless)
+            && matches!(row.2, RowAction::Next | RowAction::FailedNext | RowAction::ToCounterless)
     };
     ncu::MESSAGE_ROWS.iter().find(collects_less).is_some()
         || ["exit", "no_file", "empty_report", "nan_counters"].contains(&code)

@@ -204,7 +204,7 @@ pub static RUNGS: &[RungInfo] = &[
         loses: "",
         loses_in_ncu_mode: None,
         command: RungCommand::Ncu {
-            collect: NcuCollection::Asked,
+            collect: NcuCollection::Requested,
             replay: Replay::Requested,
             sudo: true,
         },
@@ -217,7 +217,7 @@ pub static RUNGS: &[RungInfo] = &[
         loses: "",
         loses_in_ncu_mode: None,
         command: RungCommand::Ncu {
-            collect: NcuCollection::Asked,
+            collect: NcuCollection::Requested,
             replay: Replay::Requested,
             sudo: false,
         },
@@ -230,7 +230,7 @@ pub static RUNGS: &[RungInfo] = &[
         loses: "a single run (each pass measures another run)",
         loses_in_ncu_mode: None,
         command: RungCommand::Ncu {
-            collect: NcuCollection::Asked,
+            collect: NcuCollection::Requested,
             replay: Replay::AppRange,
             sudo: false,
         },
@@ -243,7 +243,7 @@ pub static RUNGS: &[RungInfo] = &[
         loses: "numbers of the range as a whole (each kernel has its own)",
         loses_in_ncu_mode: None,
         command: RungCommand::Ncu {
-            collect: NcuCollection::Asked,
+            collect: NcuCollection::Requested,
             replay: Replay::Kernel,
             sudo: false,
         },
