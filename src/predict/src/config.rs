@@ -97,7 +97,7 @@ pub struct Layer {
     /// The sizes of its MLP.
     pub mlp: MlpShape,
     /// Number of parameters of its norms, biases and sinks.
-    pub small: f64,
+    pub norms_and_biases: f64,
 }
 
 /// A decoder-only language model.
@@ -263,7 +263,7 @@ impl Model {
             + layer.mlp.dense_parameters(self.hidden)
             + layer.mlp.expert_parameters(self.hidden)
             + layer.mlp.router_parameters(self.hidden)
-            + layer.small
+            + layer.norms_and_biases
     }
 
     fn sum(&self, value: impl Fn(&Layer) -> f64) -> f64 {

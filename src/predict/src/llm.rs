@@ -135,7 +135,7 @@ pub enum PlacementError {
     },
     /// A stage needs more memory than there is.
     #[error(
-        "stage {stage} needs {needed_gb:.1} GB of {tier:?} a GPU and there are {there_gb:.1} GB: \
+        "stage {stage} needs {needed_gb:.1} GB of {tier:?} a GPU and there are {capacity_gb:.1} GB: \
          {missing_gb:.1} GB too much"
     )]
     Memory {
@@ -146,7 +146,7 @@ pub enum PlacementError {
         /// The needed size per GPU, in GB.
         needed_gb: f64,
         /// The capacity per GPU, in GB.
-        there_gb: f64,
+        capacity_gb: f64,
         /// The difference, in GB.
         missing_gb: f64,
     },

@@ -106,42 +106,43 @@ fn differences(row: &BTreeMap<String, String>, spot: &InstructionSpot) -> (Vec<S
         ("Access Operation", access.operation),
         ("Access Size", if access.bits == 0 { String::new() } else { access.bits.to_string() }),
     ];
-    let mut told = Vec::new();
-    let mut held = 0;
+    let mut mismatches = Vec::new();
+    let mut compared = 0;
     let pairs = pairs.into_iter().map(|(column, ours)| (column, ours.to_string()));
     let words = words.into_iter().map(|(column, ours)| (column.to_owned(), ours));
     for (column, ours) in pairs.chain(words) {
         // The page leaves out columns without values.
         let Some(cell) = row.get(&column) else { continue };
-        held += 1;
+        compared += 1;
         let cell = if cell == "-" { "" } else { cell };
         if !cell.eq_ignore_ascii_case(&ours) {
-            told.push(format!("{} {column}: {cell:?} against {ours:?}", row["Address"]));
+            mismatches.push(format!("{} {column}: {cell:?} against {ours:?}", row["Address"]));
         }
     }
-    (told, held)
+    (mismatches, compared)
 }
 
 #[test]
-fn every_row_of_ncus_source_page_has_the_same_numbers_here() {
-    let mut held = 0;
+fn compared_columns_of_every_row_equal_ncus_source_page() {
+    let mut compared = 0;
     for case in ["full-vecadd", "full-tiled-matmul"] {
         let spots = spots(case);
-        let known: BTreeMap<_, _> =
+        let ours_by_address: BTreeMap<_, _> =
             spots.instructions.iter().map(|spot| (spot.address.unwrap(), spot)).collect();
         let rows = source_page(case);
-        assert!(rows.len() >= known.len(), "{case}");
+        assert!(rows.len() >= ours_by_address.len(), "{case}");
         let nothing = InstructionSpot::default();
         for row in &rows {
             let address = u64::from_str_radix(row["Address"].trim_start_matches("0x"), 16).unwrap();
-            let (told, cells) = differences(row, known.get(&address).unwrap_or(&&nothing));
-            assert!(told.is_empty(), "{case}: {told:#?}");
-            held += cells;
+            let (mismatches, cells) =
+                differences(row, ours_by_address.get(&address).unwrap_or(&&nothing));
+            assert!(mismatches.is_empty(), "{case}: {mismatches:#?}");
+            compared += cells;
         }
         let samples: u64 = spots.instructions.iter().filter_map(|s| s.counts.samples).sum();
         assert_eq!(Some(samples), spots.samples, "{case}");
     }
-    assert!(held > 8000, "{held}");
+    assert!(compared > 8000, "{compared}");
 }
 
 #[test]
@@ -156,12 +157,12 @@ fn every_instruction_is_named_as_ncus_source_page_names_it() {
             let row = &rows[&format!("{:#x}", spot.address.unwrap())];
             // The guard and the opcode. Modifiers and operands would need nvdisasm.
             let words = if row.starts_with('@') { 2 } else { 1 };
-            let known: Vec<&str> = row.split_whitespace().take(words).collect();
-            let mut known = known.join(" ");
-            if let Some(dot) = known.find('.') {
-                known.truncate(dot);
+            let ncus_name: Vec<&str> = row.split_whitespace().take(words).collect();
+            let mut ncus_name = ncus_name.join(" ");
+            if let Some(dot) = ncus_name.find('.') {
+                ncus_name.truncate(dot);
             }
-            assert_eq!(spot.sass.as_deref(), Some(known.as_str()), "{case}: {row}");
+            assert_eq!(spot.sass.as_deref(), Some(ncus_name.as_str()), "{case}: {row}");
         }
         let named: usize = rows.values().filter(|row| *row != "NOP").count();
         assert!(spots.instructions.len() >= named, "{case}: only padding is not counted");

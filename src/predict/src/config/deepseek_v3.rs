@@ -27,9 +27,9 @@ fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {
     let dense = MlpShape::Gated { inner: fields.count("intermediate_size")? };
     let norms = 2.0 * hidden + query_rank.unwrap_or(0.0) + kv_rank;
     let routed = MlpShape::Experts { experts, chosen, inner, shared: shared * inner };
-    model.kinds.push(Layer { attention, mlp: dense, small: norms });
+    model.kinds.push(Layer { attention, mlp: dense, norms_and_biases: norms });
     // The router has a bias for each expert (`e_score_correction_bias`).
-    model.kinds.push(Layer { attention, mlp: routed, small: norms + experts });
+    model.kinds.push(Layer { attention, mlp: routed, norms_and_biases: norms + experts });
     let first = fields.count_or_zero("first_k_dense_replace")? as usize;
     if fields.optional_count("moe_layer_freq")?.is_some_and(|every| every != 1.0) {
         return Err(ConfigError::Value {

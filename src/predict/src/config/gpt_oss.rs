@@ -23,14 +23,14 @@ fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {
             text: format!("{also} is not {chosen}"),
         });
     }
-    let mut small = 2.0 * hidden + heads + experts + experts * (2.0 * inner + hidden);
+    let mut norms_and_biases = 2.0 * hidden + heads + experts + experts * (2.0 * inner + hidden);
     if fields.flag("attention_bias", true)? {
-        small += head_dim * (heads + 2.0 * kv_heads) + hidden;
+        norms_and_biases += head_dim * (heads + 2.0 * kv_heads) + hidden;
     }
     let layer = |window| Layer {
         attention: AttentionShape::Grouped { heads, kv_heads, head_dim, window },
         mlp: MlpShape::Experts { experts, chosen, inner, shared: 0.0 },
-        small,
+        norms_and_biases,
     };
     model.kinds = vec![layer(window), layer(None)];
     let layers = fields.layers()?;

@@ -12,12 +12,12 @@ fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {
     let kv_heads = fields.kv_heads(heads)?;
     let head_dim = fields.head_dim(model.hidden, heads)?;
     let inner = fields.count("intermediate_size")?;
-    let mut small = 2.0 * model.hidden;
+    let mut norms_and_biases = 2.0 * model.hidden;
     if fields.flag("attention_bias", false)? {
-        small += head_dim * (heads + 2.0 * kv_heads) + model.hidden;
+        norms_and_biases += head_dim * (heads + 2.0 * kv_heads) + model.hidden;
     }
     if fields.flag("mlp_bias", false)? {
-        small += 2.0 * inner + model.hidden;
+        norms_and_biases += 2.0 * inner + model.hidden;
     }
     model.kinds.push(Layer {
         attention: AttentionShape::Grouped {
@@ -27,7 +27,7 @@ fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {
             window: fields.optional_count("sliding_window")?,
         },
         mlp: MlpShape::Gated { inner },
-        small,
+        norms_and_biases,
     });
     model.order = vec![0; fields.layers()?];
     Ok(model)

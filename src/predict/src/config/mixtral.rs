@@ -22,7 +22,7 @@ fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {
             inner: fields.count("intermediate_size")?,
             shared: 0.0,
         },
-        small: 2.0 * model.hidden,
+        norms_and_biases: 2.0 * model.hidden,
     });
     fields.ignore(&["router_jitter_noise"]);
     model.order = vec![0; fields.layers()?];

@@ -44,6 +44,6 @@ pub(super) fn attention_layer(fields: &Fields<'_>, model: &Model) -> Result<Laye
     Ok(Layer {
         attention: AttentionShape::Grouped { heads, kv_heads, head_dim, window: None },
         mlp: MlpShape::Gated { inner: 0.0 },
-        small: 2.0 * model.hidden + biases,
+        norms_and_biases: 2.0 * model.hidden + biases,
     })
 }

@@ -18,7 +18,8 @@ pub struct StageMemory {
     pub layers: usize,
     /// Bytes of weights.
     pub weights_bytes: f64,
-    /// Bytes of the KV cache of all requests at their full length.
+    /// Bytes of the KV cache of all requests at their full length, or of the window where a layer
+    /// has one.
     pub kv_bytes: f64,
     /// Bytes of the largest activations of a prompt.
     pub activation_bytes: f64,
@@ -35,11 +36,12 @@ pub fn layer_weight_bytes(model: &Model, layer: &Layer, deployment: &Deployment)
     let (tp, hidden) = (f64::from(parallelism.tp), model.hidden);
     let attention_ways = if parallelism.dp_attention { 1.0 } else { tp };
     let linear = model.linear_dtype;
-    // Rows do not matter for the size, so a matrix is one row; blocks of scales divide it.
+    // One row of all parameters: the size is the same as long as the matrix's rows are multiples of
+    // the scale block.
     let attention = linear.bytes(1.0, layer.attention.parameters(hidden) / attention_ways);
     let dense = linear.bytes(1.0, layer.mlp.dense_parameters(hidden) / tp);
     let experts = model.expert_dtype.bytes(1.0, layer.mlp.expert_parameters(hidden) / tp);
-    let rest = model.dtype.bytes(1.0, layer.mlp.router_parameters(hidden) + layer.small);
+    let rest = model.dtype.bytes(1.0, layer.mlp.router_parameters(hidden) + layer.norms_and_biases);
     attention + dense + experts + rest
 }
 
@@ -50,7 +52,7 @@ pub fn layer_kv_bytes(layer: &Layer, deployment: &Deployment) -> f64 {
     let tp = f64::from(deployment.parallelism.tp);
     let all = deployment.kv_dtype.bytes(1.0, layer.attention.cached());
     match layer.attention {
-        // Sequences are split.
+        // Each GPU keeps the KV of its own sequences.
         _ if deployment.parallelism.dp_attention => all / tp,
         Grouped { kv_heads, .. } => all / tp.min(kv_heads),
         // Every GPU keeps the latent.
@@ -97,7 +99,7 @@ pub fn stages(model: &Model, deployment: &Deployment, load: &Load, gpu: &Gpu) ->
         .collect()
 }
 
-/// Tokens that a layer keeps: with a window, no more than that a sequence.
+/// Tokens whose KV a layer keeps: with a window, at most the window per sequence.
 fn cached_tokens(layer: &Layer, load: &Load, tokens: f64) -> f64 {
     match layer.attention {
         crate::config::AttentionShape::Grouped { window: Some(window), .. } => {
@@ -116,10 +118,10 @@ fn activation_bytes(model: &Model, layer: &Layer, load: &Load, tp: f64) -> f64 {
     model.dtype.bytes(load.input, 2.0 * model.hidden + widest)
 }
 
-/// Fails if a stage does not fit, by how much.
+/// Checks that each stage fits.
 ///
 /// # Errors
-/// It does not fit.
+/// A stage does not fit; the error says by how much.
 pub fn check(
     stages: &[StageMemory],
     deployment: &Deployment,
@@ -128,17 +130,17 @@ pub fn check(
     for (stage, memory) in stages.iter().enumerate() {
         let places = [
             (Tier::Hbm, memory.hbm_bytes, Some(gpu.hbm_bytes)),
-            (Tier::Host, elsewhere(memory, deployment, Tier::Host), gpu.host_bytes),
-            (Tier::Nvme, elsewhere(memory, deployment, Tier::Nvme), gpu.nvme_bytes),
+            (Tier::Host, bytes_in(memory, deployment, Tier::Host), gpu.host_bytes),
+            (Tier::Nvme, bytes_in(memory, deployment, Tier::Nvme), gpu.nvme_bytes),
         ];
-        for (tier, needed, there) in places {
-            if let Some(there) = there.filter(|there| needed > *there) {
+        for (tier, needed, capacity) in places {
+            if let Some(capacity) = capacity.filter(|capacity| needed > *capacity) {
                 return Err(PlacementError::Memory {
                     stage,
                     tier,
                     needed_gb: needed / 1e9,
-                    there_gb: there / 1e9,
-                    missing_gb: (needed - there) / 1e9,
+                    capacity_gb: capacity / 1e9,
+                    missing_gb: (needed - capacity) / 1e9,
                 });
             }
         }
@@ -146,7 +148,7 @@ pub fn check(
     Ok(())
 }
 
-fn elsewhere(memory: &StageMemory, deployment: &Deployment, tier: Tier) -> f64 {
+fn bytes_in(memory: &StageMemory, deployment: &Deployment, tier: Tier) -> f64 {
     let placement = deployment.placement;
     let weights = if placement.weights == tier { memory.weights_bytes } else { 0.0 };
     weights + if placement.kv == tier { memory.kv_bytes } else { 0.0 }
