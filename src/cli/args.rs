@@ -57,7 +57,7 @@ pub(super) enum Command {
     /// List kernels, show one, or start a kernel.toml
     #[command(subcommand)]
     Kernels(Deferred<kernels::KernelsCommand>),
-    /// List, show, attach to, cancel and clean up runs
+    /// List, show, attach to, cancel, annotate, export and clean up runs
     #[command(subcommand)]
     Runs(Deferred<runs::RunsCommand>),
     /// Explain a run or a report file

@@ -30,8 +30,8 @@ pub(super) fn run(
         return Ok(status);
     }
     let record = folder.current_record()?;
-    let several = record.is_several();
-    if record.jobs.is_empty() && !several {
+    let is_fan_out = record.is_fan_out();
+    if record.jobs.is_empty() && !is_fan_out {
         let failure = never_submitted(&record).hint(super::runs::rerun_hint(&record));
         if record.state == RunState::NeverSubmitted {
             let document = ErrorDocument::new(failure.clone(), failure.exit as u8);
@@ -51,7 +51,7 @@ pub(super) fn run(
     })?;
     let events = events.map(str::to_owned);
     match cli.command {
-        Command::Profile(args) if several => {
+        Command::Profile(args) if is_fan_out => {
             profile::several_remotes::attach(app, &args, &folder, record, agreed)
         }
         Command::Profile(mut args) => {
@@ -94,14 +94,14 @@ pub(super) fn run(
 /// Refuses a run that this machine has not started, or that is on a host the user does not know.
 /// Consent counts only for a run that has something to go on with.
 fn check(app: &App, record: &RunRecord, agreed: bool) -> Result<()> {
-    let several = record.is_several();
-    if record.jobs.is_empty() && !several {
+    let is_fan_out = record.is_fan_out();
+    if record.jobs.is_empty() && !is_fan_out {
         return match started_here::is_known(app, record) {
             true => Ok(()),
             false => Err(never_submitted(record)),
         };
     }
-    if !several {
+    if !is_fan_out {
         session::check_run(app, record)?;
     }
     started_here::check(app, record, agreed)

@@ -1,4 +1,5 @@
-//! `rgpu runs`: lists, shows, resumes, cancels, exports and removes runs.
+//! `rgpu runs`: lists, shows, attaches to, cancels, annotates, exports and removes runs, and rebuilds
+//! the index of suites.
 
 mod clean;
 mod export;
@@ -26,7 +27,7 @@ pub(super) use export::ExportResult;
 pub(super) use host::JobList;
 pub(super) use list::RunList;
 
-/// List, show, attach to, cancel and clean up runs
+/// List, show, attach to, cancel, annotate, export and clean up runs
 ///
 /// RUN is an id, a unique prefix, `latest`, `latest~1`, or a run folder's path.
 #[derive(Subcommand, Clone, Debug)]
@@ -67,7 +68,7 @@ pub(super) enum RunsCommand {
         "rgpu runs clean --remote h200",
     ))]
     Clean(clean::CleanArgs),
-    /// Make the index of suites again from the run folders
+    /// Rebuild the index of suites from the run folders
     #[command(after_long_help = examples!("rgpu runs reindex"))]
     Reindex,
 }
@@ -227,7 +228,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
     }
     let cost = cost_text(&record.cost).map_or_else(String::new, |c| format!("  cost        {c}\n"));
     app.print(&format!(
-        "{}\n  what        {}\n  remote      {} ({})\n  started     {}\n  state       {}{}\n{cost}{}{}",
+        "{}\n  title       {}\n  remote      {} ({})\n  started     {}\n  state       {}{}\n{cost}{}{}",
         record.id,
         one_line(&record.title),
         one_line(&record.remote),
@@ -299,7 +300,8 @@ fn has_no_answer(record: &RunRecord) -> bool {
     record.state == RunState::Running && ended
 }
 
-/// When the run's last event arrived, for a remote that did not answer.
+/// The state line of a run whose remote did not answer: when `events.jsonl` was last written, and
+/// when rgpu last asked.
 fn last_seen(folder: &RunFolder, record: &RunRecord) -> String {
     let written = |name: &str| {
         let time = std::fs::metadata(folder.path().join(name)).ok()?.modified().ok()?;
@@ -334,10 +336,10 @@ fn note(app: &App, folder: &RunFolder, text: &str) -> Result<Status> {
     Ok(0)
 }
 
-/// Cancels a run, or each of several joined runs.
+/// Cancels a run, or each run of a fan-out.
 fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     let mut record = folder.record()?;
-    if record.is_several() {
+    if record.is_fan_out() {
         for own in saved_fan_out::run_folders(app, folder, &record)? {
             stop(app, &own)?;
         }
@@ -401,7 +403,8 @@ async fn stop_job(link: &mut HostLink, job: &str) -> Result<StoppedJob> {
 fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     let started_at = Instant::now();
     let mut record = folder.current_record()?;
-    // A command that was cancelled before the host had answered leaves a job that may be there.
+    // With a job in the record, `never submitted` is not certain: the command was cancelled before
+    // the host answered.
     if record.state == RunState::NeverSubmitted && record.jobs.is_empty() {
         app.print_note(&format!("`{}` was never submitted, so nothing runs", record.id));
         return Ok(record);
@@ -440,29 +443,29 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     }
     let StoppedJob { outcome, has_pulled_files, is_missing } = stopped;
     // A command that follows the run records the end itself.
-    let own = folder.clone().follow();
-    let is_unfollowed = own.is_ok();
-    if let Ok(own) = &own {
-        record = own.record()?;
+    let followed = folder.clone().follow();
+    let is_unfollowed = followed.is_ok();
+    if let Ok(followed) = &followed {
+        record = followed.record()?;
     }
-    if let Some(line) = record.jobs.iter_mut().find(|j| j.job == job && j.outcome.is_none()) {
-        line.outcome = outcome.clone().or(Some(Outcome::Cancelled));
+    if let Some(job_record) = record.jobs.iter_mut().find(|j| j.job == job && j.outcome.is_none()) {
+        job_record.outcome = outcome.clone().or(Some(Outcome::Cancelled));
         // A run whose job never arrived stays `never submitted`.
         if !(is_missing && record.state == RunState::NeverSubmitted) {
             record.state = RunState::Cancelled;
         }
         record.exit = Some(Exit::Cancelled as u8);
-        if let Ok(own) = &own {
-            own.save(&record)?;
+        if let Ok(followed) = &followed {
+            followed.save(&record)?;
         }
     }
     let text = outcome.as_ref().map_or("ended", outcome_word);
     app.print_note(&match is_missing {
         true => format!(
             "`{remote}` has no job `{id}`: it never arrived there, or was removed; {}",
-            match &own {
+            match &followed {
                 Ok(_) => format!("its record says `{}` now", record.state.as_str()),
-                Err(followed) => format!("its record was left as it is: {followed}"),
+                Err(error) => format!("its record was left as it is: {error}"),
             }
         ),
         false => format!(

@@ -1,8 +1,8 @@
 //! The environment of an entry's command: an allow-list, recorded when the entry is added.
 //!
-//! The command gets what tells it where programs and settings are, as they were where the user
-//! typed `add`, and nothing else, so that no secret of the shell gets into the database. The user
-//! names further variables: `NAME=VALUE` is recorded, `NAME` alone comes from the runner.
+//! Of the shell's variables the command gets those of the lists below, so that no secret gets into
+//! the database. The user names further ones: `NAME=VALUE` is recorded, `NAME` alone comes from the
+//! runner. [`attempt`](super::attempt) adds its own.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -36,8 +36,8 @@ const RECORDED: &[&str] = &[
 /// Beginnings of the names of further recorded variables.
 const RECORDED_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
-/// Variables that come from the runner: they name sockets of a login session, which may end before
-/// the entry's turn.
+/// Variables that come from the runner: they name a socket and a folder of a login session, which may
+/// end before the entry's turn.
 pub(super) const FROM_RUNNER: &[&str] = &["SSH_AUTH_SOCK", "XDG_RUNTIME_DIR"];
 
 /// The variables of `environment` to record.

@@ -29,7 +29,7 @@ impl RecordedJob {
     }
 }
 
-/// The outcome of `job` that a command recorded, perhaps before it has saved the run's record.
+/// The recorded outcome of `job`, from `events.jsonl`: that file may be ahead of `run.json`.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -52,7 +52,7 @@ struct EventLine {
     event: Event,
 }
 
-/// The recorded part of `job`; `None` if the run never submitted it.
+/// The recorded part of `job`; `None` if the run's record does not list it.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -71,7 +71,7 @@ pub(super) fn recorded_job(
         Vec::new()
     };
     for line in text.split(|b| *b == b'\n') {
-        // A last line cut by a crash is skipped: the host sends that event again.
+        // A line that a crash cut short is skipped; the host sends that event again.
         let Ok(line) = serde_json::from_slice::<EventLine>(line) else { continue };
         if line.job == job && line.event.seq == known.last_seq() + 1 {
             known.events.push(line.event);

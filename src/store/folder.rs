@@ -327,7 +327,7 @@ impl RunFolder {
     /// As [`RunFolder::record`].
     pub fn current_record(&self) -> Result<RunRecord, StoreError> {
         let is_unsent = |record: &RunRecord| {
-            record.state == RunState::Running && record.jobs.is_empty() && !record.is_several()
+            record.state == RunState::Running && record.jobs.is_empty() && !record.is_fan_out()
         };
         let mut record = self.record()?;
         if is_unsent(&record) && self.followed_by().is_none() {
@@ -370,7 +370,7 @@ impl RunFolder {
         let text = self.read("events.jsonl").unwrap_or_default();
         let mut jobs: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for line in text.split(|b| *b == b'\n') {
-            // A last line cut by a crash is skipped.
+            // A line that a crash cut short is skipped.
             let Ok(At { job, at_ms }) = serde_json::from_slice(line) else { continue };
             let (first, last) = jobs.entry(job).or_insert((at_ms, at_ms));
             (*first, *last) = ((*first).min(at_ms), (*last).max(at_ms));

@@ -94,8 +94,8 @@ impl RunRecord {
         }
     }
 
-    /// Whether the run groups runs on several remotes, which have their own records.
-    pub fn is_several(&self) -> bool {
+    /// Whether the run is a fan-out: it groups runs on several remotes, which have their own records.
+    pub fn is_fan_out(&self) -> bool {
         self.remote.contains(',')
     }
 

@@ -93,7 +93,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
     let fetched = fetched_jobs(runs)?;
     let mut table = TextTable::new(&[
         ("job", Align::Left),
-        ("what", Align::Left),
+        ("title", Align::Left),
         ("state", Align::Left),
         ("since", Align::Right),
         ("fetched", Align::Left),

@@ -57,7 +57,7 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
     let mut table = TextTable::new(&[
         ("run", Align::Left),
         ("reason", Align::Left),
-        ("what", Align::Left),
+        ("title", Align::Left),
         ("remote", Align::Left),
         ("state", Align::Left),
         ("time", Align::Right),

@@ -20,7 +20,7 @@ use crate::report::{Align, TextTable, age, bytes, cut_end, one_line};
 const SPARE_HOST_COLUMNS: [&str; 5] = ["address", "CUDA", "waiting", "seen", "memory"];
 
 /// The columns of runs that a narrow terminal lacks.
-const SPARE_RUN_COLUMNS: [&str; 1] = ["what"];
+const SPARE_RUN_COLUMNS: [&str; 1] = ["title"];
 
 /// The last column, of sentences that may wrap, gets this many characters before others are shown.
 const MIN_SENTENCE_WIDTH: usize = 24;
@@ -220,7 +220,7 @@ fn health(host: &HostState, data: &TopData) -> String {
 fn run_lines(data: &TopData, width: usize) -> Vec<Line<'static>> {
     let mut table = TextTable::new(&[
         ("run", Align::Left),
-        ("what", Align::Left),
+        ("title", Align::Left),
         ("remote", Align::Left),
         ("since", Align::Right),
         ("phase", Align::Left),
