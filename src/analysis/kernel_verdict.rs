@@ -18,7 +18,7 @@ const NOT_TRACED: &str = "nsys traced the graphs as a whole; `--nsys-args \
 const STOPPED: &str =
     "the program was stopped before one of its launches was profiled (`--budget` raises the limit)";
 
-const NOT_PROFILED: &str = "none of its launches was profiled";
+const NOT_PROFILED: &str = "not profiled";
 
 const NO_COUNTERS: &str = "ncu left no counters of its launches";
 

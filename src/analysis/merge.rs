@@ -460,11 +460,6 @@ mod tests {
         let full = [(SM, 90.0), (MEMORY, 40.0), (ACTIVE, 92.0), (TENSOR, 88.0)];
         assert_eq!(told(&full), "at 88 % of the tensor peak; little is left");
         assert_eq!(told(&[(SM, 90.0), (MEMORY, 40.0)]), "the SMs run at 90 % of their peak");
-        let idle = told(&[(SM, 5.0), (MEMORY, 6.0), (TENSOR, 0.3), (WAVES, 0.24)]);
-        assert!(
-            idle.ends_with("; the tensor cores are busy for less than 1 % of the time"),
-            "{idle}"
-        );
     }
 
     #[test]
@@ -715,10 +710,7 @@ mod tests {
         profile.findings.clear();
         analyze(&mut profile);
         let texts: Vec<_> = profile.kernel_verdicts.iter().map(|v| v.text.as_str()).collect();
-        assert_eq!(
-            texts,
-            ["ncu left no counters of its launches", "none of its launches was profiled"]
-        );
+        assert_eq!(texts, ["ncu left no counters of its launches", "not profiled"]);
     }
 
     /// The first forty launches of a compiled program were mostly Triton's benchmarks.

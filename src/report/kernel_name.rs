@@ -85,7 +85,7 @@ impl KernelNames {
     }
 
     /// The names of a list of kernels of no single profile.
-    pub(crate) fn distinct<'a>(self, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    pub(super) fn distinct<'a>(self, names: impl Iterator<Item = &'a str>) -> Vec<String> {
         match self {
             Self::Short => distinct_names(names),
             Self::Full => names.map(str::to_owned).collect(),

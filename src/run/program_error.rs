@@ -144,13 +144,10 @@ impl ProgramError {
         if failed(record) {
             return Some(Fault::Program(failure(record, ", also without a tool", remote)));
         }
-        // A tool that brings the program down still reports what came before.
-        let measured = self.result.step_ok(&self.record.step);
         let text = format!(
-            "the program {} on rung {}, but not without a tool{}",
+            "the program {} on rung {}, but not without a tool",
             ending(&self.record),
-            self.record.rung,
-            if measured { "; what it did after that was not measured" } else { "" }
+            self.record.rung
         );
         Some(Fault::Tool(Gap { code: "fails_under_tool".to_owned(), text }))
     }

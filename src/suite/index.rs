@@ -331,13 +331,16 @@ mod tests {
         let mut index = RunIndex::open(dir.path(), &dir.path().join("ids")).unwrap();
         let mut run = suite("one", 1, 100.0);
         let time = run.rows[0].times[0].clone();
-        run.rows[0].times = ["s:a", "s:a[n=1]", "s:a[n=2]", "s:ab", "s:ab[n=1]", "s"]
+        run.rows = ["s:a", "s:a[n=1]", "s:a[n=2]", "s:ab", "s:ab[n=1]", "s"]
             .map(|case| {
                 let key = MeasurementKey { case: case.into(), ..time.key.clone() };
-                SuiteTime { key, ..time.clone() }
+                let times = vec![SuiteTime { key, ..time.clone() }];
+                SuiteRow { case: case.into(), times, ..run.rows[0].clone() }
             })
             .into();
-        index.put_case(&run, &run.rows[0]).unwrap();
+        for row in &run.rows {
+            index.put_case(&run, row).unwrap();
+        }
         let cases = |case: &str| -> Vec<String> {
             let query = TimeQuery { case: case.into(), ..TimeQuery::default() };
             index.history(&query).unwrap().into_iter().map(|(key, _)| key.case).collect()

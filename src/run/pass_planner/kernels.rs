@@ -14,7 +14,6 @@ use crate::model::Launch;
 use crate::model::profile::Gap;
 use crate::model::selection::{GeometrySum, KernelChoice};
 use crate::model::timeline::WHOLE_GRAPHS;
-use crate::report::KernelNames;
 use crate::tool::{KernelFilter, LaunchCost, Request, RunnerRanges, Target, function_name};
 
 /// The set that is collected unless the user names another.
@@ -28,18 +27,6 @@ const CHEAPER_SET: &str = "detailed";
 pub(super) struct ExactFilter {
     pub(super) filter: String,
     pub(super) base: &'static str,
-}
-
-/// A text with the short name of the kernel that it is about.
-fn with_short_name(text: &str, kernels: &[KernelCandidate]) -> String {
-    let full: Vec<&str> = kernels.iter().map(|kernel| kernel.kernel.as_str()).collect();
-    let short = KernelNames::Short.distinct(full.iter().copied());
-    for (full, short) in full.iter().zip(short) {
-        if let Some(rest) = text.strip_prefix(&format!("`{full}`: ")) {
-            return format!("`{short}`: {rest}");
-        }
-    }
-    text.to_owned()
 }
 
 impl PassPlanner {
@@ -92,7 +79,7 @@ impl PassPlanner {
         self.selection.left_out.extend(fit.left_out.iter().cloned());
         say(&self.price_text(taken, &fit, covered));
         for gap in &fit.left_out {
-            say(&with_short_name(&gap.text, &top));
+            say(&gap.text);
         }
         let launches: u64 = fit.counts.iter().sum();
         let cut = taken.iter().zip(&fit.counts).any(|(kernel, count)| kernel.launches > *count);
@@ -207,8 +194,7 @@ impl PassPlanner {
 
     /// The chosen kernels with their price, for the user.
     fn price_text(&self, taken: &[KernelCandidate], fit: &BudgetFit, covered: f64) -> String {
-        let names = taken.iter().map(|kernel| kernel.kernel.as_str());
-        let names = KernelNames::Short.distinct(names);
+        let names: Vec<&str> = taken.iter().map(|kernel| function_name(&kernel.kernel)).collect();
         let launches: u64 = taken.iter().map(|kernel| kernel.launches).sum();
         let sections = match &self.selection.set {
             Some(set) => format!(" (set `{set}`)"),
@@ -330,24 +316,6 @@ fn exact_filter(kernels: &[KernelCandidate]) -> ExactFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_left_out_is_told_by_short_names() {
-        let add = |vector: u8| KernelCandidate {
-            kernel: format!(
-                "void at::native::vectorized_elementwise_kernel<(int){vector}, at::native::CUDAFunctor_add<float>, std::array<char *, (unsigned long)3>>(int, T2, T3)"
-            ),
-            ..KernelCandidate::default()
-        };
-        let kernels = [add(4), add(8)];
-        let texts = kernels.each_ref().map(|kernel| {
-            let text = format!("`{}`: 5 of 600 launches, to stay within the budget", kernel.kernel);
-            with_short_name(&text, &kernels)
-        });
-        assert!(texts.iter().all(|text| text.chars().count() < 100), "{texts:?}");
-        assert_ne!(texts[0], texts[1]);
-        assert_eq!(with_short_name("only the set `detailed`", &kernels), "only the set `detailed`");
-    }
 
     /// Inductor benchmarked a kernel 211 times in the survey, and the next run launched it 11 times.
     #[test]
