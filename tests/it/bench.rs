@@ -470,6 +470,8 @@ fn two_suites_are_compared_and_the_history_is_kept_or_made_again() {
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let comparison: SuiteComparison = serde_json::from_value(value).unwrap();
     assert_eq!(comparison.count(SuiteVerdict::Same), 4, "{comparison:#?}");
+    let shown = laptop.show("bench compare latest~1 latest");
+    assert!(shown.contains("two against one: 4 SAME"), "cases are passed over: {shown}");
     let two = laptop.project("artifacts/runs/two/suite.json");
     let slower =
         fs::read_to_string(&two).unwrap().replace("\"driver\": \"580\"", "\"driver\": \"590\"");

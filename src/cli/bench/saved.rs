@@ -16,11 +16,12 @@ use crate::suite::history;
 /// The file of a suite's result.
 const FILE: &str = "suite.json";
 
-/// The suite that the user named, else the latest.
+/// The suite that the user named, else the latest. `latest` and `latest~N` pass over the runs of
+/// single cases, which are newer than their suite.
 pub(super) fn find(app: &App, name: Option<&str>) -> Result<(RunFolder, SuiteRun)> {
     let runs = Runs::new(&app.config.runs_dir.value);
     let folder = match name {
-        Some(name) => runs.find(name)?,
+        Some(name) => runs.find_preferring(name, |run| run.path().join(FILE).is_file())?,
         None => latest(&runs)?.ok_or_else(|| {
             Failure::new(Exit::Usage, "no_suite", "no suite has run here")
                 .hint("`rgpu bench run` runs the suite of this project")
