@@ -199,6 +199,14 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
     out
 }
 
+/// Sizes for a column: of several groups the first, and how many more there are. `--json` has all.
+fn short_sizes(sizes: &str) -> String {
+    match sizes.split_once(';') {
+        None => sizes.to_owned(),
+        Some((first, rest)) => format!("{first} and {} more", rest.split(';').count()),
+    }
+}
+
 /// Renders a comparison of suites.
 pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
     let mut table = TextTable::new(&[
@@ -214,7 +222,7 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
     for row in &comparison.rows {
         table.add_row([
             row.case.clone(),
-            row.sizes.clone(),
+            short_sizes(&row.sizes),
             if row.side == "kernel" { String::new() } else { row.side.clone() },
             row.a_ns.map(duration).unwrap_or_default(),
             duration(row.b_ns),
@@ -252,6 +260,13 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_of_many_groups_are_short_in_a_comparison() {
+        assert_eq!(short_sizes("n=1024"), "n=1024");
+        assert_eq!(short_sizes("k=1,n=2;k=3,n=4;k=5,n=6"), "k=1,n=2 and 2 more");
+        assert_eq!(short_sizes(""), "");
+    }
 
     #[test]
     fn times_of_several_gpus_name_the_gpu_of_each() {
