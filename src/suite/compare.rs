@@ -150,7 +150,12 @@ fn judge(
     };
     let why = match (a.device == b.device, differing.is_empty()) {
         (_, false) => format!("another {differing}"),
-        (false, true) => "another device of this GPU".to_owned(),
+        (false, true) => match judgement.threshold {
+            Some(least) => {
+                format!("another device of this GPU: only more than {:.0} % counts", 100.0 * least)
+            }
+            None => "another device of this GPU".to_owned(),
+        },
         (true, true) if judgement.why.is_empty() => in_graphs.unwrap_or_default(),
         (true, true) => judgement.why,
     };
@@ -341,6 +346,12 @@ mod tests {
         assert_eq!(c.newly_failed, ["s:bad: it broke"]);
         let noisy = compare(&a, &b, 0.01, false, |_, _| Some(0.03));
         assert_eq!(noisy.count(SuiteVerdict::Slower), 0);
+        let mut elsewhere = b.clone();
+        elsewhere.rows[1].times[0].device = "GPU-2".into();
+        let moved = compare(&a, &elsewhere, 0.01, false, |_, _| Some(0.0));
+        assert_eq!(moved.rows[1].judgement.verdict, SuiteVerdict::Same);
+        let why = &moved.rows[1].judgement.why;
+        assert!(why.contains("only more than 11 % counts"), "{why}");
         let unknown = compare(&a, &b, 0.01, false, |_, _| None);
         assert_eq!(unknown.rows[1].judgement.verdict, SuiteVerdict::Ambiguous);
         assert!(unknown.rows[1].judgement.why.contains("sessions"), "{unknown:?}");
