@@ -18,7 +18,12 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
         None => PointsByKey::new(),
     };
     if points.is_empty() {
-        let what = format!("no suite has a time of `{}`", args.case);
+        let mut what = format!("no suite has a time of `{}`", args.case);
+        for (flag, value) in [("--gpu", &args.gpu), ("--since", &args.since)] {
+            if let Some(value) = value {
+                what += &format!(" with `{flag} {value}`");
+            }
+        }
         return Err(Failure::new(Exit::Usage, "no_history", what)
             .hint("`rgpu bench list` shows the cases; `*` and `?` match any characters")
             .hint("`rgpu runs reindex` makes the index again from the run folders"));
