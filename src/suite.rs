@@ -27,7 +27,7 @@ mod times;
 
 pub use case::SuiteCase;
 pub use change_points::change_points;
-pub use compare::{TimeKind, compare};
+pub use compare::{KnownSpread, TimeKind, compare};
 pub use file::SuiteFile;
 pub use history::history;
 pub use index::{PointsByKey, RunIndex, TimeQuery, sessions};

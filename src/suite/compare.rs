@@ -46,15 +46,36 @@ impl TimeKind {
     }
 }
 
-/// Compares `b` with `a`. `spread` gives what is known of the spread between sessions of a time of
-/// `a`, as a fraction: it is added to the threshold. Times under other conditions are compared only
-/// if `force`.
+/// How far apart the times of one kernel are without any change of it, as fractions; `None` if that
+/// is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KnownSpread {
+    /// Between sessions on one device.
+    pub sessions: Option<f64>,
+    /// Between any two devices of this GPU.
+    pub devices: Option<f64>,
+}
+
+impl KnownSpread {
+    /// What is added to the threshold for times of these devices.
+    fn between(self, a: &str, b: &str) -> Option<f64> {
+        match a == b {
+            true => self.sessions,
+            false => {
+                Some(self.sessions.unwrap_or_default() + self.devices.unwrap_or(UNKNOWN_SPREAD))
+            }
+        }
+    }
+}
+
+/// Compares `b` with `a`. `spread` gives what is known of the spread of a time of `a`: it is added
+/// to the threshold. Times under other conditions are compared only if `force`.
 pub fn compare(
     a: &SuiteRun,
     b: &SuiteRun,
     threshold: f64,
     force: bool,
-    spread: impl Fn(&SuiteTime, TimeKind) -> Option<f64>,
+    spread: impl Fn(&SuiteTime, TimeKind) -> KnownSpread,
 ) -> SuiteComparison {
     let (times_of_a, times_of_b) = (times_by_work(a), times_by_work(b));
     let name = |time: &SuiteTime| {
@@ -115,7 +136,7 @@ fn judge(
     a: &SuiteTime,
     b: &SuiteTime,
     threshold: f64,
-    spread: Option<f64>,
+    spread: KnownSpread,
     force: bool,
 ) -> TimeJudgement {
     if [a, b].iter().any(|time| time.correctness == Some(CheckVerdict::Wrong)) {
@@ -125,10 +146,7 @@ fn judge(
     if !differing.is_empty() && !force {
         return none(SuiteVerdict::Incomparable, format!("another {differing}"));
     }
-    let spread = match a.device == b.device {
-        true => spread,
-        false => Some(spread.unwrap_or_default() + UNKNOWN_SPREAD),
-    };
+    let spread = spread.between(&a.device, &b.device);
     let kind = TimeKind::of(a, b);
     let sides = [kind.side(a), kind.side(b)];
     let judge_sides = |[a, b]: [SideTime; 2]| judge_sessions(a, b, threshold, spread);
@@ -196,6 +214,10 @@ fn none(verdict: SuiteVerdict, why: String) -> TimeJudgement {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of_sessions(spread: f64) -> KnownSpread {
+        KnownSpread { sessions: Some(spread), devices: None }
+    }
     use crate::model::profile::GraphTiming;
     use crate::model::suite::MeasurementKey;
 
@@ -224,7 +246,7 @@ mod tests {
         let (mut a, mut b) =
             (suite("a", &[("s:short", 4704.0)]), suite("b", &[("s:short", 4992.0)]));
         let verdict = |a: &SuiteRun, b: &SuiteRun| {
-            let row = compare(a, b, 0.05, false, |_, _| Some(0.0)).rows.remove(0);
+            let row = compare(a, b, 0.05, false, |_, _| of_sessions(0.0)).rows.remove(0);
             (row.judgement.verdict, row.b_ns, row.judgement.why)
         };
         assert_eq!(verdict(&a, &b), (SuiteVerdict::Slower, 4992.0, String::new()));
@@ -279,7 +301,10 @@ mod tests {
     #[test]
     fn equal_kernels_in_other_states_of_the_gpu_are_neither_faster_nor_slower() {
         let verdict = |a: &SuiteRun, b: &SuiteRun, spread| {
-            compare(a, b, 0.01, false, |_, _| spread).rows.remove(0).judgement
+            compare(a, b, 0.01, false, |_, _| KnownSpread { sessions: spread, devices: None })
+                .rows
+                .remove(0)
+                .judgement
         };
         let mut same = 0;
         for nodes in [[1, 2], [0, 0]] {
@@ -308,7 +333,7 @@ mod tests {
     #[test]
     fn a_change_that_the_state_of_the_gpu_does_not_explain_counts() {
         let verdict = |a: &SuiteRun, b: &SuiteRun| {
-            compare(a, b, 0.01, false, |_, _| Some(0.005)).rows.remove(0).judgement
+            compare(a, b, 0.01, false, |_, _| of_sessions(0.005)).rows.remove(0).judgement
         };
         // The states differ by 0.36 µs for each node.
         let slow = in_graph(2113.0, [2101.0, 2121.0], 30559.0, [1, 2]);
@@ -339,26 +364,29 @@ mod tests {
         b.rows[3].state = RowState::Failed;
         b.rows[3].failure = Some("it broke".into());
         b.rows[3].times.clear();
-        let c = compare(&a, &b, 0.01, false, |_, _| Some(0.0));
+        let c = compare(&a, &b, 0.01, false, |_, _| of_sessions(0.0));
         let verdicts: Vec<_> = c.rows.iter().map(|row| row.judgement.verdict).collect();
         assert_eq!(verdicts, [SuiteVerdict::Same, SuiteVerdict::Slower, SuiteVerdict::New]);
         assert_eq!(c.only_a, ["s:gone", "s:bad"]);
         assert_eq!(c.newly_failed, ["s:bad: it broke"]);
-        let noisy = compare(&a, &b, 0.01, false, |_, _| Some(0.03));
+        let noisy = compare(&a, &b, 0.01, false, |_, _| of_sessions(0.03));
         assert_eq!(noisy.count(SuiteVerdict::Slower), 0);
         let mut elsewhere = b.clone();
         elsewhere.rows[1].times[0].device = "GPU-2".into();
-        let moved = compare(&a, &elsewhere, 0.01, false, |_, _| Some(0.0));
+        let moved = compare(&a, &elsewhere, 0.01, false, |_, _| of_sessions(0.0));
         assert_eq!(moved.rows[1].judgement.verdict, SuiteVerdict::Same);
         let why = &moved.rows[1].judgement.why;
         assert!(why.contains("only more than 11 % counts"), "{why}");
-        let unknown = compare(&a, &b, 0.01, false, |_, _| None);
+        let known = KnownSpread { sessions: Some(0.001), devices: Some(0.005) };
+        let moved = compare(&a, &elsewhere, 0.01, false, |_, _| known);
+        assert_eq!(moved.rows[1].judgement.verdict, SuiteVerdict::Slower, "{moved:?}");
+        let unknown = compare(&a, &b, 0.01, false, |_, _| KnownSpread::default());
         assert_eq!(unknown.rows[1].judgement.verdict, SuiteVerdict::Ambiguous);
         assert!(unknown.rows[1].judgement.why.contains("sessions"), "{unknown:?}");
         b.rows[0].times[0].key.driver = "590".into();
-        let other = compare(&a, &b, 0.01, false, |_, _| None);
+        let other = compare(&a, &b, 0.01, false, |_, _| KnownSpread::default());
         assert_eq!(other.rows[0].judgement.verdict, SuiteVerdict::Incomparable);
-        let forced = compare(&a, &b, 0.01, true, |_, _| None);
+        let forced = compare(&a, &b, 0.01, true, |_, _| KnownSpread::default());
         assert_eq!(forced.rows[0].judgement.verdict, SuiteVerdict::Same);
     }
 }

@@ -11,7 +11,7 @@ use crate::model::suite::{SuiteTime, SuiteVerdict};
 use crate::model::suite_history::HistoryPoint;
 use crate::report::suite::comparison_table;
 use crate::suite::expectations::{self, Expectation, Expectations};
-use crate::suite::{PointsByKey, TimeKind, compare, sessions};
+use crate::suite::{KnownSpread, PointsByKey, TimeKind, compare, sessions};
 
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let (_, a) = saved::find(app, Some(&args.a))?;
@@ -32,11 +32,18 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
         let mut sessions = sessions(&points, time);
         sessions.retain(|session| session.run != b.id);
         if kind == TimeKind::Graph {
-            return graph_spread(time, &sessions);
+            return KnownSpread { sessions: graph_spread(time, &sessions), devices: None };
         }
-        let own = Expectation::from_sessions(time, &sessions, "").spread(&time.device);
+        let own = Expectation::from_sessions(time, &sessions, "");
         let mut entries = known.iter().flat_map(|expected| &expected.entries);
-        own.or_else(|| entries.find(|entry| entry.key == time.key)?.spread(&time.device))
+        let expected = entries.find(|entry| entry.key == time.key);
+        let of_sessions = own.spread(&time.device);
+        // That of one device to the middle of all: two devices may be twice as far apart.
+        let of_devices = own.device_spread.or_else(|| expected?.device_spread);
+        KnownSpread {
+            sessions: of_sessions.or_else(|| expected?.spread(&time.device)),
+            devices: of_devices.map(|spread| 2.0 * spread),
+        }
     };
     let comparison = compare(&a, &b, args.threshold, args.force, spread);
     if app.global.json {

@@ -11,7 +11,7 @@ use super::suite_work::SuiteWork;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::error::{Exit, Failure, Result};
-use crate::model::suite::{MeasurementKey, SuiteRun, SuiteTime, SuiteVerdict};
+use crate::model::suite::{MeasurementKey, RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::report::{Align, TextTable, duration};
 use crate::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
 use crate::suite::{PointsByKey, SuiteFile, select, sessions};
@@ -22,6 +22,8 @@ pub(super) struct ExpectationResult {
     verdicts: Vec<SuiteVerdict>,
     orphans: Vec<MeasurementKey>,
     updated: Vec<(PathBuf, Vec<UpdatedEntry>)>,
+    /// Number of cases that ended well and that no GPU ran.
+    without_gpu: usize,
 }
 
 /// Refuses a baseline that does not exist, before anything runs: every time would be NEW.
@@ -73,8 +75,10 @@ pub(super) fn judge(
     };
     let orphans = orphans(app, &run, &known)?;
     run.orphans.clone_from(&orphans);
+    let ended_without_gpu = |row: &&SuiteRow| row.state == RowState::Ok && row.without_gpu();
+    let without_gpu = run.rows.iter().filter(ended_without_gpu).count();
     work.with_suite(|suite| suite.run = run);
-    Ok(ExpectationResult { verdicts, orphans, updated })
+    Ok(ExpectationResult { verdicts, orphans, updated, without_gpu })
 }
 
 /// Expected times of cases that the suite does not have.
@@ -150,6 +154,15 @@ impl ExpectationResult {
         let mut fail_on = args.fail_on.clone();
         if args.validity == ValidityName::Strict && !args.update_expectations {
             fail_on.extend([FailOn::New, FailOn::Incomparable]);
+        }
+        // Otherwise a host that has lost its GPU passes every condition.
+        if self.without_gpu > 0 && (args.update_expectations || !fail_on.is_empty()) {
+            app.print_error(&format!(
+                "no kernel was timed in {} cases, since their host has no GPU: there is nothing to \
+                 judge or to expect",
+                self.without_gpu
+            ));
+            return Ok(Exit::Tool as u8);
         }
         Ok(status(app, &fail_on, &self.verdicts))
     }

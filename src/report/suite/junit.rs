@@ -1,12 +1,12 @@
 //! `junit.xml`: a test for each case, as CI systems read it. A case fails if it failed, and if it is
-//! slower than expected.
+//! slower than expected. One that no GPU ran is skipped.
 
 use std::time::Duration;
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::error::{Exit, Failure, Result};
-use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteVerdict};
+use crate::model::suite::{NO_GPU_TEXT, RowState, SuiteRow, SuiteRun, SuiteVerdict};
 
 /// Renders a suite as JUnit XML.
 ///
@@ -43,22 +43,25 @@ fn case(row: &SuiteRow) -> TestCase {
         })
     });
     let status = match (row.state, slower) {
+        (RowState::Ok, _) if row.without_gpu() => skipped(NO_GPU_TEXT),
         (RowState::Ok, None) => TestCaseStatus::success(),
         (RowState::Ok, Some(slower)) => failed(NonSuccessKind::Failure, "slower", &slower, row),
         (RowState::Failed, _) => {
             let reason = row.reason.as_deref().unwrap_or_default();
             failed(NonSuccessKind::Error, reason, row.failure.as_deref().unwrap_or_default(), row)
         }
-        (state, _) => {
-            let mut status = TestCaseStatus::skipped();
-            status.set_message(state.as_str());
-            status
-        }
+        (state, _) => skipped(state.as_str()),
     };
     let mut case = TestCase::new(row.case.as_str(), status);
     case.set_classname(row.target.as_str());
     case.set_time(Duration::from_secs_f64(row.seconds.max(0.0)));
     case
+}
+
+fn skipped(why: &str) -> TestCaseStatus {
+    let mut status = TestCaseStatus::skipped();
+    status.set_message(why);
+    status
 }
 
 fn failed(kind: NonSuccessKind, reason: &str, message: &str, row: &SuiteRow) -> TestCaseStatus {

@@ -1,13 +1,17 @@
 //! `report.md` of a suite, which also fits a comment of a pull request.
 
-use super::table::{cases, clock_policy, counts, devices_text};
-use crate::model::suite::{RowState, SuiteRun, SuiteVerdict};
+use super::table::{cases, clock_policy, counts, devices_text, without_gpu_text};
+use crate::model::suite::{NO_GPU_TEXT, RowState, SuiteRun, SuiteVerdict};
 use crate::report::markdown::plain;
 use crate::report::quantity::timestamp;
 
 /// Renders a suite as Markdown.
 pub fn markdown(run: &SuiteRun) -> String {
-    let clean = if run.clean { "clean" } else { "not clean" };
+    let clean = match run.clean {
+        true if without_gpu_text(run).is_some() => NO_GPU_TEXT,
+        true => "clean",
+        false => "not clean",
+    };
     let mut out = format!("# {}: {clean}\n\n{}.", plain(&run.id), counts(run));
     let slower = run
         .times()
