@@ -2,7 +2,7 @@
 
 const runColumns = {
   what: { label: "run", cls: "run", always: true, cell: run => [runLink(run.id, run.title || run.id), el("span", { class: "sub" }, run.id, run.note && " · " + run.note)] },
-  state: { label: "state", cell: run => [runState(run), run.reason && el("span", { class: "sub" }, words(run.reason))] },
+  state: { label: "state", cell: run => [runState(run), run.reason && words(run.reason) !== run.state_text && el("span", { class: "sub" }, words(run.reason))] },
   time: { label: "time", num: true, cell: run => run.median_ns !== undefined ? [duration(run.median_ns), el("span", { class: "sub" }, run.is_cpu_reference ? "CPU reference" : run.ci95_ns && range(run.ci95_ns))] : null },
   trend: { label: "trend", cell: run => spark(run.trend) },
   verdict: { label: "verdict", cls: "text", cell: run => run.problem ? el("span", { class: "sub" }, badge("cannot be read", "warn"), " ", said(run.problem))

@@ -42,7 +42,9 @@ async function runView(params, id) {
           parent.loop && loopLink(parent.loop, "loop " + parent.loop)]],
         ["followed by", active && (data.followed_by ? data.followed_by + " on this machine, which fetches the results" : "no process on this machine, so the page shows the last state received")],
       ])),
-    data.failure && failureBox({ message: data.failure.error.what, cause: data.failure.error.cause, hints: data.failure.error.hints }),
+    // A cancelled run often has no more to say than its state.
+    data.failure && !(data.failure.error.what === run.state_text && !data.failure.error.cause && !(data.failure.error.hints || []).length)
+      && failureBox({ message: data.failure.error.what, cause: data.failure.error.cause, hints: data.failure.error.hints }),
     data.remotes && remotesCard(data.remotes),
     data.ranks && ranksCard(data.ranks),
     live, report,
