@@ -32,9 +32,9 @@ function hostCard(host, reading) {
 function softwareTable(known, name) {
   const own = known.tools.filter(tool => !tool.name.startsWith("lib"));
   return grid("Software of " + name, [
-    { label: "tool", always: true, cell: tool => tool.name },
+    { label: "tool", cls: "nowrap", always: true, cell: tool => tool.name },
     { label: "version", cell: tool => tool.version },
-    { label: "path", cls: "name", cell: tool => el("code", null, tool.path) },
+    { label: "path", cls: "name", cell: tool => pathCode(tool.path) },
     { label: "problems", cls: "text", cell: tool => tool.problems.join("; ") },
   ], own);
 }

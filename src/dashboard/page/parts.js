@@ -146,6 +146,8 @@ function growingLog(label) {
 
 /** The words of a command line, none of which breaks at its dashes. */
 const commandWords = text => text.split(" ").map((word, at) => [at > 0 && " ", word.includes("-") ? el("span", { class: "word" }, word) : word]);
+/** A path, which breaks after its slashes before it breaks elsewhere. */
+const pathCode = path => el("code", null, path.split("/").map((part, at) => at > 0 ? ["/", el("wbr"), part] : part));
 const codeLine = text => el("code", null, commandWords(text));
 
 /** A message of a tool or compiler: several lines stay as they are, in their columns. */
