@@ -94,6 +94,7 @@ async function historyView(params) {
     nodes: [
       !exported && el("form", { class: "filters", on: { submit: event => event.preventDefault() } }, el("label", null, "case, with * and ?", search)),
       data.series.length === 0 && card(null, empty(params.case || params.gpu ? "no times of cases that fit: `*` stands for any characters" : "no times of suites yet: `rgpu bench run` on a host with a GPU makes some, and `rgpu runs reindex` reads those of run folders that were copied here")),
+      !exported && data.series.length > 0 && el("p", { class: "note" }, said("Times of run folders that were copied here appear after `rgpu runs reindex`.")),
       el("div", { class: "plots" }, data.series.slice(0, 60).map(series => card(name(series.key),
         timePlot(series.points.map((point, at) => ({
           value: point.median_ns, at: point.started, interval: point.ci95_ns, change: series.changes.some(change => change.at === at),
