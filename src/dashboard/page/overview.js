@@ -53,8 +53,8 @@ async function overviewView() {
         !page.read_only && { label: "action", cell: run => [!run.followed_by && actionButton("Attach", "to " + run.id, { do: "attach", run: run.id }, ATTACH_NOTE), " ", actionButton("Cancel", run.id, { do: "cancel_run", run: run.id }, CANCEL_NOTE)] }].filter(Boolean), data.running),
         data.running.some(run => !run.followed_by) && el("p", { class: "note" }, "Not followed: no process on this machine follows the run, so the phase is the last one received. ", el("code", null, "rgpu runs attach RUN"), " follows it again and fetches its results.")),
       card("Last runs", data.recent.length ? grid("Last runs", columns, data.recent) : empty(data.reading ? "no run has been read yet" : NO_RUNS)),
-      data.suites.length > 0 && card("Suites", suiteTable(data.suites)),
-      data.loops.length > 0 && card("Loops", loopTable(data.loops.slice(0, 6))),
+      data.suites.length > 0 && card("Last suites", suiteTable(data.suites)),
+      data.loops.length > 0 && card("Last loops", loopTable(data.loops.slice(0, 6))),
     ],
   };
 }
