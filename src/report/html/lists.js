@@ -75,7 +75,8 @@ function cases() {
   const told = u => u ? `${percent(u.percent)} of ${u.label}` : "";
   const of_all = mean && mean.ci95_ns ? ` (${mean.ci95_ns.map(duration).join(" – ")})` : "";
   const on_cpu = page.cases.some(c => c.timing && c.timing.clock === "cpu_reference");
-  const timed = on_cpu ? "No GPU was measured: the times are those of the reference on the CPU, not the kernel's." : "Each timed without a tool.";
+  const timed = on_cpu ? "No GPU was measured: the times are those of the reference on the CPU, not the kernel's."
+    : page.cases.some(c => c.timing) ? "Each timed without a tool." : "Nothing was timed.";
   section("cases", "Cases", timed + (mean ? ` Geometric mean ${duration(mean.median_ns)}${of_all}.` : ""), table([
     { label: "case", cell: c => c.name, key: c => c.name },
     { label: "median", num: true, cell: c => c.timing ? duration(c.timing.median_ns) : "", key: c => c.timing && c.timing.median_ns },

@@ -63,7 +63,7 @@ function tiles() {
   }
   if (page.correctness) {
     const c = page.correctness;
-    list.push(tile("Results", c.verdict, c.verdict === "unchecked" ? c.note : `${count(c.checked)} values compared`));
+    list.push(tile("Results", c.verdict, c.verdict === "unchecked" ? c.note : `${plural(c.checked, "value")} compared`));
   }
   return list;
 }
