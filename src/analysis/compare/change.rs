@@ -63,10 +63,20 @@ pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
     changes
 }
 
-/// Whether a metric outside the table is a property of the kernel. Device attributes, launch shape
-/// and other rollups of the same counter are not.
+/// Whether a metric outside the table is a property of the kernel. Attributes of the device and the
+/// host, launch shape and other rollups of the same counter are not.
 fn comparable(id: &str) -> bool {
-    let outside = ["device__", "launch__", "smsp__pcsamp", STALL_PREFIX, "derived__"];
+    let outside = [
+        "device__",
+        "nvlink__",
+        "numa__",
+        "c2clink__",
+        "profiler__",
+        "launch__",
+        "smsp__pcsamp",
+        STALL_PREFIX,
+        "derived__",
+    ];
     let rollups = [".min", ".max", ".avg", ".peak_sustained", ".per_second", "_elapsed", "_active"];
     !outside.iter().any(|p| id.starts_with(p))
         && !id.contains("TriageCompute")
