@@ -6,7 +6,9 @@
 //! as the batch script does. A client reaches it through [`relay_stdio`], run by a short command.
 //!
 //! The holder ends when no agent and no job has run for a while. The node is then given back, whatever
-//! became of the client.
+//! became of the client. A batch system that ends the batch script may miss supervisors, for example
+//! Slurm's proctrack/linuxproc, which finds processes by their parents: so supervisors end with their
+//! holder by themselves.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,7 +22,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{getpid, set_child_subreaper};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, set_child_subreaper,
+};
 
 use crate::control;
 use crate::host_fault::{HostFault, IoContext};
@@ -32,6 +37,9 @@ const SOCKET: &str = "sock";
 
 /// Names the holder's folder to the agent that passes a client's bytes on.
 const REACH_VARIABLE: &str = "RGPU_AGENT_REACH";
+
+/// Process of the holder under which an agent and its supervisors run.
+const HOLDER_VARIABLE: &str = "RGPU_AGENT_HOLDER";
 
 /// How long a client waits for a holder that is still starting.
 const START_TIMEOUT: Duration = Duration::from_secs(45);
@@ -79,8 +87,33 @@ fn start_agent(client: OwnedFd) -> io::Result<()> {
     // Works even if the agent's file has been removed.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("rgpu-agent").arg("stdio").env_remove(REACH_VARIABLE).process_group(0);
+    command.env(HOLDER_VARIABLE, std::process::id().to_string());
     command.stdin(Stdio::from(client)).stdout(Stdio::from(output)).stderr(Stdio::null());
     command.spawn().map(drop)
+}
+
+/// Ends this process when the holder ends that it runs under, if it runs under one. Then the guard of
+/// its job ends the programs.
+pub(crate) fn end_with_holder() {
+    let holder = std::env::var(HOLDER_VARIABLE).ok().and_then(|text| text.parse().ok());
+    let Some(holder) = holder.and_then(Pid::from_raw) else { return };
+    let holder = match pidfd_open(holder, PidfdFlags::empty()) {
+        Ok(holder) => holder,
+        Err(Errno::SRCH) => return end(),
+        // Kernels before 5.3: what the batch system finds is what it ends.
+        Err(_) => return,
+    };
+    let wait = move || {
+        while poll(&mut [PollFd::new(&holder, PollFlags::IN)], None) == Err(Errno::INTR) {}
+        end();
+    };
+    // Without a thread, too, the batch system ends what it finds.
+    let _ = std::thread::Builder::new().name("holder".to_owned()).spawn(wait);
+}
+
+/// Ends this process as a batch system does.
+fn end() {
+    let _ = kill_process(getpid(), Signal::TERM);
 }
 
 /// The holder's folder that this process's client asks for; `None`: the client wants this process.

@@ -35,7 +35,7 @@ use crate::blob::Blobs;
 use crate::host_fault::{HostFault, IoContext};
 use crate::job::{JobFolder, remove_tree};
 use crate::journal::Journal;
-use crate::{gpu_setting, process, quota};
+use crate::{gpu_setting, hold, process, quota};
 
 pub(crate) use environment::{find_on_path, is_program, marker};
 
@@ -91,6 +91,7 @@ fn supervise(folder: PathBuf) -> Result<(), HostFault> {
     let _ = rustix::thread::set_name(c"rgpu-agent");
     // This fails for a group leader, which has a session of its own already.
     let _ = rustix::process::setsid();
+    hold::end_with_holder();
     // Very old kernels lack this. Daemons are then found only by their environment.
     let _ = rustix::process::set_child_subreaper(Some(getpid()));
     let (listener, lock) = inherited_files(&folder)?;

@@ -1,11 +1,12 @@
 //! No process of a job outlives it: time limits, cancellation, daemons, fork storms.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::{EventBody, Outcome, ToAgent};
 use serde_json::json;
 
-use crate::client::{Host, JobOutput, living, plan, script, sh};
+use crate::client::{AGENT, Host, JobOutput, living, plan, script, sh};
 
 /// A word that only this test's processes have in their command line.
 fn mark(name: &str) -> String {
@@ -76,6 +77,35 @@ fn a_fork_storm_of_daemons_is_ended() {
     client.finish(&mut story);
     assert_eq!(*story.outcome(), Outcome::Cancelled);
     assert_eq!(living(&mark), [0i32; 0]);
+}
+
+#[test]
+fn a_holder_that_is_killed_takes_its_jobs_with_it() {
+    let mut host = Host::new();
+    let mark = mark("holder");
+    let folder = host.dir.path().join("holder");
+    std::fs::create_dir(&folder).unwrap();
+    let mut holder = Command::new(AGENT);
+    let mut holder = holder.arg("hold").arg(&folder).arg("60").envs(&host.env).spawn().unwrap();
+    host.env.insert("RGPU_AGENT_REACH".into(), folder.display().to_string());
+    let mut client = host.connect();
+    client.submit(&script("j", &format!("echo up; sleep 1000; : {mark}")));
+    let mut story = JobOutput::default();
+    client.until_output(&mut story, "main", "up");
+    // As a batch system does that finds nothing but its own script.
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let job = host.job("j").display().to_string();
+    let start = Instant::now();
+    while !living(&mark).is_empty() || !living(&job).is_empty() {
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "{:?} {:?}",
+            living(&mark),
+            living(&job)
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
