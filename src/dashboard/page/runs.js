@@ -51,7 +51,7 @@ async function runsView(params) {
       plots.length > 0 && el("div", { class: "plots" }, plots.slice(0, MAX_PLOTS)),
       folded.length > 0 && el("details", null, el("summary", { "data-focus": "more-plots" }, count(folded.length) + " more plots of times"), el("div", { class: "plots" }, folded)),
       card(null, el("div", { class: "row head" },
-        el("p", { class: "note", role: "status", id: "found" }, data.found === 0 ? `0 of ${count(data.total)}` : `${count(first)} to ${count(last)} of ${count(data.found)}` + (data.found !== data.total ? ` (${count(data.total)} in all)` : "")),
+        el("p", { class: "note", role: "status", id: "found" }, (data.found === 0 ? "0 of 0" : `${count(first)} to ${count(last)} of ${count(data.found)}`) + (data.found !== data.total ? ` (${count(data.total)} in all)` : "")),
         exported || data.found === 0 ? null : choice.compareLink),
         data.runs.length ? grid("Runs", columns, data.runs) : empty(whyNone),
         el("div", { class: "more" },
