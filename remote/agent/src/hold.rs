@@ -47,6 +47,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(45);
 /// Most bytes that are passed on at once.
 const PIECE_BYTES: usize = 256 << 10;
 
+/// How much longer than its holder a supervisor lives, at most.
+pub(crate) const SUPERVISOR_OUTLIVES: Duration = Duration::from_secs(2);
+
 /// How often the holder looks whether anything runs.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -92,9 +95,10 @@ fn start_agent(client: OwnedFd) -> io::Result<()> {
     command.spawn().map(drop)
 }
 
-/// Ends this process when the holder ends that it runs under, if it runs under one. Then the guard of
-/// its job ends the programs.
-pub(crate) fn end_with_holder() {
+/// Ends this process when the holder ends that it runs under, if it runs under one. A supervisor's
+/// guard then ends its programs. Agents end at once and supervisors `later`: so a client loses its
+/// link and asks the batch system for the reason, instead of hearing that a supervisor died.
+pub(crate) fn end_with_holder(later: Duration) {
     let holder = std::env::var(HOLDER_VARIABLE).ok().and_then(|text| text.parse().ok());
     let Some(holder) = holder.and_then(Pid::from_raw) else { return };
     let holder = match pidfd_open(holder, PidfdFlags::empty()) {
@@ -105,6 +109,7 @@ pub(crate) fn end_with_holder() {
     };
     let wait = move || {
         while poll(&mut [PollFd::new(&holder, PollFlags::IN)], None) == Err(Errno::INTR) {}
+        std::thread::sleep(later);
         end();
     };
     // Without a thread, too, the batch system ends what it finds.

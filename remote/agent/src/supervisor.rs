@@ -91,7 +91,7 @@ fn supervise(folder: PathBuf) -> Result<(), HostFault> {
     let _ = rustix::thread::set_name(c"rgpu-agent");
     // This fails for a group leader, which has a session of its own already.
     let _ = rustix::process::setsid();
-    hold::end_with_holder();
+    hold::end_with_holder(hold::SUPERVISOR_OUTLIVES);
     // Very old kernels lack this. Daemons are then found only by their environment.
     let _ = rustix::process::set_child_subreaper(Some(getpid()));
     let (listener, lock) = inherited_files(&folder)?;

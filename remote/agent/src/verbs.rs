@@ -6,6 +6,7 @@
 //! own). The batch script of a job of Slurm starts `hold DIR SECONDS` ([`crate::hold`]).
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use crate::root::{self, RootCandidate};
 use crate::{connection, hold, mail, own_digest, supervisor, terminal};
@@ -24,7 +25,10 @@ pub fn run(args: &[OsString]) -> Option<Result<(), String>> {
     let result = match (verb.to_str()?, operands) {
         ("stdio", []) => match hold::requested() {
             Some(folder) => hold::relay_stdio(&folder).map_err(|e| e.to_string()),
-            None => connection::serve(&folders()).map_err(|e| e.to_string()),
+            None => {
+                hold::end_with_holder(Duration::ZERO);
+                connection::serve(&folders()).map_err(|e| e.to_string())
+            }
         },
         ("hold", [folder, idle_s]) => {
             hold::hold(folder.as_ref(), idle_s).map_err(|e| e.to_string())
