@@ -468,7 +468,8 @@ def disasm(
         ssh://user@host:port [default: the default remote, if this machine has no nvdisasm]
     timeout: Limit of CPU time for each call of nvdisasm on this machine [default: 30s plus 10s per
         MiB of the cubin]
-    tool: What makes the listings: nvdisasm if it is found, or rgpu itself, without operands
+    tool: The disassembler of the listings: nvdisasm if it is found, or rgpu itself, without
+        operands
     view: Print this on stdout instead of writing files
     progress: who is told what happens: a function that takes each event of the run as a dict; True:
         lines on `sys.stderr`; False: nobody; None: the terminal or notebook, if there is one

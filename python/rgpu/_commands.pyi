@@ -546,7 +546,7 @@ class DisasmOptions(TypedDict, total=False):
     the cubin]
     """
     tool: Literal["auto", "rgpu", "nvdisasm", "none"] | None
-    """What makes the listings: nvdisasm if it is found, or rgpu itself, without operands."""
+    """The disassembler of the listings: nvdisasm if it is found, or rgpu itself, without operands."""
     progress: Progress
     """Who is told what happens: a function that takes each event of the run as a dict; True: lines
     on `sys.stderr`; False: nobody; None: the terminal or notebook, if there is one.

@@ -2,7 +2,7 @@
 //!
 //! Of the shell's variables the command gets those of the lists below, so that no secret gets into
 //! the database. The user names further ones: `NAME=VALUE` is recorded, `NAME` alone comes from the
-//! runner. [`attempt`](super::attempt) adds its own.
+//! runner. `attempt` adds its own.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

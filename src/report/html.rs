@@ -105,7 +105,7 @@ pub(super) fn escape(text: &str) -> String {
 /// stays as it is.
 pub(super) fn marked_up(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return escape(text);
     }
     let part = |(at, part): (usize, &&str)| match at % 2 {

@@ -343,7 +343,7 @@ mod tests {
         }
         let cases = |case: &str| -> Vec<String> {
             let query = TimeQuery { case: case.into(), ..TimeQuery::default() };
-            index.history(&query).unwrap().into_iter().map(|(key, _)| key.case).collect()
+            index.history(&query).unwrap().into_keys().map(|key| key.case).collect()
         };
         assert_eq!(cases("s:a"), ["s:a", "s:a[n=1]", "s:a[n=2]"]);
         assert_eq!(cases("s:a[n=2]"), ["s:a[n=2]"]);
