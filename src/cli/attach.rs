@@ -113,7 +113,7 @@ fn never_submitted(record: &RunRecord) -> Failure {
     Failure::new(Exit::Usage, "never_submitted", message)
 }
 
-/// Shows the result of a finished run. `None` if the run goes on, or if a power cut lost some of
+/// Shows the result of a finished run. `None` if the run is in progress, or if a power cut lost some of
 /// its files: then they are fetched again from the host, which kept them.
 fn show_if_done(app: &App, folder: &RunFolder) -> Result<Option<Status>> {
     let record = folder.record()?;

@@ -468,7 +468,8 @@ pub(super) const CANCELLED: &str = "cancelled";
 
 /// Why a run without a result has no figures.
 pub(super) fn without_result(is_active: bool) -> String {
-    let why = if is_active { "the run goes on" } else { "the run ended without a result" };
+    let why =
+        if is_active { "the run is still in progress" } else { "the run ended without a result" };
     why.to_owned()
 }
 
