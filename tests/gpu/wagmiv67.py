@@ -85,6 +85,9 @@ def wagmi(s):
         if kernel.endswith("triton"):
             s.check("wagmiv67 is faster than it", all(seen[-1].get(n, 1e9) < times(p).get(n, 0) for n in LARGE), told(p))
 
+
+def wagmi_tools(s):
+    """ncu's speed of light of the largest and the smallest shape, and all sanitizers. A part of its own, so that both fit the time."""
     for name in ("bench-1", "bench-4"):
         p = s.profile("--kernel", "wagmiv67", "--mode", "ncu", "--set", "full", "--problem-sizes", name, "--remote", REMOTE,
                       "--run-id", f"wagmi-ncu-{name}")
