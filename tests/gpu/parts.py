@@ -23,7 +23,7 @@ from python_kernels import python
 from ranks import ranks
 from rungs import rungs
 from slurm import slurm
-from suites import suite_expect, suite_levels, suite_sweep, verdicts
+from suites import suite_expect, suite_kept, suite_levels, suite_sweep, verdicts
 from values import values
 from wagmiv67 import wagmi, wagmi_tools
 
@@ -455,4 +455,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_").replace("_", "-"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, wagmi_tools, exec_, python, cupti, rungs, cutlink, programs, endings, ranks, suite_levels, suite_expect, suite_sweep, verdicts, mcp, package, dashboard, large, model, slurm)}
+PARTS = {f.__name__.rstrip("_").replace("_", "-"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, wagmi_tools, exec_, python, cupti, rungs, cutlink, programs, endings, ranks, suite_levels, suite_expect, suite_kept, suite_sweep, verdicts, mcp, package, dashboard, large, model, slurm)}

@@ -1,10 +1,13 @@
 """Suites, each part alone in less than 300 s on one H200: `suite-levels` runs our own at every level, `suite-expect` keeps
-expectations, `suite-sweep` draws a sweep, `verdicts` counts right and wrong verdicts."""
+expectations, `suite-kept` judges the suite by those of this repository, `suite-sweep` draws a sweep, `verdicts` counts right and wrong verdicts."""
 
 import json
 import os
+import shutil
 import subprocess
+from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 REMOTE = "h200"
 # Comparisons of equal kernels and injected slowdowns; fewer for a quick look.
 EQUAL = int(os.environ.get("EQUAL_COMPARISONS", "300"))
@@ -115,6 +118,20 @@ def suite_expect(s):
     s.check("the history has every session of both sides", len(points) == 2 and min(points) >= 4, str(points))
     page = s.rgpu("bench", "history", "memory:transpose", "--format", "html")
     s.check("and a page", page.stdout.strip().endswith("history.html"), page.stdout)
+
+
+def suite_kept(s):
+    """The whole suite, judged by the expectations of this repository for this GPU, if it has any."""
+    shutil.copytree(ROOT / "expectations", s.project / "expectations", dirs_exist_ok=True)
+    done = s.rgpu("bench", "run", "--mode", "bench", "--remote", REMOTE, "--run-id", "kept", "--fail-on", "slower", "--json",
+                  timeout=max(30, s.time_left() - 10)).json
+    judged = [(row["case"], t["against"]["verdict"]) for row in done.get("rows", []) for t in row.get("times", []) if t.get("against")]
+    verdicts = sorted(verdict for _, verdict in judged)
+    s.check("every case ended", done.get("clean") is True, str([row for row in done.get("rows", []) if row["state"] != "ok"])[:400],
+            note=f"{len(done.get('rows', []))} cases, {done.get('seconds', 0):.0f} s")
+    s.check("no time is SLOWER or FASTER than expected", verdicts and not {"SLOWER", "FASTER"} & set(verdicts),
+            str([case for case in judged if case[1] in ("SLOWER", "FASTER")]),
+            note=", ".join(f"{verdicts.count(v)} {v}" for v in sorted(set(verdicts))))
 
 
 def suite_sweep(s):
