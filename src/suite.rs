@@ -28,7 +28,7 @@ mod times;
 pub use case::SuiteCase;
 pub use change_points::change_points;
 pub use compare::{KnownSpread, TimeKind, compare};
-pub use file::SuiteFile;
+pub use file::{MAX_CASES, SuiteFile};
 pub use history::history;
 pub use index::{PointsByKey, RunIndex, TimeQuery, sessions};
 pub use matrix::{Axis, AxisKind, Matrix, sweep_values};

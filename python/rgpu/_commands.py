@@ -151,7 +151,7 @@ def profile(
         checked before anything is timed, and a hot GPU again before each later case
     sudo: Use `sudo -n` if reading counters needs it
     sweep: Profile at each of these values, as a suite: a size of the kernel, else a macro of its
-        compiler. Several sweeps make all combinations
+        compiler. Several sweeps make all combinations, at most 200
     target_processes: Which processes to profile
     timeout: Time limit of each step, e.g. 90s, 10m, 1h30m
     tool: Which tools [default: all for a kernel, memcheck for a program]

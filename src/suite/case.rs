@@ -40,8 +40,10 @@ impl SuiteCase {
                 target.matrix.combinations(&name, file.max_cases).map_err(|failure| match &file
                     .file
                 {
-                    Some(file) => failure.file(file.display()),
-                    None => failure,
+                    Some(file) => failure
+                        .file(file.display())
+                        .hint("leave values out, or raise `max_cases` in `[defaults]`"),
+                    None => failure.hint("leave values out, or sweep them in several commands"),
                 })?;
             cases.extend(combinations.into_iter().map(|values| Self::new(target, values)));
         }

@@ -26,8 +26,8 @@ const FILE: &str = "bench.toml";
 /// The suite of a project without a file: every kernel is a target of it.
 const KERNELS: &str = "kernels";
 
-/// The maximum number of cases of a target, unless the file has another.
-const MAX_CASES: usize = 200;
+/// The maximum number of cases of a target, unless the file has another, and of a sweep.
+pub const MAX_CASES: usize = 200;
 
 const KEYS: &[&str] = &["defaults", "target", "generated"];
 const DEFAULTS: &[&str] = &[

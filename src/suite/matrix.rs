@@ -47,6 +47,12 @@ impl Matrix {
         self.axes.iter().try_fold(1_usize, |n, axis| n.checked_mul(axis.values.len()))
     }
 
+    /// The number of values of each axis: `3 n × 2 TILE`.
+    pub fn factors(&self) -> String {
+        let factor = |axis: &Axis| format!("{} {}", axis.values.len(), axis.name);
+        self.axes.iter().map(factor).collect::<Vec<_>>().join(" × ")
+    }
+
     /// All combinations, the last axis fastest.
     ///
     /// # Errors
@@ -57,16 +63,10 @@ impl Matrix {
         }
         let product = self.product();
         if product.is_none_or(|n| n > limit) {
-            let factors: Vec<String> = self
-                .axes
-                .iter()
-                .map(|axis| format!("{} {}", axis.values.len(), axis.name))
-                .collect();
             let n = product.map_or_else(|| "more than fit".to_owned(), |n| n.to_string());
             let what = format!("target `{target}` has {n} cases, above the limit of {limit}");
             return Err(Failure::new(Exit::Config, "too_many_cases", what)
-                .cause(format!("its axes: {}", factors.join(" × ")))
-                .hint("leave values out, or raise `max_cases` in `[defaults]`"));
+                .cause(format!("its axes: {}", self.factors())));
         }
         let mut all: Vec<Combination> = vec![Vec::new()];
         for axis in &self.axes {

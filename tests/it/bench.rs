@@ -510,6 +510,7 @@ fn a_sweep_is_a_suite_of_its_own_with_a_plot() {
     let output = laptop.run(line);
     let shown = laptop.shown(line, &output);
     assert_eq!(status(&output), 0, "{shown}");
+    assert!(shown.contains("the sweep has 3 cases\n"), "{shown}");
     assert!(
         shown.contains("sm__throughput.avg.pct_of_peak_sustained_elapsed against n"),
         "{shown}"
@@ -523,6 +524,31 @@ fn a_sweep_is_a_suite_of_its_own_with_a_plot() {
         let output = laptop.run(&format!("profile --kernel vecadd --mode bench {wrong}"));
         assert_eq!(status(&output), 2, "{}", laptop.shown(wrong, &output));
     }
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_sweep_has_the_limit_of_a_suite_and_tells_its_cases_before_they_run() {
+    let (laptop, host) = laptop_with(SUITE);
+    let line = "profile --kernel vecadd --mode bench --remote h200 --run-id wide";
+    let shown = laptop.show(&format!("{line} --sweep n=1..67 --sweep TILE=1,2,4"));
+    for words in [
+        "target `sweep:vecadd` has 201 cases, above the limit of 200",
+        "its axes: 67 n × 3 TILE",
+        "help: leave values out, or sweep them in several commands",
+    ] {
+        assert!(shown.contains(words), "{shown}");
+    }
+    assert!(shown.ends_with("status 3\n"), "{shown}");
+    assert!(!laptop.project("artifacts/runs/wide").exists());
+    // The cases fail here, and are counted before.
+    host.mischief("rgpu-runner wrong-result\n");
+    let output = laptop.run(&format!("{line} --sweep n=1000,2000 --sweep TILE=1,2"));
+    let notes = String::from_utf8_lossy(&output.stderr);
+    let told = notes.find("the sweep has 4 cases: 2 n × 2 TILE\n");
+    let first = notes.find("sweep:vecadd[n=1000,TILE=1]");
+    assert!(told.is_some() && told < first, "{notes}");
+    assert_eq!(status(&output), 6, "{notes}");
     laptop.wait_until_quiet();
 }
 

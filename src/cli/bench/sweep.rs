@@ -13,16 +13,15 @@ use crate::model::Profile;
 use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
 use crate::report::suite::{PlotPoint, PlotSeries, plot_page, text_plot};
 use crate::store::Runs;
-use crate::suite::{Axis, AxisKind, Matrix, RunKind, Settings, SuiteFile, TargetKind, TargetSpec};
+use crate::suite::{
+    Axis, AxisKind, MAX_CASES, Matrix, RunKind, Settings, SuiteFile, TargetKind, TargetSpec,
+};
 
 /// The names of the targets of sweeps begin with this.
 pub(super) const SUITE_PREFIX: &str = "sweep:";
 
 /// The number that `--plot time` draws.
 const TIME: &str = "time";
-
-/// The maximum number of cases of a sweep.
-const MAX_CASES: usize = 1000;
 
 /// Profiles a kernel at each combination.
 pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
@@ -38,6 +37,7 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
             Axis { kind, name: name.clone(), values: values.clone() }
         })
         .collect();
+    let matrix = Matrix { axes, ..Matrix::default() };
     let target = TargetSpec {
         suite: "sweep".to_owned(),
         case: spec.name.clone(),
@@ -47,12 +47,13 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
             sizes: args.problem_sizes.clone(),
             ..Settings::default()
         },
-        matrix: Matrix { axes, ..Matrix::default() },
+        matrix: matrix.clone(),
         ..TargetSpec::default()
     };
     let file = SuiteFile { targets: vec![target], max_cases: MAX_CASES, ..SuiteFile::default() };
     let options = SuiteOptions { remote: args.place.remote.clone(), ..SuiteOptions::default() };
     let cases = cases(app, &file, &options)?;
+    app.print_note(&case_count(cases.len(), &matrix, args));
     let run_id = args.run.run_id.as_deref();
     let (mut work, mut record) = begin(app, run_id, &file, options, cases, args.place.accept_new)?;
     let base = ProfileArgs { problem_sizes: Vec::new(), sweep: Vec::new(), ..args.clone() };
@@ -67,6 +68,20 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
         plot(app, &work, args)?;
     }
     Ok(status)
+}
+
+/// How many cases the sweep has, for the user to know before they run.
+fn case_count(count: usize, matrix: &Matrix, args: &ProfileArgs) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    let remotes = args.place.remote.iter().flat_map(|names| names.split(',')).count();
+    let mut text = format!("the sweep has {count} case{s}");
+    if matrix.axes.len() > 1 || remotes > 1 {
+        text += &format!(": {}", matrix.factors());
+    }
+    if remotes > 1 {
+        text += &format!(" × {remotes} remotes");
+    }
+    text
 }
 
 /// Refuses flags that are about one run.

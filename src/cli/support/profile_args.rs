@@ -73,7 +73,7 @@ pub(in crate::cli) struct ProfileArgs {
     pub cuda_graph: Option<CudaGraph>,
 
     /// Profile at each of these values, as a suite: a size of the kernel, else a macro of its
-    /// compiler. Several sweeps make all combinations
+    /// compiler. Several sweeps make all combinations, at most 200
     #[arg(long, value_name = "NAME=256..8192:x2|A,B", help_heading = "Kernel", requires = "kernel", value_parser = sweep)]
     pub sweep: Vec<(String, Vec<String>)>,
 
