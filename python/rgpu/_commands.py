@@ -123,7 +123,8 @@ def profile(
         A::A1, domain@A
     out: The run's folder, which must be new or empty [default: a new one in RGPU_RUNS_DIR, or where
         your settings say]
-    plot: Draw this against the first axis of `--sweep`: `time`, or the beginning of a metric's name
+    plot: Draw this against the first axis of `--sweep`: `time`, or the beginning of a metric's
+        name; exit with 2 if no case has a number for it, or 5 if the cases have no metrics
     preset: Flags from `[preset.NAME]` of rgpu.toml
     problem_sizes: Sizes: values in the kernel's order or as `n=…`, with `;` between groups (or
         between cases, if the kernel has no groups) and `|` between cases

@@ -553,6 +553,36 @@ fn a_sweep_has_the_limit_of_a_suite_and_tells_its_cases_before_they_run() {
 }
 
 #[test]
+fn a_plot_without_a_number_is_an_error_and_what_was_measured_is_kept() {
+    let (laptop, _host) = laptop_with(SUITE);
+    let line = "profile --kernel vecadd --remote h200 --sweep n=1000,2000";
+    let shown =
+        laptop.show(&format!("{line} --mode ncu --plot sm_throughput --plot time --run-id near"));
+    let told =
+        "error: no case has a number for `--plot sm_throughput`, so it is not drawn: none of";
+    assert!(shown.contains(told) && shown.contains("did you mean `sm__throughput`"), "{shown}");
+    assert!(shown.contains("sweep:vecadd[n=2000]") && shown.ends_with("status 2\n"), "{shown}");
+    let folder = laptop.project("artifacts/runs/near");
+    let run: SuiteRun =
+        serde_json::from_slice(&fs::read(folder.join("suite.json")).unwrap()).unwrap();
+    assert!(run.clean && run.rows.iter().all(|row| !row.times.is_empty()));
+    let page = fs::read_to_string(folder.join("plot.html")).unwrap();
+    assert!(page.contains("time in ns") && page.matches("<circle").count() == 2, "{page}");
+    // No metric at all, and stdout has one document.
+    let output = laptop.run(&format!("{line} --mode bench --plot sm__throughput --json"));
+    let notes = String::from_utf8_lossy(&output.stderr);
+    assert!(notes.contains("the cases have no metrics of launches"), "{notes}");
+    assert_eq!(status(&output), 5, "{notes}");
+    assert!(serde_json::from_slice::<SuiteRun>(&output.stdout).is_ok());
+    // An axis that cannot be drawn is refused before anything runs.
+    let line = "profile --kernel vecadd --mode bench --sweep T=a,b --sweep n=1000 --plot time";
+    let shown = laptop.show(&format!("{line} --run-id words"));
+    assert!(shown.contains("`T` has no numbers") && shown.ends_with("status 2\n"), "{shown}");
+    assert!(!laptop.project("artifacts/runs/words").exists());
+    laptop.wait_until_quiet();
+}
+
+#[test]
 fn a_sweep_needs_no_targets_of_the_project() {
     let laptop = Laptop::new();
     let _host = FakeHost::new(&laptop);

@@ -1,5 +1,7 @@
 //! `rgpu profile --sweep`: one kernel at all combinations of some values, as a suite of its own.
 
+use std::collections::BTreeSet;
+
 use super::args::ExpectArgs;
 use super::run::{begin, carry_out, cases};
 use super::suite_work::SuiteWork;
@@ -7,10 +9,10 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::profile_args::ProfileArgs;
 use crate::cli::support::terminal::escape_controls;
-use crate::error::{Exit, Failure, Result, shell_word};
+use crate::error::{Exit, Failure, Result, nearest, shell_word};
 use crate::kernel::find;
-use crate::model::Profile;
 use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
+use crate::model::{Launch, Profile};
 use crate::report::suite::{PlotPoint, PlotSeries, plot_page, text_plot};
 use crate::store::Runs;
 use crate::suite::{
@@ -27,6 +29,7 @@ const TIME: &str = "time";
 pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     let name = args.kernel.as_deref().unwrap_or_default();
     refuse_single_run_flags(args)?;
+    check_plot_axis(args)?;
     let spec = find::find(name, &kernel_folders(app))?.spec;
     let axes: Vec<Axis> = args
         .sweep
@@ -64,10 +67,8 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     let rows = work.with_suite(|suite| suite.rows_to_run(&RunKind::Open));
     let expect = ExpectArgs::default();
     let status = carry_out(app, &work, &mut record, rows, None, None, &expect)?;
-    if !args.plot.is_empty() {
-        plot(app, &work, args)?;
-    }
-    Ok(status)
+    let drawn = plot(app, &work, args)?;
+    Ok(if status > 0 { status } else { drawn })
 }
 
 /// How many cases the sweep has, for the user to know before they run.
@@ -111,15 +112,30 @@ fn rerun_command(row: &SuiteRow, args: &ProfileArgs) -> String {
     words.join(" ")
 }
 
-/// Draws the wanted numbers against the first axis: on the terminal, and in `plot.html`.
-fn plot(app: &App, work: &SuiteWork<'_>, args: &ProfileArgs) -> Result<()> {
-    let Some((axis, _)) = args.sweep.first() else { return Ok(()) };
-    let rows = work.with_suite(|suite| suite.run.rows.clone());
+/// Refuses to draw against an axis without numbers, before anything runs.
+fn check_plot_axis(args: &ProfileArgs) -> Result<()> {
+    let Some((axis, values)) = args.sweep.first().filter(|_| !args.plot.is_empty()) else {
+        return Ok(());
+    };
+    if values.iter().any(|value| value.parse::<f64>().is_ok()) {
+        return Ok(());
+    }
+    let what = format!("`--plot` draws against the first `--sweep`, and `{axis}` has no numbers");
+    Err(Failure::new(Exit::Usage, "usage", what).hint("name a `--sweep` of numbers first"))
+}
+
+/// Draws the wanted numbers against the first axis: on the terminal, and in `plot.html`. Returns the
+/// exit status: not 0 if no case has one of the numbers.
+fn plot(app: &App, work: &SuiteWork<'_>, args: &ProfileArgs) -> Result<Status> {
+    let Some((axis, _)) = args.sweep.first() else { return Ok(0) };
+    let mut rows = work.with_suite(|suite| suite.run.rows.clone());
+    rows.retain(|row| row.state == RowState::Ok);
     let mut plots = Vec::new();
+    let mut status = 0;
     for wanted in &args.plot {
         let mut name = wanted.clone();
         let mut lines: Vec<PlotSeries> = Vec::new();
-        for row in rows.iter().filter(|row| row.state == RowState::Ok) {
+        for row in &rows {
             let Some((found, point)) = point(app, row, axis, wanted) else { continue };
             name = found;
             let others = row.axes.iter().filter(|(name, _)| *name != axis);
@@ -131,7 +147,9 @@ fn plot(app: &App, work: &SuiteWork<'_>, args: &ProfileArgs) -> Result<()> {
             }
         }
         if lines.is_empty() {
-            app.print_note(&format!("no run has numbers of `{wanted}` against `{axis}`"));
+            let (text, exit) = why_no_numbers(wanted, &metric_names(app, &rows));
+            app.print_error(&text);
+            status = status.max(exit as u8);
             continue;
         }
         lines.iter_mut().for_each(|line| line.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
@@ -144,7 +162,7 @@ fn plot(app: &App, work: &SuiteWork<'_>, args: &ProfileArgs) -> Result<()> {
         plots.push((name, lines));
     }
     if plots.is_empty() {
-        return Ok(());
+        return Ok(status);
     }
     let title = format!("{} against {axis}", args.kernel.as_deref().unwrap_or_default());
     work.folder.write("plot.html", plot_page(&title, axis, &plots).as_bytes())?;
@@ -152,7 +170,41 @@ fn plot(app: &App, work: &SuiteWork<'_>, args: &ProfileArgs) -> Result<()> {
     if !app.global.json {
         app.print(&format!("  plot        {}\n", app.short(&path)));
     }
-    Ok(())
+    Ok(status)
+}
+
+/// Says that no case has a number for `--plot`, and what to do. `metrics` are the names of the
+/// metrics that the cases have.
+fn why_no_numbers(wanted: &str, metrics: &BTreeSet<String>) -> (String, Exit) {
+    let none = format!("no case has a number for `--plot {wanted}`, so it is not drawn");
+    if wanted == TIME {
+        return (format!("{none}: no kernel was timed on a GPU"), Exit::Tool);
+    }
+    if metrics.is_empty() {
+        let why = "the cases have no metrics of launches; `--mode ncu` and `--mode deep` measure \
+                   them where the host allows counters";
+        return (format!("{none}: {why}"), Exit::Tool);
+    }
+    // Users know metrics by what is before the first dot.
+    let short = metrics.iter().filter_map(|name| name.split('.').next());
+    let known: BTreeSet<&str> = short.chain(metrics.iter().map(String::as_str)).collect();
+    let near = nearest(wanted, known);
+    let hint = match near.is_empty() {
+        true => "`rgpu report RUN --format csv` on the run of a case lists them".to_owned(),
+        false => format!("did you mean `{}`?", near.join("`, `")),
+    };
+    let count = metrics.len();
+    (format!("{none}: none of their {count} metrics begins with that; {hint}"), Exit::Usage)
+}
+
+/// The names of all metrics that `--plot` can draw.
+fn metric_names(app: &App, rows: &[SuiteRow]) -> BTreeSet<String> {
+    let launches = rows.iter().filter_map(|row| longest_launch(app, row));
+    let numbers = launches.flat_map(|launch| {
+        let names = launch.metrics.keys().filter(|name| launch.number(name).is_some());
+        names.cloned().collect::<Vec<_>>()
+    });
+    numbers.collect()
 }
 
 /// The number of a row with its whole name; `None` if it has none, or its value is not a number.
@@ -169,13 +221,18 @@ fn point(app: &App, row: &SuiteRow, axis: &str, wanted: &str) -> Option<(String,
         };
         return Some(("time in ns".to_owned(), point));
     }
-    let folder = Runs::new(&app.config.runs_dir.value).find(row.run.as_deref()?).ok()?;
-    let profile: Profile = serde_json::from_slice(&folder.read("profile.json").ok()?).ok()?;
-    let launch = profile.launches.iter().max_by(|a, b| {
-        a.duration_ns.unwrap_or_default().total_cmp(&b.duration_ns.unwrap_or_default())
-    })?;
-    let (name, _) = launch.metrics.iter().find(|(name, _)| name.starts_with(wanted))?;
-    let y = launch.number(name)?;
+    let launch = longest_launch(app, row)?;
+    let mut matching = launch.metrics.keys().filter(|name| name.starts_with(wanted));
+    let (name, y) = matching.find_map(|name| Some((name, launch.number(name)?)))?;
     let title = format!("{}: {y}", row.case);
     Some((name.clone(), PlotPoint { x, y, interval: None, title, marked: false }))
+}
+
+/// The launch of a case that took the longest, whose metrics `--plot` draws.
+fn longest_launch(app: &App, row: &SuiteRow) -> Option<Launch> {
+    let folder = Runs::new(&app.config.runs_dir.value).find(row.run.as_deref()?).ok()?;
+    let profile: Profile = serde_json::from_slice(&folder.read("profile.json").ok()?).ok()?;
+    profile.launches.into_iter().max_by(|a, b| {
+        a.duration_ns.unwrap_or_default().total_cmp(&b.duration_ns.unwrap_or_default())
+    })
 }

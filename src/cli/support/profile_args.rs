@@ -77,7 +77,8 @@ pub(in crate::cli) struct ProfileArgs {
     #[arg(long, value_name = "NAME=256..8192:x2|A,B", help_heading = "Kernel", requires = "kernel", value_parser = sweep)]
     pub sweep: Vec<(String, Vec<String>)>,
 
-    /// Draw this against the first axis of `--sweep`: `time`, or the beginning of a metric's name
+    /// Draw this against the first axis of `--sweep`: `time`, or the beginning of a metric's name;
+    /// exit with 2 if no case has a number for it, or 5 if the cases have no metrics
     #[arg(long, value_name = "METRIC", help_heading = "Kernel", requires = "sweep")]
     pub plot: Vec<String>,
 
