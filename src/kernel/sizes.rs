@@ -12,7 +12,7 @@
 
 use super::expr::{Division, Expr, Grammar, Scope};
 use super::spec::{KernelSpec, NamedCase};
-use super::{KernelError, is_identifier};
+use super::{KernelError, ProfileMode, is_identifier};
 
 /// The sizes to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,18 @@ pub enum Selection {
     All,
     /// The values of `--problem-sizes`, one for each time that it is given.
     Given(Vec<String>),
+}
+
+impl Selection {
+    /// The sizes that `mode` runs where `given` are the values of `--problem-sizes`.
+    pub fn of(given: &[String], mode: ProfileMode) -> Self {
+        match (given.is_empty(), mode) {
+            (false, _) => Self::Given(given.to_vec()),
+            // A check is worth running on every size.
+            (true, ProfileMode::Verify) => Self::All,
+            (true, _) => Self::Default,
+        }
+    }
 }
 
 /// The cases in `selection`; a case that is given twice is an error.

@@ -1,5 +1,5 @@
-//! Looks for what makes the results of a suite less than they seem: targets whose kernel does not
-//! exist, kernels that no target runs, sides of pairs that stand alone, expectations without a case,
+//! Looks for what makes the results of a suite less than they seem: targets that cannot run, kernels
+//! that no target runs, sides of pairs that stand alone, expectations without a case,
 //! switches that fix or allow randomness, and results that differ between two calls.
 
 use std::collections::BTreeSet;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::expectations::Expectations;
 use super::file::SuiteFile;
-use super::missing::missing_sources;
 use super::target::{TargetKind, TargetSpec};
+use super::target_problem::TargetProblem;
 use crate::analysis::lint::lint;
 use crate::kernel::{KernelFolders, KernelSpec, find};
 use crate::model::suite::SuiteRun;
@@ -37,9 +37,9 @@ pub struct Audit {
 /// A finding of an audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditFinding {
-    /// Stable code: `unknown_kernel`, `missing_source`, `kernel_without_target`, `lone_side`,
-    /// `expectation_without_case`, `fixed_randomness`, `allows_nondeterminism`, `not_bit_equal`,
-    /// `unverified`, or `nvtx_` with the id of a lint.
+    /// Stable code: `kernel_without_target`, `lone_side`, `expectation_without_case`,
+    /// `fixed_randomness`, `allows_nondeterminism`, `not_bit_equal`, `unverified`, `nvtx_` with the
+    /// id of a lint, or for a target that cannot run that of its failure, such as `unknown_kernel`.
     pub code: String,
     /// The target, kernel or file with its line.
     pub place: String,
@@ -95,17 +95,19 @@ const SWITCHES: &[Switch] = &[
 /// Endings of the names of two sides.
 const SIDES: [(&str, &str); 2] = [("baseline", "optimised"), ("baseline", "optimized")];
 
-/// Audits the suite of a project. `last` is its last run, if there is one.
+/// Audits the suite of a project. `problems` are those of its targets, and `last` is its last run, if
+/// there is one.
 pub fn audit(
     file: &SuiteFile,
     folders: &KernelFolders,
+    problems: &[TargetProblem],
     expectations: &[Expectations],
     last: Option<&LastSuite>,
     cases: &BTreeSet<&str>,
     generated: bool,
 ) -> Audit {
     let mut audit = Audit { schema: SCHEMA.to_owned(), ..Audit::default() };
-    audit.kernels(file, folders, generated);
+    audit.kernels(file, folders, problems, generated);
     for known in expectations {
         for key in known.entries_without_case(cases) {
             audit.add(
@@ -128,7 +130,13 @@ impl Audit {
         self.findings.push(AuditFinding { code, place, text });
     }
 
-    fn kernels<'t>(&mut self, file: &'t SuiteFile, folders: &KernelFolders, generated: bool) {
+    fn kernels<'t>(
+        &mut self,
+        file: &'t SuiteFile,
+        folders: &KernelFolders,
+        problems: &[TargetProblem],
+        generated: bool,
+    ) {
         let own = KernelFolders { shipped: None, kernel_path: Vec::new(), ..folders.clone() };
         let listed = find::list(&own);
         let is_listed = |target: &&TargetSpec| generated || !target.generated;
@@ -139,9 +147,11 @@ impl Audit {
         };
         let (used, generated_only) = (kernels_of(&listed_targets), kernels_of(&left_out));
         let path = file.file.as_deref().unwrap_or(Path::new(""));
-        for missing in missing_sources(file, listed_targets.iter().copied(), folders) {
-            let place = format!("{}:{}", path.display(), missing.line);
-            self.add(missing.code, &place, format!("`{}`: {}", missing.target, missing.text));
+        // A kernel.toml that cannot be read is among the gaps below.
+        for problem in problems.iter().filter(|problem| problem.code != "bad_kernel_toml") {
+            let place = format!("{}:{}", path.display(), problem.line);
+            let text = format!("`{}` at key `{}`: {}", problem.target, problem.key, problem.text);
+            self.add(&problem.code, &place, text);
         }
         for target in &listed_targets {
             if let TargetKind::Pair { baseline, optimised } = &target.work
@@ -269,7 +279,7 @@ mod tests {
         let text = "[[target]]\nname = \"s:used\"\nkernel = \"used\"\n";
         let file = SuiteFile::read(Path::new("bench.toml"), text).unwrap();
         let folders = KernelFolders { project: dir.path().to_owned(), ..KernelFolders::default() };
-        let audit = audit(&file, &folders, &[], None, &BTreeSet::new(), false);
+        let audit = audit(&file, &folders, &[], &[], None, &BTreeSet::new(), false);
         let found: Vec<_> =
             audit.findings.iter().map(|f| (f.code.as_str(), f.place.as_str())).collect();
         assert_eq!(
@@ -300,7 +310,7 @@ mod tests {
         assert_eq!(generated, [false, true, true]);
         let folders = KernelFolders { project: dir.path().to_owned(), ..KernelFolders::default() };
         let found = |generated| -> Vec<String> {
-            let audit = audit(&file, &folders, &[], None, &BTreeSet::new(), generated);
+            let audit = audit(&file, &folders, &[], &[], None, &BTreeSet::new(), generated);
             audit.findings.into_iter().map(|finding| finding.place).collect()
         };
         assert_eq!(found(false), [""; 0]);

@@ -31,23 +31,31 @@ impl SuiteCase {
     /// Every case of the file, in the order of the targets.
     ///
     /// # Errors
-    /// A matrix has too many combinations.
+    /// As [`SuiteCase::of_target`].
     pub(super) fn all(file: &SuiteFile) -> Result<Vec<Self>> {
         let mut cases = Vec::new();
         for target in &file.targets {
-            let name = target.name();
-            let combinations =
-                target.matrix.combinations(&name, file.max_cases).map_err(|failure| match &file
-                    .file
-                {
-                    Some(file) => failure
-                        .file(file.display())
-                        .hint("leave values out, or raise `max_cases` in `[defaults]`"),
-                    None => failure.hint("leave values out, or sweep them in several commands"),
-                })?;
-            cases.extend(combinations.into_iter().map(|values| Self::new(target, values)));
+            cases.extend(Self::of_target(file, target)?);
         }
         Ok(cases)
+    }
+
+    /// The cases of a target of the file, in the order of its matrix.
+    ///
+    /// # Errors
+    /// The matrix has too many combinations.
+    pub(super) fn of_target(file: &SuiteFile, target: &TargetSpec) -> Result<Vec<Self>> {
+        let combinations = target.matrix.combinations(&target.name(), file.max_cases);
+        let combinations = combinations.map_err(|failure| match &file.file {
+            Some(path) => {
+                let line = target.lines.get("matrix").copied().unwrap_or(1);
+                failure
+                    .file(format!("{}:{line}", path.display()))
+                    .hint("leave values out, or raise `max_cases` in `[defaults]`")
+            }
+            None => failure.hint("leave values out, or sweep them in several commands"),
+        })?;
+        Ok(combinations.into_iter().map(|values| Self::new(target, values)).collect())
     }
 
     fn new(target: &TargetSpec, values: Vec<String>) -> Self {
@@ -80,6 +88,17 @@ impl SuiteCase {
         }
     }
 
+    /// Whether a pair is compared in its mode, or in the mode `given` instead: the others have nothing
+    /// to compare.
+    pub fn is_compared(&self, given: Option<ProfileMode>) -> bool {
+        given.or(self.settings.mode).is_none_or(|mode| {
+            matches!(
+                mode,
+                ProfileMode::Bench | ProfileMode::Ncu | ProfileMode::Nsys | ProfileMode::Deep
+            )
+        })
+    }
+
     /// The two sides of a pair as separate cases, for a mode that compares nothing; else itself.
     pub fn sides(self) -> Vec<Self> {
         let TargetKind::Pair { baseline, optimised } = &self.subject else { return vec![self] };
@@ -89,6 +108,19 @@ impl SuiteCase {
             ..self.clone()
         };
         vec![side("baseline", baseline), side("optimised", optimised)]
+    }
+
+    /// Refuses macros for a kernel that no compiler builds.
+    ///
+    /// # Errors
+    /// The case has macros, and the kernel is in Python.
+    pub fn check_macros(&self, spec: &KernelSpec) -> Result<()> {
+        if !spec.is_python() || self.settings.define.is_empty() {
+            return Ok(());
+        }
+        let what = format!("`{}` is Python: macros (`define`) have no effect", spec.name);
+        Err(Failure::new(Exit::Config, "define_without_compiler", what)
+            .hint("pass values to Python in `env`"))
     }
 
     /// What to select with `--problem-sizes` for this kernel: the axes' values, and those of the

@@ -171,9 +171,9 @@ fn parse(file: &Path, text: &str) -> Result<SuiteFile, KernelError> {
     })?;
     let top = Table::new(&origin, "", document.get_ref(), 0..0, KEYS)?;
     let (mut defaults, mut max_cases) = (Settings::default(), MAX_CASES);
-    if let Some(item) = top.optional("defaults") {
-        let table = item.table(DEFAULTS)?;
-        defaults = settings(&table)?;
+    let default_table = top.optional("defaults").map(|item| item.table(DEFAULTS)).transpose()?;
+    if let Some(table) = &default_table {
+        defaults = settings(table)?;
         if let Some(item) = table.optional("max_cases") {
             max_cases = count(&item, 1, 1_000_000)? as usize;
         }
@@ -182,7 +182,8 @@ fn parse(file: &Path, text: &str) -> Result<SuiteFile, KernelError> {
     let mut targets: Vec<TargetSpec> = Vec::new();
     for item in top.optional("target").map(|item| item.list()).transpose()?.unwrap_or_default() {
         let table = item.table(TARGET)?;
-        let read = target(&table, &defaults)?;
+        let mut read = target(&table, &defaults)?;
+        read.lines = key_lines(&table, default_table.as_ref())?;
         if targets.iter().any(|other| other.suite == read.suite && other.case == read.case) {
             let name = table.required("name")?;
             return Err(name.error(format!("there are two targets `{}`", read.name())));
@@ -226,18 +227,44 @@ fn target(table: &Table<'_>, defaults: &Settings) -> Result<TargetSpec, KernelEr
         return Err(table.error(problem));
     }
     let generated = table.optional("generated").map(|item| item.boolean()).transpose()?;
-    let named = ["kernel", "baseline", "optimised", "program"];
-    let lines = named.iter().filter_map(|key| Some(table.optional(key)?.line())).collect();
     Ok(TargetSpec {
         suite: suite.to_owned(),
         case: case.to_owned(),
         suites,
         work,
-        lines,
         settings: settings(table)?.or(defaults),
         matrix,
         generated: generated.unwrap_or_default(),
+        ..TargetSpec::default()
     })
+}
+
+/// The line of each key of a target, such as `matrix.sizes.n`. A setting that the target does not
+/// have is on its line of `[defaults]`.
+fn key_lines(
+    target: &Table<'_>,
+    defaults: Option<&Table<'_>>,
+) -> Result<BTreeMap<String, usize>, KernelError> {
+    let mut lines = BTreeMap::new();
+    for (table, keys) in [(defaults, DEFAULTS), (Some(target), TARGET)] {
+        for key in keys {
+            if let Some(item) = table.and_then(|table| table.optional(key)) {
+                lines.insert((*key).to_owned(), item.line());
+            }
+        }
+    }
+    let Some(item) = target.optional("matrix") else { return Ok(lines) };
+    let matrix = item.table(MATRIX)?;
+    for key in MATRIX {
+        let Some(item) = matrix.optional(key) else { continue };
+        lines.insert(format!("matrix.{key}"), item.line());
+        if matches!(*key, "sizes" | "define" | "env") {
+            for (name, item) in item.entries()? {
+                lines.insert(format!("matrix.{key}.{name}"), item.line());
+            }
+        }
+    }
+    Ok(lines)
 }
 
 fn work(table: &Table<'_>) -> Result<TargetKind, KernelError> {

@@ -18,8 +18,8 @@ pub struct TargetSpec {
     pub suites: Vec<String>,
     /// The kernel, pair of kernels or program that it runs.
     pub work: TargetKind,
-    /// The lines of bench.toml that name the kernels or the program of `work`, in their order.
-    pub lines: Vec<usize>,
+    /// The line of each key of bench.toml that says something about it, such as `matrix.sizes.n`.
+    pub lines: BTreeMap<String, usize>,
     /// Its settings, with the defaults of the file where it has none.
     pub settings: Settings,
     /// The axes of its matrix.
@@ -36,9 +36,16 @@ impl TargetSpec {
 
     /// The kernels that it runs, by name or path.
     pub fn kernels(&self) -> Vec<&str> {
+        self.keyed_kernels().into_iter().map(|(_, kernel)| kernel).collect()
+    }
+
+    /// The kernels that it runs, each with the key that names it.
+    pub fn keyed_kernels(&self) -> Vec<(&'static str, &str)> {
         match &self.work {
-            TargetKind::Kernel(kernel) => vec![kernel],
-            TargetKind::Pair { baseline, optimised } => vec![baseline, optimised],
+            TargetKind::Kernel(kernel) => vec![("kernel", kernel)],
+            TargetKind::Pair { baseline, optimised } => {
+                vec![("baseline", baseline), ("optimised", optimised)]
+            }
             TargetKind::Program(_) => Vec::new(),
         }
     }

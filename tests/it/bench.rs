@@ -619,8 +619,9 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
     laptop.write("bench.toml", lost);
     let shown = laptop.show("bench list");
     for warning in [
-        "warning: bench.toml:3: `a:lost`: there is no file `kernels/lost.cu`",
-        "warning: bench.toml:9: `a:typo`: there is no kernel `vecad`; did you mean `vecadd`?",
+        "warning: bench.toml:3: `a:lost` at key `kernel`: there is no file `kernels/lost.cu`",
+        "warning: bench.toml:9: `a:typo` at key `kernel`: there is no kernel `vecad`; did you mean \
+         `vecadd`?",
     ] {
         assert!(shown.contains(warning), "{shown}");
     }
@@ -635,6 +636,26 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
     assert_eq!(findings[1]["code"], "unknown_kernel", "{value:#}");
     assert!(findings[1]["place"].as_str().unwrap().ends_with("bench.toml:9"), "{value:#}");
     assert_eq!(status(&audit), 1);
+    // What `run` fails for with other keys, and a remote that nobody has.
+    let wrong = "[defaults]\nremote = \"nowhere\"\n\
+                 [[target]]\nname = \"a:axis\"\nkernel = \"vecadd\"\n\
+                 [target.matrix]\nsizes.n = [1000, 4000]\nsizes.m = [1]\n\
+                 [[target]]\nname = \"a:outside\"\nprogram = [\"../tools/app\"]\n\
+                 [[target]]\nname = \"a:kernel\"\nkernel = \"../other/k.cu\"\n";
+    laptop.write("bench.toml", wrong);
+    let shown = laptop.show("bench list");
+    for warning in [
+        "warning: bench.toml:2: `a:axis` at key `remote`: ",
+        "warning: bench.toml:8: `a:axis` at key `matrix.sizes.m`: axis `m` of `a:axis` is not a \
+         size of `vecadd`; its sizes: `n`",
+        "warning: bench.toml:11: `a:outside` at key `program`: `../tools/app` lies outside the \
+         project",
+        "warning: bench.toml:14: `a:kernel` at key `kernel`: `../other/k.cu` lies outside the \
+         project",
+    ] {
+        assert!(shown.contains(warning), "{shown}");
+    }
+    assert!(shown.ends_with("status 0\n") && shown.matches("warning").count() == 4, "{shown}");
     laptop.write("bench.toml", "[defaults]\nlevle = \"sol\"\n");
     let shown = laptop.show("bench list");
     assert!(shown.contains("bench.toml:2") && shown.contains("did you mean `level`?"), "{shown}");

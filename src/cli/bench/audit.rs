@@ -12,6 +12,7 @@ use crate::model::suite::{SuiteRow, SuiteRun};
 use crate::model::{Profile, Trace};
 use crate::report::{Align, TextTable};
 use crate::store::Runs;
+use crate::suite::TargetSpec;
 use crate::suite::audit::{LastSuite, audit};
 use crate::suite::expectations::{self, Expectations};
 
@@ -27,7 +28,11 @@ pub(super) fn run(app: &App, args: &AuditArgs) -> Result<Status> {
     };
     let known = all_expectations(app)?;
     let generated = args.targets.include_generated;
-    let audit = audit(&file, &kernel_folders(app), &known, last.as_ref(), &cases, generated);
+    let targets: Vec<&TargetSpec> =
+        file.targets.iter().filter(|target| generated || !target.generated).collect();
+    let problems = list::problems(app, &file, &targets);
+    let folders = kernel_folders(app);
+    let audit = audit(&file, &folders, &problems, &known, last.as_ref(), &cases, generated);
     let status = if audit.findings.is_empty() { 0 } else { Exit::Findings as u8 };
     if app.global.json {
         app.print_json(&audit)?;

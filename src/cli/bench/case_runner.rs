@@ -304,11 +304,7 @@ impl<'a> CaseRunner<'a> {
     ) -> Result<Side> {
         let kernel = self.path(kernel, "kernel", kernel_path)?;
         let spec = find::find(&kernel, &kernel_folders(self.app))?.spec;
-        if spec.is_python() && !case.settings.define.is_empty() {
-            let what = format!("`{}` is Python: macros (`define`) have no effect", spec.name);
-            return Err(Failure::new(Exit::Config, "define_without_compiler", what)
-                .hint("pass values to Python in `env`"));
-        }
+        case.check_macros(&spec)?;
         let problem_sizes = match sizes {
             Some(sizes) => sizes.to_vec(),
             None => case.problem_sizes(&spec)?,

@@ -1,17 +1,20 @@
 //! `rgpu bench list`: the targets of the project.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::args::{ListArgs, TargetArgs};
+use super::run::remote_of_file;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
+use crate::config::is_below;
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Align, TextTable};
 use crate::suite::{
-    MissingSource, SuiteCase, SuiteFile, TargetKind, TargetSpec, missing_sources, select,
+    SuiteCase, SuiteFile, TargetKind, TargetProblem, TargetSpec, select, target_problems,
 };
 
 /// The output of `bench list --json` (`rgpu.targets/1`).
@@ -56,7 +59,8 @@ pub(super) fn load(app: &App, args: &TargetArgs) -> Result<(SuiteFile, Vec<Suite
 
 /// The targets of the project.
 pub(super) fn file(app: &App, chosen: Option<&Path>) -> Result<SuiteFile> {
-    let file = SuiteFile::load(chosen, &kernel_folders(app))?;
+    let chosen = chosen.map(|file| app.cwd.join(file));
+    let file = SuiteFile::load(chosen.as_deref(), &kernel_folders(app))?;
     if file.targets.is_empty() {
         return Err(Failure::new(Exit::Config, "no_targets", "this project has nothing to run")
             .hint(
@@ -70,7 +74,7 @@ pub(super) fn file(app: &App, chosen: Option<&Path>) -> Result<SuiteFile> {
 pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     let (file, cases) = load(app, &args.targets)?;
     let shown = file.file.as_deref().map(|path| app.short(path));
-    warn_of_missing_sources(app, &file, &cases);
+    warn_of_problems(app, &file, &cases);
     if app.global.json {
         let cases = cases.into_iter().map(line).collect();
         app.print_json(&TargetList { schema: "rgpu.targets/1", file: shown, cases })?;
@@ -108,15 +112,39 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     Ok(0)
 }
 
-/// Names the entries of these cases whose kernel or program does not exist: they would fail.
-fn warn_of_missing_sources(app: &App, file: &SuiteFile, cases: &[SuiteCase]) {
+/// Names the entries of these cases for which `bench run` would fail.
+fn warn_of_problems(app: &App, file: &SuiteFile, cases: &[SuiteCase]) {
     let is_listed = |target: &&TargetSpec| cases.iter().any(|case| case.target == target.name());
-    let targets = file.targets.iter().filter(is_listed);
+    let targets: Vec<&TargetSpec> = file.targets.iter().filter(is_listed).collect();
     let path = file.file.as_deref().map(|path| app.short(path)).unwrap_or_default();
-    for missing in missing_sources(file, targets, &kernel_folders(app)) {
-        let MissingSource { target, line, text, .. } = missing;
-        app.print_note(&format!("warning: {path}:{line}: `{target}`: {text}"));
+    for problem in problems(app, file, &targets) {
+        let TargetProblem { target, key, line, text, .. } = problem;
+        app.print_note(&format!("warning: {path}:{line}: `{target}` at key `{key}`: {text}"));
     }
+}
+
+/// The entries of these targets for which `bench run` would fail.
+pub(super) fn problems(app: &App, file: &SuiteFile, targets: &[&TargetSpec]) -> Vec<TargetProblem> {
+    let is_inside = |path: &Path| is_below(path, &app.config.project);
+    let listed = targets.iter().copied();
+    let mut problems = target_problems(file, listed, &kernel_folders(app), &is_inside);
+    let mut remotes = BTreeSet::new();
+    for target in targets {
+        let Some(name) = target.settings.remote.as_deref().filter(|name| remotes.insert(*name))
+        else {
+            continue;
+        };
+        if let Err(failure) = remote_of_file(app, name, file) {
+            problems.push(TargetProblem {
+                target: target.name(),
+                code: failure.code,
+                key: "remote".to_owned(),
+                line: target.lines.get("remote").copied().unwrap_or(1),
+                text: failure.what,
+            });
+        }
+    }
+    problems
 }
 
 fn line(case: SuiteCase) -> TargetLine {

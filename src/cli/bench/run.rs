@@ -123,17 +123,7 @@ pub(super) fn cases(
 ) -> Result<Vec<(SuiteCase, RemoteSpec)>> {
     let selected = select(file, &options.targets, options.include_generated)?;
     let mode = options.mode.as_deref().and_then(|mode| mode.parse::<ProfileMode>().ok());
-    // Only these modes have something to compare.
-    let compares = |case: &SuiteCase| {
-        let mode = mode.or(case.settings.mode);
-        mode.is_none_or(|mode| {
-            matches!(
-                mode,
-                ProfileMode::Bench | ProfileMode::Ncu | ProfileMode::Nsys | ProfileMode::Deep
-            )
-        })
-    };
-    let selected = selected.into_iter().flat_map(|case| match compares(&case) {
+    let selected = selected.into_iter().flat_map(|case| match case.is_compared(mode) {
         true => vec![case],
         false => case.sides(),
     });
@@ -157,7 +147,7 @@ pub(super) fn cases(
 }
 
 /// A remote that bench.toml names: a project may choose among the user's remotes only.
-fn remote_of_file(app: &App, name: &str, file: &SuiteFile) -> Result<RemoteSpec> {
+pub(super) fn remote_of_file(app: &App, name: &str, file: &SuiteFile) -> Result<RemoteSpec> {
     let path = file.file.clone().unwrap_or_default();
     app.config.remote_of_project(name, &path, session::ssh_alias)
 }

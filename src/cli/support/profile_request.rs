@@ -55,13 +55,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     let loaded = find::find(name, &kernel_folders(app)).map_err(Failure::from)?;
     let spec = loaded.spec;
     let mode = args.mode.or(spec.mode).unwrap_or(ProfileMode::Ncu);
-    let selection = match (args.problem_sizes.is_empty(), mode) {
-        (false, _) => Selection::Given(args.problem_sizes.clone()),
-        // A check is worth running on every size.
-        (true, ProfileMode::Verify) => Selection::All,
-        (true, _) => Selection::Default,
-    };
-    let cases = spec.cases(&selection).map_err(|error| {
+    let cases = spec.cases(&Selection::of(&args.problem_sizes, mode)).map_err(|error| {
         let failure = Failure::from(error);
         // Some expressions fail only for certain sizes, but the mistake is in the file.
         match &spec.file {
