@@ -1918,7 +1918,7 @@ class PairResult(Record):
     verdict: TimeVerdict
     """The verdict on the optimised side."""
     speedup: float | None
-    """The baseline's time divided by that of the optimised side."""
+    """The baseline's time over that of the optimised side; of several sizes, the geometric mean."""
     ci95: list[float] | None
     """95 % interval of the speedup."""
     too_close: bool
@@ -1929,6 +1929,8 @@ class PairResult(Record):
     """For each tool, whether it has results for both sides, or why not."""
     grown: Records[GrownSizes]
     """Sizes that were too close to call before these, with their speedups."""
+    sizes: Records[SizeSpeedup]
+    """The comparison at each size."""
 
 
 class Param(Record):
@@ -2700,6 +2702,20 @@ class SideTime(Record):
     """95 % interval of the median in nanoseconds; absent with fewer than five samples."""
     samples: int
     """Number of samples or launches that the median is taken over."""
+
+
+class SizeSpeedup(Record):
+    """The comparison of the two sides of a pair at one size."""
+
+    __slots__ = ()
+    size: str
+    """Name of the size."""
+    speedup: float
+    """The baseline's time divided by that of the optimised side."""
+    ci95: list[float] | None
+    """95 % interval of the speedup."""
+    verdict: TimeVerdict
+    """The verdict on the optimised side."""
 
 
 class SkippedFile(Record):

@@ -421,7 +421,7 @@ impl From<TimeVerdict> for SuiteVerdict {
 pub struct PairResult {
     /// The verdict on the optimised side.
     pub verdict: TimeVerdict,
-    /// The baseline's time divided by that of the optimised side.
+    /// The baseline's time over that of the optimised side; of several sizes, the geometric mean.
     pub speedup: Option<f64>,
     /// 95 % interval of the speedup.
     pub ci95: Option<[f64; 2]>,
@@ -435,6 +435,23 @@ pub struct PairResult {
     /// Sizes that were too close to call before these, with their speedups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grown: Vec<GrownSizes>,
+    /// The comparison at each size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<SizeSpeedup>,
+}
+
+/// The comparison of the two sides of a pair at one size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SizeSpeedup {
+    /// Name of the size.
+    pub size: String,
+    /// The baseline's time divided by that of the optimised side.
+    pub speedup: f64,
+    /// 95 % interval of the speedup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    /// The verdict on the optimised side.
+    pub verdict: TimeVerdict,
 }
 
 /// Sizes at which a pair was too close to call.

@@ -7,6 +7,7 @@ mod history;
 mod junit;
 mod markdown;
 mod page;
+mod pair;
 mod plot;
 mod roofline;
 mod table;

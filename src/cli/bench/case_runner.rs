@@ -21,8 +21,9 @@ use crate::cli::support::session::{self, RemoteSession};
 use crate::config::is_below;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelSpec, ProfileMode, find};
+use crate::model::comparison::CaseChange;
 use crate::model::profile::Gap;
-use crate::model::suite::{GrownSizes, NO_GPU, PairResult, SuiteOptions, SuiteTime};
+use crate::model::suite::{GrownSizes, NO_GPU, PairResult, SizeSpeedup, SuiteOptions, SuiteTime};
 use crate::model::{KernelCode, Profile};
 use crate::remote::RemoteSpec;
 use crate::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
@@ -263,6 +264,12 @@ impl<'a> CaseRunner<'a> {
         let [_, optimised] = &profiles;
         let warnings = warnings(optimised);
         let time = comparison.time.as_ref();
+        let of_size = |case: &CaseChange| SizeSpeedup {
+            size: case.name.clone(),
+            speedup: case.time.speedup,
+            ci95: case.time.ci95,
+            verdict: case.time.verdict,
+        };
         let pair = PairResult {
             verdict: comparison.verdict,
             speedup: time.map(|time| time.speedup),
@@ -271,6 +278,7 @@ impl<'a> CaseRunner<'a> {
             summary: comparison.summary.clone(),
             parts: comparison.parts.clone(),
             grown: Vec::new(),
+            sizes: comparison.cases.iter().map(of_size).collect(),
         };
         let metrics = metrics(optimised);
         Ok(CaseEnd { times, pair: Some(pair), warnings, metrics, ..CaseEnd::default() })

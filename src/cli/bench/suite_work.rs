@@ -374,7 +374,11 @@ fn row_text(row: &SuiteRow) -> String {
     let time = row.times.last().map(|time| format!("  {}", duration(time.median_ns)));
     let pair = row.pair.as_ref().filter(|pair| pair.speedup.is_some()).map(|pair| {
         let close = if pair.too_close { ", too close to call" } else { "" };
-        format!("  {} {}{close}", speedup_text(pair.speedup), pair.verdict.as_str())
+        let mean = match pair.sizes.len() {
+            0 | 1 => String::new(),
+            n => format!(" mean of {n} sizes"),
+        };
+        format!("  {}{mean} {}{close}", speedup_text(pair.speedup), pair.verdict.as_str())
     });
     let why = row.failure.as_ref().map(|failure| format!("  {failure}"));
     format!(

@@ -1,8 +1,9 @@
 //! `suite.csv`: a row for each time; cases without one have one row.
 
+use super::pair::{at_size, over_sizes};
 use crate::model::suite::{SuiteRow, SuiteRun, SuiteTime};
 
-const HEAD: [&str; 26] = [
+const HEAD: [&str; 27] = [
     "case",
     "target",
     "remote",
@@ -29,6 +30,7 @@ const HEAD: [&str; 26] = [
     "expected",
     "run",
     "seconds",
+    "mean_speedup",
 ];
 
 /// Renders a suite as CSV.
@@ -48,9 +50,13 @@ pub fn csv(run: &SuiteRun) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn record(row: &SuiteRow, time: Option<&SuiteTime>) -> [String; 26] {
+fn record(row: &SuiteRow, time: Option<&SuiteTime>) -> [String; 27] {
     let of = |get: fn(&SuiteTime) -> String| time.map(get).unwrap_or_default();
-    let pair = row.pair.as_ref().filter(|_| time.is_some_and(|t| t.key.side == "optimised"));
+    let pair = time.and_then(|time| at_size(row, time));
+    // The mean of several sizes is told once, beside the first of them.
+    let first = row.times.iter().find(|time| time.key.side == "optimised");
+    let is_first = time.is_some() && time == first;
+    let mean = over_sizes(row).filter(|_| is_first).and_then(|(_, pair)| pair.speedup);
     let kernel = match time.map(|time| time.key.side.as_str()) {
         Some("baseline") => row.baseline.clone().unwrap_or_default(),
         _ => row.kernel.clone(),
@@ -77,10 +83,11 @@ fn record(row: &SuiteRow, time: Option<&SuiteTime>) -> [String; 26] {
         of(|t| t.samples.to_string()),
         of(|t| t.graph.as_ref().map(|graph| graph.median_ns.to_string()).unwrap_or_default()),
         of(|t| t.sol_percent.map(|x| x.to_string()).unwrap_or_default()),
-        pair.and_then(|pair| pair.speedup).map(|x| x.to_string()).unwrap_or_default(),
+        pair.as_ref().and_then(|pair| pair.speedup).map(|x| x.to_string()).unwrap_or_default(),
         pair.map(|pair| pair.verdict.as_str().to_owned()).unwrap_or_default(),
         of(|t| t.against.as_ref().map(|j| j.verdict.as_str().to_owned()).unwrap_or_default()),
         row.run.clone().unwrap_or_default(),
         row.seconds.to_string(),
+        mean.map(|x| x.to_string()).unwrap_or_default(),
     ]
 }

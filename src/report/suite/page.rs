@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::pair::{at_size, over_sizes};
 use super::plot::{PlotPoint, PlotSeries, page, svg};
 use super::table::{clock_policy, counts, devices_text, speedup_text, time_text, without_gpu_text};
 use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
@@ -66,6 +67,18 @@ fn table(body: &mut String, run: &SuiteRun, history: &History) {
         for time in times {
             table_row(body, row, time, history);
         }
+        if let Some((mean_of, pair)) = over_sizes(row) {
+            let _ = writeln!(
+                body,
+                "<tr data-state=\"{}\" data-case=\"{}\"><td>{}</td><td colspan=\"6\">{mean_of}</td>\
+                 <td class=\"n\">{}</td><td>{}</td><td></td><td></td><td></td></tr>",
+                row.state_text(),
+                escape(&row.case),
+                escape(&row.case),
+                speedup_text(pair.speedup),
+                pair.verdict_text(),
+            );
+        }
     }
     *body += "</tbody></table></div>\n";
 }
@@ -80,8 +93,7 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
         (RowState::Ok, _) => "good",
         _ => "faint",
     };
-    let pair = row.pair.as_ref().filter(|_| time.is_some_and(|t| t.key.side == "optimised"));
-    let close = if pair.is_some_and(|pair| pair.too_close) { ", too close" } else { "" };
+    let pair = time.and_then(|time| at_size(row, time));
     let expected = judged.map(|judged| {
         let speedup = speedup_text(judged.speedup);
         format!(
@@ -95,7 +107,7 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
     let _ = writeln!(
         body,
         "<tr data-state=\"{state}\" data-case=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td>\
-         <td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}{close}</td><td>{}</td><td>{}</td>\
+         <td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td><td>{}</td>\
          <td class=\"{class}\">{}{}</td></tr>",
         escape(&row.case),
         escape(&row.case),
@@ -105,8 +117,8 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
         time.map(draw_samples).unwrap_or_default(),
         time.and_then(|t| t.graph.as_ref()).map(graph_text).unwrap_or_default(),
         time.and_then(|t| t.sol_percent).map(|x| format!("{x:.0} %")).unwrap_or_default(),
-        speedup_text(pair.and_then(|pair| pair.speedup)),
-        pair.map(|pair| pair.verdict.as_str()).unwrap_or_default(),
+        speedup_text(pair.as_ref().and_then(|pair| pair.speedup)),
+        pair.map(|pair| pair.verdict_text()).unwrap_or_default(),
         expected.unwrap_or_default(),
         sparkline.map(draw_sparkline).unwrap_or_default(),
         row.state_text(),

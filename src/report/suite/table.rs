@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::pair::{at_size, over_sizes};
 use crate::model::suite::{
     NO_GPU_TEXT, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime, SuiteVerdict,
 };
@@ -111,11 +112,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
         }
         for (at, time) in row.times.iter().enumerate() {
             let [case, remote] = if at == 0 { head() } else { Default::default() };
-            let pair = row.pair.as_ref().filter(|_| time.key.side == "optimised");
-            let verdict = pair.map(|pair| match pair.too_close {
-                true => format!("{}, too close", pair.verdict.as_str()),
-                false => pair.verdict.as_str().to_owned(),
-            });
+            let pair = at_size(row, time);
             let expected = time.against.as_ref().map(|judged| match judged.speedup {
                 Some(speedup) => format!("{} {speedup:.3}×", judged.verdict.as_str()),
                 None => judged.verdict.as_str().to_owned(),
@@ -130,11 +127,18 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
                 time.graph.as_ref().map(graph_text).unwrap_or_default(),
                 time.cooled_s.map(|s| format!("{s:.0} s")).unwrap_or_default(),
                 time.sol_percent.map(|x| format!("{x:.0} %")).unwrap_or_default(),
-                speedup_text(pair.and_then(|pair| pair.speedup)),
-                verdict.unwrap_or_default(),
+                speedup_text(pair.as_ref().and_then(|pair| pair.speedup)),
+                pair.map(|pair| pair.verdict_text()).unwrap_or_default(),
                 expected.unwrap_or_default(),
                 if at == 0 { state_text(row) } else { String::new() },
             ]);
+        }
+        if let Some((mean_of, pair)) = over_sizes(row) {
+            let mut cells = <[String; 13]>::default();
+            cells[3] = mean_of;
+            cells[9] = speedup_text(pair.speedup);
+            cells[10] = pair.verdict_text();
+            table.add_row(cells);
         }
     }
     table.without_empty_columns()
