@@ -49,7 +49,7 @@ pub(super) fn at_size(row: &SuiteRow, time: &SuiteTime) -> Option<PairCell> {
 pub(super) fn over_sizes(row: &SuiteRow) -> Option<(String, PairCell)> {
     let pair = row.pair.as_ref()?;
     let count = size_count(row);
-    (count > 1).then(|| (format!("geometric mean of {count}"), PairCell::of_pair(pair)))
+    (count > 1).then(|| (format!("geomean of {count}"), PairCell::of_pair(pair)))
 }
 
 #[cfg(test)]
@@ -102,14 +102,15 @@ mod tests {
     #[test]
     fn each_size_has_its_own_speedup_and_the_mean_is_told_once() {
         let mut run = pair_of_two_sizes();
-        let shown = table(&run, &Style::default());
+        let style = Style { width: 120, ..Style::default() };
+        let shown = table(&run, &style);
         let line = |words: [&str; 3]| {
             let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
             shown.lines().filter(has_all).count()
         };
         assert_eq!(line(["small", "optimised", "2.000×  FASTER"]), 1, "{shown}");
         assert_eq!(line(["large", "optimised", "1.000×  SAME"]), 1, "{shown}");
-        assert_eq!(line(["geometric mean of 2", "1.414×", "FASTER, too close"]), 1, "{shown}");
+        assert_eq!(line(["geomean of 2", "1.414×", "FASTER, too close"]), 1, "{shown}");
         for text in [&shown, &markdown(&run), &html(&run, &History::default())] {
             assert_eq!(text.matches("1.414×").count(), 1, "{text}");
             assert_eq!(text.matches("2.000×").count(), 1, "{text}");
@@ -126,11 +127,11 @@ mod tests {
         assert_eq!(cells, [head, none, none, small, large]);
         // A suite of an earlier version has no speedups of its sizes.
         run.rows[0].pair.as_mut().unwrap().sizes.clear();
-        assert_eq!(table(&run, &Style::default()).matches('×').count(), 1);
+        assert_eq!(table(&run, &style).matches('×').count(), 1);
         // With one size the pair is told beside it.
         run.rows[0].times.retain(|time| time.size == "small");
-        let shown = table(&run, &Style::default());
+        let shown = table(&run, &style);
         assert!(shown.contains("1.414×  FASTER, too close"), "{shown}");
-        assert!(!shown.contains("geometric"), "{shown}");
+        assert!(!shown.contains("geomean"), "{shown}");
     }
 }
