@@ -43,17 +43,21 @@ impl SuiteCase {
     /// The cases of a target of the file, in the order of its matrix.
     ///
     /// # Errors
-    /// The matrix has too many combinations.
+    /// The matrix has too many combinations, or `exclude` leaves none.
     pub(super) fn of_target(file: &SuiteFile, target: &TargetSpec) -> Result<Vec<Self>> {
         let combinations = target.matrix.combinations(&target.name(), file.max_cases);
-        let combinations = combinations.map_err(|failure| match &file.file {
-            Some(path) => {
-                let line = target.lines.get("matrix").copied().unwrap_or(1);
-                failure
-                    .file(format!("{}:{line}", path.display()))
-                    .hint("leave values out, or raise `max_cases` in `[defaults]`")
+        let combinations = combinations.map_err(|failure| {
+            let is_too_large = failure.code == "too_many_cases";
+            let key = if is_too_large { "matrix" } else { "matrix.exclude" };
+            let Some(path) = &file.file else {
+                return failure.hint("leave values out, or sweep them in several commands");
+            };
+            let line = target.lines.get(key).copied().unwrap_or(1);
+            let failure = failure.file(format!("{}:{line}", path.display()));
+            match is_too_large {
+                true => failure.hint("leave values out, or raise `max_cases` in `[defaults]`"),
+                false => failure,
             }
-            None => failure.hint("leave values out, or sweep them in several commands"),
         })?;
         Ok(combinations.into_iter().map(|values| Self::new(target, values)).collect())
     }

@@ -56,7 +56,7 @@ impl Matrix {
     /// All combinations, the last axis fastest.
     ///
     /// # Errors
-    /// There are more than `limit`.
+    /// There are more than `limit`, or `exclude` leaves none.
     pub fn combinations(&self, target: &str, limit: usize) -> Result<Vec<Combination>> {
         if self.axes.is_empty() {
             return Ok(vec![Vec::new()]);
@@ -89,6 +89,13 @@ impl Matrix {
             if !all.contains(added) {
                 all.push(added.clone());
             }
+        }
+        if all.is_empty() {
+            let what =
+                format!("target `{target}` has no case: `exclude` leaves none of its matrix");
+            return Err(Failure::new(Exit::Config, "all_excluded", what)
+                .cause(format!("its axes: {}", self.factors()))
+                .hint("narrow `exclude`, or remove the target"));
         }
         Ok(all)
     }
@@ -165,6 +172,19 @@ mod tests {
         let matrix = Matrix { axes, include, exclude };
         let all = matrix.combinations("s:c", 10).unwrap();
         assert_eq!(all, [vec!["1", "x"], vec!["1", "y"], vec!["9", "z"]]);
+    }
+
+    #[test]
+    fn excludes_that_leave_nothing_are_refused_unless_something_is_included() {
+        let exclude = ["1", "2"].map(|n| vec![("n".to_owned(), n.to_owned())]).into();
+        let axes = vec![axis("n", &["1", "2"]), axis("t", &["x", "y"])];
+        let mut matrix = Matrix { axes, exclude, ..Matrix::default() };
+        let failure = matrix.combinations("s:c", 10).unwrap_err();
+        assert_eq!(failure.code, "all_excluded");
+        assert!(failure.what.contains("target `s:c`"), "{failure}");
+        assert_eq!(failure.cause.as_deref(), Some("its axes: 2 n × 2 t"));
+        matrix.include = vec![vec!["9".to_owned(), "z".to_owned()]];
+        assert_eq!(matrix.combinations("s:c", 10).unwrap(), [vec!["9", "z"]]);
     }
 
     #[test]

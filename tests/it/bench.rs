@@ -664,6 +664,13 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
     laptop.write("bench.toml", many);
     let shown = laptop.show("bench run");
     assert!(shown.contains("5000 cases, above the limit of 200"), "{shown}");
+    laptop.write("bench.toml", &many.replace("\"1..5000\"", "[1]\nexclude = [{ n = 1 }]"));
+    for command in ["bench run", "bench list", "bench run -t a:b"] {
+        let shown = laptop.show(command);
+        let told = "target `a:b` has no case: `exclude` leaves none of its matrix";
+        assert!(shown.contains(told) && shown.contains("bench.toml:6"), "{shown}");
+        assert!(shown.ends_with("status 3\n"), "{shown}");
+    }
     fs::remove_file(laptop.project("bench.toml")).unwrap();
     let shown = laptop.show("bench list");
     assert!(shown.contains("this project has nothing to run"), "{shown}");

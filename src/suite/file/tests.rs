@@ -100,6 +100,24 @@ fn a_wrong_file_is_refused_with_line_key_and_the_nearest_name() {
 }
 
 #[test]
+fn a_matrix_without_a_case_or_with_too_many_is_refused_with_its_line() {
+    let refused = |matrix: &str| {
+        let text = format!(
+            "[[target]]\nname = \"a:b\"\nkernel = \"k\"\n[target.matrix]\nsizes.n = [1, 2]\n{matrix}\n"
+        );
+        super::super::select(&read(&text).unwrap(), &[], false).unwrap_err()
+    };
+    let nothing = refused("exclude = [{ n = 1 }, { n = 2 }]");
+    assert_eq!(nothing.code, "all_excluded");
+    assert_eq!(nothing.place.file.as_deref(), Some("bench.toml:6"), "{nothing}");
+    assert!(nothing.what.contains("`a:b`") && nothing.what.contains("`exclude`"), "{nothing}");
+    let many = refused("define.T = \"1..500\"");
+    assert_eq!(many.code, "too_many_cases");
+    assert_eq!(many.place.file.as_deref(), Some("bench.toml:4"), "{many}");
+    assert!(many.hints[0].contains("`max_cases`"), "{many}");
+}
+
+#[test]
 fn generated_targets_are_left_out_unless_asked_for() {
     let text = "[[target]]\nname = \"a:b\"\nkernel = \"k\"\n[[target]]\nname = \"a:gen\"\nkernel = \"k\"\n\
                 generated = true\n";
