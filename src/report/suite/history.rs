@@ -1,6 +1,6 @@
 //! The history of a suite's times, for a terminal and as a page.
 
-use super::plot::{PlotPoint, PlotSeries, page, svg};
+use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, svg};
 use crate::model::suite_history::{History, Series};
 use crate::report::html::escape;
 use crate::report::quantity::{duration, timestamp};
@@ -27,6 +27,11 @@ fn title(series: &Series) -> String {
 /// A change in words: `+5.0 %`.
 fn change(before: f64, after: f64) -> String {
     format!("{:+.1} %", (after / before - 1.0) * 100.0)
+}
+
+/// A time in RFC 3339 as `2026-11-27 18:05`.
+fn date_and_minute(rfc3339: &str) -> String {
+    rfc3339.chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect()
 }
 
 /// Renders the history for a terminal.
@@ -98,8 +103,13 @@ pub fn history_page(history: &History) -> String {
         };
         let points = series.points.iter().enumerate().map(point).collect();
         let line = PlotSeries { name: String::new(), points };
+        let label = |at: f64| {
+            let point = series.points.get(at as usize);
+            point.map(|point| date_and_minute(&point.started)).unwrap_or_default()
+        };
+        let axis = HorizontalAxis { name: "start of the suite, UTC", label: &label };
         body +=
-            &format!("<h2>{}</h2>\n{}\n", escape(&title(series)), svg(&[line], "suite", duration));
+            &format!("<h2>{}</h2>\n{}\n", escape(&title(series)), svg(&[line], &axis, duration));
         for changed in &series.changes {
             let run = series.points.get(changed.at).map(|point| point.run.as_str());
             body += &format!(
@@ -112,4 +122,30 @@ pub fn history_page(history: &History) -> String {
         }
     }
     page("History · rgpu bench", &body, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::suite_history::HistoryPoint;
+
+    #[test]
+    fn the_axis_of_a_plot_has_dates_and_each_point_names_its_run() {
+        let point = |day: u32| HistoryPoint {
+            run: format!("night-{day}"),
+            started: format!("2026-11-{day:02}T18:05:59.123Z"),
+            median_ns: 1000.0,
+            ci95_ns: [990.0, 1010.0],
+            ..HistoryPoint::default()
+        };
+        let points = (1..=3).map(point).collect();
+        let history =
+            History { series: vec![Series { points, ..Series::default() }], ..History::default() };
+        let page = history_page(&history);
+        for day in 1..=3 {
+            assert!(page.contains(&format!(">2026-11-0{day} 18:05</text>")), "{page}");
+            let title = format!("<title>2026-11-0{day}T18:05:59Z · night-{day} · ");
+            assert!(page.contains(&title), "{page}");
+        }
+    }
 }

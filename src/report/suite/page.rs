@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::pair::{at_size, over_sizes};
-use super::plot::{PlotPoint, PlotSeries, page, svg};
+use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, svg};
 use super::table::{clock_policy, counts, devices_text, speedup_text, time_text, without_gpu_text};
 use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::model::suite_history::{History, Series};
@@ -259,7 +259,7 @@ fn axes(body: &mut String, run: &SuiteRun) {
             "<h2>{} against {}</h2>\n{}",
             escape(target),
             escape(axis),
-            svg(&series, axis, duration)
+            svg(&series, &HorizontalAxis::of_numbers(axis), duration)
         );
     }
 }

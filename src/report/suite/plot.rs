@@ -109,8 +109,26 @@ impl Scale {
     }
 }
 
+/// The horizontal axis of a plot.
+pub(super) struct HorizontalAxis<'a> {
+    pub(super) name: &'a str,
+    /// Writes a number of the axis.
+    pub(super) label: &'a dyn Fn(f64) -> String,
+}
+
+impl<'a> HorizontalAxis<'a> {
+    /// An axis of plain numbers.
+    pub(super) fn of_numbers(name: &'a str) -> Self {
+        Self { name, label: &digits_of }
+    }
+}
+
 /// A plot as SVG, which scrolls where the screen is too narrow to read it. `label` writes a number of the vertical axis.
-pub(super) fn svg(series: &[PlotSeries], x_name: &str, label: fn(f64) -> String) -> String {
+pub(super) fn svg(
+    series: &[PlotSeries],
+    horizontal: &HorizontalAxis<'_>,
+    label: fn(f64) -> String,
+) -> String {
     let points = || series.iter().flat_map(|s| &s.points);
     let x = Scale::new(points().map(|p| p.x), LEFT, WIDTH - RIGHT);
     let ys = points().flat_map(|p| {
@@ -137,15 +155,22 @@ pub(super) fn svg(series: &[PlotSeries], x_name: &str, label: fn(f64) -> String)
     xs.sort_by(f64::total_cmp);
     xs.dedup();
     let step = xs.len().div_ceil(8).max(1);
+    let mut free_from = 0.0;
     for tick in xs.iter().step_by(step) {
-        let label = digits_of(*tick);
+        let label = (horizontal.label)(*tick);
+        let half_width = DIGIT_WIDTH * label.chars().count() as f64 / 2.0;
         // A label of many digits at the right edge stays inside.
-        let farthest = WIDTH - DIGIT_WIDTH * label.len() as f64 / 2.0;
+        let at = x.coordinate(*tick).min(WIDTH - half_width);
+        // One that would cover a part of the label before is left out.
+        if at - half_width < free_from {
+            continue;
+        }
+        free_from = at + half_width + DIGIT_WIDTH;
         let _ = write!(
             out,
-            "<text x=\"{:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{label}</text>",
-            x.coordinate(*tick).min(farthest),
+            "<text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
             HEIGHT - BOTTOM + 15.0,
+            escape(&label)
         );
     }
     let _ = write!(
@@ -153,7 +178,7 @@ pub(super) fn svg(series: &[PlotSeries], x_name: &str, label: fn(f64) -> String)
         "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>",
         WIDTH - RIGHT,
         HEIGHT - 4.0,
-        escape(x_name)
+        escape(horizontal.name)
     );
     for (n, one) in series.iter().enumerate() {
         let color = n % COLORS;
@@ -228,7 +253,11 @@ pub(super) fn page(title: &str, body: &str, script: &str) -> String {
 pub fn plot_page(title: &str, x_name: &str, plots: &[(String, Vec<PlotSeries>)]) -> String {
     let mut body = format!("<h1>{}</h1>\n", escape(title));
     for (name, series) in plots {
-        body += &format!("<h2>{}</h2>\n{}\n", escape(name), svg(series, x_name, digits_of));
+        body += &format!(
+            "<h2>{}</h2>\n{}\n",
+            escape(name),
+            svg(series, &HorizontalAxis::of_numbers(x_name), digits_of)
+        );
     }
     page(title, &body, "")
 }
@@ -245,4 +274,33 @@ pub fn text_plot(series: &PlotSeries, width: usize) -> String {
         out += &format!("  {name:>room$}  {bar} {}\n", digits(point.y));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The places of the labels below a plot of so many points.
+    fn label_places(points: u32, label: &str) -> Vec<f64> {
+        let point = |n: u32| PlotPoint { x: f64::from(n), y: 1.0, ..PlotPoint::default() };
+        let series = PlotSeries { points: (0..points).map(point).collect(), ..Default::default() };
+        let label = |_| label.to_owned();
+        let axis = HorizontalAxis { name: "started", label: &label };
+        let drawn = svg(&[series], &axis, digits);
+        let labels = drawn.split("<text x=\"").filter(|text| text.contains("\"middle\""));
+        labels.map(|text| text.split('"').next().unwrap().parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn labels_below_a_plot_do_not_overlap_and_stay_inside() {
+        let label = "2026-11-27 18:05";
+        let width = DIGIT_WIDTH * label.len() as f64;
+        for points in [1, 2, 7, 8, 9, 50, 1000] {
+            let places = label_places(points, label);
+            assert!(places.len() >= points.min(3) as usize, "{points}: {places:?}");
+            assert!(places.windows(2).all(|two| two[1] - two[0] > width), "{points}: {places:?}");
+            assert!(places.iter().all(|at| at + width / 2.0 <= WIDTH), "{points}: {places:?}");
+        }
+        assert_eq!(label_places(8, "1000").len(), 8);
+    }
 }
