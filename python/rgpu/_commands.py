@@ -126,8 +126,9 @@ def profile(
     plot: Draw this against the first axis of `--sweep`: `time`, or the beginning of a metric's
         name; exit with 2 if no case has a number for it, or 5 if the cases have no metrics
     preset: Flags from `[preset.NAME]` of rgpu.toml
-    problem_sizes: Sizes: values in the kernel's order or as `n=…`, with `;` between groups (or
-        between cases, if the kernel has no groups) and `|` between cases
+    problem_sizes: Sizes: the name of a case of kernel.toml, `all` of these, or values in the
+        kernel's order or as `n=…`, with `;` between groups (or between cases, if the kernel has no
+        groups) and `|` between cases
     queue_timeout: How long to wait for the GPU
     ranks: The ranks to profile: ncu and deep one of them, sanitizer all by default; nsys records
         all in one report, or one alone. The program is started by torchrun, accelerate, mpirun or
@@ -529,8 +530,8 @@ def compare(
         calls interleaved, and profiled, in one job on one GPU
     mode: The tool to use in addition to timing [default: ncu]
     out: The run's folder, which must be new or empty
-    problem_sizes: Sizes: values in the kernels' order or `n=…`; `;` between cases (or groups), `|`
-        between cases
+    problem_sizes: Sizes, as for `rgpu profile`: the name of a case that both kernels have, `all`,
+        or values in the kernels' order or `n=…`; `;` between cases (or groups), `|` between cases
     queue_timeout: How long to wait for the GPU
     remote: A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port;
         `profile` accepts a comma-separated list and runs on all of them at once [default: that of

@@ -84,12 +84,15 @@ class ProfileOptions(TypedDict, total=False):
     your settings say]
     """
     plot: str | Sequence[str] | None
-    """Draw this against the first axis of `--sweep`: `time`, or the beginning of a metric's name."""
+    """Draw this against the first axis of `--sweep`: `time`, or the beginning of a metric's name;
+    exit with 2 if no case has a number for it, or 5 if the cases have no metrics.
+    """
     preset: str | None
     """Flags from `[preset.NAME]` of rgpu.toml."""
     problem_sizes: str | Sequence[str] | None
-    """Sizes: values in the kernel's order or as `n=…`, with `;` between groups (or between cases,
-    if the kernel has no groups) and `|` between cases.
+    """Sizes: the name of a case of kernel.toml, `all` of these, or values in the kernel's order or
+    as `n=…`, with `;` between groups (or between cases, if the kernel has no groups) and `|`
+    between cases.
     """
     queue_timeout: Time | None
     """How long to wait for the GPU."""
@@ -620,8 +623,8 @@ class CompareOptions(TypedDict, total=False):
     out: Path | None
     """The run's folder, which must be new or empty."""
     problem_sizes: str | Sequence[str] | None
-    """Sizes: values in the kernels' order or `n=…`; `;` between cases (or groups), `|` between
-    cases.
+    """Sizes, as for `rgpu profile`: the name of a case that both kernels have, `all`, or values in
+    the kernels' order or `n=…`; `;` between cases (or groups), `|` between cases.
     """
     queue_timeout: Time | None
     """How long to wait for the GPU."""

@@ -272,6 +272,21 @@ fn deep_brings_both_tools_on_one_gpu_and_a_kernel_against_itself_is_the_same() {
 }
 
 #[test]
+fn a_size_is_named_as_for_profile_and_the_help_of_both_says_so() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let line = format!("{PAIR} --mode bench --problem-sizes odd --json");
+    let named = compared(&laptop, &line, 0);
+    let names: Vec<&str> = named.cases.iter().map(|case| case.name.as_str()).collect();
+    assert_eq!(names, ["odd"]);
+    for command in ["profile", "compare"] {
+        let help = laptop.show(&format!("{command} --help"));
+        assert!(help.contains("the name of a case"), "{help}");
+    }
+    laptop.wait_until_quiet();
+}
+
+#[test]
 fn a_tool_that_fails_costs_its_part_and_not_the_speedup() {
     let laptop = Laptop::new();
     let host = FakeHost::new(&laptop);

@@ -62,8 +62,8 @@ pub(in crate::cli) struct CompareArgs {
     #[command(flatten)]
     pub place: RemoteArgs,
 
-    /// Sizes: values in the kernels' order or `n=…`; `;` between cases (or groups), `|` between
-    /// cases
+    /// Sizes, as for `rgpu profile`: the name of a case that both kernels have, `all`, or values in
+    /// the kernels' order or `n=…`; `;` between cases (or groups), `|` between cases
     #[arg(
         long,
         visible_alias = "size",
@@ -237,7 +237,8 @@ const EXAMPLES: &str = "\
 Examples:
   rgpu compare latest~1 latest
   rgpu compare before.ncu-rep after.ncu-rep --fail-on slower
-  rgpu compare --kernel transpose-conflicts --kernel transpose-padded --remote h200";
+  rgpu compare --kernel transpose-conflicts --kernel transpose-padded --remote h200
+  rgpu compare --kernel transpose-conflicts --kernel transpose-padded --problem-sizes odd";
 
 /// A verdict that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -47,8 +47,9 @@ pub(in crate::cli) struct ProfileArgs {
     #[arg(long, value_name = "N", help_heading = "Where", value_parser = nodes())]
     pub nodes: Option<u32>,
 
-    /// Sizes: values in the kernel's order or as `n=…`, with `;` between groups (or between cases,
-    /// if the kernel has no groups) and `|` between cases
+    /// Sizes: the name of a case of kernel.toml, `all` of these, or values in the kernel's order or
+    /// as `n=…`, with `;` between groups (or between cases, if the kernel has no groups) and `|`
+    /// between cases
     #[arg(long, value_name = "SIZES", help_heading = "Kernel", allow_hyphen_values = true)]
     pub problem_sizes: Vec<String>,
 
