@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::lone_session::{LoneSession, lone_session};
 use crate::analysis::compare::compare_times;
 use crate::error::{Exit, Failure, Result};
 use crate::model::comparison::{SideTime, TimeVerdict};
@@ -147,6 +148,9 @@ pub struct UpdatedEntry {
     /// The expected time from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_ns: Option<f64>,
+    /// The session that alone makes the spread large; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lone_session: Option<LoneSession>,
 }
 
 /// Whether times that were measured under other conditions are judged.
@@ -292,6 +296,7 @@ impl Expectations {
             refused: refused.map(|(reason, _)| reason),
             before_ns: before.as_ref().map(|entry| entry.median_ns),
             after_ns: None,
+            lone_session: lone_session(sessions),
         };
         if updated.refused.is_some() {
             return updated;

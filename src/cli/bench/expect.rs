@@ -14,7 +14,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::model::suite::{MeasurementKey, RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::report::{Align, TextTable, duration};
 use crate::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
-use crate::suite::{PointsByKey, SuiteFile, select, sessions};
+use crate::suite::{LoneSession, PointsByKey, SuiteFile, select, sessions};
 
 /// The verdicts on a suite's times, the expectations without a case, and the files that were
 /// updated.
@@ -214,11 +214,57 @@ fn show_update(app: &App, path: &str, entries: &[UpdatedEntry]) {
         let table = table.without_empty_columns().plain(app.columns(), 2);
         crate::cli::support::terminal::write_stderr(&table);
     }
+    for (entry, lone) in
+        entries.iter().filter_map(|entry| Some((entry, entry.lone_session.as_ref()?)))
+    {
+        app.print_note(&lone_text(&entry.key, lone));
+    }
     let mut refused: Vec<&str> =
         entries.iter().filter_map(|entry| entry.refused).map(|refusal| refusal.name()).collect();
     refused.sort_unstable();
     refused.dedup();
     if !refused.is_empty() {
         app.print_note(&format!("`--accept {}` writes the others too", refused.join(",")));
+    }
+}
+
+/// Says that one session is far from all others, which alone makes the spread large.
+fn lone_text(key: &MeasurementKey, lone: &LoneSession) -> String {
+    let LoneSession { run, median_ns, others_ns: [least, most], sessions } = lone;
+    let side = if key.side == "kernel" { String::new() } else { format!(" {}", key.side) };
+    format!(
+        "`{}`{side} at {}: one of {sessions} sessions took {} (`{run}`), the others {} to {}; it \
+         alone makes the expected spread large",
+        key.case,
+        key.sizes,
+        duration(*median_ns),
+        duration(*least),
+        duration(*most)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_session_far_from_all_others_is_told_with_its_run() {
+        let key = MeasurementKey {
+            case: "gemm:wagmiv67".into(),
+            side: "baseline".into(),
+            sizes: "m=80".into(),
+            ..MeasurementKey::default()
+        };
+        let lone = LoneSession {
+            run: "night".into(),
+            median_ns: 375_000.0,
+            others_ns: [60_000.0, 72_000.0],
+            sessions: 5,
+        };
+        assert_eq!(
+            lone_text(&key, &lone),
+            "`gemm:wagmiv67` baseline at m=80: one of 5 sessions took 375 µs (`night`), the others \
+             60.0 µs to 72.0 µs; it alone makes the expected spread large"
+        );
     }
 }
