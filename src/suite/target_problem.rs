@@ -84,7 +84,7 @@ impl TargetCheck<'_> {
             let program = words.first().map_or("", String::as_str);
             let path = program_path(program, self.folder);
             if path.as_ref().is_some_and(|path| !(self.is_inside)(path)) {
-                self.add(&["program"], "outside_project", outside(program));
+                self.add(&["program"], "outside_project", outside_text(program));
             } else if path.is_some_and(|path| !path.is_file()) {
                 let text = format!("there is no file `{program}`");
                 self.add(&["program"], "missing_source", text);
@@ -126,11 +126,11 @@ impl TargetCheck<'_> {
     fn load(&self, kernel: &str) -> Result<KernelSpec, (String, String)> {
         let path = kernel_path(kernel, self.folder);
         if path.as_ref().is_some_and(|path| !(self.is_inside)(path)) {
-            return Err(("outside_project".to_owned(), outside(kernel)));
+            return Err(("outside_project".to_owned(), outside_text(kernel)));
         }
         let path = path.map(|path| path.display().to_string());
         let found = find::find(path.as_deref().unwrap_or(kernel), self.folders);
-        found.map(|found| found.spec).map_err(|error| why_not_loaded(kernel, error))
+        found.map(|found| found.spec).map_err(|error| describe_load_error(kernel, error))
     }
 
     /// Adds what is wrong with the axes or sizes of a case for this kernel, which `key` names.
@@ -152,11 +152,11 @@ impl TargetCheck<'_> {
         };
         let keys: Vec<&str> =
             named.iter().map(String::as_str).chain(usual.iter().copied()).chain([key]).collect();
-        self.add(&keys, &failure.code, text_of(failure));
+        self.add(&keys, &failure.code, failure_text(failure));
     }
 }
 
-fn outside(name: &str) -> String {
+fn outside_text(name: &str) -> String {
     format!("`{name}` lies outside the project")
 }
 
@@ -172,7 +172,7 @@ fn sizes_of(case: &SuiteCase, spec: &KernelSpec) -> Result<Vec<(String, Vec<Vec<
 }
 
 /// The code and the text of the reason why this kernel cannot be loaded.
-fn why_not_loaded(kernel: &str, error: KernelError) -> (String, String) {
+fn describe_load_error(kernel: &str, error: KernelError) -> (String, String) {
     let (code, text) = match &error {
         KernelError::Unknown { known, .. } => {
             let near = nearest(kernel, known.iter().map(String::as_str));
@@ -197,7 +197,7 @@ fn why_not_loaded(kernel: &str, error: KernelError) -> (String, String) {
         }
         _ => {
             let failure = Failure::from(error);
-            let text = format!("kernel `{kernel}`: {}", text_of(&failure));
+            let text = format!("kernel `{kernel}`: {}", failure_text(&failure));
             return (failure.code, text);
         }
     };
@@ -205,7 +205,7 @@ fn why_not_loaded(kernel: &str, error: KernelError) -> (String, String) {
 }
 
 /// A failure in one line, with its file and its first hint.
-fn text_of(failure: &Failure) -> String {
+fn failure_text(failure: &Failure) -> String {
     let file = failure.place.file.iter().map(|file| format!(", in `{file}`"));
     let hint = failure.hints.first().into_iter().map(|hint| format!("; {hint}"));
     std::iter::once(failure.what.clone()).chain(file).chain(hint).collect()

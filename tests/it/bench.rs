@@ -354,6 +354,19 @@ fn one_gpu_takes_all_cases_and_is_not_spread_over_if_a_case_needs_it() {
 }
 
 #[test]
+fn each_size_of_a_pair_has_its_own_speedup() {
+    let (laptop, _host) = laptop_with(&(SUITE.to_owned() + "sizes = \"odd|large\"\n"));
+    let run = suite(&laptop, "bench run -t memory:transpose --run-id night", 0);
+    let pair = run.rows[0].pair.as_ref().unwrap();
+    let sizes: Vec<&str> = pair.sizes.iter().map(|one| one.size.as_str()).collect();
+    assert_eq!(sizes, ["odd", "large"]);
+    assert!(pair.sizes.iter().all(|one| one.speedup > 1.0), "{pair:?}");
+    let shown = laptop.show("bench show night");
+    assert_eq!(shown.matches("geomean of 2").count(), 1, "{shown}");
+    laptop.wait_until_quiet();
+}
+
+#[test]
 fn a_pair_that_is_too_close_to_call_grows_and_says_so() {
     let same =
         SUITE.replace("optimised = \"transpose-padded\"", "optimised = \"transpose-conflicts\"");

@@ -56,7 +56,7 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     let file = SuiteFile { targets: vec![target], max_cases: MAX_CASES, ..SuiteFile::default() };
     let options = SuiteOptions { remote: args.place.remote.clone(), ..SuiteOptions::default() };
     let cases = cases(app, &file, &options)?;
-    app.print_note(&case_count(cases.len(), &matrix, args));
+    app.print_note(&case_count_text(cases.len(), &matrix, args));
     let run_id = args.run.run_id.as_deref();
     let (mut work, mut record) = begin(app, run_id, &file, options, cases, args.place.accept_new)?;
     let base = ProfileArgs { problem_sizes: Vec::new(), sweep: Vec::new(), ..args.clone() };
@@ -72,7 +72,7 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
 }
 
 /// How many cases the sweep has, for the user to know before they run.
-fn case_count(count: usize, matrix: &Matrix, args: &ProfileArgs) -> String {
+fn case_count_text(count: usize, matrix: &Matrix, args: &ProfileArgs) -> String {
     let s = if count == 1 { "" } else { "s" };
     let remotes = args.place.remote.iter().flat_map(|names| names.split(',')).count();
     let mut text = format!("the sweep has {count} case{s}");
@@ -147,7 +147,7 @@ fn plot(app: &App, work: &SuiteWork<'_>, args: &ProfileArgs) -> Result<Status> {
             }
         }
         if lines.is_empty() {
-            let (text, exit) = why_no_numbers(wanted, &metric_names(app, &rows));
+            let (text, exit) = missing_numbers_text(wanted, &metric_names(app, &rows));
             app.print_error(&text);
             status = status.max(exit as u8);
             continue;
@@ -175,7 +175,7 @@ fn plot(app: &App, work: &SuiteWork<'_>, args: &ProfileArgs) -> Result<Status> {
 
 /// Says that no case has a number for `--plot`, and what to do. `metrics` are the names of the
 /// metrics that the cases have.
-fn why_no_numbers(wanted: &str, metrics: &BTreeSet<String>) -> (String, Exit) {
+fn missing_numbers_text(wanted: &str, metrics: &BTreeSet<String>) -> (String, Exit) {
     let none = format!("no case has a number for `--plot {wanted}`, so it is not drawn");
     if wanted == TIME {
         return (format!("{none}: no kernel was timed on a GPU"), Exit::Tool);
