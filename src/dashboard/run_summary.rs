@@ -17,7 +17,7 @@ use crate::model::fan_out::{FanOut, FanOutRow};
 use crate::model::finding::KernelVerdict;
 use crate::model::profile::{CaseResult, Correctness, SCHEMA, Timing, TimingClock};
 use crate::model::ranks::Ranks;
-use crate::model::sanitizer::SanitizerResult;
+use crate::model::sanitizer::{SanitizerResult, SanitizerVerdict};
 use crate::model::suite::{self, RowState, SuiteRun, SuiteState, SuiteVerdict};
 use crate::regular_file;
 use crate::store::{RunFolder, RunParent, RunRecord, RunState, StoreError};
@@ -42,8 +42,9 @@ pub(crate) struct RunSummary {
     pub(crate) remote: String,
     /// The state.
     pub(crate) state: RunState,
-    /// The state as lists show it: also `exit status 3` or `time limit` of a program that ended so, and
-    /// `unfinished` of a suite whose command ended before its cases.
+    /// The state as lists show it: also `exit status 3` or `time limit` of a program that ended so,
+    /// `errors found` of a run whose sanitizer found some, and `unfinished` of a suite whose command
+    /// ended before its cases.
     pub(crate) state_text: String,
     /// When it started (RFC 3339, UTC).
     pub(crate) started: String,
@@ -103,6 +104,9 @@ pub(crate) struct RunSummary {
     /// Number of ranks of its program. Absent for one process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ranks: Option<usize>,
+    /// Number of errors that the sanitizer found. Absent if it found none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) errors_found: Option<u64>,
     /// Counts of a suite's cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) suite: Option<SuiteCounts>,
@@ -249,6 +253,7 @@ impl RunSummary {
             checked: None,
             bound: Vec::new(),
             ranks: None,
+            errors_found: None,
             suite: None,
             problem: None,
         }
@@ -307,6 +312,12 @@ impl RunSummary {
             .or(finding)
             .or_else(|| first.as_ref().map(|verdict| verdict.text.clone()));
         self.verdict = first.and_then(|verdict| verdict.verdict);
+        self.errors_found = errors_found(&parts.sanitizer);
+        // The findings also explain the status of a program that failed by them.
+        let has_ended = self.state == RunState::Done && self.state_text != TIME_LIMIT;
+        if has_ended && self.errors_found.is_some() {
+            ERRORS_FOUND.clone_into(&mut self.state_text);
+        }
     }
 }
 
@@ -333,10 +344,16 @@ impl SuiteCounts {
 /// The state of a suite whose command ended before its cases.
 const UNFINISHED: &str = "unfinished";
 
+/// The state of a run whose program was stopped at its time limit.
+const TIME_LIMIT: &str = "time limit";
+
+/// The state of a run whose sanitizer found errors, which is its result.
+const ERRORS_FOUND: &str = "errors found";
+
 /// The state of a run, or how its program ended: the run itself is done then.
 fn state_text(record: &RunRecord) -> String {
     match record.program_exit {
-        _ if step_at_limit(record).is_some() => "time limit".to_owned(),
+        _ if step_at_limit(record).is_some() => TIME_LIMIT.to_owned(),
         Some(status) if record.state == RunState::Done && status != 0 => {
             format!("exit status {status}")
         }
@@ -386,6 +403,13 @@ fn limit_span(seconds: u64) -> String {
         s if s >= 120 && s % 60 == 0 => format!("{} min", s / 60),
         s => format!("{s} s"),
     }
+}
+
+/// How many errors the sanitizer's tools counted. A result without a count has its causes.
+fn errors_found(results: &[SanitizerResult]) -> Option<u64> {
+    let found = results.iter().filter(|result| result.verdict == SanitizerVerdict::Found);
+    let errors = |result: &SanitizerResult| result.errors.unwrap_or(result.causes.len() as u64);
+    found.map(errors).reduce(|a, b| a + b)
 }
 
 /// The first error that a sanitizer tool found. `None` if none found any.
@@ -534,7 +558,12 @@ mod tests {
             let mut profile = serde_json::to_value(&profile).unwrap();
             profile["sanitizer"] = tools;
             run.write_json("profile.json", &profile).unwrap();
-            RunSummary::of(&run).unwrap().text
+            // Under the sanitizer the program failed by its errors.
+            let record = RunRecord { program_exit: Some(1), ..run.record().unwrap() };
+            run.save(&record).unwrap();
+            let summary = RunSummary::of(&run).unwrap();
+            assert_eq!((&*summary.state_text, summary.errors_found), ("errors found", Some(2)));
+            summary.text
         };
         let cause = json!({"kind": "out_of_bounds", "text": "Invalid read", "count": 2});
         let one = text("one", json!([cause]));

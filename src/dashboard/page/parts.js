@@ -16,11 +16,13 @@ const stateText = state => words(state);
 const STATE_CLASS = {
   running: "warn running", detached: "warn", done: "good", failed: "bad", cancelled: "", never_submitted: "bad",
   waiting: "", ok: "good", timeout: "bad", skipped: "warn", lost: "bad", pruned: "", issue: "bad", warning: "warn", unfinished: "warn",
+  errors_found: "warn",
 };
 const badge = (text, cls) => el("span", { class: "badge " + (cls || "") }, text);
 const stateBadge = state => badge(stateText(state), STATE_CLASS[state]);
 /** The state of a run or suite. What is no state of a run, such as an exit status, went wrong. */
-const runState = run => badge(run.state_text, STATE_CLASS[run.state_text.replaceAll(" ", "_")] ?? "bad");
+const runState = run => badge(run.state_text === "errors found" ? plural(run.errors_found, "error") + " found" : run.state_text,
+  STATE_CLASS[run.state_text.replaceAll(" ", "_")] ?? "bad");
 const isActive = run => run.state === "running" || run.state === "detached";
 const verdictClass = verdict => ({ FASTER: "good", SLOWER: "bad", AMBIGUOUS: "warn" })[verdict] || "";
 const checkBadge = checked => checked && checked !== "unchecked"

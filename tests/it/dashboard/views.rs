@@ -371,6 +371,17 @@ fn what_failed_was_not_timed_or_is_made_up_is_told_as_such() {
     assert_eq!(browser.value("document.querySelector('main .badge').className"), "badge bad");
     text_with(&mut browser, "/runs?state=exit+status+3", "1 to 1 of 1");
 
+    // Errors that a sanitizer found are a result, whatever the program made of them.
+    make_run(laptop, "checked", "sh", 9);
+    program["id"] = "checked".into();
+    write("checked/run.json", program.to_string());
+    let path = laptop.project("artifacts/runs/checked/profile.json");
+    let mut profile: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    profile["sanitizer"] = json!([{"tool": "memcheck", "verdict": "found", "errors": 3}]);
+    write("checked/profile.json", profile.to_string());
+    text_with(&mut browser, "/runs?state=errors+found", "3 errors found");
+    assert_eq!(browser.value("document.querySelector('td .badge').className"), "badge warn");
+
     // The time of the reference on the CPU is not the kernel's, and colours of a terminal are no text.
     make_run(laptop, "reference", "vecadd", 8);
     let path = laptop.project("artifacts/runs/reference");
