@@ -36,4 +36,4 @@ pub(crate) use provenance::quiet_git;
 pub use provenance::{
     CaseSizes, EnvRecord, InputDigest, InputsRecord, Repository, digest_file, digest_of, repository,
 };
-pub use record::{JobRecord, RunParent, RunRecord, RunState, UnsyncedFile};
+pub use record::{JobRecord, RunParent, RunRecord, RunState, UnsyncedFile, remote_suffix};

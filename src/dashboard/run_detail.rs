@@ -94,10 +94,7 @@ pub(super) fn detail(context: &DashboardContext, id: &str) -> Result<RunDetail> 
         followed_by: folder.followed_by(),
         failure: folder.failure(),
         logs: logs(folder.path()),
-        remotes: match run.result {
-            Some(ResultKind::FanOut) => run_summary::remotes(folder.path()),
-            _ => Vec::new(),
-        },
+        remotes: run_summary::remotes(&context.runs, folder.path(), &record),
         ranks: run.ranks.and_then(|_| run_summary::ranks(folder.path())),
         env,
         record,

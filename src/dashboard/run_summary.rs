@@ -7,6 +7,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use rgpu_protocol::Outcome;
+use rgpu_protocol::plan::valid_job_id;
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -443,9 +444,28 @@ fn case_text(case: &CaseResult) -> String {
     }
 }
 
-/// The results of each remote of a run on several. Empty for other runs.
-pub(super) fn remotes(folder: &Path) -> Vec<FanOutRow> {
-    document::<FanOut>(folder, "fan-out.json").map(|results| results.remotes).unwrap_or_default()
+/// The results of each remote of a run on several, with the state that its run has now. Without a
+/// common document, which a command that was stopped may not have written, only the runs. Empty for
+/// other runs.
+pub(super) fn remotes(runs: &Path, folder: &Path, record: &RunRecord) -> Vec<FanOutRow> {
+    if !record.is_fan_out() {
+        return Vec::new();
+    }
+    let results = document::<FanOut>(folder, "fan-out.json");
+    let known = results.map(|results| results.remotes).unwrap_or_default();
+    let row = |name: &str| {
+        let of_name = known.iter().find(|row| row.remote == name).cloned();
+        let only_name = || FanOutRow { remote: name.to_owned(), ..FanOutRow::default() };
+        let mut row = of_name.unwrap_or_else(only_name);
+        let id = row.run.clone().unwrap_or_else(|| record.id_on(name));
+        let own = valid_job_id(&id).then(|| RunFolder::open(&runs.join(&id)));
+        if let Some(Ok(own)) = own.map(|own| own?.current_record()) {
+            row.run = Some(id);
+            row.state = own.state.as_str().into();
+        }
+        row
+    };
+    record.remote.split(',').map(str::trim).map(row).collect()
 }
 
 /// The ranks of a run, as its profile has them. `None` if it has none, or cannot be read.
@@ -613,6 +633,49 @@ mod tests {
         drop(killed);
         let summary = RunSummary::of(&RunFolder::open(&path).unwrap()).unwrap();
         assert_eq!((summary.state, &*summary.state_text), (RunState::Cancelled, UNFINISHED));
+    }
+
+    #[test]
+    fn a_stopped_fan_out_has_its_runs_with_the_states_that_they_have_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let common = folder(dir.path(), "both");
+        let mut record = common.record().unwrap();
+        record.remote = "h200,b.200,gone".into();
+        let cancelled = folder(dir.path(), "both-h200");
+        let own = RunRecord { state: RunState::Cancelled, ..cancelled.record().unwrap() };
+        cancelled.save(&own).unwrap();
+        folder(dir.path(), "both-b-200");
+        let shown = || -> Vec<(String, String, String)> {
+            let rows = remotes(dir.path(), common.path(), &record);
+            let row = |row: FanOutRow| {
+                (row.remote, row.run.unwrap_or_default(), row.state.as_str().to_owned())
+            };
+            rows.into_iter().map(row).collect()
+        };
+        let expected =
+            [("h200", "both-h200", "cancelled"), ("b.200", "both-b-200", "done"), ("gone", "", "")];
+        let expected = expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned()));
+        assert_eq!(shown(), expected);
+        // The common document is of the moment when the command that wrote it ended.
+        let detached = FanOutRow {
+            remote: "h200".into(),
+            run: Some("both-h200".into()),
+            state: "detached".into(),
+            ..FanOutRow::default()
+        };
+        let results = FanOut {
+            schema: String::new(),
+            id: "both".into(),
+            kernel: String::new(),
+            mode: String::new(),
+            started: String::new(),
+            seconds: 0.0,
+            summary: String::new(),
+            base: None,
+            remotes: vec![detached],
+        };
+        common.write_json("fan-out.json", &results).unwrap();
+        assert_eq!(shown(), expected);
     }
 
     #[test]

@@ -99,6 +99,11 @@ impl RunRecord {
         self.remote.contains(',')
     }
 
+    /// The id of a fan-out's run on one of its remotes.
+    pub fn id_on(&self, remote: &str) -> String {
+        format!("{}-{}", self.id, remote_suffix(remote))
+    }
+
     /// Adds seconds to the run's duration.
     pub fn add_duration(&mut self, seconds: f64) {
         self.set_seconds(self.seconds + seconds);
@@ -114,6 +119,12 @@ impl RunRecord {
         self.seconds = seconds;
         self.cost.compute_cost(self.seconds);
     }
+}
+
+/// What a remote's name adds to the id of a fan-out.
+pub fn remote_suffix(remote: &str) -> String {
+    let word = remote.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    word.trim_matches('-').to_owned()
 }
 
 /// The queue entry, loop or suite that started a run. Several fields are set if, for example, a queue

@@ -16,14 +16,14 @@ use crate::cli::support::profile_args::ProfileArgs;
 use crate::cli::support::profile_request::ProfileCommand;
 use crate::cli::support::profile_result::{FinishedRun, write_result};
 use crate::cli::support::progress::ProgressRow;
-use crate::cli::support::saved_fan_out::{FAN_OUT_FILE, id_suffix, remote_names, run_folders};
+use crate::cli::support::saved_fan_out::{FAN_OUT_FILE, remote_names, run_folders};
 use crate::cli::support::terminal::escape_controls;
 use crate::cli::support::{open_profile, profile_request, saved_fan_out, session, started_here};
 use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
 use crate::model::fan_out::{FanOut, FanOutRow, SCHEMA};
 use crate::report::remotes_table::markdown;
-use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
+use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs, remote_suffix};
 use crate::tool;
 
 /// The run on one remote, before it is carried out.
@@ -64,8 +64,8 @@ pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status
             Some((id, _)) => id,
             None => &common.insert(folder(app, args, &profile_command, started)?).0,
         };
-        member_args.run.run_id = Some(format!("{id}-{}", id_suffix(name)));
-        member_args.run.out = args.run.out.as_ref().map(|out| out.join(id_suffix(name)));
+        member_args.run.run_id = Some(format!("{id}-{}", remote_suffix(name)));
+        member_args.run.out = args.run.out.as_ref().map(|out| out.join(remote_suffix(name)));
         let run = begin(app, &member_args, &profile_command, "profile")?;
         members.push(Member { args: member_args, profile_command, run });
     }

@@ -7,7 +7,7 @@ use super::terminal::escape_controls;
 use crate::error::{Exit, Failure, Result};
 use crate::model::FanOut;
 use crate::report::remotes_table::{markdown, table};
-use crate::store::{RunFolder, RunRecord, Runs};
+use crate::store::{RunFolder, RunRecord, Runs, remote_suffix};
 
 /// The file with the joined result.
 pub(in crate::cli) const FAN_OUT_FILE: &str = "fan-out.json";
@@ -78,23 +78,13 @@ pub(in crate::cli) fn run_folders(
     record: &RunRecord,
 ) -> Result<Vec<RunFolder>> {
     let of = |name: &&str| {
-        let inner = folder.path().join(id_suffix(name));
+        let inner = folder.path().join(remote_suffix(name));
         match inner.is_dir() {
             true => RunFolder::open(&inner),
-            false => Runs::new(&app.config.runs_dir.value).find(&format!(
-                "{}-{}",
-                record.id,
-                id_suffix(name)
-            )),
+            false => Runs::new(&app.config.runs_dir.value).find(&record.id_on(name)),
         }
     };
     Ok(remote_names(&record.remote)?.iter().map(of).collect::<Result<_, _>>()?)
-}
-
-/// The remote's suffix in a run's id.
-pub(in crate::cli) fn id_suffix(remote: &str) -> String {
-    let word = remote.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    word.trim_matches('-').to_owned()
 }
 
 /// The remotes in the list.

@@ -9,8 +9,11 @@ const runLink = (id, text) => detailLink("/run/" + encodeURIComponent(id), "/run
 const suiteLink = (id, text) => detailLink("/suites/" + encodeURIComponent(id), "/suites/" + id, text || id);
 const entryLink = (id, text) => detailLink("/queue/" + id, "/queue/" + id, text);
 const loopLink = (id, text) => detailLink("/loops/" + encodeURIComponent(id), "/loops/" + id, text || id);
-/** Links to the remotes of a run, which may have several. */
-const remoteLinks = remote => (remote || "local").split(",").map((name, at) => [at > 0 && ", ", link(view("/hosts", { host: name }), name)]);
+/** Links to the remotes of a run, which may have several; those of a suite have spaces between them. */
+const remoteLinks = remote => (remote || "local").split(/[ ,]+/).map((name, at) => [at > 0 && ", ", link(view("/hosts", { host: name }), name)]);
+/** A link to the runs of which a suite or a run on several remotes consists. */
+const partsLink = run => run.result === "suite" ? link(view("/runs", { parent: "suite:" + run.id }), "all runs of this suite")
+  : run.remote.includes(",") ? link(view("/runs", { q: run.id }), "all runs of this command") : null;
 
 const stateText = state => words(state);
 const STATE_CLASS = {
@@ -19,7 +22,7 @@ const STATE_CLASS = {
   errors_found: "warn",
 };
 const badge = (text, cls) => el("span", { class: "badge " + (cls || "") }, text);
-const stateBadge = state => badge(stateText(state), STATE_CLASS[state]);
+const stateBadge = state => badge(stateText(state), STATE_CLASS[state.replaceAll(" ", "_")]);
 /** The state of a run or suite. What is no state of a run, such as an exit status, went wrong. */
 const runState = run => badge(run.state_text === "errors found" ? plural(run.errors_found, "error") + " found" : run.state_text,
   STATE_CLASS[run.state_text.replaceAll(" ", "_")] ?? "bad");

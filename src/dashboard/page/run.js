@@ -24,6 +24,7 @@ async function runView(params, id) {
           active && !data.followed_by && actionButton("Attach", "to " + run.id, { do: "attach", run: run.id }, ATTACH_NOTE),
           active && actionButton("Cancel", run.id, { do: "cancel_run", run: run.id }, CANCEL_NOTE),
           run.result === "suite" && suiteLink(run.id, "the suite's cases"),
+          partsLink(run),
           run.kernel && link(view("/runs", { kernel: run.kernel }), "all runs of " + run.kernel))),
       run.text && el("p", { class: "lead" }, said(run.text)),
       run.problem && problem(run.problem, true),
@@ -70,7 +71,7 @@ function remotesCard(rows) {
   return card("Remotes", grid("Remotes", [
     { label: "remote", always: true, cell: row => remoteLinks(row.remote) },
     { label: "run", cls: "name", cell: row => row.run && runLink(row.run) },
-    { label: "state", cell: row => stateBadge(row.state) },
+    { label: "state", cell: row => row.state ? stateBadge(row.state) : null },
     { label: "GPU", cell: row => row.device },
     { label: "time", num: true, cell: row => row.median_ns !== undefined ? [duration(row.median_ns), row.clock === "cpu_reference" && el("span", { class: "sub" }, "CPU reference")] : null },
     { label: "against the base", cell: row => row.against_base && [verdictBadge(row.against_base.verdict), el("span", { class: "sub" }, factor(row.against_base.speedup))] },

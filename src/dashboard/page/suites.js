@@ -65,7 +65,7 @@ async function suiteView(params, id) {
   return {
     title: "Suite " + data.id,
     nodes: [
-      card(null, el("div", { class: "row head" }, el("div", { class: "row" }, runState(line), data.clean && !data.rows.some(ranWithoutGpu) && el("span", { class: "badge good", title: "the last attempt of every case is ok" }, "clean")), runLink(data.id, "the suite's run")),
+      card(null, el("div", { class: "row head" }, el("div", { class: "row" }, runState(line), data.clean && !data.rows.some(ranWithoutGpu) && el("span", { class: "badge good", title: "the last attempt of every case is ok" }, "clean")), el("div", { class: "row" }, runLink(data.id, "the suite's run"), link(view("/runs", { parent: "suite:" + data.id }), "all its runs"))),
         data.rows.some(ranWithoutGpu) && problem("Cases without a GPU: only the reference ran, on the CPU, and no kernel was timed. `--remote NAME` names a host with a GPU."),
         line.state_text === "unfinished" && problem(`${count(left)} of ${plural(data.rows.length, "case")} did not run to the end: \`rgpu bench resume ${data.id}\` continues it.`),
         facts([["started", fullMoment(data.started)], ["took", hasEnded && data.seconds > 0 && seconds(data.seconds)], ["file", data.file],

@@ -3,6 +3,9 @@
 
 use std::fs;
 
+use rgpu::model::suite::{SuiteRun, SuiteState};
+use serde_json::{Value, json};
+
 use super::client::Dashboard;
 use super::make_run;
 use crate::browser::Browser;
@@ -70,4 +73,63 @@ fn a_report_is_a_frame_where_there_is_room_and_a_link_on_a_phone() {
     let text = text_with(&mut browser, "/run/two", "open the report in its own tab");
     assert!(!text.contains("being made"), "{text}");
     assert_eq!(browser.value("document.querySelectorAll('iframe').length"), 0);
+}
+
+#[test]
+fn the_page_of_a_stopped_fan_out_or_suite_leads_to_its_runs() {
+    let laptop = Laptop::new();
+    let runs = ["both-b200", "both-h200", "case", "night", "both"];
+    for (at, id) in runs.into_iter().enumerate() {
+        make_run(&laptop, id, "vecadd", at + 4);
+    }
+    let change = |id: &str, fields: Value| {
+        let path = laptop.project(format!("artifacts/runs/{id}/run.json"));
+        let mut record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        record.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        fs::write(path, record.to_string()).unwrap();
+    };
+    // Neither was there at the end: the fan-out has no common document, and the suite waiting cases.
+    for id in ["both", "night"] {
+        fs::remove_file(laptop.project(format!("artifacts/runs/{id}/profile.json"))).unwrap();
+    }
+    change("both", json!({"remote": "h200,b200", "state": "cancelled"}));
+    change("both-h200", json!({"state": "cancelled"}));
+    change("night", json!({"kernel": "", "remote": "h200 b200", "state": "cancelled"}));
+    change("case", json!({"parent": {"suite": "night"}}));
+    let suite = SuiteRun {
+        schema: rgpu::model::suite::SCHEMA.to_owned(),
+        id: "night".to_owned(),
+        state: SuiteState::Open,
+        ..SuiteRun::default()
+    };
+    let text = serde_json::to_string(&suite).unwrap();
+    fs::write(laptop.project("artifacts/runs/night/suite.json"), text).unwrap();
+
+    let dashboard = Dashboard::start_unopened(&laptop, "");
+    let Some(mut browser) = browser_on(&dashboard) else { return };
+    let links = "[...document.querySelectorAll('main a')].map(a => a.textContent + ' ' + a.hash)";
+    text_with(&mut browser, "/run/both", "all runs of this command");
+    let shown = browser.value(links);
+    let shown: Vec<&str> = shown.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    for link in ["both-h200 #/run/both-h200", "both-b200 #/run/both-b200"] {
+        assert!(shown.contains(&link), "{link}: {shown:?}");
+    }
+    for (page, link, found) in [
+        ("/run/both", "all runs of this command", "1 to 3 of 3 (5 in all)"),
+        ("/run/night", "all runs of this suite", "1 to 1 of 1 (5 in all)"),
+        ("/suites/night", "all its runs", "1 to 1 of 1 (5 in all)"),
+    ] {
+        text_with(&mut browser, page, link);
+        let links = "[...document.querySelectorAll('main a')]";
+        browser.value(&format!("{links}.find(a => a.textContent === {link:?}).click()"));
+        wait_for(found, || {
+            let text = browser.value("document.getElementById('found')?.textContent ?? ''");
+            (text == found).then_some(())
+        });
+    }
+    // Each remote of a suite has a link of its own.
+    text_with(&mut browser, "/run/night", "all runs of this suite");
+    let hosts = "[...document.querySelectorAll('main dd a')].map(a => a.textContent).join()";
+    assert_eq!(browser.value(hosts), "h200,b200");
+    assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
 }
