@@ -20,14 +20,23 @@ async function suitesView() {
   };
 }
 
+/** Named sizes in the order in which the targets have them, then sizes that are numbers, by their value. */
+function inOrder(sizes) {
+  const isNumber = size => /^(?:[^=,;]*=)?-?\d/.test(size);
+  const byValue = (a, b) => a.localeCompare(b, "en", { numeric: true });
+  return [...sizes.filter(size => !isNumber(size)), ...sizes.filter(isNumber).sort(byValue)];
+}
+
 /** A row for each target, a column for each size: the times, coloured by their verdict. */
 function suiteMatrix(rows, hasEnded) {
   const remotes = new Set(rows.map(row => row.remote));
-  // Axes that are sizes are columns; the others are rows.
-  const axes = (row, time) => Object.entries(row.axes || {}).map(([name, value]) => name + "=" + value).filter(axis => !time.sizes.split(/[,;]/).includes(axis));
+  // Axes that are sizes are columns; the others are rows. The name of a case has them in the order of the file.
+  const place = (row, axis) => row.case.replace("[", ",").indexOf("," + axis);
+  const axes = (row, time) => Object.entries(row.axes || {}).map(([name, value]) => name + "=" + value)
+    .filter(axis => !time.sizes.split(/[,;]/).includes(axis)).sort((a, b) => place(row, a) - place(row, b));
   const lineOf = (row, time) => [row.target, ...axes(row, time), time.side !== "kernel" && time.side, remotes.size > 1 && row.remote].filter(Boolean).join(" · ");
   const cells = rows.flatMap(row => (row.times || []).map(time => ({ time, line: lineOf(row, time), size: time.size || time.sizes || "default" })));
-  const sizes = [...new Set(cells.map(cell => cell.size))];
+  const sizes = inOrder([...new Set(cells.map(cell => cell.size))]);
   const lines = [...new Set(cells.map(cell => cell.line))];
   if (lines.length === 0) {
     return empty(!hasEnded ? "no case has been timed yet" : rows.some(ranWithoutGpu) ? "no case was timed: a time needs a host with a GPU" : "no case was timed");

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use rgpu::model::suite::{SuiteRun, SuiteState};
+use rgpu::model::suite::{RowState, SuiteRow, SuiteRun, SuiteState, SuiteTime};
 use serde_json::{Value, json};
 
 use super::client::Dashboard;
@@ -131,5 +131,55 @@ fn the_page_of_a_stopped_fan_out_or_suite_leads_to_its_runs() {
     text_with(&mut browser, "/run/night", "all runs of this suite");
     let hosts = "[...document.querySelectorAll('main dd a')].map(a => a.textContent).join()";
     assert_eq!(browser.value(hosts), "h200,b200");
+    assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
+}
+
+#[test]
+fn the_matrix_of_a_suite_has_the_order_of_its_file_and_of_numbers() {
+    let laptop = Laptop::new();
+    make_run(&laptop, "night", "vecadd", 1);
+    let folder = laptop.project("artifacts/runs/night");
+    fs::remove_file(folder.join("profile.json")).unwrap();
+    let row = |case: &str, axes: &[(&str, &str)], sizes: &[&str]| SuiteRow {
+        case: case.to_owned(),
+        target: "gemm:tiled".to_owned(),
+        axes: axes.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+        state: RowState::Ok,
+        times: sizes
+            .iter()
+            .map(|size| SuiteTime { size: (*size).into(), median_ns: 1e3, ..SuiteTime::default() })
+            .collect(),
+        ..SuiteRow::default()
+    };
+    let suite = SuiteRun {
+        schema: rgpu::model::suite::SCHEMA.to_owned(),
+        id: "night".to_owned(),
+        state: SuiteState::Done,
+        rows: vec![
+            row(
+                "gemm:tiled[arch=sm_90a,TILE=32]",
+                &[("TILE", "32"), ("arch", "sm_90a")],
+                &["n=1024"],
+            ),
+            row(
+                "gemm:tiled[arch=sm_90a,TILE=8]",
+                &[("TILE", "8"), ("arch", "sm_90a")],
+                &["small", "n=4096", "n=256", "large"],
+            ),
+        ],
+        ..SuiteRun::default()
+    };
+    fs::write(folder.join("suite.json"), serde_json::to_string(&suite).unwrap()).unwrap();
+    let dashboard = Dashboard::start_unopened(&laptop, "");
+    let Some(mut browser) = browser_on(&dashboard) else { return };
+    text_with(&mut browser, "/suites/night", "n=4096");
+    let cells = |of: &str| {
+        let matrix = "document.querySelector('[aria-label^=\"Matrix of cases\"]')";
+        format!("[...{matrix}.querySelectorAll({of:?})].map(cell => cell.textContent).join('|')")
+    };
+    let head = browser.value(&cells("th"));
+    assert_eq!(head, "case|small|large|n=256|n=1024|n=4096");
+    let names = browser.value(&cells("td:first-child"));
+    assert_eq!(names, "gemm:tiled · arch=sm_90a · TILE=32|gemm:tiled · arch=sm_90a · TILE=8");
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
 }
