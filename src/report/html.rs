@@ -101,6 +101,22 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
+/// Units that stay in one line with their number.
+const UNITS: [&str; 14] =
+    ["%", "ns", "µs", "ms", "s", "min", "h", "B", "kB", "MB", "GB", "GB/s", "TB/s", "MHz"];
+
+/// A text in which no line ends between a number and its unit.
+pub(super) fn unbroken(text: &str) -> String {
+    let is_of_unit = |c: char| c.is_alphabetic() || matches!(c, '%' | '/');
+    let is_before_unit = |at: usize| {
+        let rest = &text[at + 1..];
+        let unit = rest.find(|c: char| !is_of_unit(c)).map_or(rest, |end| &rest[..end]);
+        text[..at].ends_with(|c: char| c.is_ascii_digit()) && UNITS.contains(&unit)
+    };
+    let place = |(at, c): (usize, char)| if c == ' ' && is_before_unit(at) { '\u{a0}' } else { c };
+    text.char_indices().map(place).collect()
+}
+
 /// A message as markup: text in backticks is shown as code. A text with an odd number of backticks
 /// stays as it is.
 pub(super) fn marked_up(text: &str) -> String {
@@ -109,7 +125,7 @@ pub(super) fn marked_up(text: &str) -> String {
         return escape(text);
     }
     let part = |(at, part): (usize, &&str)| match at % 2 {
-        0 => escape(part),
+        0 => escape(&unbroken(part)),
         _ => format!("<code>{}</code>", escape(part)),
     };
     parts.iter().enumerate().map(part).collect()
@@ -125,5 +141,13 @@ mod tests {
         let expected = "results are wrong in case <code>a&lt;b&gt;</code>: 2 &lt; 3";
         assert_eq!(marked_up(message), expected);
         assert_eq!(marked_up("one ` alone"), "one ` alone");
+    }
+
+    #[test]
+    fn a_number_stays_with_its_unit_but_for_code() {
+        let shown = marked_up("took 12 ms (5 %), `sleep 12 s`, 3 s; 7 sizes, at 3.05 TB/s, a 4 sm");
+        let expected = "took 12\u{a0}ms (5\u{a0}%), <code>sleep 12 s</code>, 3\u{a0}s; 7 sizes, \
+                        at 3.05\u{a0}TB/s, a 4 sm";
+        assert_eq!(shown, expected);
     }
 }

@@ -168,13 +168,31 @@ impl Browser {
         spent["value"].as_f64().unwrap() * 1e3
     }
 
-    /// The value of an expression in the page.
+    /// The value of an expression in the page. Its texts have spaces for the ones at which no line ends.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let params =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.call("Runtime.evaluate", params);
         assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
-        answer["result"]["value"].clone()
+        let text = answer["result"]["value"].to_string().replace('\u{a0}', " ");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Texts of the page in which a line may end between a number and its unit, but for code.
+    pub(crate) fn broken_quantities(&mut self) -> Value {
+        self.value(
+            r"(() => {
+                const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+                const quantity = /\d (?:%|[nµm]?s|min|h|[kMGT]?B(?:\/s)?|MHz)(?![\p{L}\d])/u;
+                const found = [];
+                while (walker.nextNode()) {
+                    const { data, parentElement } = walker.currentNode;
+                    const isCode = parentElement.closest('code, pre, .code, script, noscript');
+                    if (!isCode && quantity.test(data)) found.push(data);
+                }
+                return found;
+            })()",
+        )
     }
 
     /// Makes the page this many CSS pixels wide, as on a smaller screen.

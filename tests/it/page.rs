@@ -40,6 +40,7 @@ fn seen(page: &Path, name: &str) -> Option<Browser> {
         assert!(drawn > 0.0 && drawn < DRAWN_MS, "drawn in {drawn} ms");
         let lists = browser.value("document.querySelector('main').textContent.includes('[object')");
         assert_eq!(lists, false, "a list or an element is shown as its type");
+        assert_eq!(browser.broken_quantities(), serde_json::json!([]));
         browser.picture(&pictures().join(format!("{name}-{scheme}.png")));
     }
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));

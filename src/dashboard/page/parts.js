@@ -185,7 +185,7 @@ function commandLine(text) {
 
 /** A patch, with its lines coloured by their first character. */
 function patchView(text, iteration) {
-  const kind = line => line.startsWith("@@") ? "hunk" : /^\+(?!\+\+)/.test(line) ? "add" : /^-(?!--)/.test(line) ? "del" : null;
+  const kind = line => line.startsWith("@@") ? "hunk" : /^\+(?!\+\+)/.test(line) ? "add" : /^-(?!--)/.test(line) ? "del" : "";
   return logBox("Patch of iteration " + iteration,
-    text.split("\n").slice(0, 4000).map(line => el("span", { class: kind(line) }, line + "\n")));
+    text.split("\n").slice(0, 4000).map(line => el("span", { class: "code " + kind(line) }, line + "\n")));
 }

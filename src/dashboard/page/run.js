@@ -112,7 +112,7 @@ function followRun(id, box) {
   box.append(card("Now", phase, steps, logs));
   const showNews = event => {
     const news = strict(JSON.parse(event.data));
-    phase.textContent = news.phase || stateText(news.state);
+    phase.textContent = unbroken(news.phase || stateText(news.state));
     for (const line of news.events) {
       const text = eventText(line);
       if (text) steps.append(el("li", null, text));

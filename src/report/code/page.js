@@ -132,7 +132,7 @@ function draw() {
     if (line.head !== undefined) return inSource.append(el("div", { class: "row name", title: line.head }, base(line.head), line.from ? el("span", { class: "from" }, ` recorded as ${line.head}, read from ${line.from}`) : ""));
     if (line.gap) return inSource.append(el("div", { class: "row gap" }, "⋯"));
     const joined = joins.back.source.has(at) || joins.back.via.has(at);
-    const text = line.text === null ? el("span", { class: "tx dim" }, "(text not available)") : el("span", { class: "tx" }, line.text);
+    const text = line.text === null ? el("span", { class: "tx dim" }, "(text not available)") : el("span", { class: "tx code" }, line.text);
     const node = rowNode("source", at, joined, "", [el("span", { class: "no" }, String(line.line)), heatCell(line.n, mostSource), text]);
     tint(node, joins.order.get(at));
     inSource.append(node);
@@ -144,7 +144,7 @@ function draw() {
   const inPtx = el("div", { class: "in" }), mostPtx = most(joins.ptx);
   joins.ptx.forEach((line, at) => {
     const code = joins.back.ptx.get(at);
-    const node = rowNode("ptx", at, Boolean(code), "", [el("span", { class: "no" }, String(line.line)), heatCell(line.n, mostPtx), el("span", { class: "tx" }, line.text)]);
+    const node = rowNode("ptx", at, Boolean(code), "", [el("span", { class: "no" }, String(line.line)), heatCell(line.n, mostPtx), el("span", { class: "tx code" }, line.text)]);
     if (code) tint(node, joins.tints[code[0]]);
     inPtx.append(node);
   });
@@ -165,7 +165,7 @@ function draw() {
       el("span", { class: "ct" }, line.c),
       el("span", { class: "lv" + (mostLive && line.l === mostLive ? " most" : ""), title: "live general registers" }, line.l === undefined ? "" : String(line.l)),
       el("span", { class: "lp", title: "a loop begins here" }, heads.has(line.o) ? "↻ " : "  "),
-      el("span", { class: "tx" }, el("span", { class: "gd" }, guard.padStart(guard ? 6 : 0)), el("span", { class: "op " + work(name) }, name), rest.slice(end)),
+      el("span", { class: "tx code" }, el("span", { class: "gd" }, guard.padStart(guard ? 6 : 0)), el("span", { class: "op " + work(name) }, name), rest.slice(end)),
       line.w && line.n ? el("span", { class: "wt" }, line.w.replace(/_/g, " ")) : null,
     ]);
     tint(node, joins.tints[at]);

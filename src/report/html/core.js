@@ -5,6 +5,11 @@ const main = document.querySelector("main");
 const nav = document.querySelector("nav");
 const absent = [];
 
+/** A text in which no line ends between a number and its unit. */
+const unbroken = text => text.replace(/(\d) (?=(?:%|×|°C|W|min|h|[nµm]?s|[kMGTP]?i?B(?:\/s)?|[kMG]?Hz|[kMGTP]?FLOP(?:\/s)?)(?![\p{L}\d]))/gu, "$1\u00a0");
+/** Code may be copied, so its spaces stay as they are. */
+const isCode = node => node.tagName === "CODE" || node.tagName === "PRE" || node.classList.contains("code");
+
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === undefined || value === null || value === false) continue;
@@ -12,7 +17,8 @@ function fill(node, attributes, children) {
     else node.setAttribute(name, value === true ? "" : value);
   }
   for (const child of children.flat(Infinity)) {
-    if (child !== null && child !== undefined && child !== false) node.append(child);
+    if (child === null || child === undefined || child === false) continue;
+    node.append(typeof child === "string" && !isCode(node) ? unbroken(child) : child);
   }
   return node;
 }

@@ -159,7 +159,7 @@ function timeline() {
   };
   const pick = hit => {
     picked = hit;
-    told.replaceChildren(el("b", null, hit.event.name), " " + facts(hit.event));
+    told.replaceChildren(el("b", null, hit.event.name), unbroken(" " + facts(hit.event)));
     const { start, length } = hit.event;
     if (start < from || start + length > to) view(start - (to - from) / 3, to - from);
     if (page.launches[hit.event.launch] && page.launches[hit.event.launch].detailed) choose(hit.event.launch);
@@ -209,7 +209,7 @@ function timeline() {
     const found = !dragged && hit(e.clientX - box.left, e.clientY - box.top);
     tip.classList.toggle("gone", !found);
     if (found) {
-      tip.replaceChildren(el("b", null, found.event.name), facts(found.event));
+      tip.replaceChildren(el("b", null, found.event.name), unbroken(facts(found.event)));
       tip.style.left = Math.min(e.clientX + 14, window.innerWidth - tip.offsetWidth - 8) + "px";
       tip.style.top = e.clientY + 16 + "px";
     }

@@ -2,7 +2,7 @@
 
 use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, svg};
 use crate::model::suite_history::{History, Series};
-use crate::report::html::escape;
+use crate::report::html::{escape, unbroken};
 use crate::report::quantity::{duration, timestamp};
 use crate::report::{Align, Style, TextTable};
 
@@ -115,9 +115,9 @@ pub fn history_page(history: &History) -> String {
             body += &format!(
                 "<p class=\"bad\">changed at {}: {} to {} ({})</p>\n",
                 escape(run.unwrap_or_default()),
-                duration(changed.before),
-                duration(changed.after),
-                change(changed.before, changed.after)
+                unbroken(&duration(changed.before)),
+                unbroken(&duration(changed.after)),
+                unbroken(&change(changed.before, changed.after))
             );
         }
     }

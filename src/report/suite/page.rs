@@ -9,7 +9,7 @@ use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, svg};
 use super::table::{clock_policy, counts, devices_text, speedup_text, time_text, without_gpu_text};
 use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::model::suite_history::{History, Series};
-use crate::report::html::{escape, marked_up};
+use crate::report::html::{escape, marked_up, unbroken};
 use crate::report::quantity::{duration, timestamp};
 use crate::report::terminal::head::graph_text;
 
@@ -28,7 +28,8 @@ text.addEventListener('input',apply);state.addEventListener('change',apply);})()
 pub fn html(run: &SuiteRun, history: &History) -> String {
     let mut body = format!("<h1>{}</h1>\n<p>{}", escape(&run.id), escape(&counts(run)));
     let started = escape(&timestamp(&run.started));
-    let _ = write!(body, " · {started} · {:.0} s · {}", run.seconds, clock_policy(run));
+    let took = unbroken(&format!("{:.0} s · {}", run.seconds, clock_policy(run)));
+    let _ = write!(body, " · {started} · {took}");
     if let Some(devices) = devices_text(run) {
         let _ = write!(body, " · {}", escape(&devices));
     }

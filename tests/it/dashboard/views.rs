@@ -129,6 +129,10 @@ fn draw_every_view(looks: &[(&str, (&str, u32))]) {
                     faults.push(format!("{name}: shows `{bad}`"));
                 }
             }
+            let broken = browser.broken_quantities();
+            if broken != json!([]) {
+                faults.push(format!("{name}: lines may end within {broken}"));
+            }
             let over = browser.value(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth",
             );
