@@ -9,6 +9,7 @@ mod run;
 mod stakeholder;
 
 use super::kernel_name::KernelLabels;
+use super::text::one_line;
 use super::{Align, Document, ReportInput, Style, TextTable};
 
 /// `report.md`, `kernels.md`, `operators.md`, `stakeholder_summary.md`.
@@ -48,4 +49,17 @@ pub(super) fn plain(text: &str) -> String {
         }
     }
     out
+}
+
+/// A text of ours: what it has in backticks stays code, and the rest is escaped.
+pub(super) fn sentence(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return plain(text);
+    }
+    let part = |(at, part): (usize, &&str)| match at % 2 {
+        0 => plain(part),
+        _ => format!("`{}`", one_line(part)),
+    };
+    parts.iter().enumerate().map(part).collect()
 }

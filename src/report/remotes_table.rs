@@ -54,9 +54,9 @@ pub fn table(fan_out: &FanOut, style: &Style) -> String {
 /// Renders a fan-out as Markdown, for `fan-out.md`.
 pub fn markdown(fan_out: &FanOut) -> String {
     let FanOut { kernel, mode, remotes, summary, .. } = fan_out;
-    let plain = super::markdown::plain;
+    let (plain, sentence) = (super::markdown::plain, super::markdown::sentence);
     let mut out = format!("# {}: {mode} on {} remotes\n\n", plain(kernel), remotes.len());
-    out += &format!("{}.\n\n", plain(summary));
+    out += &format!("{}.\n\n", sentence(summary));
     out += &rows(fan_out).without_empty_columns().markdown();
     let cases = cases(fan_out);
     if !cases.is_empty() {
@@ -67,7 +67,7 @@ pub fn markdown(fan_out: &FanOut) -> String {
         let why = row
             .failure
             .as_deref()
-            .map_or(String::new(), |what| format!("{} (exit {})", plain(what), row.exit));
+            .map_or(String::new(), |what| format!("{} (exit {})", sentence(what), row.exit));
         let gap = if run.is_empty() || why.is_empty() { "" } else { ": " };
         out += &format!("\n- {}: {run}{gap}{why}", plain(&row.remote));
     }

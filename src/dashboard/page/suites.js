@@ -48,7 +48,7 @@ function suiteMatrix(rows, hasEnded) {
       const found = of(line, size);
       if (!found) return null;
       const against = found.time.against;
-      return [duration(found.time.median_ns), against && el("span", { class: "sub", title: against.why || null }, badge(against.verdict, verdictClass(against.verdict)))];
+      return [duration(found.time.median_ns), against && el("span", { class: "sub", title: (against.why || "").replaceAll("`", "") || null }, badge(against.verdict, verdictClass(against.verdict)))];
     } })),
   ], lines);
 }

@@ -5,7 +5,7 @@ use super::words::{
     side, value,
 };
 use crate::model::comparison::{Comparison, KernelChange, Unmatched};
-use crate::report::markdown::plain;
+use crate::report::markdown::{plain, sentence};
 use crate::report::quantity::duration;
 use crate::report::{Align, KernelNames, TextTable};
 
@@ -13,7 +13,7 @@ use crate::report::{Align, KernelNames, TextTable};
 pub fn markdown(c: &Comparison, names: KernelNames) -> String {
     let mut out =
         format!("# {}: {} against {}\n\n", c.verdict.as_str(), plain(&c.b.name), plain(&c.a.name));
-    out += &format!("{}.\n\n", plain(&c.summary));
+    out += &format!("{}.\n\n", sentence(&c.summary));
     sides(&mut out, c);
     times(&mut out, c);
     out += "## Kernels\n\n";
@@ -33,10 +33,10 @@ pub fn markdown(c: &Comparison, names: KernelNames) -> String {
     out += "## What each tool gave\n\n";
     for part in &c.parts {
         let no = if part.there { "" } else { "no " };
-        out += &format!("- {no}{}: {}\n", part.part, plain(&part.note));
+        out += &format!("- {no}{}: {}\n", part.part, sentence(&part.note));
     }
     for gap in &c.gaps {
-        out += &format!("- {}: {}\n", lead(gap), plain(&gap.text));
+        out += &format!("- {}: {}\n", lead(gap), sentence(&gap.text));
     }
     if c.parts.is_empty() && c.gaps.is_empty() {
         out += "Both sides are saved profiles; nothing is missing.\n";

@@ -1,6 +1,6 @@
 //! `report.md` of the run folder: the same facts as on the terminal.
 
-use super::{Align, KernelLabels, TextTable, plain, section};
+use super::{Align, KernelLabels, TextTable, plain, section, sentence};
 use crate::model::Profile;
 use crate::report::checks;
 use crate::report::finding;
@@ -13,7 +13,7 @@ use crate::report::region_rows;
 use crate::report::terminal::head::graph_text;
 use crate::report::terminal::launches::{roofline_text, stalls_text};
 use crate::report::terminal::selection;
-use crate::report::text::{capital, one_line};
+use crate::report::text::capital;
 
 /// The maximum number of launches listed.
 const MAX_LAUNCHES: usize = 100;
@@ -215,19 +215,6 @@ fn kernel_verdicts(out: &mut String, profile: &Profile, names: &KernelLabels<'_>
         *out += &format!("- {name} ({share}): **{verdict}** {}\n", sentence(&v.text));
     }
     out.push('\n');
-}
-
-/// A text of ours: what it has in backticks stays code, and the rest is escaped.
-fn sentence(text: &str) -> String {
-    let parts: Vec<&str> = text.split('`').collect();
-    if parts.len().is_multiple_of(2) {
-        return plain(text);
-    }
-    let part = |(at, part): (usize, &&str)| match at % 2 {
-        0 => plain(part),
-        _ => format!("`{}`", one_line(part)),
-    };
-    parts.iter().enumerate().map(part).collect()
 }
 
 /// The checks of the sanitizer: verdict, errors and causes of each, and those that did not run.

@@ -2,7 +2,7 @@
 
 use super::table::{cases, clock_policy, counts, devices_text, without_gpu_text};
 use crate::model::suite::{NO_GPU_TEXT, RowState, SuiteRun, SuiteVerdict};
-use crate::report::markdown::plain;
+use crate::report::markdown::{plain, sentence};
 use crate::report::quantity::timestamp;
 
 /// Renders a suite as Markdown.
@@ -35,7 +35,7 @@ pub fn markdown(run: &SuiteRun) -> String {
         out += "\n## Failures\n";
     }
     for row in failed {
-        let failure = plain(row.failure.as_deref().unwrap_or_default());
+        let failure = sentence(row.failure.as_deref().unwrap_or_default());
         out += &format!("\n- {}: {failure}\n\n      {}\n", plain(&row.case), row.again);
     }
     let pairs: Vec<_> = run.rows.iter().filter_map(|row| Some((row, row.pair.as_ref()?))).collect();
@@ -43,7 +43,7 @@ pub fn markdown(run: &SuiteRun) -> String {
         out += "\n## Pairs\n\n";
     }
     for (row, pair) in pairs {
-        out += &format!("- {}: {}", plain(&row.case), plain(&pair.summary));
+        out += &format!("- {}: {}", plain(&row.case), sentence(&pair.summary));
         if pair.too_close {
             out += " Too close to call.";
         }
@@ -53,7 +53,7 @@ pub fn markdown(run: &SuiteRun) -> String {
         }
         out.push('\n');
         for part in pair.parts.iter().filter(|part| !part.there) {
-            out += &format!("  - no {}: {}\n", part.part, plain(&part.note));
+            out += &format!("  - no {}: {}\n", part.part, sentence(&part.note));
         }
     }
     let judged: Vec<_> = run
@@ -70,7 +70,7 @@ pub fn markdown(run: &SuiteRun) -> String {
             "- {} {}: {verdict}, {}\n",
             plain(&row.case),
             plain(&time.key.side),
-            plain(&judged.why)
+            sentence(&judged.why)
         );
     }
     let doubts: Vec<_> =
@@ -79,7 +79,39 @@ pub fn markdown(run: &SuiteRun) -> String {
         out += "\n## Host warnings\n\n";
     }
     for (row, warning) in doubts {
-        out += &format!("- {}: {}\n", plain(&row.case), plain(&warning.text));
+        out += &format!("- {}: {}\n", plain(&row.case), sentence(&warning.text));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::suite::{SuiteRow, SuiteTime, TimeJudgement};
+    use crate::report::suite::html;
+
+    #[test]
+    fn what_a_text_has_in_backticks_is_code_in_both_reports() {
+        let judgement = TimeJudgement {
+            verdict: SuiteVerdict::Incomparable,
+            speedup: None,
+            ci95: None,
+            threshold: None,
+            why: "another driver (`580`, now `590`)".to_owned(),
+        };
+        let row = SuiteRow {
+            case: "s:a".to_owned(),
+            state: RowState::Failed,
+            failure: Some("`vec_add` does not compile: a_b".to_owned()),
+            times: vec![SuiteTime { against: Some(judgement), ..SuiteTime::default() }],
+            ..SuiteRow::default()
+        };
+        let run = SuiteRun { rows: vec![row], ..SuiteRun::default() };
+        let text = markdown(&run);
+        assert!(text.contains("- s:a: `vec_add` does not compile: a\\_b\n"), "{text}");
+        assert!(text.contains("another driver (`580`, now `590`)"), "{text}");
+        let page = html(&run, &crate::model::suite_history::History::default());
+        assert!(page.contains("<code>vec_add</code> does not compile"), "{page}");
+        assert!(page.contains("title=\"another driver (580, now 590)\""), "{page}");
+    }
 }

@@ -99,7 +99,7 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
         let speedup = speedup_text(judged.speedup);
         format!(
             "<span title=\"{}\">{} {speedup}</span>",
-            escape(&judged.why),
+            escape(&judged.why.replace('`', "")),
             judged.verdict.as_str()
         )
     });
