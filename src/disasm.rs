@@ -28,7 +28,7 @@ mod spare_cores;
 
 pub use code::{CodeError, LifeRanges, SourcePositions, read_code};
 pub use diff::{DiffSide, diff};
-pub use fetch::{FetchError, PipOutput, WHEEL, fetch, fetched, pinned};
+pub use fetch::{FetchError, Installer, PipOutput, WHEEL, fetch, fetched, pinned};
 pub use host_listings::{ListingCalls, ListingRequest, cubin_listing_requests};
 pub use image_task::{ImageFilter, ImageTask};
 pub use images::{LocatedImage, image_bytes};

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::support::app::{App, Status};
 use super::support::nvdisasm;
 use super::support::terminal::{escape_controls, write_stderr};
-use crate::disasm::{FetchError, PipOutput, WHEEL, fetch, fetched, find, pinned};
+use crate::disasm::{FetchError, Installer, PipOutput, WHEEL, fetch, fetched, find, pinned};
 use crate::error::{Exit, Failure, Result};
 use host_tool::HostToolArgs;
 
@@ -89,14 +89,17 @@ fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
     let (tool, now) = match there {
         Some(tool) => (tool, false),
         None => {
+            // Nobody is asked about what cannot be done.
+            let installer = Installer::find().map_err(failure)?;
             let about = format!(
                 "nvdisasm {version} is NVIDIA's, under its licence: {LICENCE}\n\
-                 pip or uv fetches it as `{WHEEL}` (5 MB) from the index that it is set up with"
+                 {} fetches it as `{WHEEL}` (5 MB) from the index that it is set up with",
+                installer.name()
             );
             consent(app, args.yes, about, "rgpu setup nvdisasm --yes")?;
             let quiet = app.global.quiet || app.global.json;
             let pip_output = if quiet { PipOutput::Quiet } else { PipOutput::Progress };
-            (fetch(&folder, pip_output).map_err(failure)?, true)
+            (fetch(&folder, &installer, pip_output).map_err(failure)?, true)
         }
     };
     let path = tool.path().map(|path| path.display().to_string()).unwrap_or_default();

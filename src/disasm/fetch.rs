@@ -67,12 +67,52 @@ pub fn fetched(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The program that installs wheels here.
+#[derive(Debug)]
+pub enum Installer {
+    /// The pip of this Python.
+    Pip(PathBuf),
+    /// This uv.
+    Uv(PathBuf),
+}
+
+impl Installer {
+    /// Finds a Python with pip, else uv.
+    ///
+    /// # Errors
+    /// [`FetchError::NoPip`].
+    pub fn find() -> Result<Self, FetchError> {
+        let uv = || which::which("uv").ok().map(Self::Uv);
+        python().map(Self::Pip).or_else(uv).ok_or(FetchError::NoPip)
+    }
+
+    /// Its name for users.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Pip(_) => "pip",
+            Self::Uv(_) => "uv",
+        }
+    }
+
+    /// The command that installs the wheels of a list.
+    fn command(&self, list: &Path) -> Command {
+        match self {
+            Self::Pip(python) => rgpu_wheels::install(python, list),
+            Self::Uv(uv) => rgpu_wheels::install_with_uv(uv, list),
+        }
+    }
+}
+
 /// Installs the pinned wheel into `folder`. The old content is replaced only after the new nvdisasm
 /// has run.
 ///
 /// # Errors
 /// [`FetchError`]; the folder is then unchanged.
-pub fn fetch(folder: &Path, pip_output: PipOutput) -> Result<Nvdisasm, FetchError> {
+pub fn fetch(
+    folder: &Path,
+    installer: &Installer,
+    pip_output: PipOutput,
+) -> Result<Nvdisasm, FetchError> {
     let wheel = rgpu_wheels::requirement(rgpu_wheels::CUDA, WHEEL).ok_or(FetchError::Unlisted)?;
     let disk_error = |path: &Path| {
         let path = path.to_owned();
@@ -86,11 +126,12 @@ pub fn fetch(folder: &Path, pip_output: PipOutput) -> Result<Nvdisasm, FetchErro
     let list = new.path().join("wheels.txt");
     fs::write(&list, &wheel.text).map_err(disk_error(&list))?;
     let target = new.path().join("target");
-    let (program, mut install) = install_command(&list).ok_or(FetchError::NoPip)?;
+    let mut install = installer.command(&list);
     install.arg("--target").arg(&target);
     if pip_output == PipOutput::Quiet {
         install.arg("--quiet");
     }
+    let program = installer.name();
     run(&mut install, pip_output).map_err(|words| FetchError::Pip { program, words })?;
     let found = find(&fetched(&target)).filter(|tool| tool.version() == wheel.version);
     found.ok_or(FetchError::Broken)?;
@@ -99,14 +140,6 @@ pub fn fetch(folder: &Path, pip_output: PipOutput) -> Result<Nvdisasm, FetchErro
     }
     fs::rename(&target, folder).map_err(disk_error(folder))?;
     find(&fetched(folder)).ok_or(FetchError::Broken)
-}
-
-/// The command that installs the wheels of a list, and its name: a Python's pip, or uv.
-fn install_command(list: &Path) -> Option<(&'static str, Command)> {
-    match python() {
-        Some(python) => Some(("pip", rgpu_wheels::install(&python, list))),
-        None => Some(("uv", rgpu_wheels::install_with_uv(&which::which("uv").ok()?, list))),
-    }
 }
 
 /// Finds a Python with pip.

@@ -43,7 +43,8 @@ fn nvdisasm_is_fetched_on_the_users_word_alone_and_found_from_then_on() {
     pip(&laptop, "13.5.37");
     let line = "setup nvdisasm";
     insta::assert_snapshot!(laptop.shown(line, &run(&laptop, line)));
-    assert!(!laptop.path("pip").exists());
+    let calls = fs::read_to_string(laptop.path("pip")).unwrap();
+    assert!(calls.lines().all(|call| call.ends_with("--version")), "{calls}");
     let line = "setup nvdisasm --yes";
     insta::assert_snapshot!(laptop.shown(line, &run(&laptop, line)));
     let again = run(&laptop, "setup nvdisasm --json");
@@ -102,9 +103,12 @@ fn uv_fetches_where_no_python_has_pip() {
     // Neither is there.
     fs::remove_dir_all(laptop.path("home/.local/share/rgpu")).unwrap();
     fs::remove_file(bin.join("uv")).unwrap();
-    let output = run(&laptop, "setup nvdisasm --yes -q");
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("there is neither a Python with pip nor uv here"), "{text}");
+    for line in ["setup nvdisasm --yes -q", "setup nvdisasm"] {
+        let output = run(&laptop, line);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains("there is neither a Python with pip nor uv here"), "{text}");
+        assert!(!text.contains("consent"), "{text}");
+    }
 }
 
 #[test]
