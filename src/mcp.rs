@@ -24,6 +24,7 @@ mod resource;
 mod run_result;
 mod server;
 mod stdio;
+mod sweep_cases;
 mod task;
 mod tool;
 

@@ -285,6 +285,15 @@ impl CommandLine {
         }
     }
 
+    /// Adds `--name=VALUE` for each of the values.
+    pub(crate) fn flags(
+        &mut self,
+        name: &str,
+        values: Option<impl IntoIterator<Item = impl AsRef<OsStr>>>,
+    ) {
+        values.into_iter().flatten().for_each(|value| self.flag(name, Some(value)));
+    }
+
     /// Adds arguments after `--`, if there are any.
     pub(crate) fn trailing_args(&mut self, words: &[String]) {
         if !words.is_empty() {

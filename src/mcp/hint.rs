@@ -218,10 +218,9 @@ fn profile_arguments(words: &[&str]) -> Option<Value> {
         match (flag, value?) {
             ("--kernel", kernel) => arguments.insert("kernel".to_owned(), json!(kernel)),
             ("--mode", mode) => arguments.insert("mode".to_owned(), json!(mode)),
-            // One of the sections of the full set.
-            ("--section", "SourceCounters") => {
+            ("--section", section) => {
                 arguments.insert("mode".to_owned(), json!("ncu"));
-                arguments.insert("set".to_owned(), json!("full"))
+                arguments.insert("section".to_owned(), json!([section]))
             }
             _ => return None,
         };
@@ -319,9 +318,9 @@ mod tests {
             ),
             (
                 &["profile", "--kernel=k"],
-                "`--remote NAME`; `rgpu remote list` shows those; `--section X`",
-                "`remote: NAME`; `hosts {\"action\":\"list\"}` shows those; \
-                 `rgpu profile '--kernel=k' --section X`",
+                "`--remote NAME`; `rgpu remote list` shows those; `--section X`; `--seed 2`",
+                "`remote: NAME`; `hosts {\"action\":\"list\"}` shows those; `section: [\"X\"]`; \
+                 `rgpu profile '--kernel=k' --seed 2`",
             ),
             (&["profile", "--kernel=k"], "`--problem-sizes`", "`sizes`"),
             (&["compare", "a", "b"], "`--kernel` twice", "`kernels` twice"),
@@ -331,7 +330,7 @@ mod tests {
             (
                 &["disasm", "x", "--hot"],
                 "`rgpu profile --kernel K --section SourceCounters`",
-                "`profile {\"kernel\":\"K\",\"mode\":\"ncu\",\"set\":\"full\"}`",
+                "`profile {\"kernel\":\"K\",\"mode\":\"ncu\",\"section\":[\"SourceCounters\"]}`",
             ),
             (
                 &["profile", "--kernel=k"],

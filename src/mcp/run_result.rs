@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::limit::{MAX_RESULT_BYTES, size};
 use super::program_output::CutProgramOutput;
+use super::sweep_cases::{CaseFigures, cases};
 use super::{McpContext, hint};
 use crate::error::{Failure, Result};
 use crate::model::build::BuildError;
@@ -85,6 +86,9 @@ pub(super) struct RunResult {
     /// What was compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) build: Option<BuildFigures>,
+    /// The cases of a sweep or suite, each with a run of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) cases: Vec<CaseFigures>,
     /// The names of the artifacts that were compiled or recorded, below the run's folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) artifacts: Vec<String>,
@@ -331,6 +335,7 @@ impl RunResult {
             program_exit: record.program_exit,
             seconds: (!is_active).then_some(record.seconds),
             error: error_of(folder, record),
+            cases: cases(folder),
             ..Self::default()
         };
         if record.command == "profile" {
@@ -351,6 +356,10 @@ impl RunResult {
         {
             result.add_profile(record, &profile);
         }
+        let first = result.cases.iter().find_map(CaseFigures::run);
+        result
+            .next
+            .extend(first.map(|run| format!(r#"runs {{"action": "show", "run": "{run}"}}"#)));
         match record.command.as_str() {
             "exec" => result.find_time_limit(folder),
             "build" => result.build = BuildFigures::of(folder),

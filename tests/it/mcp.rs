@@ -188,6 +188,50 @@ fn code_and_files_of_the_client_run_on_the_host() {
 }
 
 #[test]
+fn sweeps_sections_ranks_gpus_and_variables_are_those_of_the_command_line() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let mut client = Client::start(&laptop);
+    let sweep = client.run_to_end(
+        "profile",
+        json!({"kernel": "vecadd", "mode": "bench", "remote": "h200", "sweep": ["n=1000,2000"]}),
+    );
+    assert_eq!(sweep["state"], "done", "{sweep:#}");
+    let values: Vec<&Value> =
+        sweep["cases"].as_array().unwrap().iter().map(|case| &case["case"]).collect();
+    assert_eq!(values, ["n=1000", "n=2000"]);
+    for case in sweep["cases"].as_array().unwrap() {
+        assert!(case["state"] == "ok" && case["median_ns"].is_number(), "{case:#}");
+        let own = client.call("runs", json!({"action": "show", "run": case["run"]}));
+        assert_eq!(own["time"]["median_ns"], case["median_ns"], "{own:#}");
+    }
+    let ran = client.run_to_end(
+        "exec",
+        json!({
+            "argv": ["sh", "-c", "echo $WHO"], "remote": "h200", "env": {"WHO": "me=you"}, "gpus": "0",
+        }),
+    );
+    assert_eq!(ran["output"]["stdout"], "me=you\n", "{ran:#}");
+    let record = laptop.project("artifacts/runs").join(ran["run"].as_str().unwrap());
+    let record: Value =
+        serde_json::from_slice(&fs::read(record.join("run.json")).unwrap()).unwrap();
+    assert!(record["argv"].as_array().unwrap().contains(&json!("--gpus=0")), "{record:#}");
+    // Each is checked where the command line checks it.
+    for (field, value, said) in [
+        ("section", json!(["SpeedOfLigth"]), "`--section SpeedOfLigth`: no such section"),
+        ("sweep", json!(["n"]), "write NAME=VALUES"),
+        ("gpus", json!("2"), "`gpus` is for programs"),
+        ("ranks", json!("0"), "a kernel has no ranks"),
+    ] {
+        let arguments = json!({"kernel": "vecadd", "mode": "ncu", "remote": "h200", field: value});
+        let error = client.refused("profile", arguments);
+        assert!(error.to_string().contains(said), "{field}: {error:#}");
+    }
+    drop(client);
+    laptop.wait_until_quiet();
+}
+
+#[test]
 fn a_programs_output_is_its_end_and_a_time_limit_is_an_error() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);

@@ -1,5 +1,7 @@
 //! `exec`: runs code or a command on a GPU host.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -49,6 +51,8 @@ struct Arguments {
     files: Option<Vec<InlineFile>>,
     /// The program's standard input.
     stdin: Option<String>,
+    /// Environment variables of the program.
+    env: Option<BTreeMap<String, String>>,
     /// Profile the program in this mode too.
     #[schemars(schema_with = "modes")]
     #[serde(default)]
@@ -57,6 +61,8 @@ struct Arguments {
     remote: Option<String>,
     /// Which GPU, as for profile.
     gpu: Option<String>,
+    /// The program's GPUs, as for profile; 0 hides all.
+    gpus: Option<String>,
     /// Time limit, e.g. 90s, 10m.
     timeout: Option<String>,
     /// Seconds to wait for the end before the call returns with state `running`: 4, at most 45.
@@ -72,6 +78,10 @@ async fn run(call: Call) -> Result<Answer> {
     line.flag("mode", arguments.mode);
     remote(&mut line, arguments.remote.as_deref())?;
     line.flag("gpu", arguments.gpu);
+    line.flag("gpus", arguments.gpus);
+    let variables =
+        arguments.env.map(|env| env.into_iter().map(|(name, value)| format!("{name}={value}")));
+    line.flags("env", variables);
     line.flag("timeout", arguments.timeout);
     line.flag("lang", arguments.lang);
     line.flag("run-id", Some(&id));

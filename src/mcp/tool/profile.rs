@@ -29,7 +29,7 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
         ("looking again at a run that is done", "report"),
         ("telling which of two kernels is faster", "compare"),
         ("compiling without a GPU", "build"),
-        ("many kernels or sizes as a suite", "campaign"),
+        ("many kernels or sizes as a suite of bench.toml", "campaign"),
         ("a prediction without measuring", "model"),
     ],
     read_only: false,
@@ -60,11 +60,19 @@ struct Arguments {
     remote: Option<String>,
     /// Which GPU: any, an index, a UUID, or part of a name.
     gpu: Option<String>,
+    /// A program's GPUs: 2, all, or indexes: 0,1.
+    gpus: Option<String>,
+    /// A program's ranks to profile: 0, 0,3 or all.
+    ranks: Option<String>,
     /// Sizes: `n=16777216`, or values in the kernel's order; `;` between cases.
     #[serde(alias = "problem_sizes")]
     sizes: Option<String>,
+    /// A run at each value of a size or macro: ["n=256..8192:x2"].
+    sweep: Option<Vec<String>>,
     /// ncu: the section set: basic, detailed, full, roofline, minimal …
     set: Option<String>,
+    /// ncu: identifiers of sections.
+    section: Option<Vec<String>>,
     /// ncu: names of metrics.
     metrics: Option<Vec<String>>,
     /// ncu and nsys: only these NVTX regions: A, A::A1, decode*.
@@ -118,8 +126,12 @@ async fn run(call: Call) -> Result<Answer> {
     line.flag("mode", arguments.mode);
     remote(&mut line, arguments.remote.as_deref())?;
     line.flag("gpu", arguments.gpu);
+    line.flag("gpus", arguments.gpus);
+    line.flag("ranks", arguments.ranks);
     line.flag("problem-sizes", arguments.sizes);
+    line.flags("sweep", arguments.sweep);
     line.flag("set", arguments.set);
+    line.flags("section", arguments.section);
     line.flag("metrics", arguments.metrics.map(|names| names.join(",")));
     line.flag("regions", arguments.regions);
     line.flag("kernel-name", arguments.kernel_name);
