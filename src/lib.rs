@@ -23,6 +23,7 @@ mod child_tree;
 mod duration;
 mod fault_point;
 mod loopback;
+mod number_form;
 mod own_command;
 mod process_tree;
 mod regular_file;

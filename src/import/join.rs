@@ -17,6 +17,7 @@ use super::Imported;
 use crate::model::profile::Gap;
 use crate::model::rank_work::{JoinedRanks, RankWork};
 use crate::model::ranks::{ClockSource, MAX_RANKS, RankClock};
+use crate::number_form::by_number;
 use trace::ReportTimes;
 
 /// The ranks of one report, as indexes into all ranks.
@@ -148,11 +149,13 @@ fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
     if !missing.is_empty() {
         let many = all as usize - present.len();
         let more = if many > missing.len() { ", …" } else { "" };
+        let have = by_number(many, "has", "have");
         gaps.push(Gap {
             code: "ranks_missing".to_owned(),
             text: format!(
-                "{many} of {all} ranks have no report ({}{more}): what they did is unknown",
-                missing.join(", ")
+                "{many} of {all} ranks {have} no report ({}{more}): what {} did is unknown",
+                missing.join(", "),
+                by_number(many, "it", "they")
             ),
         });
     }

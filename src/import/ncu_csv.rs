@@ -20,6 +20,7 @@ use crate::model::launch::RuleMessage;
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use crate::model::{Launch, Metric, Value};
+use crate::number_form::by_number;
 
 mod source;
 
@@ -117,7 +118,8 @@ pub fn import(page: &NcuCsv, from: &str) -> Imported {
 fn damage(broken: Option<&CsvError>, ragged: u64, from: &str) -> impl Iterator<Item = Gap> {
     let cut = broken.map(|cause| format!("{from}: {cause}; the rows before are kept"));
     let ragged = (ragged > 0).then(|| {
-        format!("{from}: {ragged} rows have a different number of fields than the header")
+        let have = by_number(ragged, "row has", "rows have");
+        format!("{from}: {ragged} {have} a different number of fields than the header")
     });
     let texts = cut.into_iter().chain(ragged);
     texts.map(|text| Gap { code: "damaged_report".to_owned(), text })
@@ -151,9 +153,10 @@ impl AbsentCells {
         let labels = (self.labels > 0).then(|| Gap {
             code: "labels_only".to_owned(),
             text: format!(
-                "{from}: {} values have a label but no metric name; use `--page raw` or \
+                "{from}: {} {} a label but no metric name; use `--page raw` or \
                  `--print-metric-name name` to print names",
-                self.labels
+                self.labels,
+                by_number(self.labels, "value has", "values have")
             ),
         });
         nan.into_iter().chain(labels).collect()

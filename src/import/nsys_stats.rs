@@ -16,6 +16,7 @@ use crate::model::profile::Gap;
 use crate::model::timeline::RegionKind;
 use crate::model::timeline::{CopySum, KernelSum};
 use crate::model::{Launch, Region};
+use crate::number_form::by_number;
 
 /// `nsys_stats_csv`: what `nsys stats --format csv` prints or writes.
 pub(super) const IMPORTER: Importer = Importer {
@@ -60,10 +61,8 @@ pub fn import(stats: &NsysStats, from: &str) -> Imported {
         imported.gaps.push(gap("damaged_report", text));
     }
     if ragged > 0 {
-        let text = format!(
-            "{from}: {ragged} rows have a different number of fields than their \
-                            header"
-        );
+        let have = by_number(ragged, "row has", "rows have");
+        let text = format!("{from}: {ragged} {have} a different number of fields than the header");
         imported.gaps.push(gap("damaged_report", text));
     }
     if !imported.regions.is_empty() {

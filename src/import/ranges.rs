@@ -50,7 +50,10 @@ pub fn import(log: &RangeLog, from: &str) -> Imported {
     regions.sort_by_key(|(start, region)| (*start, region.path.len()));
     let gaps = (log.broken_lines > 0).then(|| Gap {
         code: "damaged_report".to_owned(),
-        text: format!("{from}: {} lines are not ranges", log.broken_lines),
+        text: match log.broken_lines {
+            1 => format!("{from}: 1 line is not a range"),
+            n => format!("{from}: {n} lines are not ranges"),
+        },
     });
     Imported {
         regions: regions.into_iter().map(|(_, region)| region).collect(),

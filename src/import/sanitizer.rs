@@ -17,6 +17,7 @@ use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use crate::model::sanitizer::{CheckTool, FaultKind, SanitizerVerdict};
 use crate::model::sanitizer::{SanitizerCause, SanitizerResult};
+use crate::number_form::by_number;
 
 /// `sanitizer_log`: the output of the tool.
 pub(super) const LOG_IMPORTER: Importer = Importer {
@@ -141,7 +142,8 @@ pub fn import_log(log: &Log, tool: Tool, from: &str) -> SanitizerResult {
         Verdict::Clean | Verdict::Found { .. } => String::new(),
     };
     if log.not_printed > 0 {
-        note = format!("{} more errors were counted and not printed", log.not_printed);
+        let were = by_number(log.not_printed, "error was", "errors were");
+        note = format!("{} more {were} counted and not printed", log.not_printed);
     }
     if let Some((library, calls)) = probes {
         let probes = format!(

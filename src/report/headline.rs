@@ -8,6 +8,7 @@ use super::{ReportInput, busy, finding};
 use crate::model::profile::{CheckVerdict, TimingClock};
 use crate::model::sanitizer::{SanitizerResult, SanitizerVerdict};
 use crate::model::{Classification, Launch, Profile};
+use crate::number_form::by_number;
 
 /// The first line of a report, and the sentence below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -38,7 +39,13 @@ pub(super) fn headline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> H
         let first = c.first_wrong.as_deref().unwrap_or_default();
         return Headline::new(
             "Wrong results",
-            format!("{} of {} values are wrong. {first}", c.wrong, c.checked),
+            match c.checked {
+                1 => format!("The value is wrong. {first}"),
+                all => {
+                    let are = by_number(c.wrong, "is", "are");
+                    format!("{} of {all} values {are} wrong. {first}", c.wrong)
+                }
+            },
         );
     }
     sanitizer(profile)

@@ -21,6 +21,7 @@ use crate::kernel::ProfileMode;
 use crate::model::profile::Gap;
 use crate::model::selection::{NcuTime, Price, ReplayMode};
 use crate::model::{Launch, RungId, Selection};
+use crate::number_form::by_number;
 use crate::tool::{
     FirstPass, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges, Target, WindowEnd,
 };
@@ -405,8 +406,10 @@ fn count_profiled(selection: &mut Selection, launches: &[Launch]) {
             continue;
         }
         let (done, all) = (choice.profiled, choice.launches);
+        let [done_were, planned_were] = [done, planned].map(|n| by_number(n, "was", "were"));
         let text = format!(
-            "`{kernel}`: {done} of {all} launches were profiled, although {planned} were planned"
+            "`{kernel}`: {done} of {all} launches {done_were} profiled, although {planned} \
+             {planned_were} planned"
         );
         // The plan's own text would contradict it.
         let of_kernel = format!("`{kernel}`: ");
@@ -440,8 +443,9 @@ fn limited_launches(skip: u64, max: Option<u64>, launches: &[Launch]) -> Option<
     (profiled >= max).then(|| Gap {
         code: "launch_count".to_owned(),
         text: format!(
-            "only {skipped} {max} launches were profiled (`--launch-count {max}`), so shares are of \
-             those"
+            "only {skipped} {max} {} profiled (`--launch-count {max}`), so shares are of {}",
+            by_number(max, "launch was", "launches were"),
+            by_number(max, "it", "those")
         ),
     })
 }
@@ -557,7 +561,7 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "`gemm`: 1 of 600 launches were profiled, although 10 were planned",
+                "`gemm`: 1 of 600 launches was profiled, although 10 were planned",
                 "`add`: 0 of 600 launches were profiled, although 3 were planned",
             ]
         );
@@ -565,8 +569,8 @@ mod tests {
             |skip, max| Some(limited_launches(skip, max, std::slice::from_ref(&launch))?.text);
         assert_eq!((limited(0, None), limited(0, Some(2))), (None, None));
         let told = [limited(0, Some(1)), limited(7, Some(1))].map(Option::unwrap_or_default);
-        assert!(told[0].starts_with("only the first 1 launches were profiled"), "{told:?}");
-        assert!(told[1].starts_with("only after 7, the next 1 launches were"), "{told:?}");
+        assert!(told[0].starts_with("only the first 1 launch was profiled"), "{told:?}");
+        assert!(told[1].starts_with("only after 7, the next 1 launch was"), "{told:?}");
         // Where none was profiled, the share is no negative zero.
         count_profiled(&mut selection, &[]);
         assert_eq!(

@@ -252,6 +252,7 @@ impl SharedTime {
             shared.per_launch = true;
             let more = match differing.len().saturating_sub(MAX_NAMED_KERNELS) {
                 0 => String::new(),
+                1 => ", and 1 more kernel differs in its launches".to_owned(),
                 n => format!(", and {n} more kernels differ in their launches"),
             };
             let named = differing[..differing.len().min(MAX_NAMED_KERNELS)].join(", ");

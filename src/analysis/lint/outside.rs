@@ -2,6 +2,7 @@
 
 use super::{Lint, LintInput, distinct, some_of};
 use crate::model::trace::TraceWorkKind;
+use crate::number_form::by_number;
 
 pub(super) const LINT: Lint = Lint {
     id: "kernels_outside_ranges",
@@ -31,5 +32,6 @@ fn apply(linted: &LintInput<'_>) -> Vec<String> {
         return Vec::new();
     }
     let names = some_of(&distinct(outside.iter().cloned()));
-    vec![format!("{} of {all} kernels were launched outside any range: {names}", outside.len())]
+    let (n, were) = (outside.len(), by_number(outside.len(), "was", "were"));
+    vec![format!("{n} of {all} kernels {were} launched outside any range: {names}")]
 }

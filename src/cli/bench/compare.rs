@@ -9,6 +9,7 @@ use crate::cli::support::terminal::escape_controls;
 use crate::error::{Exit, Result};
 use crate::model::suite::{SuiteTime, SuiteVerdict};
 use crate::model::suite_history::HistoryPoint;
+use crate::number_form::by_number;
 use crate::report::suite::comparison_table;
 use crate::suite::expectations::{self, Expectation, Expectations};
 use crate::suite::{KnownSpread, PointsByKey, TimeKind, compare, sessions};
@@ -55,8 +56,9 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
         comparison.rows.iter().map(|row| row.judgement.verdict).collect();
     if args.fail_on.contains(&FailOn::Slower) && !comparison.newly_failed.is_empty() {
         app.print_note(&format!(
-            "`--fail-on`: {} cases fail only in `{}`",
+            "`--fail-on`: {} {} only in `{}`",
             comparison.newly_failed.len(),
+            by_number(comparison.newly_failed.len(), "case fails", "cases fail"),
             comparison.b
         ));
         return Ok(Exit::Findings as u8);

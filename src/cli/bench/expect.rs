@@ -12,6 +12,7 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::error::{Exit, Failure, Result};
 use crate::model::suite::{MeasurementKey, RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
+use crate::number_form::by_number;
 use crate::report::{Align, TextTable, duration};
 use crate::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
 use crate::suite::{LoneSession, PointsByKey, SuiteFile, select, sessions};
@@ -144,8 +145,9 @@ impl ExpectationResult {
         }
         if let Some(first) = self.orphans.first() {
             app.print_error(&format!(
-                "{} expected times have no case; the first: `{}` on `{}`; `rgpu bench audit` lists them",
+                "{} {} no case; the first: `{}` on `{}`; `rgpu bench audit` lists all",
                 self.orphans.len(),
+                by_number(self.orphans.len(), "expected time has", "expected times have"),
                 first.case,
                 first.gpu
             ));

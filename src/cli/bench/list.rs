@@ -105,9 +105,10 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     let s = if count == 1 { "" } else { "s" };
     app.print_note(&format!("{count} case{s}, from {from}"));
     if left_out > 0 && !args.targets.include_generated {
-        app.print_note(&format!(
-            "{left_out} generated targets are left out; `--include-generated` shows them"
-        ));
+        app.print_note(&match left_out {
+            1 => "1 generated target is left out; `--include-generated` shows it".to_owned(),
+            n => format!("{n} generated targets are left out; `--include-generated` shows them"),
+        });
     }
     Ok(0)
 }

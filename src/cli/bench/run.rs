@@ -16,6 +16,7 @@ use crate::cli::support::{session, started_here, suite_index};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::ProfileMode;
 use crate::model::suite::{RowState, SuiteOptions, SuiteRun};
+use crate::number_form::by_number;
 use crate::remote::RemoteSpec;
 use crate::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, Runs, repository};
 use crate::suite::{RunKind, RunningSuite, SuiteCase, SuiteFile, select};
@@ -327,8 +328,9 @@ pub(super) fn carry_out(
     if let Err(failure) = ended {
         let id = &run.id;
         let done = run.rows.iter().filter(|row| row.state.has_ended()).count();
+        let are = by_number(done, "is", "are");
         return Err(failure.hint(format!(
-            "{done} of {} cases are kept; `rgpu bench resume {id}` continues it",
+            "{done} of {} cases {are} kept; `rgpu bench resume {id}` continues it",
             run.rows.len()
         )));
     }

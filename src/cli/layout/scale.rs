@@ -12,6 +12,7 @@ use super::document::{LayoutResult, line, print, proof_line};
 use super::input::{LimitArgs, file, usage};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
+use crate::number_form::by_number;
 
 /// `layout sf`.
 ///
@@ -205,7 +206,8 @@ fn text(result: &ScaleResult) -> String {
     if check.equal {
         return text + &line("buffer", format!("all {} scales are in their place", check.scales));
     }
-    text += &line("buffer", format!("{} of {} scales are wrong", check.wrong, check.scales));
+    let are = by_number(check.wrong, "is", "are");
+    text += &line("buffer", format!("{} of {} scales {are} wrong", check.wrong, check.scales));
     if let Some(first) = &check.first_wrong {
         let found = first
             .found

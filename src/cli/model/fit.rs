@@ -16,6 +16,7 @@ use super::rows::{DateArgs, rows};
 use super::{gpu, llm};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
+use crate::number_form::by_number;
 use crate::report::{Align, TextTable, duration, percent};
 use crate::store::atomic;
 
@@ -129,13 +130,15 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
         ));
     }
     for (kind, n) in &fitted.too_few {
-        app.print_note(&format!("{kind}: {n} rows are too few to fit"));
+        let are = by_number(*n, "row is", "rows are");
+        app.print_note(&format!("{kind}: {n} {are} too few to fit"));
     }
     if fitted.unused > 0 {
         app.print_note(&format!(
-            "{} rows are of servers, of steps without their --config or with kernels that have no \
-             fit, or lack a size",
-            fitted.unused
+            "{} {} of servers, of steps without their --config or with kernels that have no fit, or \
+             without a size",
+            fitted.unused,
+            by_number(fitted.unused, "row is", "rows are")
         ));
     }
     if app.global.json {

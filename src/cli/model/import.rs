@@ -16,6 +16,7 @@ use super::{input, llm};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::overwrite;
 use crate::error::{Exit, Failure, Result};
+use crate::number_form::by_number;
 use crate::report::{Align, TextTable, bytes};
 use crate::store::atomic;
 
@@ -134,7 +135,8 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
         *counts.entry(pair).or_default() += 1;
     }
     for ((file, kept), n) in counts {
-        app.print_note(&format!("duplicates: {n} rows of {file} are already in {kept}"));
+        let (rows, are) = (by_number(n, "row", "rows"), by_number(n, "is", "are"));
+        app.print_note(&format!("duplicates: {n} {rows} of {file} {are} already in {kept}"));
     }
     if rows.is_empty() {
         return Err(Failure::new(Exit::Artifact, "no_rows", "the files have no row that fits")

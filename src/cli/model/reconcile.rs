@@ -20,6 +20,7 @@ use super::rows::{DateArgs, rows};
 use super::{gpu, llm, steps};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
+use crate::number_form::by_number;
 use crate::report::{Align, TextTable, percent};
 
 /// Compare predictions with measured rows
@@ -108,7 +109,8 @@ pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
         }
     }
     for UnpredictedRows { reason, rows } in &unpredicted {
-        app.print_note(&format!("{rows} rows have no prediction: {reason}"));
+        let have = by_number(*rows, "row has", "rows have");
+        app.print_note(&format!("{rows} {have} no prediction: {reason}"));
     }
     if pairs.is_empty() {
         let what = format!("no row of `{}` could be compared", hardware.id);
@@ -254,8 +256,9 @@ fn print(app: &App, summary: &ReconcileSummary, pairs: &[Pair]) {
     }
     if summary.too_fast > 0 {
         let n = summary.too_fast;
+        let are = by_number(n, "measured time is", "measured times are");
         app.print_note(&format!(
-            "{n} measured times are faster than the speed-of-light bound and are in no error above"
+            "{n} {are} faster than the speed-of-light bound, and part of no error above"
         ));
     }
 }

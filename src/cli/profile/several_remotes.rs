@@ -22,6 +22,7 @@ use crate::cli::support::{open_profile, profile_request, saved_fan_out, session,
 use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
 use crate::model::fan_out::{FanOut, FanOutRow, SCHEMA};
+use crate::number_form::by_number;
 use crate::report::remotes_table::markdown;
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs, remote_suffix};
 use crate::tool;
@@ -153,8 +154,9 @@ fn join_results(
         summary: match waiting {
             0 => summary,
             n => format!(
-                "{n} of {} continue on their hosts; `rgpu runs attach {}` fetches the results",
+                "{n} of {} {}; `rgpu runs attach {}` fetches the results",
                 states.len(),
+                by_number(n, "continues on its host", "continue on their hosts"),
                 record.id
             ),
         },

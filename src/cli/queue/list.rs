@@ -63,7 +63,10 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     }
     app.print(&table(app, document.entries()));
     if left_out > 0 {
-        app.print_note(&format!("{left_out} older ended ones are not listed; `--all` lists them"));
+        app.print_note(&match left_out {
+            1 => "1 older ended one is not listed; `--all` lists it".to_owned(),
+            n => format!("{n} older ended ones are not listed; `--all` lists them"),
+        });
     }
     app.print_note(&document.runner_text());
     Ok(0)

@@ -347,9 +347,10 @@ pub(super) fn check(spots: &LaunchSpots, launch: &Launch) -> Option<Gap> {
     });
     let uneven = uneven.count();
     if uneven > 0 {
-        told.push(format!(
-            "the stall reasons of {uneven} instructions do not sum to their samples"
-        ));
+        told.push(match uneven {
+            1 => "the stall reasons of 1 instruction do not sum to its samples".to_owned(),
+            n => format!("the stall reasons of {n} instructions do not sum to their samples"),
+        });
     }
     (!told.is_empty()).then(|| Gap {
         code: "hotspot_sums".to_owned(),

@@ -4,6 +4,7 @@ use rgpu_format::nvtx_log::{Cupti, NvtxLog};
 
 use super::paired::PairedRanges;
 use crate::model::profile::Gap;
+use crate::number_form::by_number;
 
 /// The state of CUPTI in each process that initialised CUDA.
 pub(super) fn cupti(log: &NvtxLog) -> impl Iterator<Item = &Cupti> {
@@ -36,7 +37,8 @@ pub(super) fn gaps(log: &NvtxLog, paired: &PairedRanges<'_>, from: &str) -> Vec<
             dropped > 0,
             "dropped_events",
             format!(
-                "{from}: {dropped} lines were left out: the log was full or could not be written"
+                "{from}: {dropped} {} left out: the log was full or could not be written",
+                by_number(dropped, "line was", "lines were")
             ),
         ),
         (

@@ -38,9 +38,10 @@ pub fn insight(name: &str, layout: &SwizzledLayout, limits: Limits) -> LayoutIns
         Some(1) | None => {}
         Some(times) => remarks.push(format!(
             "each offset belongs to {times} coordinates: filter the stride 0 before copying ({} of \
-             {} remain)",
+             {} {})",
             filtered.size(),
-            facts.size
+            facts.size,
+            if filtered.size() == 1 { "remains" } else { "remain" }
         )),
     }
     if facts.injective == Some(false) && facts.duplication.is_none() {

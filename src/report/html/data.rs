@@ -22,6 +22,7 @@ use crate::model::{
     Classification, Comparison, Finding, KernelCode, Launch, Operator, Profile, Region,
     SpeedOfLight, Stage, Value,
 };
+use crate::number_form::by_number;
 use crate::report::ReportInput;
 use crate::report::busy::{self, BusyTime};
 use crate::report::checks;
@@ -292,11 +293,9 @@ fn names<'a>(
 /// The first `max` entries of a list; a cut is noted in `left_out`.
 fn cut<'t, T>(list: &'t [T], max: usize, what: &str, left_out: &mut Vec<String>) -> &'t [T] {
     if list.len() > max {
-        left_out.push(format!(
-            "{} of {} {what} are in the JSON only",
-            list.len() - max,
-            list.len()
-        ));
+        let left = list.len() - max;
+        let are = by_number(left, "is", "are");
+        left_out.push(format!("{left} of {} {what} {are} in the JSON only", list.len()));
     }
     &list[..list.len().min(max)]
 }

@@ -1,6 +1,7 @@
 //! `report.md` and `region.md`: the regions as Markdown.
 
 use crate::model::regions::{RegionEntry, RegionLaunch, RegionsDocument};
+use crate::number_form::by_number;
 use crate::report::markdown::plain;
 use crate::report::quantity::{digits, duration, percent};
 use crate::report::{Align, TextTable};
@@ -168,7 +169,9 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
             }
         }
         section(&mut out, table, "");
-        out += &format!("{} metrics are in `region.json`.\n\n", result.metrics.len());
+        let n = result.metrics.len();
+        let are = by_number(n, "metric is", "metrics are");
+        out += &format!("{n} {are} in `region.json`.\n\n");
     }
     let measured = entry.launches.iter().filter(|launch| !launch.metrics.is_empty());
     let inside: Vec<_> = measured.filter(|launch| !is_whole(entry, launch)).collect();

@@ -2,6 +2,7 @@
 
 use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, svg};
 use crate::model::suite_history::{History, Series};
+use crate::number_form::by_number;
 use crate::report::html::{escape, unbroken};
 use crate::report::quantity::{duration, timestamp};
 use crate::report::{Align, Style, TextTable};
@@ -65,7 +66,8 @@ pub fn history_table(history: &History, style: &Style) -> String {
         }
         out += &table.without_empty_columns().plain(style.width, 2);
         if skipped > 0 {
-            out += &format!("  {skipped} older ones are in `--format json` and `html`\n");
+            let are = by_number(skipped, "older one is", "older ones are");
+            out += &format!("  {skipped} {are} in `--format json` and `html`\n");
         }
         for changed in &series.changes {
             let point = series.points.get(changed.at);

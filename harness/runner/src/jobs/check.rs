@@ -118,11 +118,12 @@ impl<'w> Check<'w> {
                     _ => format!(" (group {})", arg.group),
                 };
                 let call = first + (at / outputs) as u64;
+                let exceed = if bad == 1 { "exceeds" } else { "exceed" };
                 let mut fault = Fault::new(
                     ErrorClass::WrongResult,
                     format!(
                         "timed call {call} of the kernel on `{name}`, on new data, is wrong: \
-                         {bad} of {elements} elements of `{output}`{of_group} exceed the \
+                         {bad} of {elements} elements of `{output}`{of_group} {exceed} the \
                          tolerance of the reference on the GPU"
                     ),
                 );

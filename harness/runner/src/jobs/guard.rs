@@ -153,6 +153,9 @@ fn canary(poison: Poison) -> Vec<u8> {
 fn describe_finding(finding: &GuardFinding) -> String {
     let GuardFinding { kind, arg, group, offset, count } = finding;
     let place = if *group > 0 { format!("`{arg}` of group {group}") } else { format!("`{arg}`") };
+    let elements = if *count == 1 { "element" } else { "elements" };
+    // The ending of a verb about these elements.
+    let s = if *count == 1 { "s" } else { "" };
     match kind {
         GuardKind::WriteBefore => {
             format!("write before {place}: {count} bytes, the first at byte {offset}")
@@ -160,16 +163,19 @@ fn describe_finding(finding: &GuardFinding) -> String {
         GuardKind::WriteAfter => {
             format!("write after {place}: {count} bytes, the first at byte {offset}")
         }
-        GuardKind::Unwritten => format!("{count} elements of {place} were never written"),
+        GuardKind::Unwritten => {
+            let were = if *count == 1 { "was" } else { "were" };
+            format!("{count} {elements} of {place} {were} never written")
+        }
         GuardKind::InputWritten => {
             format!("input {place} was written: {count} bytes, the first at byte {offset}")
         }
         GuardKind::NotRepeatable => format!(
-            "{count} elements of {place} differ between two launches on the same memory, the first \
+            "{count} {elements} of {place} differ{s} between two launches on the same memory, the first \
              at byte {offset} (a race, most often)"
         ),
         GuardKind::ReadsStray => format!(
-            "{count} elements of {place} depend on memory that the kernel may not read \
+            "{count} {elements} of {place} depend{s} on memory that the kernel may not read \
              (uninitialised, or outside an argument), the first at byte {offset}"
         ),
     }

@@ -127,8 +127,10 @@ impl<'w> OutputWatch<'w> {
             bit_equal &= results.bit_equal();
             let (bad, at) = results.differing(&self.session.input.spec.tolerance);
             if bad > 0 {
+                let (elements, differ) =
+                    if bad == 1 { ("element", "differs") } else { ("elements", "differ") };
                 let difference = format!(
-                    "{bad} elements of `{}` differ from the first call's by more than the \
+                    "{bad} {elements} of `{}` {differ} from the first call's by more than the \
                      tolerance, the first of them {}",
                     arg.spec.name,
                     at.unwrap_or(0)

@@ -257,7 +257,8 @@ fn describe_correctness(correctness: &Correctness) -> String {
         let name = &output.name;
         if output.unwritten > 0 {
             let (left, all) = (output.unwritten, output.elements);
-            parts.push(format!("{left} of {all} elements of `{name}` were never written"));
+            let were = if left == 1 { "was" } else { "were" };
+            parts.push(format!("{left} of {all} elements of `{name}` {were} never written"));
         }
         let Some(first) = &output.first_mismatch else {
             parts.push(format!(
@@ -266,8 +267,9 @@ fn describe_correctness(correctness: &Correctness) -> String {
             ));
             continue;
         };
+        let are = if output.mismatches == 1 { "is" } else { "are" };
         parts.push(format!(
-            "{} of {} elements of `{name}` are beyond the tolerance, first at {:?}: got {}, \
+            "{} of {} elements of `{name}` {are} beyond the tolerance, first at {:?}: got {}, \
              expected {}",
             output.mismatches, output.elements, first.coordinates, first.actual, first.expected
         ));

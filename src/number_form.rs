@@ -1,0 +1,21 @@
+//! Words that depend on a number: `1 row is`, `2 rows are`.
+
+/// The word or words for one, or those for several.
+pub(crate) fn by_number<N: PartialEq + From<u8>>(
+    n: N,
+    one: &'static str,
+    several: &'static str,
+) -> &'static str {
+    if n == N::from(1) { one } else { several }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_is_singular() {
+        let words = [0_u64, 1, 2].map(|n| by_number(n, "value is", "values are"));
+        assert_eq!(words, ["values are", "value is", "values are"]);
+    }
+}
