@@ -36,7 +36,7 @@ fn is_chosen(profile: &Profile, kernel: &str) -> bool {
 
 /// Why ncu measured none of the launches of a kernel that mode `deep` chose.
 fn why_not_measured(profile: &Profile) -> &'static str {
-    match profile.stopped() {
+    match profile.stopped_pass() {
         Some(_) => STOPPED,
         None if profile.launches.iter().all(|launch| launch.metrics.is_empty()) => NO_COUNTERS,
         None => NOT_PROFILED,

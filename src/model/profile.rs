@@ -116,14 +116,15 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Data that the rung that was reached does not provide, in words; `None` if it provides all.
-    pub fn lost(&self) -> Option<&str> {
+    /// What the reached rung cannot measure, as text; `None` if it measures everything.
+    pub fn data_lost_on_rung(&self) -> Option<&str> {
         let reached = self.ladder.iter().rev().find(|record| record.ok && record.rung == self.rung);
         reached.map(|record| record.loses.as_str()).filter(|lost| !lost.is_empty())
     }
 
-    /// That a pass was stopped before the program ended, with how to avoid it.
-    pub fn stopped(&self) -> Option<&Gap> {
+    /// The warning that a pass was stopped before the program ended, with how to avoid that; `None`
+    /// if none was.
+    pub fn stopped_pass(&self) -> Option<&Gap> {
         self.selection.as_ref()?.left_out.iter().find(|gap| gap.code == "stopped")
     }
 

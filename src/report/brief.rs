@@ -77,7 +77,7 @@ fn lines(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Vec<String> {
         profile.device.as_deref().unwrap_or("no GPU"),
         profile.rung
     ));
-    profile.stopped().iter().for_each(|stopped| say(format!("warning: {}", stopped.text)));
+    profile.stopped_pass().iter().for_each(|stopped| say(format!("warning: {}", stopped.text)));
     if let Some(t) = &profile.timing {
         let mut text = format!(
             "time: {} median of {}, 95 % {} to {}",
@@ -149,7 +149,10 @@ fn lines(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Vec<String> {
             say(text);
         }
     }
-    profile.lost().iter().for_each(|lost| say(format!("lost on rung {}: {lost}", profile.rung)));
+    profile
+        .data_lost_on_rung()
+        .iter()
+        .for_each(|lost| say(format!("lost on rung {}: {lost}", profile.rung)));
     missing::texts(profile.missing(), names)
         .iter()
         .for_each(|missing| say(format!("missing {}: {}", missing.code, missing.text)));

@@ -54,7 +54,7 @@ fn counters_that_are_refused_lead_to_launch_facts_without_counters() {
     let end = end("ncu counters-refused full\nncu counters-refused basic\n", NCU, 0);
     assert!(has(&end, "ncu.asked", "counters_refused"), "{:?}", end.refused);
     assert_eq!(end.profile.rung, "ncu.launch");
-    assert!(end.profile.lost().is_some_and(|lost| lost.contains("counter")));
+    assert!(end.profile.data_lost_on_rung().is_some_and(|lost| lost.contains("counter")));
 }
 
 #[test]
@@ -167,12 +167,12 @@ fn without_nsight_cupti_tells_the_times_of_kernels_in_every_region() {
         assert!(found.is_some_and(|(_, ns)| ns.is_some_and(|ns| ns >= 20_000)), "{regions:?}");
     }
     assert_eq!(end.profile.launches[0].grid, [128, 1, 1]);
-    assert!(end.profile.lost().is_some_and(|lost| lost.contains("CPU sampling")));
+    assert!(end.profile.data_lost_on_rung().is_some_and(|lost| lost.contains("CPU sampling")));
     // Under ncu the same, and more is lost.
     let end = with_libcupti(BARE, "", NCU);
     assert_eq!(end.profile.rung, "cupti", "{:?}", end.refused);
     assert!(has(&end, "ncu.asked", "tool_missing") && has(&end, "nsys.cuda", "tool_missing"));
-    assert!(end.profile.lost().is_some_and(|lost| lost.contains("hardware counters")));
+    assert!(end.profile.data_lost_on_rung().is_some_and(|lost| lost.contains("hardware counters")));
     assert_eq!(end.profile.kernels.len(), 1);
 }
 
@@ -198,7 +198,9 @@ fn cupti_that_does_not_work_or_saw_nothing_leaves_the_ranges_of_the_same_run() {
         assert_eq!(end.profile.rung, "nvtx", "{:?}", end.refused);
         assert!(has(&end, "cupti", code), "{:?}", end.refused);
         assert!(!end.profile.regions.is_empty() && end.profile.launches.is_empty());
-        assert!(end.profile.lost().is_some_and(|lost| lost.contains("only NVTX ranges")));
+        assert!(
+            end.profile.data_lost_on_rung().is_some_and(|lost| lost.contains("only NVTX ranges"))
+        );
         let gap = end.profile.gaps.iter().find(|gap| gap.code == code);
         assert!(gap.is_some(), "{:#?}", end.profile.gaps);
         // It was not run again for that.
@@ -224,11 +226,11 @@ fn below_the_collector_the_clocks_are_left_first_the_gpus_then_the_hosts() {
     let events = with_libcupti(BARE, "rgpu-runner no-ranges\n", NSYS);
     assert_eq!(events.profile.rung, "events", "{:?}", events.refused);
     assert!(has(&events, "cupti", "no_file") && has(&events, "nvtx", "no_file"));
-    assert_eq!(events.profile.lost(), Some("all data but the kernel's time"));
+    assert_eq!(events.profile.data_lost_on_rung(), Some("all data but the kernel's time"));
     let bench = "profile --kernel vecadd --mode bench --remote h200 --json";
     let host = end("rgpu-runner no-events\n", bench, 0);
     assert_eq!(host.profile.rung, "host", "{:?}", host.refused);
-    assert!(host.profile.lost().is_some_and(|lost| lost.contains("launch and wait")));
+    assert!(host.profile.data_lost_on_rung().is_some_and(|lost| lost.contains("launch and wait")));
 }
 
 #[test]
@@ -240,7 +242,7 @@ fn reports_without_results_or_without_numbers_are_refused_by_the_laptop() {
         assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
         let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(profile.rung, "ncu.basic", "{how}");
-        assert_eq!(profile.lost(), Some("all sections except the basic ones"));
+        assert_eq!(profile.data_lost_on_rung(), Some("all sections except the basic ones"));
         let asked = profile.ladder.iter().find(|record| record.rung == "ncu.asked").unwrap();
         assert_eq!((asked.ok, asked.code.as_str()), (false, code), "{asked:#?}");
         // The host took it for good: the laptop's second plan began below it.

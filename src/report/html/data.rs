@@ -250,7 +250,7 @@ impl<'a> Page<'a> {
                 .collect(),
             kernel_verdicts: &profile.kernel_verdicts,
             profiled: selection::sentences(profile),
-            warnings: profile.stopped().into_iter().chain(&profile.warnings).collect(),
+            warnings: profile.stopped_pass().into_iter().chain(&profile.warnings).collect(),
             hotspots: spots(subject, caps, &mut left_out),
             busy: busy::busy(subject.profile),
             timeline: profile.timeline.as_ref(),

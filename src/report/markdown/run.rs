@@ -29,9 +29,10 @@ pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
             out += &format!("{}, ", cost(spent, run.cost_from.as_deref()));
         }
     }
-    let lost = profile.lost().map_or_else(String::new, |lost| format!(", without {lost}"));
+    let lost =
+        profile.data_lost_on_rung().map_or_else(String::new, |lost| format!(", without {lost}"));
     out += &format!("rung `{}`{lost}.\n\n", profile.rung);
-    for warning in profile.stopped().into_iter().chain(&profile.warnings) {
+    for warning in profile.stopped_pass().into_iter().chain(&profile.warnings) {
         out += &format!(
             "**Warning:** {}.\n\n",
             sentence(&capital(warning.text.trim_end_matches('.')))

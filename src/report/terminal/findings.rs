@@ -87,7 +87,7 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
 pub(super) fn rung_and_gaps(page: &mut Page<'_>, profile: &Profile) {
     page.line("");
     page.field("rung", &profile.rung);
-    if let Some(lost) = profile.lost() {
+    if let Some(lost) = profile.data_lost_on_rung() {
         page.field("", &format!("lost on this rung: {lost}"));
     }
     // Several passes may fail on a rung for one reason.

@@ -96,7 +96,7 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
             },
         );
     }
-    for warning in profile.stopped().into_iter().chain(&profile.warnings) {
+    for warning in profile.stopped_pass().into_iter().chain(&profile.warnings) {
         page.field("warning", &warning.text);
     }
 }

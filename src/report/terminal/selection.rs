@@ -46,7 +46,7 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
         page.field("selected", &matched);
     }
     // A stop is a warning in the first lines.
-    let stopped = profile.stopped();
+    let stopped = profile.stopped_pass();
     let gaps = selection.left_out.iter().filter(|gap| Some(*gap) != stopped);
     // The table has these numbers.
     let (in_table, others): (Vec<_>, Vec<_>) = gaps.partition(|gap| is_budgeted(gap));

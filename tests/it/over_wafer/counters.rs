@@ -41,7 +41,10 @@ fn counters_that_a_workspace_may_not_read_come_from_the_services_own_ncu() {
     assert_eq!(rungs, [("ncu.asked", "counters_refused"), ("ncu.launch", ""), ("ncu.service", "")]);
     assert_eq!(profile.rung, "ncu.service");
     assert!(
-        profile.lost().unwrap().contains("the provider's ncu ran on one that the provider chose")
+        profile
+            .data_lost_on_rung()
+            .unwrap()
+            .contains("the provider's ncu ran on one that the provider chose")
     );
     assert_eq!(profile.launches.len(), 1);
     assert!(profile.launches[0].metrics.len() > 100, "{}", profile.launches[0].metrics.len());
