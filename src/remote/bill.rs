@@ -23,7 +23,7 @@ pub struct Bill {
 impl Bill {
     /// Reads a provider's text.
     pub fn read(words: &str) -> Self {
-        let text = foreign_text::shown(words);
+        let text = foreign_text::excerpt(words);
         let usd = amount(&text);
         Self { text, usd }
     }

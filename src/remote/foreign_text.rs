@@ -5,7 +5,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 
 /// The start of a foreign text on one line, without control characters. Of an HTML page, its first
 /// words.
-pub(super) fn shown(words: &str) -> String {
+pub(super) fn excerpt(words: &str) -> String {
     // Bounds the work on a long text.
     let words: String = words.chars().take(16 * MAX_SHOWN_CHARS).collect();
     let words = if is_html(&words) { first_words(&words) } else { words };
@@ -46,22 +46,22 @@ mod tests {
 
     #[test]
     fn they_are_bounded_and_stand_on_one_line() {
-        let text = shown(&format!(" a\u{1b}[31m\n\tb {}", "é".repeat(10_000)));
+        let text = excerpt(&format!(" a\u{1b}[31m\n\tb {}", "é".repeat(10_000)));
         assert!(text.starts_with("a[31m b é"), "{text}");
         assert_eq!(text.chars().count(), MAX_SHOWN_CHARS);
-        assert_eq!(shown(""), "");
+        assert_eq!(excerpt(""), "");
     }
 
     #[test]
     fn of_a_page_its_first_words_are_shown() {
         let page = "<!DOCTYPE HTML>\n<html lang=\"en\">\n<head>\n<style>a>b {}</style>\n<!-- <b>x</b> -->\n\
                     <title>Error\n response</title><script>if (1<2) x()</script></head><body>404</body>";
-        assert_eq!(shown(page), "Error response");
-        assert_eq!(shown("<html><body>plain"), "plain");
-        assert_eq!(shown("<html><script>x"), "");
-        assert_eq!(shown("<html"), "");
-        assert_eq!(shown("a < b"), "a < b");
-        assert_eq!(shown("<Ä><İ>"), "<Ä><İ>");
-        assert_eq!(shown("<html>İİ<b>x</b>"), "İİ");
+        assert_eq!(excerpt(page), "Error response");
+        assert_eq!(excerpt("<html><body>plain"), "plain");
+        assert_eq!(excerpt("<html><script>x"), "");
+        assert_eq!(excerpt("<html"), "");
+        assert_eq!(excerpt("a < b"), "a < b");
+        assert_eq!(excerpt("<Ä><İ>"), "<Ä><İ>");
+        assert_eq!(excerpt("<html>İİ<b>x</b>"), "İİ");
     }
 }

@@ -91,7 +91,7 @@ fn answer(
     match words.is_empty() || words.contains("could not be found") {
         true => Ok(None),
         false => Err(keychain_error(
-            format!("the keychain cannot be asked: {}", foreign_text::shown(&words)),
+            format!("the keychain cannot be asked: {}", foreign_text::excerpt(&words)),
             "it needs a desktop's session, with a D-Bus;",
         )),
     }

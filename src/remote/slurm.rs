@@ -432,7 +432,7 @@ impl RentedRemote for Slurm {
         let mut state = self.state.lock().await;
         let found = self.find_warm(&mut state, options).await?;
         let words = match found {
-            Some((_, found_state)) => super::foreign_text::shown(&found_state).to_lowercase(),
+            Some((_, found_state)) => super::foreign_text::excerpt(&found_state).to_lowercase(),
             None => "no node is kept".to_owned(),
         };
         Ok(self.rental(words))

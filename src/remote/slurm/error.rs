@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::job::{EndKind, JobInfo, find_end};
 use crate::error::{Exit, Failure, Side};
-use crate::remote::foreign_text::shown;
+use crate::remote::foreign_text::excerpt;
 
 /// An error of Slurm.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -157,7 +157,7 @@ const MEMORY: [&str; 2] = ["exceeded memory limit", "oom_kill event"];
 impl SlurmError {
     /// The error that `program` reports with `words`.
     pub(super) fn of_program(program: &'static str, words: &str) -> Self {
-        let words_shown = shown(words);
+        let words_shown = excerpt(words);
         if AWAY.iter().any(|message| words.contains(message)) {
             return Self::NoAnswer { words: words_shown };
         }
@@ -190,7 +190,7 @@ impl SlurmError {
             (None, "COMPLETED") => "nothing used it any more".to_owned(),
             (None, word) => word.to_owned(),
         };
-        Self::Ended { job: job.to_owned(), what, state, log: shown(log) }
+        Self::Ended { job: job.to_owned(), what, state, log: excerpt(log) }
     }
 
     /// Whether the node may be lost with all that ran there.

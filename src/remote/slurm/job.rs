@@ -4,7 +4,7 @@
 //! later where accounting is set up. Words that these tables lack are shown as they are.
 
 use crate::error::{Exit, Side};
-use crate::remote::foreign_text::shown;
+use crate::remote::foreign_text::excerpt;
 
 /// A job, as `scontrol --oneliner show job` or `sacct` describe it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl JobInfo {
             line.split_ascii_whitespace().find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
         };
         let known = |text: &&str| !matches!(*text, "(null)" | "None" | "Unknown" | "N/A" | "");
-        let text = |key: &str| shown(value(key).filter(known).unwrap_or_default());
+        let text = |key: &str| excerpt(value(key).filter(known).unwrap_or_default());
         line.starts_with("JobId=").then(|| Self {
             state: text("JobState"),
             reason: text("Reason"),
@@ -58,7 +58,7 @@ impl JobInfo {
     /// Reads a line `STATE` of `sacct`, such as `CANCELLED by 1000`.
     pub(super) fn from_sacct(line: &str) -> Option<Self> {
         let state = line.split_ascii_whitespace().next()?.trim_end_matches('+');
-        Some(Self { state: shown(state), ..Self::default() })
+        Some(Self { state: excerpt(state), ..Self::default() })
     }
 
     /// Whether its list of nodes names several: `a,b` or `node[1-2]`.

@@ -15,7 +15,7 @@ use super::error::WaferError;
 use super::refusal;
 use super::sse::SseStream;
 use super::token::Token;
-use crate::remote::foreign_text::shown;
+use crate::remote::foreign_text::excerpt;
 use crate::remote::http::{self, Attempts, HttpError, chain};
 use crate::remote::{RemoteError, limits};
 
@@ -227,7 +227,7 @@ impl Api {
     }
 
     fn foreign(&self, body: &[u8]) -> WaferError {
-        let body = match shown(&String::from_utf8_lossy(body)) {
+        let body = match excerpt(&String::from_utf8_lossy(body)) {
             body if body.is_empty() => "it answers nothing".to_owned(),
             body => body,
         };

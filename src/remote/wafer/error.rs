@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::refusal::from_stream_text;
 use crate::error::{Exit, Failure, Side};
-use crate::remote::foreign_text::shown;
+use crate::remote::foreign_text::excerpt;
 use crate::remote::http::HttpError;
 use crate::remote::refusal::PlatformError;
 
@@ -96,7 +96,7 @@ impl WaferError {
     pub(super) fn from_stream(words: &str, doing: &'static str) -> Self {
         match from_stream_text(words) {
             Some(refusal) => Self::refused(refusal),
-            None => Self::Command { doing, words: shown(words) },
+            None => Self::Command { doing, words: excerpt(words) },
         }
     }
 

@@ -17,7 +17,7 @@ use super::api::{Api, JSON, json};
 use super::error::WaferError;
 use super::sse::SseLine;
 use super::workspace::{Workspace, exec_path};
-use crate::remote::foreign_text::shown;
+use crate::remote::foreign_text::excerpt;
 use crate::remote::{BillReader, PendingBills, UserPrompt};
 
 /// How long the service may take to report the end of a command that has printed its own end line.
@@ -171,7 +171,7 @@ impl WorkspaceShell {
 
 /// The last lines of an output, shortened.
 fn last(lines: &[String]) -> String {
-    match shown(&lines[lines.len().saturating_sub(MAX_KEPT_LINES)..].join(" ")) {
+    match excerpt(&lines[lines.len().saturating_sub(MAX_KEPT_LINES)..].join(" ")) {
         text if text.is_empty() => "it printed nothing".to_owned(),
         text => text,
     }

@@ -27,7 +27,7 @@ use super::error::WaferError;
 use super::exec::nonce;
 use super::sse::{SseLine, SseStream};
 use super::workspace::PATH_SEGMENT;
-use crate::remote::foreign_text::shown;
+use crate::remote::foreign_text::excerpt;
 use crate::remote::http::{Attempts, HttpError};
 use crate::remote::provider_ncu::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
 use crate::remote::{BillReader, PendingBills, RemoteError, UserPrompt};
@@ -117,7 +117,7 @@ async fn read_stream(
             SseLine::Phase(words) => {
                 user_prompt.starting(&words);
                 if words.starts_with("GPU ") && result.end.notes.len() < 8 {
-                    result.end.notes.push(shown(&words));
+                    result.end.notes.push(excerpt(&words));
                 }
             }
             SseLine::Billing(words) => {

@@ -4,7 +4,7 @@
 use reqwest::StatusCode;
 use serde::Deserialize;
 
-use crate::remote::foreign_text::shown;
+use crate::remote::foreign_text::excerpt;
 use crate::remote::refusal::{self, PlatformError, PlatformErrorPattern, row, transient};
 
 const REFUSED_LOGIN: &str = "Wafer rejects the login: it is wrong or has expired";
@@ -63,7 +63,7 @@ pub(super) fn named(status: StatusCode, body: &[u8]) -> PlatformError {
 
 /// From text within a stream; `None`: unknown text.
 pub(super) fn from_stream_text(words: &str) -> Option<PlatformError> {
-    known(0, &shown(words))
+    known(0, &excerpt(words))
 }
 
 /// For an answer longer than any should be.
@@ -85,9 +85,9 @@ struct Detail {
 /// The text of a body: its `detail`, or else its start.
 fn words(body: &[u8]) -> String {
     match serde_json::from_slice::<Detail>(body) {
-        Ok(Detail { detail: serde_json::Value::String(words) }) => shown(&words),
-        Ok(Detail { detail }) => shown(&detail.to_string()),
-        Err(_) => shown(&String::from_utf8_lossy(body)),
+        Ok(Detail { detail: serde_json::Value::String(words) }) => excerpt(&words),
+        Ok(Detail { detail }) => excerpt(&detail.to_string()),
+        Err(_) => excerpt(&String::from_utf8_lossy(body)),
     }
 }
 

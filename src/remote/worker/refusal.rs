@@ -296,7 +296,7 @@ fn words(status: StatusCode, body: &[u8]) -> String {
 
 /// The start of a foreign body, on one line.
 fn shown(body: &[u8]) -> String {
-    foreign_text::shown(&String::from_utf8_lossy(body))
+    foreign_text::excerpt(&String::from_utf8_lossy(body))
 }
 
 #[cfg(test)]
