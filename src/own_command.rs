@@ -268,7 +268,7 @@ impl CommandLine {
     }
 
     /// The arguments as text.
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub(crate) fn args(&self) -> Vec<String> {
         self.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
@@ -335,7 +335,7 @@ impl CommandLine {
         let group = group.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
         let (sender, end) = watch::channel(None);
         let (signals, mut wanted) = mpsc::unbounded_channel();
-        let argv: Arc<[String]> = self.words().into();
+        let argv: Arc<[String]> = self.args().into();
         let files = self.files.map(TempDir::keep);
         let makes_run = self.makes_run;
         tokio::spawn(async move {

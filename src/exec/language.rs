@@ -38,9 +38,9 @@ pub trait Language: Sync {
     /// The name shown to users.
     fn name(&self) -> &'static str;
 
-    /// The words for `--lang`, beginning with the file extension; they are matched as extensions
+    /// The values of `--lang`, the file extension first; all are accepted as file extensions
     /// too.
-    fn words(&self) -> &'static [&'static str];
+    fn names(&self) -> &'static [&'static str];
 
     /// Whether a text looks like this language.
     fn fits(&self, text: &str) -> bool;
@@ -77,9 +77,9 @@ pub static LANGUAGES: &[&dyn Language] =
 /// The language for a word of `--lang`.
 pub(super) fn by_word(word: &str) -> Result<&'static dyn Language, ExecError> {
     let lower = word.to_lowercase();
-    let found = LANGUAGES.iter().find(|l| l.words().contains(&lower.as_str()));
+    let found = LANGUAGES.iter().find(|l| l.names().contains(&lower.as_str()));
     found.copied().ok_or_else(|| {
-        let words = LANGUAGES.iter().flat_map(|l| l.words().iter().copied());
+        let words = LANGUAGES.iter().flat_map(|l| l.names().iter().copied());
         let near = nearest(&lower, words).into_iter().map(str::to_owned).collect();
         ExecError::UnknownLanguage { word: word.to_owned(), near }
     })
@@ -88,7 +88,7 @@ pub(super) fn by_word(word: &str) -> Result<&'static dyn Language, ExecError> {
 /// The language of a file's extension.
 pub(super) fn by_name(path: &Path) -> Option<&'static dyn Language> {
     let extension = path.extension()?.to_str()?.to_lowercase();
-    LANGUAGES.iter().copied().find(|l| l.words().contains(&extension.as_str()))
+    LANGUAGES.iter().copied().find(|l| l.names().contains(&extension.as_str()))
 }
 
 /// The first language that the text looks like.

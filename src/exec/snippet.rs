@@ -70,7 +70,7 @@ impl Snippet {
         };
         let name = match path.as_ref().and_then(|p| p.file_name()).and_then(|n| n.to_str()) {
             Some(name) => name.to_owned(),
-            None => format!("snippet.{}", language.words()[0]),
+            None => format!("snippet.{}", language.names()[0]),
         };
         let full = path.as_ref().map(|p| cwd.join(p));
         Ok(Self { name, text, file: path, path: full, language })

@@ -159,7 +159,7 @@ impl Call {
         let failed = |e| Failure::new(Exit::Bug, "bug", "no command can be started").cause(e);
         let permit = Arc::clone(&self.shared.permits).acquire_owned().await.map_err(failed)?;
         let own = self.context().own_program();
-        let argv = line.words();
+        let argv = line.args();
         let document = line.run_with_permit(&own, SHORT_LIMIT, permit).await?.into_document();
         document.map_err(|failure| hint::for_agent(failure, &argv))
     }

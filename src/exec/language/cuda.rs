@@ -18,7 +18,7 @@ impl Language for Cuda {
         "CUDA C++"
     }
 
-    fn words(&self) -> &'static [&'static str] {
+    fn names(&self) -> &'static [&'static str] {
         &["cu", "cuda", "cpp", "cc", "cxx", "c++"]
     }
 

@@ -23,7 +23,7 @@ impl Language for Python {
         "Python"
     }
 
-    fn words(&self) -> &'static [&'static str] {
+    fn names(&self) -> &'static [&'static str] {
         &["py", "python", "python3"]
     }
 

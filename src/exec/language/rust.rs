@@ -21,7 +21,7 @@ impl Language for Rust {
         "Rust"
     }
 
-    fn words(&self) -> &'static [&'static str] {
+    fn names(&self) -> &'static [&'static str] {
         &["rs", "rust"]
     }
 

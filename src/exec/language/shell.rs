@@ -16,7 +16,7 @@ impl Language for Shell {
         "shell"
     }
 
-    fn words(&self) -> &'static [&'static str] {
+    fn names(&self) -> &'static [&'static str] {
         &["sh", "bash", "zsh", "shell"]
     }
 
