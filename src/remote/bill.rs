@@ -22,8 +22,8 @@ pub struct Bill {
 
 impl Bill {
     /// Reads a provider's text.
-    pub fn read(words: &str) -> Self {
-        let text = foreign_text::excerpt(words);
+    pub fn read(message: &str) -> Self {
+        let text = foreign_text::excerpt(message);
         let usd = amount(&text);
         Self { text, usd }
     }
@@ -48,8 +48,8 @@ impl PendingBills {
     }
 }
 
-/// The bill of one stream. A provider may repeat it as it grows, so the largest amount counts. It
-/// is added to the bills when the meter is dropped.
+/// Reads the bill of one stream. A provider may send it repeatedly as it grows, so the largest
+/// amount counts. Dropping the reader adds the bill to the [`PendingBills`].
 #[derive(Debug)]
 pub struct BillReader {
     bills: PendingBills,
@@ -65,8 +65,8 @@ impl BillReader {
     }
 
     /// Reads a text from the provider; returns it if it differs from the last one.
-    pub fn read(&mut self, words: &str) -> Option<&str> {
-        let bill = Bill::read(words);
+    pub fn read(&mut self, message: &str) -> Option<&str> {
+        let bill = Bill::read(message);
         if bill.text == self.last_text {
             return None;
         }
@@ -103,8 +103,8 @@ const NOT_SPENT_WORDS: &[&str] = &[
 ];
 
 /// The single amount spent that this text names; `None`: none or several.
-fn amount(words: &str) -> Option<f64> {
-    let lower = words.to_lowercase();
+fn amount(message: &str) -> Option<f64> {
+    let lower = message.to_lowercase();
     let parts = lower.split([';', '|', '(', ')']).flat_map(|part| part.split(", "));
     let spent: Vec<(&str, f64)> = parts
         .filter(|part| !NOT_SPENT_WORDS.iter().any(|other| part.contains(other)))
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn an_amount_is_taken_only_where_one_alone_can_be_meant() {
-        for (words, usd) in [
+        for (message, usd) in [
             ("$0.02 used", Some(0.02)),
             ("Cost: $1,234.50", Some(1234.5)),
             ("billed 0.5 USD for 12 s", Some(0.5)),
@@ -174,21 +174,21 @@ mod tests {
             ("$", None),
             ("", None),
         ] {
-            assert_eq!(amount(words), usd, "{words}");
+            assert_eq!(amount(message), usd, "{message}");
         }
     }
 
     #[test]
     fn a_stream_that_tells_its_bill_as_it_grows_is_billed_once() {
         let bills = PendingBills::default();
-        let mut meter = BillReader::new(&bills);
+        let mut reader = BillReader::new(&bills);
         let is_new: Vec<bool> = ["$0.01 so far", "$0.01 so far", "$0.03 so far", "$0.02 so far"]
             .into_iter()
-            .map(|words| meter.read(words).is_some())
+            .map(|message| reader.read(message).is_some())
             .collect();
         assert_eq!(is_new, [true, false, true, true]);
         assert!(bills.take().is_empty());
-        drop(meter);
+        drop(reader);
         assert_eq!(bills.take(), [Bill { text: "$0.03 so far".into(), usd: Some(0.03) }]);
         assert!(bills.take().is_empty());
     }

@@ -224,8 +224,8 @@ impl Conversation {
     }
 
     fn link_cut(&self, doing: &'static str) -> RemoteError {
-        let mut why = self.ending.words();
-        let stderr = self.ending.last_words(200);
+        let mut why = self.ending.description();
+        let stderr = self.ending.stderr_tail(200);
         if !stderr.is_empty() {
             why = format!("{why}; its last words: {stderr}");
         }

@@ -308,13 +308,13 @@ async fn next_reply(
             match ending.exit() {
                 Some(126) => "the host does not let it run (status 126)".to_owned(),
                 Some(127) => "a command was not found (status 127)".to_owned(),
-                _ => ending.words(),
+                _ => ending.description(),
             }
         }
         Ok(Err(error)) => return Err(error),
         Err(_) => format!("nothing came within {} s", limit.as_secs()),
     };
-    let mut last = ending.last_words(200);
+    let mut last = ending.stderr_tail(200);
     if last.is_empty() {
         last = tail(reader.pending(), 200);
     }

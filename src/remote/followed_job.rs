@@ -40,7 +40,7 @@ pub(super) struct FollowedJob {
     pub(super) id: String,
     /// The number of the last event.
     pub(super) seq: u64,
-    streams: BTreeMap<(String, Stream), StreamEnd>,
+    streams: BTreeMap<(String, Stream), OutputProgress>,
     /// The limit on each output stream in bytes.
     log_bytes: u64,
     event_bytes: usize,
@@ -53,7 +53,7 @@ pub(super) struct FollowedJob {
 
 /// The progress of one output stream.
 #[derive(Clone, Copy, Debug, Default)]
-struct StreamEnd {
+struct OutputProgress {
     /// Number of bytes received so far.
     received: u64,
     /// The end of the output that events have named.
@@ -78,14 +78,14 @@ impl FollowedJob {
     /// Continues from event `from_seq` and these amounts of output.
     pub(super) fn resume_at(mut self, from_seq: u64, had: &[ReceivedOutput]) -> Self {
         self.seq = from_seq.saturating_sub(1);
-        let end = |had: u64| StreamEnd { received: had, named_end: 0 };
+        let end = |had: u64| OutputProgress { received: had, named_end: 0 };
         self.streams = had.iter().map(|h| ((h.step.clone(), h.stream), end(h.bytes))).collect();
         self
     }
 
     /// The bytes received of each output stream.
     pub(super) fn received_output(&self) -> Vec<ReceivedOutput> {
-        let had = |((step, stream), end): (&(String, Stream), &StreamEnd)| ReceivedOutput {
+        let had = |((step, stream), end): (&(String, Stream), &OutputProgress)| ReceivedOutput {
             step: step.clone(),
             stream: *stream,
             bytes: end.received,

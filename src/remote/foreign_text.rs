@@ -1,27 +1,28 @@
-//! Text from others: servers, platforms, programs. It may have any length and content.
+//! Quotes untrusted text in messages to users. Servers, provider platforms and programs on hosts
+//! send it, so it may have any length and content, such as the HTML error page of a proxy.
 
-/// The most characters shown of it.
-const MAX_SHOWN_CHARS: usize = 200;
+/// Longest excerpt.
+const MAX_EXCERPT_CHARS: usize = 200;
 
-/// The start of a foreign text on one line, without control characters. Of an HTML page, its first
-/// words.
-pub(super) fn excerpt(words: &str) -> String {
+/// The start of a text on one line, without control characters; of an HTML page, the start of its
+/// first text, which is usually the title.
+pub(super) fn excerpt(text: &str) -> String {
     // Bounds the work on a long text.
-    let words: String = words.chars().take(16 * MAX_SHOWN_CHARS).collect();
-    let words = if is_html(&words) { first_words(&words) } else { words };
-    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect()
+    let text: String = text.chars().take(16 * MAX_EXCERPT_CHARS).collect();
+    let text = if is_html(&text) { first_html_text(&text) } else { text };
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().filter(|c| !c.is_control()).take(MAX_EXCERPT_CHARS).collect()
 }
 
-fn is_html(words: &str) -> bool {
-    let head: String = words.trim_start().chars().take(64).collect();
+fn is_html(text: &str) -> bool {
+    let head: String = text.trim_start().chars().take(64).collect();
     let head = head.to_ascii_lowercase();
     ["<!doctype html", "<html", "<head", "<body"].iter().any(|tag| head.starts_with(tag))
 }
 
-/// The first text between two tags of a page, usually its title. Skips scripts, styles and
-/// comments; empty if there is no text.
-fn first_words(page: &str) -> String {
+/// The first text between two tags of a page. Skips scripts, styles and comments; empty if there is
+/// no text.
+fn first_html_text(page: &str) -> String {
     let mut rest = page;
     while let Some(at) = rest.find('<') {
         let text = rest[..at].trim();
@@ -45,15 +46,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_bounded_and_stand_on_one_line() {
+    fn an_excerpt_is_bounded_and_on_one_line() {
         let text = excerpt(&format!(" a\u{1b}[31m\n\tb {}", "é".repeat(10_000)));
         assert!(text.starts_with("a[31m b é"), "{text}");
-        assert_eq!(text.chars().count(), MAX_SHOWN_CHARS);
+        assert_eq!(text.chars().count(), MAX_EXCERPT_CHARS);
         assert_eq!(excerpt(""), "");
     }
 
     #[test]
-    fn of_a_page_its_first_words_are_shown() {
+    fn the_excerpt_of_an_html_page_is_its_first_text() {
         let page = "<!DOCTYPE HTML>\n<html lang=\"en\">\n<head>\n<style>a>b {}</style>\n<!-- <b>x</b> -->\n\
                     <title>Error\n response</title><script>if (1<2) x()</script></head><body>404</body>";
         assert_eq!(excerpt(page), "Error response");

@@ -129,19 +129,19 @@ async fn read(mut response: Response, max_bytes: usize, body: &mut Vec<u8>) -> O
 
 /// An error with all its sources; reqwest's own message says little.
 pub(super) fn chain(error: &reqwest::Error) -> String {
-    let mut words = String::new();
+    let mut message = String::new();
     let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(error) = next {
         let text = error.to_string();
-        if !words.contains(&text) {
-            if !words.is_empty() {
-                words += ": ";
+        if !message.contains(&text) {
+            if !message.is_empty() {
+                message += ": ";
             }
-            words += &text;
+            message += &text;
         }
         next = error.source();
     }
-    if words.is_empty() { error.to_string() } else { words }
+    if message.is_empty() { error.to_string() } else { message }
 }
 
 /// The attempts of something that may be repeated, and the pauses between them.

@@ -87,11 +87,11 @@ fn answer(
     if status.success() && !value.is_empty() {
         return Ok(Some(value));
     }
-    let words = read(child.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
-    match words.is_empty() || words.contains("could not be found") {
+    let message = read(child.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
+    match message.is_empty() || message.contains("could not be found") {
         true => Ok(None),
         false => Err(keychain_error(
-            format!("the keychain cannot be asked: {}", foreign_text::excerpt(&words)),
+            format!("the keychain cannot be asked: {}", foreign_text::excerpt(&message)),
             "it needs a desktop's session, with a D-Bus;",
         )),
     }

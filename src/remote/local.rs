@@ -122,14 +122,14 @@ fn pipes(mut command: Command) -> io::Result<ChildPipes> {
             if n == 0 {
                 break;
             }
-            child_ending.stderr(&buffer[..n]);
+            child_ending.record_stderr(&buffer[..n]);
         }
         match child.wait().await {
             Ok(status) => match status.code() {
-                Some(code) => child_ending.exited(code),
-                None => child_ending.ended(format!("it was ended by {status}")),
+                Some(code) => child_ending.record_exit(code),
+                None => child_ending.record_end(format!("it was ended by {status}")),
             },
-            Err(error) => child_ending.ended(error.to_string()),
+            Err(error) => child_ending.record_end(error.to_string()),
         }
     });
     Ok(ChildPipes { stdin, stdout, ending })

@@ -137,9 +137,9 @@ impl Slurm {
         let reach = format!("RGPU_AGENT_REACH={holder}");
         let srun = [srun, &job, "--overlap", "--unbuffered", "--nodes=1", "--ntasks=1"];
         let first = info.has_several_nodes().then_some("--relative=0");
-        let words = srun.into_iter().chain(first).chain(["--mpi=none", "--quiet", "env", &reach]);
+        let via = srun.into_iter().chain(first).chain(["--mpi=none", "--quiet", "env", &reach]);
         RemoteSpec {
-            via: words.map(str::to_owned).collect(),
+            via: via.map(str::to_owned).collect(),
             agent_folder: Some(folder.clone()),
             ..login_spec(&self.spec, login)
         }
@@ -431,11 +431,11 @@ impl RentedRemote for Slurm {
     async fn state(&self, options: &ConnectOptions) -> Result<Rental, RemoteError> {
         let mut state = self.state.lock().await;
         let found = self.find_warm(&mut state, options).await?;
-        let words = match found {
+        let state = match found {
             Some((_, found_state)) => super::foreign_text::excerpt(&found_state).to_lowercase(),
             None => "no node is kept".to_owned(),
         };
-        Ok(self.rental(words))
+        Ok(self.rental(state))
     }
 
     async fn down(&self, options: &ConnectOptions) -> Result<bool, RemoteError> {

@@ -63,7 +63,7 @@ impl StreamEnd {
     }
 
     /// Appends to the program's standard error and keeps the end of it.
-    pub fn stderr(&self, bytes: &[u8]) {
+    pub fn record_stderr(&self, bytes: &[u8]) {
         let mut parts = self.parts();
         parts.stderr.extend_from_slice(bytes);
         let over = parts.stderr.len().saturating_sub(STDERR_KEPT);
@@ -71,20 +71,20 @@ impl StreamEnd {
     }
 
     /// Records the program's exit status.
-    pub fn exited(&self, status: i32) {
+    pub fn record_exit(&self, status: i32) {
         let mut parts = self.parts();
         parts.exit = Some(status);
         parts.how = Some(format!("it exited with status {status}"));
     }
 
     /// Records another end of the program or the connection; only the first one counts.
-    pub fn ended(&self, how: impl Into<String>) {
+    pub fn record_end(&self, how: impl Into<String>) {
         self.parts().how.get_or_insert(how.into());
     }
 
     /// Records that the connection ended and the program's state is unknown.
-    pub fn lost(&self) {
-        self.ended("the connection was lost");
+    pub fn record_lost_connection(&self) {
+        self.record_end("the connection was lost");
         self.parts().lost = true;
     }
 
@@ -109,13 +109,13 @@ impl StreamEnd {
         }
     }
 
-    /// A description of the end.
-    pub fn words(&self) -> String {
+    /// How the stream ended, as text for users.
+    pub fn description(&self) -> String {
         self.parts().how.clone().unwrap_or_else(|| "the stream ended".to_owned())
     }
 
     /// The last `n` bytes of standard error, as text.
-    pub fn last_words(&self, n: usize) -> String {
+    pub fn stderr_tail(&self, n: usize) -> String {
         let parts = self.parts();
         let from = parts.stderr.len().saturating_sub(n);
         String::from_utf8_lossy(&parts.stderr[from..]).trim().to_owned()
@@ -247,7 +247,7 @@ pub struct FrameWriter {
     queue: mpsc::Sender<Vec<u8>>,
     /// Messages without bytes. They are few and small and go first: a cancel must not wait behind
     /// input that nobody reads.
-    words: mpsc::UnboundedSender<Vec<u8>>,
+    without_bytes: mpsc::UnboundedSender<Vec<u8>>,
     shared: Arc<WriterQueue>,
 }
 
@@ -268,7 +268,7 @@ impl FrameWriter {
     /// everything is written and the stream is closed.
     pub fn spawn(mut to: BoxWrite) -> (Self, JoinHandle<()>) {
         let (queue, mut groups) = mpsc::channel::<Vec<u8>>(MAX_QUEUED_FRAME_GROUPS);
-        let (words, mut first) = mpsc::unbounded_channel::<Vec<u8>>();
+        let (without_bytes, mut first) = mpsc::unbounded_channel::<Vec<u8>>();
         let shared = Arc::new(WriterQueue::default());
         let task_shared = shared.clone();
         let task = tokio::spawn(async move {
@@ -299,7 +299,7 @@ impl FrameWriter {
                 task_shared.moved.notify_one();
             }
         });
-        (Self { queue, words, shared }, task)
+        (Self { queue, without_bytes, shared }, task)
     }
 
     /// Bytes handed to the transport so far; shows whether a slow upload moves at all.
@@ -369,7 +369,7 @@ impl FrameWriter {
 
     fn send_encoded(&self, encoded: Vec<u8>) -> Result<(), RemoteError> {
         self.shared.queued.fetch_add(encoded.len() as u64, Ordering::Relaxed);
-        self.words.send(encoded).map_err(|_| self.gone())
+        self.without_bytes.send(encoded).map_err(|_| self.gone())
     }
 
     /// Sends a message and the bytes it announces, after those sent earlier. No other message comes

@@ -262,8 +262,8 @@ fn job_number(line: &str) -> Option<String> {
 }
 
 /// Whether `sbatch` cannot count GPUs per node, as clusters without `select/cons_tres`.
-fn lacks_gpu_option(words: &str) -> bool {
-    ["gpus-per-node", "cons_tres", "nrecognized option"].iter().any(|word| words.contains(word))
+fn lacks_gpu_option(message: &str) -> bool {
+    ["gpus-per-node", "cons_tres", "nrecognized option"].iter().any(|word| message.contains(word))
 }
 
 /// Whether a job without a time limit gets one from its partition.

@@ -20,7 +20,7 @@ pub enum SlurmError {
     #[error("Slurm does not answer on the login node")]
     NoAnswer {
         /// The output of Slurm's program, or why it gave none.
-        words: String,
+        message: String,
     },
     /// An answer could not be read.
     #[error("`{program}` gave no answer that rgpu understands")]
@@ -28,17 +28,17 @@ pub enum SlurmError {
         /// The program that answered.
         program: &'static str,
         /// Its output, shortened for one line.
-        words: String,
+        message: String,
     },
     /// `sbatch` refused the job.
     #[error("Slurm refuses the job: {what}")]
     Refused {
         /// The error's code in `--json`.
         code: &'static str,
-        /// The reason, in words.
+        /// The reason, as text for users.
         what: String,
-        /// The words of `sbatch`.
-        words: String,
+        /// The message of `sbatch`.
+        message: String,
         /// What to do next.
         hint: &'static str,
     },
@@ -68,7 +68,7 @@ pub enum SlurmError {
     Ended {
         /// Slurm's number of the job.
         job: String,
-        /// The end, in words.
+        /// How the job ended, as text for users.
         what: String,
         /// Slurm's word for it; empty if Slurm has forgotten the job.
         state: String,
@@ -77,8 +77,8 @@ pub enum SlurmError {
     },
 }
 
-/// Messages of `sbatch`: the words, the error's code, what they mean, and what to do. Without the
-/// first letter where Slurm writes it in either case.
+/// Messages of `sbatch`: text, error code, meaning, and what to do. The text lacks its
+/// first letter where Slurm capitalizes it in some versions only.
 const REFUSALS: &[(&str, &str, &str, &str)] = &[
     (
         "nvalid account or account/partition",
@@ -143,7 +143,7 @@ const REFUSALS: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// Messages of Slurm's programs while its controller is away or busy.
-const AWAY: [&str; 5] = [
+const NO_ANSWER_MESSAGES: [&str; 5] = [
     "Unable to contact slurm controller",
     "Socket timed out on send/recv",
     "Zero Bytes were transmitted or received",
@@ -152,26 +152,26 @@ const AWAY: [&str; 5] = [
 ];
 
 /// Messages in a batch script's log when its processes used too much memory.
-const MEMORY: [&str; 2] = ["exceeded memory limit", "oom_kill event"];
+const OUT_OF_MEMORY_MESSAGES: [&str; 2] = ["exceeded memory limit", "oom_kill event"];
 
 impl SlurmError {
-    /// The error that `program` reports with `words`.
-    pub(super) fn of_program(program: &'static str, words: &str) -> Self {
-        let words_shown = excerpt(words);
-        if AWAY.iter().any(|message| words.contains(message)) {
-            return Self::NoAnswer { words: words_shown };
+    /// The error that `program` reports with `message`.
+    pub(super) fn of_program(program: &'static str, message: &str) -> Self {
+        let excerpted = excerpt(message);
+        if NO_ANSWER_MESSAGES.iter().any(|pattern| message.contains(pattern)) {
+            return Self::NoAnswer { message: excerpted };
         }
         if program != "sbatch" {
-            return Self::Unclear { program, words: words_shown };
+            return Self::Unclear { program, message: excerpted };
         }
-        match REFUSALS.iter().find(|(message, ..)| words.contains(message)) {
+        match REFUSALS.iter().find(|(pattern, ..)| message.contains(pattern)) {
             Some((_, code, what, hint)) => {
-                Self::Refused { code, what: (*what).to_owned(), words: words_shown, hint }
+                Self::Refused { code, what: (*what).to_owned(), message: excerpted, hint }
             }
             None => Self::Refused {
                 code: "slurm_refused",
-                what: words_shown.clone(),
-                words: String::new(),
+                what: excerpted.clone(),
+                message: String::new(),
                 hint: "",
             },
         }
@@ -181,7 +181,7 @@ impl SlurmError {
     pub(super) fn ended(job: &str, info: Option<&JobInfo>, log: &str) -> Self {
         let mut state = info.map(|info| info.state.clone()).unwrap_or_default();
         // Without cgroups only the log tells that memory ran out.
-        if state == "FAILED" && MEMORY.iter().any(|message| log.contains(message)) {
+        if state == "FAILED" && OUT_OF_MEMORY_MESSAGES.iter().any(|pattern| log.contains(pattern)) {
             state = "OUT_OF_MEMORY".to_owned();
         }
         let what = match (find_end(&state), state.as_str()) {
@@ -239,8 +239,8 @@ impl SlurmError {
                 "",
                 "is it the login node? `rgpu remote add REMOTE slurm --login URL --path DIR` names the folder of Slurm's programs",
             ),
-            Self::NoAnswer { words } | Self::Unclear { words, .. } => (words.as_str(), ""),
-            Self::Refused { words, hint, .. } => (words.as_str(), *hint),
+            Self::NoAnswer { message } | Self::Unclear { message, .. } => (message.as_str(), ""),
+            Self::Refused { message, hint, .. } => (message.as_str(), *hint),
             Self::NoTime => {
                 ("", "name one: `rgpu remote add REMOTE slurm --login URL --time 30:00`")
             }
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_words_of_sbatch_are_told_apart() {
-        for (words, code) in [
+        for (message, code) in [
             ("sbatch: error: invalid partition specified: x", "slurm_partition"),
             (
                 "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
@@ -284,7 +284,7 @@ mod tests {
             ),
             ("sbatch: error: the moon is full", "slurm_refused"),
         ] {
-            assert_eq!(SlurmError::of_program("sbatch", words).code(), code, "{words}");
+            assert_eq!(SlurmError::of_program("sbatch", message).code(), code, "{message}");
         }
         let unknown = SlurmError::of_program("sbatch", "the moon\u{1b}[2J is full").to_string();
         assert_eq!(unknown, "Slurm refuses the job: the moon[2J is full");

@@ -101,7 +101,9 @@ impl LoginNode {
         }
         let answers = facts.answers.into_iter().map(|answer| match answer {
             ProbeAnswer { path: None, .. } => Ok(None),
-            ProbeAnswer { error: Some(words), .. } => Err(SlurmError::NoAnswer { words }.into()),
+            ProbeAnswer { error: Some(message), .. } => {
+                Err(SlurmError::NoAnswer { message }.into())
+            }
             ProbeAnswer { exit, text, .. } => Ok(Some(CommandOutput { exit, text })),
         });
         answers.collect()

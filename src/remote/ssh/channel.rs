@@ -36,10 +36,12 @@ pub(super) fn wire(channel: OpenChannel) -> AgentStream {
                         return;
                     }
                 }
-                ChannelMsg::ExtendedData { data, .. } => ending_writer.stderr(&data),
-                ChannelMsg::ExitStatus { exit_status } => ending_writer.exited(exit_status as i32),
+                ChannelMsg::ExtendedData { data, .. } => ending_writer.record_stderr(&data),
+                ChannelMsg::ExitStatus { exit_status } => {
+                    ending_writer.record_exit(exit_status as i32)
+                }
                 ChannelMsg::ExitSignal { signal_name, .. } => {
-                    ending_writer.ended(format!("it was ended by the signal {signal_name:?}"));
+                    ending_writer.record_end(format!("it was ended by the signal {signal_name:?}"));
                 }
                 ChannelMsg::Close => {
                     closed = true;
@@ -49,8 +51,8 @@ pub(super) fn wire(channel: OpenChannel) -> AgentStream {
             }
         }
         match closed {
-            true => ending_writer.ended("the host closed it"),
-            false => ending_writer.lost(),
+            true => ending_writer.record_end("the host closed it"),
+            false => ending_writer.record_lost_connection(),
         }
     });
     AgentStream {

@@ -175,8 +175,8 @@ fn reach<'a>(
         }
         let jumps = jumps(route, &resolved)?;
         if depth > MAX_JUMPS {
-            let words = format!("more than {MAX_JUMPS} jump hosts in a row");
-            return Err(SshError::Config { host: route.address.host.clone(), words });
+            let message = format!("more than {MAX_JUMPS} jump hosts in a row");
+            return Err(SshError::Config { host: route.address.host.clone(), message });
         }
         options.user_prompt.verbose(&format!(
             "{} is {}@{}",
@@ -208,9 +208,9 @@ fn reach<'a>(
         let mut handle = match (handshake, proxied) {
             (Err(SshError::Handshake { source, .. }), Some(ending)) => {
                 ending.settle().await;
-                let (host, last) = (resolved.host.clone(), ending.last_words(200));
-                let words = if last.is_empty() { source.to_string() } else { last };
-                return Err(SshError::Proxy { host, words });
+                let (host, last) = (resolved.host.clone(), ending.stderr_tail(200));
+                let message = if last.is_empty() { source.to_string() } else { last };
+                return Err(SshError::Proxy { host, message });
             }
             (handshake, _) => handshake?,
         };
@@ -237,7 +237,7 @@ fn jumps(route: &Route, resolved: &ResolvedHost) -> Result<Vec<Address>, SshErro
         .map(|jump| {
             Address::parse(jump).map_err(|why| SshError::Config {
                 host: route.address.host.clone(),
-                words: format!("ProxyJump `{jump}`: {why}"),
+                message: format!("ProxyJump `{jump}`: {why}"),
             })
         })
         .collect()
@@ -334,7 +334,7 @@ fn proxy(command: &str, resolved: &ResolvedHost) -> Result<(Box<dyn Duplex>, Str
     command.arg("-c").arg(format!("exec {line}")).process_group(0);
     let pipes = child_pipes(command).map_err(|error| SshError::Proxy {
         host: resolved.host.clone(),
-        words: format!("`{line}`: {error}"),
+        message: format!("`{line}`: {error}"),
     })?;
     Ok((Box::new(tokio::io::join(pipes.stdout, pipes.stdin)), pipes.ending))
 }

@@ -16,12 +16,12 @@ const USER_SSH_OUTPUT_PREFIX: &str = "then your own ssh: ";
 #[derive(Debug, thiserror::Error)]
 pub enum SshError {
     /// `ssh -G` failed for the host's name.
-    #[error("the ssh configuration for `{host}` cannot be read: {words}")]
+    #[error("the ssh configuration for `{host}` cannot be read: {message}")]
     Config {
         /// The host as the user wrote it.
         host: String,
         /// The message of ssh.
-        words: String,
+        message: String,
     },
     /// The name has no address.
     #[error("the host name `{host}` is not known")]
@@ -155,7 +155,7 @@ pub enum SshError {
         /// The kind of failure.
         kind: SshFailureKind,
         /// The output of `ssh`.
-        words: String,
+        message: String,
     },
     /// The connection ended while logging in or opening a channel.
     #[error("the ssh connection to `{address}` broke while {doing}")]
@@ -169,12 +169,12 @@ pub enum SshError {
         source: russh::Error,
     },
     /// The user's ProxyCommand failed.
-    #[error("the ProxyCommand of `{host}` failed: {words}")]
+    #[error("the ProxyCommand of `{host}` failed: {message}")]
     Proxy {
         /// The host behind the ProxyCommand.
         host: String,
         /// The command's output or error.
-        words: String,
+        message: String,
     },
     /// A jump host could not be passed.
     #[error("the jump host `{jump}` could not be passed")]
@@ -202,14 +202,14 @@ impl SshError {
     }
 
     /// The same error, after the user's own `ssh` was denied as well.
-    pub(super) fn with_own_ssh_message(self, words: &str) -> Self {
+    pub(super) fn with_own_ssh_message(self, message: &str) -> Self {
         match self {
             Self::Denied { user, host, mut tried, allowed, own_ssh_hint } => {
-                tried.push(format!("{USER_SSH_OUTPUT_PREFIX}{words}"));
+                tried.push(format!("{USER_SSH_OUTPUT_PREFIX}{message}"));
                 Self::Denied { user, host, tried, allowed, own_ssh_hint }
             }
             Self::Jump { jump, source } => {
-                Self::Jump { jump, source: Box::new(source.with_own_ssh_message(words)) }
+                Self::Jump { jump, source: Box::new(source.with_own_ssh_message(message)) }
             }
             other => other,
         }
@@ -328,8 +328,8 @@ impl SshError {
             Self::NeedsOwnSsh { .. } => {
                 failure.hint(format!("let it carry the connection: `transport = \"openssh\"` in {table}"))
             }
-            Self::Own { kind, words, .. } => {
-                let failure = failure.cause(words);
+            Self::Own { kind, message, .. } => {
+                let failure = failure.cause(message);
                 match kind.hint(remote) {
                     Some(hint) => failure.hint(hint),
                     None => failure,

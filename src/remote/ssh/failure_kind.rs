@@ -54,11 +54,11 @@ const SSH_MESSAGES: &[(&str, SshFailureKind)] = &[
 ];
 
 impl SshFailureKind {
-    /// The failure that `words` describe.
-    pub(super) fn read(words: &str) -> Self {
+    /// The failure that `message` reports.
+    pub(super) fn read(message: &str) -> Self {
         SSH_MESSAGES
             .iter()
-            .find(|(word, _)| words.contains(word))
+            .find(|(word, _)| message.contains(word))
             .map_or(Self::Other, |(_, kind)| *kind)
     }
 
@@ -136,10 +136,10 @@ impl SshFailureKind {
     }
 }
 
-/// The messages of `ssh` without their frames of `@`.
-pub(super) fn plain(words: &str) -> String {
+/// The messages of `ssh` without the `@` borders that it draws around warnings.
+pub(super) fn plain(message: &str) -> String {
     let lines =
-        words.lines().map(|line| line.trim_matches(|c: char| c == '@' || c.is_whitespace()));
+        message.lines().map(|line| line.trim_matches(|c: char| c == '@' || c.is_whitespace()));
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
@@ -158,13 +158,13 @@ mod tests {
         assert_eq!(SshFailureKind::read(changed), SshFailureKind::KeyChanged);
         assert!(plain(changed).starts_with("WARNING: REMOTE"), "{}", plain(changed));
         assert!(plain(changed).contains("known_hosts:3\nHost key"));
-        for (words, kind) in [
+        for (message, kind) in [
             ("Host key verification failed.", SshFailureKind::KeyUnknown),
             ("me@box: Permission denied (publickey).", SshFailureKind::Denied),
             ("ssh: connect to host box port 22: Connection refused", SshFailureKind::Refused),
             ("Connection closed by 10.0.0.1 port 22", SshFailureKind::Other),
         ] {
-            assert_eq!(SshFailureKind::read(words), kind, "{words}");
+            assert_eq!(SshFailureKind::read(message), kind, "{message}");
         }
     }
 }

@@ -79,9 +79,9 @@ impl StreamOpener for SshProcesses {
         drop(terminal);
         match started {
             Err(RemoteError::AgentStart { .. }) if ending.exit() == Some(OWN_FAILURE) => {
-                let words = failure_kind::plain(&ending.last_words(usize::MAX));
+                let message = failure_kind::plain(&ending.stderr_tail(usize::MAX));
                 let host = self.route.address.host.clone();
-                Err(SshError::Own { host, kind: SshFailureKind::read(&words), words }.into())
+                Err(SshError::Own { host, kind: SshFailureKind::read(&message), message }.into())
             }
             started => started,
         }

@@ -82,8 +82,8 @@ impl Ssh {
             }
             // Our error lists what was tried.
             Err(RemoteError::Ssh(SshError::Own {
-                kind: SshFailureKind::Denied, words, ..
-            })) => Err(error.with_own_ssh_message(&words).into()),
+                kind: SshFailureKind::Denied, message, ..
+            })) => Err(error.with_own_ssh_message(&message).into()),
             // No `ssh` is installed.
             Err(RemoteError::AgentStart { ended, .. }) if ended.contains("127") => {
                 Err(error.into())

@@ -63,7 +63,7 @@ pub(super) async fn resolve(
     address: &Address,
     config: Option<&Path>,
 ) -> Result<ResolvedHost, SshError> {
-    let fail = |words: String| SshError::Config { host: address.host.clone(), words };
+    let fail = |message: String| SshError::Config { host: address.host.clone(), message };
     let mut command = Command::new("ssh");
     if let Some(config) = config {
         command.arg("-F").arg(config);

@@ -53,7 +53,7 @@ pub enum WaferError {
     NotRunning {
         /// The name of the workspace.
         name: String,
-        /// Its status in Wafer's words.
+        /// Its status, as Wafer names it.
         status: String,
     },
     /// The workspace did not start.
@@ -70,13 +70,13 @@ pub enum WaferError {
         /// The activity that was interrupted.
         doing: &'static str,
         /// The output of the command.
-        words: String,
+        message: String,
     },
     /// The service has no ncu of its own.
-    #[error("Wafer does not run its own ncu: {words}")]
+    #[error("Wafer does not run its own ncu: {message}")]
     NoServedNcu {
         /// The message of Wafer's service.
-        words: String,
+        message: String,
     },
     /// The user did not finish the login in time.
     #[error("the login was not finished within {} s", limit.as_secs())]
@@ -92,11 +92,11 @@ impl WaferError {
         Self::Http(HttpError::refused(refusal))
     }
 
-    /// The service or the command failed; `words` are of its stream.
-    pub(super) fn from_stream(words: &str, doing: &'static str) -> Self {
-        match from_stream_text(words) {
+    /// The error that `message` on the stream reports: of the service or of the command.
+    pub(super) fn from_stream(message: &str, doing: &'static str) -> Self {
+        match from_stream_text(message) {
             Some(refusal) => Self::refused(refusal),
-            None => Self::Command { doing, words: excerpt(words) },
+            None => Self::Command { doing, message: excerpt(message) },
         }
     }
 
@@ -160,7 +160,7 @@ impl WaferError {
             Self::NotUp { why, .. } => failure.cause(why).hint(format!(
                 "`rgpu remote list` shows its state; `rgpu remote down {remote}` gives it back"
             )),
-            Self::Command { words, .. } => failure.cause(words),
+            Self::Command { message, .. } => failure.cause(message),
             Self::NoServedNcu { .. } | Self::LoginTimeout { .. } => failure,
         }
     }

@@ -1,8 +1,9 @@
-//! Runs one command in a workspace and detects its end reliably.
+//! Runs one shell command in a Wafer workspace and returns the lines that it printed.
 //!
-//! The service reports the end of a command on the same lines as its output, and a stream that just
-//! stops reports nothing. So our command itself prints a line with a random number when it is done.
-//! Without that line it has not ended well, whatever else was printed.
+//! The output comes over HTTP as a stream of server-sent events. The service reports the end of a
+//! command on the same lines as its output, and a stream that just stops reports nothing. So the
+//! command itself must print a line with a random nonce when it is done. Without that line the
+//! command failed, whatever else it printed. Bills on the stream are kept in [`PendingBills`].
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -20,24 +21,27 @@ use super::workspace::{Workspace, exec_path};
 use crate::remote::foreign_text::excerpt;
 use crate::remote::{BillReader, PendingBills, UserPrompt};
 
-/// How long the service may take to report the end of a command that has printed its own end line.
+/// How long the service may take to close the stream after the command printed its end line.
 const END_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Silence beyond a command's own limit before its stream is given up, while the service may wait
-/// for a GPU, and once the command runs.
+/// How long the stream may be silent beyond the command's own limit while the service may still
+/// wait for a GPU.
 const MAX_SILENCE: Duration = Duration::from_secs(300);
+/// The same once the command runs.
 const MAX_SILENCE_RUNNING: Duration = Duration::from_secs(30);
 
-/// The status in which the command runs.
+/// The status that the service reports once the command runs.
 const RUNNING: &str = "running";
 
-/// Bytes that our command may print: the agent's answer has 1 MiB and is encoded in base64. Each
-/// line also counts [`LINE_BYTES`] for its memory.
+/// Limit on the output of a command. The longest is an answer of the agent: 1 MiB in base64. Each
+/// line also counts [`LINE_BYTES`] for its `String`.
 const MAX_OUTPUT_BYTES: usize = 8 << 20;
 const LINE_BYTES: usize = 64;
 
-/// Lines of output quoted when a command failed.
-const MAX_KEPT_LINES: usize = 20;
+/// Last lines of output that the error of a failed command quotes.
+const MAX_QUOTED_LINES: usize = 20;
+
+/// Runs commands in one workspace.
 
 #[derive(Clone)]
 pub(super) struct WorkspaceShell {
@@ -64,11 +68,11 @@ struct Requirements<'a> {
     routing: &'a str,
 }
 
-/// A random word that nobody can predict.
+/// 32 random hexadecimal digits.
 pub(in crate::remote) fn nonce() -> String {
     // Each hasher has its own random keys.
-    let word = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", word(), word())
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
 }
 
 impl WorkspaceShell {
@@ -82,11 +86,11 @@ impl WorkspaceShell {
         Self { api, path: exec_path(workspace), routing, user_prompt, bills }
     }
 
-    /// Runs a command until it prints the line `end`, and returns the lines before it. The command
-    /// may take `limit`.
+    /// Runs a command until it prints the line `end`, and returns the lines before it. The service
+    /// ends the command after `limit`. `doing` completes "while …" in errors.
     ///
     /// # Errors
-    /// The link fails, the service refuses, or the command ends without that line.
+    /// If the link fails, the service refuses, or the command ends without that line.
     pub(super) async fn run(
         &self,
         command: &str,
@@ -103,23 +107,23 @@ impl WorkspaceShell {
         })?;
         let mut stream =
             self.api.stream(&self.path, Some((JSON, body)), doing, limit + MAX_SILENCE).await?;
-        let mut meter = BillReader::new(&self.bills);
+        let mut bill_reader = BillReader::new(&self.bills);
         let mut lines: Vec<String> = Vec::new();
         let mut printed = 0;
         loop {
             let line = stream.next().await?;
-            if matches!(&line, Some(SseLine::Status(words)) if words == RUNNING)
+            if matches!(&line, Some(SseLine::Status(message)) if message == RUNNING)
                 || matches!(line, Some(SseLine::Text(_)))
             {
                 stream.set_max_silence(limit + MAX_SILENCE_RUNNING);
             }
             match line {
                 Some(SseLine::Text(line)) if line.trim() == end => {
-                    // Reads the rest, so that the connection can be reused.
+                    // Read to the end, so that the connection can be reused.
                     let rest = async {
                         while let Ok(Some(line)) = stream.next().await {
-                            if let SseLine::Billing(words) = line {
-                                self.record_bill(&mut meter, &words);
+                            if let SseLine::Billing(message) = line {
+                                self.record_bill(&mut bill_reader, &message);
                             }
                         }
                     };
@@ -130,26 +134,27 @@ impl WorkspaceShell {
                     printed += line.len() + LINE_BYTES;
                     if printed > MAX_OUTPUT_BYTES {
                         let why = format!("it printed more than {MAX_OUTPUT_BYTES} bytes");
-                        return Err(WaferError::Command { doing, words: why });
+                        return Err(WaferError::Command { doing, message: why });
                     }
                     lines.push(line);
                 }
-                Some(SseLine::Phase(words)) => self.user_prompt.starting(&words),
-                Some(SseLine::Billing(words)) => self.record_bill(&mut meter, &words),
-                Some(SseLine::Status(words)) if words != RUNNING => {
-                    self.user_prompt.starting(&words)
+                Some(SseLine::Phase(message)) => self.user_prompt.starting(&message),
+                Some(SseLine::Billing(message)) => self.record_bill(&mut bill_reader, &message),
+                Some(SseLine::Status(message)) if message != RUNNING => {
+                    self.user_prompt.starting(&message)
                 }
                 Some(SseLine::Status(_) | SseLine::Ssh | SseLine::Notice | SseLine::Report(_)) => {}
-                Some(SseLine::Error(words)) => {
-                    return Err(WaferError::from_stream(&words, doing));
+                Some(SseLine::Error(message)) => {
+                    return Err(WaferError::from_stream(&message, doing));
                 }
                 Some(SseLine::Exit(Some(status))) if status != 0 => {
-                    let tail = last(&lines);
-                    let words = format!("it ended with status {status}: {tail}");
-                    return Err(WaferError::Command { doing, words });
+                    let tail = output_tail(&lines);
+                    let message = format!("it ended with status {status}: {tail}");
+                    return Err(WaferError::Command { doing, message });
                 }
                 Some(SseLine::Exit(_) | SseLine::Done) => {
-                    let why = format!("the service calls it ended too early: {}", last(&lines));
+                    let why =
+                        format!("the service calls it ended too early: {}", output_tail(&lines));
                     return Err(WaferError::cut(doing, why));
                 }
                 None => {
@@ -162,16 +167,16 @@ impl WorkspaceShell {
 }
 
 impl WorkspaceShell {
-    fn record_bill(&self, meter: &mut BillReader, words: &str) {
-        if let Some(words) = meter.read(words) {
-            self.user_prompt.starting(words);
+    fn record_bill(&self, bill_reader: &mut BillReader, message: &str) {
+        if let Some(message) = bill_reader.read(message) {
+            self.user_prompt.starting(message);
         }
     }
 }
 
-/// The last lines of an output, shortened.
-fn last(lines: &[String]) -> String {
-    match excerpt(&lines[lines.len().saturating_sub(MAX_KEPT_LINES)..].join(" ")) {
+/// An excerpt of the last lines, for an error.
+fn output_tail(lines: &[String]) -> String {
+    match excerpt(&lines[lines.len().saturating_sub(MAX_QUOTED_LINES)..].join(" ")) {
         text if text.is_empty() => "it printed nothing".to_owned(),
         text => text,
     }
@@ -182,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_words_are_alike() {
+    fn no_two_nonces_are_equal() {
         assert_ne!(nonce(), nonce());
         assert_eq!(nonce().len(), 32);
     }

@@ -152,7 +152,7 @@ async fn run_stream(
         why = mailbox.fetch(write, first) => why,
     };
     // Set before the stream ends, because its reader asks for the reason.
-    ending.ended(why);
+    ending.record_end(why);
     let _ = ended.send(());
 }
 
@@ -169,7 +169,7 @@ impl Mailbox {
                 read = read_some(&mut from, &mut waiting) => read,
                 Some(sent) = sending.join_next() => match sent {
                     Ok(Ok(())) => continue,
-                    Ok(Err(error)) => return words(&error),
+                    Ok(Err(error)) => return error_text(&error),
                     Err(error) => return error.to_string(),
                 },
             };
@@ -188,7 +188,7 @@ impl Mailbox {
         }
         while let Some(sent) = sending.join_next().await {
             if let Ok(Err(error)) = sent {
-                return words(&error);
+                return error_text(&error);
             }
         }
         let eof = MailCommand {
@@ -251,8 +251,8 @@ impl Mailbox {
                 Ok(MailOutcome::Mail(..)) => {
                     return "the agent's bytes are out of order".to_owned();
                 }
-                Ok(MailOutcome::Absent(_)) => return words(&gone()),
-                Err(error) => return words(&error),
+                Ok(MailOutcome::Absent(_)) => return error_text(&gone()),
+                Err(error) => return error_text(&error),
             };
         }
     }
@@ -263,7 +263,7 @@ impl Mailbox {
         loop {
             match self.once(mail).await {
                 Err(error) if error.is_link() && !attempts.is_last() => {
-                    self.client.user_prompt.verbose(&format!("{}; again", words(&error)));
+                    self.client.user_prompt.verbose(&format!("{}; again", error_text(&error)));
                     attempts.next().await;
                 }
                 done => return done,
@@ -339,10 +339,10 @@ fn gone() -> WaferError {
 }
 
 /// An error with its cause, on one line.
-fn words(error: &WaferError) -> String {
+fn error_text(error: &WaferError) -> String {
     match error {
         WaferError::Http(error) => error.line(),
-        WaferError::Command { words, .. } => format!("{error}: {words}"),
+        WaferError::Command { message, .. } => format!("{error}: {message}"),
         other => other.to_string(),
     }
 }

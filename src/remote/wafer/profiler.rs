@@ -69,19 +69,19 @@ pub(super) async fn profile(
     let sent = api.stream("/v1/ncu/run", Some((&kind, body)), DOING, limit).await;
     let mut stream = sent.map_err(|error| match error {
         // The service never had its own ncu, or no longer has it.
-        WaferError::Foreign { .. } => WaferError::NoServedNcu { words: error.to_string() },
+        WaferError::Foreign { .. } => WaferError::NoServedNcu { message: error.to_string() },
         WaferError::Http(HttpError::Refused(refusal))
             if matches!(refusal.status, 404 | 405 | 410 | 501) =>
         {
-            WaferError::NoServedNcu { words: refusal.body }
+            WaferError::NoServedNcu { message: refusal.body }
         }
         other => other,
     })?;
     let mut result = StreamResult::default();
-    let mut meter = BillReader::new(bills);
+    let mut bill_reader = BillReader::new(bills);
     let reading = timeout_at(
         Instant::now() + limit,
-        read_stream(&mut stream, &mut result, &mut meter, user_prompt),
+        read_stream(&mut stream, &mut result, &mut bill_reader, user_prompt),
     );
     match reading.await {
         Ok(Ok(())) => {}
@@ -90,7 +90,7 @@ pub(super) async fn profile(
         Ok(Err(error)) => return Err(error.into()),
         Err(_) => return Err(HttpError::Silent { doing: DOING, limit }.into()),
     }
-    drop(meter);
+    drop(bill_reader);
     let mut end = result.end;
     if let Some(id) = result.report {
         end.report = fetch(api, &id, report).await?;
@@ -109,26 +109,26 @@ struct StreamResult {
 async fn read_stream(
     stream: &mut SseStream,
     result: &mut StreamResult,
-    meter: &mut BillReader,
+    bill_reader: &mut BillReader,
     user_prompt: &dyn UserPrompt,
 ) -> Result<(), WaferError> {
     while let Some(line) = stream.next().await? {
         match line {
-            SseLine::Phase(words) => {
-                user_prompt.starting(&words);
-                if words.starts_with("GPU ") && result.end.notes.len() < 8 {
-                    result.end.notes.push(excerpt(&words));
+            SseLine::Phase(message) => {
+                user_prompt.starting(&message);
+                if message.starts_with("GPU ") && result.end.notes.len() < 8 {
+                    result.end.notes.push(excerpt(&message));
                 }
             }
-            SseLine::Billing(words) => {
-                if let Some(words) = meter.read(&words) {
-                    user_prompt.starting(words);
+            SseLine::Billing(message) => {
+                if let Some(message) = bill_reader.read(&message) {
+                    user_prompt.starting(message);
                 }
             }
             SseLine::Status(status) => user_prompt.starting(&status.replace('_', " ")),
             SseLine::Report(id) => result.report = Some(id),
-            SseLine::Error(words) => {
-                return Err(WaferError::from_stream(&words, DOING));
+            SseLine::Error(message) => {
+                return Err(WaferError::from_stream(&message, DOING));
             }
             SseLine::Exit(status) => result.end.exit = status.or(Some(1)),
             SseLine::Done => return Ok(()),
@@ -209,8 +209,8 @@ fn archive(job: &ProviderJob) -> Result<Vec<u8>, RemoteError> {
 /// The content type and body of the request.
 fn form(job: &ProviderJob, archive: Vec<u8>) -> Result<(String, Vec<u8>), RemoteError> {
     let boundary = format!("rgpu-{}", nonce());
-    let shell_command = |words: &[String]| {
-        shlex::try_join(words.iter().map(String::as_str)).map_err(|e| WaferError::Local {
+    let shell_command = |argv: &[String]| {
+        shlex::try_join(argv.iter().map(String::as_str)).map_err(|e| WaferError::Local {
             what: "a command cannot be written".to_owned(),
             why: e.to_string(),
         })

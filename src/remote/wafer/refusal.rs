@@ -50,20 +50,20 @@ static WAFER_ANSWERS: &[PlatformErrorPattern] = &[
 
 /// From a status and a body.
 pub(super) fn named(status: StatusCode, body: &[u8]) -> PlatformError {
-    let (words, status) = (words(body), status.as_u16());
-    known(status, &words).unwrap_or_else(|| PlatformError {
+    let (message, status) = (body_text(body), status.as_u16());
+    known(status, &message).unwrap_or_else(|| PlatformError {
         status,
         code: "refused",
         what: format!("Wafer answers {status}"),
-        body: words,
+        body: message,
         hint: "",
         is_transient: false,
     })
 }
 
 /// From text within a stream; `None`: unknown text.
-pub(super) fn from_stream_text(words: &str) -> Option<PlatformError> {
-    known(0, &excerpt(words))
+pub(super) fn from_stream_text(message: &str) -> Option<PlatformError> {
+    known(0, &excerpt(message))
 }
 
 /// For an answer longer than any should be.
@@ -72,9 +72,9 @@ pub(super) fn too_long(why: String) -> PlatformError {
     PlatformError { status: 200, code: "too_long", what, body: why, hint: "", is_transient: false }
 }
 
-fn known(status: u16, words: &str) -> Option<PlatformError> {
-    let row = refusal::find(&[WAFER_ANSWERS], status, &words.to_lowercase())?;
-    Some(row.refusal(status, row.what.to_owned(), words.to_owned()))
+fn known(status: u16, message: &str) -> Option<PlatformError> {
+    let row = refusal::find(&[WAFER_ANSWERS], status, &message.to_lowercase())?;
+    Some(row.refusal(status, row.what.to_owned(), message.to_owned()))
 }
 
 #[derive(Deserialize)]
@@ -83,9 +83,9 @@ struct Detail {
 }
 
 /// The text of a body: its `detail`, or else its start.
-fn words(body: &[u8]) -> String {
+fn body_text(body: &[u8]) -> String {
     match serde_json::from_slice::<Detail>(body) {
-        Ok(Detail { detail: serde_json::Value::String(words) }) => excerpt(&words),
+        Ok(Detail { detail: serde_json::Value::String(message) }) => excerpt(&message),
         Ok(Detail { detail }) => excerpt(&detail.to_string()),
         Err(_) => excerpt(&String::from_utf8_lossy(body)),
     }

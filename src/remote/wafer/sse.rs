@@ -31,7 +31,7 @@ const MAX_LINE: usize = 4 << 20;
 pub(super) enum SseLine {
     /// A phase or a queue position, as text for the user.
     Phase(String),
-    /// The cost, in the service's words.
+    /// The cost, as the service words it.
     Billing(String),
     /// `creating`, `running`, `error` …, in lower case.
     Status(String),
@@ -58,8 +58,8 @@ impl SseLine {
         };
         if content == "[DONE]" {
             Self::Done
-        } else if let Some(words) = content.strip_prefix("[ERROR]") {
-            Self::Error(words.trim().to_owned())
+        } else if let Some(message) = content.strip_prefix("[ERROR]") {
+            Self::Error(message.trim().to_owned())
         } else if let Some(status) = bracketed("EXIT") {
             Self::Exit(status.parse().ok())
         } else if let Some(gpu) = bracketed("STATUS:GPU_ALLOCATED") {

@@ -152,8 +152,8 @@ async fn provision(
                 return Err(WaferError::NotUp { name: name(), why });
             }
             SseLine::Error(why) => return Err(WaferError::NotUp { name: name(), why }),
-            SseLine::Status(words) | SseLine::Phase(words) | SseLine::Billing(words) => {
-                user_prompt.starting(&words)
+            SseLine::Status(message) | SseLine::Phase(message) | SseLine::Billing(message) => {
+                user_prompt.starting(&message)
             }
             SseLine::Ssh | SseLine::Exit(_) | SseLine::Done => return Ok(()),
             SseLine::Notice | SseLine::Report(_) | SseLine::Text(_) => {}

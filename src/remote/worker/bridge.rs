@@ -115,7 +115,7 @@ async fn run(
         Some(why) = cuts.recv() => why,
     };
     // Set before the stream ends, because its reader asks for the reason.
-    ending.ended(why);
+    ending.record_end(why);
     let _ = ended.send(());
     // An empty group is the end of the stream. The session may already be gone.
     let _ = out.send(Vec::new()).await;

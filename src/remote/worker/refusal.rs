@@ -239,7 +239,7 @@ pub(super) fn refusal_of_response(
         };
     }
     let text = String::from_utf8_lossy(body);
-    let body = words(status, body);
+    let body = body_text(status, body);
     let tables = match site {
         ServerKind::Worker => [MODAL_PLATFORM_ANSWERS, WORKER_ANSWERS],
         ServerKind::Modal => [MODAL_PLATFORM_ANSWERS, MODAL_APP_ANSWERS],
@@ -286,7 +286,7 @@ pub(super) fn redirect_loop(url: &str, hops: u32) -> PlatformError {
 }
 
 /// The server's own text: our worker's message, or the start of any other body.
-fn words(status: StatusCode, body: &[u8]) -> String {
+fn body_text(status: StatusCode, body: &[u8]) -> String {
     let text = match serde_json::from_slice(body) {
         Ok(FromAgent::Refused { text, .. }) => text,
         _ => shown(body),
