@@ -181,7 +181,7 @@ impl Slurm {
                 (true, _) => &names[1..],
                 // The node that is kept is the first host of the run, and the only one. It has the GPUs
                 // of the remote's settings.
-                (false, 0) if request.nodes <= 1 && self.settings.has_gpus(request.gpus) => {
+                (false, 0) if request.nodes <= 1 && self.settings.has_enough_gpus(request.gpus) => {
                     &names[..]
                 }
                 (false, _) => &names[..1],

@@ -121,7 +121,7 @@ impl NewJob<'_> {
         ];
         argv.extend((self.nodes > 1).then(|| "--ntasks-per-node=1".to_owned()));
         argv.extend(partition.as_ref().map(|partition| format!("--partition={partition}")));
-        argv.extend(self.settings.gpus_of_job(self.gpus).map(|gpus| match gpu_option {
+        argv.extend(self.settings.job_gpus(self.gpus).map(|gpus| match gpu_option {
             GpuOption::PerNode => format!("--gpus-per-node={gpus}"),
             GpuOption::Gres => format!("--gres=gpu:{gpus}"),
         }));

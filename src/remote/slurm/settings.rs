@@ -1,4 +1,7 @@
-//! The settings of a Slurm remote, checked before anything is sent.
+//! Checks the settings of a `slurm` remote before anything is sent.
+//!
+//! A [`RemoteSpec`] of the user's settings comes in. [`Settings`] goes out: the options for `sbatch`,
+//! the folder on the cluster, and the ssh address of the login node.
 
 use std::time::Duration;
 
@@ -6,34 +9,34 @@ use crate::remote::deploy::refuse_unknown_options;
 use crate::remote::ssh;
 use crate::remote::{RemoteError, RemoteSpec};
 
-/// The partition.
+/// The partition of a job: `sbatch --partition`.
 pub const PARTITION: &str = "partition";
 
-/// The GPUs of a job: a number, or `TYPE:NUMBER`; 0 is a job without one.
+/// The GPUs of a job on each node: a number, or `TYPE:NUMBER`; 0 requests no GPU.
 pub const GPUS: &str = "gpus";
 
-/// The time limit of a job, in Slurm's own form.
+/// The time limit of a job: `sbatch --time`, such as `30` (minutes) or `2:00:00`.
 pub const TIME: &str = "time";
 
-/// The processors of a job.
+/// The CPUs of a job: `sbatch --cpus-per-task`.
 pub const CPUS: &str = "cpus";
 
-/// The memory of a job, in Slurm's own form.
+/// The memory of a job: `sbatch --mem`, such as `64G`.
 pub const MEMORY: &str = "memory";
 
-/// Further settings of a job, passed on as the options of `sbatch` with the same names.
+/// The account of a job: `sbatch --account`.
 pub const ACCOUNT: &str = "account";
-/// See [`ACCOUNT`].
+/// The quality of service of a job: `sbatch --qos`.
 pub const QOS: &str = "qos";
-/// See [`ACCOUNT`].
+/// The node features that a job requires: `sbatch --constraint`.
 pub const CONSTRAINT: &str = "constraint";
-/// See [`ACCOUNT`].
+/// The reservation that a job uses: `sbatch --reservation`.
 pub const RESERVATION: &str = "reservation";
 
 /// The folder for the agent, jobs and results, on a file system that login and compute nodes share.
 pub const FOLDER: &str = "folder";
 
-/// After how many seconds without a client and without a job an allocation ends.
+/// Seconds without a client and without a job of rgpu after which an allocation ends.
 pub const IDLE: &str = "idle";
 
 const KNOWN: [&str; 11] =
@@ -41,24 +44,24 @@ const KNOWN: [&str; 11] =
 
 const DEFAULT_FOLDER: &str = "~/.rgpu/slurm";
 
-/// Long enough for a reconnecting client whose job has ended meanwhile.
+/// Long enough for a client to reconnect to an allocation whose job has ended.
 const DEFAULT_IDLE: Duration = Duration::from_secs(120);
 
-/// Longest value of a setting.
+/// Longest value of a setting of the user.
 const MAX_VALUE_CHARS: usize = 200;
 
-/// Checked settings.
+/// The checked settings of a `slurm` remote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) partition: Option<String>,
-    /// `None`: a job without a GPU.
+    /// `N` or `TYPE:N`; `None` requests no GPU.
     pub(super) gpus: Option<String>,
     pub(super) time: Option<String>,
-    /// Further options of `sbatch`, complete.
+    /// Further arguments of `sbatch`, such as `--mem=64G`.
     pub(super) options: Vec<String>,
     pub(super) folder: String,
     pub(super) idle: Duration,
-    /// The address of the login node.
+    /// The ssh address of the login node.
     pub(super) login: String,
 }
 
@@ -83,7 +86,7 @@ impl Settings {
         }
         let get = |name: &str| spec.options.get(name).cloned();
         let gpus = get(GPUS).unwrap_or_else(|| "1".to_owned());
-        if !is_count_of_gpus(&gpus) {
+        if !is_gpu_count(&gpus) {
             return Err(bad(GPUS, format!("`{gpus}` is not like `2` or `h100:2`")));
         }
         let time = get(TIME);
@@ -122,7 +125,7 @@ impl Settings {
             options.extend(get(name).map(|value| format!("{option}={value}")));
         }
         let login = spec.url.replacen("slurm://", "ssh://", 1);
-        // Checks the address, and the settings of the connection.
+        // Opening connects to nothing; it checks the address and the settings of the connection.
         (ssh::KIND.open)(&RemoteSpec { options: Default::default(), ..login_spec(spec, &login) })?;
         let gpus = Some(gpus).filter(|gpus| gpus != "0");
         let folder = folder.trim_end_matches('/').to_owned();
@@ -131,27 +134,28 @@ impl Settings {
 }
 
 impl Settings {
-    /// The GPUs of a job, as Slurm writes them. `asked` replaces the number of the settings.
-    pub(super) fn gpus_of_job(&self, asked: Option<u32>) -> Option<String> {
-        let Some(number) = asked else { return self.gpus.clone() };
+    /// The GPUs of a job as `N` or `TYPE:N`. `requested` replaces the number of the settings and
+    /// keeps their type.
+    pub(super) fn job_gpus(&self, requested: Option<u32>) -> Option<String> {
+        let Some(number) = requested else { return self.gpus.clone() };
         let kind = self.gpus.as_ref().and_then(|gpus| gpus.rsplit_once(':'));
         Some(kind.map_or_else(|| number.to_string(), |(kind, _)| format!("{kind}:{number}")))
     }
 
-    /// Whether a job with the GPUs of the settings has as many as are asked for.
-    pub(super) fn has_gpus(&self, asked: Option<u32>) -> bool {
+    /// Whether a job with the GPUs of the settings has at least the requested number.
+    pub(super) fn has_enough_gpus(&self, requested: Option<u32>) -> bool {
         let count = self.gpus.as_ref().and_then(|gpus| gpus.rsplit(':').next()?.parse().ok());
-        asked.is_none_or(|number| number <= count.unwrap_or(0))
+        requested.is_none_or(|number| number <= count.unwrap_or(0))
     }
 }
 
-/// The login node as a host of its own.
+/// The login node as an `ssh` remote with the connection settings of `spec`.
 pub(super) fn login_spec(spec: &RemoteSpec, login: &str) -> RemoteSpec {
     RemoteSpec { url: login.to_owned(), options: Default::default(), ..spec.clone() }
 }
 
 /// `2` or `h100:2`.
-fn is_count_of_gpus(text: &str) -> bool {
+fn is_gpu_count(text: &str) -> bool {
     let (kind, count) = text.rsplit_once(':').unwrap_or(("any", text));
     let word = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
     !kind.is_empty() && kind.bytes().all(word) && count.parse::<u16>().is_ok()
@@ -195,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_command_may_ask_for_another_number_of_gpus_of_the_same_type() {
-        for (setting, asked, gpus, is_enough) in [
+        for (setting, requested, gpus, is_enough) in [
             ("2", None, Some("2"), true),
             ("2", Some(1), Some("1"), true),
             ("2", Some(4), Some("4"), false),
@@ -205,8 +209,8 @@ mod tests {
             ("0", Some(1), Some("1"), false),
         ] {
             let settings = read(&[("gpus", setting)]).unwrap();
-            assert_eq!(settings.gpus_of_job(asked).as_deref(), gpus, "{setting}, {asked:?}");
-            assert_eq!(settings.has_gpus(asked), is_enough, "{setting}, {asked:?}");
+            assert_eq!(settings.job_gpus(requested).as_deref(), gpus, "{setting}, {requested:?}");
+            assert_eq!(settings.has_enough_gpus(requested), is_enough, "{setting}, {requested:?}");
         }
     }
 
@@ -223,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_none_are_refused() {
+    fn invalid_values_are_refused() {
         for (name, value) in [
             ("gpus", "many"),
             ("gpus", ":2"),
