@@ -1,4 +1,7 @@
-//! Cubins to the profile's code, one entry for each kernel.
+//! Imports a cubin: one [`KernelCode`] for each of its kernels, with registers, stack, spills and
+//! shared memory.
+//!
+//! `rgpu_format::cubin` reads the file. The entries become `code` of the profile.
 
 use rgpu_format::cubin::{self, Cubin, Kernel, Stack};
 use rgpu_format::demangle::demangle;
@@ -32,7 +35,7 @@ pub fn import(cubin: &Cubin, from: &str) -> Imported {
                 text: format!("{from}: the cubin has no register count for `{}`", kernel.name),
             });
         }
-        imported.code.push(code(kernel, cubin, &compiler, from));
+        imported.code.push(kernel_code(kernel, cubin, &compiler, from));
     }
     if cubin.kernels.is_empty() {
         let text = format!("{from}: the cubin has no kernel");
@@ -42,8 +45,8 @@ pub fn import(cubin: &Cubin, from: &str) -> Imported {
     imported
 }
 
-fn code(kernel: &Kernel, cubin: &Cubin, compiler: &str, from: &str) -> KernelCode {
-    let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+fn kernel_code(kernel: &Kernel, cubin: &Cubin, compiler: &str, from: &str) -> KernelCode {
+    let saturate = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     KernelCode {
         symbol: kernel.name.clone(),
         name: demangle(&kernel.name),
@@ -53,11 +56,11 @@ fn code(kernel: &Kernel, cubin: &Cubin, compiler: &str, from: &str) -> KernelCod
             Some(Stack::Bytes(bytes)) => Some(bytes),
             Some(Stack::Unbounded) | None => None,
         },
-        spill_store_bytes: kernel.spills.map(|s| small(s.store_bytes)),
-        spill_load_bytes: kernel.spills.map(|s| small(s.load_bytes)),
-        shared_bytes: small(kernel.shared_bytes),
-        shared_reserved_bytes: Some(small(kernel.shared_reserved_bytes)).filter(|n| *n > 0),
-        constant_bytes: small(
+        spill_store_bytes: kernel.spills.map(|s| saturate(s.store_bytes)),
+        spill_load_bytes: kernel.spills.map(|s| saturate(s.load_bytes)),
+        shared_bytes: saturate(kernel.shared_bytes),
+        shared_reserved_bytes: Some(saturate(kernel.shared_reserved_bytes)).filter(|n| *n > 0),
+        constant_bytes: saturate(
             kernel.constants.iter().map(|c| c.bytes).fold(0, u64::saturating_add),
         ),
         barriers: kernel.barriers,
@@ -78,7 +81,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_cubins_kernels_become_code_with_their_spills() {
+    fn kernels_of_a_cubin_become_code_with_their_spills() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/fixtures/cubin/13.5/facts/sm_90a.cubin");
         let imported = (IMPORTER.import)(&Source::new(&path, "cubin/facts.cubin")).unwrap();

@@ -177,7 +177,7 @@ fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
     let outcome = collectives::match_all(&joined.ranks);
     joined.collectives = outcome.matched;
     joined.unmatched = outcome.unmatched;
-    let different = outcome.different.into_iter();
+    let different = outcome.mismatches.into_iter();
     gaps.extend(different.map(|text| Gap { code: "ranks_differ".to_owned(), text }));
     if joined.ranks.len() > 1 && joined.collectives.is_empty() {
         let mut calls = joined.ranks.iter().flat_map(|rank| &rank.collectives);
@@ -242,7 +242,7 @@ mod tests {
                 ..RankWork::default()
             };
             let mut trace = Trace { names: rank.names.clone(), ..Trace::default() };
-            for (k, piece) in (0..40).zip(0..) {
+            for (k, gpu_work) in (0..40).zip(0..) {
                 rank.gpu_work.push(GpuWork {
                     start_ns: start(k),
                     end_ns: start(k) + 1_000_000,
@@ -252,11 +252,11 @@ mod tests {
                     kind: GpuWorkKind::Collective,
                 });
                 rank.collectives.push(RankCollective {
-                    piece,
+                    gpu_work,
                     group: "world".into(),
                     operation: CollectiveOperation::AllReduce,
                     bytes: None,
-                    bytes_of_rank: false,
+                    bytes_are_per_rank: false,
                     ranks: None,
                 });
                 trace.work.push(TraceWork {

@@ -91,15 +91,15 @@ pub struct HostRange {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankCollective {
     /// The kernel of the collective, as an index into [`RankWork::gpu_work`].
-    pub piece: u32,
+    pub gpu_work: u32,
     /// The process group. Equal on all its ranks.
     pub group: Arc<str>,
     /// The collective operation.
     pub operation: CollectiveOperation,
-    /// Bytes by the convention of nccl-tests, or those of one rank; see `bytes_of_rank`.
+    /// Size as nccl-tests counts it, or the data of one rank; see `bytes_are_per_rank`.
     pub bytes: Option<u64>,
-    /// Whether `bytes` are those of one rank where nccl-tests counts those of all.
-    pub bytes_of_rank: bool,
+    /// Whether `bytes` is the data of one rank although nccl-tests counts that of all ranks.
+    pub bytes_are_per_rank: bool,
     /// Number of ranks in the group, if the report tells.
     pub ranks: Option<u32>,
 }
@@ -111,11 +111,11 @@ pub struct MatchedCollective {
     pub group: Arc<str>,
     /// What the calls do with the data.
     pub operation: CollectiveOperation,
-    /// Its place among the calls of the group.
+    /// Index among the calls of the group.
     pub number: u64,
-    /// Bytes by the convention of nccl-tests.
+    /// Size as nccl-tests counts it; `None` if no report gives it.
     pub bytes: Option<u64>,
-    /// Indexes into [`JoinedRanks::ranks`] and [`RankWork::gpu_work`].
+    /// The call of each rank: indices into [`JoinedRanks::ranks`] and [`RankWork::gpu_work`].
     pub calls: Vec<(u32, u32)>,
 }
 
@@ -137,7 +137,7 @@ impl RankWork {
         self.first_ns = time(self.first_ns);
     }
 
-    /// The name of a piece or range.
+    /// The name at an index of `names`; empty if out of range.
     pub fn name(&self, at: u32) -> &str {
         self.names.get(at as usize).map_or("", String::as_str)
     }

@@ -214,10 +214,10 @@ impl<'a> RankReader<'a> {
             kind,
         });
         if let Some(operation) = operation {
-            let told = piece.correlation.and_then(|id| self.known.get(&id));
+            let facts = piece.correlation.and_then(|id| self.known.get(&id));
             let message = call.and_then(|call| message_of(&self.messages, call));
             let outer = region.and_then(|at| rank.work.regions[at as usize].last());
-            let call = collective(operation, outer, told, message);
+            let call = collective(operation, outer, facts, message);
             rank.collectives.push(FoundCollective { call, stream: piece.stream, time });
         }
     }
@@ -266,7 +266,7 @@ impl RankBuilder {
         let pieces = work.gpu_work.iter().zip(0..);
         let pieces = pieces.filter(|(piece, _)| piece.kind == GpuWorkKind::Collective);
         for (found, (_, at)) in self.collectives.iter_mut().zip(pieces) {
-            found.call.piece = at;
+            found.call.gpu_work = at;
             if found.call.group.is_empty() {
                 let known = self.streams.iter().position(|known| *known == found.stream);
                 let number = known.unwrap_or_else(|| {
@@ -298,17 +298,17 @@ fn message_of(messages: &[&NcclRange], call: Call) -> Option<NcclMessage> {
 fn collective(
     of_kernel: &CollectiveOperation,
     region: Option<&String>,
-    told: Option<&CollectiveFacts>,
+    facts: Option<&CollectiveFacts>,
     message: Option<NcclMessage>,
 ) -> RankCollective {
-    if let Some(told) = told {
+    if let Some(facts) = facts {
         return RankCollective {
-            piece: 0,
-            group: Arc::from(told.group.as_str()),
-            operation: told.operation.clone(),
-            bytes: told.bytes,
-            bytes_of_rank: false,
-            ranks: told.ranks,
+            gpu_work: 0,
+            group: Arc::from(facts.group.as_str()),
+            operation: facts.operation.clone(),
+            bytes: facts.bytes,
+            bytes_are_per_rank: false,
+            ranks: facts.ranks,
         };
     }
     let operation = match (of_kernel, region) {
@@ -318,14 +318,14 @@ fn collective(
     let group = message.and_then(|message| message.communicator);
     let group = group.map_or_else(String::new, |id| format!("communicator {id:#x}"));
     // Of these, NCCL tells the bytes that one rank gives or gets.
-    let bytes_of_rank =
+    let bytes_are_per_rank =
         matches!(operation, CollectiveOperation::AllGather | CollectiveOperation::ReduceScatter);
     RankCollective {
-        piece: 0,
+        gpu_work: 0,
         group: Arc::from(group),
         operation,
         bytes: message.and_then(|message| message.bytes),
-        bytes_of_rank,
+        bytes_are_per_rank,
         ranks: None,
     }
 }
