@@ -158,7 +158,10 @@ fn finish(
             };
             let mut text = format!("{head}\n{}", rejection_text(&rejection));
             if rejection.condition == Condition::Undecided {
-                text += &line("help", "`--max-points N` looks at more points");
+                text += &line(
+                    "help",
+                    "`--max-points N` raises the number of points that may be checked",
+                );
             }
             let rejection = Some(rejection);
             let operation = Operation { operands, layout: None, proof: None, rejection };

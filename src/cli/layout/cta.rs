@@ -1,4 +1,8 @@
-//! `layout cta`: which tile of grouped problems a block computes.
+//! `layout cta`: which output tile each block of a grouped GEMM computes.
+//!
+//! The arguments give the problems, the tile and the order of tiles. `rgpu_layout::blocks` proves that
+//! every tile has exactly one block. The command prints the proof, the tiles of chosen blocks, or a
+//! function in C++, CUDA or Python that maps a block to its tile.
 
 use clap::{Args, ValueEnum};
 use rgpu_layout::Proof;
@@ -11,7 +15,7 @@ use super::input::{LimitArgs, numbers, usage};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 
-/// Number of blocks after the last one that are checked too.
+/// Number of block indices after the last block for which the proof checks that they have no tile.
 const BLOCKS_BEYOND_LAST: i64 = 64;
 
 #[derive(Args, Clone, Debug)]
@@ -44,7 +48,7 @@ pub(in crate::cli) struct CtaArgs {
     pub limit: LimitArgs,
 }
 
-/// The language of the function.
+/// The language of the function that `--emit` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum EmitLanguage {
     /// CUDA C++, for the device
@@ -58,7 +62,7 @@ pub(in crate::cli) enum EmitLanguage {
 /// The result of `layout cta`.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct BlockMapping {
-    /// The number of blocks.
+    /// Number of blocks that have a tile.
     blocks: i64,
     /// The problems of the group, in order.
     problems: Vec<Problem>,
@@ -76,7 +80,7 @@ pub(super) struct BlockMapping {
     code: Option<String>,
 }
 
-/// A block with its tile.
+/// A block of `--block` with its tile.
 #[derive(Serialize, JsonSchema)]
 struct MappedBlock {
     /// The index of the block, from `--block`.
@@ -94,7 +98,7 @@ pub(super) fn run(app: &App, args: &CtaArgs) -> Result<Status> {
     let proof = grid.prove(BLOCKS_BEYOND_LAST, args.limit.limits()).map_err(|rejection| {
         Failure::new(Exit::Findings, "unproved", "the mapping is not proved")
             .cause(rejection_text(&rejection).trim())
-            .hint("`--max-points N` looks at more points")
+            .hint("`--max-points N` raises the number of points that may be checked")
     })?;
     let code = args.emit.map(|language| {
         let language = match language {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rgpu_layout::{Level, SwizzledLayout, change};
+use rgpu_layout::{Level, SwizzledLayout, compare};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -86,10 +86,10 @@ pub(super) fn run(app: &App, args: &DiffArgs) -> Result<Status> {
         let (same, reason, broken) = match (&before, &after) {
             (Some(before), Some(after)) => {
                 let limits = args.limit.limits();
-                let change = change(before, after, limits).map_err(|rejection| {
+                let change = compare(before, after, limits).map_err(|rejection| {
                     Failure::new(Exit::Findings, "undecided", format!("`{name}` is not compared"))
                         .cause(rejection.reason())
-                        .hint("`--max-points N` looks at more points")
+                        .hint("`--max-points N` raises the number of points that may be checked")
                 })?;
                 let broken = protected.is_some_and(|level| change.violates(level));
                 (change.same, change.reason, broken)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rgpu_layout::sm100::{MmaTile, ProblemShape, bundle};
-use rgpu_layout::{Limits, SwizzledLayout, change};
+use rgpu_layout::{Limits, SwizzledLayout, compare};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -449,7 +449,7 @@ fn compared(printed: PrintedLayout, formulas: &[(&'static str, SwizzledLayout)])
     let formula = formulas.iter().find(|(known, _)| *known == name).map(|(_, layout)| layout);
     let agrees = formula.and_then(|formula| {
         let dumped: SwizzledLayout = layout.parse().ok()?;
-        change(&dumped, formula, Limits::default()).ok().map(|change| change.same.is_some())
+        compare(&dumped, formula, Limits::default()).ok().map(|change| change.same.is_some())
     });
     DumpedLayout { formula: formula.cloned(), agrees, name, layout }
 }

@@ -219,7 +219,7 @@ fn facts_text(layout: &Layout, facts: &Properties, limit: LimitArgs) -> String {
     let proofs = facts.proof.iter().chain(&facts.injective_proof);
     text += &proofs.map(proof_line).collect::<String>();
     if facts.image_size.is_none() {
-        text += &line("help", "`--max-points N` looks at more points");
+        text += &line("help", "`--max-points N` raises the number of points that may be checked");
     }
     text
 }

@@ -1,4 +1,6 @@
-//! When two layouts are the same: as texts, as shapes, or as functions.
+//! Compares two layouts: as text, by shape, or as functions from index to offset.
+//!
+//! `rgpu layout diff` uses it to fail when a layout that the user protects has changed.
 
 use std::str::FromStr;
 
@@ -9,7 +11,7 @@ use crate::layout::{Layout, Mode, Tree};
 use crate::proof::{Limits, Rejection};
 use crate::swizzle::{SwizzledLayout, equal_swizzled};
 
-/// How much of a layout must stay as it is.
+/// What two layouts have in common, weakest first; also what a protected layout must keep.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -52,7 +54,8 @@ pub struct Identity {
     pub text: String,
     /// The shape with its nesting.
     pub profile: String,
-    /// The coalesced form with its swizzle: equal for equal functions with one swizzle.
+    /// The coalesced form with its swizzle. Of two layouts with the same swizzle, it is equal if and
+    /// only if their functions are.
     pub function: String,
 }
 
@@ -80,7 +83,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether a layout that is protected at this level has changed.
+    /// Whether the layout no longer keeps what `level` protects.
     pub fn violates(&self, level: Level) -> bool {
         self.same.is_none_or(|same| same < level)
     }
@@ -89,8 +92,9 @@ impl Change {
 /// Compares two layouts.
 ///
 /// # Errors
-/// If it is not known whether different swizzles make one function, within the limit of points.
-pub fn change(
+/// If the swizzles differ and the limit of points is too low to decide whether the functions are
+/// equal.
+pub fn compare(
     old: &SwizzledLayout,
     new: &SwizzledLayout,
     limits: Limits,

@@ -35,7 +35,7 @@ pub use compose::compose;
 pub use divide::{Grouping, Tiler, compose_tiler, divide, product};
 pub use element::{ElementSize, ElementSizeError};
 pub use f2::{F2Matrix, f2_matrix};
-pub use identity::{Change, Identity, Level, change, identity};
+pub use identity::{Change, Identity, Level, compare, identity};
 pub use insights::{EpilogueCheck, LayoutInsight, epilogue_checks, insight};
 pub use inverse::{left_inverse, right_inverse};
 pub use layout::{

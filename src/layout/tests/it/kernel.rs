@@ -2,7 +2,7 @@
 
 use rgpu_layout::picture::{CellGrid, Coloring, PictureError, Tile};
 use rgpu_layout::sm100::{MmaTile, ProblemShape, bundle};
-use rgpu_layout::{Level, Limits, SwizzledLayout, change, epilogue_checks, identity, insight};
+use rgpu_layout::{Level, Limits, SwizzledLayout, compare, epilogue_checks, identity, insight};
 use serde_json::Value;
 
 use crate::brute::layout;
@@ -92,7 +92,7 @@ fn insights_say_what_stands_out() {
 #[test]
 fn a_change_is_as_strong_as_what_it_keeps() {
     let same = |old: &str, new: &str| {
-        change(&swizzled(old), &swizzled(new), Limits::default()).unwrap().same
+        compare(&swizzled(old), &swizzled(new), Limits::default()).unwrap().same
     };
     assert_eq!(same("(4,8):(8,1)", "(4,8):(8,1)"), Some(Level::Text));
     assert_eq!(same("(4,1):(1,0)", "(4,1):(1,9)"), Some(Level::Profile));
@@ -100,7 +100,7 @@ fn a_change_is_as_strong_as_what_it_keeps() {
     assert_eq!(same("(4,8):(1,4)", "(4,8):(8,1)"), None);
     assert_eq!(same("S<3,4,3> o 0 o 8:1", "8:1"), Some(Level::Profile));
     assert_eq!(same("S<3,4,3> o 0 o (8,64):(64,1)", "S<1,4,3> o 0 o (8,64):(64,1)"), None);
-    let protected = change(&swizzled("8:1"), &swizzled("(4,2):(1,4)"), Limits::default()).unwrap();
+    let protected = compare(&swizzled("8:1"), &swizzled("(4,2):(1,4)"), Limits::default()).unwrap();
     let broken =
         [Level::Function, Level::Profile, Level::Text].map(|level| protected.violates(level));
     assert_eq!(broken, [false, true, true]);
