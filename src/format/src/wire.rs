@@ -1,4 +1,5 @@
-//! Reads the protobuf wire format in place: no schema, no copies, no recursion.
+//! Reads the protobuf wire format in place: no schema, no copies, no recursion. Reports of Nsight
+//! Compute (`.ncu-rep`) and Nsight Systems (`.nsys-rep`) consist of it.
 //!
 //! A message is a sequence of fields, each a varint tag `number << 3 | type` and a value:
 //!
@@ -9,17 +10,17 @@
 //! | 2 | varint length, then that many bytes (text, bytes, a nested message) |
 //! | 5 | 4 bytes, little endian |
 //!
-//! Groups (3 and 4) do not occur in the reports and are an error here. Source: the published
+//! Groups (3 and 4) do not occur in these reports and are an error here. Source: the published
 //! protobuf encoding guide. Every error has the absolute offset in the uncompressed file.
 
 use std::borrow::Cow;
 
-/// Damage in the bytes of one message.
+/// Bytes that are not a valid message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The message ends inside a tag, a varint or a fixed-size value.
     #[error("message ends inside a value at offset {offset}")]
-    Cut {
+    Truncated {
         /// Offset of the value.
         offset: usize,
     },
@@ -193,7 +194,7 @@ impl<'a> Fields<'a> {
             }
         }
         if rest.len() < 10 {
-            Err(WireError::Cut { offset })
+            Err(WireError::Truncated { offset })
         } else {
             Err(WireError::Varint { offset })
         }
@@ -241,7 +242,7 @@ impl<'a> Fields<'a> {
         let value = match tag & 7 {
             0 => Value::Varint(self.varint()?),
             1 => {
-                let bytes = self.take_array().ok_or(WireError::Cut { offset: start })?;
+                let bytes = self.take_array().ok_or(WireError::Truncated { offset: start })?;
                 Value::Fixed64(u64::from_le_bytes(bytes))
             }
             2 => {
@@ -252,7 +253,7 @@ impl<'a> Fields<'a> {
                 Value::Bytes(Message::new(bytes.ok_or(error)?, start))
             }
             5 => {
-                let bytes = self.take_array().ok_or(WireError::Cut { offset: start })?;
+                let bytes = self.take_array().ok_or(WireError::Truncated { offset: start })?;
                 Value::Fixed32(u32::from_le_bytes(bytes))
             }
             _ => return Err(WireError::Tag { offset, tag }),
@@ -280,9 +281,10 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The bytes as a single varint of up to nine bytes; `None` for anything else.
+/// The value of a varint that fills `bytes` exactly and has at most nine bytes; `None` for anything
+/// else. A fast path for the metric values of ncu reports.
 #[inline]
-pub(crate) fn lone_varint(bytes: &[u8]) -> Option<u64> {
+pub(crate) fn whole_varint(bytes: &[u8]) -> Option<u64> {
     let (&last, before) = bytes.split_last()?;
     if last >= 0x80 || before.len() > 8 {
         return None;
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_varint_is_read_as_a_field_would_be() {
+    fn a_whole_varint_is_read_as_a_field_would_be() {
         for value in [0, 1, 0x7f, 0x80, 0x7fff_1234_5678, (1 << 63) - 1] {
             let mut bytes = vec![0x08];
             let mut rest: u64 = value;
@@ -328,19 +330,19 @@ mod tests {
             bytes.push(rest as u8);
             let field = Message::new(&bytes, 0).fields().next().unwrap().unwrap();
             assert_eq!(field.varint(), Some(value));
-            assert_eq!(lone_varint(&bytes[1..]), Some(value));
+            assert_eq!(whole_varint(&bytes[1..]), Some(value));
         }
         for bytes in [&[][..], &[0x80], &[1, 1], &[0x80, 1, 0], &[0xff; 10]] {
-            assert_eq!(lone_varint(bytes), None, "{bytes:x?}");
+            assert_eq!(whole_varint(bytes), None, "{bytes:x?}");
         }
     }
 
     #[test]
     fn damage_is_an_error_at_its_offset_and_ends_the_walk() {
         let case = |bytes: &[u8]| Message::new(bytes, 10).fields().last().unwrap().unwrap_err();
-        assert_eq!(case(&[0x08]), WireError::Cut { offset: 11 });
-        assert_eq!(case(&[0x08, 0x80]), WireError::Cut { offset: 11 });
-        assert_eq!(case(&[0x11, 1, 2]), WireError::Cut { offset: 11 });
+        assert_eq!(case(&[0x08]), WireError::Truncated { offset: 11 });
+        assert_eq!(case(&[0x08, 0x80]), WireError::Truncated { offset: 11 });
+        assert_eq!(case(&[0x11, 1, 2]), WireError::Truncated { offset: 11 });
         assert_eq!(case(&[0x12, 9, 1]), WireError::Length { offset: 12, length: 9, left: 1 });
         assert_eq!(case(&[0x0b, 0]), WireError::Tag { offset: 10, tag: 0x0b });
         assert_eq!(case(&[0x00, 0]), WireError::Tag { offset: 10, tag: 0 });

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::notes::Notes;
-use super::wire::{Field, Message, lone_varint};
+use super::wire::{Field, Message, whole_varint};
 
 /// A value as stored in the file.
 ///
@@ -55,7 +55,7 @@ impl<'a> MetricValue<'a> {
                 let number = <[u8; 8]>::try_from(number).ok()?;
                 Some(MetricValue::Double(f64::from_le_bytes(number)))
             }
-            [0x28, number @ ..] => lone_varint(number).map(MetricValue::Uint64),
+            [0x28, number @ ..] => whole_varint(number).map(MetricValue::Uint64),
             _ => None,
         }
     }
