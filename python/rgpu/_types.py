@@ -964,7 +964,7 @@ class GraphTiming(Record):
     """Median of the samples in nanoseconds."""
     ci95_ns: list[float]
     """95 % confidence interval of the median in nanoseconds, from order statistics. If the samples
-    have a step, it covers the levels on both sides.
+    jump between two levels, it covers both.
     """
     samples: int
     """Number of samples kept."""

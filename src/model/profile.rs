@@ -1,4 +1,12 @@
 //! The profile: everything rgpu knows about one run, as one JSON document (`rgpu.profile/1`).
+//!
+//! The importers ([`crate::import`]) fill it from the files that tools wrote on the host, and
+//! [`crate::analysis`] adds verdicts and findings. It is stored as `profile.json` in the run folder;
+//! reports, comparisons, the dashboard and the MCP server read it. Doc comments of fields are also the
+//! descriptions in `schemas/profile.json`.
+//!
+//! A rung is one command that can do a step of a plan; the ladder lists the rungs of a step, best
+//! first. A worse rung measures less ([`Profile::data_lost_on_rung`]).
 
 use std::collections::BTreeMap;
 
@@ -342,7 +350,7 @@ pub struct GraphTiming {
     /// Median of the samples in nanoseconds.
     pub median_ns: f64,
     /// 95 % confidence interval of the median in nanoseconds, from order statistics. If the samples
-    /// have a step, it covers the levels on both sides.
+    /// jump between two levels, it covers both.
     pub ci95_ns: [f64; 2],
     /// Number of samples kept.
     pub samples: u64,
@@ -496,9 +504,9 @@ open_enum! {
         NcuCsv = "ncu_csv",
         /// A report of nsys.
         NsysRep = "nsys_rep",
-        /// The export of a report of nsys.
+        /// A report of nsys, exported to SQLite.
         NsysSqlite = "nsys_sqlite",
-        /// A recording that nsys has not made a report of.
+        /// A raw recording of nsys that was not converted to a report.
         NsysQdstrm = "nsys_qdstrm",
         /// A table as `nsys stats` prints it.
         NsysStatsCsv = "nsys_stats_csv",
@@ -522,13 +530,13 @@ open_enum! {
         Sass = "sass",
         /// A shared library with a host entry.
         Library = "library",
-        /// Intermediate code of a Python compiler.
+        /// Intermediate code: of the CuTe DSL or Triton, or the preprocessed C++ of nvcc.
         Ir = "ir",
-        /// Attributes of compiled code, from a Python compiler.
+        /// Attributes of a compiled kernel (registers, shared memory …), from the CuTe DSL or Triton.
         CompiledAttrs = "compiled_attrs",
-        /// The record of a Python compiler.
+        /// What the CuTe DSL or Triton compiled: kernels with their options, or layouts.
         Dsl = "dsl",
-        /// A file that `rgpu exec` fetched.
+        /// A file of the host that `rgpu exec --pull` fetched.
         Pulled = "pulled",
     }
 }

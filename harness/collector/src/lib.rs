@@ -35,7 +35,7 @@
 //! | `end` | `ns`, `tid`, `domain`, `id` (may be another thread's) |
 //! | `mark` | `ns`, `tid`, `domain`, and the *attributes* |
 //! | `cupti` | `state`: `on` (`version`, `path`, `clock`: `ours` or `compared`, see `ns` below) or `off` (`text`: why) |
-//! | `name` | `id` (≥ 0), `text`: what `name` of the lines below stands for |
+//! | `name` | `id` (≥ 0), `text`; a `name` in the lines below is the `id` of a text |
 //! | `kernel` | *timing*, `name` (mangled), `grid`, `block`, `registers`, `static_bytes`, `dynamic_bytes`, `local_bytes`, `graph_node` |
 //! | `copy` | *timing*, `kind` (CUPTI's number: 1 host to device, 2 device to host, 8 on a device, 10 between devices …), `bytes` |
 //! | `set` | a fill (memset): *timing*, `value`, `bytes` |
@@ -51,7 +51,7 @@
 //! start work nor wait for it (`cudaGet…`, `cuCtxPush` …) are left out; `cupti/buffers.rs` lists
 //! them.
 //!
-//! - `ns` is `CLOCK_MONOTONIC` in nanoseconds: one clock for all processes since boot. CUPTI is
+//! - `ns` is `CLOCK_MONOTONIC` in nanoseconds: the same clock in all processes of a boot. CUPTI is
 //!   given that clock (`ours`); a version of CUPTI that takes none is compared with it once
 //!   (`compared`).
 //! - Domain 0 is the default domain and has no `domain` line. A `domain` line always comes before
