@@ -1,17 +1,18 @@
-//! Converts the parsed foreign files to the model, one module for each kind of artifact.
+//! Converts the files of tools and of the harness to the types of a profile, one module for each
+//! kind of artifact.
 //!
-//! An importer reads one artifact of the run folder and returns its content as an [`Imported`]. The
-//! engine adds that to the run's profile ([`Imported::add_to`]). Refusals are the laptop's own
-//! reasons to send another rung. To add a kind of artifact: write the file and add its line to
-//! [`IMPORTERS`].
+//! An importer reads one artifact of the run folder and returns its content as an [`Imported`], which
+//! [`crate::run`] adds to the run's profile ([`Imported::add_to`]). If a tool claims success but its
+//! report has no results, the content names that ([`RejectedReport`]), and the run tries the next
+//! rung. To add a kind of artifact: write the file and add its line to [`IMPORTERS`].
 
 use crate::model::profile::ArtifactKind;
 
-mod event_list;
 mod histogram;
 mod imported;
 mod region_tree;
 mod source;
+mod trace_events;
 
 pub mod case_report;
 pub mod cubin;
@@ -41,7 +42,7 @@ pub struct Importer {
     pub import: fn(&Source<'_>) -> Result<Imported, ImportError>,
 }
 
-/// Every kind of artifact.
+/// Every importer. Kinds of artifacts without an importer are only fetched.
 pub static IMPORTERS: &[Importer] = &[
     ncu::IMPORTER,
     nsys::REPORT_IMPORTER,

@@ -17,7 +17,7 @@ pub struct Imported {
     pub launches: Vec<Launch>,
     /// Sums of launches by kernel, longest first. Empty where they can be computed from `launches`.
     pub kernels: Vec<KernelSum>,
-    /// Copies and fills summed by kind.
+    /// Copies and memsets summed by kind.
     pub copies: Vec<CopySum>,
     /// NVTX regions, parents before children.
     pub regions: Vec<Region>,
@@ -33,7 +33,7 @@ pub struct Imported {
     pub code: Vec<KernelCode>,
     /// Missing data, with the reasons.
     pub gaps: Vec<Gap>,
-    /// Cases with the runner's results. The engine joins them with the run's cases by name.
+    /// Cases with the runner's results. They are joined with the run's cases by name.
     pub cases: Vec<CaseResult>,
     /// Warnings of the runner about the host.
     pub warnings: Vec<Gap>,
@@ -43,11 +43,11 @@ pub struct Imported {
     pub program_model: Option<ModelInfo>,
     /// Why the runner stopped early.
     pub runner_failure: Option<RunnerFailure>,
-    /// Reasons why the rung gave less than the tool claims, worst first.
+    /// Why the report is not a result although the tool claims success, worst first.
     pub refusals: Vec<RejectedReport>,
     /// The version of the tool, as the artifact gives it.
     pub tool_version: Option<String>,
-    /// The clock policy of the collection, in the tool's words.
+    /// How the tool controlled the GPU's clocks, as it names that: `base`, `none` …
     pub clock_control: Option<String>,
     /// The GPU's name, as the artifact gives it.
     pub device: Option<String>,

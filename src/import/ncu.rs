@@ -2,7 +2,7 @@
 //!
 //! The report decides whether the rung succeeded. A tool that exits with 0 may have written no
 //! result, only NaN counters, or nothing for a requested metric. Such a report is refused
-//! ([`RejectedReport`](super::RejectedReport)) and the engine sends the next plan. Its
+//! ([`RejectedReport`](super::RejectedReport)) and the run sends the next plan. Its
 //! content is still imported.
 
 mod code;

@@ -22,7 +22,7 @@ use rgpu_format::nsys_rep::{NsysRepError, NsysReport};
 use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
-use super::event_list::cut_gap;
+use super::trace_events::unlisted_events_gap;
 use super::{ImportError, Imported, Importer, RejectedReport, Source, TracedActivity, join};
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
@@ -217,7 +217,7 @@ pub(super) fn import<R: TraceRows>(
         events.ranks = joined.ranks.iter().map(|rank| rank.place.clone()).collect();
     }
     attribute::add(&trace, placed, from, &processes, &mut imported);
-    imported.gaps.extend(cut_gap(&events));
+    imported.gaps.extend(unlisted_events_gap(&events));
     imported.sidecars.trace = Some(events);
     if !is_rank {
         join::join_processes(&mut imported);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::clock::ReportClock;
 use crate::import::Imported;
-use crate::import::event_list::NameTable;
+use crate::import::trace_events::NameTable;
 use crate::model::Trace;
 use crate::model::ranks::RankLocation;
 use crate::model::trace::SCHEMA;

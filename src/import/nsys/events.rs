@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::attribute::AttributedWork;
 use super::sums::copy_name;
 use super::trace::{NsysWorkKind, Trace, process, rank_of};
-use crate::import::event_list::{NameTable, RegionTable, ranges, since};
+use crate::import::trace_events::{NameTable, RegionTable, list_ranges, ns_since};
 use crate::model;
 use crate::model::trace::{CallEvent, SCHEMA, TraceWork, TraceWorkKind, UnlistedEvents};
 
@@ -34,8 +34,8 @@ pub(super) fn list(
             let name = plain_name(name);
             CallEvent {
                 name: names.index(name),
-                start_ns: since(trace.first_ns, call.start_ns),
-                duration_ns: since(call.start_ns, call.end_ns),
+                start_ns: ns_since(trace.first_ns, call.start_ns),
+                duration_ns: ns_since(call.start_ns, call.end_ns),
                 thread: call.thread,
                 waits: waits(name),
                 rank: rank_of_thread(call.thread),
@@ -43,7 +43,7 @@ pub(super) fn list(
         })
         .collect();
     let (mut ranges, more_ranges) =
-        ranges(&trace.ranges, &placed.tree, trace.first_ns, &mut names, &mut regions);
+        list_ranges(&trace.ranges, &placed.tree, trace.first_ns, &mut names, &mut regions);
     ranges.iter_mut().for_each(|range| range.rank = rank_of_thread(range.thread));
     let launches: HashMap<u64, u32> =
         trace.first_kernels.iter().zip(0..).map(|((work, _), id)| (work.number, id)).collect();
@@ -62,7 +62,7 @@ pub(super) fn list(
         TraceWork {
             kind,
             name,
-            start_ns: since(trace.first_ns, work.start_ns),
+            start_ns: ns_since(trace.first_ns, work.start_ns),
             duration_ns: work.ns(),
             device: work.device,
             stream: u64::from(work.stream),
@@ -76,7 +76,7 @@ pub(super) fn list(
     let work: Vec<TraceWork> = listed.collect();
     model::Trace {
         schema: SCHEMA.to_owned(),
-        span_ns: since(trace.first_ns, trace.last_ns),
+        span_ns: ns_since(trace.first_ns, trace.last_ns),
         cut: UnlistedEvents {
             work: trace.many - work.len() as u64,
             ranges: more_ranges,

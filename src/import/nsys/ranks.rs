@@ -15,8 +15,8 @@ use super::attribute::AttributedWork;
 use super::pieces::{Call, PieceKind, RankPiece};
 use super::sums::SmallIntHasher;
 use super::trace::{OtherWork, Trace};
-use crate::import::event_list::NameTable;
 use crate::import::region_tree::InnermostLookup;
+use crate::import::trace_events::NameTable;
 use crate::model::rank_work::{
     GpuWork, GpuWorkKind, HostRange, JoinedRanks, RankCollective, RankWork,
 };

@@ -12,8 +12,8 @@ use super::pieces::{Call, PieceKind, WorkPieces};
 use super::ranks::{NcclMessage, NcclRange};
 use super::rows::TraceRows;
 use super::sums::{Totals, copy_name};
-use crate::import::event_list::MAX_WORK;
 use crate::import::region_tree::{NvtxRangeKind, Range, UNNAMED, part};
+use crate::import::trace_events::MAX_WORK;
 
 /// A trace, with single rows only where they are listed or joined.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use rgpu_format::torch_trace::{MemoryChange, TorchTrace};
 
-use crate::import::event_list::since;
+use crate::import::trace_events::ns_since;
 use crate::model::memory::{MemoryPoint, MemoryScope, MemoryUse};
 
 /// Most points in the list of one trace.
@@ -52,7 +52,7 @@ pub(super) fn points(trace: &TorchTrace, first_ns: i64) -> Vec<MemoryPoint> {
         .flat_map(|device| device.chunks(each))
         .filter_map(|near| near.iter().max_by_key(|change| change.allocated_bytes))
         .map(|change| MemoryPoint {
-            at_ns: since(first_ns, change.at_ns),
+            at_ns: ns_since(first_ns, change.at_ns),
             device: change.device,
             allocated_bytes: change.allocated_bytes,
             reserved_bytes: change.reserved_bytes,

@@ -1,8 +1,9 @@
-//! Single events for `trace.json`: names interned, times relative to the first event, lists
-//! bounded.
+//! Builds the lists of single events in `trace.json`: names are interned, times are relative to the
+//! first event, and the lists are bounded.
 //!
-//! All importers of single events use the same lists and bounds. Two readings of one recording
-//! therefore give the same document.
+//! The importers of nsys and torch traces pass their ranges and regions; the lists go into a
+//! [`Trace`]. All of them use the same bounds, so that two formats of one recording give the same
+//! document.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,9 +12,9 @@ use super::region_tree::{NvtxRangeKind, Range, Tree};
 use crate::model::profile::Gap;
 use crate::model::trace::{RangeEvent, Trace, TraceRegion, UnlistedEvents};
 
-/// Most pieces of GPU work in the list; later ones are only counted.
+/// Longest list of GPU work; what starts later is only counted.
 pub(super) const MAX_WORK: usize = 20_000;
-/// Most ranges in the list; later ones are only counted.
+/// Longest list of ranges; what starts later is only counted.
 pub(super) const MAX_RANGES: usize = 20_000;
 
 /// Interns names: each is stored once.
@@ -40,8 +41,8 @@ impl NameTable {
     }
 }
 
-/// Nanoseconds from the first event to `at_ns`.
-pub(super) fn since(first_ns: i64, at_ns: i64) -> u64 {
+/// Nanoseconds from the first event to `at_ns`; 0 if it is earlier.
+pub(super) fn ns_since(first_ns: i64, at_ns: i64) -> u64 {
     u64::try_from(at_ns.saturating_sub(first_ns)).unwrap_or(0)
 }
 
@@ -69,8 +70,8 @@ impl RegionTable {
     }
 }
 
-/// The first ranges in time order, and the number of ranges left out.
-pub(super) fn ranges(
+/// The first [`MAX_RANGES`] ranges in time order, and the number of ranges left out.
+pub(super) fn list_ranges(
     ranges: &[Range],
     tree: &Tree,
     first_ns: i64,
@@ -85,8 +86,8 @@ pub(super) fn ranges(
         let (depth, _, kind) = tree.region_key(node);
         RangeEvent {
             name: names.index(&range.part),
-            start_ns: since(first_ns, range.start_ns),
-            duration_ns: (!range.open).then(|| since(range.start_ns, range.end_ns)),
+            start_ns: ns_since(first_ns, range.start_ns),
+            duration_ns: (!range.open).then(|| ns_since(range.start_ns, range.end_ns)),
             thread: range.thread,
             depth: u32::try_from(depth).unwrap_or(u32::MAX),
             start_end: kind == NvtxRangeKind::StartEnd,
@@ -99,8 +100,8 @@ pub(super) fn ranges(
     (listed, more as u64)
 }
 
-/// The gap that says what the bounded lists left out.
-pub(super) fn cut_gap(trace: &Trace) -> Option<Gap> {
+/// The gap that says how many events `trace.json` leaves out; `None` if it has all.
+pub(super) fn unlisted_events_gap(trace: &Trace) -> Option<Gap> {
     let UnlistedEvents { work, ranges, calls } = trace.cut;
     (work + ranges > 0).then(|| Gap {
         code: "trace_cut".to_owned(),
