@@ -1,4 +1,6 @@
-//! Device memory.
+//! Device memory of one tensor, with guard bytes around it that show writes out of bounds.
+//!
+//! Data comes from host memory or another buffer, and goes back to host memory.
 
 #![allow(unsafe_code)] // driver calls
 
@@ -6,28 +8,28 @@ use super::{Gpu, driver::call};
 use crate::fault::Result;
 use cudarc::driver::sys::CUdeviceptr;
 
-/// Device memory for one tensor, with `margin` bytes of our own on each side.
+/// Device memory for one tensor, with `guard_bytes` on each side that the kernel must not touch.
 pub(crate) struct Buffer<'g> {
     gpu: &'g Gpu,
     base: CUdeviceptr,
     size: usize,
-    margin: usize,
+    guard_bytes: usize,
 }
 
 impl<'g> Buffer<'g> {
-    /// `margin` must be a multiple of 256, which keeps the data aligned.
-    pub(crate) fn new(gpu: &'g Gpu, size: usize, margin: usize) -> Result<Buffer<'g>> {
+    /// Allocates the memory. `guard_bytes` must be a multiple of 256, which keeps the data aligned.
+    pub(crate) fn new(gpu: &'g Gpu, size: usize, guard_bytes: usize) -> Result<Buffer<'g>> {
         let mut base = 0;
-        let total = (size + 2 * margin).max(1);
+        let total = (size + 2 * guard_bytes).max(1);
         // SAFETY: `base` is a live local.
         unsafe { call!(gpu.driver, cuMemAlloc_v2(&mut base, total)) }
             .map_err(|fault| fault.while_doing(format_args!("cannot allocate {total} bytes")))?;
-        Ok(Buffer { gpu, base, size, margin })
+        Ok(Buffer { gpu, base, size, guard_bytes })
     }
 
-    /// Address of the data.
+    /// Address of the first byte of the data.
     pub(crate) fn address(&self) -> CUdeviceptr {
-        self.base + self.margin as u64
+        self.base + self.guard_bytes as u64
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -36,28 +38,28 @@ impl<'g> Buffer<'g> {
 
     /// Copies bytes into the data; waits for completion.
     pub(crate) fn upload(&self, bytes: &[u8]) -> Result<()> {
-        self.write(self.margin, &bytes[..bytes.len().min(self.size)])
+        self.write(self.guard_bytes, &bytes[..bytes.len().min(self.size)])
     }
 
     /// Reads the data, after earlier work on the stream.
     pub(crate) fn download(&self, bytes: &mut [u8]) -> Result<()> {
         let size = bytes.len().min(self.size);
-        self.read(self.margin, &mut bytes[..size])
+        self.read(self.guard_bytes, &mut bytes[..size])
     }
 
-    /// Fills both margins; `bytes` has the length of one margin.
-    pub(crate) fn upload_margins(&self, bytes: &[u8]) -> Result<()> {
-        let bytes = &bytes[..bytes.len().min(self.margin)];
+    /// Writes the guard bytes on both sides; `bytes` has the length of one side.
+    pub(crate) fn write_guards(&self, bytes: &[u8]) -> Result<()> {
+        let bytes = &bytes[..bytes.len().min(self.guard_bytes)];
         self.write(0, bytes)?;
-        self.write(self.margin + self.size, bytes)
+        self.write(self.guard_bytes + self.size, bytes)
     }
 
-    /// Reads the margins before and after the data.
-    pub(crate) fn download_margins(&self) -> Result<[Vec<u8>; 2]> {
-        let mut margins = [vec![0; self.margin], vec![0; self.margin]];
-        self.read(0, &mut margins[0])?;
-        self.read(self.margin + self.size, &mut margins[1])?;
-        Ok(margins)
+    /// Reads the guard bytes before and after the data.
+    pub(crate) fn read_guards(&self) -> Result<[Vec<u8>; 2]> {
+        let mut guards = [vec![0; self.guard_bytes], vec![0; self.guard_bytes]];
+        self.read(0, &mut guards[0])?;
+        self.read(self.guard_bytes + self.size, &mut guards[1])?;
+        Ok(guards)
     }
 
     /// Enqueues a copy of another buffer's data.
@@ -77,7 +79,7 @@ impl<'g> Buffer<'g> {
     }
 
     /// Enqueues a memset of the data.
-    pub(crate) fn set(&self, byte: u8) -> Result<()> {
+    pub(crate) fn memset(&self, byte: u8) -> Result<()> {
         let stream = self.gpu.stream;
         // SAFETY: the range is this allocation's own.
         unsafe { call!(self.gpu.driver, cuMemsetD8Async(self.address(), byte, self.size, stream)) }

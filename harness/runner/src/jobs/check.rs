@@ -57,7 +57,7 @@ impl<'w> Check<'w> {
             }
         }
         let counts = Buffer::new(gpu, 8 * MAX_BATCH * tables.len().max(1), 0)?;
-        counts.set(0)?;
+        counts.memset(0)?;
         let reference = match reference {
             DeviceReference::Kernel(function) => {
                 let launch = host.case.reference_launch.as_ref();
@@ -131,7 +131,7 @@ impl<'w> Check<'w> {
                 return Err(fault);
             }
         }
-        self.counts.set(0)
+        self.counts.memset(0)
     }
 
     fn args(&self, device: &DeviceCase<'_>, at: usize, i: usize, slot: usize) -> KernelArgs {

@@ -18,7 +18,7 @@ use crate::report_writer::print_progress;
 use rgpu_case::{Case, ErrorClass, GuardFinding, GuardKind, GuardReport, Phase};
 
 /// Bytes of canary on each side of a buffer.
-const MARGIN_BYTES: usize = 64 * 1024;
+const GUARD_BYTES: usize = 64 * 1024;
 
 pub(crate) fn run(session: &Session<'_>) -> Result<()> {
     let target = session.load_own_target()?;
@@ -45,7 +45,7 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
 fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<GuardReport> {
     let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
     let host = session.generate_case(case)?;
-    let device = DeviceCase::new(&session.gpu, &host, MARGIN_BYTES)?;
+    let device = DeviceCase::new(&session.gpu, &host, GUARD_BYTES)?;
     device.fill_and_poison(Poison::First)?;
     let (prepared, prepare_ns) =
         target.prepare(&session.gpu, &device, ExpectedFailures::Forbidden)?;
@@ -98,18 +98,18 @@ fn guarded_launch(
     let canary = canary(poison);
     device.fill_and_poison(poison)?;
     for (_, buffer) in device.tensors() {
-        buffer.upload_margins(&canary)?;
+        buffer.write_guards(&canary)?;
     }
     prepared.launch()?;
     session.gpu.synchronize()?;
     for (i, buffer) in device.tensors() {
         let arg = &device.host.args[i];
-        let [before, after] = buffer.download_margins()?;
+        let [before, after] = buffer.read_guards()?;
         let mut add = |kind, offset: i64, count| {
             push(findings, (kind, arg.spec.name.clone(), arg.group, offset, count));
         };
         if let Some((offset, count)) = difference(&before, &canary) {
-            add(GuardKind::WriteBefore, offset as i64 - MARGIN_BYTES as i64, count);
+            add(GuardKind::WriteBefore, offset as i64 - GUARD_BYTES as i64, count);
         }
         if let Some((offset, count)) = difference(&after, &canary) {
             add(GuardKind::WriteAfter, (buffer.size() + offset) as i64, count);
@@ -147,7 +147,7 @@ fn canary(poison: Poison) -> Vec<u8> {
         Poison::First => 0xc5u8,
         Poison::Second => 0x3a,
     };
-    (0..MARGIN_BYTES).map(|i| base ^ (i as u8).wrapping_mul(31)).collect()
+    (0..GUARD_BYTES).map(|i| base ^ (i as u8).wrapping_mul(31)).collect()
 }
 
 fn describe_finding(finding: &GuardFinding) -> String {
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn the_two_canaries_differ_in_every_byte() {
         let (first, second) = (canary(Poison::First), canary(Poison::Second));
-        assert_eq!(difference(&first, &second), Some((0, MARGIN_BYTES as u64)));
+        assert_eq!(difference(&first, &second), Some((0, GUARD_BYTES as u64)));
     }
 
     #[test]

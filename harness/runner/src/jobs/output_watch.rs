@@ -45,7 +45,7 @@ impl<'w> OutputWatch<'w> {
         )?;
         let compare_kernel = module.function("rgpu_differ")?;
         let count = Buffer::new(gpu, 8, 0)?;
-        count.set(0)?;
+        count.memset(0)?;
         device.restore_inout()?;
         device.enqueue_poison()?;
         prepared.launch()?;

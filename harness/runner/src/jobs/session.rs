@@ -188,28 +188,29 @@ pub(crate) struct DeviceCase<'a> {
 }
 
 impl<'a> DeviceCase<'a> {
-    /// Allocates with `margin` bytes around each tensor; fills nothing.
+    /// Allocates the tensors with `guard_bytes` on both sides of each. Their contents are undefined.
     pub(crate) fn new(
         gpu: &'a Gpu,
         host: &'a HostCase<'a>,
-        margin: usize,
+        guard_bytes: usize,
     ) -> Result<DeviceCase<'a>> {
         let mut buffers = Vec::new();
         let mut pristine = Vec::new();
         for arg in &host.args {
             let is_tensor = arg.spec.role != Role::Scalar;
-            let allocate = |margin| {
-                Buffer::new(gpu, arg.size_bytes(), margin).map_err(|fault| {
+            let allocate = |guard_bytes| {
+                Buffer::new(gpu, arg.size_bytes(), guard_bytes).map_err(|fault| {
                     fault.while_doing(format_args!("argument `{}`", arg.spec.name))
                 })
             };
-            let tensor = is_tensor.then(|| allocate(margin)).transpose()?;
-            let kept = (arg.spec.role == Role::InOut).then(|| allocate(0)).transpose()?;
-            if let (Some(kept), Some(initial)) = (&kept, &arg.initial) {
-                kept.upload(initial.bytes())?;
+            let tensor = is_tensor.then(|| allocate(guard_bytes)).transpose()?;
+            let pristine_buffer =
+                (arg.spec.role == Role::InOut).then(|| allocate(0)).transpose()?;
+            if let (Some(pristine_buffer), Some(initial)) = (&pristine_buffer, &arg.initial) {
+                pristine_buffer.upload(initial.bytes())?;
             }
             buffers.push(tensor);
-            pristine.push(kept);
+            pristine.push(pristine_buffer);
         }
         Ok(DeviceCase { host, buffers: buffers.into(), pristine: pristine.into() })
     }
@@ -257,7 +258,7 @@ impl<'a> DeviceCase<'a> {
         for (i, buffer) in self.tensors() {
             let arg = self.host.args[i].spec;
             if arg.role == Role::Out {
-                buffer.set(Poison::first_byte(arg.dtype))?;
+                buffer.memset(Poison::first_byte(arg.dtype))?;
             }
         }
         Ok(())

@@ -322,7 +322,7 @@ impl TimedCase<'_> {
         self.device.enqueue_poison()?;
         let Some(flush) = self.flush else { return Ok(()) };
         self.session.gpu.reset_persisting_l2()?;
-        flush.set(0)
+        flush.memset(0)
     }
 }
 

@@ -92,7 +92,7 @@ fn time_case(
     let prepare = || -> Result<()> {
         device.restore_inout()?;
         device.enqueue_poison()?;
-        flush.map_or(Ok(()), |flush| flush.set(0))
+        flush.map_or(Ok(()), |flush| flush.memset(0))
     };
     let preparation = Graph::capture(gpu, || (0..LAUNCHES).try_for_each(|_| prepare()))?;
     let calls = Graph::capture(gpu, || {
