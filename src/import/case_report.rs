@@ -1,6 +1,6 @@
 //! The report of the runner: correctness, times, doubts about the host, and why it stopped.
 
-use rgpu_case::stats::{Summary, kept, median};
+use rgpu_case::stats::{Summary, median, without_discarded};
 use rgpu_case::{
     CaseReport, ErrorClass, GuardFinding, GuardKind, OutputCheck, RunnerJob, RunnerReport,
     TimingSource,
@@ -113,7 +113,11 @@ fn case(data: &CaseReport, stopped: bool) -> CaseResult {
             },
             flops_per_s: None,
             bytes_per_s: None,
-            histogram: histogram(&kept(&t.sample_ns, &t.discarded), t.median_ns, t.mad_ns),
+            histogram: histogram(
+                &without_discarded(&t.sample_ns, &t.discarded),
+                t.median_ns,
+                t.mad_ns,
+            ),
             graph: t.graph.as_ref().map(graph),
             cooling: t.cooling.as_ref().map(|cooling| Cooling {
                 seconds: cooling.seconds,
@@ -132,7 +136,7 @@ fn case(data: &CaseReport, stopped: bool) -> CaseResult {
 }
 
 fn graph(t: &rgpu_case::GraphTiming) -> GraphTiming {
-    let kept = kept(&t.sample_ns, &t.discarded);
+    let kept = without_discarded(&t.sample_ns, &t.discarded);
     let mad_ns = Summary::from_samples(&kept).map_or(0.0, |summary| summary.mad);
     GraphTiming {
         median_ns: t.median_ns,

@@ -1,6 +1,6 @@
 //! Decides when to stop sampling and which samples count, and summarises them.
 
-use rgpu_case::stats::{Summary, kept, median};
+use rgpu_case::stats::{Summary, median, without_discarded};
 use rgpu_case::{ClockReading, Timing, TimingPlan, TimingSource};
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ impl<'a> Sampling<'a> {
 
     fn converged(&self) -> bool {
         self.samples.len() >= (self.plan.min_iters.max(1) as usize)
-            && Summary::from_samples(&kept(&self.samples, &self.discarded()))
+            && Summary::from_samples(&without_discarded(&self.samples, &self.discarded()))
                 .is_some_and(|s| s.relative_half_width() <= self.plan.ci_target)
     }
 
@@ -89,7 +89,7 @@ impl<'a> Sampling<'a> {
         flushed_bytes: Option<u64>,
     ) -> Option<Timing> {
         let discarded = self.discarded();
-        let kept = kept(&self.samples, &discarded);
+        let kept = without_discarded(&self.samples, &discarded);
         let summary = Summary::from_samples(&kept)?;
         let converged = summary.relative_half_width() <= self.plan.ci_target;
         Some(Timing {

@@ -24,7 +24,7 @@ use crate::cuda::{Buffer, Event, Graph};
 use crate::fault::{Fault, Result};
 use crate::report_writer::print_progress;
 use crate::sampling::{Sampling, describe_samples};
-use rgpu_case::stats::{Summary, kept, median};
+use rgpu_case::stats::{Summary, median, without_discarded};
 use rgpu_case::{Case, ErrorClass, GraphTiming, Phase, TimingPlan, TimingSource};
 
 /// Calls in the graph: enough that the resolution of events, 500 ns, is small for each.
@@ -164,8 +164,8 @@ fn replay(
     };
     let timing = sampled.filter(|timing| timing.ci95_ns[0] > 0.0).ok_or_else(too_short)?;
     // The time of a node changes in steps with the state of the GPU, at times between two samples.
-    let summary =
-        Summary::from_series(&kept(&timing.sample_ns, &timing.discarded)).ok_or_else(too_short)?;
+    let summary = Summary::from_series(&without_discarded(&timing.sample_ns, &timing.discarded))
+        .ok_or_else(too_short)?;
     let converged = summary.relative_half_width() <= plan.ci_target;
     let per_call = |nodes: usize| u32::try_from(nodes).ok().map(|nodes| nodes / LAUNCHES);
     Ok(GraphTiming {

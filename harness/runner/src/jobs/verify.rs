@@ -1,5 +1,9 @@
-//! `verify`: compares two launches on the same inputs, each with its own poison, with the
-//! reference.
+//! `verify`: checks the kernel's outputs for every case of the input.
+//!
+//! Each case is launched twice on the same inputs. Before each launch its outputs are filled with
+//! another bit pattern ([`Poison`]), which shows elements that are never written. Both results are
+//! compared with the reference, which runs on the host or, checked first on small cases, on the GPU.
+//! The result of each case goes to the report.
 
 use super::Session;
 use super::session::{DeviceCase, Target, bind_kernel};
@@ -24,7 +28,7 @@ enum Expected<'g> {
     Device(DeviceReference<'g>),
 }
 
-/// A slow, simple implementation on the GPU.
+/// A slow, simple implementation on the GPU, whose outputs count as correct.
 pub(super) enum DeviceReference<'g> {
     Kernel(Function<'g>),
     Function(DeviceReferenceLibrary),
@@ -65,7 +69,8 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
     wrong.map_or(Ok(()), Err)
 }
 
-/// The reference on the GPU, if the input has one. It has been checked against the host function.
+/// Loads the reference on the GPU, if the input has one, and checks it against the host function on
+/// the small cases.
 pub(super) fn reference_on_device<'g>(
     session: &'g Session<'_>,
 ) -> Result<Option<DeviceReference<'g>>> {
@@ -82,7 +87,7 @@ pub(super) fn reference_on_device<'g>(
         _ => return Ok(None),
     };
     let _ranges = session.report.enter_phase(Phase::Setup, None)?;
-    check_on_small(session, &reference, check, small)?;
+    check_on_small_cases(session, &reference, check, small)?;
     Ok(Some(reference))
 }
 
@@ -133,8 +138,8 @@ fn verify(
     })
 }
 
-/// Returns the comparisons, whether both launches are bit-equal, and whether all pass. Without
-/// expected outputs there is nothing to compare and nothing fails.
+/// Compares both launches. Returns the check of each output, whether the launches are bit-equal, and
+/// whether all checks pass; without expected outputs there are no checks.
 fn compare(
     host: &HostCase<'_>,
     first: &Outputs,
@@ -205,8 +210,8 @@ fn device_reference(
     Ok((device.download_outputs()?, ns))
 }
 
-/// Trusts a reference on the GPU only after it agrees with the host function.
-fn check_on_small(
+/// Fails unless the reference on the GPU agrees with the host function `check` on every small case.
+fn check_on_small_cases(
     session: &Session<'_>,
     reference: &DeviceReference<'_>,
     check: &HostFunction,
