@@ -31,7 +31,7 @@ impl KernelSpec {
             Err(KernelError::Range { key, value, limit, .. })
                 if matches!(selection, Selection::Given(_)) && !is_named(case) =>
             {
-                Err(sizes::unfit(self, case, format!("`{key}` would be {value}, {limit}")))
+                Err(sizes::invalid_sizes(self, case, format!("`{key}` would be {value}, {limit}")))
             }
             other => other,
         };

@@ -1,10 +1,11 @@
-//! Parses `--problem-sizes`, which selects the cases to run.
+//! Parses `--problem-sizes`, which selects the cases of a kernel to run. The flag's text and the
+//! kernel's [`KernelSpec`] come in; [`NamedCase`]s with the value of each size variable go out.
 //!
 //! ```text
 //! flag   := case { "|" case }                 the flag may be repeated: more cases
 //! case   := group { ";" group }               `groups = true`: one case of several groups
-//!                                             otherwise `;` parts cases, as `|` does
-//! group  := NAME | "all"                      a named case of kernel.toml; every one
+//!                                             otherwise `;` separates cases, as `|` does
+//! group  := NAME | "all"                      a named case of kernel.toml; all of them
 //!         | value { "," value }               positional, in the order of `vars` (also 64x32)
 //!         | VAR "=" value { "," VAR "=" value }
 //! value  := an expression without variables   16777216, 16_777_216, 4096*4096
@@ -50,8 +51,8 @@ pub fn select(spec: &KernelSpec, selection: &Selection) -> Result<Vec<NamedCase>
         Selection::Given(flags) => {
             let mut cases: Vec<NamedCase> = Vec::new();
             for flag in flags {
-                let reader = Reader { spec, given: flag };
-                for case in reader.flag()? {
+                let parser = SizesParser { spec, given: flag };
+                for case in parser.flag()? {
                     let number = cases.len() + 1;
                     cases.push(NamedCase { name: name_for(&case, spec, number), ..case });
                 }
@@ -80,8 +81,8 @@ fn default_case(spec: &KernelSpec) -> NamedCase {
         .unwrap_or_else(|| NamedCase { name: "default".to_owned(), groups: vec![Vec::new()] })
 }
 
-/// The name of the case, or, if it has none, its sizes: `m=64,n=32`, with groups joined by `+`. A
-/// name that would be too long is made from its number and the number of groups.
+/// The name of the case; without one, its sizes as `m=64,n=32`, with groups joined by `+`; if that is
+/// longer than 80 bytes, its number and the number of groups.
 fn name_for(case: &NamedCase, spec: &KernelSpec, number: usize) -> String {
     if !case.name.is_empty() {
         return case.name.clone();
@@ -98,16 +99,17 @@ fn name_for(case: &NamedCase, spec: &KernelSpec, number: usize) -> String {
 }
 
 /// The error for a case whose sizes are not valid for the kernel.
-pub(super) fn unfit(spec: &KernelSpec, case: &NamedCase, problem: String) -> KernelError {
-    Reader { spec, given: &case.name }.error(problem)
+pub(super) fn invalid_sizes(spec: &KernelSpec, case: &NamedCase, problem: String) -> KernelError {
+    SizesParser { spec, given: &case.name }.error(problem)
 }
 
-struct Reader<'a> {
+/// Parses one value of `--problem-sizes`.
+struct SizesParser<'a> {
     spec: &'a KernelSpec,
     given: &'a str,
 }
 
-impl Reader<'_> {
+impl SizesParser<'_> {
     fn error(&self, problem: impl Into<String>) -> KernelError {
         let vars = &self.spec.sizes.vars;
         let hint = match vars.is_empty() {
@@ -169,24 +171,24 @@ impl Reader<'_> {
         if is_identifier(part) {
             return Err(self.error(format!("`{part}` is none of the named cases")));
         }
-        let words = split(part);
-        let named = words.iter().filter(|word| word.contains('=')).count();
-        if named != 0 && named != words.len() {
+        let values = split(part);
+        let named = values.iter().filter(|word| word.contains('=')).count();
+        if named != 0 && named != values.len() {
             return Err(self.error("either every value has a name or none has"));
         }
         if named == 0 {
-            if words.len() != vars.len() {
+            if values.len() != vars.len() {
                 return Err(self.error(format!(
                     "{} for the {} variables `{}`",
-                    plural(words.len(), "value"),
+                    plural(values.len(), "value"),
                     vars.len(),
                     vars.join("`, `")
                 )));
             }
-            return words.iter().map(|word| self.value(word)).collect();
+            return values.iter().map(|word| self.value(word)).collect();
         }
         let mut row: Vec<Option<i64>> = vec![None; vars.len()];
-        for word in words {
+        for word in values {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             let at = vars.iter().position(|var| var == name.trim());
             let Some(slot) = at.and_then(|at| row.get_mut(at)) else {
