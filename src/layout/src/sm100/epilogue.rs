@@ -1,9 +1,11 @@
-//! How the threads of an epilogue read an accumulator from tensor memory.
+//! The layouts with which the threads of an epilogue read an accumulator from tensor memory.
 //!
-//! An accumulator of 128 rows fills the lanes. One of 64 rows lies in the first 16 of each warp's 32
-//! lanes, or, if a pair of CTAs shares an MMA with M of 128, in 64 lanes for each half of the columns. A
-//! warp reads its own quarter of the lanes alone. The layouts are those that CuTe DSL 4.4.0 prints for
-//! `kind::f16`.
+//! In: the accumulator's rows and columns, and the shape of the load (`tcgen05.ld`). Out: an
+//! [`EpilogueTile`] of two layouts, those that CuTe DSL 4.4.0 prints for `kind::f16`.
+//!
+//! Tensor memory has 128 lanes; each of the four warps reads 32 of them. An accumulator of 128 rows
+//! fills the lanes. One of 64 rows lies in the first 16 of each warp's 32 lanes. If a pair of CTAs
+//! shares an MMA with M of 128, the 64 rows of a CTA take 64 lanes for each half of the columns.
 
 use std::str::FromStr;
 
@@ -20,7 +22,7 @@ const ALL_ROWS: i64 = 128;
 /// The reason why an accumulator cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EpilogueError {
-    /// The instruction that reads tensor memory has another form.
+    /// The load gives a thread something else than columns of one row.
     #[error("`{0}` is not a load whose threads have a row each")]
     Load(String),
     /// A CTA has no accumulator of this many rows.
@@ -44,15 +46,15 @@ pub enum EpilogueError {
     /// 16 lanes are read where 32 hold rows.
     #[error("16x32bx2.x{0} reads 16 lanes, but each warp has rows in 32; 32x32b.x{0} reads those")]
     AllLanes(i64),
-    /// The load has more columns than a warp, or others.
+    /// The columns that a warp reads are not a multiple of the columns of the load.
     #[error("a load of {columns} columns does not divide the {n} columns that a warp reads")]
-    LoadDoesNotDivide {
+    NotAMultipleOfLoad {
         /// Columns of the load.
         columns: i64,
         /// Columns that a warp reads.
         n: i64,
     },
-    /// A layout does not fit.
+    /// A layout cannot be built, for example because an offset overflows.
     #[error("{0}")]
     Layout(String),
 }
@@ -97,11 +99,11 @@ impl TmemLoad {
         self.columns
     }
 
-    /// What one load gives the threads of a warp: from (lane, value) to elements of C, whose rows are
-    /// `leading` elements apart.
+    /// What one load gives the threads of a warp: a layout from (lane, value) to elements of C, whose
+    /// rows are `leading` elements apart.
     ///
     /// # Errors
-    /// If the offsets do not fit.
+    /// If an offset overflows.
     pub fn warp_layout(self, leading: i64) -> Result<Layout, LayoutError> {
         let lanes = match self.lanes {
             LoadLanes::All => Layout::flat(&[Mode::new(32, leading)]),
@@ -139,15 +141,15 @@ impl FromStr for TmemLoad {
 /// How an epilogue reads the accumulator of one CTA: each thread gets columns of one row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EpilogueTile {
-    /// The elements that one warp reads: `((columns, lanes), …)` to tensor memory.
+    /// The elements that one warp reads: a layout from `((columns, lanes), …)` to addresses in tensor
+    /// memory.
     pub accumulator: Layout,
-    /// The elements that one thread writes: its columns to elements of its row.
+    /// The elements that one thread writes: a layout from its columns to elements of its row.
     pub output: Layout,
 }
 
 impl EpilogueTile {
-    /// The partition of the `rows` by `n` elements of one CTA, which may be one of a pair that shares
-    /// the MMA.
+    /// Partitions an accumulator of `rows` by `n` elements in one CTA. `pair`: two CTAs share the MMA.
     ///
     /// # Errors
     /// If a CTA has no such accumulator, or the load does not read or divide it.
@@ -166,18 +168,18 @@ impl EpilogueTile {
             (LoadLanes::All, false) => return Err(EpilogueError::HalfOfLanes(columns)),
             (LoadLanes::Half, true) => return Err(EpilogueError::AllLanes(columns)),
         };
-        // The other half of the columns is in other lanes, those of the other two warps.
-        let own = if rows < ALL_ROWS && pair { n / 2 } else { n };
-        if own % width != 0 {
-            return Err(EpilogueError::LoadDoesNotDivide { columns: width, n: own });
+        // The other two warps have the other half of the columns in their lanes.
+        let warp_columns = if rows < ALL_ROWS && pair { n / 2 } else { n };
+        if warp_columns % width != 0 {
+            return Err(EpilogueError::NotAMultipleOfLoad { columns: width, n: warp_columns });
         }
-        let rest = own / width;
-        let step = if rest == 1 { 0 } else { width };
+        let loads = warp_columns / width;
+        let step = if loads == 1 { 0 } else { width };
         Ok(Self {
             accumulator: parsed(&format!(
-                "((({width},{count}),1),({rest})):(((1,65536),0),({step}))"
+                "((({width},{count}),1),({loads})):(((1,65536),0),({step}))"
             ))?,
-            output: parsed(&format!("(({columns},1),({rest})):((1,0),({step}))"))?,
+            output: parsed(&format!("(({columns},1),({loads})):((1,0),({step}))"))?,
         })
     }
 }
