@@ -14,7 +14,7 @@ use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 use super::assemble::ProfileBuilder;
 use super::fingerprint::fingerprint;
 use super::job::JobResult;
-use super::regions::{self, RegionLayer};
+use super::regions::{self, PassRegions};
 use super::required_rung::is_rung_of;
 use crate::error::{Failure, Result};
 use crate::kernel::ProfileMode;
@@ -43,7 +43,7 @@ pub(super) struct PassPlanner {
     pass_count: u32,
     passes_started: u32,
     /// The regions of the current pass.
-    current: RegionLayer,
+    current: PassRegions,
     /// Passes in place of the current one, if ncu finds none of its launches.
     retry: Vec<Pass>,
     /// Regions whose launches an earlier pass has measured one by one.
@@ -65,7 +65,7 @@ fn stop_s(price: &Price) -> u64 {
 /// The regions, kernels and launches of one pass.
 #[derive(Clone, Debug, Default)]
 struct Pass {
-    regions: RegionLayer,
+    regions: PassRegions,
     kernels: Option<ExactFilter>,
     skip: Option<u64>,
     count: Option<u64>,
@@ -113,7 +113,7 @@ impl PassPlanner {
             passes: VecDeque::new(),
             pass_count: 0,
             passes_started: 0,
-            current: RegionLayer::default(),
+            current: PassRegions::default(),
             retry: Vec::new(),
             covered: Vec::new(),
             selection,
@@ -179,7 +179,7 @@ impl PassPlanner {
         let seen = regions::user_regions(&builder.profile.regions, ranges);
         self.selection.regions_seen = seen.iter().map(RecordedRegion::display).collect();
         if !self.user_request.patterns.is_empty() {
-            match regions::choose(&self.user_request.patterns, &seen) {
+            match regions::matching_regions(&self.user_request.patterns, &seen) {
                 Ok(chosen) => self.set_regions(&self.user_request.patterns.clone(), chosen),
                 Err(failure) => {
                     self.failure = Some(*failure);
@@ -205,8 +205,8 @@ impl PassPlanner {
         patterns: &[crate::tool::RegionPattern],
         chosen: Vec<RecordedRegion>,
     ) {
-        self.selection.regions = regions::choices(patterns, &chosen);
-        self.current = RegionLayer { regions: chosen };
+        self.selection.regions = regions::region_choices(patterns, &chosen);
+        self.current = PassRegions { regions: chosen };
     }
 
     /// Plans the passes by region: one for kernel replay. Range replay measures each range as a
@@ -215,7 +215,7 @@ impl PassPlanner {
         let chosen = std::mem::take(&mut self.current);
         let ranges =
             matches!(self.user_request.ncu.replay_mode.as_deref(), Some("range" | "app-range"));
-        let layers = if ranges { chosen.antichains() } else { vec![chosen] };
+        let layers = if ranges { chosen.split_nested() } else { vec![chosen] };
         let passes = layers.into_iter().map(|regions| Pass { regions, ..Pass::default() });
         self.set_passes(passes.collect());
     }
@@ -350,8 +350,8 @@ impl PassPlanner {
             // The runner opens a kernel's ranges around its launches, and there were none.
             let kernel = matches!(self.user_request.target, Target::Kernel { .. });
             let reference = kernel && facts.gpus.is_empty() && seen.is_empty();
-            match regions::choose(&patterns, &seen) {
-                Ok(chosen) => self.selection.regions = regions::choices(&patterns, &chosen),
+            match regions::matching_regions(&patterns, &seen) {
+                Ok(chosen) => self.selection.regions = regions::region_choices(&patterns, &chosen),
                 // No regions were recorded; the ladder says why.
                 Err(_) if counters && seen.is_empty() => {}
                 Err(_) if reference => self.failure = Some(regions::no_gpu()),

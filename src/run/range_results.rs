@@ -3,7 +3,7 @@
 //! The importer makes a launch of each, so that rules and reports can read it, and gives its region
 //! the metrics. Here regions that have none yet get them.
 
-use super::regions::is_timed;
+use super::regions::is_in_timed_phase;
 use crate::import::Imported;
 use crate::model::timeline::RegionKind;
 use crate::model::{Launch, Profile, Region, RungId};
@@ -28,7 +28,7 @@ pub(super) fn keep_timed(imported: &mut Imported, request: &Request) {
     let prefix = format!("{RGPU_DOMAIN}@");
     let is_untimed = |launch: &Launch| {
         launch.region.first().is_some_and(|part| part.starts_with(&prefix))
-            && !is_timed(&launch.region)
+            && !is_in_timed_phase(&launch.region)
     };
     imported.keep_launches(|launch| !is_untimed(launch));
     imported.regions.retain(|region| {

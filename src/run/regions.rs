@@ -1,4 +1,7 @@
-//! The regions that a survey saw, and which of them the user's patterns match.
+//! Chooses the NVTX regions that the next passes of `rgpu profile --regions` measure.
+//!
+//! The first pass of such a run, the survey, records the program's regions in the profile. The user's
+//! patterns select some of them. The result is the regions of each further pass.
 
 use crate::error::{Exit, Failure};
 use crate::model::Region;
@@ -6,18 +9,19 @@ use crate::model::selection::RegionChoice;
 use crate::model::timeline::RegionKind;
 use crate::tool::{RGPU_DOMAIN, RangeKind, RecordedRegion, RegionPattern, RunnerRanges};
 
-/// A failure lists at most this many regions.
+/// The error for a pattern without a match lists at most this many regions.
 const MAX_SHOWN_REGIONS: usize = 20;
 
 /// Regions that one pass measures together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RegionLayer {
+pub(super) struct PassRegions {
     pub regions: Vec<RecordedRegion>,
 }
 
-impl RegionLayer {
-    /// Whether a launch with this path is in one of the regions; always true without regions.
-    pub(super) fn has(&self, path: &[String], runner_ranges: RunnerRanges) -> bool {
+impl PassRegions {
+    /// Whether a launch inside the ranges of `path` is in one of the regions; always true without
+    /// regions.
+    pub(super) fn contains_launch(&self, path: &[String], runner_ranges: RunnerRanges) -> bool {
         if self.regions.is_empty() {
             return true;
         }
@@ -31,16 +35,17 @@ impl RegionLayer {
         })
     }
 
-    /// Splits the regions into layers without nesting, since range replay knows no nested ranges.
-    pub(super) fn antichains(self) -> Vec<RegionLayer> {
-        let mut layers: Vec<RegionLayer> = Vec::new();
+    /// Splits the regions into layers in which none contains another, because the range replay of ncu
+    /// does not support nested ranges. Each layer becomes a pass.
+    pub(super) fn split_nested(self) -> Vec<PassRegions> {
+        let mut layers: Vec<PassRegions> = Vec::new();
         let depth = |region: &RecordedRegion| {
             self.regions.iter().filter(|other| other.contains(region)).count()
         };
         for region in &self.regions {
             let depth = depth(region);
             while layers.len() <= depth {
-                layers.push(RegionLayer::default());
+                layers.push(PassRegions::default());
             }
             layers[depth].regions.push(region.clone());
         }
@@ -49,47 +54,51 @@ impl RegionLayer {
     }
 }
 
-/// Whether a path is inside the runner's timed phase.
-pub(super) fn is_timed(path: &[String]) -> bool {
+/// Whether a path of ranges is inside the runner's timed phase.
+pub(super) fn is_in_timed_phase(path: &[String]) -> bool {
     path.first().is_some_and(|part| *part == format!("{RGPU_DOMAIN}@timed"))
 }
 
-/// The user's regions of a profile, each path once, parents before children.
+/// The regions of a profile without the ranges that the runner itself opens; each path once, parents
+/// before children.
 pub(super) fn user_regions(regions: &[Region], runner_ranges: RunnerRanges) -> Vec<RecordedRegion> {
-    let mut seen: Vec<RecordedRegion> = Vec::new();
+    let mut recorded: Vec<RecordedRegion> = Vec::new();
     for region in regions {
         let kind = match region.kind {
             RegionKind::StartEnd => RangeKind::StartEnd,
             _ => RangeKind::PushPop,
         };
         if let Some(region) = RecordedRegion::from_path(&region.path, kind, runner_ranges)
-            && !seen.contains(&region)
+            && !recorded.contains(&region)
         {
-            seen.push(region);
+            recorded.push(region);
         }
     }
-    seen
+    recorded
 }
 
-/// The regions that the patterns match, each once.
+/// The recorded regions that any of the patterns matches.
 ///
 /// # Errors
-/// `no_matching_region` for the first pattern without a match, with the regions that exist.
-pub(super) fn choose(
+/// `no_matching_region` for the first pattern without a match; lists the recorded regions.
+pub(super) fn matching_regions(
     patterns: &[RegionPattern],
-    seen: &[RecordedRegion],
+    recorded: &[RecordedRegion],
 ) -> Result<Vec<RecordedRegion>, Box<Failure>> {
     for pattern in patterns {
-        if !seen.iter().any(|region| pattern.matches(region)) {
-            return Err(Box::new(no_match(pattern, seen)));
+        if !recorded.iter().any(|region| pattern.matches(region)) {
+            return Err(Box::new(no_match(pattern, recorded)));
         }
     }
-    let matching = seen.iter().filter(|region| patterns.iter().any(|p| p.matches(region)));
+    let matching = recorded.iter().filter(|region| patterns.iter().any(|p| p.matches(region)));
     Ok(matching.cloned().collect())
 }
 
-/// The regions that each pattern matched.
-pub(super) fn choices(patterns: &[RegionPattern], chosen: &[RecordedRegion]) -> Vec<RegionChoice> {
+/// The regions that each pattern matched, for the profile.
+pub(super) fn region_choices(
+    patterns: &[RegionPattern],
+    chosen: &[RecordedRegion],
+) -> Vec<RegionChoice> {
     let choice = |pattern: &RegionPattern| RegionChoice {
         asked: pattern.text().to_owned(),
         matched: chosen
@@ -101,7 +110,7 @@ pub(super) fn choices(patterns: &[RegionPattern], chosen: &[RecordedRegion]) -> 
     patterns.iter().map(choice).collect()
 }
 
-/// The regions that exact patterns name, without a survey.
+/// The regions that exact patterns name. They need no survey.
 ///
 /// # Errors
 /// `no_survey` if a pattern is not exact.
@@ -146,18 +155,18 @@ pub(super) fn no_gpu() -> Failure {
 }
 
 /// The failure for a pattern without a match; lists the existing regions, most similar first.
-fn no_match(pattern: &RegionPattern, seen: &[RecordedRegion]) -> Failure {
+fn no_match(pattern: &RegionPattern, recorded: &[RecordedRegion]) -> Failure {
     let failure = Failure::new(
         Exit::Config,
         "no_matching_region",
         format!("no matching region for `{}`", pattern.text()),
     );
-    if seen.is_empty() {
+    if recorded.is_empty() {
         return failure
             .cause("the program opened no NVTX range")
             .hint("ranges come from nvtxRangePush and nvtxRangeStart, in Python from `nvtx` or `torch.cuda.nvtx`");
     }
-    let names: Vec<String> = seen.iter().map(RecordedRegion::display).collect();
+    let names: Vec<String> = recorded.iter().map(RecordedRegion::display).collect();
     let near = crate::error::nearest(pattern.text(), names.iter().map(String::as_str));
     let mut shown: Vec<&str> = near;
     for name in &names {
@@ -187,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn each_region_is_seen_once_whatever_phase_of_the_runner_it_was_entered_in() {
+    fn regions_of_all_phases_of_the_runner_are_listed_once() {
         let of = |path: &[&str]| Region {
             path: path.iter().map(|part| (*part).to_owned()).collect(),
             kind: "push_pop".into(),
@@ -208,19 +217,25 @@ mod tests {
 
     #[test]
     fn a_pattern_without_a_region_names_those_that_exist_nearest_first() {
-        let seen = [region(&["load"]), region(&["decode_1"]), region(&["decode_2"])];
-        assert_eq!(choose(&patterns("decode*"), &seen).unwrap().len(), 2);
-        let failure = choose(&patterns("load,decode"), &seen).unwrap_err();
+        let recorded = [region(&["load"]), region(&["decode_1"]), region(&["decode_2"])];
+        assert_eq!(matching_regions(&patterns("decode*"), &recorded).unwrap().len(), 2);
+        let failure = matching_regions(&patterns("load,decode"), &recorded).unwrap_err();
         assert_eq!((failure.code.as_str(), failure.exit), ("no_matching_region", Exit::Config));
         assert!(failure.hints[0].starts_with("there are `decode_1`"), "{:?}", failure.hints);
         assert!(failure.hints[0].contains("`load`"));
-        assert!(choose(&patterns("A"), &[]).unwrap_err().cause.unwrap().contains("no NVTX range"));
+        assert!(
+            matching_regions(&patterns("A"), &[])
+                .unwrap_err()
+                .cause
+                .unwrap()
+                .contains("no NVTX range")
+        );
     }
 
     #[test]
-    fn nested_regions_are_looked_at_in_layers() {
+    fn nested_regions_are_split_into_layers() {
         let regions = vec![region(&["A"]), region(&["A", "A1"]), region(&["B"])];
-        let layers = RegionLayer { regions }.antichains();
+        let layers = PassRegions { regions }.split_nested();
         let shown: Vec<Vec<String>> = layers
             .iter()
             .map(|l| l.regions.iter().map(RecordedRegion::display).collect())
@@ -229,17 +244,24 @@ mod tests {
     }
 
     #[test]
-    fn without_a_first_pass_only_full_names_are_taken() {
+    fn exact_regions_accepts_only_full_names() {
         assert_eq!(exact_regions(&patterns("A::A1")).unwrap()[0].display(), "A::A1");
         assert_eq!(exact_regions(&patterns("A*")).unwrap_err().code, "no_survey");
     }
 
     #[test]
     fn a_launch_lies_in_a_region_or_in_one_inside_it() {
-        let layer = RegionLayer { regions: vec![region(&["A"])] };
+        let layer = PassRegions { regions: vec![region(&["A"])] };
         let path = |parts: &[&str]| parts.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
-        assert!(layer.has(&path(&["rgpu@timed", "rgpu@n=1", "A", "A1"]), RunnerRanges::Present));
-        assert!(!layer.has(&path(&["rgpu@timed", "rgpu@n=1", "B"]), RunnerRanges::Present));
-        assert!(!layer.has(&[], RunnerRanges::Present));
+        assert!(
+            layer.contains_launch(
+                &path(&["rgpu@timed", "rgpu@n=1", "A", "A1"]),
+                RunnerRanges::Present
+            )
+        );
+        assert!(
+            !layer.contains_launch(&path(&["rgpu@timed", "rgpu@n=1", "B"]), RunnerRanges::Present)
+        );
+        assert!(!layer.contains_launch(&[], RunnerRanges::Present));
     }
 }

@@ -6,7 +6,7 @@ use super::super::assemble::ProfileBuilder;
 use super::super::deep::fit::{BudgetFit, DeepChoices, FALLBACK_SET, fit};
 use super::super::deep::{self, KernelCandidate, LaunchClass, SetUpLaunches};
 use super::super::job::JobResult;
-use super::super::regions::{self, RegionLayer};
+use super::super::regions::{self, PassRegions};
 use super::{Pass, PassPlanner, profile_step, runner_ranges};
 use crate::analysis::{set_up, tuning};
 use crate::error::Result;
@@ -106,14 +106,14 @@ impl PassPlanner {
     fn top_kernels(
         &self,
         builder: &ProfileBuilder,
-        chosen_regions: &RegionLayer,
+        chosen_regions: &PassRegions,
     ) -> Result<(Vec<KernelCandidate>, u64)> {
         let ranges = runner_ranges(&self.user_request);
         let launches = &builder.profile.launches;
-        let timed = launches.iter().any(|launch| regions::is_timed(&launch.region));
+        let timed = launches.iter().any(|launch| regions::is_in_timed_phase(&launch.region));
         let scope = launches.iter().filter(|launch| {
-            (ranges == RunnerRanges::Absent || !timed || regions::is_timed(&launch.region))
-                && chosen_regions.has(&launch.region, ranges)
+            (ranges == RunnerRanges::Absent || !timed || regions::is_in_timed_phase(&launch.region))
+                && chosen_regions.contains_launch(&launch.region, ranges)
         });
         let scope: Vec<&Launch> = scope.collect();
         let whole = ranges == RunnerRanges::Absent && chosen_regions.regions.is_empty();
@@ -276,7 +276,7 @@ fn launches_in_a_row(
     kernels: &[KernelCandidate],
     counts: &[u64],
     skip: u64,
-    regions: &RegionLayer,
+    regions: &PassRegions,
 ) -> Vec<Pass> {
     let passes = kernels.iter().zip(counts).map(|(kernel, count)| {
         let count = kernel.launches.min(*count);
@@ -330,7 +330,7 @@ mod tests {
         };
         let passes = |skip| {
             let kernels = std::slice::from_ref(&kernel);
-            launches_in_a_row(kernels, &[4], skip, &RegionLayer::default())
+            launches_in_a_row(kernels, &[4], skip, &PassRegions::default())
         };
         let first = passes(0).remove(0);
         assert_eq!(first.skip, Some(109));
@@ -339,7 +339,7 @@ mod tests {
         // The user's own skip stays, and a pass without one of its own is what it is.
         assert_eq!(passes(5).remove(0).without_chosen_skip().skip, Some(5));
         let equal = KernelCandidate { durations: vec![5.0; 9], launches: 9, ..kernel.clone() };
-        let only = launches_in_a_row(&[equal], &[2], 0, &RegionLayer::default()).remove(0);
+        let only = launches_in_a_row(&[equal], &[2], 0, &PassRegions::default()).remove(0);
         assert_eq!((only.skip, only.retry.len()), (None, 0));
         assert_eq!(only.without_chosen_skip().count, Some(2));
     }
