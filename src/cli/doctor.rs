@@ -331,7 +331,7 @@ async fn try_mode(
     // Jobs on this machine were removed already.
     for job in record.jobs.iter().filter(|job| job.remote == session.spec.name) {
         // If the host cannot remove it now, its quota removes it later.
-        let _ = session.link.forget(&job.job).await;
+        let _ = session.link.remove_job(&job.job).await;
     }
     let mut line =
         ModeLine { mode: mode.name(), rung: RungId::default(), why: Vec::new(), seconds: 0.0 };

@@ -418,7 +418,7 @@ pub struct Session {
     pub(super) conversation: Conversation,
     pub(super) streams: Arc<dyn StreamOpener>,
     /// The record of blobs sent to this host before, if one is kept.
-    pub(super) sent: Option<Arc<SentRecord>>,
+    pub(super) sent_record: Option<Arc<SentRecord>>,
     /// The agent's hello, once it has arrived.
     agent: Option<Hello>,
     /// The user's settings, sent with our hello.
@@ -470,7 +470,7 @@ impl Session {
         Self {
             conversation,
             streams,
-            sent: None,
+            sent_record: None,
             agent: None,
             setup,
             backlog: PendingMessages::default(),
@@ -587,7 +587,7 @@ impl Session {
     ///
     /// # Errors
     /// The link fails, or the agent refuses because the job runs.
-    pub async fn forget(&mut self, job: &str) -> Result<(), RemoteError> {
+    pub async fn remove_job(&mut self, job: &str) -> Result<(), RemoteError> {
         let request =
             Request { name: "forget", doing: "removing a job", limit: limits::ANSWER_TIMEOUT };
         match self.ask(&ToAgent::Forget { job: job.to_owned() }, request).await? {
@@ -596,12 +596,12 @@ impl Session {
         }
     }
 
-    /// Tells the host to drop an ended job whose files have all been fetched. Does not wait for the
-    /// answer: the host sweeps leftover folders later.
+    /// Requests that the host removes an ended job whose files have all been fetched. Does not wait
+    /// for the answer: the host sweeps leftover folders later.
     ///
     /// # Errors
     /// The link fails.
-    pub fn drop_job(&mut self, job: &str) -> Result<(), RemoteError> {
+    pub fn request_job_removal(&mut self, job: &str) -> Result<(), RemoteError> {
         self.send_hello()?;
         self.conversation.writer.message(&ToAgent::Forget { job: job.to_owned() })
     }
@@ -702,7 +702,7 @@ impl Session {
     }
 
     /// The sender for the followed job's standard input; `None`: no job is followed.
-    pub fn input(&self) -> Option<JobStdin> {
+    pub fn stdin(&self) -> Option<JobStdin> {
         let job = self.backlog.job()?.to_owned();
         let has_offset_feature = |agent: &Hello| agent.features.iter().any(|f| f == "stdin_offset");
         let takes_offset = self.agent.as_ref().is_some_and(has_offset_feature);

@@ -1,8 +1,9 @@
-//! A connection to a host that survives cut links.
+//! A connection to the agent on a host that survives cut links.
 //!
-//! A request is repeated on a fresh link if its link is cut. A followed job resumes from the number
-//! of its last event and from the amount of output received, so nothing is lost and nothing comes
-//! twice. The sender of standard input learns of each new link and resends there.
+//! Runs and commands call it. It opens a [`Session`] on a [`Remote`] for each link, repeats a request
+//! on a new link if the link is cut, and passes on the messages of the followed job. The job resumes
+//! from the number of its last event and from the amount of output received, so nothing is lost and
+//! nothing comes twice. The sender of standard input gets each new link and resends there.
 
 use std::fs::File;
 use std::path::Path;
@@ -29,17 +30,22 @@ use super::{
 pub struct HostLink {
     remote: Arc<dyn Remote>,
     options: ConnectOptions,
+    /// `None` while the link is cut.
     session: Option<Session>,
-    sent: Option<Arc<SentRecord>>,
+    /// The blobs that the host has had before.
+    sent_record: Option<Arc<SentRecord>>,
+    /// When the current link came up.
     linked_at: Instant,
-    job: Option<FollowedJob>,
-    submitting: Option<FollowedJob>,
+    followed_job: Option<FollowedJob>,
+    /// The job of a submission that was not answered yet.
+    submitted_job: Option<FollowedJob>,
+    /// `None` while the link is stable.
     outage: Option<Outage>,
     reconnect_policy: ReconnectPolicy,
     /// How long a cancelled job may take to end.
-    confirm_within: Duration,
+    cancel_timeout: Duration,
     /// The sender for the followed job's standard input over the current link.
-    input: watch::Sender<Option<JobStdin>>,
+    stdin: watch::Sender<Option<JobStdin>>,
 }
 
 /// How often and how long to retry after a cut link.
@@ -63,12 +69,14 @@ impl Default for ReconnectPolicy {
     }
 }
 
-/// The time from the first cut until a link has held again.
+/// The time from the first cut until a link has held for [`STABLE_AFTER`].
 struct Outage {
     since: Instant,
     next_try: Instant,
+    /// The pause before `next_try`.
     wait: Duration,
-    last: Option<RemoteError>,
+    last_error: Option<RemoteError>,
+    /// Whether the link is back, but not yet stable.
     restored: bool,
 }
 
@@ -107,20 +115,20 @@ impl HostLink {
         let session = Some(remote.connect(&options).await?);
         let reconnect_policy = ReconnectPolicy::default();
         let linked_at = Instant::now();
-        let (sent, job, submitting, outage) = (None, None, None, None);
-        let input = watch::Sender::new(None);
+        let (sent_record, followed_job, submitted_job, outage) = (None, None, None, None);
+        let stdin = watch::Sender::new(None);
         Ok(Self {
             remote,
             options,
             session,
-            sent,
+            sent_record,
             linked_at,
-            job,
-            submitting,
+            followed_job,
+            submitted_job,
             outage,
             reconnect_policy,
-            confirm_within: limits::CANCEL_TIMEOUT,
-            input,
+            cancel_timeout: limits::CANCEL_TIMEOUT,
+            stdin,
         })
     }
 
@@ -132,15 +140,15 @@ impl HostLink {
 
     /// Sets how long a cancelled job may take to end.
     #[cfg(test)]
-    pub(crate) fn confirm_within(mut self, limit: Duration) -> Self {
-        self.confirm_within = limit;
+    pub(crate) fn with_cancel_timeout(mut self, limit: Duration) -> Self {
+        self.cancel_timeout = limit;
         self
     }
 
     /// Uses a record of the blobs sent before. On a long link, the upload of a large new bundle
     /// then starts before the host has answered which blobs it lacks.
-    pub fn with_sent_record(mut self, sent: SentRecord) -> Self {
-        self.sent = Some(Arc::new(sent));
+    pub fn with_sent_record(mut self, sent_record: SentRecord) -> Self {
+        self.sent_record = Some(Arc::new(sent_record));
         self
     }
 
@@ -211,11 +219,11 @@ impl HostLink {
     /// Removes an ended job's folder from the host.
     ///
     /// # Errors
-    /// As for [`Session::forget`], or the link stayed cut.
-    pub async fn forget(&mut self, job: &str) -> Result<(), RemoteError> {
+    /// As for [`Session::remove_job`], or the link stayed cut.
+    pub async fn remove_job(&mut self, job: &str) -> Result<(), RemoteError> {
         let mut may_be_removed = false;
         loop {
-            match self.linked_session().await?.forget(job).await {
+            match self.linked_session().await?.remove_job(job).await {
                 Err(error) if error.is_link() => {
                     self.link_lost(error);
                     may_be_removed = true;
@@ -227,11 +235,11 @@ impl HostLink {
         }
     }
 
-    /// Tells the host to drop an ended job whose files have all been fetched, if the link is up.
-    /// Does not wait for an answer.
-    pub fn drop_job(&mut self, job: &str) {
+    /// Requests that the host removes an ended job whose files have all been fetched, if the link is
+    /// up. Does not wait for an answer.
+    pub fn request_job_removal(&mut self, job: &str) {
         if let Some(session) = &mut self.session
-            && let Err(error) = session.drop_job(job)
+            && let Err(error) = session.request_job_removal(job)
         {
             self.link_lost(error);
         }
@@ -248,33 +256,33 @@ impl HostLink {
         submission: &Submission,
         progress: ProgressSink<'_>,
     ) -> Result<UploadTotals, RemoteError> {
-        self.job = None;
+        self.followed_job = None;
         let job = FollowedJob::new(&submission.plan.job, &submission.plan.limits);
-        self.submitting = Some(job.clone());
+        self.submitted_job = Some(job.clone());
         let answer = loop {
-            let sent = self.sent.clone();
+            let sent_record = self.sent_record.clone();
             let session = self.linked_session().await?;
-            session.sent = sent;
+            session.sent_record = sent_record;
             match session.submit(submission, progress).await {
                 Err(error) if error.is_link() => self.link_lost(error),
                 answer => break answer,
             }
         };
-        self.submitting = None;
-        if let (Some(sent), Err(error)) = (&self.sent, &answer)
+        self.submitted_job = None;
+        if let (Some(sent_record), Err(error)) = (&self.sent_record, &answer)
             && error.is_no_agent()
         {
-            sent.forget();
+            sent_record.forget();
         }
         if answer.is_ok() {
-            self.job = Some(job);
+            self.followed_job = Some(job);
             self.publish_stdin();
         }
         answer
     }
 
-    /// Follows an existing job, whose plan has these `limits`, from event `from_seq` on. `had` says
-    /// how much of its output is already here.
+    /// Follows an existing job, whose plan has these `limits`, from event `from_seq` on. `received`
+    /// says how much of its output is already here.
     ///
     /// # Errors
     /// As for [`Session::attach`], or the link stayed cut.
@@ -283,10 +291,10 @@ impl HostLink {
         job: &str,
         limits: &Limits,
         from_seq: u64,
-        had: &[ReceivedOutput],
+        received: &[ReceivedOutput],
     ) -> Result<(), RemoteError> {
-        let job = FollowedJob::new(job, limits).resume_at(from_seq, had);
-        self.job = None;
+        let job = FollowedJob::new(job, limits).resume_at(from_seq, received);
+        self.followed_job = None;
         loop {
             match self
                 .linked_session()
@@ -296,7 +304,7 @@ impl HostLink {
             {
                 Err(error) if error.is_link() => self.link_lost(error),
                 answer => {
-                    self.job = answer.is_ok().then_some(job);
+                    self.followed_job = answer.is_ok().then_some(job);
                     self.publish_stdin();
                     return answer;
                 }
@@ -310,10 +318,10 @@ impl HostLink {
     /// [`RemoteError::GaveUp`] when the link stayed cut (the job continues);
     /// [`RemoteError::Unconfirmed`] when a cancelled job has not ended in time.
     pub async fn next(&mut self) -> Result<Option<JobMessage>, RemoteError> {
-        let Some(cancelled) = self.job.as_ref().and_then(|job| job.cancelled) else {
+        let Some(cancelled) = self.followed_job.as_ref().and_then(|job| job.cancelled) else {
             return self.next_message().await;
         };
-        let limit = self.confirm_within;
+        let limit = self.cancel_timeout;
         // The timeout alone never fires if the host sends without pause.
         match cancelled.elapsed() < limit {
             true => timeout_at(cancelled + limit, self.next_message())
@@ -325,18 +333,18 @@ impl HostLink {
 
     async fn next_message(&mut self) -> Result<Option<JobMessage>, RemoteError> {
         loop {
-            if self.job.as_ref().is_none_or(|job| job.ended) {
+            if self.followed_job.as_ref().is_none_or(|job| job.ended) {
                 return Ok(None);
             }
             self.linked_session().await?;
             let Some(session) = &mut self.session else { continue };
             // Reconnecting may have found that the job never started.
-            if self.job.as_ref().is_none_or(|job| job.ended) {
+            if self.followed_job.as_ref().is_none_or(|job| job.ended) {
                 return Ok(None);
             }
             match session.next().await {
                 Ok(message) => {
-                    if let Some(job) = &mut self.job
+                    if let Some(job) = &mut self.followed_job
                         && let Some(message) = job.accept(message)?
                     {
                         job.failed_follows = 0;
@@ -356,7 +364,7 @@ impl HostLink {
     /// Whether the agent gave up following the job, and another connection may do better.
     fn may_follow_again(&mut self, error: &RemoteError) -> bool {
         let gave_up = matches!(error, RemoteError::Refused { request, .. } if request == FOLLOW);
-        let Some(job) = self.job.as_mut().filter(|_| gave_up) else { return false };
+        let Some(job) = self.followed_job.as_mut().filter(|_| gave_up) else { return false };
         job.failed_follows += 1;
         job.failed_follows <= MAX_FAILED_FOLLOWS
     }
@@ -365,16 +373,16 @@ impl HostLink {
     /// returned by [`HostLink::next`], confirms it. If a submission was dropped halfway, its job is
     /// looked up and stopped if it exists.
     pub fn cancel(&mut self) {
-        if let Some(mut job) = self.submitting.take() {
+        if let Some(mut job) = self.submitted_job.take() {
             // If no agent received the submission, there is no job to look up.
             job.ended = self
                 .session
                 .as_ref()
                 .is_some_and(|s| s.conversation.early_frames == EarlyFrames::Nothing);
-            self.job = Some(job);
+            self.followed_job = Some(job);
             self.session = None;
         }
-        if let Some(job) = &mut self.job {
+        if let Some(job) = &mut self.followed_job {
             job.cancelled.get_or_insert_with(Instant::now);
         }
         if let Some(session) = &mut self.session
@@ -386,8 +394,8 @@ impl HostLink {
 
     /// The sender for the followed job's standard input; `None` while the link is cut. The watch
     /// changes with each new link.
-    pub fn input(&self) -> watch::Receiver<Option<JobStdin>> {
-        self.input.subscribe()
+    pub fn stdin(&self) -> watch::Receiver<Option<JobStdin>> {
+        self.stdin.subscribe()
     }
 
     /// Downloads a file of a job to `dest`, whose folder must exist, and to `copy`, as
@@ -397,13 +405,13 @@ impl HostLink {
     /// As for [`Session::fetch`], or the link stayed cut.
     pub async fn fetch(
         &mut self,
-        wanted: &RemoteFile,
+        file: &RemoteFile,
         dest: &Path,
         mut copy: Option<File>,
         progress: ProgressSink<'_>,
     ) -> Result<FetchOutcome, RemoteError> {
         loop {
-            match self.linked_session().await?.fetch(wanted, dest, copy.take(), progress).await {
+            match self.linked_session().await?.fetch(file, dest, copy.take(), progress).await {
                 Err(error) if error.is_link() => self.link_lost(error),
                 answer => return answer,
             }
@@ -419,7 +427,7 @@ impl HostLink {
             match self.linked_session().await?.detach().await {
                 Err(error) if error.is_link() => self.link_lost(error),
                 answer => {
-                    self.job = None;
+                    self.followed_job = None;
                     self.remote.keep_host();
                     return answer;
                 }
@@ -430,7 +438,7 @@ impl HostLink {
     /// Closes the connection and returns the provider's last bills.
     pub async fn close(self) -> Vec<Bill> {
         // A `JobStdin` keeps the stream open.
-        self.input.send_replace(None);
+        self.stdin.send_replace(None);
         // A session with a dropped request has nothing to flush, and might block for long.
         if let Some(session) = self.session.filter(|session| !session.has_pending_answer()) {
             session.close().await;
@@ -440,7 +448,7 @@ impl HostLink {
 
     /// Publishes the current link's sender for standard input.
     fn publish_stdin(&self) {
-        self.input.send_replace(self.session.as_ref().and_then(Session::input));
+        self.stdin.send_replace(self.session.as_ref().and_then(Session::stdin));
     }
 
     /// Drops the session and schedules the next try.
@@ -457,7 +465,7 @@ impl HostLink {
             since: now,
             next_try: now,
             wait: Duration::ZERO,
-            last: None,
+            last_error: None,
             restored: false,
         });
         outage.restored = false;
@@ -465,7 +473,7 @@ impl HostLink {
             (outage.wait * 2).clamp(self.reconnect_policy.first, self.reconnect_policy.longest);
         outage.next_try = now + outage.wait;
         self.options.user_prompt.link_lost(&error, outage.wait);
-        outage.last = Some(error);
+        outage.last_error = Some(error);
     }
 
     /// The session; reconnects first if the link was cut, and resumes the followed job.
@@ -477,7 +485,7 @@ impl HostLink {
         while self.session.is_none() {
             if let Some(outage) = &mut self.outage {
                 if outage.since.elapsed() >= self.reconnect_policy.total
-                    && let Some(last) = outage.last.take()
+                    && let Some(last) = outage.last_error.take()
                 {
                     let (after, last) = (self.reconnect_policy.total, Box::new(last));
                     self.outage = None;
@@ -512,10 +520,10 @@ impl HostLink {
         // Wait for the hello before sending: the host's start-up files may have swallowed early
         // frames.
         session.wait_for_hello().await?;
-        if let Some(job) = self.job.as_mut().filter(|job| !job.ended) {
+        if let Some(job) = self.followed_job.as_mut().filter(|job| !job.ended) {
             match session.attach(&job.id, job.seq + 1, job.received_output()).await {
                 Err(error) if error.no_such_job().is_some() => {
-                    // It is not asked for again.
+                    // Do not attach to it again.
                     job.ended = true;
                     // The job was cancelled before it existed.
                     if job.cancelled.is_some() && job.seq == 0 {
@@ -657,7 +665,7 @@ mod tests {
             if let Some(bytes) = bytes {
                 host.print_for_ever(bytes);
             }
-            let mut link = connect(&host).await.confirm_within(Duration::from_millis(300));
+            let mut link = connect(&host).await.with_cancel_timeout(Duration::from_millis(300));
             link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
             link.cancel();
             let begun = Instant::now();
@@ -689,7 +697,7 @@ mod tests {
         // Dropped while the job already runs.
         connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
         let mut link = connect(&host).await;
-        link.submitting = Some(FollowedJob::new("run.1", &Limits::default()));
+        link.submitted_job = Some(FollowedJob::new("run.1", &Limits::default()));
         link.cancel();
         follow_to_end(&mut link).await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -774,8 +782,8 @@ mod tests {
         link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
         follow_to_end(&mut link).await.unwrap();
         host.lose_answers_to_forget();
-        link.forget("run.1").await.unwrap();
-        let error = link.forget("run.1").await.unwrap_err();
+        link.remove_job("run.1").await.unwrap();
+        let error = link.remove_job("run.1").await.unwrap_err();
         assert!(error.no_such_job().is_some(), "{error:?}");
     }
 
@@ -784,9 +792,9 @@ mod tests {
         let host = InProcessAgent::new(script());
         let mut first = connect(&host).await;
         first.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
-        let had = ReceivedOutput { step: "run".into(), stream: Stream::Stdout, bytes: 4 };
+        let received = ReceivedOutput { step: "run".into(), stream: Stream::Stdout, bytes: 4 };
         let mut second = connect(&host).await;
-        second.attach("run.1", &Limits::default(), 3, &[had]).await.unwrap();
+        second.attach("run.1", &Limits::default(), 3, &[received]).await.unwrap();
         let mut texts = Vec::new();
         while let Some(message) = second.next().await.unwrap() {
             if let JobMessage::Output { bytes, .. } = message {

@@ -183,10 +183,10 @@ impl Session {
         submission: &Submission,
         opening: &mut Vec<OpeningStream>,
     ) -> Option<UploadStreams> {
-        let sent = self.sent.as_ref().filter(|_| !opening.is_empty())?;
+        let sent_record = self.sent_record.as_ref().filter(|_| !opening.is_empty())?;
         let files = &submission.plan.files;
         let digests: HashSet<&Digest> = files.iter().flat_map(|file| &file.blobs).collect();
-        sent.record_if_all_new(&digests).then(|| {
+        sent_record.record_if_all_new(&digests).then(|| {
             let mut digests: Vec<Digest> = digests.into_iter().cloned().collect();
             digests.sort();
             UploadStreams::begin(digests, submission, std::mem::take(opening))

@@ -101,7 +101,7 @@ impl BuildRun<'_> {
             return Ok(BuildOutcome::Detached);
         };
         // All files are here, even if the job was cancelled.
-        session.link.drop_job(&end.job);
+        session.link.request_job_removal(&end.job);
         if end.outcome == Some(Outcome::Cancelled) {
             return Err(job::cancelled());
         }

@@ -34,7 +34,7 @@ impl LayoutsRun {
         let Some(result) = driver.result else {
             return Err(Failure::new(Exit::Bug, "bug", "the job was not followed to its end"));
         };
-        session.link.drop_job(&result.job);
+        session.link.request_job_removal(&result.job);
         if result.outcome != Some(Outcome::Done) {
             return Err(outcome::failure(session.link.remote(), &result));
         }

@@ -237,7 +237,7 @@ fn finish_job(
     copies: FileCopies,
 ) -> ExecOutcome {
     if !record.jobs.iter().any(|line| line.job == end.job && !line.unsynced.is_empty()) {
-        link.drop_job(&end.job);
+        link.request_job_removal(&end.job);
     }
     ExecOutcome { end: Some(program_end(link, &end)), pulled: pulled(end), copies }
 }

@@ -114,7 +114,7 @@ pub async fn fetch_host_listings(
         let listing_host = ListingHost { link: session.link, facts: &facts, job: job.clone() };
         let result = listing_host.fetch_listings(requests, context).await;
         // No other command uses this job.
-        session.link.drop_job(&job);
+        session.link.request_job_removal(&job);
         match result {
             Err(SubmitError::FactsChanged(_)) => session.forget_facts(),
             result => return Ok(result?),

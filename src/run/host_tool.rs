@@ -27,7 +27,7 @@ pub async fn install_host_tool(
         let job = JobName { run: context.record.id.clone(), sequence }.job();
         let installed = install(session, tool, &job, &facts, context).await;
         // No other command uses this job.
-        session.link.drop_job(&job);
+        session.link.request_job_removal(&job);
         session.forget_facts();
         match installed {
             Err(SubmitError::FactsChanged(_)) => continue,

@@ -337,7 +337,7 @@ async fn follow_and_fetch(
     let mut cancel_requests = 0;
     // The program can read stdin only once a rung has started.
     let mut reading = false;
-    let mut feed = StdinFeed::new(context.input.take(), link.input());
+    let mut feed = StdinFeed::new(context.input.take(), link.stdin());
     let mut stdin_failure = None;
     while result.outcome.is_none() {
         let message = tokio::select! {

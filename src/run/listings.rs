@@ -191,7 +191,7 @@ async fn ask_host(
     let job = format!("{run}.{}", before + 1);
     let result =
         ListingHost { link, facts, job: job.clone() }.fetch_listings(&requests, context).await;
-    link.drop_job(&job);
+    link.request_job_removal(&job);
     match result {
         Ok(tool) => tool,
         Err(error) => {

@@ -104,7 +104,7 @@ async fn build(
     let end = run_or_restore(&mut link, bundle, context).await;
     // If the user stopped waiting, the job is kept and can be resumed.
     if end.is_ok() {
-        link.drop_job(&name);
+        link.request_job_removal(&name);
     }
     link.close().await;
     Ok(Some((end?, info)))
@@ -124,7 +124,7 @@ async fn run_or_restore(
     let submitted = job::submit(link, &submission(bundle.plan, bundle.blobs), context).await;
     if submitted.is_err() {
         // The submission failed, so there is no job to resume.
-        link.drop_job(&name);
+        link.request_job_removal(&name);
     }
     submitted?;
     job::follow_to_end(link, &name, &[], context).await

@@ -294,7 +294,7 @@ impl CutRemote {
             fs::remove_file(&dest).unwrap();
         }
         assert!(brought == [input.into_bytes(), big], "{cuts:?}: {} files", brought.len());
-        link.drop_job(&job.plan.job);
+        link.request_job_removal(&job.plan.job);
         link.close().await;
         Ok(())
     }

@@ -153,7 +153,7 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
         let (old, left): (Vec<_>, Vec<_>) =
             ended.partition(|job| args.all || fetched.contains(&job.job));
         for job in old.iter().filter(|_| !args.dry_run) {
-            match link.forget(&job.job).await {
+            match link.remove_job(&job.job).await {
                 // Another machine removed it first.
                 Err(error) if error.no_such_job().is_some() => {}
                 answer => answer.on(link.remote())?,

@@ -200,7 +200,7 @@ async fn client(
             }
             State::Listing => link.jobs().await.map(|jobs| jobs == Default::default()),
             State::Planning => link.plan(JOB).await.map(|plan| plan == super::samples::plan()),
-            State::Forgetting => link.forget(JOB).await.map(|()| true),
+            State::Forgetting => link.remove_job(JOB).await.map(|()| true),
             _ => return Ok((Some(link), true)),
         };
         let honest = honest.on(&*remote).map_err(|failure| failure.to_string())?;

@@ -151,7 +151,7 @@ pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
     link.fetch(&wanted, &dest, None, &fetch).await.unwrap();
     assert!(fs::read(&dest).unwrap() == big);
     server.restart_once("fetched");
-    link.forget(&work.plan.job).await.unwrap();
+    link.remove_job(&work.plan.job).await.unwrap();
     forgotten();
     server.restart_once("cleaned up");
     assert!(link.jobs().await.unwrap().jobs.is_empty());
