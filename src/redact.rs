@@ -87,10 +87,10 @@ fn empty_fields(profile: &mut Profile, sidecars: &mut Sidecars) {
         host.tools.iter_mut().for_each(|tool| REPLACEMENT.clone_into(&mut tool.path));
     }
     let ranks = profile.ranks.iter_mut().flat_map(|ranks| &mut ranks.ranks);
-    let places = ranks.map(|rank| &mut rank.place);
+    let locations = ranks.map(|rank| &mut rank.location);
     let listed = sidecars.trace.iter_mut().flat_map(|trace| &mut trace.ranks);
     let mut hosts: Vec<String> = Vec::new();
-    for host in places.chain(listed).filter_map(|place| place.host.as_mut()) {
+    for host in locations.chain(listed).filter_map(|location| location.host.as_mut()) {
         // Which ranks share a host stays visible.
         let known = hosts.iter().position(|known| known == host);
         let number = known.unwrap_or(hosts.len());
@@ -129,7 +129,7 @@ impl Texts {
             ]);
         }
         let ranks = profile.ranks.iter().flat_map(|ranks| &ranks.ranks);
-        names.extend(ranks.filter_map(|rank| rank.place.host.as_deref()));
+        names.extend(ranks.filter_map(|rank| rank.location.host.as_deref()));
         // `root` and `local` identify nobody; a name of two letters occurs in too many words.
         names.retain(|name| name.len() > 2 && !matches!(*name, "root" | "local" | "localhost"));
         names.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));

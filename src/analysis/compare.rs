@@ -158,9 +158,9 @@ fn ranks(a: &Profile, b: &Profile) -> Vec<RankChange> {
     let of = |profile: &Profile| profile.ranks.clone().unwrap_or_default().ranks;
     let others = of(b);
     let changes = of(a).into_iter().filter_map(|rank| {
-        let other = others.iter().find(|other| other.place.rank == rank.place.rank)?;
+        let other = others.iter().find(|other| other.location.rank == rank.location.rank)?;
         Some(RankChange {
-            rank: rank.place.rank,
+            rank: rank.location.rank,
             span_ns: [rank.span_ns, other.span_ns],
             compute_ns: [rank.compute_ns, other.compute_ns],
             exposed_ns: [rank.exposed_ns, other.exposed_ns],

@@ -26,7 +26,7 @@ type ReportRanks = Vec<usize>;
 /// Joins the processes of one report. Does nothing if it has only one.
 pub fn join_processes(imported: &mut Imported) {
     let Some(mut joined) = imported.sidecars.ranks.take() else { return };
-    let from = joined.ranks.first().map(|rank| rank.place.from.clone()).unwrap_or_default();
+    let from = joined.ranks.first().map(|rank| rank.location.from.clone()).unwrap_or_default();
     imported.gaps.push(Gap {
         code: "ranks_inferred".to_owned(),
         text: format!(
@@ -67,14 +67,14 @@ pub fn join_reports(mut reports: Vec<Imported>) -> Imported {
     collectives::sort_by_start(&mut joined.collectives, &joined.ranks);
     let numbers: Vec<Vec<u32>> = of_reports
         .iter()
-        .map(|ranks| ranks.iter().map(|at| joined.ranks[*at].place.rank).collect())
+        .map(|ranks| ranks.iter().map(|at| joined.ranks[*at].location.rank).collect())
         .collect();
     sort_by_number(&mut joined);
     let times: Vec<ReportTimes> = (clocks.into_iter().zip(firsts))
         .map(|(clock, first_ns)| ReportTimes { clock, first_ns })
         .collect();
     joined_report.sidecars.trace =
-        trace::join(&mut reports, &numbers, &times, joined.ranks.iter().map(|r| &r.place));
+        trace::join(&mut reports, &numbers, &times, joined.ranks.iter().map(|r| &r.location));
     sums::join(&mut joined_report, reports, &numbers);
     joined_report.sidecars.ranks = Some(joined);
     joined_report
@@ -83,7 +83,7 @@ pub fn join_reports(mut reports: Vec<Imported>) -> Imported {
 /// Sorts the ranks by number. Matched collectives refer to them by index.
 fn sort_by_number(joined: &mut JoinedRanks) {
     let mut order: Vec<usize> = (0..joined.ranks.len()).collect();
-    order.sort_by_key(|at| joined.ranks[*at].place.rank);
+    order.sort_by_key(|at| joined.ranks[*at].location.rank);
     let mut moved = vec![0; order.len()];
     for (to, from) in order.iter().enumerate() {
         moved[*from] = u32::try_from(to).unwrap_or(u32::MAX);
@@ -94,40 +94,40 @@ fn sort_by_number(joined: &mut JoinedRanks) {
         }
         collective.calls.sort_unstable();
     }
-    joined.ranks.sort_by_key(|rank| rank.place.rank);
+    joined.ranks.sort_by_key(|rank| rank.location.rank);
 }
 
 /// Numbers the ranks of several reports. Returns a gap for each number that is missing or not certain.
 fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
     let mut gaps = Vec::new();
-    for rank in ranks.iter_mut().filter(|rank| rank.place.rank >= MAX_RANKS) {
+    for rank in ranks.iter_mut().filter(|rank| rank.location.rank >= MAX_RANKS) {
         gaps.push(Gap {
             code: "ranks_inferred".to_owned(),
             text: format!(
                 "{}: its rank {} is ignored: rgpu knows ranks below {MAX_RANKS}",
-                rank.place.from, rank.place.rank
+                rank.location.from, rank.location.rank
             ),
         });
-        (rank.place.rank, rank.is_numbered) = (0, false);
+        (rank.location.rank, rank.is_numbered) = (0, false);
     }
     let mut several_in = BTreeSet::new();
     for pair in ranks.windows(2) {
-        if pair[0].place.from == pair[1].place.from {
-            several_in.insert(pair[0].place.from.clone());
+        if pair[0].location.from == pair[1].location.from {
+            several_in.insert(pair[0].location.from.clone());
         }
     }
     for rank in ranks.iter_mut().filter(|rank| !rank.is_numbered) {
-        let of_file = rank_of_name(&rank.place.from);
-        if let Some(number) = of_file.filter(|_| !several_in.contains(&rank.place.from)) {
-            rank.place.rank = number;
+        let of_file = rank_of_name(&rank.location.from);
+        if let Some(number) = of_file.filter(|_| !several_in.contains(&rank.location.from)) {
+            rank.location.rank = number;
             rank.is_numbered = true;
         }
     }
-    let numbers: BTreeSet<u32> = ranks.iter().map(|rank| rank.place.rank).collect();
+    let numbers: BTreeSet<u32> = ranks.iter().map(|rank| rank.location.rank).collect();
     let all_numbered = ranks.iter().all(|rank| rank.is_numbered);
     if !all_numbered || numbers.len() < ranks.len() {
         for (rank, number) in ranks.iter_mut().zip(0..) {
-            rank.place.rank = number;
+            rank.location.rank = number;
         }
         let why = if all_numbered {
             "several have the same number"
@@ -141,9 +141,9 @@ fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
     }
     let world =
         ranks.iter().filter_map(|rank| rank.world).filter(|world| *world <= MAX_RANKS).max();
-    let last = ranks.iter().map(|rank| rank.place.rank + 1).max();
+    let last = ranks.iter().map(|rank| rank.location.rank + 1).max();
     let all = world.max(last).unwrap_or(0);
-    let present: BTreeSet<u32> = ranks.iter().map(|rank| rank.place.rank).collect();
+    let present: BTreeSet<u32> = ranks.iter().map(|rank| rank.location.rank).collect();
     let missing: Vec<String> =
         (0..all).filter(|rank| !present.contains(rank)).take(8).map(|r| r.to_string()).collect();
     if !missing.is_empty() {
@@ -198,7 +198,7 @@ fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
                 text: format!(
                     "rank {} has no kernel, copy or range in common with rank {}: they may be of \
                      different programs",
-                    other.place.rank, first.place.rank
+                    other.location.rank, first.location.rank
                 ),
             });
         }
@@ -236,7 +236,7 @@ mod tests {
             let start = |k: i64| own(1_790_000_000_000_000_000 + k * 100_000_000);
             let mut rank = RankWork {
                 is_numbered: true,
-                place: RankLocation { rank: number, ..RankLocation::default() },
+                location: RankLocation { rank: number, ..RankLocation::default() },
                 first_ns: start(0),
                 names: vec!["nccl".to_owned()],
                 ..RankWork::default()
@@ -301,7 +301,7 @@ mod tests {
         let rank = |number| RankWork {
             is_numbered: true,
             world: Some(4),
-            place: RankLocation { rank: number, ..RankLocation::default() },
+            location: RankLocation { rank: number, ..RankLocation::default() },
             ..RankWork::default()
         };
         let gaps = number_ranks(&mut [rank(0), rank(3)]);
@@ -309,12 +309,12 @@ mod tests {
         assert!(gaps[0].text.starts_with("2 of 4 ranks have no report (1, 2)"), "{}", gaps[0].text);
         let mut same = [rank(1), rank(1)];
         let gaps = number_ranks(&mut same);
-        assert_eq!(same.map(|rank| rank.place.rank), [0, 1]);
+        assert_eq!(same.map(|rank| rank.location.rank), [0, 1]);
         assert_eq!(gaps[0].code, "ranks_inferred");
         // The largest number has no next one.
         let mut far = [rank(0), RankWork { world: Some(u32::MAX), ..rank(u32::MAX) }];
         let gaps = number_ranks(&mut far);
-        assert_eq!(far.map(|rank| rank.place.rank), [0, 1]);
+        assert_eq!(far.map(|rank| rank.location.rank), [0, 1]);
         assert!(gaps[0].text.contains("its rank 4294967295 is ignored"), "{}", gaps[0].text);
         assert!(gaps.last().unwrap().text.starts_with("2 of 4 ranks"), "{gaps:?}");
     }

@@ -214,7 +214,7 @@ pub(super) fn import<R: TraceRows>(
     imported.sidecars.ranks = joined;
     let mut events = events::list(&trace, &placed, from, &processes);
     if let Some(joined) = &imported.sidecars.ranks {
-        events.ranks = joined.ranks.iter().map(|rank| rank.place.clone()).collect();
+        events.ranks = joined.ranks.iter().map(|rank| rank.location.clone()).collect();
     }
     attribute::add(&trace, placed, from, &processes, &mut imported);
     imported.gaps.extend(unlisted_events_gap(&events));

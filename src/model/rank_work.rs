@@ -25,7 +25,7 @@ pub struct JoinedRanks {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankWork {
     /// The rank's number, and where it ran as far as the report tells.
-    pub place: RankLocation,
+    pub location: RankLocation,
     /// Names of work and ranges.
     pub names: Vec<String>,
     /// Paths of regions, each from the outermost name.

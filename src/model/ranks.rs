@@ -76,7 +76,7 @@ pub struct RankClock {
 pub struct RankTime {
     /// The rank, its host and its GPU.
     #[serde(flatten)]
-    pub place: RankLocation,
+    pub location: RankLocation,
     /// From the start of the first work to the end of the last, in nanoseconds.
     pub span_ns: u64,
     /// Time in nanoseconds in which kernels other than collectives ran.

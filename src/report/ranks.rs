@@ -26,8 +26,8 @@ pub(super) fn clock(clock: &RankClock) -> String {
 
 /// The GPU of a rank: `GPU 1`, with several hosts `node0:1`.
 fn gpu_name(rank: &RankTime, several_hosts: bool) -> String {
-    let gpu = rank.place.gpu.map(|gpu| gpu.to_string()).unwrap_or_default();
-    let host = rank.place.host.as_deref().filter(|_| several_hosts);
+    let gpu = rank.location.gpu.map(|gpu| gpu.to_string()).unwrap_or_default();
+    let host = rank.location.host.as_deref().filter(|_| several_hosts);
     let host = host.map(|host| host.split('.').next().unwrap_or(host));
     match (host, gpu.is_empty()) {
         (Some(host), true) => host.to_owned(),
@@ -41,7 +41,7 @@ fn gpu_name(rank: &RankTime, several_hosts: bool) -> String {
 fn shown(ranks: &Ranks) -> impl Iterator<Item = &RankTime> {
     let worst = ranks.stragglers.first().map(|straggler| straggler.rank);
     let (first, rest) = ranks.ranks.split_at(ranks.ranks.len().min(MAX_ROWS));
-    first.iter().chain(rest.iter().filter(move |rank| Some(rank.place.rank) == worst))
+    first.iter().chain(rest.iter().filter(move |rank| Some(rank.location.rank) == worst))
 }
 
 /// The rows that tables leave out, in words. `None` if they have all.
@@ -70,13 +70,13 @@ pub(super) fn times(ranks: &Ranks) -> TextTable {
         ("waited", Align::Right),
         ("last", Align::Right),
     ]);
-    let first = ranks.ranks.first().and_then(|rank| rank.place.host.as_ref());
-    let several = ranks.ranks.iter().any(|rank| rank.place.host.as_ref() != first);
+    let first = ranks.ranks.first().and_then(|rank| rank.location.host.as_ref());
+    let several = ranks.ranks.iter().any(|rank| rank.location.host.as_ref() != first);
     for rank in shown(ranks) {
         let share = |ns: u64, of: u64| percent(100.0 * ns as f64 / of.max(1) as f64);
         let overlapped = share(rank.overlapped_ns, rank.communication_ns);
         table.add_row([
-            rank.place.rank.to_string(),
+            rank.location.rank.to_string(),
             gpu_name(rank, several),
             duration(rank.span_ns as f64),
             share(rank.compute_ns, rank.span_ns),
@@ -105,7 +105,7 @@ pub(super) fn idle(ranks: &Ranks) -> TextTable {
             let found = rank.idle.iter().find(|idle| idle.cause.as_str() == cause);
             found.map(|idle| duration(idle.total_ns as f64)).unwrap_or_default()
         };
-        let number = rank.place.rank.to_string();
+        let number = rank.location.rank.to_string();
         let causes = ["host_late", "launch", "rank", "other"].map(of_cause);
         let [late, launch, waits, other] = causes;
         table.add_row([number, late, launch, waits, other]);
@@ -189,11 +189,12 @@ mod tests {
     #[test]
     fn the_straggler_is_shown_and_the_rest_is_counted() {
         let rank = |number| RankTime {
-            place: RankLocation { rank: number, ..RankLocation::default() },
+            location: RankLocation { rank: number, ..RankLocation::default() },
             ..RankTime::default()
         };
         let mut ranks = Ranks { ranks: (0..64).map(rank).collect(), ..Ranks::default() };
-        let numbers = |ranks: &Ranks| -> Vec<u32> { shown(ranks).map(|r| r.place.rank).collect() };
+        let numbers =
+            |ranks: &Ranks| -> Vec<u32> { shown(ranks).map(|r| r.location.rank).collect() };
         assert_eq!(numbers(&ranks), (0..16).collect::<Vec<_>>());
         ranks.stragglers = vec![Straggler { rank: 40, ..Straggler::default() }];
         assert_eq!(numbers(&ranks), (0..16).chain([40]).collect::<Vec<_>>());
@@ -205,10 +206,10 @@ mod tests {
     #[test]
     fn a_place_without_a_gpu_is_its_host() {
         let mut rank = RankTime::default();
-        rank.place.host = Some("node0.cluster".to_owned());
+        rank.location.host = Some("node0.cluster".to_owned());
         assert_eq!(gpu_name(&rank, true), "node0");
         assert_eq!(gpu_name(&rank, false), "");
-        rank.place.gpu = Some(1);
+        rank.location.gpu = Some(1);
         assert_eq!(gpu_name(&rank, true), "node0:1");
         assert_eq!(gpu_name(&rank, false), "GPU 1");
     }

@@ -26,7 +26,7 @@ pub(super) fn of_regions(joined: &JoinedRanks) -> Vec<RegionBalance> {
             compute_ns.iter().copied().enumerate().max_by_key(|(_, ns)| *ns)?;
         let mean = compute_ns.iter().sum::<u64>() as f64 / many as f64;
         (longest as f64 >= MIN_SHARE * most as f64 && mean > 0.0).then(|| RegionBalance {
-            slowest: joined.ranks[slowest].place.rank,
+            slowest: joined.ranks[slowest].location.rank,
             imbalance: longest as f64 / mean - 1.0,
             path,
             compute_ns,

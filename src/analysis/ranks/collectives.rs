@@ -77,9 +77,9 @@ pub(super) fn durations<'a>(
 
 /// The peak of NVLink of one GPU, one way. `None` between hosts, and for an unknown GPU.
 fn link_bytes_per_s(profile: &Profile, joined: &JoinedRanks) -> Option<f64> {
-    let host = &joined.ranks.first()?.place.host;
+    let host = &joined.ranks.first()?.location.host;
     let one_host = joined.clock.source == ClockSource::Report
-        || (host.is_some() && joined.ranks.iter().all(|rank| rank.place.host == *host));
+        || (host.is_some() && joined.ranks.iter().all(|rank| rank.location.host == *host));
     let device = device::find_device(profile);
     let hardware = device.name.as_deref().and_then(hw::of_device).filter(|_| one_host)?;
     hardware.gpu().ok()?.nvlink.filter(|rate| *rate > 0.0)

@@ -393,7 +393,7 @@ impl LateRanks {
                 number: matched.number,
                 start_ns,
                 duration_ns,
-                last: joined.ranks[late.rank].place.rank,
+                last: joined.ranks[late.rank].location.rank,
                 late_ns: late.late_ns,
                 cause: late.cause.clone(),
                 region: late.region.clone(),
@@ -419,7 +419,7 @@ impl LateRanks {
             let ((cause, region), time) = causes.into_iter().max_by_key(|(_, time)| time.ns)?;
             let kernel = time.kernels.into_iter().max_by_key(|(_, ns)| *ns);
             Some(Straggler {
-                rank: rank.place.rank,
+                rank: rank.location.rank,
                 times_last: of_it.len() as u64,
                 late_ns: of_it.iter().map(|late| late.late_ns).sum(),
                 cause: cause.clone(),

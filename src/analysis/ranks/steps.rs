@@ -57,7 +57,10 @@ fn longest(joined: &JoinedRanks, times: &[Vec<StepOfRank>]) -> Option<LongestSte
     let middle = all.len() / 2;
     let median_ns = (!all.is_empty()).then(|| *all.select_nth_unstable(middle).1)?;
     let steps = joined.ranks.iter().zip(times).flat_map(|(rank, steps)| {
-        steps.iter().zip(0..).map(|((_, host_ns, _), number)| (*host_ns, number, rank.place.rank))
+        steps
+            .iter()
+            .zip(0..)
+            .map(|((_, host_ns, _), number)| (*host_ns, number, rank.location.rank))
     });
     let (host_ns, number, rank) = steps.max()?;
     Some(LongestStep { number, rank, host_ns, median_ns })

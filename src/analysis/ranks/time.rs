@@ -30,7 +30,7 @@ fn of_rank(rank: &RankWork, activity: &Activity, at: usize, late: &LateRanks) ->
     let idle_ns = span_ns - activity.any.ns();
     let (times_last, late_ns) = late.of_rank(at);
     RankTime {
-        place: rank.place.clone(),
+        location: rank.location.clone(),
         span_ns,
         compute_ns,
         communication_ns: activity.communication.ns(),

@@ -116,7 +116,7 @@ pub(super) fn findings(
             let found = |idle| waiting(device, idle, (several, graphs), limits);
             let idle = IDLE.iter().filter_map(found);
             let rank = ranks.iter().flat_map(|ranks| &ranks.ranks);
-            let rank = rank.filter(|rank| Some(rank.place.rank) == device.rank);
+            let rank = rank.filter(|rank| Some(rank.location.rank) == device.rank);
             let waited_ns = rank.map(|rank| rank.waited_ns).sum();
             let found = idle.chain(nccl(device, waited_ns, several, limits));
             found.map(|finding| Finding { rank: device.rank, ..finding }).collect::<Vec<_>>()

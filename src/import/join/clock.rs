@@ -74,8 +74,9 @@ pub(super) fn align(
 
 /// The host's clock, if all ranks ran on one host and their reports have its time.
 fn host_clock(ranks: &[RankWork]) -> RankClock {
-    let host = ranks.first().and_then(|rank| rank.place.host.as_ref());
-    let same = |rank: &RankWork| rank.place.host.as_ref() == host && rank.first_ns > SINCE_1970_NS;
+    let host = ranks.first().and_then(|rank| rank.location.host.as_ref());
+    let same =
+        |rank: &RankWork| rank.location.host.as_ref() == host && rank.first_ns > SINCE_1970_NS;
     let is_shared = host.is_some() && ranks.iter().all(same);
     let source = if is_shared { ClockSource::Host } else { ClockSource::None };
     RankClock { source, ..RankClock::default() }

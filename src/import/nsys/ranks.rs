@@ -99,7 +99,7 @@ pub(super) fn add_rank_location(
     start_ns: Option<i64>,
 ) {
     for rank in &mut joined.ranks {
-        rank.place.host.clone_from(&host);
+        rank.location.host.clone_from(&host);
         rank.shift(start_ns.unwrap_or(0));
     }
 }
@@ -242,14 +242,14 @@ impl<'a> RankReader<'a> {
         let processes = all.iter().map(|(process, _)| *process).collect();
         let ranks = all.into_iter().zip(0..).map(|((process, rank), number)| {
             let pid = u32::try_from((process >> 24) & 0xff_ffff).ok();
-            let place = RankLocation {
+            let location = RankLocation {
                 rank: number,
                 host: None,
                 gpu: device_of(process),
                 pid,
                 from: from.to_owned(),
             };
-            RankWork { first_ns: self.trace.first_ns, ..rank.finish(place) }
+            RankWork { first_ns: self.trace.first_ns, ..rank.finish(location) }
         });
         let joined = JoinedRanks { ranks: ranks.collect(), ..JoinedRanks::default() };
         (processes, Some(joined))
@@ -258,7 +258,7 @@ impl<'a> RankReader<'a> {
 
 impl RankBuilder {
     /// The rank with its work in order of start.
-    fn finish(mut self, place: RankLocation) -> RankWork {
+    fn finish(mut self, location: RankLocation) -> RankWork {
         let mut work = self.work;
         work.gpu_work.sort_by_key(|piece| (piece.start_ns, piece.end_ns));
         // Both sorts are stable, so that the k-th collective is the k-th of the work.
@@ -279,7 +279,7 @@ impl RankBuilder {
         work.collectives = self.collectives.into_iter().map(|found| found.call).collect();
         work.ranges.sort_by_key(|range| (range.start_ns, std::cmp::Reverse(range.end_ns)));
         work.names = self.names.into_vec();
-        work.place = place;
+        work.location = location;
         work
     }
 }

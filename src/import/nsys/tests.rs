@@ -312,7 +312,7 @@ fn a_rank_has_all_work_of_its_report_in_order_with_its_calls() {
     assert!(listed.len() > 7, "kernels and copies");
     assert_eq!(pieces.collect::<Vec<_>>(), listed);
     assert!(rank.gpu_work.iter().all(|piece| piece.called_ns.is_some()));
-    assert_eq!(rank.place.gpu, Some(0));
+    assert_eq!(rank.location.gpu, Some(0));
 }
 
 /// Records the progress reports.

@@ -11,11 +11,11 @@ use crate::model::ranks::CollectiveOperation;
 /// Adds the facts of a trace about its process. Its times become those since 1970, if it says when it began.
 pub(super) fn add_rank_location(rank: &mut RankWork, trace: &TorchTrace) {
     let info = trace.distributed.unwrap_or_default();
-    rank.place.rank = info.rank.unwrap_or(rank.place.rank);
+    rank.location.rank = info.rank.unwrap_or(rank.location.rank);
     rank.is_numbered = info.rank.is_some();
     rank.world = info.world_size;
     let host = trace.events.iter().find(|event| event.kind == EventKind::Call);
-    rank.place.pid = host.and_then(|event| u32::try_from(event.pid).ok());
+    rank.location.pid = host.and_then(|event| u32::try_from(event.pid).ok());
     rank.shift(trace.base_ns);
 }
 

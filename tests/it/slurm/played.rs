@@ -130,9 +130,9 @@ fn a_program_on_two_nodes_has_one_profile_of_all_its_ranks() {
     let region = profile.regions.iter().find(|region| region.path == ["A"]).unwrap();
     assert_eq!(region.instances, Some(2), "one of each node");
     let ranks = profile.ranks.unwrap();
-    let reports: Vec<&str> = ranks.ranks.iter().map(|rank| rank.place.from.as_str()).collect();
+    let reports: Vec<&str> = ranks.ranks.iter().map(|rank| rank.location.from.as_str()).collect();
     assert_eq!(reports, ["raw/report.node0.nsys-rep", "raw/report.node1.nsys-rep"]);
-    assert!(ranks.ranks.iter().all(|rank| rank.place.host.is_some()), "{ranks:#?}");
+    assert!(ranks.ranks.iter().all(|rank| rank.location.host.is_some()), "{ranks:#?}");
     let submitted = cluster.read("submitted");
     for word in ["--nodes=2 --ntasks=2 ", "--ntasks-per-node=1 ", "--gpus-per-node=1"] {
         assert!(submitted.contains(word), "{word} in {submitted}");

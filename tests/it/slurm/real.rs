@@ -69,7 +69,7 @@ fn a_program_on_two_nodes_has_one_profile_of_all_its_ranks() {
     let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(profile.rung, "nsys.full", "{shown}");
     let ranks = profile.ranks.unwrap().ranks;
-    let reports: Vec<&str> = ranks.iter().map(|rank| rank.place.from.as_str()).collect();
+    let reports: Vec<&str> = ranks.iter().map(|rank| rank.location.from.as_str()).collect();
     assert_eq!(reports, ["raw/report.node0.nsys-rep", "raw/report.node1.nsys-rep"]);
     let runs = laptop.project("artifacts/runs");
     let id = fs::read_to_string(runs.join("latest")).unwrap();
