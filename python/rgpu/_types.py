@@ -440,7 +440,7 @@ class CollectiveWait(Record):
     group: str
     """The process group, by a name that is equal on all its ranks."""
     number: int
-    """Its place among the calls of the group; the first is 0."""
+    """Index among the calls of the group, from 0."""
     start_ns: list[int | None]
     """Its start on each rank, in nanoseconds since the first event, or without a common clock that
     of the rank's own report; absent on ranks outside the group.
@@ -1671,7 +1671,7 @@ class LongestStep(Record):
 
     __slots__ = ()
     number: int
-    """Its place among the steps; the first is 0."""
+    """Index among the steps, from 0."""
     rank: int
     """Number of the rank."""
     host_ns: int
@@ -2116,7 +2116,7 @@ class RankClock(Record):
     order finer than it is claimed.
     """
     collectives: int | None
-    """For `fitted`: the number of collectives that the fit of the rank with fewest has."""
+    """For `fitted`: the number of collectives in the fit of the rank that has the fewest."""
 
 
 class RankIdle(Record):
@@ -2138,7 +2138,7 @@ class RankLocation(Record):
     host: str | None
     """Name of its host; absent if the report does not tell."""
     gpu: int | None
-    """Number of its GPU, as the process counts; absent if it did no work on a GPU."""
+    """CUDA device number of its GPU in its process; absent if it did no work on a GPU."""
     pid: int | None
     """Process id; absent if the report does not tell."""
     from_: str | None
@@ -2156,7 +2156,7 @@ class RankTime(Record):
     host: str | None
     """Name of its host; absent if the report does not tell."""
     gpu: int | None
-    """Number of its GPU, as the process counts; absent if it did no work on a GPU."""
+    """CUDA device number of its GPU in its process; absent if it did no work on a GPU."""
     pid: int | None
     """Process id; absent if the report does not tell."""
     from_: str | None
@@ -2310,7 +2310,7 @@ class RegionBalance(Record):
     slowest: int
     """The rank with the most."""
     imbalance: float
-    """The most by the mean, less 1: 0 is balanced."""
+    """Maximum of `compute_ns` over its mean, minus 1; 0 is balanced."""
 
 
 class RegionChange(Record):

@@ -1,4 +1,6 @@
-//! The report of the runner: correctness, times, doubts about the host, and why it stopped.
+//! Imports the JSON report of the runner, the program on the host that launches a kernel: times and
+//! correctness of each case, findings of guarded launches, warnings about the host, and the error if
+//! it stopped early.
 
 use rgpu_case::stats::{Summary, median, without_discarded};
 use rgpu_case::{
@@ -18,7 +20,7 @@ use crate::model::sanitizer::{SanitizerCause, SanitizerResult};
 pub(super) const IMPORTER: Importer = Importer {
     kind: ArtifactKind::CaseReport,
     recognises: |name, head| {
-        name.ends_with(".json") && head.starts_with(b"{") && has(head, b"\"data_sets\"")
+        name.ends_with(".json") && head.starts_with(b"{") && contains(head, b"\"data_sets\"")
     },
     import: |source| {
         let report: RunnerReport =
@@ -27,33 +29,35 @@ pub(super) const IMPORTER: Importer = Importer {
     },
 };
 
-fn has(head: &[u8], word: &[u8]) -> bool {
+fn contains(head: &[u8], word: &[u8]) -> bool {
     head.windows(word.len()).any(|w| w == word)
 }
 
-/// A failure inside the runner. The engine decides from it what to do next.
+/// Why the runner stopped early. `crate::run` decides by the class whether another rung may do better.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunnerFailure {
-    /// snake_case class, such as `wrong_result` or `illegal_access`.
+    /// The kind of failure, such as a wrong result or an illegal memory access.
     pub class: ErrorClass,
-    /// The message, with the call that failed.
+    /// The runner's message: the failed call, or what is wrong, and the case.
     pub text: String,
 }
 
 fn import(report: &RunnerReport, source: &Source<'_>) -> Imported {
     let guarded: Vec<SanitizerResult> =
-        report.cases.iter().filter_map(|d| guard(d, source.from)).collect();
+        report.cases.iter().filter_map(|case| guard_result(case, source.from)).collect();
     Imported {
         cases: report
             .cases
             .iter()
-            .map(|d| case(d, report.job == RunnerJob::Verify && report.error.is_some()))
+            .map(|case| {
+                case_result(case, report.job == RunnerJob::Verify && report.error.is_some())
+            })
             .collect(),
         sanitizer: guarded,
         warnings: report
             .warnings
             .iter()
-            .map(|w| Gap { code: snake(&format!("{:?}", w.kind)), text: w.text.clone() })
+            .map(|w| Gap { code: snake_case(&format!("{:?}", w.kind)), text: w.text.clone() })
             .collect(),
         gaps: report
             .gaps
@@ -73,13 +77,13 @@ fn import(report: &RunnerReport, source: &Source<'_>) -> Imported {
     }
 }
 
-/// The median clock of the SMs over the samples that have one.
+/// The median SM clock over the samples that have one; `None` if none has.
 fn median_sm_mhz(clocks: &[rgpu_case::ClockReading]) -> Option<f64> {
     let sm_mhz: Vec<f64> = clocks.iter().filter_map(|c| c.sm_mhz).map(f64::from).collect();
     median(&sm_mhz)
 }
 
-fn case(data: &CaseReport, stopped: bool) -> CaseResult {
+fn case_result(data: &CaseReport, stopped: bool) -> CaseResult {
     CaseResult {
         name: data.name.clone(),
         sizes: Vec::new(),
@@ -118,7 +122,7 @@ fn case(data: &CaseReport, stopped: bool) -> CaseResult {
                 t.median_ns,
                 t.mad_ns,
             ),
-            graph: t.graph.as_ref().map(graph),
+            graph: t.graph.as_ref().map(graph_timing),
             cooling: t.cooling.as_ref().map(|cooling| Cooling {
                 seconds: cooling.seconds,
                 from_c: cooling.from_c,
@@ -135,7 +139,7 @@ fn case(data: &CaseReport, stopped: bool) -> CaseResult {
     }
 }
 
-fn graph(t: &rgpu_case::GraphTiming) -> GraphTiming {
+fn graph_timing(t: &rgpu_case::GraphTiming) -> GraphTiming {
     let kept = without_discarded(&t.sample_ns, &t.discarded);
     let mad_ns = Summary::from_samples(&kept).map_or(0.0, |summary| summary.mad);
     GraphTiming {
@@ -203,7 +207,7 @@ fn first_wrong(output: &OutputCheck) -> Option<String> {
 }
 
 /// A guarded run can report findings, but it never proves that a kernel is clean.
-fn guard(data: &CaseReport, from: &str) -> Option<SanitizerResult> {
+fn guard_result(data: &CaseReport, from: &str) -> Option<SanitizerResult> {
     let guard = data.guard.as_ref()?;
     let found = !guard.findings.is_empty();
     Some(SanitizerResult {
@@ -211,7 +215,7 @@ fn guard(data: &CaseReport, from: &str) -> Option<SanitizerResult> {
         rank: None,
         verdict: if found { SanitizerVerdict::Found } else { SanitizerVerdict::Unknown },
         errors: None,
-        causes: guard.findings.iter().map(cause).collect(),
+        causes: guard.findings.iter().map(guard_cause).collect(),
         note: if found {
             String::new()
         } else {
@@ -224,7 +228,7 @@ fn guard(data: &CaseReport, from: &str) -> Option<SanitizerResult> {
     })
 }
 
-fn cause(finding: &GuardFinding) -> SanitizerCause {
+fn guard_cause(finding: &GuardFinding) -> SanitizerCause {
     let arg = &finding.arg;
     let (kind, text) = match finding.kind {
         GuardKind::WriteBefore => {
@@ -252,7 +256,7 @@ fn cause(finding: &GuardFinding) -> SanitizerCause {
 }
 
 /// Turns `PowerLimit` into `power_limit`.
-fn snake(camel: &str) -> String {
+fn snake_case(camel: &str) -> String {
     let mut out = String::new();
     for c in camel.chars() {
         if c.is_ascii_uppercase() && !out.is_empty() {

@@ -75,7 +75,7 @@ pub fn join_reports(mut reports: Vec<Imported>) -> Imported {
         .collect();
     joined_report.sidecars.trace =
         trace::join(&mut reports, &numbers, &times, joined.ranks.iter().map(|r| &r.location));
-    sums::join(&mut joined_report, reports, &numbers);
+    sums::join_sums(&mut joined_report, reports, &numbers);
     joined_report.sidecars.ranks = Some(joined);
     joined_report
 }
@@ -140,7 +140,7 @@ fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
         });
     }
     let world =
-        ranks.iter().filter_map(|rank| rank.world).filter(|world| *world <= MAX_RANKS).max();
+        ranks.iter().filter_map(|rank| rank.world_size).filter(|size| *size <= MAX_RANKS).max();
     let last = ranks.iter().map(|rank| rank.location.rank + 1).max();
     let all = world.max(last).unwrap_or(0);
     let present: BTreeSet<u32> = ranks.iter().map(|rank| rank.location.rank).collect();

@@ -41,7 +41,7 @@ pub struct RankWork {
     /// Whether the report tells the rank's number.
     pub is_numbered: bool,
     /// Number of ranks of the program, if the report tells.
-    pub world: Option<u32>,
+    pub world_size: Option<u32>,
 }
 
 /// The kind of a [`GpuWork`].

@@ -1,11 +1,14 @@
 //! A program of several ranks: where each rank spent its time, and which rank the others wait for.
+//!
+//! The analysis of ranks (`crate::analysis::ranks`) computes these types from the reports of all ranks
+//! ([`super::rank_work`]). They are `ranks` of the profile; reports and comparisons read them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::open_enum::open_enum;
 
-/// More ranks than any program has: a rank's number is below this.
+/// Bound on the number of ranks: a report that names a rank with this number or a higher one is wrong.
 pub const MAX_RANKS: u32 = 1 << 20;
 
 /// The ranks of a program. Times of ranks are unions of intervals, never
@@ -45,7 +48,7 @@ pub struct RankLocation {
     /// Name of its host; absent if the report does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Number of its GPU, as the process counts; absent if it did no work on a GPU.
+    /// CUDA device number of its GPU in its process; absent if it did no work on a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<u32>,
     /// Process id; absent if the report does not tell.
@@ -65,7 +68,7 @@ pub struct RankClock {
     /// order finer than it is claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual_ns: Option<u64>,
-    /// For `fitted`: the number of collectives that the fit of the rank with fewest has.
+    /// For `fitted`: the number of collectives in the fit of the rank that has the fewest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collectives: Option<u64>,
 }
@@ -153,7 +156,7 @@ pub struct CollectiveWait {
     pub operation: CollectiveOperation,
     /// The process group, by a name that is equal on all its ranks.
     pub group: String,
-    /// Its place among the calls of the group; the first is 0.
+    /// Index among the calls of the group, from 0.
     pub number: u64,
     /// Its start on each rank, in nanoseconds since the first event, or without a common clock that
     /// of the rank's own report; absent on ranks outside the group.
@@ -202,7 +205,7 @@ pub struct RegionBalance {
     pub compute_ns: Vec<u64>,
     /// The rank with the most.
     pub slowest: u32,
-    /// The most by the mean, less 1: 0 is balanced.
+    /// Maximum of `compute_ns` over its mean, minus 1; 0 is balanced.
     pub imbalance: f64,
 }
 
@@ -224,7 +227,7 @@ pub struct Steps {
 /// The longest step of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LongestStep {
-    /// Its place among the steps; the first is 0.
+    /// Index among the steps, from 0.
     pub number: u64,
     /// Number of the rank.
     pub rank: u32,
@@ -312,12 +315,12 @@ open_enum! {
 }
 
 impl CollectiveOperation {
-    /// The operation that a text names: a kernel of NCCL, a call of NCCL, or torch's name. The
-    /// text itself if it is none of the known ones.
+    /// The operation that a name contains: of a kernel or call of NCCL, or of torch. `Other` with the
+    /// name if it contains no known operation.
     pub fn of_name(text: &str) -> CollectiveOperation {
         let plain: String =
             text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
-        let words = [
+        let operations = [
             ("allreduce", CollectiveOperation::AllReduce),
             ("allgather", CollectiveOperation::AllGather),
             ("reducescatter", CollectiveOperation::ReduceScatter),
@@ -328,11 +331,11 @@ impl CollectiveOperation {
             ("send", CollectiveOperation::SendRecv),
             ("recv", CollectiveOperation::SendRecv),
         ];
-        let found = words.into_iter().find(|(word, _)| plain.contains(word));
+        let found = operations.into_iter().find(|(word, _)| plain.contains(word));
         found.map_or_else(|| CollectiveOperation::Other(text.to_owned()), |(_, known)| known)
     }
 
-    /// Whether only two ranks make it, so that it is no collective.
+    /// Whether it has one sender and one receiver, so that it is no collective.
     pub fn is_point_to_point(&self) -> bool {
         *self == CollectiveOperation::SendRecv
     }
@@ -360,7 +363,8 @@ impl CollectiveOperation {
         )
     }
 
-    /// Bus bandwidth by algorithm bandwidth for `ranks` ranks, as nccl-tests has it.
+    /// Bus bandwidth divided by algorithm bandwidth for `ranks` ranks, as nccl-tests defines it; `None`
+    /// for fewer than two ranks and for operations that nccl-tests does not have.
     pub fn bus_factor(&self, ranks: u32) -> Option<f64> {
         let n = f64::from(ranks);
         match self {

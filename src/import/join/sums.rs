@@ -1,4 +1,6 @@
-//! Joins launches and sums of several reports: sums are over all ranks.
+//! Joins the lists and sums of the reports of several ranks into one: kernels, copies and regions are
+//! summed over all ranks, and launches get new numbers. Events and ranks are joined elsewhere
+//! (`trace`, and the parent module).
 
 use std::collections::HashMap;
 
@@ -7,28 +9,28 @@ use crate::model::Region;
 use crate::model::profile::Gap;
 use crate::model::timeline::{CopySum, KernelSum, RegionKind};
 
-/// Adds everything of `reports` but their events and ranks to `joined`. `numbers` are the ranks of
-/// each report.
-pub(super) fn join(joined: &mut Imported, reports: Vec<Imported>, numbers: &[Vec<u32>]) {
-    let most = nsys::MAX_LAUNCHES / reports.len().max(1);
+/// Adds the lists and sums of `reports` to `joined`. `numbers` are the numbers of the ranks of each
+/// report.
+pub(super) fn join_sums(joined: &mut Imported, reports: Vec<Imported>, numbers: &[Vec<u32>]) {
+    let max_launches = nsys::MAX_LAUNCHES / reports.len().max(1);
     let mut several_have_operators = 0;
     let mut indexes = SumIndexes::default();
-    // The number of the first launch of each rank.
-    let mut first_of: HashMap<u32, u32> = HashMap::new();
+    // The joined number of the first launch of each rank.
+    let mut first_launches: HashMap<u32, u32> = HashMap::new();
     for (report, ranks) in reports.into_iter().zip(numbers) {
-        let cut = report.launches.len().saturating_sub(most);
+        let cut = report.launches.len().saturating_sub(max_launches);
         if cut > 0 {
             joined.gaps.push(Gap {
                 code: "launches_capped".to_owned(),
                 text: format!(
-                    "rank {}: its first {most} launches are listed one by one; the sums include all",
+                    "rank {}: its first {max_launches} launches are listed one by one; the sums include all",
                     ranks.first().copied().unwrap_or(0)
                 ),
             });
         }
         let first = u32::try_from(joined.launches.len()).unwrap_or(u32::MAX);
-        first_of.extend(ranks.iter().map(|rank| (*rank, first)));
-        joined.launches.extend(report.launches.into_iter().take(most).map(|mut launch| {
+        first_launches.extend(ranks.iter().map(|rank| (*rank, first)));
+        joined.launches.extend(report.launches.into_iter().take(max_launches).map(|mut launch| {
             launch.id = launch.id.saturating_add(first);
             launch.rank = launch.rank.and_then(|at| ranks.get(at as usize).copied());
             launch
@@ -61,8 +63,8 @@ pub(super) fn join(joined: &mut Imported, reports: Vec<Imported>, numbers: &[Vec
         }
     }
     for work in joined.sidecars.trace.iter_mut().flat_map(|trace| &mut trace.work) {
-        let Some(first) = work.rank.and_then(|rank| first_of.get(&rank)) else { continue };
-        let listed = work.launch.filter(|launch| (*launch as usize) < most);
+        let Some(first) = work.rank.and_then(|rank| first_launches.get(&rank)) else { continue };
+        let listed = work.launch.filter(|launch| (*launch as usize) < max_launches);
         work.launch = listed.map(|launch| launch.saturating_add(*first));
     }
     if several_have_operators > 1 {
@@ -72,10 +74,10 @@ pub(super) fn join(joined: &mut Imported, reports: Vec<Imported>, numbers: &[Vec
     joined.kernels.sort_by_key(|sum| std::cmp::Reverse(sum.total_ns));
 }
 
-/// Positions of the sums in the lists of the joined report.
+/// Indices of the sums in the lists of the joined report.
 #[derive(Default)]
 struct SumIndexes {
-    /// By the index of its region, if it is of one, and name.
+    /// By the index of the region, `None` for the sums of the whole report, and the kernel's name.
     kernels: HashMap<(Option<usize>, String), usize>,
     /// By the kind of the copy.
     copies: HashMap<String, usize>,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use rgpu_format::nsys_rep::{Event, NsysRepError, NsysReport};
 use rgpu_format::nsys_row::{
-    ApiCall, Diagnostic, GraphLaunch, Kernel, KernelRun, Memcpy, Memset, NvtxEvent, Strings,
+    ApiCall, Diagnostic, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NvtxEvent, Strings,
 };
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
@@ -30,7 +30,7 @@ pub(in crate::import) trait TraceRows {
         })
     }
     /// The times and names of the kernels, without their other columns.
-    fn kernel_runs(&self, mut row: impl FnMut(KernelRun)) -> Result<(), Self::Error> {
+    fn kernel_intervals(&self, mut row: impl FnMut(KernelInterval)) -> Result<(), Self::Error> {
         self.kernels(|kernel| row(kernel.into()))
     }
     fn memcpys(&self, row: impl FnMut(Memcpy)) -> Result<(), Self::Error>;
@@ -97,8 +97,8 @@ impl TraceRows for ExportRows<'_> {
         self.file.first_kernels(most, row).map(drop)
     }
 
-    fn kernel_runs(&self, row: impl FnMut(KernelRun)) -> Result<(), NsysSqliteError> {
-        self.file.kernel_runs(self.counted(row)).map(drop)
+    fn kernel_intervals(&self, row: impl FnMut(KernelInterval)) -> Result<(), NsysSqliteError> {
+        self.file.kernel_intervals(self.counted(row)).map(drop)
     }
 
     fn memcpys(&self, row: impl FnMut(Memcpy)) -> Result<(), NsysSqliteError> {

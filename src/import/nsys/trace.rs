@@ -159,7 +159,7 @@ fn read_work<R: TraceRows>(
             first_kernels.see(&work);
         }
     };
-    file.kernel_runs(|k| {
+    file.kernel_intervals(|k| {
         let name = names.number(k.demangled.or(k.short), trace);
         let work = NsysWork {
             what: NsysWorkKind::Kernel { name },

@@ -13,7 +13,7 @@ pub(super) fn add_rank_location(rank: &mut RankWork, trace: &TorchTrace) {
     let info = trace.distributed.unwrap_or_default();
     rank.location.rank = info.rank.unwrap_or(rank.location.rank);
     rank.is_numbered = info.rank.is_some();
-    rank.world = info.world_size;
+    rank.world_size = info.world_size;
     let host = trace.events.iter().find(|event| event.kind == EventKind::Call);
     rank.location.pid = host.and_then(|event| u32::try_from(event.pid).ok());
     rank.shift(trace.base_ns);
