@@ -1,18 +1,19 @@
-//! Reader of the output of `ncu --csv --page raw`, `--page details` and `--page source`.
+//! Reads the output of `ncu --csv --page raw`, `--page details` and `--page source`.
 //!
 //! | page | rows |
 //! |---|---|
-//! | raw | header; units; one row a launch, one column a metric |
-//! | details | header; one row a metric or rule of a launch, with section, label, unit and value |
-//! | source | for each launch its kernel's name, a header, and one row an instruction |
+//! | raw | header; units; one row for each launch, one column for each metric |
+//! | details | header; one row for each metric or rule of a launch, with section, label, unit and value |
+//! | source | for each launch its kernel's name, a header, and one row for each instruction |
 //!
 //! The first two begin with `ID`, process, kernel, context, stream, block, grid, device and compute
-//! capability; with NVTX two more columns name the ranges (`domain:name:` and six facts of the
-//! event, in quotes). The page is lossy: one unit per column, two decimals for some values, commas
+//! capability; with NVTX, two more columns have the ranges (`domain:name:` and six attributes of
+//! the event, in quotes). The page is lossy: one unit per column, two decimals for some values, commas
 //! between thousands. Units are scaled (`us`, `Mbyte`) unless `--print-units base` was given, so
 //! the unit of each cell is kept and [`scale`] converts it to NVIDIA's base unit.
 //!
-//! Seen: ncu 2025.3; with base units on the raw page and scaled ones on the details page; the source page as SASS.
+//! Tested with pages of ncu 2025.3: the raw page with base units, the details page with scaled ones, and
+//! the source page as SASS.
 
 mod launch;
 mod read;
@@ -30,10 +31,10 @@ use thiserror::Error;
 /// The reason why a page could not be read.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum NcuCsvError {
-    /// The rows are damaged.
+    /// The text is not valid CSV.
     #[error(transparent)]
     Rows(#[from] CsvError),
-    /// There is no header of either page.
+    /// There is no header of a raw or details page.
     #[error("no page of ncu in CSV: no row has the columns `ID` and `Kernel Name`")]
     NoHeader,
     /// A raw page lacks the row of units.

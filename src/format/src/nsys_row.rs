@@ -1,7 +1,8 @@
-//! Rows of an nsys trace, in the same form for its report and its sqlite export.
+//! Rows of an nsys trace: launches, copies, API calls, NVTX events and GPUs.
 //!
-//! Times are nanoseconds since the start of the capture. String ids are resolved through
-//! [`Strings`].
+//! The reader of the report (`nsys_rep`) and that of the SQLite export (`nsys_sqlite`) both produce
+//! them, so that importers need not know the format. Times are nanoseconds since the start of the
+//! capture. String ids are resolved through [`Strings`].
 
 use std::collections::HashMap;
 
@@ -15,13 +16,13 @@ pub struct Kernel {
     pub start_ns: i64,
     /// End, on the same clock.
     pub end_ns: i64,
-    /// Number of the CUDA device in its process.
+    /// CUDA device number in its process.
     pub device: Option<u32>,
-    /// Number of the CUDA context in its process.
+    /// CUDA context number in its process.
     pub context: Option<u32>,
-    /// Number of the CUDA stream in its context.
+    /// CUDA stream number in its context.
     pub stream: Option<u32>,
-    /// Matches the API call that launched it, within one process.
+    /// Correlation id of the API call that launched it, unique in its process.
     pub correlation: Option<i64>,
     /// Process id, as in the upper bits of a `globalTid`.
     pub global_pid: Option<i64>,
@@ -49,18 +50,18 @@ pub struct Kernel {
     pub graph_node: Option<i64>,
 }
 
-/// The fields of a [`Kernel`] that sums need.
+/// The fields of a [`Kernel`] that are needed to sum times by kernel. Reading only these is faster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KernelRun {
+pub struct KernelInterval {
     /// Start, in nanoseconds since the start of the capture.
     pub start_ns: i64,
     /// End, on the same clock.
     pub end_ns: i64,
-    /// Number of the CUDA device in its process.
+    /// CUDA device number in its process.
     pub device: Option<u32>,
-    /// Number of the CUDA stream in its context.
+    /// CUDA stream number in its context.
     pub stream: Option<u32>,
-    /// Matches the API call that launched it, within one process.
+    /// Correlation id of the API call that launched it, unique in its process.
     pub correlation: Option<i64>,
     /// Process id, as in the upper bits of a `globalTid`.
     pub global_pid: Option<i64>,
@@ -70,9 +71,9 @@ pub struct KernelRun {
     pub short: Option<StringId>,
 }
 
-impl From<Kernel> for KernelRun {
-    fn from(kernel: Kernel) -> KernelRun {
-        KernelRun {
+impl From<Kernel> for KernelInterval {
+    fn from(kernel: Kernel) -> KernelInterval {
+        KernelInterval {
             start_ns: kernel.start_ns,
             end_ns: kernel.end_ns,
             device: kernel.device,
@@ -127,11 +128,11 @@ pub struct Memcpy {
     pub bytes: u64,
     /// The memories that it reads and writes.
     pub kind: CopyKind,
-    /// Number of the CUDA device in its process.
+    /// CUDA device number in its process.
     pub device: Option<u32>,
-    /// Number of the CUDA stream in its context.
+    /// CUDA stream number in its context.
     pub stream: Option<u32>,
-    /// Matches the API call.
+    /// Correlation id of the API call that started it.
     pub correlation: Option<i64>,
     /// Process id, as in the upper bits of a `globalTid`.
     pub global_pid: Option<i64>,
@@ -148,11 +149,11 @@ pub struct Memset {
     pub bytes: u64,
     /// The value that is repeated.
     pub value: Option<i64>,
-    /// Number of the CUDA device in its process.
+    /// CUDA device number in its process.
     pub device: Option<u32>,
-    /// Number of the CUDA stream in its context.
+    /// CUDA stream number in its context.
     pub stream: Option<u32>,
-    /// Matches the API call.
+    /// Correlation id of the API call that started it.
     pub correlation: Option<i64>,
     /// Process id, as in the upper bits of a `globalTid`.
     pub global_pid: Option<i64>,
@@ -167,7 +168,7 @@ pub struct ApiCall {
     pub end_ns: i64,
     /// Thread: `pid << 24 | tid`, with more bits above.
     pub global_tid: Option<i64>,
-    /// Matches GPU rows of the same process.
+    /// Correlation id of the GPU work that it started, unique in its process.
     pub correlation: Option<i64>,
     /// Name, such as `cudaLaunchKernel_v7000`.
     pub name: Option<StringId>,
@@ -182,9 +183,9 @@ pub struct GraphLaunch {
     pub start_ns: i64,
     /// End, on the same clock.
     pub end_ns: i64,
-    /// Number of the CUDA stream in its context.
+    /// CUDA stream number in its context.
     pub stream: Option<u32>,
-    /// Matches the API call.
+    /// Correlation id of the API call that started it.
     pub correlation: Option<i64>,
     /// Process id, as in the upper bits of a `globalTid`.
     pub global_pid: Option<i64>,

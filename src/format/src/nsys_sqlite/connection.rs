@@ -5,7 +5,8 @@ use super::rows::TableRow;
 use super::shares::{self, SharedTable};
 use super::table::{self, Fields};
 use crate::nsys_row::{
-    ApiCall, Diagnostic, Gpu, GraphLaunch, Kernel, KernelRun, Memcpy, Memset, NvtxEvent, Strings,
+    ApiCall, Diagnostic, Gpu, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NvtxEvent,
+    Strings,
 };
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
@@ -181,7 +182,10 @@ impl NsysSqlite {
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
-    pub fn kernel_runs(&self, row: impl FnMut(KernelRun)) -> Result<u64, NsysSqliteError> {
+    pub fn kernel_intervals(
+        &self,
+        row: impl FnMut(KernelInterval),
+    ) -> Result<u64, NsysSqliteError> {
         self.large(row)
     }
 

@@ -2,8 +2,8 @@
 
 use super::table::Fields;
 use crate::nsys_row::{
-    ApiCall, CopyKind, Diagnostic, Gpu, GraphLaunch, Kernel, KernelRun, Memcpy, Memset, NvtxEvent,
-    NvtxKind,
+    ApiCall, CopyKind, Diagnostic, Gpu, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset,
+    NvtxEvent, NvtxKind,
 };
 
 /// A row type: its table, its columns and its conversion.
@@ -73,7 +73,7 @@ impl TableRow for Kernel {
     }
 }
 
-impl TableRow for KernelRun {
+impl TableRow for KernelInterval {
     const TABLE: &'static str = Kernel::TABLE;
     const COLUMNS: &'static [&'static str] = &[
         "start",
@@ -86,8 +86,8 @@ impl TableRow for KernelRun {
         "shortName",
     ];
 
-    fn read(f: &Fields<'_, '_>) -> KernelRun {
-        KernelRun {
+    fn read(f: &Fields<'_, '_>) -> KernelInterval {
+        KernelInterval {
             start_ns: f.int(0).unwrap_or(0),
             end_ns: f.int(1).unwrap_or(0),
             device: f.small(2),

@@ -1,7 +1,7 @@
 //! Tests nsys's sqlite in the layouts of several versions, complete and damaged.
 
 use crate::damage;
-use rgpu_format::nsys_row::{CopyKind, KernelRun, NvtxKind};
+use rgpu_format::nsys_row::{CopyKind, KernelInterval, NvtxKind};
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 use rusqlite::Connection;
 use std::path::Path;
@@ -123,10 +123,10 @@ fn the_first_kernels_and_what_sums_need_of_all_come_in_the_files_order() {
     let (mut all, mut first, mut runs) = (Vec::new(), Vec::new(), Vec::new());
     file.kernels(|kernel| all.push(kernel)).unwrap();
     assert_eq!(file.first_kernels(2, |kernel| first.push(kernel)).unwrap(), 2);
-    file.kernel_runs(|run| runs.push(run)).unwrap();
+    file.kernel_intervals(|run| runs.push(run)).unwrap();
     assert_eq!(all.iter().map(|kernel| kernel.start_ns).collect::<Vec<_>>(), [9, 5, 7]);
     assert_eq!(first, all[..2]);
-    assert_eq!(runs, all.into_iter().map(KernelRun::from).collect::<Vec<_>>());
+    assert_eq!(runs, all.into_iter().map(KernelInterval::from).collect::<Vec<_>>());
     assert!(file.about_rows() >= 3);
 }
 
