@@ -1,4 +1,7 @@
-//! Downloads of artifacts. Pieces are requested ahead, so that a long link stays full.
+//! Downloads artifacts of a job from the agent into files of the run folder.
+//!
+//! Pieces are requested ahead of the answers, so that a link with a long round trip stays busy. A
+//! download that was cut resumes after the bytes that the partial file already has.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,15 +14,15 @@ use super::partial_file::PartialArtifact;
 use super::upload::{PARALLEL_MIN_ROUND_TRIP, ProgressSink, TransferProgress};
 use super::{RemoteError, limits};
 
-/// Bytes that may be requested and outstanding. A long link gets more, so that it never waits for a
-/// request; the stream's window bounds the bytes that pile up here.
+/// Bytes that may be requested and not yet received. A link with a long round trip gets more, so that
+/// the agent never waits for a request. The stream's flow control bounds the bytes that pile up here.
 const MAX_REQUESTED_BYTES: u64 = 32 << 20;
 const MAX_REQUESTED_BYTES_LONG_LINK: u64 = 128 << 20;
 
-/// Bytes that an agent on a long link sends before they are requested.
+/// Bytes that an agent sends before they are requested, if the round trip is long.
 pub(super) const PREFETCH_BYTES: u64 = 32 << 20;
 
-/// A file of a job, as its `artifact` event names it.
+/// A file of a job, as its `artifact` event announces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteFile {
     /// The job that made the file.
@@ -30,7 +33,7 @@ pub struct RemoteFile {
     pub size: u64,
     /// The sha256 of the whole file, from the job's events.
     pub digest: Digest,
-    /// The digest of its pieces' digests, if the host names it; it is then used for the check.
+    /// The digest of its pieces' digests. If the host gives it, it is checked in place of `digest`.
     pub composite: Option<Digest>,
 }
 
@@ -46,95 +49,94 @@ impl RemoteFile {
 /// The result of a successful fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchOutcome {
-    /// Whether the copy is complete. It is not if an earlier try fetched a part, or the copy could
-    /// not be written.
+    /// Whether the copy is complete. It is not if an earlier try fetched a part of the file, if it could
+    /// not be written, or if none was requested.
     pub copied: bool,
-    /// Whether the file was synced to disk. A file that came faster than disks write is not.
+    /// Whether the file was synced to disk. A file that arrived faster than a disk writes is not; the
+    /// host keeps its own until it is.
     pub synced: bool,
 }
 
 impl Session {
-    /// Downloads a file of a job to `dest`, whose folder must exist, and resumes after a cut link.
-    ///
-    /// The bytes also go into the empty file `copy`.
+    /// Downloads a file of a job to `dest`, whose folder must exist, and to the empty file `copy`.
+    /// Resumes an earlier try.
     ///
     /// # Errors
-    /// The link fails, the agent refuses, or our disk fails; [`RemoteError::Damaged`] or
-    /// [`RemoteError::Shorter`] when the bytes do not match the announcement, and then no file is
-    /// left behind.
+    /// If the link, the agent or our disk fails. [`RemoteError::Damaged`] or [`RemoteError::Shorter`] if
+    /// the bytes do not match the announcement; then no file is left.
     pub async fn fetch(
         &mut self,
-        wanted: &RemoteFile,
+        file: &RemoteFile,
         dest: &Path,
         copy: Option<File>,
         progress: ProgressSink<'_>,
     ) -> Result<FetchOutcome, RemoteError> {
-        let mut part = PartialArtifact::open(wanted, dest, copy)?;
-        let received = self.receive_pieces(wanted, &mut part, progress).await;
+        let mut part = PartialArtifact::open(file, dest, copy)?;
+        let received = self.receive_pieces(file, &mut part, progress).await;
         // Wait for queued writes even after an error: the next try resumes from them.
         let written = part.written().await;
         let fetched = match (received, written) {
-            (Ok(()), written) => written?.finish(wanted)?,
+            (Ok(()), written) => written?.finish(file)?,
             (Err(error @ RemoteError::Shorter { .. }), Ok(written)) => {
                 written.discard();
                 return Err(error);
             }
             (Err(error), _) => return Err(error),
         };
-        progress(TransferProgress { done: wanted.size, total: wanted.size });
+        progress(TransferProgress { done: file.size, total: file.size });
         Ok(fetched)
     }
 
     /// Requests and receives pieces until `part` is complete.
     async fn receive_pieces(
         &mut self,
-        wanted: &RemoteFile,
+        file: &RemoteFile,
         part: &mut PartialArtifact,
         progress: ProgressSink<'_>,
     ) -> Result<(), RemoteError> {
         self.wait_for_hello().await?;
-        let following = self.backlog.job() == Some(&*wanted.job);
-        let promised = if following { self.backlog.take_announced_size(&wanted.path) } else { 0 };
+        let is_followed = self.backlog.job() == Some(&*file.job);
+        let announced = if is_followed { self.backlog.take_announced_size(&file.path) } else { 0 };
         if part.len == 0
-            && promised == 0
-            && following
-            && let Some(bytes) = self.backlog.take_inline(&wanted.path)
-            && bytes.len() as u64 == wanted.size
+            && announced == 0
+            && is_followed
+            && let Some(bytes) = self.backlog.take_inline(&file.path)
+            && bytes.len() as u64 == file.size
         {
             part.add(bytes).await?;
         }
         let is_long_link = self.streams.round_trip() > PARALLEL_MIN_ROUND_TRIP;
-        // Small pieces let hashing start early; on a long link the number of requests counts.
-        let piece = if is_long_link { BLOB_BYTES } else { PIECE_BYTES };
+        // Small pieces let hashing start early. With a long round trip, few requests matter more.
+        let piece_bytes = if is_long_link { BLOB_BYTES } else { PIECE_BYTES };
         let max_requested =
             if is_long_link { MAX_REQUESTED_BYTES_LONG_LINK } else { MAX_REQUESTED_BYTES };
-        let mut requested = part.len.max(promised);
+        let mut requested = part.len.max(announced);
         self.is_answer_pending = true;
-        while part.len < wanted.size {
-            progress(TransferProgress { done: part.len, total: wanted.size });
-            while requested < wanted.size && requested < part.len + max_requested {
-                let len = piece.min(wanted.size - requested);
-                let (job, path) = (wanted.job.clone(), wanted.path.clone());
+        while part.len < file.size {
+            progress(TransferProgress { done: part.len, total: file.size });
+            while requested < file.size && requested < part.len + max_requested {
+                let len = piece_bytes.min(file.size - requested);
+                let (job, path) = (file.job.clone(), file.path.clone());
                 let request = ToAgent::Fetch { job, path, offset: requested, len };
                 self.conversation.writer.message(&request)?;
                 requested += len;
             }
-            self.piece(wanted, part, piece).await?;
+            self.receive_piece(file, part, piece_bytes).await?;
         }
         self.is_answer_pending = false;
         Ok(())
     }
 
-    /// Waits for the next piece of `wanted`; requests ask for `piece_len` bytes each.
-    async fn piece(
+    /// Waits for the next piece of `file`; each request asks for `piece_bytes` bytes.
+    async fn receive_piece(
         &mut self,
-        wanted: &RemoteFile,
+        file: &RemoteFile,
         part: &mut PartialArtifact,
-        piece_len: u64,
+        piece_bytes: u64,
     ) -> Result<(), RemoteError> {
         let doing = "fetching a file";
         loop {
-            let incoming = match self.backlog.take_piece(&wanted.path, part.len) {
+            let incoming = match self.backlog.take_piece(&file.path, part.len) {
                 Some(piece) => piece,
                 None => timeout(limits::STALL_TIMEOUT, self.conversation.incoming(doing))
                     .await
@@ -145,22 +147,22 @@ impl Session {
             };
             match incoming {
                 IncomingMessage::Piece { job, path, offset, mut bytes }
-                    if job == wanted.job && path == wanted.path && offset <= part.len =>
+                    if job == file.job && path == file.path && offset <= part.len =>
                 {
                     let end = offset + bytes.len() as u64;
                     // Prefetched pieces have the size of a blob.
-                    let full_size = [piece_len, BLOB_BYTES].contains(&(bytes.len() as u64));
-                    if end < wanted.size && !full_size {
-                        let (path, size) = (path.clone(), wanted.size);
+                    let full_size = [piece_bytes, BLOB_BYTES].contains(&(bytes.len() as u64));
+                    if end < file.size && !full_size {
+                        let (path, size) = (path.clone(), file.size);
                         return Err(RemoteError::Shorter { path, end, size });
                     }
-                    // The prefetch may repeat bytes that an earlier try left here.
+                    // A prefetched piece may begin before the end of what an earlier try left here.
                     let known = part.len - offset;
                     if known > 0 && known >= bytes.len() as u64 {
                         continue;
                     }
                     bytes.drain(..known as usize);
-                    if end > wanted.size {
+                    if end > file.size {
                         return Err(RemoteError::ProtocolViolation {
                             what: format!("{} bytes of `{path}` at {offset}", bytes.len()),
                         });
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_earlier_try_has_left_is_taken_up_but_for_a_piece_that_was_cut() {
+    async fn an_earlier_try_is_resumed_after_its_last_complete_piece() {
         let big = bytes(3 * PIECE_BYTES as usize + 17);
         let host = InProcessAgent::new(vec![]);
         let digest = host.artifact("raw/big", big.clone());

@@ -1,7 +1,7 @@
-//! Shared by all requests over HTTP, whether to a worker, an app on Modal or Wafer's
-//! service: the client, time limits, bounded bodies, pauses between attempts, and errors.
+//! What all HTTP requests share, whether to `rgpu worker`, an app on Modal or Wafer's service: the
+//! client, time limits, bounded bodies, retries and [`HttpError`].
 //!
-//! No redirects, because a token must not be carried to another address.
+//! The client follows no redirects, because a token must not be sent to another address.
 
 mod error;
 
@@ -20,13 +20,13 @@ use super::limits;
 pub(super) use error::GREETING;
 pub use error::HttpError;
 
-/// The longest pause to which the pauses between attempts grow.
+/// The pause between two attempts does not grow beyond this.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// The longest pause that a server may request.
 const MAX_REQUESTED_PAUSE: Duration = Duration::from_secs(5);
 
-/// A client for the server at `url`.
+/// Settings of a client for the server at `url`.
 pub(super) fn client(url: &Url) -> ClientBuilder {
     let mut client = Client::builder()
         .redirect(redirect::Policy::none())
@@ -52,7 +52,8 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The value of an `Authorization` header; `None`: the token holds characters that no token has.
+/// The value of an `Authorization` header; `None` if the token has characters that a header cannot
+/// hold.
 pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
     value.set_sensitive(true);
@@ -62,22 +63,22 @@ pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
 /// Sends a request; the answer must begin within `limit`.
 ///
 /// # Errors
-/// The link fails; `failed` turns reqwest's error into ours.
+/// If the link fails; `to_error` converts the error of reqwest. [`HttpError::Silent`] after `limit`.
 pub(super) async fn send(
     request: RequestBuilder,
     limit: Duration,
     doing: &'static str,
-    failed: impl FnOnce(&reqwest::Error) -> HttpError,
+    to_error: impl FnOnce(&reqwest::Error) -> HttpError,
 ) -> Result<Response, HttpError> {
     let sent = timeout(limit, request.send()).await;
-    sent.map_err(|_| HttpError::Silent { doing, limit })?.map_err(|error| failed(&error))
+    sent.map_err(|_| HttpError::Silent { doing, limit })?.map_err(|error| to_error(&error))
 }
 
-/// The next bytes of an answer, which must come within `limit`; `None`: its end.
+/// The next bytes of a response; `None` at its end.
 ///
 /// # Errors
-/// The link fails.
-pub(super) async fn chunk(
+/// If the link fails, or nothing arrives within `limit`.
+pub(super) async fn next_chunk(
     response: &mut Response,
     limit: Duration,
     doing: &'static str,
@@ -85,21 +86,21 @@ pub(super) async fn chunk(
     timeout(limit, response.chunk())
         .await
         .map_err(|_| HttpError::Silent { doing, limit })?
-        .map_err(|error| HttpError::Cut { doing, why: chain(&error) })
+        .map_err(|error| HttpError::Cut { doing, why: error_chain(&error) })
 }
 
-/// The body of an answer, which has at most `max_bytes` bytes and must come within `limit`.
+/// Reads the body of a response.
 ///
 /// # Errors
-/// The link fails, or the body is longer.
-pub(super) async fn body(
+/// If the link fails, or the body is longer than `max_bytes` or takes longer than `limit`.
+pub(super) async fn read_body(
     response: Response,
     max_bytes: usize,
     limit: Duration,
     doing: &'static str,
 ) -> Result<Vec<u8>, HttpError> {
     let mut body = Vec::new();
-    match timeout(limit, read(response, max_bytes, &mut body)).await {
+    match timeout(limit, read_chunks(response, max_bytes, &mut body)).await {
         Ok(None) => Ok(body),
         Ok(Some(why)) => Err(HttpError::Cut { doing, why }),
         Err(_) => Err(HttpError::Silent { doing, limit }),
@@ -109,17 +110,21 @@ pub(super) async fn body(
 /// Reads the body of a refusal, as far as it arrives; its beginning is enough.
 pub(super) async fn refusal_body(response: Response, max_bytes: usize) -> Vec<u8> {
     let mut body = Vec::new();
-    let _ = timeout(limits::CONNECT_TIMEOUT, read(response, max_bytes, &mut body)).await;
+    let _ = timeout(limits::CONNECT_TIMEOUT, read_chunks(response, max_bytes, &mut body)).await;
     body
 }
 
-/// Reads a body to its end; otherwise returns the reason.
-async fn read(mut response: Response, max_bytes: usize, body: &mut Vec<u8>) -> Option<String> {
+/// Reads a body to its end and returns `None`; else why it could not.
+async fn read_chunks(
+    mut response: Response,
+    max_bytes: usize,
+    body: &mut Vec<u8>,
+) -> Option<String> {
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
             Ok(None) => return None,
-            Err(error) => return Some(chain(&error)),
+            Err(error) => return Some(error_chain(&error)),
         }
         if body.len() > max_bytes {
             return Some(format!("it is over {max_bytes} bytes"));
@@ -127,8 +132,8 @@ async fn read(mut response: Response, max_bytes: usize, body: &mut Vec<u8>) -> O
     }
 }
 
-/// An error with all its sources; reqwest's own message says little.
-pub(super) fn chain(error: &reqwest::Error) -> String {
+/// The messages of all sources of an error; reqwest's own message says little.
+pub(super) fn error_chain(error: &reqwest::Error) -> String {
     let mut message = String::new();
     let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(error) = next {
@@ -144,7 +149,7 @@ pub(super) fn chain(error: &reqwest::Error) -> String {
     if message.is_empty() { error.to_string() } else { message }
 }
 
-/// The attempts of something that may be repeated, and the pauses between them.
+/// Counts the attempts of an operation and waits between them.
 #[derive(Clone, Debug)]
 pub(super) struct Attempts {
     left: u32,
@@ -152,7 +157,8 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// `count` attempts. Each pause is twice as long as the one before, `first`, up to 2 s.
+    /// `count` attempts. The first pause is `first`; each further one is twice as long, up to
+    /// [`MAX_PAUSE`].
     pub(super) fn new(count: u32, first: Duration) -> Self {
         Self { left: count.saturating_sub(1), pause: first }
     }
@@ -162,12 +168,12 @@ impl Attempts {
         self.left == 0
     }
 
-    /// Waits for the next attempt; false: there is none.
+    /// Waits before the next attempt. False if there is none left.
     pub(super) async fn next(&mut self) -> bool {
         self.next_after(None).await
     }
 
-    /// Like [`Self::next`], after the pause that a server requested.
+    /// Like [`Self::next`], with the pause that a server requested.
     pub(super) async fn next_after(&mut self, requested: Option<Duration>) -> bool {
         if self.is_last() {
             return false;
@@ -180,7 +186,8 @@ impl Attempts {
     }
 }
 
-/// A factor from 0.5 to 1.5, so that clients cut together do not reconnect together.
+/// A random factor from 0.5 to 1.5, so that clients that lost the link at the same time do not
+/// reconnect at the same time.
 pub(super) fn jitter() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     0.5 + (random >> 11) as f64 / (1_u64 << 53) as f64

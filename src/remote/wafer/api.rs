@@ -16,7 +16,7 @@ use super::refusal;
 use super::sse::SseStream;
 use super::token::Token;
 use crate::remote::foreign_text::excerpt;
-use crate::remote::http::{self, Attempts, HttpError, chain};
+use crate::remote::http::{self, Attempts, HttpError, error_chain};
 use crate::remote::{RemoteError, limits};
 
 /// The longest answer in bytes.
@@ -53,7 +53,7 @@ impl Api {
             why,
         };
         let url = Url::parse(base).map_err(|e| local(e.to_string()))?;
-        let client = http::client(&url).build().map_err(|e| local(chain(&e)))?;
+        let client = http::client(&url).build().map_err(|e| local(error_chain(&e)))?;
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
             headers.insert(AUTHORIZATION, token.header()?);
@@ -139,7 +139,7 @@ impl Api {
         let body = body.map(|body| (JSON, body));
         let response = self.send(method, path, body, doing, limits::ANSWER_TIMEOUT).await?;
         let status = response.status();
-        let body = http::body(response, MAX_BODY_BYTES, limits::ANSWER_TIMEOUT, doing).await?;
+        let body = http::read_body(response, MAX_BODY_BYTES, limits::ANSWER_TIMEOUT, doing).await?;
         Ok(ApiAnswer { status, body })
     }
 
@@ -190,7 +190,8 @@ impl Api {
         let mut file = File::create(&temporary).await.map_err(disk_error)?;
         let mut received_bytes = 0;
         let result = async {
-            while let Some(bytes) = http::chunk(&mut response, limits::STALL_TIMEOUT, doing).await?
+            while let Some(bytes) =
+                http::next_chunk(&mut response, limits::STALL_TIMEOUT, doing).await?
             {
                 received_bytes += bytes.len() as u64;
                 if received_bytes > max_bytes {
@@ -248,8 +249,10 @@ impl Api {
             request = request.header(CONTENT_TYPE, kind).body(body);
         }
         let failed = |error: &reqwest::Error| match error.is_connect() {
-            true => HttpError::Unreachable { url: self.base.clone(), why: chain(error), hint: "" },
-            false => HttpError::Cut { doing, why: chain(error) },
+            true => {
+                HttpError::Unreachable { url: self.base.clone(), why: error_chain(error), hint: "" }
+            }
+            false => HttpError::Cut { doing, why: error_chain(error) },
         };
         Ok(http::send(request, limit, doing, failed).await?)
     }

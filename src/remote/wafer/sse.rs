@@ -126,7 +126,7 @@ impl SseStream {
                 let why = format!("a line of it is over {MAX_LINE} bytes");
                 return Err(WaferError::cut(self.doing, why));
             }
-            match http::chunk(&mut self.response, self.max_silence, self.doing).await? {
+            match http::next_chunk(&mut self.response, self.max_silence, self.doing).await? {
                 Some(bytes) => self.buffer.extend_from_slice(&bytes),
                 None => return Ok(None),
             }

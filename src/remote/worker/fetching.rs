@@ -115,7 +115,7 @@ async fn fetch(
     let mut frames = Vec::with_capacity(announced as usize);
     let mut transfer_rate = TransferRate::new(Instant::now());
     loop {
-        match http::chunk(&mut response, limits::STALL_TIMEOUT, FETCHING).await? {
+        match http::next_chunk(&mut response, limits::STALL_TIMEOUT, FETCHING).await? {
             Some(bytes) if (frames.len() + bytes.len()) as u64 > max_bytes => {
                 return Err(cut(format!("its answer is over {max_bytes} bytes")));
             }

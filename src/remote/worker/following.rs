@@ -178,7 +178,7 @@ impl FollowPosition {
             if buffer.is_empty() && group.frames.is_empty() {
                 transfer_rate = TransferRate::new(Instant::now());
             }
-            match http::chunk(&mut response, MAX_SILENCE, FOLLOWING).await? {
+            match http::next_chunk(&mut response, MAX_SILENCE, FOLLOWING).await? {
                 Some(bytes) => {
                     buffer.extend_from_slice(&bytes);
                     transfer_rate

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::address::Address;
 use super::refusal::{self, ServerKind};
 use super::token::Credentials;
-use crate::remote::http::{self, Attempts, HttpError, chain, jitter};
+use crate::remote::http::{self, Attempts, HttpError, error_chain, jitter};
 use crate::remote::limits;
 
 /// Attempts for a request that may be repeated. Longer outages count as a cut link, which has its
@@ -163,11 +163,12 @@ impl WorkerClient {
         if let Some(path) = &address.ca {
             let shown = path.display();
             let pem = std::fs::read(path).map_err(|e| tls(format!("`{shown}`: {e}")))?;
-            let certificates = Certificate::from_pem_bundle(&pem)
-                .map_err(|e| tls(format!("`{shown}` holds no certificates: {}", chain(&e))))?;
+            let certificates = Certificate::from_pem_bundle(&pem).map_err(|e| {
+                tls(format!("`{shown}` holds no certificates: {}", error_chain(&e)))
+            })?;
             client = client.tls_certs_merge(certificates);
         }
-        let client = client.build().map_err(|e| tls(chain(&e)))?;
+        let client = client.build().map_err(|e| tls(error_chain(&e)))?;
         Ok(Self { client, base: address.as_str().to_owned(), credentials, site })
     }
 
@@ -230,7 +231,9 @@ impl WorkerClient {
         let (doing, limit) = (ask.doing, ask.limit.min(limits::ANSWER_TIMEOUT));
         match self.send(ask).await? {
             WorkerAnswer::AgentMessage(body) => Ok(body),
-            WorkerAnswer::Response(response) => http::body(response, MAX_BODY, limit, doing).await,
+            WorkerAnswer::Response(response) => {
+                http::read_body(response, MAX_BODY, limit, doing).await
+            }
         }
     }
 
@@ -242,7 +245,7 @@ impl WorkerClient {
         match timeout(TLS_PROBE_TIMEOUT, client.get(format!("https://{rest}")).send()).await {
             Ok(Ok(_)) => true,
             // No certificate is trusted here, so a TLS server fails with a certificate error.
-            Ok(Err(error)) => chain(&error).contains("certificate"),
+            Ok(Err(error)) => error_chain(&error).contains("certificate"),
             Err(_) => false,
         }
     }
@@ -300,7 +303,7 @@ impl WorkerClient {
     }
 
     fn failed(&self, error: &reqwest::Error, doing: &'static str) -> HttpError {
-        let (url, why) = (self.base.clone(), chain(error));
+        let (url, why) = (self.base.clone(), error_chain(error));
         if why.contains("certificate") {
             HttpError::Untrusted { url, why }
         } else if why.contains("InvalidContentType") {
