@@ -1,5 +1,7 @@
-//! Answers about a run, read from its folder. The folder is the truth, so an answer does not depend
-//! on the process that gives it.
+//! What the MCP tools answer about a run: [`RunResult`], read from the run folder.
+//!
+//! Everything comes from the folder, not from memory, so the server of any process gives the same
+//! answer.
 
 use rgpu_protocol::RungRecord;
 use schemars::JsonSchema;
@@ -18,14 +20,16 @@ use crate::store::{RunFolder, RunRecord, RunState, Runs, live};
 
 const SCHEMA: &str = "rgpu.mcp-run/1";
 
-/// The most findings in a result, kernels in a table, and bytes of the summary.
+/// Bounds of a result, which goes into the context of a language model.
 const MAX_FINDINGS: usize = 6;
 const MAX_KERNELS: usize = 5;
 const SUMMARY_BYTES: usize = 1800;
 
-/// Bytes of the output of a program that runs; at least, and for what is cut besides, of one that ended.
+/// Bytes of output shown of a program that still runs.
 const LIVE_OUTPUT_BYTES: usize = 2000;
+/// Bytes of output shown at least of a program that ended.
 const MIN_OUTPUT_BYTES: usize = 1000;
+/// Bytes reserved for the note on what was cut.
 const CUT_BYTES: usize = 900;
 
 /// The exit status of a program that was stopped at its time limit.
@@ -159,7 +163,7 @@ impl BuildFigures {
     }
 }
 
-/// What the error of a build tells that the error of its run does not; `None` if it is nothing.
+/// The fields of a build error that the error of its run lacks; `None` if there are none.
 fn exception(error: &BuildError) -> Option<Value> {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(error) else { return None };
     fields.retain(|name, _| name != "code" && name != "message");
@@ -339,7 +343,7 @@ impl RunResult {
             ..Self::default()
         };
         if record.command == "profile" {
-            // A profile that is there replaces both.
+            // Replaced below if there is a profile.
             let absent = Some(without_result(is_active));
             result.ncu = Some(NcuFigures { absent: absent.clone(), ..NcuFigures::default() });
             result.nsys = Some(NsysFigures { absent, ..NsysFigures::default() });
@@ -446,7 +450,7 @@ impl FindingLine {
     }
 }
 
-/// The word of an enum as JSON has it.
+/// The name of an enum variant in JSON; empty if it has none.
 pub(super) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(text)) => text,
@@ -454,7 +458,7 @@ pub(super) fn word(value: &impl Serialize) -> String {
     }
 }
 
-/// Whether a run's program is the user's own, so that its output is.
+/// Whether the run executes a program of the user, whose output belongs in the answer.
 fn runs_program(record: &RunRecord) -> bool {
     let names_kernel =
         || record.argv.iter().any(|word| word == "--kernel" || word.starts_with("--kernel="));
@@ -465,7 +469,7 @@ fn runs_program(record: &RunRecord) -> bool {
     }
 }
 
-/// Why a run failed. A run that was cancelled has not.
+/// Why a run failed; `None` if it did not, or was cancelled.
 pub(super) fn error_of(folder: &RunFolder, record: &RunRecord) -> Option<ErrorFigures> {
     let failure = folder.failure()?.error;
     let is_cancelled = record.state == RunState::Cancelled && failure.code == CANCELLED;
@@ -545,7 +549,7 @@ impl LaunchFigures {
 
 fn nsys(record: &RunRecord, profile: &Profile, names: KernelNames) -> NsysFigures {
     let device = profile.timeline.iter().flat_map(|timeline| &timeline.devices).next();
-    // ncu's launches have sums of kernels, too.
+    // A profile of ncu has sums of kernels too, so they prove no trace.
     let is_traced = profile.ladder.iter().any(|rung| rung.ok && rung.rung.starts_with("nsys"));
     if device.is_none() && !is_traced {
         return NsysFigures {

@@ -22,7 +22,7 @@ const MAX_ROWS: usize = 12;
 pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
     let profile = subject.profile;
     let mut page = Page { out: String::new(), style, names: style.names.labels(profile) };
-    head::head(&mut page, profile);
+    head::add_head(&mut page, profile);
     findings::findings(&mut page, profile);
     findings::kernel_verdicts(&mut page, profile);
     selection::selection(&mut page, profile);

@@ -1,4 +1,6 @@
-//! The lines of the log, as documented in the crate's root.
+//! The types of the log's lines, and their serialization to JSON. The crate's root documents the fields.
+//!
+//! The callbacks of NVTX and CUPTI fill them; `sink` writes the bytes to the log file.
 
 use serde::Serialize;
 use std::borrow::Cow;
@@ -6,7 +8,7 @@ use std::borrow::Cow;
 /// Version of the format, in the `opened` line.
 pub(crate) const FORMAT: u32 = 1;
 
-/// A line that is neither an event nor an activity.
+/// A line about the log itself, or one that names a domain, category, thread or kernel.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Notice<'a> {
@@ -103,7 +105,7 @@ pub(crate) struct Activity {
     pub(crate) result: Option<u32>,
 }
 
-/// A push, pop, start, end or mark. Without `#[serde(flatten)]`, which would double the time to write
+/// A push, pop, start, end or mark of NVTX. Without `#[serde(flatten)]`, which would double the time to write
 /// a line.
 #[derive(Serialize)]
 pub(crate) struct Event<'a> {
@@ -134,7 +136,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) payload: Option<Payload>,
 }
 
-/// The optional number of a range or mark.
+/// The number that a program may attach to a range or mark.
 #[derive(Serialize, Clone, Copy)]
 #[serde(untagged)]
 pub(crate) enum Payload {

@@ -1,5 +1,5 @@
 //! The first lines of the terminal report: what ran where, how fast, and whether the results are
-//! right.
+//! right. The profile comes in; lines and a table of the cases are added to the [`Page`].
 
 use super::Page;
 use crate::error::ANOTHER_HOST;
@@ -16,7 +16,7 @@ use crate::report::{Align, TextTable};
 /// Launch overhead in nanoseconds that is tolerated before the host-clock time is shown too.
 const LAUNCH_NS: f64 = 100e3;
 
-pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_head(page: &mut Page<'_>, profile: &Profile) {
     let gpu = profile.host.as_ref().and_then(|host| {
         host.gpus.iter().find(|g| Some(&g.uuid) == profile.gpu.as_ref()).map(|g| g.name.clone())
     });
@@ -59,11 +59,12 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
         page.field("memory", &memory_text(memory));
     }
     if profile.cases.len() > 1 {
-        cases(page, profile);
+        add_cases(page, profile);
     } else if let Some(timing) = &profile.timing {
         page.field("time", &timing_text(timing));
     }
     if let Some(correctness) = &profile.correctness {
+        // The ANSI code (SGR) of the color.
         let sgr = match correctness.verdict.as_str() {
             "right" => "32",
             "wrong" => "31",
@@ -248,7 +249,7 @@ fn correctness_text(c: &Correctness) -> String {
     text
 }
 
-fn cases(page: &mut Page<'_>, profile: &Profile) {
+fn add_cases(page: &mut Page<'_>, profile: &Profile) {
     let mut table = TextTable::new(&[
         ("case", Align::Left),
         (if profile.has_cpu_reference_time() { "reference" } else { "time" }, Align::Right),
@@ -344,8 +345,8 @@ mod tests {
         let text = report("table").unwrap().text(&(&profile).into(), &Style::default());
         let head: Vec<&str> = text.split_whitespace().collect();
         let head = head.join(" ");
-        let said =
+        let expected =
             "k verify was requested, but box has no GPU: nothing was verified, and the times";
-        assert!(head.starts_with(said) && !head.contains("choose a host"), "{text}");
+        assert!(head.starts_with(expected) && !head.contains("choose a host"), "{text}");
     }
 }
