@@ -23,27 +23,27 @@ pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> 
     let profile = subject.profile;
     let mut page = Page { out: String::new(), style, names: style.names.labels(profile) };
     head::add_head(&mut page, profile);
-    findings::findings(&mut page, profile);
-    findings::kernel_verdicts(&mut page, profile);
-    selection::selection(&mut page, profile);
-    launches::launches(&mut page, profile);
+    findings::add_findings(&mut page, profile);
+    findings::add_kernel_verdicts(&mut page, profile);
+    selection::add_selection(&mut page, profile);
+    launches::add_launches(&mut page, profile);
     if let Some(spots) = subject.hotspots {
-        hotspots::hotspots(&mut page, spots);
+        hotspots::add_hotspots(&mut page, spots);
     }
-    timeline::kernels(&mut page, profile);
+    timeline::add_kernels(&mut page, profile);
     match profile.ranks {
-        Some(_) => ranks::ranks(&mut page, profile),
-        None => timeline::busy(&mut page, profile),
+        Some(_) => ranks::add_ranks(&mut page, profile),
+        None => timeline::add_busy_time(&mut page, profile),
     }
     if profile.stages.is_empty() {
-        timeline::regions(&mut page, profile);
+        timeline::add_regions(&mut page, profile);
     } else {
         // Stages show the same as regions, but shorter.
-        stages::stages(&mut page, profile);
+        stages::add_stages(&mut page, profile);
     }
-    stages::operators(&mut page, profile);
-    code::sanitizer(&mut page, profile);
-    code::code(&mut page, profile);
-    findings::rung_and_gaps(&mut page, profile);
+    stages::add_operators(&mut page, profile);
+    code::add_sanitizer(&mut page, profile);
+    code::add_code(&mut page, profile);
+    findings::add_rung_and_gaps(&mut page, profile);
     vec![Document::new("report.txt", page.out)]
 }

@@ -7,7 +7,7 @@ use crate::report::checks;
 use crate::report::quantity::bytes;
 use crate::report::{Align, TextTable};
 
-pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_sanitizer(page: &mut Page<'_>, profile: &Profile) {
     if profile.sanitizer.is_empty() {
         return;
     }
@@ -40,7 +40,7 @@ pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
     told.into_iter().flatten().for_each(|text| page.field("", &text));
 }
 
-pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_code(page: &mut Page<'_>, profile: &Profile) {
     let mut table = TextTable::new(&[
         ("code", Align::Left),
         ("arch", Align::Left),

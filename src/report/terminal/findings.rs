@@ -16,7 +16,7 @@ const MAX_FINDINGS: usize = 5;
 const MAX_GAPS_PER_FINDING: usize = 3;
 
 /// Writes the verdict of each kernel that takes most GPU time; nothing if there is only one kernel.
-pub(super) fn kernel_verdicts(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_kernel_verdicts(page: &mut Page<'_>, profile: &Profile) {
     if profile.kernels.len() < 2 || profile.kernel_verdicts.is_empty() {
         return;
     }
@@ -51,7 +51,7 @@ fn write_wrapped(page: &mut Page<'_>, bullet: &str, text: &str) {
     }
 }
 
-pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_findings(page: &mut Page<'_>, profile: &Profile) {
     if profile.findings.is_empty() {
         return;
     }
@@ -84,7 +84,7 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
 }
 
 /// Writes the rung, what it loses, the failed rungs and the gaps.
-pub(super) fn rung_and_gaps(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_rung_and_gaps(page: &mut Page<'_>, profile: &Profile) {
     page.line("");
     page.field("rung", &profile.rung);
     if let Some(lost) = profile.data_lost_on_rung() {

@@ -11,7 +11,7 @@ const MAX_ROWS_PER_LAUNCH: usize = 5;
 const MAX_LAUNCHES: usize = 3;
 
 /// Writes the hottest lines of the launches with the most samples.
-pub(super) fn hotspots(page: &mut Page<'_>, spots: &HotSpots) {
+pub(super) fn add_hotspots(page: &mut Page<'_>, spots: &HotSpots) {
     let mut launches: Vec<&LaunchSpots> =
         spots.launches.iter().filter(|l| l.samples.unwrap_or(0) > 0).collect();
     launches.sort_by_key(|l| std::cmp::Reverse(l.samples));

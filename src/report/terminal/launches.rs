@@ -11,7 +11,7 @@ fn metric(launch: &Launch, ids: &[&str]) -> String {
 }
 
 /// Writes ncu's launches, one row each.
-pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_launches(page: &mut Page<'_>, profile: &Profile) {
     if profile.launches.iter().all(|l| l.metrics.is_empty()) {
         return;
     }

@@ -5,7 +5,7 @@ use crate::model::Profile;
 use crate::report::ranks;
 
 /// Writes the tables of the ranks.
-pub(super) fn ranks(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_ranks(page: &mut Page<'_>, profile: &Profile) {
     let Some(of_program) = &profile.ranks else { return };
     page.line("");
     page.field("clock", &ranks::clock(&of_program.clock));

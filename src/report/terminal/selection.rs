@@ -9,7 +9,7 @@ use crate::report::quantity::duration;
 use crate::report::{Align, TextTable};
 
 /// Writes the selected regions and kernels, their share of the time, and what was left out.
-pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_selection(page: &mut Page<'_>, profile: &Profile) {
     let Some(selection) = &profile.selection else { return };
     let mut table = TextTable::new(&[
         ("kernel", Align::Left),
@@ -144,7 +144,7 @@ mod tests {
         let style = Style::default();
         let names = style.names.labels(&profile);
         let mut page = Page { out: String::new(), style: &style, names };
-        super::selection(&mut page, &profile);
+        super::add_selection(&mut page, &profile);
         insta::assert_snapshot!(page.out);
         assert_eq!(
             sentences(&profile),

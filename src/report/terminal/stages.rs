@@ -10,7 +10,7 @@ use crate::report::{Align, TextTable};
 /// The maximum number of operators shown; operators.md has all.
 const MAX_OPERATORS: usize = 8;
 
-pub(super) fn stages(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_stages(page: &mut Page<'_>, profile: &Profile) {
     page.table("stages", table(profile, str::to_owned));
     if let Some(note) = mfu_note(profile) {
         page.line(&format!("    {note}"));
@@ -84,7 +84,7 @@ fn longest(profile: &Profile) -> impl Iterator<Item = &Operator> {
 }
 
 /// Writes the operators with the most self time.
-pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_operators(page: &mut Page<'_>, profile: &Profile) {
     let mut table = TextTable::new(&[
         ("operator", Align::Left),
         ("calls", Align::Right),

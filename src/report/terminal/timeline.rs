@@ -8,7 +8,7 @@ use crate::report::region_rows;
 use crate::report::{Align, TextTable};
 
 /// Writes a timeline's kernels, summed by name, and its copies.
-pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_kernels(page: &mut Page<'_>, profile: &Profile) {
     if profile.launches.iter().any(|l| !l.metrics.is_empty()) {
         return;
     }
@@ -49,7 +49,7 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
 }
 
 /// Writes how busy each GPU was and why it was idle.
-pub(super) fn busy(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_busy_time(page: &mut Page<'_>, profile: &Profile) {
     let Some(timeline) = profile.timeline.as_ref().filter(|t| !t.devices.is_empty()) else {
         return;
     };
@@ -76,7 +76,7 @@ pub(super) fn busy(page: &mut Page<'_>, profile: &Profile) {
     }
 }
 
-pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_regions(page: &mut Page<'_>, profile: &Profile) {
     let mut table = TextTable::new(&[
         ("region", Align::Left),
         ("count", Align::Right),
