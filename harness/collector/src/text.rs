@@ -1,5 +1,5 @@
-//! Reads the program's C strings with a bound: the pointer may be null, and the text may lack an
-//! end or not be text.
+//! Converts the program's C strings to UTF-8 with a bound on their length. The pointer may be null,
+//! and the bytes may be no text.
 
 use crate::abi::{CChar, WideChar};
 use std::borrow::Cow;

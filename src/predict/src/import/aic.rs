@@ -1,7 +1,7 @@
 //! Measured tables of aiconfigurator: `*_perf.parquet` of `aiconfigurator-core`, and `*_perf.txt`
 //! (CSV) of older versions. Latencies are in ms.
 //!
-//! Seen: `aiconfigurator-core` 0.12.0.
+//! The format is that of `aiconfigurator-core` 0.12.0.
 
 use super::{ImportError, gpu_name, parquet};
 use crate::Dtype;

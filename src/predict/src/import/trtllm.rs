@@ -1,14 +1,14 @@
-//! Reports of `trtllm-bench --report_json`.
+//! Imports a report of `trtllm-bench --report_json` as one measurement of a serving system.
 //!
-//! Seen: `tensorrt_llm/bench/dataclasses/reporting.py` at 02499765.
+//! The format is that of `tensorrt_llm/bench/dataclasses/reporting.py` at commit 02499765.
 
 use super::{ImportDefaults, ImportError, gpu_name, json, number, text, whole};
 use crate::measurement::{Measurement, MeasurementKind};
 
-/// The row of a file.
+/// The measurement in a report. `defaults` fill in what the report lacks.
 ///
 /// # Errors
-/// It is not JSON, or no such report.
+/// If it is not JSON, or lacks what a report of trtllm-bench has.
 pub fn read(
     file: &str,
     bytes: &[u8],
