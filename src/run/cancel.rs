@@ -1,7 +1,7 @@
 //! Cancelling: counts how often the user requests to stop.
 //!
 //! The first request cancels the job on the host and waits for its end. The second stops waiting,
-//! but the job is still cancelled. The front end counts Ctrl-C and SIGTERM; the engine only
+//! but the job is still cancelled. The front end counts Ctrl-C and SIGTERM; the run only
 //! listens.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct Canceller {
     handled: Arc<AtomicU32>,
 }
 
-/// The receiving half: the engine checks it.
+/// The receiving half: the run checks it.
 #[derive(Clone, Debug)]
 pub struct CancelSignal {
     requests: watch::Receiver<CancelRequests>,
@@ -55,12 +55,12 @@ impl Canceller {
         });
     }
 
-    /// Whether the engine has acted on every request.
+    /// Whether the run has acted on every request.
     pub fn handled_all_requests(&self) -> bool {
         self.handled.load(Ordering::SeqCst) >= self.requests.borrow().times
     }
 
-    /// Whether the engine no longer listens.
+    /// Whether the run no longer listens.
     pub fn is_closed(&self) -> bool {
         self.requests.is_closed()
     }

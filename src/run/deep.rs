@@ -1,5 +1,6 @@
 //! Mode `deep`: chooses the kernels that take the most time, and which of their launches ncu
-//! profiles.
+//! profiles. The launches that the first pass (the survey) recorded come in; the second pass, with
+//! ncu, gets the chosen kernels and launch numbers.
 //!
 //! ncu runs each launch dozens of times, so a few launches stand for the rest. Launches of one kernel
 //! with equal geometry are a class, and up to three of each class are profiled ([`numbers`]). The
@@ -17,19 +18,19 @@ use crate::model::timeline::KernelSum;
 /// Launches of a class that are profiled.
 pub(super) const LAUNCHES_PER_CLASS: u64 = 3;
 
-/// A kernel that the survey saw, without the launches by which Triton's compiler tuned it: it keeps
-/// its choice, and the next run of the program lacks them.
+/// A kernel of the survey. Launches by which Triton autotuned it do not count: Triton caches its
+/// choice, so the next run of the program lacks them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct KernelCandidate {
     pub kernel: String,
     pub mangled: Option<String>,
     /// Duration of each launch in nanoseconds, in order.
     pub durations: Vec<f64>,
-    /// Its launches by geometry, in the order of their first launch, without those by which XLA tuned
-    /// it and those of the program's preparations.
+    /// Its launches by geometry, in the order of their first launch, without those by which XLA
+    /// autotuned it and those of the program's set-up.
     pub classes: Vec<LaunchClass>,
     pub launches: u64,
-    /// Nanoseconds of the launches of `classes`, and of those that are not listed.
+    /// Nanoseconds of the launches of `classes`, and of launches beyond the list of the survey.
     pub total_ns: u64,
 }
 
@@ -43,7 +44,8 @@ pub(super) struct LaunchClass {
 }
 
 impl KernelCandidate {
-    /// Adds a launch. `is_set_up`: it is numbered only, since the next run has it, too.
+    /// Adds a launch. If `is_set_up`, it only counts for the numbers of later launches, because the
+    /// next run has it too.
     fn add(&mut self, launch: &Launch, is_set_up: bool) {
         let duration_ns = launch.duration_ns.unwrap_or(0.0).max(0.0);
         self.durations.push(duration_ns);
@@ -64,7 +66,7 @@ impl KernelCandidate {
     }
 }
 
-/// The candidates without kernels that only serve a compiler's tuning, unless there are no others.
+/// The candidates without kernels that only autotuning launches, unless there are no others.
 /// `launches` are in the order of their start.
 pub(super) fn without_tuning(
     mut candidates: Vec<KernelCandidate>,
@@ -79,22 +81,22 @@ pub(super) fn without_tuning(
     candidates
 }
 
-/// Launches that are no part of a program's steady work, by id.
+/// Launches of a program's set-up, by id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SetUpLaunches {
-    /// Those that benchmark a kernel.
+    /// Launches by which a compiler benchmarks a kernel.
     pub benchmarked: HashMap<u32, Tuner>,
-    /// Those of the program's own preparations.
+    /// Launches of the program's own set-up, such as random weights.
     pub preparing: HashSet<u32>,
 }
 
 impl SetUpLaunches {
-    fn has(&self, launch: &Launch) -> bool {
+    fn contains(&self, launch: &Launch) -> bool {
         self.benchmarked.contains_key(&launch.id) || self.preparing.contains(&launch.id)
     }
 }
 
-/// Kernels by their GPU time in the steady work, longest first. `sums` also count launches that the
+/// Kernels by their GPU time outside of set-up, longest first. `sums` also count launches that the
 /// trace did not list; pass them only if `launches` covers the whole program. Launches of set-up count
 /// for no time, unless there are no others.
 pub(super) fn candidates<'a>(
@@ -102,16 +104,16 @@ pub(super) fn candidates<'a>(
     sums: &[KernelSum],
     set_up: &SetUpLaunches,
 ) -> Vec<KernelCandidate> {
-    let only_set_up = launches.clone().all(|launch| set_up.has(launch));
+    let only_set_up = launches.clone().all(|launch| set_up.contains(launch));
     let mut found: Vec<KernelCandidate> = Vec::new();
     let mut index_of: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     let mut left_out: HashMap<&str, (u64, f64)> = HashMap::new();
     for launch in launches {
-        let is_set_up = !only_set_up && set_up.has(launch);
+        let is_set_up = !only_set_up && set_up.contains(launch);
         if is_set_up && set_up.benchmarked.get(&launch.id) == Some(&Tuner::Triton) {
-            let sums = left_out.entry(launch.kernel.as_str()).or_default();
-            sums.0 += 1;
-            sums.1 += launch.duration_ns.unwrap_or(0.0).max(0.0);
+            let (count, total_ns) = left_out.entry(launch.kernel.as_str()).or_default();
+            *count += 1;
+            *total_ns += launch.duration_ns.unwrap_or(0.0).max(0.0);
             continue;
         }
         let key = (launch.kernel.as_str(), launch.mangled.as_deref());

@@ -1,6 +1,6 @@
-//! Prints documents as indented JSON, in the same form as `serde_json`. Its printer writes each
-//! indentation step by step, which takes most of the time for a document of a hundred thousand
-//! lines.
+//! Prints documents as indented JSON, byte for byte as `serde_json::to_string_pretty` does. That writes
+//! each level of an indentation on its own, which takes most of the time for a document of a hundred
+//! thousand lines; this writes the indentation at once.
 
 use std::io::{self, Write};
 
@@ -28,14 +28,14 @@ pub(in crate::cli) fn append(
     value: &impl Serialize,
     depth: usize,
 ) -> serde_json::Result<()> {
-    let formatter = IndentedFormatter { depth, filled: false };
+    let formatter = IndentedFormatter { depth, has_element: false };
     value.serialize(&mut Serializer::with_formatter(text, formatter))
 }
 
 struct IndentedFormatter {
     depth: usize,
     /// Whether the current list or object has an element.
-    filled: bool,
+    has_element: bool,
 }
 
 /// A newline and enough spaces for most indentations.
@@ -56,13 +56,13 @@ impl IndentedFormatter {
 
     fn open<W: ?Sized + Write>(&mut self, out: &mut W, bracket: &[u8]) -> io::Result<()> {
         self.depth += 1;
-        self.filled = false;
+        self.has_element = false;
         out.write_all(bracket)
     }
 
     fn close<W: ?Sized + Write>(&mut self, out: &mut W, bracket: &[u8]) -> io::Result<()> {
         self.depth -= 1;
-        if self.filled {
+        if self.has_element {
             self.line(out)?;
         }
         out.write_all(bracket)
@@ -90,7 +90,7 @@ impl Formatter for IndentedFormatter {
     }
 
     fn end_array_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
-        self.filled = true;
+        self.has_element = true;
         Ok(())
     }
 
@@ -111,7 +111,7 @@ impl Formatter for IndentedFormatter {
     }
 
     fn end_object_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
-        self.filled = true;
+        self.has_element = true;
         Ok(())
     }
 }
