@@ -233,7 +233,7 @@ impl Queue {
         Ok(held_up)
     }
 
-    /// The log of an attempt.
+    /// Where the output of an attempt of entry `id` is logged. Attempts count from 1.
     pub fn log_path(&self, id: i64, attempt: u32) -> PathBuf {
         self.entry_folder(id).join(format!("{attempt}.log"))
     }

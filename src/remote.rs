@@ -143,7 +143,7 @@ pub struct RemoteKind {
     pub open: fn(&RemoteSpec) -> Result<Box<dyn Remote>, RemoteError>,
 }
 
-/// All kinds of remote.
+/// Every kind of remote. To add one: write its file and add its `KIND` here.
 pub static REMOTES: &[RemoteKind] = &[
     local::KIND,
     ssh::KIND,

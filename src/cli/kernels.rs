@@ -43,7 +43,6 @@ pub(super) struct NewArgs {
     pub file: PathBuf,
 }
 
-/// Runs a `kernels` command.
 pub(super) fn run(app: &App, command: &KernelsCommand) -> Result<Status> {
     match command {
         KernelsCommand::List => list(app),

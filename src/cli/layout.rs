@@ -116,7 +116,6 @@ pub(super) enum LayoutCommand {
     Diff(diff::DiffArgs),
 }
 
-/// Runs a `layout` command.
 pub(super) fn run(app: &App, command: &LayoutCommand) -> Result<Status> {
     match command {
         LayoutCommand::Eval(args) => eval::run(app, args),

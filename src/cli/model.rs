@@ -79,7 +79,6 @@ pub(super) fn known_gpus(app: &App) -> Vec<Hardware> {
     gpu::all(app).into_iter().map(|(hardware, _)| hardware).collect()
 }
 
-/// Runs a `model` command.
 pub(super) fn run(app: &App, command: &ModelCommand) -> Result<Status> {
     match command {
         ModelCommand::Hw(command) => hw::run(app, command),

@@ -142,7 +142,6 @@ pub(super) struct NoteArgs {
 /// import each other.
 pub(super) type AttachRun = fn(&App, &RunFolder, Option<&str>, bool) -> Result<Status>;
 
-/// Runs a `runs` command.
 pub(super) fn run(app: &App, command: &RunsCommand, attach_run: AttachRun) -> Result<Status> {
     let runs = Runs::new(&app.config.runs_dir.value);
     match command {

@@ -55,7 +55,6 @@ pub(super) struct InstalledSkill {
     files: Vec<PathBuf>,
 }
 
-/// Runs a `skill` command.
 pub(super) fn run(app: &App, command: &SkillCommand) -> Result<Status> {
     match command {
         SkillCommand::Install(args) => install(app, args),

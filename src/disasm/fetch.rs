@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::nvdisasm::{Nvdisasm, find};
 
-/// The wheel with nvdisasm.
+/// The package on PyPI that has nvdisasm.
 pub const WHEEL: &str = "nvidia-cuda-nvdisasm";
 
 /// Why nvdisasm was not fetched.

@@ -25,7 +25,7 @@ const LOCK: &str = include_str!("../../harness/prelude/snippet.lock");
 /// The version of cudarc that the prelude uses, for files that name cudarc themselves.
 const CUDARC: &str = "=0.19.10";
 
-/// A file of a package.
+/// A file to write before cargo compiles a [`Package`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackageFile {
     /// The path relative to the folder of all packages.

@@ -15,7 +15,6 @@ use crate::model::timeline::RegionKind;
 pub(super) use steps::{InnermostLookup, RangeAround};
 use steps::{OpenRange, RegionChanges, ThreadChanges};
 
-/// The kind of an NVTX range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum NvtxRangeKind {
     PushPop,

@@ -42,7 +42,7 @@ pub struct FoundKernel {
     pub assumptions: Vec<String>,
 }
 
-/// A kernel in a list.
+/// A kernel that `rgpu kernels list` found.
 #[derive(Debug)]
 pub struct ListedKernel {
     /// Name of its folder, which is the name to find it by.

@@ -92,11 +92,11 @@ pub struct ArgSpec {
     pub shape: Vec<Expr>,
     /// Initial values. The path of [`Init::File`] is as written, relative to the folder.
     pub init: Option<Init>,
-    /// The value of a scalar.
+    /// The value of a scalar; `None` for a tensor.
     pub value: Option<ScalarValue>,
 }
 
-/// The value of a scalar.
+/// The value that a scalar argument gets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScalarValue {
     /// An expression of the sizes.

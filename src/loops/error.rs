@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Exit, Failure};
 use crate::store::state::StateError;
 
-/// An error of a loop.
+/// Why a command of `rgpu loop` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoopError {
     /// An error of the state database.

@@ -45,7 +45,7 @@ pub struct AttemptCall {
     pub own_ids: PathBuf,
     /// The number of the entry to run.
     pub entry: i64,
-    /// The attempt, from 1.
+    /// Which attempt of the entry it is, from 1.
     pub attempt: u32,
     /// The event of the runner's start.
     pub runner: i64,

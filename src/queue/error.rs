@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Exit, Failure, chain};
 use crate::store::state::StateError;
 
-/// An error of the queue.
+/// Why a command of `rgpu queue` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
     /// An error of the state database.

@@ -2,7 +2,7 @@
 
 use crate::model::{Comparison, HotSpots, Profile, Sidecars, Trace};
 
-/// The input of a report.
+/// Everything that a report may show of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportInput<'a> {
     /// The profile to report.

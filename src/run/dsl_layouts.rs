@@ -14,7 +14,7 @@ use crate::tool::{Draft, DslLayouts, JobName};
 /// A run that prints layouts.
 #[derive(Debug)]
 pub struct LayoutsRun {
-    /// The request to the DSL.
+    /// Which layouts of which kernel the DSL prints.
     pub request: DslLayouts,
 }
 

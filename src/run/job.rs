@@ -27,7 +27,7 @@ use crate::remote::{
 use crate::store::digest_file;
 use crate::store::{JobRecord, Recorder, RunFolder, RunRecord, StoreError, UnsyncedFile};
 
-/// The result of one job.
+/// What one job left: how it ended, and its files and events.
 #[derive(Clone, Debug, Default)]
 pub struct JobResult {
     /// The name of the job.
@@ -40,7 +40,7 @@ pub struct JobResult {
     pub ended: Vec<(String, Option<String>)>,
     /// UUID of the GPU that the job held.
     pub gpu: Option<String>,
-    /// Name of that GPU.
+    /// Name of the GPU `gpu`.
     pub gpu_name: Option<String>,
     /// The files that were fetched.
     pub files: Vec<HostFile>,

@@ -47,7 +47,7 @@ impl Tool for Nvdisasm {
     }
 }
 
-/// Id of the step.
+/// Id of the plan's step that runs nvdisasm.
 pub const NVDISASM_STEP_ID: &str = "sass";
 
 /// The file with all listings, in the job's folder. Each begins with a line that has the number of

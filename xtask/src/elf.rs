@@ -47,7 +47,6 @@ pub(crate) enum UnmetRequirement {
     Library(String),
 }
 
-/// Reads the requirements of the binary at `path`.
 pub(crate) fn read(path: &Path) -> Result<BinaryRequirements, ElfError> {
     let bytes = std::fs::read(path)?;
     Ok(BinaryRequirements { bytes: bytes.len() as u64, program: ProgramNeeds::read(&bytes)? })

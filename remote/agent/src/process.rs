@@ -267,7 +267,7 @@ pub fn kill_marked(marker: &str) -> BTreeSet<i32> {
     kill_until_none(marked, || {}, Duration::from_secs(10))
 }
 
-/// A reaped child and its status.
+/// The process id of a reaped child, and how it ended.
 pub type ReapedChild = (i32, WaitStatus);
 
 /// Whether any child is left.

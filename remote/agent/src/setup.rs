@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// `=`, which no name contains.
 const NAMES_VARIABLE: &str = "RGPU_AGENT_SETUP";
 
-/// Settings of a connection.
+/// Environment variables of the user's settings for this host. Probes and steps run with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionSettings {
     env: BTreeMap<String, String>,

@@ -67,7 +67,6 @@ pub(in crate::cli) struct CheckArgs {
     pub files: Vec<PathBuf>,
 }
 
-/// Runs a `hw` command.
 pub(super) fn run(app: &App, command: &HwCommand) -> Result<Status> {
     match command {
         HwCommand::List => list(app),

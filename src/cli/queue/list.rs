@@ -72,7 +72,6 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     Ok(0)
 }
 
-/// The entries as a table.
 pub(super) fn table(app: &App, entries: &[Entry]) -> String {
     let mut table = TextTable::new(&[
         ("id", Align::Right),

@@ -262,7 +262,7 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// The string of an id.
+    /// The string with this id; `None` if the trace has none.
     pub fn get(&self, id: i64) -> Option<&str> {
         self.by_id.get(&id).map(AsRef::as_ref)
     }

@@ -160,17 +160,17 @@ pub struct KernelFacts {
 /// A piece of work on a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedWork {
-    /// Kind of the work.
+    /// Whether it is a kernel, a copy or a fill.
     pub kind: LoggedWorkKind,
     /// Start and end on the log's clock; `None` if CUPTI did not know them.
     pub span_ns: Option<(u64, u64)>,
-    /// Matches the call that started it.
+    /// CUPTI's correlation id, shared with the [`Call`] that started it.
     pub id: u32,
-    /// Number of the CUDA device in its process.
+    /// CUDA device number in its process.
     pub device: u32,
-    /// Number of the CUDA context in its process.
+    /// CUDA context number in its process.
     pub context: u32,
-    /// Number of the CUDA stream in its context.
+    /// CUDA stream number in its context.
     pub stream: u32,
     /// Number of bytes, for copies and fills.
     pub bytes: u64,
@@ -183,7 +183,7 @@ pub struct Call {
     pub start_ns: u64,
     /// End on the log's clock.
     pub end_ns: u64,
-    /// Matches the work that it started.
+    /// CUPTI's correlation id, shared with the [`LoggedWork`] that it started.
     pub id: u32,
     /// Thread id on the host of the caller.
     pub tid: u64,
@@ -193,7 +193,7 @@ pub struct Call {
     pub result: u32,
 }
 
-/// Kind of an event.
+/// The NVTX call that an event records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// Opens a range of this thread.
@@ -211,7 +211,7 @@ pub enum EventKind {
 /// One NVTX call of a thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Kind of the event.
+    /// The NVTX call.
     pub kind: EventKind,
     /// Time in nanoseconds of the monotonic clock.
     pub ns: u64,

@@ -71,7 +71,7 @@ pub enum EventKind {
 /// An event with a duration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TorchEvent {
-    /// Kind of the event.
+    /// Whether it is an operator, a call into CUDA or GPU work.
     pub kind: EventKind,
     /// Its name, as an index into [`TorchTrace::names`].
     pub name: u32,

@@ -58,7 +58,6 @@ pub(super) struct RankPiece {
     pub(super) stream: u32,
 }
 
-/// The kind of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PieceKind {
     /// A kernel, by the number of its name.

@@ -14,7 +14,6 @@ pub(crate) fn coalesced(modes: &[Mode]) -> Modes {
     form
 }
 
-/// The coalesced form of a layout.
 pub(crate) fn coalesced_form(layout: &Layout) -> Modes {
     let mut form = Modes::new();
     layout.each_mode(&mut |mode| add_coalesced(&mut form, mode));

@@ -75,12 +75,12 @@ pub struct Cell {
     pub note: String,
 }
 
-/// A grid of cells.
+/// The cells of a layout's picture, in rows and columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CellGrid {
     title: String,
     columns: i64,
-    /// By rows. `None` where nothing lies.
+    /// Row by row; `None` for an empty cell.
     cells: Vec<Option<Cell>>,
 }
 

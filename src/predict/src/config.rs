@@ -23,11 +23,11 @@ use crate::{Dtype, nearest};
 pub struct Architecture {
     /// The names that `architectures` of a config may have.
     pub names: &'static [&'static str],
-    /// Reads the config's fields.
+    /// Builds the model from a config of this architecture.
     pub read: fn(&Fields<'_>) -> Result<Model, ConfigError>,
 }
 
-/// All architectures.
+/// Every architecture whose configs can be read. To add one: write its file and add it here.
 pub static ARCHITECTURES: &[&Architecture] = &[
     &llama::LLAMA,
     &qwen::QWEN,

@@ -103,7 +103,7 @@ impl std::str::FromStr for OpKind {
 /// The GPU, calibration and launch mode of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// The GPU.
+    /// The GPU to predict for.
     pub gpu: &'a Gpu,
     /// Measured efficiencies; `None` predicts with full efficiency.
     pub calibration: Option<&'a Calibration>,

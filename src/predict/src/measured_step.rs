@@ -13,15 +13,15 @@ use crate::reconcile::Pair;
 /// A row of kind `step`, with the model that ran.
 #[derive(Clone, Debug)]
 pub struct MeasuredStep<'a> {
-    /// The row of the measurement.
+    /// The measurement that it was read from.
     pub row: &'a Measurement,
-    /// Its model.
+    /// The model that ran.
     pub model: &'a Model,
     /// How the model ran.
     pub deployment: Deployment,
     /// The phase and the numbers of sequences and tokens.
     pub step: Step,
-    /// Its time, in ns.
+    /// The measured time of the step, in ns.
     pub time_ns: f64,
 }
 

@@ -7,7 +7,7 @@ use super::job::{EndKind, JobInfo, find_end};
 use crate::error::{Exit, Failure, Side};
 use crate::remote::foreign_text::excerpt;
 
-/// An error of Slurm.
+/// Why a job was not submitted to Slurm, or did not run.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SlurmError {
     /// The login node lacks a program of Slurm.

@@ -3,7 +3,7 @@
 
 use crate::error::{Exit, Side};
 
-/// A kind of failure of `ssh`.
+/// Why the user's own `ssh` failed, as far as its text tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SshFailureKind {
     /// The host shows a key other than the known one.

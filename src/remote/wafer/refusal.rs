@@ -48,7 +48,7 @@ static WAFER_ANSWERS: &[PlatformErrorPattern] = &[
     transient(504, "", "server_error", "Wafer's service does not answer in time", ""),
 ];
 
-/// From a status and a body.
+/// The refusal that a response of the service means, by its status and body.
 pub(super) fn named(status: StatusCode, body: &[u8]) -> PlatformError {
     let (message, status) = (body_text(body), status.as_u16());
     known(status, &message).unwrap_or_else(|| PlatformError {

@@ -120,7 +120,7 @@ static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("does not start on this host", "archive_unfit", RowAction::FailedStop),
 ];
 
-/// Id of the step.
+/// Id of the plan's step that runs the tool.
 pub const HOST_TOOL_STEP_ID: &str = "tool";
 
 /// Time limit of the download, in seconds.

@@ -18,7 +18,7 @@ use super::region::{RGPU_DOMAIN, RecordedRegion, split_once_unescaped};
 
 const FLAG: &str = "--regions";
 
-/// One pattern of `--regions`.
+/// One pattern of `--regions`, in one of the forms above.
 #[derive(Clone, Debug)]
 pub struct RegionPattern {
     text: String,

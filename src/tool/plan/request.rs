@@ -42,7 +42,7 @@ pub enum FirstPass {
 /// A request to profile one kernel or program.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The part to plan.
+    /// Which steps to plan: all, or only a first pass or the build.
     pub part: PlanPart,
     /// The mode to measure with.
     pub mode: ProfileMode,
@@ -368,7 +368,7 @@ pub struct Window {
     pub stall_s: Option<u64>,
 }
 
-/// The end of a [`Window`].
+/// When a [`Window`] ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowEnd {
     /// Seconds after its beginning.

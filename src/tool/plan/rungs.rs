@@ -43,7 +43,7 @@ pub enum RungPurpose {
     Correctness,
 }
 
-/// The tool of a rung.
+/// The tool that a rung runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RungTool {
     /// Nsight Compute (`ncu`).
@@ -138,7 +138,7 @@ pub(super) enum Replay {
 }
 
 impl RungInfo {
-    /// The rung with this id.
+    /// The rung with this id; `None` for an id of another version.
     pub fn find(id: &RungId) -> Option<&'static Self> {
         RUNGS.iter().find(|info| info.id == *id)
     }

@@ -3,7 +3,7 @@
 use super::draft::PlanError;
 use crate::error::nearest;
 
-/// A set of sections.
+/// A value of `--set`: a name for several sections of ncu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionSet {
     /// The name of the set.

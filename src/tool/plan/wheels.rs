@@ -34,7 +34,6 @@ pub(crate) static CUTE: Wheels = Wheels {
     list: include_str!("wheels/cute.txt"),
 };
 
-/// The wheels of Triton.
 pub(crate) static TRITON: Wheels = Wheels {
     title: "Triton 3.6.0",
     megabytes: 190,

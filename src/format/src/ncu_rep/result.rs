@@ -24,7 +24,7 @@ use super::section::Section;
 use super::strings::Strings;
 use super::wire::{Field, Fields, Message};
 
-/// Kind of a result.
+/// What one result of a report measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultKind {
     /// One launch of a kernel.

@@ -14,7 +14,7 @@ pub struct Rule {
     pub name: String,
     /// The section it belongs to.
     pub section: String,
-    /// Messages of the rule.
+    /// What the rule reports, in the order of the report.
     pub messages: Vec<RuleMessage>,
     /// The metrics that the rule evaluated.
     pub focus: Vec<FocusMetric>,
@@ -29,13 +29,13 @@ pub struct Rule {
 pub struct RuleMessage {
     /// The text, with the link markup (`@section:…@`, `@url:…@`) reduced to its label.
     pub text: String,
-    /// Kind of the message.
+    /// Whether it informs, warns or suggests an optimisation.
     pub kind: MessageKind,
     /// Title; may be empty.
     pub title: String,
 }
 
-/// Kind of a message.
+/// How ncu rates a message of a rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MessageKind {
     /// Number 0: information, no judgement.

@@ -1,9 +1,9 @@
-//! The records of the sanitizer, in one form for the log and the XML.
+//! The records of Compute Sanitizer. The readers of its log and of its XML both produce them.
 
 /// One record: an error, a warning or a piece of information.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Kind of the record.
+    /// The fault that the tool found.
     pub kind: RecordKind,
     /// Severity according to the tool.
     pub severity: Severity,
@@ -74,7 +74,7 @@ impl Record {
     }
 }
 
-/// Kind of a record.
+/// The fault that a record reports; the tool that finds it comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RecordKind {
     /// memcheck: an invalid access.
@@ -167,7 +167,7 @@ pub struct Allocation {
     pub bytes: Option<u64>,
 }
 
-/// One side of a race.
+/// One of the two accesses that race.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RaceSide {
     /// Direction of the access.

@@ -17,7 +17,7 @@ pub struct Mix {
     pub mnemonics: Vec<(Mnemonic, u64)>,
 }
 
-/// One class and its count.
+/// The number of instructions of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassCount {
     /// The class of the instructions.

@@ -66,7 +66,7 @@ pub enum RegisterUse {
 /// A register that is live at an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveRegister {
-    /// The file that the register is in.
+    /// General-purpose, uniform, predicate …
     pub file: RegisterFile,
     /// The number after the file's prefix, as in `R4`.
     pub number: u16,

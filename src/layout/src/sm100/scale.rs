@@ -9,7 +9,7 @@ use crate::layout::Layout;
 use crate::proof::{Condition, Limits, Proof, Rejection};
 use crate::properties::properties;
 
-/// Rows of a block.
+/// Rows of the 128x4 block in which the hardware reads scales.
 pub(super) const BLOCK_ROWS: i64 = 128;
 /// Scales of a row in a block.
 pub(super) const BLOCK_SCALES: i64 = 4;
@@ -101,17 +101,17 @@ impl ScaleTensor {
         self.vector
     }
 
-    /// Scales of a row.
+    /// Scales that one row needs: one for each `vector` elements along K.
     pub fn scales_in_row(self) -> i64 {
         div_ceil(self.k, self.vector)
     }
 
-    /// Blocks of 128 rows.
+    /// Blocks of 128 rows that cover all rows.
     pub fn row_blocks(self) -> i64 {
         div_ceil(self.rows, BLOCK_ROWS)
     }
 
-    /// Blocks of four scales along K.
+    /// Blocks of four scales that cover K.
     pub fn k_blocks(self) -> i64 {
         div_ceil(self.k, BLOCK_SCALES * self.vector)
     }

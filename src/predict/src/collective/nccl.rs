@@ -21,7 +21,7 @@ pub enum Protocol {
     Simple,
 }
 
-/// All protocols.
+/// All protocols, in the order of [`ByProtocol`].
 pub const PROTOCOLS: &[Protocol] = &[Protocol::Ll, Protocol::Ll128, Protocol::Simple];
 
 /// A latency of each protocol, in us.

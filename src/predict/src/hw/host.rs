@@ -17,7 +17,7 @@ const MAX_CAPACITY_DIFFERENCE: f64 = 0.1;
 pub struct DoctorReport {
     /// `rgpu.doctor/1`.
     pub schema: String,
-    /// The host.
+    /// The host that was diagnosed.
     pub host: DiagnosedHost,
 }
 
@@ -26,7 +26,7 @@ pub struct DoctorReport {
 pub struct DiagnosedHost {
     /// The driver's version.
     pub driver: Option<String>,
-    /// The GPUs.
+    /// The GPUs of the host, by the driver's index.
     #[serde(default)]
     pub gpus: Vec<DiagnosedGpu>,
 }
@@ -40,7 +40,7 @@ pub struct DiagnosedGpu {
     pub name: String,
     /// The compute capability without its dot.
     pub sm: u32,
-    /// Memory in bytes.
+    /// Memory that the driver reports, in bytes.
     pub memory_bytes: u64,
     /// The highest SM clock in MHz.
     pub max_sm_mhz: Option<u32>,

@@ -27,7 +27,7 @@ pub enum Phase {
 /// One step of a replica (all GPUs that run one copy of the model).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// The phase.
+    /// Whether it reads prompts or generates tokens.
     pub phase: Phase,
     /// Number of sequences.
     pub sequences: f64,
