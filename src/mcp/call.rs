@@ -1,7 +1,7 @@
-//! One call of a tool: its arguments, who asked, and how long it may wait.
+//! One call of an MCP tool: its arguments, the request that it answers, and how long it may wait.
 //!
-//! What takes long is started, waited for a little, and goes on by itself. Its run folder, or the
-//! same call again, tells the rest.
+//! A long command is started and waited for briefly. Then the call answers, and the command continues.
+//! Its run folder has the result; the same call again also returns it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,13 +70,13 @@ pub(super) struct InFlight(Arc<Mutex<HashMap<RequestId, OpenCall>>>);
 /// A call that is not answered yet.
 #[derive(Debug, Default)]
 struct OpenCall {
-    /// The command that goes on by itself, once one was started.
+    /// The command that continues after the answer, once one was started.
     command: Option<RunningCommand>,
     cancel: CancellationToken,
 }
 
 impl InFlight {
-    /// Knows a request until its `end`. The token is cancelled with it.
+    /// Adds a request until [`Self::end`]. The returned token is cancelled with the request.
     pub(super) fn begin(&self, request: &RequestId) -> CancellationToken {
         let call = OpenCall::default();
         let cancel = call.cancel.clone();
@@ -94,7 +94,7 @@ impl InFlight {
         }
     }
 
-    /// Whether the request follows a command that goes on by itself.
+    /// Whether the request follows a command that continues without it.
     pub(super) fn follows_command(&self, request: &RequestId) -> bool {
         self.lock().get(request).is_some_and(|call| call.command.is_some())
     }

@@ -148,7 +148,7 @@ fn inherited_files(folder: &Path) -> Result<(OwnedFd, File), HostFault> {
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("a defect of the agent: {}", text.unwrap_or("no words"))
+    format!("a defect of the agent: {}", text.unwrap_or("no message"))
 }
 
 pub(crate) struct Supervisor {
@@ -160,6 +160,7 @@ pub(crate) struct Supervisor {
     gpu: Option<GpuLock>,
     logs: HashMap<(String, Stream), capture::StreamLog>,
     announced: AnnouncedFiles,
+    /// The process that ends the job if the supervisor is killed; `None` for a short job.
     guard: Option<GuardProcess>,
     /// When the job began, or when the last attempt to start a guard failed.
     started: Instant,
@@ -267,7 +268,7 @@ impl Supervisor {
         Ok(BTreeMap::new())
     }
 
-    /// Undoes what was changed on the GPUs for this job.
+    /// Restores the GPU settings that the job changed, such as locked clocks.
     fn restore_gpus(&mut self) -> Result<(), HostFault> {
         match gpu_setting::undo(&self.folder) {
             Ok(()) => Ok(()),

@@ -1,5 +1,8 @@
-//! `rgpu doctor --collectives`: what NCCL reaches between the GPUs of a host, and the latency α and
-//! the time per byte β that the cost model takes.
+//! `rgpu doctor --collectives`: times NCCL's collectives between the GPUs of a host.
+//!
+//! A job on the host measures the times. They are fitted to a latency α and a time per byte β, the
+//! parameters of `rgpu model`'s cost model for collectives, and printed or written to the files of
+//! `--out`.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +26,7 @@ use crate::run::{CollectiveRow, CollectivesRequest, MeasuredCollectives, measure
 use crate::store::atomic;
 use crate::tool::GpuSelection;
 
-/// The source of the rows.
+/// The `source` column of the rows that `--out` writes.
 const SOURCE: &str = "rgpu doctor --collectives";
 const MEBIBYTE: f64 = 1_048_576.0;
 

@@ -114,7 +114,7 @@ impl<'a> Instance<'a> {
 
     #[inline]
     fn check(message: Message<'a>, notes: &mut Notes) {
-        if Instance::usual(message).is_some() {
+        if Instance::read_common_form(message).is_some() {
             return;
         }
         notes.walk(message, INSTANCE, |notes, field| match field.number {
@@ -125,14 +125,14 @@ impl<'a> Instance<'a> {
 
     #[inline]
     fn read(message: Message<'a>) -> Self {
-        Instance::usual(message).unwrap_or_else(|| Instance::read_any(message))
+        Instance::read_common_form(message).unwrap_or_else(|| Instance::read_any(message))
     }
 
     /// Reads the most common form: both values in order, each a double or a 64-bit integer, and
     /// nothing else. Longer lengths do not match. Nearly all instances of a full report have this
     /// form.
     #[inline]
-    fn usual(message: Message<'a>) -> Option<Self> {
+    fn read_common_form(message: Message<'a>) -> Option<Self> {
         let [0x0a, length, rest @ ..] = message.bytes() else { return None };
         let (correlation, rest) = rest.split_at_checked(usize::from(*length))?;
         let [0x12, length, value @ ..] = rest else { return None };
@@ -199,7 +199,7 @@ mod tests {
         }
         for bytes in cases {
             let message = Message::new(&bytes, 0);
-            let Some(usual) = Instance::usual(message) else { continue };
+            let Some(usual) = Instance::read_common_form(message) else { continue };
             let walked = Instance::read_any(message);
             assert_eq!(format!("{usual:?}"), format!("{walked:?}"), "{bytes:x?}");
             let fields: Vec<_> = message.fields().collect::<Result<_, _>>().unwrap();
