@@ -82,14 +82,14 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     if launched.is_some() {
         app.print_note("only kernels that were launched are shown; `--all-kernels` shows all");
     }
-    let wanted = ImageFilter { launched, ..image_filter(args)? };
+    let filter = ImageFilter { launched, ..image_filter(args)? };
     if html {
-        return page::write_page(app, args, &files, wanted);
+        return page::write_page(app, args, &files, filter);
     }
     if let Some(view) = args.view {
         check_format(view, args)?;
         let mut task = ImageTask {
-            wanted,
+            filter,
             columns: listing_columns(args),
             life_ranges: view::life_ranges(view),
             ..ImageTask::default()
@@ -102,7 +102,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     if let Some(format) = args.format {
         return Err(misplaced(format));
     }
-    listings(app, args, &files, wanted)
+    listings(app, args, &files, filter)
 }
 
 /// Why nvdisasm is not used. `None` if it is.
@@ -121,10 +121,10 @@ fn listings(
     app: &App,
     args: &DisasmArgs,
     files: &[PathBuf],
-    wanted: ImageFilter,
+    filter: ImageFilter,
 ) -> Result<Status> {
     let mut task = ImageTask {
-        wanted,
+        filter,
         write_listings: !args.list && args.tool != Tool::None,
         by_kernel: args.per_kernel,
         extract: args.extract,

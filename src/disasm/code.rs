@@ -81,7 +81,7 @@ pub fn read_code(
     let tables = (table(Table::Source), table(Table::Ptx));
     let mut sources = Sources::default();
     let mut used_texts = BTreeSet::new();
-    for section in cubin.code.iter().filter(|s| task.wanted.matches_kernel(&s.name)) {
+    for section in cubin.code.iter().filter(|s| task.filter.matches_kernel(&s.name)) {
         // Sections of one name are matched by order, which is the same in both.
         let text = texts
             .iter()

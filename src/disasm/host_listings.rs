@@ -33,7 +33,7 @@ pub fn cubin_listing_requests(files: &[PathBuf], task: &ImageTask) -> Vec<Listin
     for (_, bytes) in read.flat_map(|(images, _)| images) {
         let Ok(cubin) = cubin::read(&bytes) else { continue };
         let (flags, symbols) = listing_options(&cubin, task);
-        let no_code = !cubin.code.iter().any(|section| task.wanted.matches_kernel(&section.name));
+        let no_code = !cubin.code.iter().any(|section| task.filter.matches_kernel(&section.name));
         let request = ListingRequest { cubin: bytes, flags: flags.to_vec(), symbols };
         if !no_code && !all.contains(&request) {
             all.push(request);

@@ -28,7 +28,7 @@ pub struct ImageFilter {
 #[derive(Debug, Default)]
 pub struct ImageTask {
     /// The images and kernels to read.
-    pub wanted: ImageFilter,
+    pub filter: ImageFilter,
     /// The output folder; `None` writes no files.
     pub out: Option<PathBuf>,
     /// Whether to write listings.

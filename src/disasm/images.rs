@@ -29,7 +29,7 @@ pub fn image_bytes(
     let read_image = |(place, image): &ImageEntry<'_>| -> Result<Option<LocatedImage>, String> {
         let image = image.as_ref().map_err(ToString::to_string)?;
         let image_header = header(place, image);
-        if !task.wanted.matches_arch(&image_header.arch) && !image_header.arch.is_empty() {
+        if !task.filter.matches_arch(&image_header.arch) && !image_header.arch.is_empty() {
             return Ok(None);
         }
         // LTO IR and unknown kinds are not code yet; only their headers are listed.

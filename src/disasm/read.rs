@@ -69,7 +69,7 @@ impl<'w> ImageReader<'w> {
             self.writer.end(&self.task.names, out, (number, count));
         }
         if input.errors.is_empty() && input.images.is_empty() {
-            let filtered = !self.task.wanted.arches.is_empty();
+            let filtered = !self.task.filter.arches.is_empty();
             input.errors.push(match filtered {
                 true => OTHER_ARCHES.to_owned(),
                 false => "the file contains no GPU code".to_owned(),
@@ -120,7 +120,7 @@ fn image(
     let task = reader.task;
     let mut image = header(place, found);
     let from_header = !image.arch.is_empty();
-    if from_header && !task.wanted.matches_arch(&image.arch) {
+    if from_header && !task.filter.matches_arch(&image.arch) {
         return Ok(None);
     }
     if task.list_only && from_header || !matches!(image.kind, ImageKind::Cubin | ImageKind::Ptx) {
@@ -142,12 +142,12 @@ fn read_ptx(
 ) -> Result<ImageResult, String> {
     let text = String::from_utf8_lossy(bytes);
     let ptx = ptx::read(&text).map_err(|e| e.to_string())?;
-    if !task.wanted.matches_arch(&ptx.target) {
+    if !task.filter.matches_arch(&ptx.target) {
         return Ok(None);
     }
     image.arch = ptx.target;
     image.version = Some(ptx.version);
-    image.entries = ptx.entries.into_iter().filter(|e| task.wanted.matches_kernel(e)).collect();
+    image.entries = ptx.entries.into_iter().filter(|e| task.filter.matches_kernel(e)).collect();
     let mut files = Vec::new();
     if task.extract
         && let Some(out) = &task.out
@@ -167,7 +167,7 @@ fn read_cubin(
     let task = reader.task;
     let cubin = cubin::read(bytes).map_err(|e| e.to_string())?;
     let arch = cubin.sm.to_string();
-    if !task.wanted.matches_arch(&arch) {
+    if !task.filter.matches_arch(&arch) {
         return Ok(None);
     }
     image.arch = arch;
@@ -194,7 +194,7 @@ fn read_cubin(
             write(None, "ptx", ptx.text(bytes).as_bytes())?;
         }
     }
-    let no_kernel_matches = image.kernels.is_empty() && !task.wanted.selects_all_kernels();
+    let no_kernel_matches = image.kernels.is_empty() && !task.filter.selects_all_kernels();
     if task.write_listings && !no_kernel_matches {
         let (text, tool, problem) = listing(&cubin, bytes, task);
         if task.by_kernel {
@@ -218,9 +218,9 @@ const KERNELS_PER_CHUNK: usize = 16;
 /// The facts of the requested kernels of a cubin.
 fn kernels(cubin: &Cubin, arch: &str, bytes: &[u8], reader: &ImageReader<'_>) -> Vec<Kernel> {
     let task = reader.task;
-    let wanted: Vec<_> =
-        cubin.kernels.iter().filter(|k| task.wanted.matches_kernel(&k.name)).collect();
-    let chunks: Vec<_> = wanted.chunks(KERNELS_PER_CHUNK).collect();
+    let kernels: Vec<_> =
+        cubin.kernels.iter().filter(|k| task.filter.matches_kernel(&k.name)).collect();
+    let chunks: Vec<_> = kernels.chunks(KERNELS_PER_CHUNK).collect();
     let facts = |kernel: &&cubin::Kernel| {
         let mut facts = gpu_code::kernel(kernel, cubin, bytes);
         facts.occupancy = theoretical_occupancy(&facts, arch, task.threads);
@@ -272,8 +272,8 @@ pub fn listing(cubin: &Cubin, bytes: &[u8], task: &ImageTask) -> (String, String
         }
     }
     let own_name = format!("rgpu {}", env!("CARGO_PKG_VERSION"));
-    let wanted = |section: &CodeSection| task.wanted.matches_kernel(&section.name);
-    (gpu_code::listing(cubin, bytes, task.columns, &wanted), own_name, problem)
+    let is_selected = |section: &CodeSection| task.filter.matches_kernel(&section.name);
+    (gpu_code::listing(cubin, bytes, task.columns, &is_selected), own_name, problem)
 }
 
 /// nvdisasm's flags for a cubin, and the symbol indices of the requested functions, empty for all.
@@ -287,9 +287,9 @@ pub(super) fn listing_options(
         (LifeRanges::Skip, true) => &["-gi"],
         (LifeRanges::Skip, false) => &[],
     };
-    let wanted = cubin.kernels.iter().filter(|k| task.wanted.matches_kernel(&k.name));
-    let symbols = wanted.map(|k| k.symbol_index);
-    (flags, if task.wanted.selects_all_kernels() { Vec::new() } else { symbols.collect() })
+    let kernels = cubin.kernels.iter().filter(|k| task.filter.matches_kernel(&k.name));
+    let symbols = kernels.map(|k| k.symbol_index);
+    (flags, if task.filter.selects_all_kernels() { Vec::new() } else { symbols.collect() })
 }
 
 /// The theoretical occupancy for the kernel's required block size, else for `threads`, else for the

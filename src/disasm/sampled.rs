@@ -44,7 +44,7 @@ pub fn sampled(
         let names = cubin.code.iter().filter(|s| sections.contains(&s.index)).map(|s| &s.name);
         let kernels = names.filter_map(|n| Regex::new(&format!("^{}$", regex::escape(n))).ok());
         let sampled_task = ImageTask {
-            wanted: ImageFilter { kernels: kernels.collect(), ..ImageFilter::default() },
+            filter: ImageFilter { kernels: kernels.collect(), ..ImageFilter::default() },
             columns: task.columns,
             life_ranges: task.life_ranges,
             nvdisasm: task.nvdisasm.clone(),
@@ -58,7 +58,7 @@ pub fn sampled(
         let shown: Vec<usize> = cubin
             .code
             .iter()
-            .filter(|s| sampled_task.wanted.matches_kernel(&s.name))
+            .filter(|s| sampled_task.filter.matches_kernel(&s.name))
             .map(|s| s.index)
             .collect();
         for (launch, sites) in launches.iter().zip(&sites_by_launch) {
@@ -81,7 +81,7 @@ struct SampledInstruction {
 fn launches<'s>(spots: &'s HotSpots, from: &str, task: &ImageTask) -> Vec<&'s LaunchSpots> {
     let mut all: Vec<&LaunchSpots> = Vec::new();
     let matching =
-        spots.launches.iter().filter(|l| l.from == from && task.wanted.matches_kernel(&l.kernel));
+        spots.launches.iter().filter(|l| l.from == from && task.filter.matches_kernel(&l.kernel));
     for launch in matching {
         match all.iter_mut().find(|l| l.kernel == launch.kernel) {
             Some(known) if known.samples < launch.samples => *known = launch,

@@ -55,8 +55,9 @@ fn lists(cubin: &[u8], symbols: &[usize], cores: usize) -> Option<Vec<Vec<usize>
     let cubin = cubin::read(cubin).ok()?;
     let mut sections = Vec::new();
     for section in &cubin.code {
-        let wanted = |f: &cubin::Function| symbols.is_empty() || symbols.contains(&f.symbol_index);
-        match section.functions.iter().find(|f| wanted(f)) {
+        let is_selected =
+            |f: &cubin::Function| symbols.is_empty() || symbols.contains(&f.symbol_index);
+        match section.functions.iter().find(|f| is_selected(f)) {
             Some(function) => sections.push((section.bytes, function.symbol_index)),
             None if symbols.is_empty() => return None,
             None => {}

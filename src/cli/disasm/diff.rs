@@ -32,7 +32,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     };
     let (old_files, new_files) = (files(old)?, files(new)?);
     let mut task = ImageTask {
-        wanted: image_filter(args)?,
+        filter: image_filter(args)?,
         threads: args.block,
         columns: listing_columns(args),
         ..ImageTask::default()
@@ -81,9 +81,9 @@ fn read(
     task: &ImageTask,
 ) -> Result<(DisasmDocument, CodeDocument)> {
     let facts = ImageTask {
-        wanted: disasm::ImageFilter {
-            arches: task.wanted.arches.clone(),
-            kernels: task.wanted.kernels.clone(),
+        filter: disasm::ImageFilter {
+            arches: task.filter.arches.clone(),
+            kernels: task.filter.kernels.clone(),
             launched: None,
         },
         threads: task.threads,

@@ -22,10 +22,10 @@ pub(super) fn write_page(
     app: &App,
     args: &DisasmArgs,
     files: &[PathBuf],
-    wanted: ImageFilter,
+    filter: ImageFilter,
 ) -> Result<Status> {
     let mut task = ImageTask {
-        wanted,
+        filter,
         columns: listing_columns(args),
         life_ranges: LifeRanges::Optional,
         ..ImageTask::default()
@@ -80,7 +80,7 @@ fn write_sampled_page(
     folder: Option<&Path>,
 ) -> Result<Status> {
     let mut task = ImageTask {
-        wanted: image_filter(args)?,
+        filter: image_filter(args)?,
         columns: listing_columns(args),
         life_ranges: LifeRanges::Optional,
         ..ImageTask::default()

@@ -185,7 +185,7 @@ pub(super) fn gather_quietly(
             if cubin::is_cubin(&bytes) {
                 match cubin::read(&bytes) {
                     // Only its content gives the architecture of a bare cubin.
-                    Ok(cubin) if !task.wanted.matches_arch(&cubin.sm.to_string()) => {}
+                    Ok(cubin) if !task.filter.matches_arch(&cubin.sm.to_string()) => {}
                     // Do not run a tool on code that is filtered out.
                     Ok(cubin) if !any_selected(&cubin, task) => {}
                     Ok(cubin) => match read(file, &cubin, &bytes)? {
@@ -222,8 +222,8 @@ pub(super) fn gather_quietly(
 
 /// Whether `-k` selects a kernel of the cubin.
 fn any_selected(cubin: &Cubin, task: &ImageTask) -> bool {
-    task.wanted.selects_all_kernels()
-        || cubin.code.iter().any(|s| task.wanted.matches_kernel(&s.name))
+    task.filter.selects_all_kernels()
+        || cubin.code.iter().any(|s| task.filter.matches_kernel(&s.name))
 }
 
 /// Removes what the view does not show.
