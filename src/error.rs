@@ -255,24 +255,24 @@ pub fn shell_word(text: impl fmt::Display) -> String {
     shlex::try_quote(&clean).map(|quoted| quoted.into_owned()).unwrap_or_default()
 }
 
-/// The names most similar to `wanted`, best first, at most three, for "did you mean".
+/// The names most similar to `typed`, best first, at most three, for "did you mean".
 ///
 /// One edit is allowed for every three letters of the longer word, and two letters may be swapped.
 /// So a word of one or two letters only matches names that begin with it, its own letters swapped,
 /// and names of three letters at a distance of one.
-pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let wanted: Vec<char> = wanted.to_lowercase().chars().collect();
+pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let typed: Vec<char> = typed.to_lowercase().chars().collect();
     let score = |name: &'a str| {
         let letters: Vec<char> = name.to_lowercase().chars().collect();
-        let edits = strsim::generic_levenshtein(&wanted, &letters);
-        let swapped = edits == 2 && sorted(&wanted) == sorted(&letters);
-        let contains_wanted = match wanted.len() {
+        let edits = strsim::generic_levenshtein(&typed, &letters);
+        let swapped = edits == 2 && sorted(&typed) == sorted(&letters);
+        let contains_typed = match typed.len() {
             0 => false,
-            1 | 2 => letters.starts_with(&wanted),
-            n => letters.windows(n).any(|part| part == wanted),
+            1 | 2 => letters.starts_with(&typed),
+            n => letters.windows(n).any(|part| part == typed),
         };
-        let is_close = edits <= wanted.len().max(letters.len()) / 3;
-        (is_close || swapped || contains_wanted).then_some((edits, name))
+        let is_close = edits <= typed.len().max(letters.len()) / 3;
+        (is_close || swapped || contains_typed).then_some((edits, name))
     };
     let mut scored: Vec<(usize, &str)> = names.into_iter().filter_map(score).collect();
     scored.sort();

@@ -71,8 +71,9 @@ impl ImageFilter {
             arch.trim_start_matches("sm_").trim_start_matches("compute_")
         }
         let arch = plain(arch);
-        let matches = |asked: &str| arch == asked || arch.strip_suffix(['a', 'f']) == Some(asked);
-        self.arches.is_empty() || self.arches.iter().any(|asked| matches(plain(asked)))
+        let matches =
+            |requested: &str| arch == requested || arch.strip_suffix(['a', 'f']) == Some(requested);
+        self.arches.is_empty() || self.arches.iter().any(|requested| matches(plain(requested)))
     }
 
     /// Whether every kernel is requested.

@@ -45,7 +45,7 @@ pub(super) const IMPORTER: Importer = Importer {
         let head = source.head()?;
         let bytes = if ncu_rep::begins(&head) { source.bytes()? } else { head };
         let limits = NcuReadLimits { max_size: source.max_bytes };
-        import_in_detail(&bytes, source.from, &source.asked, &limits, source.detail)
+        import_in_detail(&bytes, source.from, &source.requested, &limits, source.detail)
             .map_err(|cause| source.broken(cause))
     },
 };
@@ -69,17 +69,17 @@ pub enum UnusableReport {
 pub fn import(
     bytes: &[u8],
     from: &str,
-    asked: &RequestedCounters<'_>,
+    requested: &RequestedCounters<'_>,
     limits: &NcuReadLimits,
 ) -> Result<Imported, UnusableReport> {
-    import_in_detail(bytes, from, asked, limits, Detail::Full)
+    import_in_detail(bytes, from, requested, limits, Detail::Full)
 }
 
 /// Imports the report in `bytes`, with the errors of [`import`].
 fn import_in_detail(
     bytes: &[u8],
     from: &str,
-    asked: &RequestedCounters<'_>,
+    requested: &RequestedCounters<'_>,
     limits: &NcuReadLimits,
     detail: Detail,
 ) -> Result<Imported, UnusableReport> {
@@ -100,7 +100,7 @@ fn import_in_detail(
     let regions = region::rows(&report, &launches, from);
     Ok(Imported {
         regions,
-        refusals: refusal::judge(&launches, &absent, asked),
+        refusals: refusal::judge(&launches, &absent, requested),
         launches,
         gaps,
         tool_version: session.version("Nsight Compute").map(str::to_owned),

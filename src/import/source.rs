@@ -15,7 +15,7 @@ pub struct Source<'a> {
     /// Its path in the run folder, for `from` fields and messages.
     pub from: &'a str,
     /// The counters that the tool was asked for.
-    pub asked: RequestedCounters<'a>,
+    pub requested: RequestedCounters<'a>,
     /// Whether the tool was asked to trace the GPU.
     pub traced: TracedActivity,
     /// A larger file is an error.
@@ -72,7 +72,7 @@ impl<'a> Source<'a> {
         Source {
             path,
             from,
-            asked: RequestedCounters::default(),
+            requested: RequestedCounters::default(),
             traced: TracedActivity::Gpu,
             max_bytes: DEFAULT_MAX_BYTES,
             alone: false,

@@ -63,19 +63,20 @@ impl PartialArtifact {
     /// # Errors
     /// Our disk fails.
     pub(super) fn open(
-        wanted: &RemoteFile,
+        remote_file: &RemoteFile,
         dest: &Path,
         copy: Option<File>,
     ) -> Result<Self, RemoteError> {
         let name = dest.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let path = dest.with_file_name(format!(".{name}.{}.part", &wanted.digest.as_str()[..16]));
+        let path =
+            dest.with_file_name(format!(".{name}.{}.part", &remote_file.digest.as_str()[..16]));
         let disk_error = |source| RemoteError::Disk { path: path.clone(), source };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let mut file = regular_file::open_unlinked(&mut options, &path).map_err(disk_error)?;
-        let (check, len) = resume(&mut file, wanted).map_err(disk_error)?;
+        let (check, len) = resume(&mut file, remote_file).map_err(disk_error)?;
         let copy = copy.filter(|_| len == 0);
-        let (dest, sync) = (dest.to_owned(), wanted.size <= ALWAYS_SYNCED_BYTES);
+        let (dest, sync) = (dest.to_owned(), remote_file.size <= ALWAYS_SYNCED_BYTES);
         let written = WrittenFile { file, path, dest, check, sync, copy };
         let (to_writer, pieces) = mpsc::channel(MAX_QUEUED_WRITES);
         let writer = tokio::task::spawn_blocking(move || written.write_pieces(pieces));
@@ -116,14 +117,16 @@ impl PartialArtifact {
 }
 
 /// Hashes the complete pieces in `file` and seeks to their end. An incomplete piece is cut off. A
-/// file longer than `wanted` is emptied: it is not ours or was damaged by a bug.
-fn resume(file: &mut File, wanted: &RemoteFile) -> io::Result<(PieceDigests, u64)> {
+/// file longer than `remote_file` is emptied: it is not ours or was damaged by a bug.
+fn resume(file: &mut File, remote_file: &RemoteFile) -> io::Result<(PieceDigests, u64)> {
     let found_len = file.metadata()?.len();
-    let (mut check, mut len) = (PieceDigests::new(wanted), 0);
+    let (mut check, mut len) = (PieceDigests::new(remote_file), 0);
     let mut piece = Vec::new();
-    while found_len <= wanted.size && (&mut *file).take(PIECE_BYTES).read_to_end(&mut piece)? > 0 {
+    while found_len <= remote_file.size
+        && (&mut *file).take(PIECE_BYTES).read_to_end(&mut piece)? > 0
+    {
         let end = len + piece.len() as u64;
-        if piece.len() as u64 != PIECE_BYTES && end != wanted.size {
+        if piece.len() as u64 != PIECE_BYTES && end != remote_file.size {
             break;
         }
         check.add(&piece);
@@ -176,9 +179,9 @@ impl WrittenFile {
     ///
     /// # Errors
     /// [`RemoteError::Damaged`], or our disk fails.
-    pub(super) fn finish(self, wanted: &RemoteFile) -> Result<FetchOutcome, RemoteError> {
+    pub(super) fn finish(self, remote_file: &RemoteFile) -> Result<FetchOutcome, RemoteError> {
         let Self { file, path, dest, check, sync, copy } = self;
-        if let Err(error) = check.verify(wanted) {
+        if let Err(error) = check.verify(remote_file) {
             // A damaged file must not be resumed.
             let _ = fs::remove_file(&path);
             return Err(error);

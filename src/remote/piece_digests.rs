@@ -32,8 +32,8 @@ type NumberedBytes = (usize, Arc<Vec<u8>>);
 
 impl PieceDigests {
     /// The empty state for this file.
-    pub(super) fn new(wanted: &RemoteFile) -> Self {
-        match wanted.composite {
+    pub(super) fn new(remote_file: &RemoteFile) -> Self {
+        match remote_file.composite {
             Some(_) => Self::Pieces(Vec::new()),
             None => Self::Whole(Sha256::new()),
         }
@@ -89,15 +89,16 @@ impl PieceDigests {
     ///
     /// # Errors
     /// [`RemoteError::Damaged`]: they differ.
-    pub(super) fn verify(self, wanted: &RemoteFile) -> Result<(), RemoteError> {
+    pub(super) fn verify(self, remote_file: &RemoteFile) -> Result<(), RemoteError> {
         let (want, got) = match self {
-            Self::Whole(hash) => (&wanted.digest, Digest::from_bytes(&hash.finalize().into())),
-            Self::Pieces(done) => {
-                (wanted.composite.as_ref().unwrap_or(&wanted.digest), Digest::composite(&done))
-            }
+            Self::Whole(hash) => (&remote_file.digest, Digest::from_bytes(&hash.finalize().into())),
+            Self::Pieces(done) => (
+                remote_file.composite.as_ref().unwrap_or(&remote_file.digest),
+                Digest::composite(&done),
+            ),
         };
         if got != *want {
-            let (path, want) = (wanted.path.clone(), want.clone());
+            let (path, want) = (remote_file.path.clone(), want.clone());
             return Err(RemoteError::Damaged { path, want, got });
         }
         Ok(())
@@ -154,7 +155,7 @@ fn join_thread<T>(thread: ScopedJoinHandle<'_, T>) -> io::Result<T> {
 mod tests {
     use super::*;
 
-    fn wanted(bytes: &[u8], composite: bool) -> RemoteFile {
+    fn remote_file(bytes: &[u8], composite: bool) -> RemoteFile {
         let pieces: Vec<_> = pieces(bytes).collect();
         RemoteFile {
             job: "run.1".into(),
@@ -174,10 +175,10 @@ mod tests {
             [(true, 0, piece), (true, 2 * piece, 4 * piece), (false, piece, 4 * piece)]
         {
             for damaged in [false, true] {
-                let wanted = wanted(&bytes, composite);
+                let remote_file = remote_file(&bytes, composite);
                 let mut received = bytes.clone();
                 received[5 * piece] ^= u8::from(damaged);
-                let mut check = PieceDigests::new(&wanted);
+                let mut check = PieceDigests::new(&remote_file);
                 check.add(&received[..present]);
                 let check = std::thread::scope(|threads| {
                     let mut checking = check.start_threads(threads).unwrap();
@@ -186,7 +187,7 @@ mod tests {
                         .for_each(|c| checking.add(&Arc::new(c.to_vec())));
                     checking.end().unwrap()
                 });
-                let ended = check.verify(&wanted);
+                let ended = check.verify(&remote_file);
                 assert_eq!(ended.is_err(), damaged, "{composite} {present} {ended:?}");
             }
         }

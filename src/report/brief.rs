@@ -142,10 +142,10 @@ fn lines(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Vec<String> {
     hot(subject, names, &mut say);
     profile.launches.iter().filter(|l| !l.metrics.is_empty()).for_each(|l| say(launch(l, names)));
     sums(profile, names, &mut say);
-    let mut told = HashSet::new();
+    let mut printed = HashSet::new();
     for step in profile.ladder.iter().filter(|r| !r.ok) {
         let text = format!("rung {} failed: {}: {}", step.rung, step.code, step.message);
-        if told.insert(text.clone()) {
+        if printed.insert(text.clone()) {
             say(text);
         }
     }

@@ -388,7 +388,7 @@ impl ProfileBuilder {
         let importer = IMPORTERS.iter().find(|i| i.kind == artifact.kind)?;
         let path = folder.path().join(&artifact.path);
         let mut source = Source::new(&path, &artifact.path);
-        source.asked.metrics = &request.ncu.metrics;
+        source.requested.metrics = &request.ncu.metrics;
         if matches!(file.rung, RungId::NsysNvtx | RungId::Nvtx) {
             source.traced = TracedActivity::HostOnly;
         }

@@ -97,8 +97,8 @@ mod tests {
         let before = paths(&imported);
         let nested = before.iter().filter(|path| *path == "A::A1").count();
         assert!(nested > 0);
-        let asked = [region(&["A1"], RangeKind::PushPop), region(&["B"], RangeKind::PushPop)];
-        let gap = keep_regions(&mut imported, &asked, RunnerRanges::Absent).unwrap();
+        let requested = [region(&["A1"], RangeKind::PushPop), region(&["B"], RangeKind::PushPop)];
+        let gap = keep_regions(&mut imported, &requested, RunnerRanges::Absent).unwrap();
         assert_eq!(gap.code, "foreign_region");
         assert!(paths(&imported).iter().all(|path| path == "B"), "{:?}", paths(&imported));
         let dropped = before.len() - imported.launches.len();
@@ -119,10 +119,10 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_stays_with_all_that_lies_inside_it() {
-        for asked in [region(&["A"], RangeKind::PushPop), region(&["A"], RangeKind::Either)] {
+        for requested in [region(&["A"], RangeKind::PushPop), region(&["A"], RangeKind::Either)] {
             let mut imported = recorded("regions-include");
             let before = paths(&imported);
-            assert_eq!(keep_regions(&mut imported, &[asked], RunnerRanges::Absent), None);
+            assert_eq!(keep_regions(&mut imported, &[requested], RunnerRanges::Absent), None);
             assert_eq!(paths(&imported), before);
             assert!(before.contains(&"A::A1".to_owned()), "{before:?}");
         }
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn stacks_of_other_domains_say_nothing_of_a_region() {
         let of = |path: &[&str]| region(path, RangeKind::Either);
-        let asked = region(&["A", "d@B"], RangeKind::PushPop);
-        assert!(holds(&asked, &of(&["A", "C", "d@B", "d@D"])));
-        assert!(holds(&asked, &of(&["d@B"])));
-        assert!(!holds(&asked, &of(&["A", "d@X", "d@B"])));
+        let requested = region(&["A", "d@B"], RangeKind::PushPop);
+        assert!(holds(&requested, &of(&["A", "C", "d@B", "d@D"])));
+        assert!(holds(&requested, &of(&["d@B"])));
+        assert!(!holds(&requested, &of(&["A", "d@X", "d@B"])));
         assert!(holds(&region(&["S"], RangeKind::StartEnd), &of(&["A", "S"])));
         assert!(!holds(&region(&["S"], RangeKind::PushPop), &of(&["A", "S"])));
     }

@@ -30,10 +30,10 @@ pub(crate) enum QuotaError {
     /// The quota is exceeded even after a sweep. All values are bytes.
     #[error(
         "your jobs and their inputs use {used} of your {quota} bytes on this host; the plan would \
-         add {wanted}, and the rest cannot be removed because it is running or was used within \
+         add {needed}, and the rest cannot be removed because it is running or was used within \
          the hour"
     )]
-    Over { used: u64, quota: u64, wanted: u64 },
+    Over { used: u64, quota: u64, needed: u64 },
     /// The quota setting is invalid.
     #[error("`{QUOTA_VARIABLE}` is `{0}` on the host, which is not a number of bytes")]
     Setting(String),
@@ -110,20 +110,20 @@ pub(crate) fn job_ended(root: &Path, job: &Path) {
     }
 }
 
-/// Makes space for `wanted` more bytes.
+/// Makes space for `needed` more bytes.
 ///
 /// # Errors
 /// The quota does not allow them, even after a sweep.
-pub(crate) fn ensure_space(root: &Path, wanted: u64) -> Result<(), QuotaError> {
+pub(crate) fn ensure_space(root: &Path, needed: u64) -> Result<(), QuotaError> {
     let quota = setting(std::env::var_os(QUOTA_VARIABLE))?;
-    if UsageRecord::read(root).bytes.saturating_add(wanted) <= quota {
+    if UsageRecord::read(root).bytes.saturating_add(needed) <= quota {
         return Ok(());
     }
-    let used = sweep(root, quota.saturating_sub(wanted), None);
-    if used.saturating_add(wanted) <= quota {
+    let used = sweep(root, quota.saturating_sub(needed), None);
+    if used.saturating_add(needed) <= quota {
         return Ok(());
     }
-    Err(QuotaError::Over { used, quota, wanted })
+    Err(QuotaError::Over { used, quota, needed })
 }
 
 /// Removes old results, and then more until at most `quota` bytes are used, but not the job in

@@ -190,9 +190,9 @@ pub(super) fn program(
 /// # Errors
 /// The host has fewer.
 pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<GpuRequest>> {
-    let asked = match (&args.gpus, &args.place.gpu) {
+    let requested = match (&args.gpus, &args.place.gpu) {
         (Some(GpuSelection::Number(0)), _) | (None, None) => return Ok(None),
-        (Some(asked), _) => asked.clone(),
+        (Some(requested), _) => requested.clone(),
         (None, Some(_)) => GpuSelection::default(),
     };
     let known: Vec<KnownGpu> = facts
@@ -202,7 +202,7 @@ pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<
         .collect();
     let choice = args.place.gpu.as_deref().map(crate::cli::support::profile_request::gpu_choice);
     let choice = choice.unwrap_or_default();
-    let (known, count) = asked.of_host(known, &choice).map_err(PlanError::from)?;
+    let (known, count) = requested.of_host(known, &choice).map_err(PlanError::from)?;
     Ok(Some(GpuRequest {
         choice,
         count,

@@ -65,7 +65,7 @@ pub(super) fn wait(app: &App, args: &WaitArgs) -> Result<Status> {
     let queue = super::open_existing(app)?;
     // Of a command that an entry runs.
     let own = queue.own_entry();
-    let wanted: Vec<i64> = match args.entries.is_empty() {
+    let ids: Vec<i64> = match args.entries.is_empty() {
         false => args.entries.clone(),
         true => {
             let entries = queue.entries()?;
@@ -73,13 +73,13 @@ pub(super) fn wait(app: &App, args: &WaitArgs) -> Result<Status> {
             active.map(|entry| entry.id).filter(|id| Some(*id) != own).collect()
         }
     };
-    if let Some(own) = own.filter(|own| wanted.contains(own)) {
+    if let Some(own) = own.filter(|own| ids.contains(own)) {
         let what = format!("entry {own} cannot wait for its own end");
         return Err(Failure::new(Exit::Usage, "usage", what).hint("leave out its number"));
     }
     if let Some(own) = own {
         let held_up = queue.entries_blocked_by(own)?;
-        if let Some(id) = wanted.iter().find(|id| held_up.contains(id)) {
+        if let Some(id) = ids.iter().find(|id| held_up.contains(id)) {
             let what =
                 format!("entry {id} cannot start before entry {own} ends, which would wait for it");
             return Err(Failure::new(Exit::Usage, "usage", what)
@@ -87,7 +87,7 @@ pub(super) fn wait(app: &App, args: &WaitArgs) -> Result<Status> {
         }
     }
     let mut is_told = false;
-    let ended = wait_for_all(&queue, &wanted, || {
+    let ended = wait_for_all(&queue, &ids, || {
         if !is_told && queue.runner().is_none() {
             is_told = true;
             app.print_note("the queue is not running; start it with `rgpu queue run`");
@@ -101,9 +101,9 @@ pub(super) fn wait(app: &App, args: &WaitArgs) -> Result<Status> {
 }
 
 /// Waits until none of the entries is active.
-fn wait_for_all(queue: &Queue, wanted: &[i64], mut meanwhile: impl FnMut()) -> Result<Vec<Entry>> {
+fn wait_for_all(queue: &Queue, ids: &[i64], mut meanwhile: impl FnMut()) -> Result<Vec<Entry>> {
     let mut ended = Vec::new();
-    for id in wanted {
+    for id in ids {
         loop {
             let entry = queue.entry(*id)?;
             if !entry.state.is_active() {

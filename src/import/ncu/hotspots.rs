@@ -335,7 +335,7 @@ pub(super) fn check(spots: &LaunchSpots, launch: &Launch) -> Option<Gap> {
     let wrong = pairs
         .into_iter()
         .filter(|(_, parts, all)| parts.is_some() && all.is_some() && parts != all);
-    let mut told: Vec<_> = wrong
+    let mut differences: Vec<_> = wrong
         .map(|(what, parts, all)| {
             let (parts, all) = (parts.unwrap_or_default(), all.unwrap_or_default());
             format!("its instructions have {parts} {what}, but the launch has {all}")
@@ -347,14 +347,14 @@ pub(super) fn check(spots: &LaunchSpots, launch: &Launch) -> Option<Gap> {
     });
     let uneven = uneven.count();
     if uneven > 0 {
-        told.push(match uneven {
+        differences.push(match uneven {
             1 => "the stall reasons of 1 instruction do not sum to its samples".to_owned(),
             n => format!("the stall reasons of {n} instructions do not sum to their samples"),
         });
     }
-    (!told.is_empty()).then(|| Gap {
+    (!differences.is_empty()).then(|| Gap {
         code: "hotspot_sums".to_owned(),
-        text: format!("launch {}: {}", launch.id, told.join("; ")),
+        text: format!("launch {}: {}", launch.id, differences.join("; ")),
     })
 }
 

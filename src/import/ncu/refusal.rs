@@ -20,7 +20,7 @@ const WITHOUT_COUNTERS: &[&str] = &[
 pub(super) fn judge(
     launches: &[Launch],
     absent: &AbsentMetrics,
-    asked: &RequestedCounters<'_>,
+    requested: &RequestedCounters<'_>,
 ) -> Vec<RejectedReport> {
     if launches.is_empty() {
         let text = "the report has no result".to_owned();
@@ -33,7 +33,7 @@ pub(super) fn judge(
     }
     let mut refusals = Vec::new();
     refusals.extend(nan_counters(launches, absent));
-    refusals.extend(unknown_metrics(launches, absent, asked));
+    refusals.extend(unknown_metrics(launches, absent, requested));
     refusals
 }
 
@@ -75,9 +75,9 @@ fn nan_counters(launches: &[Launch], absent: &AbsentMetrics) -> Option<RejectedR
 fn unknown_metrics(
     launches: &[Launch],
     absent: &AbsentMetrics,
-    asked: &RequestedCounters<'_>,
+    requested: &RequestedCounters<'_>,
 ) -> Option<RejectedReport> {
-    let plain = asked.metrics.iter().filter(|name| !name.contains([':', '*']));
+    let plain = requested.metrics.iter().filter(|name| !name.contains([':', '*']));
     let metrics: Vec<_> = plain.filter(|name| !answered(launches, absent, name)).cloned().collect();
     if metrics.is_empty() {
         return None;
@@ -89,9 +89,9 @@ fn unknown_metrics(
 /// Whether the report contains a requested metric. A base name such as `dram__bytes` is satisfied
 /// by `dram__bytes.sum`. A metric that ncu lists without a value counts too: ncu knows it, so
 /// leaving it out would not help.
-fn answered(launches: &[Launch], absent: &AbsentMetrics, asked: &str) -> bool {
+fn answered(launches: &[Launch], absent: &AbsentMetrics, requested: &str) -> bool {
     let is = |name: &str| {
-        name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        name.strip_prefix(requested).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     launches.iter().any(|launch| launch.metrics.keys().any(|name| is(name)))
         || absent.not_finite.iter().chain(&absent.no_value).any(|name| is(name))
@@ -109,9 +109,9 @@ mod tests {
         Launch { metrics: metrics.collect(), ..Launch::default() }
     }
 
-    fn codes(launches: &[Launch], absent: &AbsentMetrics, asked: &[&str]) -> Vec<&'static str> {
-        let asked: Vec<_> = asked.iter().map(|name| (*name).to_owned()).collect();
-        let refusals = judge(launches, absent, &RequestedCounters { metrics: &asked });
+    fn codes(launches: &[Launch], absent: &AbsentMetrics, requested: &[&str]) -> Vec<&'static str> {
+        let requested: Vec<_> = requested.iter().map(|name| (*name).to_owned()).collect();
+        let refusals = judge(launches, absent, &RequestedCounters { metrics: &requested });
         refusals.iter().map(|refusal| refusal.code).collect()
     }
 
@@ -137,9 +137,9 @@ mod tests {
     #[test]
     fn a_metric_asked_for_and_not_there_is_named() {
         let launches = [launch(&[("dram__bytes.sum", 1.0)])];
-        let asked = ["dram__bytes", "dram__byte", "regex:.*", "group:x"].map(str::to_owned);
+        let requested = ["dram__bytes", "dram__byte", "regex:.*", "group:x"].map(str::to_owned);
         let refusals =
-            judge(&launches, &AbsentMetrics::default(), &RequestedCounters { metrics: &asked });
+            judge(&launches, &AbsentMetrics::default(), &RequestedCounters { metrics: &requested });
         assert_eq!(refusals.len(), 1);
         assert_eq!(refusals[0].metrics, ["dram__byte"]);
     }

@@ -35,11 +35,11 @@ pub(super) fn import<'a>(
 ) -> Vec<Roof> {
     let Some(arch) = compute_capability(launch) else { return Vec::new() };
     let mut roofs: Vec<Roof> = Vec::new();
-    let mut told = BTreeSet::new();
+    let mut labels = BTreeSet::new();
     for section in result.sections().filter(|section| section.identifier.contains("Roofline")) {
         for chart in known.of(&section).iter().filter(|chart| chart.filter.passes(arch)) {
             for roof in chart_roofs(chart, &section.identifier, arch, launch) {
-                if told.insert(roof.label.clone()) {
+                if labels.insert(roof.label.clone()) {
                     roofs.push(roof);
                 }
             }

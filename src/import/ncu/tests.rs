@@ -9,14 +9,14 @@ use crate::analysis::classify;
 use crate::model::launch::RawRow;
 use crate::model::{Launch, Value};
 
-fn imported(case: &str, asked: &[&str]) -> Imported {
+fn imported(case: &str, requested: &[&str]) -> Imported {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
     let bytes = std::fs::read(fixtures.join(case).join("report.ncu-repz")).unwrap();
-    let asked: Vec<_> = asked.iter().map(|name| (*name).to_owned()).collect();
+    let requested: Vec<_> = requested.iter().map(|name| (*name).to_owned()).collect();
     import(
         &bytes,
         "raw/report.ncu-repz",
-        &RequestedCounters { metrics: &asked },
+        &RequestedCounters { metrics: &requested },
         &NcuReadLimits::default(),
     )
     .unwrap()
@@ -278,8 +278,8 @@ fn a_range_names_its_kernels() {
 
 #[test]
 fn a_metric_that_ncu_did_not_know_is_refused_by_name() {
-    let asked = ["gpu__time_duration.sum", "nosuch__metric.sum"];
-    let refusals = imported("unknown-metric-among", &asked).refusals;
+    let requested = ["gpu__time_duration.sum", "nosuch__metric.sum"];
+    let refusals = imported("unknown-metric-among", &requested).refusals;
     assert_eq!((refusals[0].code, refusals.len()), ("unknown_metric", 1));
     assert_eq!(refusals[0].metrics, ["nosuch__metric.sum"]);
 }

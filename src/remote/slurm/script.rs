@@ -219,8 +219,8 @@ mod tests {
         };
         let script = job.script();
         assert!(script.contains("-ge 300 ]"), "{script}");
-        let (told, status) = run(&script.replace("-ge 300 ]", "-ge 1 ]"));
-        assert!(told.starts_with("this node does not see"), "{told}");
+        let (printed, status) = run(&script.replace("-ge 300 ]", "-ge 1 ]"));
+        assert!(printed.starts_with("this node does not see"), "{printed}");
         assert_eq!(status, Some(3));
         let folder = root.path().to_owned();
         let late = std::thread::spawn(move || {

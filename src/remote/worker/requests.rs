@@ -318,11 +318,11 @@ impl WorkerClient {
 }
 
 /// The URL of a request's result; `None`: `to` is not one, or is on another origin.
-fn result_at(asked: &Url, to: &str) -> Option<Url> {
-    let to = asked.join(to).ok()?;
+fn result_at(requested_url: &Url, to: &str) -> Option<Url> {
+    let to = requested_url.join(to).ok()?;
     let has_id = to.query_pairs().any(|(name, id)| name == RESULT_QUERY && !id.is_empty());
     let has_no_login = to.username().is_empty() && to.password().is_none();
-    (has_id && has_no_login && to.origin() == asked.origin()).then_some(to)
+    (has_id && has_no_login && to.origin() == requested_url.origin()).then_some(to)
 }
 
 /// Whether a body is the agent's answer to this request, and not a refusal of any request.
@@ -340,10 +340,12 @@ mod tests {
 
     #[test]
     fn a_result_is_asked_for_on_the_same_origin_alone() {
-        let asked = Url::parse("https://me--rgpu.modal.run/v1/jobs").unwrap();
+        let requested_url = Url::parse("https://me--rgpu.modal.run/v1/jobs").unwrap();
         for good in ["?__modal_function_call_id=fc-1", "/v1/jobs?x=1&__modal_function_call_id=fc-1"]
         {
-            assert!(result_at(&asked, good).unwrap().as_str().starts_with("https://me--rgpu"));
+            assert!(
+                result_at(&requested_url, good).unwrap().as_str().starts_with("https://me--rgpu")
+            );
         }
         for bad in [
             "/v1/jobs",
@@ -355,7 +357,7 @@ mod tests {
             "//evil.example/?__modal_function_call_id=fc-1",
             "https://[",
         ] {
-            assert_eq!(result_at(&asked, bad), None, "{bad}");
+            assert_eq!(result_at(&requested_url, bad), None, "{bad}");
         }
     }
 

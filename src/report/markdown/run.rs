@@ -242,8 +242,8 @@ fn sanitizer(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
     }
     section(out, table, "");
     let covered = checks::covered(profile, names).map(|text| plain(&text));
-    let told = [covered, checks::not_run(profile)];
-    told.into_iter().flatten().for_each(|text| *out += &format!("{text}\n\n"));
+    let texts = [covered, checks::not_run(profile)];
+    texts.into_iter().flatten().for_each(|text| *out += &format!("{text}\n\n"));
     for cause in profile.sanitizer.iter().flat_map(|result| &result.causes) {
         *out += &format!("- {}\n", plain(&checks::cause(cause, names)));
     }

@@ -36,8 +36,8 @@ pub(super) fn add_sanitizer(page: &mut Page<'_>, profile: &Profile) {
             }
         }
     }
-    let told = [checks::covered(profile, &page.names), checks::not_run(profile)];
-    told.into_iter().flatten().for_each(|text| page.field("", &text));
+    let texts = [checks::covered(profile, &page.names), checks::not_run(profile)];
+    texts.into_iter().flatten().for_each(|text| page.field("", &text));
 }
 
 pub(super) fn add_code(page: &mut Page<'_>, profile: &Profile) {

@@ -91,12 +91,12 @@ pub(super) fn add_rung_and_gaps(page: &mut Page<'_>, profile: &Profile) {
         page.field("", &format!("lost on this rung: {lost}"));
     }
     // Several passes may fail on a rung for one reason.
-    let mut told = HashSet::new();
+    let mut printed = HashSet::new();
     for rung in profile.ladder.iter().filter(|r| !r.ok) {
         let message =
             if rung.message.is_empty() { String::new() } else { format!(": {}", rung.message) };
         let text = format!("failed: {} ({}{message})", rung.rung, rung.code);
-        if told.insert(text.clone()) {
+        if printed.insert(text.clone()) {
             page.field("", &text);
         }
     }

@@ -41,13 +41,16 @@ pub(super) fn choose(kernels: &[KernelCandidate], reach: Reach) -> Vec<u64> {
     classes.sort_by_key(|class| class.numbers.len());
     let mut chosen = BTreeSet::new();
     for (at, class) in classes.iter().enumerate() {
-        let wanted = wanted(class, reach.per_class);
+        let target_count = target_count(class, reach.per_class);
         // The last part first.
-        for part in (0..wanted).rev() {
+        for part in (0..target_count).rev() {
             let size = class.numbers.len();
-            let part_numbers = &class.numbers[part * size / wanted..(part + 1) * size / wanted];
-            if lacks(class, &chosen, wanted) && !part_numbers.iter().any(|n| chosen.contains(n)) {
-                let middle = ((2 * part + 1) * size).div_ceil(2 * wanted) - 1;
+            let part_numbers =
+                &class.numbers[part * size / target_count..(part + 1) * size / target_count];
+            if lacks(class, &chosen, target_count)
+                && !part_numbers.iter().any(|n| chosen.contains(n))
+            {
+                let middle = ((2 * part + 1) * size).div_ceil(2 * target_count) - 1;
                 let middle = class.numbers[middle.min(size - 1)];
                 let later = &classes[at + 1..];
                 chosen.extend(most_useful(part_numbers, middle, later, &chosen, reach));
@@ -57,15 +60,16 @@ pub(super) fn choose(kernels: &[KernelCandidate], reach: Reach) -> Vec<u64> {
     chosen.into_iter().collect()
 }
 
-fn wanted(class: &LaunchClass, per_class: u64) -> usize {
+fn target_count(class: &LaunchClass, per_class: u64) -> usize {
     class.numbers.len().min(usize::try_from(per_class).unwrap_or(usize::MAX))
 }
 
 /// Whether a class has too few of these numbers, or none in its later half.
-fn lacks(class: &LaunchClass, chosen: &BTreeSet<u64>, wanted: usize) -> bool {
+fn lacks(class: &LaunchClass, chosen: &BTreeSet<u64>, target_count: usize) -> bool {
     let later_half = &class.numbers[class.numbers.len() / 2..];
     let count = class.numbers.iter().filter(|number| chosen.contains(number)).count();
-    count < wanted || wanted > 1 && !later_half.iter().any(|number| chosen.contains(number))
+    count < target_count
+        || target_count > 1 && !later_half.iter().any(|number| chosen.contains(number))
 }
 
 /// The number that also serves most of the other classes, of equal ones the one nearest to `middle`.
@@ -77,7 +81,7 @@ fn most_useful(
     reach: Reach,
 ) -> Option<u64> {
     let lacking =
-        others.iter().filter(|class| lacks(class, chosen, wanted(class, reach.per_class)));
+        others.iter().filter(|class| lacks(class, chosen, target_count(class, reach.per_class)));
     let lacking: Vec<&&LaunchClass> = lacking.collect();
     let served = |number: u64| {
         lacking.iter().filter(|class| class.numbers.binary_search(&number).is_ok()).count()

@@ -18,14 +18,14 @@ const DEFAULT: &str = "sm_90a";
 pub fn target_arch(request: &Request, facts: &HostFacts) -> Result<String, PlanError> {
     let Target::Kernel { spec, .. } = &request.target else { return Ok(String::new()) };
     let gpu = chosen_gpu(request, facts)?;
-    if let Some(asked) = &request.arch {
+    if let Some(requested) = &request.arch {
         return match gpu {
             Some(gpu)
-                if request.part == super::request::PlanPart::Whole && !runs(asked, gpu.sm) =>
+                if request.part == super::request::PlanPart::Whole && !runs(requested, gpu.sm) =>
             {
-                Err(PlanError::Arch { asked: asked.clone(), gpu: native(gpu.sm) })
+                Err(PlanError::Arch { requested: requested.clone(), gpu: native(gpu.sm) })
             }
-            _ => Ok(asked.clone()),
+            _ => Ok(requested.clone()),
         };
     }
     match gpu {
@@ -36,7 +36,7 @@ pub fn target_arch(request: &Request, facts: &HostFacts) -> Result<String, PlanE
             let mut fitting: Vec<&String> = spec.arch.iter().filter(|a| runs(a, gpu.sm)).collect();
             fitting.sort_by_key(|arch| (parse(arch), arch.len()));
             fitting.last().map(|arch| (*arch).clone()).ok_or_else(|| PlanError::Arch {
-                asked: spec.arch.join("`, `"),
+                requested: spec.arch.join("`, `"),
                 gpu: native(gpu.sm),
             })
         }
@@ -51,7 +51,7 @@ pub(super) fn chosen_gpu<'a>(
     request: &Request,
     facts: &'a HostFacts,
 ) -> Result<Option<&'a GpuFacts>, PlanError> {
-    let asked = match &request.gpu {
+    let requested = match &request.gpu {
         GpuChoice::Any => String::new(),
         GpuChoice::Index(index) => format!("number {index}"),
         GpuChoice::Uuid(uuid) => format!("`{uuid}`"),
@@ -62,7 +62,7 @@ pub(super) fn chosen_gpu<'a>(
         Some(gpu) => Ok(Some(gpu)),
         None if facts.gpus.is_empty() => Ok(None),
         None => Err(PlanError::NoSuchGpu {
-            asked,
+            requested,
             known: facts
                 .gpus
                 .iter()

@@ -150,18 +150,18 @@ pub enum PlanError {
         remote: String,
     },
     /// The kernel cannot be compiled for this GPU.
-    #[error("the kernel is for `{asked}`, but the GPU is `{gpu}`")]
+    #[error("the kernel is for `{requested}`, but the GPU is `{gpu}`")]
     Arch {
         /// The architecture from kernel.toml or `--arch`.
-        asked: String,
+        requested: String,
         /// The architecture of the GPU.
         gpu: String,
     },
     /// No GPU of the host matches `--gpu`.
-    #[error("no GPU of the host is {asked}")]
+    #[error("no GPU of the host is {requested}")]
     NoSuchGpu {
         /// The requested GPU, in words.
-        asked: String,
+        requested: String,
         /// The GPUs of the host.
         known: Vec<String>,
     },

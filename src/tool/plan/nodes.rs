@@ -111,8 +111,8 @@ mod tests {
             .envs(env.iter().copied())
             .output()
             .unwrap();
-        let told = [output.stdout, output.stderr].concat();
-        (String::from_utf8(told).unwrap().trim_end().to_owned(), output.status.code())
+        let printed = [output.stdout, output.stderr].concat();
+        (String::from_utf8(printed).unwrap().trim_end().to_owned(), output.status.code())
     }
 
     #[test]
@@ -134,8 +134,11 @@ mod tests {
         assert_eq!(second, "report.node1 n0:1 1/2 gpus=\nexported");
         let (named, _) = run(&script, &[&env[..], &[("SLURM_STEP_GPUS", "0")]].concat());
         assert_eq!(named, "report.node1 n0:1 1/2 gpus=GPU-first\nexported");
-        let (told, status) = run(&script, &[]);
-        assert!(told.starts_with("rgpu nodes: the number of this node is not known"), "{told}");
+        let (printed, status) = run(&script, &[]);
+        assert!(
+            printed.starts_with("rgpu nodes: the number of this node is not known"),
+            "{printed}"
+        );
         assert_eq!(status, Some(64));
     }
 }

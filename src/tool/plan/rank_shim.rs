@@ -163,8 +163,8 @@ mod tests {
             .envs(env.iter().copied())
             .output()
             .unwrap();
-        let told = [output.stdout, output.stderr].concat();
-        (String::from_utf8(told).unwrap().trim_end().to_owned(), output.status.code())
+        let printed = [output.stdout, output.stderr].concat();
+        (String::from_utf8(printed).unwrap().trim_end().to_owned(), output.status.code())
     }
 
     #[test]
@@ -189,11 +189,14 @@ mod tests {
     fn a_rank_that_is_not_there_or_not_known_is_told() {
         let ranks = RankSelection::Numbers(vec![2]);
         let command = wrap_ranks(&ranks, &tool(), &words("mpirun -np 2 ./app"), "x", None).unwrap();
-        let (told, status) = run(&command, &[("RANK", "0"), ("WORLD_SIZE", "2")]);
-        assert_eq!(told, "rgpu ranks: there is no rank 2: the program has 2");
+        let (printed, status) = run(&command, &[("RANK", "0"), ("WORLD_SIZE", "2")]);
+        assert_eq!(printed, "rgpu ranks: there is no rank 2: the program has 2");
         assert_eq!(status, Some(i32::from(REFUSED)));
-        let (told, status) = run(&command, &[]);
-        assert!(told.starts_with("rgpu ranks: the number of this rank is not known"), "{told}");
+        let (printed, status) = run(&command, &[]);
+        assert!(
+            printed.starts_with("rgpu ranks: the number of this rank is not known"),
+            "{printed}"
+        );
         assert_eq!(status, Some(i32::from(REFUSED)));
     }
 
@@ -208,10 +211,10 @@ mod tests {
         assert_eq!(command.env["RGPU_PYTHON"], user);
         // The program has the user's variable again.
         let env = |rank| [("RANK", rank), ("PYTHON_EXEC", "x"), ("RGPU_PYTHON", "/bin/sh")];
-        let (told, _) = run(&command, &env("1"));
-        assert_eq!(told, "||/bin/sh");
-        let (told, _) = run(&command, &env("0"));
-        assert_eq!(told, "with 'quotes' $HOME|m.0.log|/bin/sh");
+        let (printed, _) = run(&command, &env("1"));
+        assert_eq!(printed, "||/bin/sh");
+        let (printed, _) = run(&command, &env("0"));
+        assert_eq!(printed, "with 'quotes' $HOME|m.0.log|/bin/sh");
     }
 
     #[test]

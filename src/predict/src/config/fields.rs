@@ -60,12 +60,12 @@ pub enum ConfigError {
         field: String,
     },
     /// A field has a value that it cannot have.
-    #[error("/{field} of the config must be {wanted}, is {value}")]
+    #[error("/{field} of the config must be {expected}, is {value}")]
     Value {
         /// The name of the field.
         field: String,
         /// The allowed values, in words.
-        wanted: &'static str,
+        expected: &'static str,
         /// The value in the config.
         value: String,
     },
@@ -128,12 +128,12 @@ impl<'a> Fields<'a> {
         self.read.borrow_mut().extend(fields);
     }
 
-    fn wrong(field: &str, wanted: &'static str, value: &Value) -> ConfigError {
+    fn wrong(field: &str, expected: &'static str, value: &Value) -> ConfigError {
         let mut shown = value.to_string();
         if shown.len() > 80 {
             shown = shown.chars().take(77).collect::<String>() + "...";
         }
-        ConfigError::Value { field: field.to_owned(), wanted, value: shown }
+        ConfigError::Value { field: field.to_owned(), expected, value: shown }
     }
 
     /// A whole number from 1 to 4294967296. `None` if the field is absent.
@@ -179,7 +179,7 @@ impl<'a> Fields<'a> {
             true => Ok(layers as usize),
             false => Err(ConfigError::Value {
                 field: "num_hidden_layers".into(),
-                wanted: "at most 4096",
+                expected: "at most 4096",
                 value: layers.to_string(),
             }),
         }
@@ -198,9 +198,11 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is something else.
-    pub fn must_be(&self, field: &'static str, wanted: &'static str) -> Result<(), ConfigError> {
+    pub fn must_be(&self, field: &'static str, expected: &'static str) -> Result<(), ConfigError> {
         match self.get(field) {
-            Some(value) if value.as_str() != Some(wanted) => Err(Self::wrong(field, wanted, value)),
+            Some(value) if value.as_str() != Some(expected) => {
+                Err(Self::wrong(field, expected, value))
+            }
             _ => Ok(()),
         }
     }
