@@ -56,14 +56,14 @@ pub enum TopologyError {
     #[error("the topology cannot be read: {0}")]
     Toml(#[from] toml::de::Error),
     /// A number is out of its range.
-    #[error("`{key}` of the topology is {value}; it must be {wanted}")]
+    #[error("`{key}` of the topology is {value}; it must be {expected}")]
     Range {
         /// The key in the file.
         key: &'static str,
         /// The given value.
         value: f64,
         /// The allowed values, in words.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// Neither the file nor the GPU has a link between GPUs.
     #[error("no link between GPUs is known; give `nvlink_gb_s` or `pcie_gb_s` in a topology file")]
@@ -88,8 +88,8 @@ impl TopologyFile {
         ];
         for (key, value, least) in rates {
             if let Some(value) = value.filter(|v| !(v.is_finite() && *v >= least && *v <= 1e6)) {
-                let wanted = if least >= 1.0 { "1 to 1,000,000" } else { "0 to 1,000,000" };
-                return Err(TopologyError::Range { key, value, wanted });
+                let expected = if least >= 1.0 { "1 to 1,000,000" } else { "0 to 1,000,000" };
+                return Err(TopologyError::Range { key, value, expected });
             }
         }
         Ok(file)

@@ -34,14 +34,14 @@ fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {
     if fields.optional_count("moe_layer_freq")?.is_some_and(|every| every != 1.0) {
         return Err(ConfigError::Value {
             field: "moe_layer_freq".into(),
-            wanted: "1",
+            expected: "1",
             value: "another number".into(),
         });
     }
     if fields.flag("attention_bias", false)? {
         return Err(ConfigError::Value {
             field: "attention_bias".into(),
-            wanted: "false",
+            expected: "false",
             value: "true".into(),
         });
     }

@@ -43,7 +43,7 @@ fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {
                 Some("full_attention") => Ok(1),
                 _ => Err(ConfigError::Value {
                     field: "layer_types".into(),
-                    wanted: "sliding_attention or full_attention",
+                    expected: "sliding_attention or full_attention",
                     value: value.to_string(),
                 }),
             };
@@ -59,7 +59,7 @@ fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {
         Some((types, None)) => {
             return Err(ConfigError::Value {
                 field: "layer_types".into(),
-                wanted: "a list",
+                expected: "a list",
                 value: types.to_string().chars().take(80).collect(),
             });
         }

@@ -30,14 +30,14 @@ pub(super) fn attention_layer(fields: &Fields<'_>, model: &Model) -> Result<Laye
     if fields.flag("use_sliding_window", false)? {
         return Err(ConfigError::Value {
             field: "use_sliding_window".into(),
-            wanted: "false: which layers have a window is not known",
+            expected: "false: which layers have a window is not known",
             value: "true".into(),
         });
     }
     if fields.flag("attention_bias", false)? {
         return Err(ConfigError::Value {
             field: "attention_bias".into(),
-            wanted: "false",
+            expected: "false",
             value: "true".into(),
         });
     }
