@@ -194,7 +194,7 @@ impl<'a> Fields<'a> {
         value.as_bool().ok_or_else(|| Self::wrong(field, "true or false", value))
     }
 
-    /// Fails unless the field is absent or `wanted`.
+    /// Fails unless the field is absent or `expected`.
     ///
     /// # Errors
     /// It is something else.
