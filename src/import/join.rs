@@ -300,7 +300,7 @@ mod tests {
     fn ranks_without_a_report_are_named() {
         let rank = |number| RankWork {
             is_numbered: true,
-            world: Some(4),
+            world_size: Some(4),
             location: RankLocation { rank: number, ..RankLocation::default() },
             ..RankWork::default()
         };
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(same.map(|rank| rank.location.rank), [0, 1]);
         assert_eq!(gaps[0].code, "ranks_inferred");
         // The largest number has no next one.
-        let mut far = [rank(0), RankWork { world: Some(u32::MAX), ..rank(u32::MAX) }];
+        let mut far = [rank(0), RankWork { world_size: Some(u32::MAX), ..rank(u32::MAX) }];
         let gaps = number_ranks(&mut far);
         assert_eq!(far.map(|rank| rank.location.rank), [0, 1]);
         assert!(gaps[0].text.contains("its rank 4294967295 is ignored"), "{}", gaps[0].text);

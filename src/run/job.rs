@@ -674,7 +674,7 @@ mod tests {
         let host = InProcessAgent::new(script);
         let remote = Arc::new(host.clone());
         let link = HostLink::connect(remote, fake::options()).await.unwrap();
-        let mut link = link.confirm_within(Duration::from_secs(1));
+        let mut link = link.with_cancel_timeout(Duration::from_secs(1));
         let dir = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(dir.path(), "run", None).unwrap();
         let mut record = RunRecord::new("run".into(), "exec", jiff::Timestamp::UNIX_EPOCH);
