@@ -1,4 +1,5 @@
-//! The user's settings for this host: folders before PATH, and variables for probes and steps.
+//! The user's settings for this host: folders to put before PATH, and environment variables for probes
+//! and steps.
 //!
 //! A connection receives them in one message and passes them to its supervisors through their
 //! environment. They are not written to files, because the variables may be confidential.
@@ -48,8 +49,8 @@ impl ConnectionSettings {
         env
     }
 
-    /// Returns a predicate that tells whether a supervisor's variable came with the settings.
-    pub(crate) fn handed_over() -> impl Fn(&str) -> bool {
+    /// Returns a predicate: whether a variable in a supervisor's environment comes from the settings.
+    pub(crate) fn is_setting() -> impl Fn(&str) -> bool {
         let names = std::env::var(NAMES_VARIABLE).unwrap_or_default();
         let names: Vec<String> = names.split('=').map(String::from).collect();
         move |name| !name.is_empty() && names.iter().any(|n| n == name)

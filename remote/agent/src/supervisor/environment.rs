@@ -74,12 +74,12 @@ pub(crate) type Environment = BTreeMap<String, String>;
 
 /// Returns the agent's own variables that steps inherit.
 pub(crate) fn inherited() -> Environment {
-    let handed_over = ConnectionSettings::handed_over();
+    let is_setting = ConnectionSettings::is_setting();
     // A plan cannot name variables that are not UTF-8.
     let variables = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
     let is_allowed = |(name, value): &(String, String)| {
-        is_inherited(name) && !has_credentials(value) || handed_over(name)
+        is_inherited(name) && !has_credentials(value) || is_setting(name)
     };
     variables.filter(is_allowed).collect()
 }

@@ -522,9 +522,9 @@ fn send_all(
     root: &Path,
     commands: &Receiver<RelayCommand>,
 ) -> io::Result<()> {
-    let handed_over = ConnectionSettings::handed_over();
+    let is_setting = ConnectionSettings::is_setting();
     let env: BTreeMap<String, String> =
-        std::env::vars().filter(|(name, _)| handed_over(name)).collect();
+        std::env::vars().filter(|(name, _)| is_setting(name)).collect();
     write_message(&mut stream, &ToAgent::Setup { path: Vec::new(), env })?;
     let blobs = Blobs::new(root);
     for file in &plan.files {
