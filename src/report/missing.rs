@@ -1,5 +1,5 @@
-//! Texts on what was not measured. Kernels have their names of tables, and gaps with the same text
-//! for several kernels become one.
+//! Texts for reports on what was not measured. The profile's gaps come in. Kernels get the short names
+//! that the tables of the report use, and gaps with the same text for several kernels become one text.
 
 use super::kernel_name::KernelLabels;
 use crate::model::profile::Gap;
@@ -12,7 +12,8 @@ pub(super) struct MissingText<'a> {
     pub(super) text: String,
 }
 
-/// Texts of gaps. Most texts on one kernel begin with it: `` `gemm`: left out … ``.
+/// The texts of gaps, in order. A gap about one kernel begins with its name: `` `gemm`: left out … ``;
+/// gaps that differ only in that name are joined.
 pub(super) fn texts<'a>(
     gaps: impl Iterator<Item = &'a Gap>,
     names: &KernelLabels<'_>,
@@ -71,7 +72,7 @@ pub(super) fn short_forms<'a>(
         let kernels = subject.into_iter().flat_map(subject_names);
         all.extend(kernels.map(|kernel| (kernel, names.name(kernel))));
         let metrics = rest.split('`').skip(1).step_by(2);
-        all.extend(metrics.filter_map(|name| Some((name, metric_words(name)?))));
+        all.extend(metrics.filter_map(|name| Some((name, metric_label(name)?))));
     }
     all.retain(|(name, short)| name != short);
     all
@@ -112,20 +113,21 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
     ("thread", "threads"),
 ];
 
-/// A metric in words: `L1: data bank conflicts pipe lsu (sum)`. `None` for what is no metric's name.
-fn metric_words(name: &str) -> Option<String> {
+/// A readable name of a metric, such as `L1: data bank conflicts pipe lsu (sum)`; `None` if `name` is no
+/// metric.
+fn metric_label(name: &str) -> Option<String> {
     let (unit, rest) = name.split_once("__")?;
     let (_, unit) = UNITS.iter().find(|(known, _)| *known == unit)?;
     let mut parts = rest.split('.');
-    let counter = words(parts.next()?);
-    let rollup: Vec<String> = parts.map(words).collect();
+    let counter = expand_abbreviations(parts.next()?);
+    let rollup: Vec<String> = parts.map(expand_abbreviations).collect();
     Some(match rollup.is_empty() {
         true => format!("{unit}: {counter}"),
         false => format!("{unit}: {counter} ({})", rollup.join(", ")),
     })
 }
 
-fn words(part: &str) -> String {
+fn expand_abbreviations(part: &str) -> String {
     let word = |word| ABBREVIATIONS.iter().find(|(short, _)| *short == word).map_or(word, |w| w.1);
     part.split('_').filter(|w| !w.is_empty()).map(word).collect::<Vec<_>>().join(" ")
 }
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_several_kernels_is_one_text_with_their_short_names() {
+    fn gaps_of_several_kernels_become_one_text_with_their_short_names() {
         let gaps = [
             gap("fewer_launches", "`void add<(int)1>(int)`: 0 of 3 launches were profiled"),
             gap("fewer_launches", "`regex:^mul$`: 0 of 3 launches were profiled"),
@@ -152,10 +154,10 @@ mod tests {
         ];
         let profile = Profile::default();
         let names = KernelNames::Short.labels(&profile);
-        let told = texts(gaps.iter(), &names);
-        let told: Vec<_> = told.iter().map(|told| (told.code, &*told.text)).collect();
+        let missing = texts(gaps.iter(), &names);
+        let missing: Vec<_> = missing.iter().map(|text| (text.code, &*text.text)).collect();
         assert_eq!(
-            told,
+            missing,
             [
                 ("fewer_launches", "`add<1>`, `mul`: 0 of 3 launches were profiled"),
                 ("no_kernels", "`a`, `b`: no counters"),
@@ -177,22 +179,22 @@ mod tests {
             ..Profile::default()
         };
         let gaps = [gap("budget_kernel", &format!("`{strided}`: left out"))];
-        let told = texts(gaps.iter(), &KernelNames::Short.labels(&profile));
-        assert_eq!(told[0].text, "`add f32 strided`: left out");
+        let missing = texts(gaps.iter(), &KernelNames::Short.labels(&profile));
+        assert_eq!(missing[0].text, "`add f32 strided`: left out");
     }
 
     #[test]
     fn names_of_metrics_become_words() {
         assert_eq!(
-            metric_words("sass__inst_executed_register_spilling_mem_local").unwrap(),
+            metric_label("sass__inst_executed_register_spilling_mem_local").unwrap(),
             "SASS: instructions executed register spilling memory local"
         );
         assert_eq!(
-            metric_words("sm__throughput.avg.pct_of_peak_sustained_elapsed").unwrap(),
+            metric_label("sm__throughput.avg.pct_of_peak_sustained_elapsed").unwrap(),
             "SM: throughput (avg, % of peak sustained elapsed)"
         );
-        assert_eq!(metric_words("--cuda-graph-trace=node"), None);
-        assert_eq!(metric_words("cupy_copy__float32_float32"), None);
+        assert_eq!(metric_label("--cuda-graph-trace=node"), None);
+        assert_eq!(metric_label("cupy_copy__float32_float32"), None);
         let gaps = [gap("nan_metric", "2 metrics: `sm__a.sum`, `dram__b`"), gap("note", "`k`: no")];
         let profile = Profile::default();
         let forms = short_forms(gaps.iter(), &KernelNames::Short.labels(&profile));

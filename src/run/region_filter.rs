@@ -1,9 +1,9 @@
-//! Drops launches that ncu's filter let through although their region was not requested.
+//! Drops the launches of an imported ncu report whose region was not requested.
 //!
-//! ncu's filter `A/` for a range of a thread matches A anywhere on the stack of its domain. So a
-//! launch inside `X::A` comes with those of `A`; no filter says both "A is at the bottom" and "with
-//! anything above it". Each result names its open ranges, so launches elsewhere are dropped on
-//! import.
+//! ncu's filter `A/` for a push/pop range matches A anywhere on the stack of its domain. So ncu also
+//! measures launches inside `X::A`; no filter of ncu says "A is the outermost range, with any ranges
+//! inside". Each result of the report names its open ranges, so launches elsewhere can be dropped
+//! after the import.
 
 use crate::import::Imported;
 use crate::model::profile::Gap;
@@ -24,7 +24,7 @@ pub(super) fn keep_regions(
     let rows = imported.regions.clone();
     let dropped = imported.keep_launches(|launch| {
         let own = RecordedRegion::from_path(&launch.region, RangeKind::Either, runner_ranges);
-        // A launch without range names has passed ncu's own filter; keep it.
+        // ncu's own filter has passed a launch without range names; keep it.
         own.is_none_or(|own| {
             regions.iter().any(|region| holds(region, &own) || was_open(region, launch, &rows))
         })
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_stays_with_all_that_lies_inside_it() {
+    fn requested_regions_stay_with_everything_inside() {
         for requested in [region(&["A"], RangeKind::PushPop), region(&["A"], RangeKind::Either)] {
             let mut imported = recorded("regions-include");
             let before = paths(&imported);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_of_other_domains_say_nothing_of_a_region() {
+    fn stacks_of_other_domains_do_not_matter() {
         let of = |path: &[&str]| region(path, RangeKind::Either);
         let requested = region(&["A", "d@B"], RangeKind::PushPop);
         assert!(holds(&requested, &of(&["A", "C", "d@B", "d@D"])));

@@ -1,13 +1,13 @@
 //! `.rgpu/state.db`: the state that has no run folder, in one SQLite database of the project.
 //!
-//! The truth is the table `event`, which only grows: what changed, from which state to which, when,
-//! and by which process (boot id, process id, start time). The current state of a thing is a view of
-//! its events. Each part of rgpu that keeps state here adds its own tables by a migration
-//! (`schema`). Changes happen in immediate transactions, so that any number of processes may
-//! write; a part that needs one writer for life holds a [`StateLock`].
+//! `rgpu queue`, `rgpu loop` and the indices of runs and suites keep their state here. Each adds its own
+//! tables by a migration (`schema`). The table `event` only grows: what changed, from which state to
+//! which, when, and by which process (boot id, process id, start time). The current state of a queue
+//! entry or loop is a view of its events. Changes happen in immediate transactions, so that any number
+//! of processes may write; a process that must be the only one of its role holds a [`StateLock`].
 //!
 //! The database can name commands to run, and a project folder can come from anybody. So each
-//! database has a random id, and only one whose id is in the user's own list is opened.
+//! database has a random id, and only a database whose id is in the user's own list is opened.
 
 mod event;
 mod lock;
@@ -37,10 +37,10 @@ const FOLDER: &str = ".rgpu";
 /// How long a transaction waits for those of other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Less free room in the database is kept for later rows.
+/// Free pages of fewer bytes in all are not given back to the disk: later rows use them.
 const MIN_FREE_BYTES: i64 = 1 << 20;
 
-/// An error of the state database.
+/// Why the state database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// An error of the file system.
@@ -98,7 +98,7 @@ pub enum StateError {
         /// The kind of file system, or what the test of a lock showed.
         why: String,
     },
-    /// Another process holds the lock.
+    /// Another process has this role in the project.
     #[error("{holder} already runs as the {role} of this project")]
     Held {
         /// The role of the process: `queue's runner`.
@@ -234,14 +234,14 @@ impl StateDb {
             .map_err(sql_error("change"))
     }
 
-    /// Moves what the log of changes has into the database, and gives the log's room back. Without
-    /// effect while another process reads, or where the disk is full: the next one does it then.
+    /// Moves the write-ahead log into the database and truncates it. Does nothing while another process
+    /// reads, or if the disk is full; a later call does it.
     pub fn truncate_log(&self) {
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     }
 
-    /// Gives the room of removed rows back to the disk, if it is much. Without effect where the disk
-    /// is full, which the next call then does.
+    /// Gives the space of removed rows back to the disk, if it is [`MIN_FREE_BYTES`] or more. Does
+    /// nothing if the disk is full; a later call does it.
     pub fn reclaim_space(&self) {
         let number = |name| self.connection.pragma_query_value(None, name, |row| row.get(0));
         let free = || -> rusqlite::Result<(i64, i64)> {
@@ -254,7 +254,7 @@ impl StateDb {
     }
 }
 
-/// Commits a transaction: what it wrote survives a power cut.
+/// Commits a transaction. Its changes then survive a power cut.
 ///
 /// # Errors
 /// [`StateError::Sql`].

@@ -1,4 +1,4 @@
-//! Reads and shows a comparison saved in a run folder.
+//! Reads the comparison that `rgpu compare` saved in a run folder (`compare.json`), and shows it.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub(in crate::cli) fn find(app: &App, what: &str) -> Result<Option<Comparison>> 
     }
     match Runs::new(&app.config.runs_dir.value).find_result(what) {
         Ok(folder) => of_run(&folder),
-        // The code that opens profiles reports a wrong name.
+        // The caller then opens a profile, which reports a wrong name.
         Err(_) => Ok(None),
     }
 }
