@@ -1,4 +1,4 @@
-//! The `rgpu` command.
+//! The program `rgpu`; everything is in the library (`rgpu::cli`).
 
 use std::process::ExitCode;
 

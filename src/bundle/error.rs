@@ -1,4 +1,4 @@
-//! Errors while bundling files.
+//! Why the files of a plan cannot be bundled, and the [`Failure`] that each reason becomes.
 
 use std::path::PathBuf;
 

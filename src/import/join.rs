@@ -147,15 +147,15 @@ fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
     let missing: Vec<String> =
         (0..all).filter(|rank| !present.contains(rank)).take(8).map(|r| r.to_string()).collect();
     if !missing.is_empty() {
-        let many = all as usize - present.len();
-        let more = if many > missing.len() { ", …" } else { "" };
-        let have = by_number(many, "has", "have");
+        let missing_count = all as usize - present.len();
+        let more = if missing_count > missing.len() { ", …" } else { "" };
+        let have = by_number(missing_count, "has", "have");
         gaps.push(Gap {
             code: "ranks_missing".to_owned(),
             text: format!(
-                "{many} of {all} ranks {have} no report ({}{more}): what {} did is unknown",
+                "{missing_count} of {all} ranks {have} no report ({}{more}): what {} did is unknown",
                 missing.join(", "),
-                by_number(many, "it", "they")
+                by_number(missing_count, "it", "they")
             ),
         });
     }

@@ -222,7 +222,7 @@ pub(super) fn import<R: TraceRows>(
     if !is_rank {
         join::join_processes(&mut imported);
     }
-    if trace.many == 0 {
+    if trace.work_count == 0 {
         imported.refusals.push(RejectedReport {
             code: NO_GPU_ROWS,
             text: format!("{from}: nsys traced no work on a GPU"),

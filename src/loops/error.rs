@@ -1,4 +1,4 @@
-//! Errors of a loop.
+//! Why a command of `rgpu loop` failed, and the [`Failure`] that each reason becomes.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Errors of the queue.
+//! Why a command of `rgpu queue` failed, and the [`Failure`] that each reason becomes.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Serves a bundle's blobs to a remote.
+//! Turns a plan and its bundled files into a submission, whose blobs are read from disk when the host
+//! requests them.
 
 use std::collections::BTreeMap;
 use std::io;

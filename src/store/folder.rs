@@ -1,4 +1,4 @@
-//! The folder of one run.
+//! The folder of one run: creates and opens it, and reads and writes its files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

@@ -1,4 +1,4 @@
-//! The agent's command line.
+//! The program `rgpu-agent`: runs the verb on its command line (`rgpu_agent::verbs`).
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Measured rows: of CSVs, and of runs.
+//! Reads measurements from CSV files and runs, for the commands that compare predictions with them.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `rgpu queue add`.
+//! `rgpu queue add`: adds a command or script to the queue of the project.
 
 use std::ffi::OsString;
 use std::io::Read;

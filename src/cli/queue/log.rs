@@ -1,4 +1,4 @@
-//! `rgpu queue log`.
+//! `rgpu queue log`: prints the output of an entry, and follows it.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! `rgpu queue show`.
+//! `rgpu queue show`: prints one entry with its attempts and the runs that it started.
 
 use clap::Args;
 

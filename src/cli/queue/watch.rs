@@ -1,4 +1,4 @@
-//! `rgpu queue watch`.
+//! `rgpu queue watch`: shows the queue and prints it again after each change.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where kernels are searched.
+//! The folders in which commands look for kernels: the project's, the user's and rgpu's own.
 
 use super::app::App;
 use super::session::own_program;

@@ -109,8 +109,9 @@ fn fit_all(
         let points = shared.common_ends(open[best], &is_known, clocks);
         let fit = Fit::over(&points)?;
         clock.residual_ns = clock.residual_ns.max(Some(fit.residual_ns));
-        let many = points.len() as u64;
-        clock.collectives = Some(clock.collectives.map_or(many, |least| least.min(many)));
+        let point_count = points.len() as u64;
+        clock.collectives =
+            Some(clock.collectives.map_or(point_count, |least| least.min(point_count)));
         clocks[open[best]].fit = Some(fit);
         next = best;
     }

@@ -1,4 +1,4 @@
-//! One result of ncu to one launch.
+//! Converts one result of an ncu report to a [`Launch`] of the profile.
 
 use rgpu_format::ncu_rep::{Dim3, Launch as Kernel, MessageKind, NcuResult, ResultKind, Rule};
 

@@ -123,7 +123,7 @@ pub(super) fn add(
     imported.gaps.extend(gaps(trace, placed.known, from));
     let (tree, sums, spans) = placed.whole_sums();
     let regions = tree.regions(from).into_iter().map(|(node, mut region)| {
-        region.gpu_ns = (trace.many > 0).then_some(sums[node].gpu_ns);
+        region.gpu_ns = (trace.work_count > 0).then_some(sums[node].gpu_ns);
         region.gpu_span_ns = Some(spans[node]).filter(|ns| *ns > 0);
         region.inferred_gpu_ns = Some(sums[node].inferred_ns).filter(|ns| *ns > 0);
         region.kernels = sums[node].kernels(&trace.kernels);
@@ -169,8 +169,8 @@ fn facts(kernel: &Kernel, strings: &Strings) -> Launch {
 }
 
 fn gaps(trace: &Trace, placed: u64, from: &str) -> Vec<Gap> {
-    let (kernels, graphs) = (trace.kernels_many, trace.graphs_many);
-    let unplaced = trace.many - placed;
+    let (kernels, graphs) = (trace.kernel_count, trace.graph_count);
+    let unplaced = trace.work_count - placed;
     let listed = trace.first_kernels.len() as u64;
     let all = [
         (

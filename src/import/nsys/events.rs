@@ -78,7 +78,7 @@ pub(super) fn list(
         schema: SCHEMA.to_owned(),
         span_ns: ns_since(trace.first_ns, trace.last_ns),
         cut: UnlistedEvents {
-            work: trace.many - work.len() as u64,
+            work: trace.work_count - work.len() as u64,
             ranges: more_ranges,
             calls: trace.calls.cut,
         },

@@ -81,8 +81,8 @@ pub(super) fn read(
     is_rank: bool,
     from: &str,
 ) -> (Vec<u64>, Option<JoinedRanks>) {
-    let many = trace.pieces.process_count();
-    if many == 0 || (many == 1 && !is_rank) {
+    let process_count = trace.pieces.process_count();
+    if process_count == 0 || (process_count == 1 && !is_rank) {
         return (Vec::new(), None);
     }
     let mut reader = RankReader::new(trace, placed, known);

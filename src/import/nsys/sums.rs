@@ -1,4 +1,4 @@
-//! Sums over GPU work.
+//! Sums the GPU work of an nsys trace by kernel, by kind of copy, and by region.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,4 +1,5 @@
-//! A trace in memory, reduced to what attribution needs.
+//! Reads an nsys trace into memory, reduced to what its attribution to regions needs ([`Trace`]). A trace
+//! may have millions of rows, so rows that need not be listed are only summed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,10 +21,10 @@ use crate::import::trace_events::MAX_WORK;
 pub(super) struct Trace {
     /// The first GPU work in time order, which is listed one by one.
     pub(super) listed: Vec<NsysWork>,
-    /// The number of pieces of work, and how many of them are kernels or graphs.
-    pub(super) many: u64,
-    pub(super) kernels_many: u64,
-    pub(super) graphs_many: u64,
+    /// Number of kernels, graphs, copies and memsets; then of kernels, and of graphs.
+    pub(super) work_count: u64,
+    pub(super) kernel_count: u64,
+    pub(super) graph_count: u64,
     /// Sums over all GPU work.
     pub(super) totals: Totals,
     /// All work that can be joined to a call.
@@ -148,8 +149,8 @@ fn read_work<R: TraceRows>(
     let mut listed = EarliestRows::new(MAX_WORK);
     let mut first_kernels = EarliestRows::new(keep);
     let mut see = |work: NsysWork, trace: &mut Trace| {
-        let work = NsysWork { number: trace.many, ..work };
-        trace.many += 1;
+        let work = NsysWork { number: trace.work_count, ..work };
+        trace.work_count += 1;
         trace.first_ns = trace.first_ns.min(work.start_ns);
         trace.last_ns = trace.last_ns.max(work.end_ns);
         trace.totals.add(&work);
@@ -174,7 +175,7 @@ fn read_work<R: TraceRows>(
         trace.pieces.see_device(work.process, k.device);
         see(work, trace);
     })?;
-    trace.kernels_many = trace.many;
+    trace.kernel_count = trace.work_count;
     file.memcpys(|c| {
         let work = NsysWork {
             what: NsysWorkKind::Copy { kind: c.kind, bytes: c.bytes },
@@ -203,7 +204,7 @@ fn read_work<R: TraceRows>(
         trace.pieces.see_device(work.process, s.device);
         see(work, trace);
     })?;
-    let before = trace.many;
+    let before = trace.work_count;
     file.graph_launches(|g| {
         let work = NsysWork {
             what: NsysWorkKind::Graph,
@@ -218,7 +219,7 @@ fn read_work<R: TraceRows>(
         };
         see(work, trace);
     })?;
-    trace.graphs_many = trace.many - before;
+    trace.graph_count = trace.work_count - before;
     trace.pieces.sort();
     trace.listed = listed.finish();
     Ok(first_kernels.finish())
@@ -344,7 +345,7 @@ type Domain = (u64, Option<i64>);
 #[derive(Default)]
 struct RangeNames {
     by_domain: HashMap<Domain, HashMap<String, usize>>,
-    many: usize,
+    part_count: usize,
 }
 
 impl RangeNames {
@@ -354,15 +355,15 @@ impl RangeNames {
         if let Some(number) = names.get(name) {
             return *number;
         }
-        let number = self.many;
+        let number = self.part_count;
         names.insert(name.to_owned(), number);
-        self.many += 1;
+        self.part_count += 1;
         number
     }
 
     /// The path components by number. `domains` has the names of domains.
     fn parts(self, domains: &HashMap<(u64, i64), String>) -> Vec<Arc<str>> {
-        let mut parts: Vec<Arc<str>> = vec![Arc::from(""); self.many];
+        let mut parts: Vec<Arc<str>> = vec![Arc::from(""); self.part_count];
         for ((process, domain), names) in self.by_domain {
             let domain = domain.map(|id| match domains.get(&(process, id)) {
                 Some(name) => name.clone(),

@@ -1,4 +1,5 @@
-//! Gaps for what is missing in the logs.
+//! The gaps of a profile for data that the collector's logs lack: dropped events, damaged lines, CUPTI
+//! that could not be used.
 
 use rgpu_format::nvtx_log::{Cupti, NvtxLog};
 

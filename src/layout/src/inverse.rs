@@ -1,4 +1,4 @@
-//! Left and right inverses.
+//! Left and right inverses of a layout: layouts from offsets back to indices.
 
 use crate::coalesce::{add_coalesced, coalesced, coalesced_form};
 use crate::compose::compose;

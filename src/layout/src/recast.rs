@@ -1,4 +1,4 @@
-//! The same bytes as elements of another width.
+//! Recasts a layout to elements of another width over the same bytes, as `recast` of CuTe does.
 
 use crate::layout::{Layout, Mode, Tree};
 use crate::proof::{Condition, Method, Proof, ProvenLayout, Rejection};

@@ -1,4 +1,4 @@
-//! The instruction mix of kernels.
+//! Prints the instruction mix of each kernel of an image: how many instructions of which class it has.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Compiled kernels and sanitizer results.
+//! Adds the compiled kernels and the results of the sanitizer to the terminal report.
 
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;

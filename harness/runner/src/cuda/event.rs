@@ -1,4 +1,4 @@
-//! CUDA events.
+//! CUDA events: points in a stream that time the work between them.
 
 #![allow(unsafe_code)] // driver calls
 

@@ -1,4 +1,4 @@
-//! Modules, functions and launches.
+//! Loads modules, finds kernels in them, and launches kernels through the driver API.
 
 #![allow(unsafe_code)] // driver calls
 

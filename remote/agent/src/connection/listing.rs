@@ -1,4 +1,4 @@
-//! Listing and removing jobs.
+//! Answers a client's requests to list the user's jobs on this host and to remove an ended one.
 
 use rgpu_protocol::message::JobLine;
 use rgpu_protocol::{EventBody, FromAgent};

@@ -1,4 +1,4 @@
-//! Unpacks the bytes of an image.
+//! Decompresses the image of a fatbin entry, within a limit on its size.
 
 use super::FatbinError;
 use super::entry::{Compression, Entry, EntryKind, long, short, word};

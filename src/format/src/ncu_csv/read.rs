@@ -1,4 +1,4 @@
-//! Builds launches from rows.
+//! Reads a raw or details page of `ncu --csv`: its rows become one [`CsvLaunch`] for each launch.
 
 use super::NcuCsvError;
 use super::launch::{Cell, CellValue, CsvLaunch, CsvRule, compute, ranges, triple};

@@ -1,4 +1,4 @@
-//! Converts printed units to base units.
+//! Converts units that ncu prints (`us`, `Mbyte`) to base units (`ns`, `byte`).
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The view of a complete report.
+//! Reads a whole report of Nsight Compute (`.ncu-rep`) and gives access to its results and sources.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

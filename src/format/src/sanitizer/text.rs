@@ -1,4 +1,4 @@
-//! Reader of the log.
+//! Reads the log that Compute Sanitizer prints: records, summaries and endings.
 
 use super::details;
 use super::heads;

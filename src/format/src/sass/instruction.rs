@@ -1,4 +1,4 @@
-//! One instruction and its bit fields.
+//! One SASS instruction of 128 bits and its fields: opcode, guard predicate, branch target.
 
 use std::fmt;
 

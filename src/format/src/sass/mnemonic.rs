@@ -1,4 +1,4 @@
-//! Names of opcodes.
+//! Names SASS instructions: from the opcode and the architecture to the name that nvdisasm prints.
 
 use super::instruction::Instruction;
 use super::opcode::{SEVERAL_NAMES, known, opcodes};

@@ -1,4 +1,4 @@
-//! Source code of the mapping for kernels.
+//! Prints the mapping from a block to its tile as a function in CUDA, C++ or Python.
 
 use super::{Grid, Raster};
 
