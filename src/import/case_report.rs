@@ -1,6 +1,6 @@
 //! Imports the JSON report of the runner, the program on the host that launches a kernel: times and
-//! correctness of each case, findings of guarded launches, warnings about the host, and the error if
-//! it stopped early.
+//! correctness of each case, findings of guarded launches, warnings about the host, and the error
+//! if it stopped early.
 
 use rgpu_case::stats::{Summary, median, without_discarded};
 use rgpu_case::{
@@ -33,7 +33,8 @@ fn contains(head: &[u8], word: &[u8]) -> bool {
     head.windows(word.len()).any(|w| w == word)
 }
 
-/// Why the runner stopped early. `crate::run` decides by the class whether another rung may do better.
+/// Why the runner stopped early. `crate::run` decides by the class whether another rung may do
+/// better.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunnerFailure {
     /// The kind of failure, such as a wrong result or an illegal memory access.

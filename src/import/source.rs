@@ -1,5 +1,5 @@
-//! What an importer gets: the file, its path in the run folder, what the tool was asked for, and limits
-//! on size, threads and detail.
+//! What an importer gets: the file, its path in the run folder, what the tool was asked for, and
+//! limits on size, threads and detail.
 
 use std::error::Error;
 use std::fs::File;

@@ -81,8 +81,8 @@ fn default_case(spec: &KernelSpec) -> NamedCase {
         .unwrap_or_else(|| NamedCase { name: "default".to_owned(), groups: vec![Vec::new()] })
 }
 
-/// The name of the case; without one, its sizes as `m=64,n=32`, with groups joined by `+`; if that is
-/// longer than 80 bytes, its number and the number of groups.
+/// The name of the case; without one, its sizes as `m=64,n=32`, with groups joined by `+`; if that
+/// is longer than 80 bytes, its number and the number of groups.
 fn name_for(case: &NamedCase, spec: &KernelSpec, number: usize) -> String {
     if !case.name.is_empty() {
         return case.name.clone();

@@ -1,7 +1,7 @@
 //! One call of an MCP tool: its arguments, the request that it answers, and how long it may wait.
 //!
-//! A long command is started and waited for briefly. Then the call answers, and the command continues.
-//! Its run folder has the result; the same call again also returns it.
+//! A long command is started and waited for briefly. Then the call answers, and the command
+//! continues. Its run folder has the result; the same call again also returns it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

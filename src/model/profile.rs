@@ -1,9 +1,9 @@
 //! The profile: everything rgpu knows about one run, as one JSON document (`rgpu.profile/1`).
 //!
 //! The importers ([`crate::import`]) fill it from the files that tools wrote on the host, and
-//! [`crate::analysis`] adds verdicts and findings. It is stored as `profile.json` in the run folder;
-//! reports, comparisons, the dashboard and the MCP server read it. Doc comments of fields are also the
-//! descriptions in `schemas/profile.json`.
+//! [`crate::analysis`] adds verdicts and findings. It is stored as `profile.json` in the run
+//! folder; reports, comparisons, the dashboard and the MCP server read it. Doc comments of fields
+//! are also the descriptions in `schemas/profile.json`.
 //!
 //! A rung is one command that can do a step of a plan; the ladder lists the rungs of a step, best
 //! first. A worse rung measures less ([`Profile::data_lost_on_rung`]).
@@ -532,7 +532,8 @@ open_enum! {
         Library = "library",
         /// Intermediate code: of the CuTe DSL or Triton, or the preprocessed C++ of nvcc.
         Ir = "ir",
-        /// Attributes of a compiled kernel (registers, shared memory …), from the CuTe DSL or Triton.
+        /// Attributes of a compiled kernel (registers, shared memory …), from the CuTe DSL or
+        /// Triton.
         CompiledAttrs = "compiled_attrs",
         /// What the CuTe DSL or Triton compiled: kernels with their options, or layouts.
         Dsl = "dsl",

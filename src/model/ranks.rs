@@ -1,14 +1,16 @@
 //! A program of several ranks: where each rank spent its time, and which rank the others wait for.
 //!
-//! The analysis of ranks (`crate::analysis::ranks`) computes these types from the reports of all ranks
-//! ([`super::rank_work`]). They are `ranks` of the profile; reports and comparisons read them.
+//! The analysis of ranks (`crate::analysis::ranks`) computes these types from the reports of all
+//! ranks ([`super::rank_work`]). They are `ranks` of the profile; reports and comparisons read
+//! them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::open_enum::open_enum;
 
-/// Bound on the number of ranks: a report that names a rank with this number or a higher one is wrong.
+/// Bound on the number of ranks: a report that names a rank with this number or a higher one is
+/// wrong.
 pub const MAX_RANKS: u32 = 1 << 20;
 
 /// The ranks of a program. Times of ranks are unions of intervals, never
@@ -315,8 +317,8 @@ open_enum! {
 }
 
 impl CollectiveOperation {
-    /// The operation that a name contains: of a kernel or call of NCCL, or of torch. `Other` with the
-    /// name if it contains no known operation.
+    /// The operation that a name contains: of a kernel or call of NCCL, or of torch. `Other` with
+    /// the name if it contains no known operation.
     pub fn of_name(text: &str) -> CollectiveOperation {
         let plain: String =
             text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
@@ -363,8 +365,8 @@ impl CollectiveOperation {
         )
     }
 
-    /// Bus bandwidth divided by algorithm bandwidth for `ranks` ranks, as nccl-tests defines it; `None`
-    /// for fewer than two ranks and for operations that nccl-tests does not have.
+    /// Bus bandwidth divided by algorithm bandwidth for `ranks` ranks, as nccl-tests defines it;
+    /// `None` for fewer than two ranks and for operations that nccl-tests does not have.
     pub fn bus_factor(&self, ranks: u32) -> Option<f64> {
         let n = f64::from(ranks);
         match self {

@@ -1,4 +1,5 @@
-//! Adds an entry to the queue: its command or script, requirements, and a snapshot of the files it needs.
+//! Adds an entry to the queue: its command or script, requirements, and a snapshot of the files it
+//! needs.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -14,8 +14,9 @@ use super::partial_file::PartialArtifact;
 use super::upload::{PARALLEL_MIN_ROUND_TRIP, ProgressSink, TransferProgress};
 use super::{RemoteError, limits};
 
-/// Bytes that may be requested and not yet received. A link with a long round trip gets more, so that
-/// the agent never waits for a request. The stream's flow control bounds the bytes that pile up here.
+/// Bytes that may be requested and not yet received. A link with a long round trip gets more, so
+/// that the agent never waits for a request. The stream's flow control bounds the bytes that pile
+/// up here.
 const MAX_REQUESTED_BYTES: u64 = 32 << 20;
 const MAX_REQUESTED_BYTES_LONG_LINK: u64 = 128 << 20;
 
@@ -49,11 +50,11 @@ impl RemoteFile {
 /// The result of a successful fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchOutcome {
-    /// Whether the copy is complete. It is not if an earlier try fetched a part of the file, if it could
-    /// not be written, or if none was requested.
+    /// Whether the copy is complete. It is not if an earlier try fetched a part of the file, if it
+    /// could not be written, or if none was requested.
     pub copied: bool,
-    /// Whether the file was synced to disk. A file that arrived faster than a disk writes is not; the
-    /// host keeps its own until it is.
+    /// Whether the file was synced to disk. A file that arrived faster than a disk writes is not;
+    /// the host keeps its own until it is.
     pub synced: bool,
 }
 
@@ -62,8 +63,8 @@ impl Session {
     /// Resumes an earlier try.
     ///
     /// # Errors
-    /// If the link, the agent or our disk fails. [`RemoteError::Damaged`] or [`RemoteError::Shorter`] if
-    /// the bytes do not match the announcement; then no file is left.
+    /// If the link, the agent or our disk fails. [`RemoteError::Damaged`] or
+    /// [`RemoteError::Shorter`] if the bytes do not match the announcement; then no file is left.
     pub async fn fetch(
         &mut self,
         file: &RemoteFile,

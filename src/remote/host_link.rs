@@ -1,9 +1,10 @@
 //! A connection to the agent on a host that survives cut links.
 //!
-//! Runs and commands call it. It opens a [`Session`] on a [`Remote`] for each link, repeats a request
-//! on a new link if the link is cut, and passes on the messages of the followed job. The job resumes
-//! from the number of its last event and from the amount of output received, so nothing is lost and
-//! nothing comes twice. The sender of standard input gets each new link and resends there.
+//! Runs and commands call it. It opens a [`Session`] on a [`Remote`] for each link, repeats a
+//! request on a new link if the link is cut, and passes on the messages of the followed job. The
+//! job resumes from the number of its last event and from the amount of output received, so nothing
+//! is lost and nothing comes twice. The sender of standard input gets each new link and resends
+//! there.
 
 use std::fs::File;
 use std::path::Path;
@@ -235,8 +236,8 @@ impl HostLink {
         }
     }
 
-    /// Requests that the host removes an ended job whose files have all been fetched, if the link is
-    /// up. Does not wait for an answer.
+    /// Requests that the host removes an ended job whose files have all been fetched, if the link
+    /// is up. Does not wait for an answer.
     pub fn request_job_removal(&mut self, job: &str) {
         if let Some(session) = &mut self.session
             && let Err(error) = session.request_job_removal(job)

@@ -63,7 +63,8 @@ pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
 /// Sends a request; the answer must begin within `limit`.
 ///
 /// # Errors
-/// If the link fails; `to_error` converts the error of reqwest. [`HttpError::Silent`] after `limit`.
+/// If the link fails; `to_error` converts the error of reqwest. [`HttpError::Silent`] after
+/// `limit`.
 pub(super) async fn send(
     request: RequestBuilder,
     limit: Duration,

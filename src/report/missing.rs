@@ -1,5 +1,6 @@
-//! Texts for reports on what was not measured. The profile's gaps come in. Kernels get the short names
-//! that the tables of the report use, and gaps with the same text for several kernels become one text.
+//! Texts for reports on what was not measured. The profile's gaps come in. Kernels get the short
+//! names that the tables of the report use, and gaps with the same text for several kernels become
+//! one text.
 
 use super::kernel_name::KernelLabels;
 use crate::model::profile::Gap;
@@ -12,8 +13,8 @@ pub(super) struct MissingText<'a> {
     pub(super) text: String,
 }
 
-/// The texts of gaps, in order. A gap about one kernel begins with its name: `` `gemm`: left out … ``;
-/// gaps that differ only in that name are joined.
+/// The texts of gaps, in order. A gap about one kernel begins with its name: `` `gemm`: left out …
+/// ``; gaps that differ only in that name are joined.
 pub(super) fn texts<'a>(
     gaps: impl Iterator<Item = &'a Gap>,
     names: &KernelLabels<'_>,
@@ -113,8 +114,8 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
     ("thread", "threads"),
 ];
 
-/// A readable name of a metric, such as `L1: data bank conflicts pipe lsu (sum)`; `None` if `name` is no
-/// metric.
+/// A readable name of a metric, such as `L1: data bank conflicts pipe lsu (sum)`; `None` if `name`
+/// is no metric.
 fn metric_label(name: &str) -> Option<String> {
     let (unit, rest) = name.split_once("__")?;
     let (_, unit) = UNITS.iter().find(|(known, _)| *known == unit)?;

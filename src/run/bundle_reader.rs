@@ -1,5 +1,5 @@
-//! Turns a plan and its bundled files into a submission, whose blobs are read from disk when the host
-//! requests them.
+//! Turns a plan and its bundled files into a submission, whose blobs are read from disk when the
+//! host requests them.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,9 +1,9 @@
 //! Drops the launches of an imported ncu report whose region was not requested.
 //!
-//! ncu's filter `A/` for a push/pop range matches A anywhere on the stack of its domain. So ncu also
-//! measures launches inside `X::A`; no filter of ncu says "A is the outermost range, with any ranges
-//! inside". Each result of the report names its open ranges, so launches elsewhere can be dropped
-//! after the import.
+//! ncu's filter `A/` for a push/pop range matches A anywhere on the stack of its domain. So ncu
+//! also measures launches inside `X::A`; no filter of ncu says "A is the outermost range, with any
+//! ranges inside". Each result of the report names its open ranges, so launches elsewhere can be
+//! dropped after the import.
 
 use crate::import::Imported;
 use crate::model::profile::Gap;

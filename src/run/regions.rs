@@ -1,7 +1,7 @@
 //! Chooses the NVTX regions that the next passes of `rgpu profile --regions` measure.
 //!
-//! The first pass of such a run, the survey, records the program's regions in the profile. The user's
-//! patterns select some of them. The result is the regions of each further pass.
+//! The first pass of such a run, the survey, records the program's regions in the profile. The
+//! user's patterns select some of them. The result is the regions of each further pass.
 
 use crate::error::{Exit, Failure};
 use crate::model::Region;
@@ -35,8 +35,8 @@ impl PassRegions {
         })
     }
 
-    /// Splits the regions into layers in which none contains another, because the range replay of ncu
-    /// does not support nested ranges. Each layer becomes a pass.
+    /// Splits the regions into layers in which none contains another, because the range replay of
+    /// ncu does not support nested ranges. Each layer becomes a pass.
     pub(super) fn split_nested(self) -> Vec<PassRegions> {
         let mut layers: Vec<PassRegions> = Vec::new();
         let depth = |region: &RecordedRegion| {
@@ -59,8 +59,8 @@ pub(super) fn is_in_timed_phase(path: &[String]) -> bool {
     path.first().is_some_and(|part| *part == format!("{RGPU_DOMAIN}@timed"))
 }
 
-/// The regions of a profile without the ranges that the runner itself opens; each path once, parents
-/// before children.
+/// The regions of a profile without the ranges that the runner itself opens; each path once,
+/// parents before children.
 pub(super) fn user_regions(regions: &[Region], runner_ranges: RunnerRanges) -> Vec<RecordedRegion> {
     let mut recorded: Vec<RecordedRegion> = Vec::new();
     for region in regions {

@@ -1,10 +1,11 @@
 //! `.rgpu/state.db`: the state that has no run folder, in one SQLite database of the project.
 //!
-//! `rgpu queue`, `rgpu loop` and the indices of runs and suites keep their state here. Each adds its own
-//! tables by a migration (`schema`). The table `event` only grows: what changed, from which state to
-//! which, when, and by which process (boot id, process id, start time). The current state of a queue
-//! entry or loop is a view of its events. Changes happen in immediate transactions, so that any number
-//! of processes may write; a process that must be the only one of its role holds a [`StateLock`].
+//! `rgpu queue`, `rgpu loop` and the indices of runs and suites keep their state here. Each adds
+//! its own tables by a migration (`schema`). The table `event` only grows: what changed, from which
+//! state to which, when, and by which process (boot id, process id, start time). The current state
+//! of a queue entry or loop is a view of its events. Changes happen in immediate transactions, so
+//! that any number of processes may write; a process that must be the only one of its role holds a
+//! [`StateLock`].
 //!
 //! The database can name commands to run, and a project folder can come from anybody. So each
 //! database has a random id, and only a database whose id is in the user's own list is opened.
@@ -234,8 +235,8 @@ impl StateDb {
             .map_err(sql_error("change"))
     }
 
-    /// Moves the write-ahead log into the database and truncates it. Does nothing while another process
-    /// reads, or if the disk is full; a later call does it.
+    /// Moves the write-ahead log into the database and truncates it. Does nothing while another
+    /// process reads, or if the disk is full; a later call does it.
     pub fn truncate_log(&self) {
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     }

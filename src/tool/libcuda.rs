@@ -1,5 +1,5 @@
-//! libcuda: the part of the driver that programs load. The agent looks for the file, so that the host's
-//! facts tell whether a CUDA program can start at all.
+//! libcuda: the part of the driver that programs load. The agent looks for the file, so that the
+//! host's facts tell whether a CUDA program can start at all.
 
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};

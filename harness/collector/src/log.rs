@@ -1,4 +1,5 @@
-//! The types of the log's lines, and their serialization to JSON. The crate's root documents the fields.
+//! The types of the log's lines, and their serialization to JSON. The crate's root documents the
+//! fields.
 //!
 //! The callbacks of NVTX and CUPTI fill them; `sink` writes the bytes to the log file.
 
@@ -105,8 +106,8 @@ pub(crate) struct Activity {
     pub(crate) result: Option<u32>,
 }
 
-/// A push, pop, start, end or mark of NVTX. Without `#[serde(flatten)]`, which would double the time to write
-/// a line.
+/// A push, pop, start, end or mark of NVTX. Without `#[serde(flatten)]`, which would double the
+/// time to write a line.
 #[derive(Serialize)]
 pub(crate) struct Event<'a> {
     pub(crate) event: &'static str,

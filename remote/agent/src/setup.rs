@@ -1,5 +1,5 @@
-//! The user's settings for this host: folders to put before PATH, and environment variables for probes
-//! and steps.
+//! The user's settings for this host: folders to put before PATH, and environment variables for
+//! probes and steps.
 //!
 //! A connection receives them in one message and passes them to its supervisors through their
 //! environment. They are not written to files, because the variables may be confidential.
@@ -49,7 +49,8 @@ impl ConnectionSettings {
         env
     }
 
-    /// Returns a predicate: whether a variable in a supervisor's environment comes from the settings.
+    /// Returns a predicate: whether a variable in a supervisor's environment comes from the
+    /// settings.
     pub(crate) fn is_setting() -> impl Fn(&str) -> bool {
         let names = std::env::var(NAMES_VARIABLE).unwrap_or_default();
         let names: Vec<String> = names.split('=').map(String::from).collect();

@@ -1,8 +1,8 @@
 //! `layout cta`: which output tile each block of a grouped GEMM computes.
 //!
-//! The arguments give the problems, the tile and the order of tiles. `rgpu_layout::blocks` proves that
-//! every tile has exactly one block. The command prints the proof, the tiles of chosen blocks, or a
-//! function in C++, CUDA or Python that maps a block to its tile.
+//! The arguments give the problems, the tile and the order of tiles. `rgpu_layout::blocks` proves
+//! that every tile has exactly one block. The command prints the proof, the tiles of chosen blocks,
+//! or a function in C++, CUDA or Python that maps a block to its tile.
 
 use clap::{Args, ValueEnum};
 use rgpu_layout::Proof;

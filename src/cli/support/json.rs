@@ -1,6 +1,6 @@
-//! Prints documents as indented JSON, byte for byte as `serde_json::to_string_pretty` does. That writes
-//! each level of an indentation on its own, which takes most of the time for a document of a hundred
-//! thousand lines; this writes the indentation at once.
+//! Prints documents as indented JSON, byte for byte as `serde_json::to_string_pretty` does. That
+//! writes each level of an indentation on its own, which takes most of the time for a document of a
+//! hundred thousand lines; this writes the indentation at once.
 
 use std::io::{self, Write};
 

@@ -8,12 +8,12 @@
 //!
 //! The first two begin with `ID`, process, kernel, context, stream, block, grid, device and compute
 //! capability; with NVTX, two more columns have the ranges (`domain:name:` and six attributes of
-//! the event, in quotes). The page is lossy: one unit per column, two decimals for some values, commas
-//! between thousands. Units are scaled (`us`, `Mbyte`) unless `--print-units base` was given, so
-//! the unit of each cell is kept and [`scale`] converts it to NVIDIA's base unit.
+//! the event, in quotes). The page is lossy: one unit per column, two decimals for some values,
+//! commas between thousands. Units are scaled (`us`, `Mbyte`) unless `--print-units base` was
+//! given, so the unit of each cell is kept and [`scale`] converts it to NVIDIA's base unit.
 //!
-//! Tested with pages of ncu 2025.3: the raw page with base units, the details page with scaled ones, and
-//! the source page as SASS.
+//! Tested with pages of ncu 2025.3: the raw page with base units, the details page with scaled
+//! ones, and the source page as SASS.
 
 mod launch;
 mod read;

@@ -1,5 +1,5 @@
-//! Joins the lists and sums of the reports of several ranks into one: kernels, copies and regions are
-//! summed over all ranks, and launches get new numbers. Events and ranks are joined elsewhere
+//! Joins the lists and sums of the reports of several ranks into one: kernels, copies and regions
+//! are summed over all ranks, and launches get new numbers. Events and ranks are joined elsewhere
 //! (`trace`, and the parent module).
 
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! Reads an nsys trace into memory, reduced to what its attribution to regions needs ([`Trace`]). A trace
-//! may have millions of rows, so rows that need not be listed are only summed.
+//! Reads an nsys trace into memory, reduced to what its attribution to regions needs ([`Trace`]). A
+//! trace may have millions of rows, so rows that need not be listed are only summed.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The gaps of a profile for data that the collector's logs lack: dropped events, damaged lines, CUPTI
-//! that could not be used.
+//! The gaps of a profile for data that the collector's logs lack: dropped events, damaged lines,
+//! CUPTI that could not be used.
 
 use rgpu_format::nvtx_log::{Cupti, NvtxLog};
 

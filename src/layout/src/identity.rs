@@ -54,8 +54,8 @@ pub struct Identity {
     pub text: String,
     /// The shape with its nesting.
     pub profile: String,
-    /// The coalesced form with its swizzle. Of two layouts with the same swizzle, it is equal if and
-    /// only if their functions are.
+    /// The coalesced form with its swizzle. Of two layouts with the same swizzle, it is equal if
+    /// and only if their functions are.
     pub function: String,
 }
 

@@ -1,4 +1,5 @@
-//! Prints the instruction mix of each kernel of an image: how many instructions of which class it has.
+//! Prints the instruction mix of each kernel of an image: how many instructions of which class it
+//! has.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

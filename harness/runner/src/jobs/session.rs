@@ -188,7 +188,8 @@ pub(crate) struct DeviceCase<'a> {
 }
 
 impl<'a> DeviceCase<'a> {
-    /// Allocates the tensors with `guard_bytes` on both sides of each. Their contents are undefined.
+    /// Allocates the tensors with `guard_bytes` on both sides of each. Their contents are
+    /// undefined.
     pub(crate) fn new(
         gpu: &'a Gpu,
         host: &'a HostCase<'a>,

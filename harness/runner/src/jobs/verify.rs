@@ -2,8 +2,8 @@
 //!
 //! Each case is launched twice on the same inputs. Before each launch its outputs are filled with
 //! another bit pattern ([`Poison`]), which shows elements that are never written. Both results are
-//! compared with the reference, which runs on the host or, checked first on small cases, on the GPU.
-//! The result of each case goes to the report.
+//! compared with the reference, which runs on the host or, checked first on small cases, on the
+//! GPU. The result of each case goes to the report.
 
 use super::Session;
 use super::session::{DeviceCase, Target, bind_kernel};
@@ -138,8 +138,8 @@ fn verify(
     })
 }
 
-/// Compares both launches. Returns the check of each output, whether the launches are bit-equal, and
-/// whether all checks pass; without expected outputs there are no checks.
+/// Compares both launches. Returns the check of each output, whether the launches are bit-equal,
+/// and whether all checks pass; without expected outputs there are no checks.
 fn compare(
     host: &HostCase<'_>,
     first: &Outputs,

@@ -1,5 +1,5 @@
-//! Builds a [`Cubin`] from the sections, symbols and notes of an ELF file: NVIDIA's kernels with their
-//! resources, and the machine code.
+//! Builds a [`Cubin`] from the sections, symbols and notes of an ELF file: NVIDIA's kernels with
+//! their resources, and the machine code.
 
 use super::CubinError;
 use super::attribute::{self, Attribute, Payload, code as attribute_code};

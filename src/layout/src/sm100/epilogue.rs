@@ -99,8 +99,8 @@ impl TmemLoad {
         self.columns
     }
 
-    /// What one load gives the threads of a warp: a layout from (lane, value) to elements of C, whose
-    /// rows are `leading` elements apart.
+    /// What one load gives the threads of a warp: a layout from (lane, value) to elements of C,
+    /// whose rows are `leading` elements apart.
     ///
     /// # Errors
     /// If an offset overflows.
@@ -141,15 +141,16 @@ impl FromStr for TmemLoad {
 /// How an epilogue reads the accumulator of one CTA: each thread gets columns of one row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EpilogueTile {
-    /// The elements that one warp reads: a layout from `((columns, lanes), …)` to addresses in tensor
-    /// memory.
+    /// The elements that one warp reads: a layout from `((columns, lanes), …)` to addresses in
+    /// tensor memory.
     pub accumulator: Layout,
     /// The elements that one thread writes: a layout from its columns to elements of its row.
     pub output: Layout,
 }
 
 impl EpilogueTile {
-    /// Partitions an accumulator of `rows` by `n` elements in one CTA. `pair`: two CTAs share the MMA.
+    /// Partitions an accumulator of `rows` by `n` elements in one CTA. `pair`: two CTAs share the
+    /// MMA.
     ///
     /// # Errors
     /// If a CTA has no such accumulator, or the load does not read or divide it.

@@ -1,9 +1,9 @@
 //! Results of InferenceMAX, now InferenceX: `agg_*.json` of one run, lists of them
 //! (`agg_bmk.json`), and single artifacts with the configuration in their name.
 //!
-//! The format is that of `utils/process_result.py` at 19f43e0a. Times are in seconds there. An artifact is called
-//! `MODEL_1k1k_PRECISION_FRAMEWORK_tp8_ep1_dpa_false_conc64_GPU_0.json` and holds what vLLM's
-//! benchmark wrote.
+//! The format is that of `utils/process_result.py` at 19f43e0a. Times are in seconds there. An
+//! artifact is called `MODEL_1k1k_PRECISION_FRAMEWORK_tp8_ep1_dpa_false_conc64_GPU_0.json` and
+//! holds what vLLM's benchmark wrote.
 
 use serde_json::{Map, Value};
 
