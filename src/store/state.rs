@@ -241,7 +241,7 @@ impl StateDb {
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     }
 
-    /// Gives the space of removed rows back to the disk, if it is [`MIN_FREE_BYTES`] or more. Does
+    /// Gives the space of removed rows back to the disk, if it is 1 MiB or more. Does
     /// nothing if the disk is full; a later call does it.
     pub fn reclaim_space(&self) {
         let number = |name| self.connection.pragma_query_value(None, name, |row| row.get(0));

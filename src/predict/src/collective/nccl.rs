@@ -21,7 +21,7 @@ pub enum Protocol {
     Simple,
 }
 
-/// All protocols, in the order of [`ByProtocol`].
+/// All protocols, in the order of the arrays of latencies.
 pub const PROTOCOLS: &[Protocol] = &[Protocol::Ll, Protocol::Ll128, Protocol::Simple];
 
 /// A latency of each protocol, in us.
