@@ -1,6 +1,6 @@
 //! Checks the settings of a `slurm` remote before anything is sent.
 //!
-//! A [`RemoteSpec`] of the user's settings comes in. [`Settings`] goes out: the options for
+//! A [`RemoteSpec`] of the user's settings comes in. `Settings` goes out: the options for
 //! `sbatch`, the folder on the cluster, and the ssh address of the login node.
 
 use std::time::Duration;
