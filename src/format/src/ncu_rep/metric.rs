@@ -187,7 +187,7 @@ mod tests {
         let integer = [0x0a, 3, 0x28, 0x96, 0x01, 0x12, 3, 0x28, 0x80, 0x02];
         let mut cases = Vec::new();
         for whole in [&double[..], &integer] {
-            assert!(Instance::usual(Message::new(whole, 0)).is_some());
+            assert!(Instance::read_common_form(Message::new(whole, 0)).is_some());
             for at in 0..whole.len() {
                 cases.push(whole[..at].to_vec());
                 cases.extend((0..=u8::MAX).map(|byte| {
