@@ -19,10 +19,10 @@ use crate::supervisor::{EarlyEnd, marker};
 /// Time limit of each command. Without a persistent driver, the first call loads it.
 const COMMAND_WAIT: Duration = Duration::from_secs(30);
 
-/// How often a command that undoes a change is tried.
+/// Attempts of a command that undoes a change.
 const UNDO_TRIES: u32 = 3;
 
-/// Most bytes that are read of the commands.
+/// Largest file of commands that is read.
 const MAX_UNDO_BYTES: u64 = 1 << 20;
 
 /// The file with the commands that are still to run.
@@ -40,8 +40,8 @@ pub(crate) fn change(
     uuids: &[&str],
 ) -> Result<(), EarlyEnd> {
     record(folder, setting, uuids)?;
-    // A command that is still at work when its supervisor is killed must not change the GPU after
-    // the guard has restored it.
+    // The marker lets the guard kill a command that still runs when its supervisor is killed. Else
+    // it could change the GPU after the guard has restored it.
     let env = marker(folder).split_once('=').map(|(name, value)| (name.into(), value.into()));
     let env = env.into_iter().collect();
     let apply = |uuid: &&str| run(&of_gpu(&setting.apply, uuid), &env);
@@ -125,13 +125,13 @@ fn run(argv: &[String], env: &BTreeMap<String, String>) -> Result<(), String> {
     }
     let text = [answer.stderr, answer.stdout].concat();
     let text = String::from_utf8_lossy(&text);
-    let said = text.lines().map(str::trim).find(|line| !line.is_empty());
+    let first_line = text.lines().map(str::trim).find(|line| !line.is_empty());
     let how = match (answer.timed_out, answer.exit) {
         (true, _) => format!("did not end within {} s", COMMAND_WAIT.as_secs()),
         (false, Some(status)) => format!("ended with status {status}"),
         (false, None) => "was killed".to_owned(),
     };
-    Err(format!("`{name}` {how}: {}", said.unwrap_or("it printed nothing")))
+    Err(format!("`{name}` {how}: {}", first_line.unwrap_or("it printed nothing")))
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ fn stem(spec: &KernelSpec) -> String {
 
 /// Names of the sources on the host, longest first, so that replacing a name cannot hit a longer
 /// one.
-pub(super) fn localized(sources: &SourceTree) -> Vec<SourceNames> {
+pub(super) fn source_names(sources: &SourceTree) -> Vec<SourceNames> {
     let mut names: Vec<SourceNames> = sources
         .files
         .iter()
@@ -78,7 +78,7 @@ pub(super) fn localized(sources: &SourceTree) -> Vec<SourceNames> {
 }
 
 /// The files that the build step leaves, for [`super::draft::DraftInfo::built`].
-pub(super) fn built(spec: &KernelSpec) -> Vec<String> {
+pub(super) fn built_files(spec: &KernelSpec) -> Vec<String> {
     let stem = stem(spec);
     match spec.entry {
         EntryPoint::Device(_) => vec![module(spec), format!("{BUILD}/{stem}.ptx")],

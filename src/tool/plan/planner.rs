@@ -68,8 +68,8 @@ impl<'a> Planner<'a> {
         let is_retry = !self.request.reuse.is_empty();
         self.info.arch.clone_from(&target.arch);
         self.info.module = build::module(spec);
-        self.info.built = build::built(spec);
-        self.info.sources = build::localized(target.sources);
+        self.info.built = build::built_files(spec);
+        self.info.sources = build::source_names(target.sources);
         if self.request.part == PlanPart::Build
             && self.request.arch.is_none()
             && spec.arch.is_empty()

@@ -1,11 +1,11 @@
-//! The ranks that a tool looks at, as `--ranks` selects them.
+//! The ranks of a program that a tool measures, as `--ranks` selects them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::model::ranks::MAX_RANKS;
 
-/// Ranks of a program.
+/// A value of `--ranks`: `all`, or numbers such as `0,3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RankSelection {
     /// Every rank of the program.

@@ -89,7 +89,7 @@ pub struct Request {
     pub gpu: GpuChoice,
     /// How many GPUs to use.
     pub gpus: GpuSelection,
-    /// The ranks of a program that the tool looks at, each by itself. `None`: the tool runs around
+    /// The ranks of a program that the tool measures, each by itself. `None`: the tool runs around
     /// the whole program.
     pub ranks: Option<RankSelection>,
     /// On how many nodes of a cluster the program is started, once on each.
