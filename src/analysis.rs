@@ -39,6 +39,7 @@ pub use threshold::{Limits, Thresholds};
 
 use timeline::Graphs;
 
+use crate::model::timeline::Timeline;
 use crate::model::{Profile, Sidecars};
 
 /// [`analyze_all`] by the built-in thresholds, for a profile without sidecar documents.
@@ -69,6 +70,7 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let (steady_ns, span_ns) = steady.max().unwrap_or_default();
     let steady_share = limits.threshold(&threshold::WAITING_SHARE).value;
     let repeating_ns = stake::leading_ns(steady_ns, steady_share, span_ns);
-    stake::sort(&mut profile.findings, repeating_ns);
+    let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus);
+    stake::sort(&mut profile.findings, repeating_ns, gpus);
     profile.kernel_verdicts = kernel_verdict::of(profile, &limits);
 }

@@ -2815,8 +2815,8 @@ class Stake(Record):
     ns: int
     """Nanoseconds that it could give back."""
     of: str
-    """The total that this time is a part of: `gpu_time` (the sum over all kernels), `wall_time`
-    (from the first kernel to the end of the last) or `region`.
+    """The total that this time is a part of: `gpu_time` (the sum over all kernels and GPUs),
+    `wall_time` (from the first kernel to the end of the last, of one GPU) or `region`.
     """
     region: str | None
     """The region; only if `of` is `region`."""

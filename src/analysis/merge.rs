@@ -15,7 +15,7 @@ use super::stake::gains;
 use super::timeline::{GraphUse, Graphs};
 use super::tuning::{self, Tuner};
 use crate::model::finding::{CoveredKernel, GainScope, PotentialGain};
-use crate::model::timeline::WHOLE_GRAPHS;
+use crate::model::timeline::{Timeline, WHOLE_GRAPHS};
 use crate::model::{Finding, Launch, Profile};
 
 const LAUNCH_BOUND: &str = "launch_bound";
@@ -122,8 +122,11 @@ fn hint(rule: &Rule, conclusion: &Conclusion, launch: &Launch, graph_use: GraphU
 /// Launches and times of a profile's kernels.
 struct LaunchSums<'a> {
     by_kernel: HashMap<&'a str, KernelLaunches>,
+    /// Summed over `gpus`.
     gpu_ns: f64,
+    /// The mean over `gpus`.
     wall_ns: Option<f64>,
+    gpus: usize,
     /// Ids of launches that only benchmarked a kernel.
     benchmarked: HashMap<u32, Tuner>,
     geometries: GeometryTimes<'a>,
@@ -169,12 +172,14 @@ impl<'a> LaunchSums<'a> {
         let summed: f64 = profile.kernels.iter().map(|kernel| kernel.total_ns as f64).sum();
         let times = by_kernel.values().map(|k| k.counted.1 + k.uncounted.1 + k.benchmarked.1);
         let listed: f64 = times.sum();
+        let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus).max(1);
         let wall = profile.timeline.iter().flat_map(|timeline| &timeline.devices);
-        let wall = wall.map(|device| device.span_ns).max();
+        let wall: u64 = wall.map(|device| device.span_ns).sum();
         LaunchSums {
             by_kernel,
             gpu_ns: if summed > 0.0 { summed } else { listed },
-            wall_ns: wall.filter(|ns| *ns > 0).map(|ns| ns as f64),
+            wall_ns: (wall > 0).then_some(wall as f64 / gpus as f64),
+            gpus,
             benchmarked,
             geometries: GeometryTimes::new(profile),
         }
@@ -311,9 +316,13 @@ impl Cause<'_> {
             _ => self.rule.plural_predicate.to_owned(),
         };
         let total: f64 = self.members.iter().map(|member| member.total_ns).sum();
-        let (whole, what) = match (self.rule.id, sums.wall_ns) {
-            (LAUNCH_BOUND, Some(wall)) => (wall, "wall"),
-            _ => (sums.gpu_ns, "GPU"),
+        let (part, whole, what) = match (self.rule.id, sums.wall_ns) {
+            (LAUNCH_BOUND, Some(wall)) => (total / sums.gpus as f64, wall, "wall"),
+            _ => (total, sums.gpu_ns, "GPU"),
+        };
+        let mean = match (what, sums.gpus) {
+            ("wall", gpus @ 2..) => format!(" (the mean of {gpus} GPUs)"),
+            _ => String::new(),
         };
         let judged = sums.judged(profile, self.rule);
         let kernels = profile.kernels.iter().filter(|kernel| kernel.kernel != WHOLE_GRAPHS);
@@ -324,10 +333,10 @@ impl Cause<'_> {
             false => "launches".to_owned(),
         };
         format!(
-            "{members} launches of {} kernels {predicate}: {} of the {all}, {} of the {what} time",
+            "{members} launches of {} kernels {predicate}: {} of the {all}, {} of the {what} time{mean}",
             covers.len(),
             percent(members as f64, judged as f64),
-            percent(total, whole),
+            percent(part, whole),
         )
     }
 }
@@ -335,13 +344,14 @@ impl Cause<'_> {
 fn stake(rule: &Rule, ns: f64, launch: &Launch, sums: &LaunchSums<'_>) -> Option<PotentialGain> {
     launch.duration_ns?;
     // The result of a whole range has no grid, and its time is the region's.
-    let (of, region, whole) = match (rule.id, sums.wall_ns) {
+    let (of, region, ns, whole) = match (rule.id, sums.wall_ns) {
         _ if launch.grid == [0; 3] && !launch.region.is_empty() => {
             let region = crate::model::timeline::display_path(&launch.region);
-            (GainScope::Region, Some(region), launch.duration_ns?)
+            (GainScope::Region, Some(region), ns, launch.duration_ns?)
         }
-        (LAUNCH_BOUND, Some(wall)) => (GainScope::WallTime, None, wall),
-        _ => (GainScope::GpuTime, None, sums.gpu_ns),
+        // GPUs run at the same time: the time that passes is that of one.
+        (LAUNCH_BOUND, Some(wall)) => (GainScope::WallTime, None, ns / sums.gpus as f64, wall),
+        _ => (GainScope::GpuTime, None, ns, sums.gpu_ns),
     };
     let share = if whole > 0.0 { (ns / whole).min(1.0) } else { 0.0 };
     Some(PotentialGain { ns: ns.round() as u64, of, region, share })
@@ -499,6 +509,24 @@ mod tests {
         };
         assert_eq!(why("k0").0.as_deref(), Some("launch_bound"));
         assert!(why("long").0.is_none() && why("long").1.contains("no counters were measured"));
+    }
+
+    #[test]
+    fn short_launches_of_several_gpus_are_set_against_the_time_of_one() {
+        use crate::model::timeline::DeviceTime;
+        let launches: Vec<Launch> =
+            (0..40).map(|n| launch(&format!("k{}", n % 2), 2.0, &[])).collect();
+        let mut profile = analyzed(launches);
+        let gpu = |device| DeviceTime { device, span_ns: 25_000, ..DeviceTime::default() };
+        let devices = (0..4).map(gpu).collect();
+        profile.timeline = Some(Timeline { devices, ..Timeline::default() });
+        profile.findings.clear();
+        analyze(&mut profile);
+        // 80 µs of the 100 µs that the four GPUs have together.
+        let only = &profile.findings[0];
+        assert!(only.text.ends_with("80 % of the wall time (the mean of 4 GPUs)"), "{}", only.text);
+        let stake = only.stake.as_ref().unwrap();
+        assert_eq!((stake.ns, stake.of.as_str(), stake.share), (20_000, "wall_time", 0.8));
     }
 
     #[test]

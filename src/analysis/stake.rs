@@ -6,6 +6,7 @@ use super::classify::{Verdicts, decides};
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use super::rule::GainLimit;
 use super::timeline::START_UP;
+use crate::model::finding::{GainScope, PotentialGain};
 use crate::model::{Finding, Launch};
 
 /// For each verdict on a launch, the part of the launch's time that acting on it could give back.
@@ -39,8 +40,14 @@ pub(super) fn leading_ns(steady_ns: u64, steady_share: f64, span_ns: u64) -> u64
 /// Sorts findings: correctness first, then by the time at stake, then those about no time. Start-up
 /// comes after what repeats and has at least `repeating_ns` at stake, because a program that runs for
 /// longer starts up only once, too. Their priorities are their places.
-pub(super) fn sort(findings: &mut [Finding], repeating_ns: u64) {
-    let about_time = |finding: &Finding| finding.stake.as_ref().map_or(0, |stake| stake.ns);
+///
+/// GPU time is a sum over `gpus`, which run at the same time; of wall time each GPU has its own.
+pub(super) fn sort(findings: &mut [Finding], repeating_ns: u64, gpus: usize) {
+    let per_gpu = |stake: &PotentialGain| match stake.of {
+        GainScope::GpuTime => stake.ns / gpus.max(1) as u64,
+        _ => stake.ns,
+    };
+    let about_time = |finding: &Finding| finding.stake.as_ref().map_or(0, per_gpu);
     let starts_up = findings.iter().any(|finding| finding.id == START_UP);
     let repeats = |finding: &Finding| {
         starts_up && finding.id != START_UP && about_time(finding) >= repeating_ns.max(1)
@@ -54,7 +61,6 @@ pub(super) fn sort(findings: &mut [Finding], repeating_ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::finding::PotentialGain;
 
     #[test]
     fn correctness_comes_first_then_the_most_time() {
@@ -70,7 +76,7 @@ mod tests {
             finding("large", "host", Some(500)),
             finding("wrong", "correctness", None),
         ];
-        sort(&mut all, 0);
+        sort(&mut all, 0, 1);
         let order: Vec<_> = all.iter().map(|f| (f.id.as_str(), f.priority)).collect();
         assert_eq!(order, [("wrong", 1), ("large", 2), ("small", 3), ("names", 4)]);
     }
@@ -90,7 +96,24 @@ mod tests {
             ..Finding::default()
         };
         let mut all = [finding("little", 5), finding(START_UP, 900), finding("repeats", 30)];
-        sort(&mut all, 10);
+        sort(&mut all, 10, 1);
         assert_eq!(all.each_ref().map(|f| f.id.as_str()), ["repeats", START_UP, "little"]);
+    }
+
+    #[test]
+    fn a_sum_over_gpus_counts_as_the_time_of_one() {
+        let finding = |id: &str, ns, of| Finding {
+            id: id.to_owned(),
+            stake: Some(PotentialGain { ns, of, ..PotentialGain::default() }),
+            ..Finding::default()
+        };
+        let order = |gpus| {
+            let [kernel, idle] = [GainScope::GpuTime, GainScope::WallTime];
+            let mut all = [finding("kernel", 2000, kernel), finding("idle", 1000, idle)];
+            sort(&mut all, 0, gpus);
+            all.map(|finding| finding.id)
+        };
+        assert_eq!(order(1), ["kernel", "idle"]);
+        assert_eq!(order(4), ["idle", "kernel"]);
     }
 }

@@ -14,6 +14,7 @@ use super::sweep_cases::{CaseFigures, cases};
 use super::{McpContext, hint};
 use crate::error::{Failure, Result};
 use crate::model::build::BuildError;
+use crate::model::timeline::DeviceTime;
 use crate::model::{Build, Finding, Launch, Profile, Sidecars};
 use crate::report::{KernelNames, ReportInput, Style, report};
 use crate::store::{RunFolder, RunRecord, RunState, Runs, live};
@@ -246,16 +247,19 @@ pub(super) struct NsysFigures {
     /// Why there are none: it was not asked for, it was refused, or it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     absent: Option<String>,
-    /// From the first kernel to the end of the last, in nanoseconds.
+    /// From the first kernel to the end of the last, in nanoseconds. Of several GPUs, the longest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     span_ns: Option<u64>,
-    /// Share of the span in which a kernel or a copy ran, in percent.
+    /// Share of the span in which a kernel or a copy ran, in percent. Of several GPUs, the lowest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     busy_percent: Option<f64>,
-    /// Idle time by cause, in nanoseconds.
+    /// Of several GPUs, the share of each of its own span, in percent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    busy_percent_of_each: Vec<f64>,
+    /// Idle time by cause, in nanoseconds. Of several GPUs, that of the least busy one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     idle_ns: Vec<(String, u64)>,
-    /// The kernels with the most GPU time: name, launches, nanoseconds.
+    /// The kernels with the most GPU time: name, launches, nanoseconds. Of several GPUs, the sums.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     kernels: Vec<(String, u64, u64)>,
 }
@@ -548,7 +552,11 @@ impl LaunchFigures {
 }
 
 fn nsys(record: &RunRecord, profile: &Profile, names: KernelNames) -> NsysFigures {
-    let device = profile.timeline.iter().flat_map(|timeline| &timeline.devices).next();
+    let devices = profile.timeline.iter().flat_map(|timeline| &timeline.devices);
+    let devices: Vec<&DeviceTime> = devices.filter(|device| device.span_ns > 0).collect();
+    let busy = |device: &DeviceTime| 100.0 * device.busy_ns as f64 / device.span_ns as f64;
+    // Sums over GPUs would exceed the time that passed.
+    let device = devices.iter().min_by(|a, b| busy(a).total_cmp(&busy(b)));
     // A profile of ncu has sums of kernels too, so they prove no trace.
     let is_traced = profile.ladder.iter().any(|rung| rung.ok && rung.rung.starts_with("nsys"));
     if device.is_none() && !is_traced {
@@ -560,10 +568,12 @@ fn nsys(record: &RunRecord, profile: &Profile, names: KernelNames) -> NsysFigure
     let kernels = profile.kernels.iter().take(MAX_KERNELS);
     NsysFigures {
         absent: None,
-        span_ns: device.map(|device| device.span_ns),
-        busy_percent: device
-            .filter(|device| device.span_ns > 0)
-            .map(|device| 100.0 * device.busy_ns as f64 / device.span_ns as f64),
+        span_ns: devices.iter().map(|device| device.span_ns).max(),
+        busy_percent: device.map(|device| busy(device)),
+        busy_percent_of_each: match devices.as_slice() {
+            [_, _, ..] => devices.iter().map(|device| busy(device)).collect(),
+            _ => Vec::new(),
+        },
         idle_ns: device
             .iter()
             .flat_map(|device| &device.waiting)

@@ -101,8 +101,8 @@ pub struct Finding {
 pub struct PotentialGain {
     /// Nanoseconds that it could give back.
     pub ns: u64,
-    /// The total that this time is a part of: `gpu_time` (the sum over all kernels), `wall_time`
-    /// (from the first kernel to the end of the last) or `region`.
+    /// The total that this time is a part of: `gpu_time` (the sum over all kernels and GPUs),
+    /// `wall_time` (from the first kernel to the end of the last, of one GPU) or `region`.
     pub of: GainScope,
     /// The region; only if `of` is `region`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
 //! Time on the host and the GPU: NVTX regions, sums of kernels and copies, busy and idle time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -135,6 +135,19 @@ pub struct Timeline {
     /// The artifact that it was made from, as its path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
+}
+
+impl Timeline {
+    /// Number of GPUs that ran kernels.
+    pub fn gpus(&self) -> usize {
+        self.devices.iter().filter(|device| device.span_ns > 0).count()
+    }
+
+    /// Number of ranks whose GPUs ran kernels; 0 for one process.
+    pub fn ranks(&self) -> usize {
+        let devices = self.devices.iter().filter(|device| device.span_ns > 0);
+        devices.filter_map(|device| device.rank).collect::<BTreeSet<u32>>().len()
+    }
 }
 
 /// Times of one GPU, from the start of its first kernel to the end of its last.

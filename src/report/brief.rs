@@ -113,7 +113,7 @@ fn lines(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Vec<String> {
     for (at, f) in profile.findings.iter().enumerate() {
         let kernel = finding::kernel(f, names).map(|kernel| format!("{kernel}: "));
         say(format!("finding {}: {}{}", f.id, kernel.unwrap_or_default(), f.text));
-        finding::worth(f).iter().for_each(|worth| say(format!("  worth: {worth}")));
+        finding::worth(f, profile).iter().for_each(|worth| say(format!("  worth: {worth}")));
         f.places.iter().for_each(|place| {
             say(format!("  where: {}", finding::idle_location_text(place, names)))
         });

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use super::busy;
 use super::kernel_name::KernelLabels;
 use super::quantity::{duration, percent};
-use crate::model::Finding;
 use crate::model::finding::{GainScope, PotentialGain};
 use crate::model::timeline::IdleGroup;
+use crate::model::{Finding, Profile};
 
 /// The maximum number of kernels that a finding names in a text.
 const MAX_KERNELS: usize = 4;
@@ -18,9 +19,10 @@ pub(super) fn kernel(finding: &Finding, names: &KernelLabels<'_>) -> Option<Stri
     finding.kernel.as_deref().filter(|_| single).map(|kernel| names.name(kernel))
 }
 
-/// `up to 1.55 s, 62 % of the wall time`.
-pub(super) fn worth(finding: &Finding) -> Option<String> {
-    finding.stake.as_ref().map(worth_of)
+/// `up to 1.55 s, 62 % of the wall time`. GPU time of several GPUs is a sum, and is called so: `50 % of
+/// the GPU time of 4 GPUs`.
+pub(super) fn worth(finding: &Finding, profile: &Profile) -> Option<String> {
+    finding.stake.as_ref().map(|stake| worth_of(stake, profile))
 }
 
 /// The advice of finding `at`. Advice that an earlier finding gives is not said again: `as for finding 3`.
@@ -32,11 +34,14 @@ pub(super) fn hint(findings: &[Finding], at: usize) -> Cow<'_, str> {
     }
 }
 
-fn worth_of(stake: &PotentialGain) -> String {
+fn worth_of(stake: &PotentialGain, profile: &Profile) -> String {
     let whole = match (&stake.of, &stake.region) {
         (GainScope::WallTime, _) => "the wall time".to_owned(),
         (GainScope::Region, Some(region)) => format!("`{region}`"),
-        _ => "the GPU time".to_owned(),
+        _ => match busy::several_gpus(profile) {
+            Some(gpus) => format!("the GPU time of {gpus}"),
+            None => "the GPU time".to_owned(),
+        },
     };
     let share = match 100.0 * stake.share {
         share if share < 0.01 => "less than 0.01 %".to_owned(),
@@ -100,9 +105,8 @@ pub(super) fn idle_location_text(place: &IdleGroup, names: &KernelLabels<'_>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Profile;
     use crate::model::finding::CoveredKernel;
-    use crate::model::timeline::KernelSum;
+    use crate::model::timeline::{DeviceTime, KernelSum, Timeline};
     use crate::report::kernel_name::KernelNames;
 
     #[test]
@@ -126,10 +130,18 @@ mod tests {
             covers: vec![covered_kernel("a", 12)],
             ..Finding::default()
         };
-        assert_eq!(worth(&finding).unwrap(), "up to 1.55 s, 62 % of the wall time");
+        let text = |finding: &Finding| worth(finding, &profile).unwrap();
+        assert_eq!(text(&finding), "up to 1.55 s, 62 % of the wall time");
         let mut whole = finding.clone();
         whole.stake.as_mut().unwrap().share = 0.9968;
-        assert_eq!(worth(&whole).unwrap(), "up to 1.55 s, 99.7 % of the wall time");
+        assert_eq!(text(&whole), "up to 1.55 s, 99.7 % of the wall time");
+        whole.stake.as_mut().unwrap().of = GainScope::GpuTime;
+        assert_eq!(text(&whole), "up to 1.55 s, 99.7 % of the GPU time");
+        let gpu = DeviceTime { span_ns: 1, ..DeviceTime::default() };
+        let timeline = Timeline { devices: vec![gpu.clone(), gpu], ..Timeline::default() };
+        let two = Profile { timeline: Some(timeline), ..Profile::default() };
+        let told = worth(&whole, &two).unwrap();
+        assert_eq!(told, "up to 1.55 s, 99.7 % of the GPU time of 2 GPUs");
         assert_eq!(kernel(&finding, &names).as_deref(), Some("a"));
         assert_eq!(covered(&finding, &names).unwrap(), "a (12 launches, 48.4 µs)");
         finding.covers.extend(["b", "c", "d", "e", "f"].map(|name| covered_kernel(name, 1)));

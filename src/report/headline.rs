@@ -142,7 +142,8 @@ fn several_kernels(profile: &Profile, names: &KernelLabels<'_>) -> Option<Headli
         0 | 1 => format!("{name} {}", predicate(&first.id)),
         kernels => format!("{kernels} kernels: {}", first.id.replace('_', " ")),
     };
-    let worth = finding::worth(first).map(|worth| format!("; worth {worth}")).unwrap_or_default();
+    let worth = finding::worth(first, profile);
+    let worth = worth.map(|worth| format!("; worth {worth}")).unwrap_or_default();
     let text = format!("{}{worth}.", first.text);
     Some(Headline { launch: Some(launch.id), ..Headline::new(title, text) })
 }
@@ -176,8 +177,10 @@ fn timeline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Option<Headl
     let top = subject.profile.kernels.first()?;
     let total: u64 = subject.profile.kernels.iter().map(|k| k.total_ns).sum();
     let share = 100.0 * top.total_ns as f64 / total.max(1) as f64;
+    let sum = busy::several_gpus(subject.profile);
+    let sum = sum.map_or_else(String::new, |gpus| format!(" (the sum of {gpus})"));
     let text = format!(
-        "{} has {} of {} in kernels, over {} launches.",
+        "{} has {} of {} in kernels{sum}, over {} launches.",
         names.name(&top.kernel),
         percent(share),
         duration(total as f64),
@@ -187,9 +190,7 @@ fn timeline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Option<Headl
     let first = subject.profile.findings.first().filter(|first| !first.places.is_empty());
     let text = first.map_or(text, |first| format!("{}.", capital(&first.text)));
     let title = match busy::busy(subject.profile) {
-        Some(busy) => {
-            format!("The GPU was busy {} {}", percent(busy.percent()), busy.of_the_time())
-        }
+        Some(busy) => busy.sentence(),
         None => format!("{} takes most of the GPU's time", names.name(&top.kernel)),
     };
     Some(Headline::new(title, text))

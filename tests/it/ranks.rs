@@ -269,6 +269,36 @@ fn every_view_has_the_ranks() {
 }
 
 #[test]
+fn every_format_has_the_busy_share_of_each_gpu_and_calls_sums_sums() {
+    let (laptop, _) = with(&sleeping(4));
+    // The ranks that wait in the collective are busy; the one that sleeps is not.
+    let (share, over) = ("18 to 100 %", "summed over 4 ranks");
+    let sentence = format!("The GPUs of 4 ranks were busy {share} of the time");
+    let report = json(&laptop, "report ranks --json");
+    for device in report["timeline"]["devices"].as_array().unwrap() {
+        let ns = |key: &str| device[key].as_u64().unwrap();
+        assert!(ns("busy_ns") <= ns("span_ns"), "{device}");
+    }
+    let brief = laptop.show("report ranks --format brief");
+    assert!(brief.contains(&format!("verdict: {sentence}. For 81 % of ")), "{brief}");
+    let text = laptop.show("report ranks");
+    assert!(text.contains(&format!("  kernels, {over}\n")), "{text}");
+    laptop.show("report ranks --format markdown --out set");
+    let markdown =
+        |file: &str| std::fs::read_to_string(laptop.project(format!("set/{file}"))).unwrap();
+    let table = markdown("report.md");
+    assert!(table.contains(&format!("Times are {over}.")), "{table}");
+    let summary = markdown("stakeholder_summary.md");
+    assert!(summary.contains(&format!("**{sentence}.**")), "{summary}");
+    assert!(summary.contains(&format!("| time in kernels, {over} |")), "{summary}");
+    assert!(summary.contains(&format!("| share of it with the GPU busy | {share} |")), "{summary}");
+    laptop.show("report ranks --format html --out page.html");
+    let page = std::fs::read_to_string(laptop.project("page.html")).unwrap();
+    assert!(page.contains(&sentence));
+    assert!(page.contains(&format!("\"percent\":\"{share}\"")));
+}
+
+#[test]
 fn a_redacted_report_does_not_name_the_hosts() {
     let program = Program { hosts: vec!["node17", "node17"], ..sleeping(2) };
     let (laptop, _) = with(&program);

@@ -24,7 +24,7 @@ use crate::model::{
 };
 use crate::number_form::by_number;
 use crate::report::ReportInput;
-use crate::report::busy::{self, BusyTime};
+use crate::report::busy;
 use crate::report::checks;
 use crate::report::finding;
 use crate::report::headline::{self, Headline};
@@ -106,7 +106,11 @@ pub(super) struct Page<'a> {
     warnings: Vec<&'a Gap>,
     pub(super) hotspots: Vec<LaunchSpots>,
     pub(super) trace: Option<PageTrace<'a>>,
-    busy: Option<BusyTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    busy: Option<BusyTile>,
+    /// The GPUs over which sums run, if there are several: `4 GPUs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summed_over: Option<String>,
     timeline: Option<&'a Timeline>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<&'a Ranks>,
@@ -122,6 +126,22 @@ struct FoldedRegions {
     gpu_ns: Option<u64>,
 }
 
+/// How busy the GPUs were, as texts.
+#[derive(Serialize)]
+struct BusyTile {
+    percent: String,
+    note: String,
+    /// The lowest share of a GPU, 0 to 1.
+    share: f64,
+}
+
+impl BusyTile {
+    fn of(profile: &Profile) -> Option<Self> {
+        let busy = busy::busy(profile)?;
+        Some(Self { percent: busy.percent(), note: busy.note(), share: busy.least_share() })
+    }
+}
+
 /// Texts of a finding: title, advice, possible saving, and the places of idle time.
 #[derive(Serialize)]
 struct FindingTexts<'a> {
@@ -133,13 +153,14 @@ struct FindingTexts<'a> {
 }
 
 impl<'a> FindingTexts<'a> {
-    fn new(findings: &'a [Finding], at: usize, labels: &KernelLabels<'_>) -> Self {
+    fn new(profile: &'a Profile, at: usize, labels: &KernelLabels<'_>) -> Self {
+        let findings = &profile.findings;
         let of = &findings[at];
         let places = of.places.iter().map(|place| finding::idle_location_text(place, labels));
         Self {
             title: capital(&of.text),
             hint: finding::hint(findings, at),
-            worth: finding::worth(of),
+            worth: finding::worth(of, profile),
             places: places.collect(),
         }
     }
@@ -246,13 +267,14 @@ impl<'a> Page<'a> {
             code: cut(&profile.code, caps.sums, "compiled kernels", &mut left_out),
             findings: &profile.findings,
             finding_texts: (0..profile.findings.len())
-                .map(|at| FindingTexts::new(&profile.findings, at, &labels))
+                .map(|at| FindingTexts::new(profile, at, &labels))
                 .collect(),
             kernel_verdicts: &profile.kernel_verdicts,
             profiled: selection::sentences(profile),
             warnings: profile.stopped_pass().into_iter().chain(&profile.warnings).collect(),
             hotspots: spots(subject, caps, &mut left_out),
-            busy: busy::busy(subject.profile),
+            busy: BusyTile::of(profile),
+            summed_over: busy::several_gpus(profile),
             timeline: profile.timeline.as_ref(),
             ranks: profile.ranks.as_ref(),
             comparison: subject.comparison,

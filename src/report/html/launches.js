@@ -59,7 +59,7 @@ function launches() {
   }
   if (page.kernels.length && !list.some(l => l.detailed)) {
     const total = sum(page.kernels.map(k => k.total_ns));
-    section("kernels", "Kernels", `${plural(page.kernels.length, "kernel")}, ${duration(total)} on the GPU.`, table([
+    section("kernels", "Kernels", `${plural(page.kernels.length, "kernel")}, ${duration(total)} on ${page.summed_over ? `the GPUs, summed over ${page.summed_over}` : "the GPU"}.`, table([
       { label: "kernel", cell: k => kernelName(k.kernel), key: k => k.kernel, cls: "name" },
       { label: "share", num: true, cell: k => percent(100 * k.total_ns / Math.max(1, total)), key: k => k.total_ns },
       { label: "total", num: true, cell: k => duration(k.total_ns), key: k => k.total_ns },

@@ -41,11 +41,7 @@ function tiles() {
         + (use.scope === "trace" ? " (in the trace)" : ""), whole ? Math.max(use.peak_reserved_bytes, use.peak_allocated_bytes) / whole : undefined));
   }
   if (page.busy) {
-    const { busy_ns, span_ns, start_up_ns } = page.busy;
-    const steady_ns = Math.max(1, span_ns - start_up_ns);
-    list.push(tile("GPU busy", percent(100 * busy_ns / steady_ns),
-      `${duration(busy_ns)} of ${duration(steady_ns)} from first to last kernel`
-      + (start_up_ns ? `, after ${duration(start_up_ns)} of start-up` : ""), busy_ns / steady_ns));
+    list.push(tile(page.summed_over ? "GPUs busy" : "GPU busy", page.busy.percent, page.busy.note, page.busy.share));
   }
   const launch = current();
   if (launch && launch.detailed) {

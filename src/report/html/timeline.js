@@ -261,7 +261,7 @@ function waiting(show) {
     const most = Math.max(1, ...d.waiting.map(w => w.total_ns));
     const share = percent(100 * d.busy_ns / Math.max(1, d.span_ns));
     return [
-      el("h3", null, `GPU ${d.device}: busy ${share} of ${duration(d.span_ns)} from its first to its last kernel`),
+      el("h3", null, `${d.rank === undefined ? "" : `Rank ${d.rank}, `}GPU ${d.device}: busy ${share} of ${duration(d.span_ns)} from its first to its last kernel`),
       d.waiting.length ? el("div", { class: "bars" }, d.waiting.map(w => [
         el("span", null, words(w.cause)), el("span", { class: "track" }, bar("fill", w.total_ns / most, 1)),
         el("span", { class: "num" }, duration(w.total_ns)), el("span", { class: "num dim extra" }, w.gaps ? plural(w.gaps, "gap") : ""),
@@ -280,7 +280,7 @@ function waiting(show) {
 
 function copies() {
   if (!page.copies.length) return null;
-  return el("details", null, el("summary", null, "Copies and fills"), table([
+  return el("details", null, el("summary", null, "Copies and fills" + (page.summed_over ? `, summed over ${page.summed_over}` : "")), table([
     { label: "kind", cell: c => c.kind }, { label: "count", num: true, cell: c => count(c.count), key: c => c.count },
     { label: "bytes", num: true, cell: c => bytes(c.bytes), key: c => c.bytes },
     { label: "time", num: true, cell: c => duration(c.total_ns), key: c => c.total_ns },

@@ -2,6 +2,7 @@
 
 use super::{Align, KernelLabels, TextTable, plain, section, sentence};
 use crate::model::Profile;
+use crate::report::busy;
 use crate::report::checks;
 use crate::report::finding;
 use crate::report::missing;
@@ -82,6 +83,9 @@ pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
     section(&mut out, table, "No case was timed on this rung.");
 
     out += "## Kernels\n\n";
+    if let Some(gpus) = busy::several_gpus(profile).filter(|_| !profile.kernels.is_empty()) {
+        out += &format!("Times are summed over {gpus}.\n\n");
+    }
     let mut table = TextTable::new(&[
         ("kernel", Align::Left),
         ("launches", Align::Right),
@@ -181,7 +185,7 @@ fn findings(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
             *out += &format!(" → {}", sentence(&hint));
         }
         out.push('\n');
-        if let Some(worth) = finding::worth(finding) {
+        if let Some(worth) = finding::worth(finding, profile) {
             *out += &format!("   - worth {}\n", sentence(&worth));
         }
         for place in &finding.places {

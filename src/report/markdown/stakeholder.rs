@@ -109,19 +109,18 @@ fn aggregates(subject: &ReportInput<'_>) -> TextTable {
         let launches: u64 = profile.kernels.iter().map(|k| k.launches).sum();
         row("kernels", profile.kernels.len().to_string());
         row("launches", launches.to_string());
-        row("time in kernels", duration(total as f64));
+        row(&busy::sum_title("time in kernels", profile), duration(total as f64));
     }
     for c in &profile.copies {
         let ns = duration(c.total_ns as f64);
         row(&format!("{} ×{}", plain(&c.kind), c.count), ns);
     }
     if let Some(busy) = busy::busy(profile) {
-        row("time from first to last kernel", duration(busy.span_ns as f64));
-        if busy.start_up_ns > 0 {
-            row("start-up in it", duration(busy.start_up_ns as f64));
-        }
-        let part = if busy.start_up_ns > 0 { "the rest" } else { "it" };
-        row(&format!("share of {part} with the GPU busy"), percent(busy.percent()));
+        row("time from first to last kernel", busy.span());
+        let start_up = busy.start_up();
+        let part = if start_up.is_some() { "the rest" } else { "it" };
+        start_up.into_iter().for_each(|ns| row("start-up in it", ns));
+        row(&format!("share of {part} with the GPU busy"), busy.percent());
     }
     table
 }
@@ -206,7 +205,7 @@ fn recommendations(out: &mut String, profile: &Profile, names: &KernelLabels<'_>
         let kernel = finding::kernel(f, names).map(|kernel| format!("`{}`: ", code(&kernel)));
         let (kernel, hint) = (kernel.unwrap_or_default(), sentence(&f.hint));
         let why = f.text.trim().replace('<', "&lt;");
-        let worth = finding::worth(f).map(|worth| format!(" Worth {}.", plain(&worth)));
+        let worth = finding::worth(f, profile).map(|worth| format!(" Worth {}.", plain(&worth)));
         let worth = worth.unwrap_or_default();
         out.push_str(&format!("{}. {kernel}{hint} Because {why}.{worth}\n", at + 1));
     }
@@ -231,21 +230,19 @@ fn narrative(out: &mut String, subject: &ReportInput<'_>, names: &KernelLabels<'
     if let Some(top) = profile.kernels.first() {
         let total: u64 = profile.kernels.iter().map(|k| k.total_ns).sum();
         sentences.push(format!(
-            "`{}` has {} of the {} in kernels (`kernels[0].total_ns`).",
+            "`{}` has {} of the {} in {} (`kernels[0].total_ns`).",
             code(&names.name(&top.kernel)),
             percent(100.0 * top.total_ns as f64 / total.max(1) as f64),
-            duration(total as f64)
+            duration(total as f64),
+            busy::sum_title("kernels", profile)
         ));
     }
     if let Some((launch, class)) = longest(profile) {
         sentences.extend(bound(launch, class, names));
     }
     if let Some(busy) = busy::busy(profile) {
-        sentences.push(format!(
-            "The GPU was busy {} {}, from its first to its last kernel (`timeline.devices`).",
-            percent(busy.percent()),
-            busy.of_the_time()
-        ));
+        let (sentence, span) = (busy.sentence(), busy.span_words());
+        sentences.push(format!("{sentence}, {span} (`timeline.devices`)."));
     }
     for share in profile.bound.iter().take(1) {
         sentences.push(format!("It reaches {} (`bound`).", share_text(share)));

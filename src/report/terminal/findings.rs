@@ -66,7 +66,7 @@ pub(super) fn add_findings(page: &mut Page<'_>, profile: &Profile) {
             let number = if line == 0 { (at + 1).to_string() } else { String::new() };
             page.line(&format!("    {number:>1}  {part}"));
         }
-        if let Some(worth) = finding::worth(finding) {
+        if let Some(worth) = finding::worth(finding, profile) {
             write_wrapped(page, "", &format!("worth {worth}"));
         }
         for place in finding.places.iter().take(MAX_GAPS_PER_FINDING) {

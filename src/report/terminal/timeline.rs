@@ -2,6 +2,7 @@
 
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
+use crate::report::busy::sum_title;
 use crate::report::quantity::percent;
 use crate::report::quantity::{bytes, duration};
 use crate::report::region_rows;
@@ -30,7 +31,7 @@ pub(super) fn add_kernels(page: &mut Page<'_>, profile: &Profile) {
             duration(k.max_ns as f64),
         ]);
     }
-    page.table("kernels", table);
+    page.table(&sum_title("kernels", profile), table);
     let mut table = TextTable::new(&[
         ("copies", Align::Left),
         ("count", Align::Right),
@@ -45,7 +46,7 @@ pub(super) fn add_kernels(page: &mut Page<'_>, profile: &Profile) {
             duration(c.total_ns as f64),
         ]);
     }
-    page.table("copies", table);
+    page.table(&sum_title("copies", profile), table);
 }
 
 /// Writes how busy each GPU was and why it was idle.
@@ -96,5 +97,5 @@ pub(super) fn add_regions(page: &mut Page<'_>, profile: &Profile) {
             if row.launches > 0 { row.launches.to_string() } else { String::new() },
         ]);
     }
-    page.table("regions", table.without_empty_columns());
+    page.table(&sum_title("regions", profile), table.without_empty_columns());
 }
