@@ -18,7 +18,7 @@ use super::terminal::{Terminal, escape_controls, write_stderr, write_stderr_unch
 use super::tool_progress::{ToolProgress, ToolStatus};
 use crate::config::LOCAL;
 use crate::error::indent_continuation;
-use crate::report::{bytes as show_bytes, one_line};
+use crate::report::{bytes as show_bytes, one_line, time_span};
 use crate::run::{Canceller, MAX_CAUSE_LINES, Reporter, RunEvent};
 use crate::store::LogPosition;
 use crate::tool::{SIDES, side_of};
@@ -71,6 +71,8 @@ pub(in crate::cli) struct Progress {
     /// Title of the step whose first rung has not started.
     step_title: Option<String>,
     tool_progress: ToolProgress,
+    /// When the tool's first counted part began.
+    counting_since: Option<Instant>,
     /// Notes that were printed, and whether it was printed that the host is asked. Each is printed once,
     /// though `doctor` makes several runs.
     printed_notes: BTreeSet<String>,
@@ -173,6 +175,7 @@ impl Progress {
             compiler_output,
             step_title: None,
             tool_progress: ToolProgress::default(),
+            counting_since: None,
             printed_notes: BTreeSet::new(),
             has_asked: false,
             line_prefix,
@@ -275,22 +278,29 @@ impl Progress {
         }
     }
 
-    /// Shows on the bar what a tool does.
+    /// Shows on the bar what a tool does, and how long the rest takes at the pace so far.
     fn show_tool_status(&mut self, status: &ToolStatus) {
+        let mut text = status.text.clone();
         match status.done {
             Some((done, total)) => {
                 self.bar.set_style(counted_style());
                 self.bar.set_length(total);
                 self.bar.set_position(done);
+                let since = *self.counting_since.get_or_insert_with(Instant::now);
+                if let Some(seconds) = seconds_left(since.elapsed(), done, total) {
+                    // Before the kernel's name, which may be longer than the line.
+                    text = format!("about {} left: {text}", time_span(seconds));
+                }
             }
             None => self.bar.set_style(spinner()),
         }
-        self.bar.set_message(one_line(&escape_controls(status.text.as_bytes())));
+        self.bar.set_message(one_line(&escape_controls(text.as_bytes())));
     }
 
     /// Ends the progress of a tool, and shows what was held back of its output.
     fn end_tool_progress(&mut self) {
         let rest = self.tool_progress.finish();
+        self.counting_since = None;
         if !rest.is_empty() && self.live != LiveOutput::Hidden {
             self.print_beside(&rest);
         }
@@ -499,6 +509,13 @@ impl Drop for Progress {
     }
 }
 
+/// The seconds that the rest takes if each part takes as long as those that are done. `None` before the
+/// first is done.
+fn seconds_left(elapsed: Duration, done: u64, total: u64) -> Option<f64> {
+    let rest = total.checked_sub(done).filter(|_| done > 0)?;
+    Some(elapsed.as_secs_f64() * rest as f64 / done as f64)
+}
+
 fn count_nonblank_lines(bytes: &[u8]) -> usize {
     bytes.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty()).count()
 }
@@ -544,6 +561,13 @@ mod tests {
         }
         assert_eq!(held, MAX_HELD_BYTES);
         assert!(progress.compiler_output.is_none(), "the rest goes through");
+    }
+
+    #[test]
+    fn the_rest_takes_as_long_as_the_parts_that_are_done() {
+        let left = |done, total| seconds_left(Duration::from_secs(8), done, total);
+        assert_eq!((left(0, 9), left(2, 9), left(9, 9)), (None, Some(28.0), Some(0.0)));
+        assert_eq!(left(9, 3), None, "a tool may count wrongly");
     }
 
     #[test]

@@ -70,11 +70,12 @@ pub(in crate::report) fn sentences(profile: &Profile) -> Vec<String> {
     covered.into_iter().chain(took).collect()
 }
 
-/// `61.2 % of the GPU time; 38 passes a launch, 12 s expected`.
+/// `61.2 % of the GPU time; 38 passes a launch, 12 s expected on an idle machine`.
 fn covered_text(selection: &Selection) -> Option<String> {
     let percent = selection.covered_percent.filter(|percent| *percent > 0.0)?;
     let cost = selection.price.as_ref().map_or(String::new(), |price| {
-        format!("; {} passes a launch, {:.0} s expected", price.passes, price.seconds)
+        let (passes, seconds) = (price.passes, price.seconds);
+        format!("; {passes} passes a launch, {seconds:.0} s expected on an idle machine")
     });
     Some(format!("{percent:.1} % of the GPU time{cost}"))
 }
@@ -149,7 +150,8 @@ mod tests {
         assert_eq!(
             sentences(&profile),
             [
-                "The profiled kernels have 61.2 % of the GPU time; 38 passes a launch, 12 s expected.",
+                "The profiled kernels have 61.2 % of the GPU time; 38 passes a launch, 12 s expected on \
+                 an idle machine.",
                 "The program took 36.0 s under ncu: 12.0 s in 9 profiled launches, and 24.0 s that any \
                  choice of launches takes.",
             ]

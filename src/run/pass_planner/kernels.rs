@@ -7,12 +7,12 @@ use super::super::deep::fit::{BudgetFit, DeepChoices, FALLBACK_SET, fit};
 use super::super::deep::{self, KernelCandidate, LaunchClass, SetUpLaunches};
 use super::super::job::JobResult;
 use super::super::regions::{self, PassRegions};
-use super::{Pass, PassPlanner, profile_step, runner_ranges};
+use super::{Pass, PassPlanner, profile_step, runner_ranges, stop_s};
 use crate::analysis::{set_up, tuning};
 use crate::error::Result;
 use crate::model::Launch;
 use crate::model::profile::Gap;
-use crate::model::selection::{GeometrySum, KernelChoice};
+use crate::model::selection::{GeometrySum, KernelChoice, Price};
 use crate::model::timeline::WHOLE_GRAPHS;
 use crate::tool::{KernelFilter, LaunchCost, Request, RunnerRanges, Target, function_name};
 
@@ -77,10 +77,6 @@ impl PassPlanner {
             text: format!("`{}`: its mangled name is not known, so kernels with the same unmangled name are profiled too", kernel.kernel),
         }));
         self.selection.left_out.extend(fit.left_out.iter().cloned());
-        say(&self.price_text(taken, &fit, covered));
-        for gap in &fit.left_out {
-            say(&gap.text);
-        }
         let launches: u64 = fit.counts.iter().sum();
         let cut = taken.iter().zip(&fit.counts).any(|(kernel, count)| kernel.launches > *count);
         let one =
@@ -96,6 +92,10 @@ impl PassPlanner {
             true if cut || skip > 0 || count.is_some() => in_a_row.into(),
             true => VecDeque::from([one]),
         };
+        say(&self.price_text(taken, &fit.counts, &fit.price, covered, passes.len()));
+        for gap in &fit.left_out {
+            say(&gap.text);
+        }
         self.selection.price = Some(fit.price);
         self.set_passes(passes);
         Ok(())
@@ -192,19 +192,33 @@ impl PassPlanner {
         }
     }
 
-    /// The chosen kernels with their price, for the user.
-    fn price_text(&self, taken: &[KernelCandidate], fit: &BudgetFit, covered: f64) -> String {
+    /// The chosen kernels with their price, for the user. `counts` has the launches of each.
+    ///
+    /// The price is that of an otherwise idle machine: beside other work, passes took up to 2.6 times as
+    /// long. Only the time after which a program is stopped can be promised.
+    fn price_text(
+        &self,
+        taken: &[KernelCandidate],
+        counts: &[u64],
+        price: &Price,
+        covered: f64,
+        passes: usize,
+    ) -> String {
         let names: Vec<&str> = taken.iter().map(|kernel| function_name(&kernel.kernel)).collect();
         let launches: u64 = taken.iter().map(|kernel| kernel.launches).sum();
         let sections = match &self.selection.set {
             Some(set) => format!(" (set `{set}`)"),
             None => String::new(),
         };
+        let most = match self.user_request.target {
+            Target::Program(_) => format!("at most {} s", stop_s(price) * passes as u64),
+            Target::Kernel { .. } => "longer".to_owned(),
+        };
         format!(
-            "`{}` use {covered:.1} % of the GPU time; {} of their {launches} launches are profiled with ncu{sections}, about {:.0} s",
+            "`{}` use {covered:.1} % of the GPU time; {} of their {launches} launches are profiled with ncu{sections}: about {:.0} s on an idle machine, {most} beside other work",
             names.join("`, `"),
-            fit.counts.iter().sum::<u64>(),
-            fit.price.seconds
+            counts.iter().sum::<u64>(),
+            price.seconds
         )
     }
 
@@ -316,6 +330,23 @@ fn exact_filter(kernels: &[KernelCandidate]) -> ExactFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::ProfileMode;
+
+    #[test]
+    fn the_price_promises_no_more_than_the_time_after_which_a_program_is_stopped() {
+        let program = crate::tool::Program { name: "app".into(), ..Default::default() };
+        let mut request = Request::new(ProfileMode::Deep, Target::Program(program));
+        let planner = PassPlanner::start_run(&mut request, &Default::default());
+        let kernel = KernelCandidate { kernel: "add".into(), launches: 70, ..Default::default() };
+        let price = Price { seconds: 17.0, limit_seconds: Some(20.4), ..Price::default() };
+        let text = |passes| planner.price_text(&[kernel.clone()], &[3], &price, 61.25, passes);
+        assert_eq!(
+            text(1),
+            "`add` use 61.2 % of the GPU time; 3 of their 70 launches are profiled with ncu: about \
+             17 s on an idle machine, at most 41 s beside other work"
+        );
+        assert!(text(2).contains("at most 82 s"), "each pass has its own limit");
+    }
 
     /// Inductor benchmarked a kernel 211 times in the survey, and the next run launched it 11 times.
     #[test]
