@@ -47,7 +47,7 @@ pub use plan::filter::{KernelFilter, function_name};
 pub use plan::gpu_selection::GpuSelection;
 pub use plan::harness::HARNESS;
 pub use plan::host_tool::{HOST_TOOL_STEP_ID, HOST_TOOLS, HostTool};
-pub use plan::ladder::PLAIN_STEP;
+pub use plan::ladder::{PLAIN_STEP, runs_python};
 pub use plan::launcher::LauncherError;
 pub(crate) use plan::launcher::python_program_word;
 pub use plan::pair::{PAIR, PairDraft, SIDES, TIME_REPORTS, pair as plan_pair, side_of};

@@ -23,8 +23,9 @@ use super::required_rung::{below_rung_failure, is_below, misses_rung};
 use crate::analysis::Thresholds;
 use crate::disasm::NvdisasmSearch;
 use crate::error::{Exit, Failure, Result};
+use crate::model::profile::Gap;
 use crate::model::{Profile, RungId, Sidecars};
-use crate::tool::{self, Draft, DraftInfo, JobName, PlanError, Request, Target};
+use crate::tool::{self, Draft, DraftInfo, JobName, PlanError, PlanPart, Request, Target};
 
 /// Plans that a run may send for refused rungs. Each pass adds one.
 const BASE_PLAN_LIMIT: u32 = 12;
@@ -197,31 +198,31 @@ impl PlanDriver for ProfileDriver<'_> {
         if self.program_checked || self.builder.has_findings() {
             return self.next_plan(refused, result, session, context);
         }
-        // A program that the user executes runs once.
-        let may_repeat = context.record.command != "exec";
         let Some(record) = program_error::find(request, &result) else {
             return self.next_plan(refused, result, session, context);
         };
         self.program_checked = true;
-        if !may_repeat && refused.is_none() {
+        let ladder = &self.builder.profile.ladder;
+        let error = ProgramError::new(record, &result, refused, request, ladder);
+        if let Some((survey, gap)) = error.survey_verdict(request) {
+            self.builder.program_exit = program_error::shell_status(survey);
+            return self.leave_tool(error, gap, session, context);
+        }
+        // A program that the user executes runs once.
+        let may_repeat = context.record.command != "exec";
+        if !may_repeat && error.refused.is_none() {
             return self.next_plan(None, result, session, context);
         }
-        let checked = may_repeat.then(|| ProgramError::check(record, &result, refused, request));
-        match checked.flatten() {
-            Some(error) => {
-                context.reporter.report(&RunEvent::Note { text: &error.note() });
-                self.program_error = Some(error);
-                Ok(NextStep::Plan)
-            }
-            None => {
-                let under = format!(" on rung {}", record.rung);
-                let failure = program_error::failure(record, &under, session.link.remote());
-                self.builder.program_exit = program_error::shell_status(record);
-                self.builder.program_failure = Some(failure);
-                self.builder.job = Some(result);
-                Ok(NextStep::End)
-            }
+        if may_repeat && error.is_short() {
+            context.reporter.report(&RunEvent::Note { text: &error.note() });
+            request.part = PlanPart::Plain;
+            self.program_error = Some(error);
+            return Ok(NextStep::Plan);
         }
+        self.builder.program_exit = error.shell_status();
+        self.builder.program_failure = Some(error.failure(session.link.remote()));
+        self.builder.job = Some(result);
+        Ok(NextStep::End)
     }
 }
 
@@ -273,21 +274,31 @@ impl ProfileDriver<'_> {
                 builder.job = Some(error.result);
                 Ok(NextStep::End)
             }
-            Some(Fault::Tool(gap)) => {
-                let text = gap.text.clone();
-                builder.profile.warnings.retain(|warning| warning.code != "program_status");
-                builder.profile.warnings.push(gap);
-                if error.measured() {
-                    return self.next_plan(error.refused, error.result, session, context);
-                }
-                let rung = error.exclude_tool(request);
-                let refused =
-                    RunEvent::Refused { rung: &rung, code: "fails_under_tool", text: &text };
-                context.reporter.report(&refused);
-                builder.job = Some(error.result);
-                Ok(NextStep::Plan)
-            }
+            Some(Fault::Tool(gap)) => self.leave_tool(error, gap, session, context),
         }
+    }
+
+    /// Goes on after a program that fails only under a tool, with what was measured or without that
+    /// tool.
+    fn leave_tool(
+        &mut self,
+        error: ProgramError,
+        gap: Gap,
+        session: &mut RunSession<'_>,
+        context: &mut RunContext<'_>,
+    ) -> Result<NextStep> {
+        let (request, builder) = (&mut self.run.request, &mut self.builder);
+        let text = gap.text.clone();
+        builder.profile.warnings.retain(|warning| warning.code != "program_status");
+        builder.profile.warnings.push(gap);
+        if error.measured() || error.leaves_only_survey(request) {
+            return self.next_plan(error.refused, error.result, session, context);
+        }
+        let rung = error.exclude_tool(request);
+        let refused = RunEvent::Refused { rung: &rung, code: "fails_under_tool", text: &text };
+        context.reporter.report(&refused);
+        builder.job = Some(error.result);
+        Ok(NextStep::Plan)
     }
 
     /// Makes the profile of all jobs.

@@ -1,7 +1,9 @@
 //! A program that ends with an error while a tool measures it: the program's own fault, or the
-//! tool's. One run without a tool decides. The ladder is not walked down meanwhile, since a program
-//! that fails by itself fails on every rung.
+//! tool's. A survey of the same run decides if the program ended well in it, else one run without a
+//! tool. The ladder is not walked down meanwhile, since a program that fails by itself fails on every
+//! rung.
 
+use nix::sys::signal::Signal;
 use rgpu_protocol::plan::HangDetection;
 use rgpu_protocol::{Outcome, RungRecord};
 
@@ -12,7 +14,7 @@ use crate::error::{Exit, Failure, Side};
 use crate::model::RungId;
 use crate::model::profile::Gap;
 use crate::remote::Remote;
-use crate::tool::{PLAIN_STEP, PlanPart, RUNGS, Request, RungInfo, Target};
+use crate::tool::{PLAIN_STEP, PlanPart, RUNGS, Request, RungInfo, RungTool, Target, runs_python};
 
 /// The longest run under a tool after which the program is run again without one, in seconds.
 const MAX_REPEATED_S: f64 = 60.0;
@@ -21,10 +23,16 @@ const MAX_REPEATED_S: f64 = 60.0;
 const CODES_OF_PROGRAMS: [&str; 7] =
     ["", "exit", "signal", "program_failed", "no_cuda_call", "no_kernels", "not_attached"];
 
-/// A program's error under a tool, while the program runs without one.
+/// Signals that end a program because of its own error.
+const CRASH_SIGNALS: [Signal; 5] =
+    [Signal::SIGILL, Signal::SIGABRT, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGSEGV];
+
+/// A program's error under a tool.
 #[derive(Debug)]
 pub(super) struct ProgramError {
     record: RungRecord,
+    /// The survey of the run in which the program ended well, if there was one.
+    survey: Option<RungRecord>,
     /// The result of the job with the error.
     pub result: JobResult,
     /// The rung of that job that was refused, if one was.
@@ -99,25 +107,84 @@ pub(super) fn failure(record: &RungRecord, how: &str, remote: &dyn Remote) -> Fa
 }
 
 fn ending(record: &RungRecord) -> String {
-    match (record.signal, record.exit) {
-        (Some(signal), _) => format!("was ended by {}", outcome::signal(signal)),
-        (None, status) => format!("ended with status {}", status.unwrap_or(-1)),
+    match crash_signal(record).or(record.signal) {
+        Some(signal) => format!("was ended by {}", outcome::signal(signal)),
+        None => format!("ended with status {}", record.exit.unwrap_or(-1)),
     }
 }
 
+/// The signal with which the program crashed. A shell adds 128 to it, and ncu ends with the number
+/// itself; that is told from a program's own status for SIGSEGV only.
+fn crash_signal(record: &RungRecord) -> Option<i32> {
+    let of_shell = record.exit.and_then(|status| status.checked_sub(128));
+    let is_ncu = tool_of(record) == Some(RungTool::Ncu);
+    let of_ncu = record.exit.filter(|status| is_ncu && *status == Signal::SIGSEGV as i32);
+    let signal = record.signal.or(of_ncu).or(of_shell)?;
+    CRASH_SIGNALS.iter().any(|crash| *crash as i32 == signal).then_some(signal)
+}
+
+fn tool_of(record: &RungRecord) -> Option<RungTool> {
+    RungInfo::find(&RungId::from(record.rung.as_str())).map(|info| info.tool)
+}
+
+/// What may help where ncu crashes a program, with a semicolon before it.
+fn advice(record: &RungRecord, request: &Request) -> String {
+    if tool_of(record) != Some(RungTool::Ncu) || crash_signal(record).is_none() {
+        return String::new();
+    }
+    let mut ways = vec!["another version of ncu (`rgpu setup ncu`)"];
+    if request.ncu.replay_mode.is_none() {
+        ways.insert(0, "`--replay-mode application`");
+    }
+    if runs_python(&request.target) {
+        ways.push("for JAX, no CUDA graphs (`XLA_FLAGS=--xla_gpu_enable_command_buffer=`)");
+    }
+    format!("; ncu seems to crash it. What may help: {}", ways.join(", or "))
+}
+
 impl ProgramError {
-    /// Changes the request into a run without a tool. `None` if that run would take long.
-    pub(super) fn check(
+    /// The error of a job, after those of which `ladder` has the records.
+    pub(super) fn new(
         record: &RungRecord,
         result: &JobResult,
         refused: Option<RefusedRung>,
-        request: &mut Request,
-    ) -> Option<Self> {
-        if record.seconds > MAX_REPEATED_S {
-            return None;
-        }
-        let part = std::mem::replace(&mut request.part, PlanPart::Plain);
-        Some(Self { record: record.clone(), result: result.clone(), refused, part })
+        request: &Request,
+        ladder: &[RungRecord],
+    ) -> Self {
+        let ran =
+            |earlier: &&RungRecord| earlier.step == "survey" && earlier.ok && !failed(earlier);
+        let survey = ladder.iter().rev().find(ran).cloned();
+        let (record, result, part) = (record.clone(), result.clone(), request.part);
+        Self { record, survey, result, refused, part }
+    }
+
+    /// The survey in which the program ended well, and that the error is the tool's.
+    pub(super) fn survey_verdict(&self, request: &Request) -> Option<(&RungRecord, Gap)> {
+        let survey = self.survey.as_ref()?;
+        Some((survey, self.tool_fault(&format!("on rung {}", survey.rung), request)))
+    }
+
+    /// Whether the program may be run again to judge the error: it does not take long.
+    pub(super) fn is_short(&self) -> bool {
+        self.record.seconds <= MAX_REPEATED_S
+    }
+
+    /// The failure of a program that is not run again.
+    pub(super) fn failure(&self, remote: &dyn Remote) -> Failure {
+        failure(&self.record, &format!(" on rung {}", self.record.rung), remote)
+    }
+
+    /// The exit status as a shell gives it.
+    pub(super) fn shell_status(&self) -> Option<i32> {
+        shell_status(&self.record)
+    }
+
+    /// The gap of a program that fails only under the tool. `ran`: where it did not fail.
+    fn tool_fault(&self, ran: &str, request: &Request) -> Gap {
+        let record = &self.record;
+        let (ending, advice) = (ending(record), advice(record, request));
+        let text = format!("the program {ending} on rung {}, but not {ran}{advice}", record.rung);
+        Gap { code: "fails_under_tool".to_owned(), text }
     }
 
     /// The note that is shown before that run.
@@ -144,12 +211,7 @@ impl ProgramError {
         if failed(record) {
             return Some(Fault::Program(failure(record, ", also without a tool", remote)));
         }
-        let text = format!(
-            "the program {} on rung {}, but not without a tool",
-            ending(&self.record),
-            self.record.rung
-        );
-        Some(Fault::Tool(Gap { code: "fails_under_tool".to_owned(), text }))
+        Some(Fault::Tool(self.tool_fault("without a tool", request)))
     }
 
     /// Whether the job measured something, or had a rung refused: then the ladder continues from there.
@@ -157,12 +219,18 @@ impl ProgramError {
         self.refused.is_some() || self.result.step_ok(&self.record.step)
     }
 
+    /// Whether the run has nothing but its survey: the mode has no rungs of another tool.
+    pub(super) fn leaves_only_survey(&self, request: &Request) -> bool {
+        let tool = tool_of(&self.record);
+        let mut rungs = request.mode.info().rungs.iter().filter_map(RungInfo::find);
+        self.survey.is_some() && rungs.all(|info| Some(info.tool) == tool)
+    }
+
     /// Leaves out all rungs of the tool under which the program fails. Returns the rung that failed.
     pub(super) fn exclude_tool(&self, request: &mut Request) -> RungId {
-        let rung = RungId::from(self.record.rung.as_str());
-        let tool = RungInfo::find(&rung).map(|info| info.tool);
+        let tool = tool_of(&self.record);
         let rungs = RUNGS.iter().filter(|info| Some(info.tool) == tool);
         request.skip.extend(rungs.map(|info| info.id.to_string()));
-        rung
+        RungId::from(self.record.rung.as_str())
     }
 }

@@ -187,3 +187,34 @@ fn counters_that_are_refused_leave_the_time_line_standing() {
     let selection = profile.selection.unwrap();
     assert!(selection.left_out.iter().any(|gap| gap.code == "counters_refused"), "{selection:?}");
 }
+
+/// JAX programs are known to end with a segmentation fault under ncu.
+#[test]
+fn a_program_that_only_ncu_crashes_keeps_its_time_line_and_its_own_status() {
+    let laptop = Laptop::new();
+    let host = FakeHost::with(&laptop, &["ncu", "nsys", "nvidia-smi"]);
+    host.mischief("ncu program-crashes\n");
+    let runs = laptop.path("runs");
+    let script = laptop.write("regions", &format!("#!/bin/sh\necho >>{}\n", runs.display()));
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    for command in ["profile", "exec"] {
+        let line = format!("{command} --mode deep --top 1 --remote h200 -- {}", script.display());
+        let output = laptop.run(&line);
+        let shown = laptop.shown(&line, &output);
+        assert_eq!(status(&output), 0, "{shown}");
+        // The survey shows that the program runs: it is not run without a tool.
+        assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 2, "{shown}");
+        fs::remove_file(&runs).unwrap();
+        let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
+        assert_eq!(profile.rung, "nsys.full", "{shown}");
+        assert!(!profile.launches.is_empty() && !profile.kernels.is_empty());
+        let warnings: Vec<&str> = profile.warnings.iter().map(|gap| gap.text.as_str()).collect();
+        let [text] = warnings[..] else { panic!("{warnings:?}") };
+        let crash = "the program was ended by signal 11 (SIGSEGV) on rung ncu.asked, but not on \
+                     rung nsys.full; ncu seems to crash it";
+        assert!(text.starts_with(crash) && text.contains("--replay-mode application"), "{text}");
+        assert!(!text.contains("JAX"), "it is no program of Python: {text}");
+        let gaps = &profile.selection.as_ref().unwrap().left_out;
+        assert!(gaps.iter().any(|gap| gap.code == "program_failed"), "{gaps:?}");
+    }
+}

@@ -567,7 +567,7 @@ impl<'a> LadderBuilder<'a> {
 }
 
 /// Whether a program is a Python program, judged by its command.
-fn runs_python(target: &Target) -> bool {
+pub fn runs_python(target: &Target) -> bool {
     let Target::Program(program) = target else { return false };
     program.argv.iter().take(2).any(|word| match word {
         Arg::Text(text) => text.contains("python") || text.ends_with(".py"),

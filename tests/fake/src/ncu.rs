@@ -60,7 +60,9 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
         program::replay(COUNTERS_REFUSED, is_tool_line, || program::run(options.program, &[]))?;
         return Ok(1);
     }
-    let name = if is("counters-taken") {
+    let name = if is("program-crashes") {
+        "app-killed".to_owned()
+    } else if is("counters-taken") {
         "counters-taken".to_owned()
     } else if is("no-kernels") || !selected(&options, &kernel) {
         "no-kernels-filter".to_owned()
