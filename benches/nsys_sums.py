@@ -26,9 +26,9 @@ RUNS, ENOUGH_S = 3, 40
 
 
 def find_nsys():
-    """Path of nsys, found as in tests/gpu/record."""
+    """Path of nsys: `NSYS`, else found as in tests/gpu/record."""
     found = [path for pattern in NSYS for path in sorted(glob.glob(pattern))]
-    return shutil.which("nsys") or (found[-1] if found else None)
+    return os.environ.get("NSYS") or shutil.which("nsys") or (found[-1] if found else None)
 
 
 def timed(argv, out):
