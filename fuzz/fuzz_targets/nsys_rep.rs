@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rgpu_format::nsys_rep::NsysReport;
+use rgpu_format::nsys_rep::{EventTable, NsysReport};
 
 fuzz_target!(|file: &[u8]| {
     let _ = NsysReport::salvage(file).map(|report| report.events(|_| {}));
@@ -11,4 +11,8 @@ fuzz_target!(|file: &[u8]| {
     assert!(whole.events(|_| {}).is_ok());
     let _ = (report.build(), report.gpus().len(), report.strings().len());
     let _ = report.events(|_| {});
+    let Ok(index) = report.index() else { return };
+    for table in [EventTable::Kernel, EventTable::Nvtx, EventTable::OtherGpuWork] {
+        let _ = report.events_of(&index, table, |_| {});
+    }
 });

@@ -39,8 +39,8 @@ mod container;
 mod event;
 mod session;
 
-pub use container::NsysReport;
-pub use event::Event;
+pub use container::{EventIndex, NsysReport};
+pub use event::{Event, EventTable};
 
 use crate::wire::WireError;
 use thiserror::Error;

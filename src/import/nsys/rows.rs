@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use rgpu_format::nsys_rep::{Event, NsysRepError, NsysReport};
+use rgpu_format::nsys_rep::{Event, EventIndex, EventTable, NsysRepError, NsysReport};
 use rgpu_format::nsys_row::{
     ApiCall, Diagnostic, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NvtxEvent, Strings,
 };
@@ -132,9 +132,8 @@ pub(super) const UNKNOWN: &str = "unknown_events";
 /// The rows of a report, and what one pass over all events found.
 pub(super) struct ReportRows<'r, 'a> {
     report: &'r NsysReport<'a>,
+    index: EventIndex,
     diagnostics: Vec<Diagnostic>,
-    /// Number of events read.
-    events: u64,
     /// Number of events of GPU work that takes time and is neither kernel, copy, fill nor graph
     /// launch.
     other_work: u64,
@@ -150,18 +149,25 @@ fn takes_time(kind: u64) -> bool {
 
 impl<'r, 'a> ReportRows<'r, 'a> {
     pub(super) fn new(report: &'r NsysReport<'a>) -> Result<Self, NsysRepError> {
+        let index = report.index()?;
         let (mut diagnostics, mut other_work) = (Vec::new(), 0);
-        let events = report.events(|event| match event {
-            Event::Diagnostic(diagnostic) => diagnostics.push(diagnostic),
-            Event::OtherGpuWork(kind) => other_work += u64::from(takes_time(kind)),
-            _ => {}
+        report.events_of(&index, EventTable::Diagnostic, |event| {
+            if let Event::Diagnostic(diagnostic) = event {
+                diagnostics.push(diagnostic);
+            }
         })?;
-        Ok(ReportRows { report, diagnostics, events, other_work })
+        report.events_of(&index, EventTable::OtherGpuWork, |event| {
+            if let Event::OtherGpuWork(kind) = event {
+                other_work += u64::from(takes_time(kind));
+            }
+        })?;
+        Ok(ReportRows { report, index, diagnostics, other_work })
     }
 
     /// Gaps for what this reader of an unpublished format does not understand.
     pub(super) fn gaps(&self, from: &str) -> Vec<Gap> {
-        let stated = self.report.stated_events().unwrap_or(self.events);
+        let read = self.index.events();
+        let stated = self.report.stated_events().unwrap_or(read);
         let texts = [
             (self.other_work > 0).then(|| {
                 format!(
@@ -170,9 +176,8 @@ impl<'r, 'a> ReportRows<'r, 'a> {
                     self.other_work
                 )
             }),
-            (stated != self.events).then(|| {
-                format!("{from}: the report should have {stated} events and has {}", self.events)
-            }),
+            (stated != read)
+                .then(|| format!("{from}: the report should have {stated} events and has {read}")),
         ];
         let texts = texts.into_iter().flatten();
         texts.map(|text| Gap { code: UNKNOWN.to_owned(), text }).collect()
@@ -180,15 +185,13 @@ impl<'r, 'a> ReportRows<'r, 'a> {
 
     fn each<T>(
         &self,
+        table: EventTable,
         pick: impl Fn(Event) -> Option<T>,
         mut row: impl FnMut(T),
     ) -> Result<(), NsysRepError> {
-        let events = self.report.events(|event| {
-            if let Some(found) = pick(event) {
-                row(found);
-            }
-        });
-        events.map(drop)
+        self.report.events_of(&self.index, table, |event| {
+            pick(event).into_iter().for_each(&mut row);
+        })
     }
 }
 
@@ -201,32 +204,32 @@ impl TraceRows for ReportRows<'_, '_> {
 
     fn kernels(&self, row: impl FnMut(Kernel)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::Kernel(kernel) = event { Some(kernel) } else { None };
-        self.each(pick, row)
+        self.each(EventTable::Kernel, pick, row)
     }
 
     fn memcpys(&self, row: impl FnMut(Memcpy)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::Memcpy(copy) = event { Some(copy) } else { None };
-        self.each(pick, row)
+        self.each(EventTable::Memcpy, pick, row)
     }
 
     fn memsets(&self, row: impl FnMut(Memset)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::Memset(fill) = event { Some(fill) } else { None };
-        self.each(pick, row)
+        self.each(EventTable::Memset, pick, row)
     }
 
     fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::Graph(graph) = event { Some(graph) } else { None };
-        self.each(pick, row)
+        self.each(EventTable::Graph, pick, row)
     }
 
     fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::ApiCall(call) = event { Some(call) } else { None };
-        self.each(pick, row)
+        self.each(EventTable::ApiCall, pick, row)
     }
 
     fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::Nvtx(event) = event { Some(event) } else { None };
-        self.each(pick, row)
+        self.each(EventTable::Nvtx, pick, row)
     }
 
     fn diagnostics(&self) -> Result<Vec<Diagnostic>, NsysRepError> {

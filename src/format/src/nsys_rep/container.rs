@@ -1,11 +1,11 @@
 //! Reads the file's sections and the chunks of events.
 
 use super::NsysRepError;
-use super::event::{self, Event};
+use super::event::{self, Event, EventTable};
 use super::session;
 use crate::nsys_row::{Gpu, Strings};
 use crate::unpack::TooLarge;
-use crate::wire::Message;
+use crate::wire::{Message, WireError};
 
 const MAGIC: &[u8] = b"NVIDIA Tegra Profiler Report ";
 const END: &[u8] = b"U3w[END]";
@@ -31,6 +31,34 @@ struct Chunk<'a> {
     packed: &'a [u8],
     raw_len: usize,
     offset: u64,
+}
+
+/// The number of events of a report, and the tables of the events of each chunk.
+#[derive(Debug, Clone, Default)]
+pub struct EventIndex {
+    events: u64,
+    tables: Vec<TableSet>,
+}
+
+impl EventIndex {
+    /// The number of events.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+}
+
+/// A set of tables.
+#[derive(Debug, Clone, Copy, Default)]
+struct TableSet(u8);
+
+impl TableSet {
+    fn insert(&mut self, table: EventTable) {
+        self.0 |= 1 << table as u8;
+    }
+
+    fn has(self, table: EventTable) -> bool {
+        self.0 & (1 << table as u8) != 0
+    }
 }
 
 impl<'a> NsysReport<'a> {
@@ -158,6 +186,47 @@ impl<'a> NsysReport<'a> {
         self.stated_events
     }
 
+    /// Unpacks all events, without their data.
+    ///
+    /// # Errors
+    /// [`NsysRepError::Chunk`] for a chunk that cannot be unpacked.
+    pub fn index(&self) -> Result<EventIndex, NsysRepError> {
+        let mut index = EventIndex::default();
+        for chunk in &self.chunks {
+            let mut tables = TableSet::default();
+            index.events += chunk.each(|message| {
+                event::table_of(message)?.into_iter().for_each(|table| tables.insert(table));
+                Ok(())
+            })?;
+            index.tables.push(tables);
+        }
+        Ok(index)
+    }
+
+    /// Passes the events of one table to `each` in file order. Chunks without any are not unpacked,
+    /// and the data of other events are not read: most of the time of a large report goes into both.
+    /// `index` is that of this report.
+    ///
+    /// # Errors
+    /// [`NsysRepError::Chunk`] for a chunk that cannot be unpacked, after `each` got the events of
+    /// the chunks before it.
+    pub fn events_of(
+        &self,
+        index: &EventIndex,
+        table: EventTable,
+        mut each: impl FnMut(Event),
+    ) -> Result<(), NsysRepError> {
+        for (chunk, tables) in self.chunks.iter().zip(&index.tables) {
+            if tables.has(table) {
+                chunk.each(|message| {
+                    event::read_of(message, table)?.into_iter().for_each(&mut each);
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     /// Unpacks all events and passes them to `each` in file order. Returns their number.
     ///
     /// # Errors
@@ -179,10 +248,21 @@ impl Chunk<'_> {
 
     /// Passes the chunk's events to `each`; returns their number.
     fn events(&self, mut each: impl FnMut(Event)) -> Result<u64, NsysRepError> {
+        self.each(|message| {
+            each(event::read(message)?);
+            Ok(())
+        })
+    }
+
+    /// Passes the chunk's events to `each` as they are; returns their number.
+    fn each(
+        &self,
+        mut each: impl FnMut(Message<'_>) -> Result<(), WireError>,
+    ) -> Result<u64, NsysRepError> {
         let mut count = 0;
         let bytes = self.unpack()?;
         for message in items(&bytes, self.offset)? {
-            each(event::read(message).map_err(|e| self.broken(e.to_string()))?);
+            each(message).map_err(|e| self.broken(e.to_string()))?;
             count += 1;
         }
         Ok(count)

@@ -28,6 +28,27 @@ pub enum Event {
     Other(u64),
 }
 
+/// A table of events. Events that no table has are skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventTable {
+    /// Kernels.
+    Kernel,
+    /// Copies.
+    Memcpy,
+    /// Fills.
+    Memset,
+    /// CUDA graphs traced as a whole.
+    Graph,
+    /// Calls, those of the profiler itself included.
+    ApiCall,
+    /// Ranges, marks and names.
+    Nvtx,
+    /// Messages of nsys.
+    Diagnostic,
+    /// GPU work of other kinds.
+    OtherGpuWork,
+}
+
 /// The integers of a message by field, up to the highest field used here. Of repeated fields the
 /// last counts, as in protobuf.
 struct Numbers([Option<u64>; 28]);
@@ -66,7 +87,45 @@ impl Numbers {
     }
 }
 
+/// The table that has an event. Nothing of the event is read but what tells the table.
+pub(super) fn table_of(message: Message<'_>) -> Result<Option<EventTable>, WireError> {
+    let (_, Some((number, body))) = body(message)? else { return Ok(None) };
+    Ok(Some(match number {
+        102 => EventTable::Nvtx,
+        108 => EventTable::ApiCall,
+        110 => EventTable::Diagnostic,
+        _ => match gpu_detail(body)? {
+            Some((101, _)) => EventTable::Kernel,
+            Some((102, _)) => EventTable::Memcpy,
+            Some((107, _)) => EventTable::Graph,
+            Some(_) => EventTable::Memset,
+            None => EventTable::OtherGpuWork,
+        },
+    }))
+}
+
+/// The event, if that table has it.
+pub(super) fn read_of(message: Message<'_>, table: EventTable) -> Result<Option<Event>, WireError> {
+    match table_of(message)? == Some(table) {
+        true => read(message).map(Some),
+        false => Ok(None),
+    }
+}
+
 pub(super) fn read(message: Message<'_>) -> Result<Event, WireError> {
+    match body(message)? {
+        (_, Some((102, message))) => nvtx(message),
+        (_, Some((107, message))) => gpu_work(message),
+        (kind, Some((108, message))) => Ok(api_call(&Numbers::read(message)?, kind)),
+        (_, Some((110, message))) => diagnostic(message),
+        (kind, _) => Ok(Event::Other(kind)),
+    }
+}
+
+/// The type of an event, and the part that has its data with the number of its field.
+type EventBody<'a> = (u64, Option<(u32, Message<'a>)>);
+
+fn body(message: Message<'_>) -> Result<EventBody<'_>, WireError> {
     let mut kind = 0;
     let mut body = None;
     for field in message.fields() {
@@ -77,13 +136,7 @@ pub(super) fn read(message: Message<'_>) -> Result<Event, WireError> {
             _ => {}
         }
     }
-    match body {
-        Some((102, message)) => nvtx(message),
-        Some((107, message)) => gpu_work(message),
-        Some((108, message)) => Ok(api_call(&Numbers::read(message)?, kind)),
-        Some((110, message)) => diagnostic(message),
-        _ => Ok(Event::Other(kind)),
-    }
+    Ok((kind, body))
 }
 
 fn nvtx(message: Message<'_>) -> Result<Event, WireError> {
@@ -110,18 +163,24 @@ fn nvtx(message: Message<'_>) -> Result<Event, WireError> {
     }))
 }
 
-fn gpu_work(message: Message<'_>) -> Result<Event, WireError> {
-    let numbers = Numbers::read(message)?;
+/// The part of GPU work that is about its kind, with the number of its field.
+fn gpu_detail(message: Message<'_>) -> Result<Option<(u32, Message<'_>)>, WireError> {
     let mut detail = None;
     for field in message.fields() {
         let field = field?;
         if let (number @ (101..=103 | 107), Some(message)) = (field.number, field.message()) {
-            detail = Some((number, Numbers::read(message)?));
+            detail = Some((number, message));
         }
     }
-    let Some((number, detail)) = detail else {
+    Ok(detail)
+}
+
+fn gpu_work(message: Message<'_>) -> Result<Event, WireError> {
+    let numbers = Numbers::read(message)?;
+    let Some((number, detail)) = gpu_detail(message)? else {
         return Ok(Event::OtherGpuWork(numbers.unsigned(7).unwrap_or(0)));
     };
+    let detail = Numbers::read(detail)?;
     let (start_ns, end_ns) = (numbers.int_or_zero(1), numbers.int_or_zero(2));
     let (device, stream) = (numbers.small(4), numbers.small(6));
     let (correlation, global_pid) = (numbers.int(3), numbers.int(8));

@@ -1,7 +1,7 @@
 //! Compares the native reader of Nsight Systems reports with nsys's own sqlite of the same report.
 
 use crate::{damage, fixture};
-use rgpu_format::nsys_rep::{Event, NsysRepError, NsysReport};
+use rgpu_format::nsys_rep::{Event, EventTable, NsysRepError, NsysReport};
 use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::NsysSqlite;
 
@@ -54,6 +54,42 @@ fn every_row_equals_the_one_that_nsys_exports() {
             assert_eq!(report.strings().get(id), strings.get(id), "string {id}");
         }
     }
+}
+
+#[test]
+fn each_event_is_in_the_table_of_its_kind() {
+    use EventTable::*;
+    let tables = [Kernel, Memcpy, Memset, Graph, ApiCall, Nvtx, Diagnostic, OtherGpuWork];
+    let mut filled = [0; 8];
+    for case in ["regions", "regions-nvtx-only", "timeline-graph", "timeline-node"] {
+        let bytes = fixture::bytes(&format!("nsys/2025.3.1/{case}/report.nsys-rep"));
+        let report = NsysReport::read(&bytes).unwrap();
+        let mut all = Vec::new();
+        let count = report.events(|event| all.push(event)).unwrap();
+        let index = report.index().unwrap();
+        assert_eq!(index.events(), count);
+        for (table, filled) in tables.into_iter().zip(&mut filled) {
+            let is_of_table = |event: &Event| match event {
+                Event::Kernel(_) => table == Kernel,
+                Event::Memcpy(_) => table == Memcpy,
+                Event::Memset(_) => table == Memset,
+                Event::Graph(_) => table == Graph,
+                Event::ApiCall(_) => table == ApiCall,
+                Event::Nvtx(_) => table == Nvtx,
+                Event::Diagnostic(_) => table == Diagnostic,
+                Event::OtherGpuWork(_) => table == OtherGpuWork,
+                Event::Other(_) => false,
+            };
+            let mut found = Vec::new();
+            report.events_of(&index, table, |event| found.push(event)).unwrap();
+            // Calls of the profiler itself are none of the program.
+            found.retain(|event| !matches!(event, Event::Other(_)));
+            let expected: Vec<Event> = all.iter().filter(|e| is_of_table(e)).cloned().collect();
+            assert_eq!(found, expected, "{case}: {table:?}");
+            *filled += found.len();
+        }
+    }
+    assert!(filled.iter().filter(|count| **count > 0).count() >= 6, "{filled:?}");
 }
 
 #[test]
@@ -116,6 +152,10 @@ fn damaged_reports_never_panic() {
         if let Ok(report) = NsysReport::read(bytes) {
             let _ = report.events(|_| {});
             let _ = report.whole_chunks();
+            if let Ok(index) = report.index() {
+                let _ = report.events_of(&index, EventTable::Kernel, |_| {});
+                let _ = report.events_of(&index, EventTable::Nvtx, |_| {});
+            }
         }
         let _ = NsysReport::salvage(bytes).map(|report| report.events(|_| {}));
     };
