@@ -339,7 +339,8 @@ mod tests {
         let planner = PassPlanner::start_run(&mut request, &Default::default());
         let kernel = KernelCandidate { kernel: "add".into(), launches: 70, ..Default::default() };
         let price = Price { seconds: 17.0, limit_seconds: Some(20.4), ..Price::default() };
-        let text = |passes| planner.price_text(&[kernel.clone()], &[3], &price, 61.25, passes);
+        let text =
+            |passes| planner.price_text(std::slice::from_ref(&kernel), &[3], &price, 61.25, passes);
         assert_eq!(
             text(1),
             "`add` use 61.2 % of the GPU time; 3 of their 70 launches are profiled with ncu: about \
