@@ -13,7 +13,7 @@ REMOTE = "h200"
 EQUAL = int(os.environ.get("EQUAL_COMPARISONS", "300"))
 SLOWED = int(os.environ.get("SLOWED_COMPARISONS", "30"))
 # Dependent multiplications that take about 5 us, 50 us and 1 ms.
-SPINS = (2_000, 24_000, 500_000)
+SPINS = (2_000, 24_000, 1_170_000)
 
 SPIN = """
 extern "C" __global__ void spin(unsigned *out, int n) {
