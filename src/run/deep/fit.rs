@@ -1,7 +1,12 @@
-//! Fits the detailed pass of mode `deep` to a limit: first a smaller section set, then fewer launches
-//! of each kernel, then the smallest set, then fewer kernels.
+//! Fits the detailed pass of mode `deep`, the one under ncu, to a limit in seconds and bytes.
+//!
+//! The kernels of the survey, the estimated costs of the section sets and the program's time come
+//! in. [`BudgetFit`] goes out: the kernels, the set and the launches to profile, with their
+//! estimated cost. What exceeds the limit is dropped in this order: first a smaller section set, then
+//! fewer launches of each kernel, then the smallest set. Then the same with launches in a row instead
+//! of chosen launch numbers, and last with fewer kernels.
 
-use super::numbers::{self, MIN_CLASS_SHARE, Reach};
+use super::numbers::{self, LaunchQuota, MIN_CLASS_SHARE};
 use super::{KernelCandidate, LAUNCHES_PER_CLASS};
 use crate::model::profile::Gap;
 use crate::model::selection::Price;
@@ -13,10 +18,11 @@ pub(in crate::run) const FALLBACK_SET: &str = "minimal";
 /// Without `--budget` the detailed pass takes as long as this many runs of the program under ncu.
 const RUNS_UNDER_NCU: f64 = 1.5;
 
-/// A short program may take this long.
+/// Without `--budget` the detailed pass may take at least this long, however short the program is.
 const SHORT_PASS_S: f64 = 20.0;
 
-/// A section set with the cost of a launch; `None`: the sections that the user named.
+/// A section set with the cost of a launch. `None`: the sections that the user named, else the usual
+/// set.
 pub(in crate::run) type SetCost = (Option<&'static str>, LaunchCost);
 
 /// The sections and launches that may be profiled.
@@ -24,32 +30,34 @@ pub(in crate::run) type SetCost = (Option<&'static str>, LaunchCost);
 pub(in crate::run) struct DeepChoices {
     /// The sets to try before fewer launches, best first.
     pub sets: Vec<SetCost>,
-    /// The set to try after them.
+    /// The set to try after fewer launches of these sets.
     pub fallback: Option<SetCost>,
-    /// Most launches of each kernel or class.
+    /// Maximum number of launches of each class, or of each kernel without numbers.
     pub max_launches: u64,
-    /// Whether ncu may choose launches by their numbers. It is not known how it counts them under
-    /// filters by region.
+    /// Whether launches may be chosen by their numbers. They may not under filters by region, where
+    /// it is not known how ncu counts, nor if the user chose launches or gave ncu own flags.
     pub by_number: bool,
 }
 
 /// The part of a request that fits a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::run) struct BudgetFit {
-    /// How many of the kernels, from the first.
+    /// The number of kernels to profile: the first ones of the list.
     pub kernels: usize,
-    /// The set to collect. `None`: what the user named.
+    /// The set to collect. `None`: the sections that the user named, else the usual set.
     pub set: Option<&'static str>,
-    /// Launches to profile of each of these kernels.
+    /// Number of launches to profile, for each of these kernels.
     pub counts: Vec<u64>,
-    /// The numbers of these launches. Empty: they follow each other, and each kernel whose launches
-    /// are cut needs a pass of its own.
+    /// The numbers of these launches among those of their kernel. Empty: launches in a row are
+    /// profiled. Then each kernel needs a pass of its own if a kernel has more launches than that.
     pub numbers: Vec<u64>,
+    /// The estimated cost.
     pub price: Price,
+    /// What the limit leaves out, each with the reason.
     pub left_out: Vec<Gap>,
 }
 
-/// The limit that holds for a program that takes `program_s`.
+/// The limit of a pass: the user's `--budget`, or the default for the program's time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Limit {
     seconds: f64,
@@ -82,40 +90,40 @@ pub(in crate::run) fn fit(
     let most = most.clamp(1, choices.max_launches.max(1));
     let fitting = first_fitting(kernels, choices, most, program_s, limit);
     // At least one launch is always measured, so that there is a result.
-    let (reach, mut fit) = fitting.unwrap_or_else(|| {
+    let (quota, mut fit) = fitting.unwrap_or_else(|| {
         let cheapest = choices.fallback.or_else(|| choices.sets.last().copied());
         let cheapest = cheapest.unwrap_or((None, LaunchCost { passes: 1, bytes: 0 }));
-        let one = Reach { per_class: 1, min_share: MIN_CLASS_SHARE };
+        let one = LaunchQuota { per_class: 1, min_share: MIN_CLASS_SHARE };
         (one, estimate(&kernels[..kernels.len().min(1)], false, one, cheapest, program_s))
     });
-    let is_fewer = reach.per_class < most || reach.min_share > MIN_CLASS_SHARE;
+    let is_fewer = quota.per_class < most || quota.min_share > MIN_CLASS_SHARE;
     fit.price.limit_seconds = Some(limit.seconds);
     fit.price.limit_bytes = Some(limit.bytes);
     fit.left_out = left_out(kernels, &fit, is_fewer, limit);
     fit
 }
 
-/// The best part that fits, with the launches of each kernel or class, at most `most`.
+/// The largest part that fits, with its quota; `most` is the largest quota to try.
 fn first_fitting(
     kernels: &[KernelCandidate],
     choices: &DeepChoices,
     most: u64,
     program_s: f64,
     limit: Limit,
-) -> Option<(Reach, BudgetFit)> {
-    let mut steps: Vec<(Reach, SetCost)> = Vec::new();
+) -> Option<(LaunchQuota, BudgetFit)> {
+    let mut steps: Vec<(LaunchQuota, SetCost)> = Vec::new();
     for sets in [choices.sets.as_slice(), choices.fallback.as_slice()] {
-        for reach in numbers::reaches(most) {
-            steps.extend(sets.iter().map(|set| (reach, *set)));
+        for quota in numbers::quotas(most) {
+            steps.extend(sets.iter().map(|set| (quota, *set)));
         }
     }
     let ways: &[bool] = if choices.by_number { &[true, false] } else { &[false] };
     for count in (1..=kernels.len()).rev() {
         for by_number in ways {
-            for (reach, set) in &steps {
-                let fit = estimate(&kernels[..count], *by_number, *reach, *set, program_s);
+            for (quota, set) in &steps {
+                let fit = estimate(&kernels[..count], *by_number, *quota, *set, program_s);
                 if limit.holds(&fit.price) {
-                    return Some((*reach, fit));
+                    return Some((*quota, fit));
                 }
             }
         }
@@ -123,18 +131,18 @@ fn first_fitting(
     None
 }
 
-/// The launches of all these kernels, with their price.
+/// The launches of all these kernels under a quota, with their estimated cost.
 fn estimate(
     kernels: &[KernelCandidate],
     by_number: bool,
-    reach: Reach,
+    quota: LaunchQuota,
     (set, cost): SetCost,
     program_s: f64,
 ) -> BudgetFit {
-    let numbers = if by_number { numbers::choose(kernels, reach) } else { Vec::new() };
+    let numbers = if by_number { numbers::choose(kernels, quota) } else { Vec::new() };
     let count = |kernel: &KernelCandidate| match by_number {
         true => numbers::count(kernel, &numbers),
-        false => kernel.launches.min(reach.per_class),
+        false => kernel.launches.min(quota.per_class),
     };
     let counts: Vec<u64> = kernels.iter().map(count).collect();
     let price = price(kernels, &counts, by_number, &cost, program_s);
@@ -161,7 +169,7 @@ fn price(
     Price { seconds, bytes, passes: cost.passes, ..Price::default() }
 }
 
-/// The kernels that the limit leaves out. `is_fewer`: it lowered the launches of a kernel or class.
+/// The launches, kernels and sections that the limit leaves out. `is_fewer`: it lowered the quota.
 fn left_out(
     kernels: &[KernelCandidate],
     fit: &BudgetFit,

@@ -15,33 +15,34 @@ use std::collections::BTreeSet;
 
 use super::{KernelCandidate, LaunchClass};
 
-/// How many launches stand for a kernel.
+/// How many launches of a kernel are profiled.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Reach {
+pub(super) struct LaunchQuota {
     /// Launches of each class.
     pub per_class: u64,
     /// A class with a lower share of its kernel's time needs no launch of its own.
     pub min_share: f64,
 }
 
-/// The share that counts, unless the budget needs fewer launches.
+/// [`LaunchQuota::min_share`], unless the budget needs fewer launches.
 pub(super) const MIN_CLASS_SHARE: f64 = 0.05;
 
-/// From most launches to least: fewer of each class, then only of longer classes, then only of the
+/// The quotas to try, from most launches to least: fewer of each class, then only of longer classes, then only of the
 /// longest class of each kernel.
-pub(super) fn reaches(most: u64) -> impl Iterator<Item = Reach> {
-    let fewer = (1..=most).rev().map(|per_class| Reach { per_class, min_share: MIN_CLASS_SHARE });
-    fewer.chain([0.2, 1.0].map(|min_share| Reach { per_class: 1, min_share }))
+pub(super) fn quotas(most: u64) -> impl Iterator<Item = LaunchQuota> {
+    let fewer =
+        (1..=most).rev().map(|per_class| LaunchQuota { per_class, min_share: MIN_CLASS_SHARE });
+    fewer.chain([0.2, 1.0].map(|min_share| LaunchQuota { per_class: 1, min_share }))
 }
 
 /// The numbers that give up to `per_class` launches of each class, with one in its later half.
-pub(super) fn choose(kernels: &[KernelCandidate], reach: Reach) -> Vec<u64> {
+pub(super) fn choose(kernels: &[KernelCandidate], quota: LaunchQuota) -> Vec<u64> {
     let mut classes: Vec<&LaunchClass> =
-        kernels.iter().flat_map(|kernel| long_classes(kernel, reach.min_share)).collect();
+        kernels.iter().flat_map(|kernel| long_classes(kernel, quota.min_share)).collect();
     classes.sort_by_key(|class| class.numbers.len());
     let mut chosen = BTreeSet::new();
     for (at, class) in classes.iter().enumerate() {
-        let target_count = target_count(class, reach.per_class);
+        let target_count = target_count(class, quota.per_class);
         // The last part first.
         for part in (0..target_count).rev() {
             let size = class.numbers.len();
@@ -53,7 +54,7 @@ pub(super) fn choose(kernels: &[KernelCandidate], reach: Reach) -> Vec<u64> {
                 let middle = ((2 * part + 1) * size).div_ceil(2 * target_count) - 1;
                 let middle = class.numbers[middle.min(size - 1)];
                 let later = &classes[at + 1..];
-                chosen.extend(most_useful(part_numbers, middle, later, &chosen, reach));
+                chosen.extend(most_useful(part_numbers, middle, later, &chosen, quota));
             }
         }
     }
@@ -78,10 +79,10 @@ fn most_useful(
     middle: u64,
     others: &[&LaunchClass],
     chosen: &BTreeSet<u64>,
-    reach: Reach,
+    quota: LaunchQuota,
 ) -> Option<u64> {
     let lacking =
-        others.iter().filter(|class| lacks(class, chosen, target_count(class, reach.per_class)));
+        others.iter().filter(|class| lacks(class, chosen, target_count(class, quota.per_class)));
     let lacking: Vec<&&LaunchClass> = lacking.collect();
     let served = |number: u64| {
         lacking.iter().filter(|class| class.numbers.binary_search(&number).is_ok()).count()
@@ -129,7 +130,7 @@ mod tests {
     }
 
     fn chosen(kernels: &[KernelCandidate], per_class: u64) -> Vec<u64> {
-        choose(kernels, Reach { per_class, min_share: MIN_CLASS_SHARE })
+        choose(kernels, LaunchQuota { per_class, min_share: MIN_CLASS_SHARE })
     }
 
     #[test]
@@ -181,7 +182,7 @@ mod tests {
         let order: Vec<usize> = (0..10).cycle().take(100).collect();
         let ns: Vec<f64> = (0..10).map(|class| if class < 2 { 40.0 } else { 10.0 }).collect();
         let kernels = [kernel(&order, &ns)];
-        let counts: Vec<usize> = reaches(2).map(|reach| choose(&kernels, reach).len()).collect();
+        let counts: Vec<usize> = quotas(2).map(|quota| choose(&kernels, quota).len()).collect();
         assert_eq!(counts, [20, 10, 2, 1]);
     }
 }
