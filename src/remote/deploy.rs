@@ -85,7 +85,7 @@ impl AgentStart {
     /// The program is missing, or a setting cannot be quoted for every shell.
     pub fn new(spec: &RemoteSpec, agent: &Path) -> Result<Self, RemoteError> {
         let program = std::fs::read(agent)
-            .map_err(|source| RemoteError::NoAgent { path: agent.to_owned(), source })?;
+            .map_err(|source| RemoteError::UnreadableAgent { path: agent.to_owned(), source })?;
         let needs = BinaryRequirements::read(&program).map_err(|why| RemoteError::Unfit {
             why: format!("`{}` is not a program for it: {why}", agent.display()),
             arch: None,

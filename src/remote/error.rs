@@ -1,4 +1,7 @@
 //! Errors in reaching a host, talking to its agent or moving files.
+//!
+//! Each transport has an error type of its own; [`RemoteError`] holds them all. Front ends get it
+//! as a [`Failure`] with a code, an exit status, the side that failed and hints.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +20,7 @@ use crate::error::{Exit, Failure, Side};
 /// The agent's code for a job that it does not have.
 const NO_SUCH_JOB: &str = "no_such_job";
 
-/// The agent's code for a plan whose facts are no longer true.
+/// The agent's code for a plan made from facts about the host that are no longer true.
 const FACTS_CHANGED: &str = "facts_changed";
 
 /// The agent's code for a blob that does not have its digest.
@@ -42,9 +45,9 @@ pub enum RemoteError {
         /// Why the setting cannot be used.
         why: String,
     },
-    /// The agent's program cannot be read on this machine.
+    /// The agent's program, which is copied to hosts, cannot be read on this machine.
     #[error("the agent's program cannot be read at `{path}`")]
-    NoAgent {
+    UnreadableAgent {
         /// Where the agent's program should be.
         path: PathBuf,
         /// The operating system's error.
@@ -149,10 +152,10 @@ pub enum RemoteError {
     Shorter {
         /// Path on the host.
         path: String,
-        /// Its length when it was read.
-        end: u64,
+        /// Its length when it was fetched.
+        fetched_bytes: u64,
         /// Its length when the step ended.
-        size: u64,
+        recorded_bytes: u64,
     },
     /// A file arrived, but its digest differs.
     #[error("`{path}` arrived damaged")]
@@ -195,7 +198,8 @@ pub enum RemoteError {
 
 impl RemoteError {
     /// The error of an install script that found no folder; `tried` are its folders, each with the
-    /// error. A shell calls a program `not found` that is there if the loader that it names is not.
+    /// error. If a copied program is `not found`, the host lacks the dynamic loader that the program
+    /// names: shells report both with the same words.
     pub(super) fn not_installed(tried: String) -> Self {
         let is_loader_missing = tried.split("the copy does not run: ").skip(1).any(|error| {
             let error = error.split("; ").next().unwrap_or_default();
@@ -223,12 +227,12 @@ impl RemoteError {
         }
     }
 
-    /// Whether the host carries out nothing of the request.
+    /// Whether the host does no part of the request: the agent refused it, or there is no agent.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused { .. }) || self.is_no_agent()
+        matches!(self, Self::Refused { .. }) || self.has_no_usable_agent()
     }
 
-    /// Whether the host refuses a plan because its facts are no longer true.
+    /// Whether the host refuses a plan because facts about the host are no longer true.
     pub(crate) fn refuses_facts(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == FACTS_CHANGED)
     }
@@ -252,8 +256,8 @@ impl RemoteError {
         }
     }
 
-    /// Whether no agent runs there that could be asked.
-    pub(super) fn is_no_agent(&self) -> bool {
+    /// Whether no agent that we can talk to runs on the host.
+    pub(super) fn has_no_usable_agent(&self) -> bool {
         matches!(
             self,
             Self::AgentStart { .. }
@@ -274,7 +278,7 @@ impl RemoteError {
         match self {
             Self::Address { .. } => "bad_address",
             Self::Setting { .. } => "bad_setting",
-            Self::NoAgent { .. } => "agent_missing",
+            Self::UnreadableAgent { .. } => "agent_missing",
             Self::Spawn { .. } => "spawn_failed",
             Self::Ssh(error) => error.code(),
             Self::Http(error) => error.code(),
@@ -306,7 +310,7 @@ impl RemoteError {
     fn failed_side(&self) -> (Side, Exit) {
         match self {
             Self::Address { .. } | Self::Setting { .. } => (Side::Local, Exit::Config),
-            Self::NoAgent { .. } | Self::Spawn { .. } => (Side::Local, Exit::Host),
+            Self::UnreadableAgent { .. } | Self::Spawn { .. } => (Side::Local, Exit::Host),
             Self::Disk { .. } => (Side::Local, Exit::Disk),
             Self::Blob { .. } => (Side::Local, Exit::Config),
             Self::Ssh(error) => error.failed_side(),
@@ -343,11 +347,11 @@ impl RemoteError {
                 .cause(format!("expected {want:?}, got {got:?}"))
                 .hint("if it was overwritten on the host after its step had ended, it is lost; \
                        otherwise fetch it again"),
-            Self::Shorter { end, size, .. } => failure
-                .cause(format!("it had {size} bytes when its step ended, and {end} when they were fetched"))
+            Self::Shorter { fetched_bytes, recorded_bytes, .. } => failure
+                .cause(format!("it had {recorded_bytes} bytes when its step ended, and {fetched_bytes} when they were fetched"))
                 .hint("the original content is lost: was the file overwritten after its step had \
                        ended?"),
-            Self::NoAgent { path, .. } => because(failure, self).hint(format!(
+            Self::UnreadableAgent { path, .. } => because(failure, self).hint(format!(
                 "a release has it under `libexec/rgpu`, and `cargo xtask dist` makes it in a clone; RGPU_LIBEXEC names the folder above it (looked for `{}`)",
                 path.display()
             )),

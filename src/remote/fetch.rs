@@ -154,8 +154,11 @@ impl Session {
                     // Prefetched pieces have the size of a blob.
                     let full_size = [piece_bytes, BLOB_BYTES].contains(&(bytes.len() as u64));
                     if end < file.size && !full_size {
-                        let (path, size) = (path.clone(), file.size);
-                        return Err(RemoteError::Shorter { path, end, size });
+                        return Err(RemoteError::Shorter {
+                            path: path.clone(),
+                            fetched_bytes: end,
+                            recorded_bytes: file.size,
+                        });
                     }
                     // A prefetched piece may begin before the end of what an earlier try left here.
                     let known = part.len - offset;
@@ -289,8 +292,8 @@ mod tests {
             let (wanted, dest) = (wanted("raw/x", size, digest), folder.path().join("x"));
             let error =
                 fake::connect(&host).await.fetch(&wanted, &dest, None, &|_| ()).await.unwrap_err();
-            let RemoteError::Shorter { end, .. } = &error else { panic!("{error:?}") };
-            assert_eq!(*end, left as u64);
+            let RemoteError::Shorter { fetched_bytes, .. } = &error else { panic!("{error:?}") };
+            assert_eq!(*fetched_bytes, left as u64);
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         }
     }

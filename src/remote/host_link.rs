@@ -271,7 +271,7 @@ impl HostLink {
         };
         self.submitted_job = None;
         if let (Some(sent_record), Err(error)) = (&self.sent_record, &answer)
-            && error.is_no_agent()
+            && error.has_no_usable_agent()
         {
             sent_record.forget();
         }
