@@ -3,7 +3,7 @@
 
 mod dsl_record;
 mod messages;
-mod names;
+mod path_localizer;
 
 pub use messages::{KnownMessage, messages};
 
@@ -30,7 +30,7 @@ use crate::tool::{
     self, Draft, DraftInfo, DslBuild, HostBinaries, JobName, PlanError, Request, Target,
 };
 use dsl_record::DslRecord;
-use names::PathLocalizer;
+use path_localizer::PathLocalizer;
 
 /// The code to compile.
 #[derive(Clone, Debug)]

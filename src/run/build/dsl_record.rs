@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::names::PathLocalizer;
+use super::path_localizer::PathLocalizer;
 use crate::model::build::ErrorLink;
 use crate::store::RunFolder;
 

@@ -1,13 +1,18 @@
-//! Replaces paths of the host's job folder in compiler output with paths on this machine.
+//! Replaces the host's paths in compiler output with paths on this machine, for `rgpu build`.
+//!
+//! The plan's [`DraftInfo`] gives the names of the sources, as compilers print them. A build of a
+//! Python DSL also prints absolute paths; the job's folder in them comes from the commands that ran.
 
 use std::path::Path;
 
 use super::JobResult;
 use crate::tool::DraftInfo;
 
-/// The script of a build of a Python DSL. Its path in a command shows where the job's folder is.
-const SCRIPT: &str = "/harness/build_dsl.py";
+/// The script that compiles a Python DSL, below the job's folder. Its path in a command shows where
+/// that folder is.
+const DSL_SCRIPT: &str = "/harness/build_dsl.py";
 
+/// Replaces the host's paths in texts of one job.
 pub(super) struct PathLocalizer<'a> {
     info: &'a DraftInfo,
     /// The job's folder on the host, if a command shows it.
@@ -18,7 +23,7 @@ impl<'a> PathLocalizer<'a> {
     pub(super) fn new(info: &'a DraftInfo, result: &JobResult) -> Self {
         let words = result.rungs.iter().flat_map(|rung| &rung.argv);
         let job_folder =
-            words.filter_map(|word| word.strip_suffix(SCRIPT)).next().map(str::to_owned);
+            words.filter_map(|word| word.strip_suffix(DSL_SCRIPT)).next().map(str::to_owned);
         Self { info, job_folder }
     }
 
@@ -33,7 +38,8 @@ impl<'a> PathLocalizer<'a> {
         let mut text = text.to_owned();
         if let Some(job_folder) = &self.job_folder {
             for source in &self.info.sources {
-                // `there` is relative to the compiler's working folder, which is one level below.
+                // `host_name` is relative to the compiler's working folder, which is one level below
+                // the job's folder.
                 let inner = source.host_name.trim_start_matches("../");
                 let local = source.local_path.display().to_string();
                 text = text.replace(&format!("{job_folder}/{inner}"), &local);
