@@ -20,7 +20,7 @@ pub(super) fn shares(profile: &Profile) -> Vec<BoundShare> {
     let Ok(gpu) = hardware.gpu() else { return Vec::new() };
     let share = |case: &str, sizes: &[_], timing: &Timing| {
         let work = CountedWork::of(timing)?;
-        let products = work.products(sizes);
+        let products = work.matrix_products(sizes);
         let math = match products.as_deref() {
             Some([first, ..]) => Some(gpu.math(first.a)),
             _ => {

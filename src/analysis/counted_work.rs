@@ -39,7 +39,7 @@ impl CountedWork {
 
     /// The matrix products of a case with sizes `m`, `n`, `k` (and `l` or `batch` of them). `None`
     /// if the counts are not those of such products in any known format.
-    pub(super) fn products(&self, sizes: &[BTreeMap<String, i64>]) -> Option<Vec<Gemm>> {
+    pub(super) fn matrix_products(&self, sizes: &[BTreeMap<String, i64>]) -> Option<Vec<Gemm>> {
         let mut shapes = Vec::new();
         for group in sizes {
             let mut times = 1.0;
@@ -102,7 +102,7 @@ mod tests {
         ] {
             let bytes = (128.0 + 256.0) * 512.0 * element + 128.0 * 256.0 * output;
             let work = CountedWork { flops, bytes: Some(bytes * (1.0 + 1e-12)) };
-            let products = work.products(&sizes(&groups)).unwrap();
+            let products = work.matrix_products(&sizes(&groups)).unwrap();
             assert_eq!((products.len(), products[0].a), (1, dtype));
         }
     }
@@ -122,7 +122,7 @@ mod tests {
             flops: count(|m, n, k| 2.0 * m * n * k),
             bytes: count(|m, n, k| 2.0 * ((m + n) * k + m * n)),
         };
-        let products = work.products(&sizes(&groups)).unwrap();
+        let products = work.matrix_products(&sizes(&groups)).unwrap();
         assert_eq!(
             products.iter().map(|gemm| gemm.m).collect::<Vec<_>>(),
             [72., 72., 40., 40., 40.]
@@ -132,11 +132,11 @@ mod tests {
     #[test]
     fn other_work_is_no_product() {
         let work = CountedWork { flops: Some(1000.0), bytes: Some(96.0) };
-        assert_eq!(work.products(&sizes(&[[4, 4, 4, 1]])), None);
+        assert_eq!(work.matrix_products(&sizes(&[[4, 4, 4, 1]])), None);
         let rows: BTreeMap<String, i64> = [("rows".to_owned(), 4)].into();
-        assert_eq!(work.products(&[rows]), None);
+        assert_eq!(work.matrix_products(&[rows]), None);
         // The same FLOPs with bytes of no known format.
         let work = CountedWork { flops: Some(128.0), bytes: Some(97.0) };
-        assert_eq!(work.products(&sizes(&[[4, 4, 4, 1]])), None);
+        assert_eq!(work.matrix_products(&sizes(&[[4, 4, 4, 1]])), None);
     }
 }

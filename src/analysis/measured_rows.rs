@@ -1,4 +1,5 @@
-//! The kernels of a run as rows of measurements, for `rgpu model fit` and `reconcile`.
+//! The kernels of a run as rows of measurements, for `rgpu model fit` and `reconcile`: the analysed
+//! profile comes in, [`RunRows`] goes out.
 
 use rgpu_predict::Dtype;
 use rgpu_predict::hw;
@@ -10,7 +11,7 @@ use super::device;
 use crate::model::speed_of_light::SpeedBound;
 use crate::model::{Operator, Profile};
 
-/// The rows of a run, and the cases that have none.
+/// The measurement rows of a run, and the cases that give no row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunRows {
     /// One row for each case or operator whose work is known.
@@ -19,8 +20,9 @@ pub struct RunRows {
     pub skipped: Vec<String>,
 }
 
-/// Reads the rows of a profile: its timed cases, whose sizes and `[work]` give the matrix product,
-/// and operators that a framework called once with recorded shapes.
+/// Makes the rows of a profile, from its timed cases and its operators. A case is a row if its sizes
+/// and `[work]` are those of matrix products, or if memory limits it. An operator is a row if it is
+/// a matrix product that a framework called once, with recorded shapes.
 #[must_use]
 pub fn measured_rows(profile: &Profile) -> RunRows {
     let name = device::find_device(profile).name.unwrap_or_default();
@@ -46,9 +48,9 @@ pub fn measured_rows(profile: &Profile) -> RunRows {
             ));
             continue;
         };
-        let products = work.products(&case.sizes).unwrap_or_default();
-        let light = profile.speed_of_light.iter().find(|light| light.case == case.name);
-        let is_streaming = light.is_some_and(|light| light.bound == SpeedBound::Memory);
+        let products = work.matrix_products(&case.sizes).unwrap_or_default();
+        let mut limits = profile.speed_of_light.iter().filter(|limit| limit.case == case.name);
+        let is_memory_bound = limits.next().is_some_and(|limit| limit.bound == SpeedBound::Memory);
         match (&products[..], work.bytes) {
             ([gemm], _) => {
                 let mut row = row(OpKind::Gemm, gemm.a, timing.median_ns);
@@ -60,7 +62,8 @@ pub fn measured_rows(profile: &Profile) -> RunRows {
                 row.groups = Some(products_text(&products));
                 found.rows.push(row);
             }
-            ([], Some(bytes)) if is_streaming => {
+            ([], Some(bytes)) if is_memory_bound => {
+                // `[work]` does not name a format, and the bytes alone set the time.
                 let mut row = row(OpKind::Elementwise, Dtype::Fp32, timing.median_ns);
                 row.bytes = Some(bytes.round());
                 found.rows.push(row);
@@ -101,7 +104,8 @@ fn operator_product(operator: &Operator, dtype: Option<Dtype>) -> Option<Gemm> {
             _ => None,
         })
         .collect();
-    // The first argument of `addmm` is a vector. A matrix there is added too, and is refused here.
+    // The first argument of `addmm` is usually a vector, which the filter drops. If it is a matrix,
+    // adding it takes time too, and the operator gives no row.
     let [[m, k], [inner, n]] = matrices[..] else { return None };
     let fits = k == inner && m > 0.0 && n > 0.0 && k > 0.0;
     dtype.filter(|_| fits).map(|dtype| Gemm::new(m, n, k, dtype))
