@@ -1,6 +1,8 @@
-//! Failures of commands in the words of an agent: flags become arguments of the tool, what the tool does
-//! not take becomes one complete command line, and the folder of a call's files is not named, since it
-//! is removed.
+//! Rewrites the failure of a command for the MCP client that called a tool.
+//!
+//! Flags in the hints become arguments of the tool. A flag that the tool does not have becomes one
+//! complete command line. The server removes the folder with the files of a call when the call
+//! ends, so its path is cut from all texts.
 
 use serde_json::{Map, Value, json};
 
@@ -11,18 +13,19 @@ use crate::error::{Failure, shell_word};
 /// Flags that the server adds to a command.
 const OWN_FLAGS: &[&str] = &["--json", "--run-id", "--mount"];
 
-/// Where the files of a call lie, in any user's cache.
+/// Part of the path of the folder with the files that a client sent with a call. The folder lies in
+/// the user's cache.
 const SENT_FILES: &str = "/mcp/files-";
 
 /// The longest command line in a hint, in bytes.
 const MAX_LINE_BYTES: usize = 1000;
 
-/// A failure of the command `argv`, for an agent that called a tool.
+/// The failure of the command `argv`, rewritten for the client that called a tool.
 pub(super) fn for_agent(mut failure: Failure, argv: &[String]) -> Failure {
     let names_sent_files = |text: &String| text.contains(SENT_FILES);
     let mut texts = failure.hints.iter().chain(argv).chain(&failure.cause);
     let has_sent_files = names_sent_files(&failure.what) || texts.any(names_sent_files);
-    let command = Command::new(argv);
+    let command = FailedCommand::new(argv);
     let hints = failure.hints.iter().map(|hint| without_sent_folder(&command.translate(hint)));
     failure.hints = hints.collect();
     failure.what = without_sent_folder(&failure.what);
@@ -36,7 +39,7 @@ pub(super) fn for_agent(mut failure: Failure, argv: &[String]) -> Failure {
     failure
 }
 
-/// The hints, and whom they need, if they name a flag by which a person agrees.
+/// Adds a hint to ask the user if one of the hints names a flag of [`CONSENT_FLAGS`].
 pub(super) fn with_consent(mut hints: Vec<String>) -> Vec<String> {
     let gives_consent = |hint: &String| {
         let mut words = code_spans(hint).flat_map(words_of);
@@ -70,14 +73,15 @@ fn words_of(code: &str) -> Vec<String> {
 }
 
 /// The command whose hints are translated.
-struct Command<'a> {
+struct FailedCommand<'a> {
     /// Its words as a user would type them, without `rgpu`.
     words: Vec<&'a str>,
-    /// The schemas of the arguments of the tool with the command's name.
+    /// The schemas of the arguments of the tool with the command's name; empty if there is no such
+    /// tool.
     fields: Map<String, Value>,
 }
 
-impl<'a> Command<'a> {
+impl<'a> FailedCommand<'a> {
     fn new(argv: &'a [String]) -> Self {
         let end = argv.iter().position(|word| word == "--").unwrap_or(argv.len());
         let (own, program) = argv.split_at(end);
@@ -118,7 +122,7 @@ impl<'a> Command<'a> {
         let words = words_of(code);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let translated = match words.as_slice() {
-            ["rgpu", "build", "--yes"] => self.building(),
+            ["rgpu", "build", "--yes"] => self.build_line(),
             ["rgpu", command @ ..] => as_call(command),
             [flag, ..] if flag.starts_with("--") && !self.words.is_empty() => {
                 self.arguments(&words).or_else(|| self.line_with_flag(code, flag_of(flag)))
@@ -135,7 +139,7 @@ impl<'a> Command<'a> {
             let names: &[&str] = match name.as_str() {
                 "" => &["program", "argv"],
                 "problem_sizes" => &["sizes"],
-                // `compare` takes two.
+                // The tool `compare` takes a list of two.
                 "kernel" => &["kernel", "kernels"],
                 name => &[name],
             };
@@ -157,13 +161,13 @@ impl<'a> Command<'a> {
 
     /// The command line with a flag that is no argument of the tool. `None` if the flag stays as it is.
     fn line_with_flag(&self, code: &str, flag: &str) -> Option<String> {
-        // Tools that take whole words take flags, too.
+        // Tools with `arguments` pass the words on, flags among them.
         let takes_words = self.fields.is_empty() || self.fields.contains_key("arguments");
         if flag == "--" || (takes_words && !CONSENT_FLAGS.contains(&flag)) {
             return None;
         }
         let line = match (flag, self.words.first()) {
-            ("--yes", Some(&"build")) => self.building(),
+            ("--yes", Some(&"build")) => self.build_line(),
             _ => Some(self.with_flag(code)),
         };
         line.filter(|line| line.len() <= MAX_LINE_BYTES)
@@ -180,7 +184,7 @@ impl<'a> Command<'a> {
     }
 
     /// The command that compiles the same kernel, and may fetch a compiler.
-    fn building(&self) -> Option<String> {
+    fn build_line(&self) -> Option<String> {
         let value = |flag: &str| {
             let mut words = self.words.iter().take_while(|word| **word != "--");
             words.find(|word| flag_of(word) == flag)?.split_once('=').map(|(_, value)| value)
@@ -192,7 +196,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// The call that does what a command does, if there is one.
+/// The call of a tool that does the same as a command, if there is one.
 fn as_call(command: &[&str]) -> Option<String> {
     let (tool, arguments) = match command {
         ["remote", "list"] => ("hosts", json!({"action": "list"})),
