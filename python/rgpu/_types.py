@@ -262,7 +262,7 @@ class CaseResult(Record):
     name: str
     """Name of the case."""
     sizes: list[dict[str, int]]
-    """Sizes by variable name, one map for each group."""
+    """Sizes by variable name, one map for each group of a grouped kernel; usually there is one."""
     timing: Timing | None
     """Measured time; absent if the case was not timed."""
     correctness: Correctness | None
@@ -1423,7 +1423,7 @@ class KernelInfo(Record):
     name: str
     """Name of the kernel; for a program, its file name."""
     language: str
-    """The language: `cuda`, `python` or `program`."""
+    """The language: `cuda`, `python`, `cute` or `triton`; `program` or `report` if unknown."""
     entry: str | None
     """Entry point; empty if unknown or for a program."""
     source: str | None
@@ -3141,7 +3141,7 @@ class Timeline(Record):
 
 
 class Timing(Record):
-    """Time of a case, from events around single launches, without a profiling tool."""
+    """Time of a case, measured around single launches without a profiling tool; `clock` says how."""
 
     __slots__ = ()
     _defaults: ClassVar[dict[str, Any]] = {'discarded': 0, 'l2_flushed': False}

@@ -186,7 +186,7 @@ pub struct RunInfo {
 pub struct KernelInfo {
     /// Name of the kernel; for a program, its file name.
     pub name: String,
-    /// The language: `cuda`, `python` or `program`.
+    /// The language: `cuda`, `python`, `cute` or `triton`; `program` or `report` if unknown.
     pub language: CodeLanguage,
     /// Entry point; empty if unknown or for a program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -240,7 +240,7 @@ pub struct Gap {
     pub text: String,
 }
 
-/// Time of a case, from events around single launches, without a profiling tool.
+/// Time of a case, measured around single launches without a profiling tool; `clock` says how.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timing {
     /// Median of the samples in nanoseconds.
@@ -399,7 +399,7 @@ pub struct GeometricMean {
 pub struct CaseResult {
     /// Name of the case.
     pub name: String,
-    /// Sizes by variable name, one map for each group.
+    /// Sizes by variable name, one map for each group of a grouped kernel; usually there is one.
     #[serde(default)]
     pub sizes: Vec<BTreeMap<String, i64>>,
     /// Measured time; absent if the case was not timed.
@@ -514,9 +514,9 @@ open_enum! {
         SanitizerLog = "sanitizer_log",
         /// The records of Compute Sanitizer.
         SanitizerXml = "sanitizer_xml",
-        /// A report of the runner or the harness.
+        /// A report of cases by the runner or the harness.
         CaseReport = "case_report",
-        /// The ranges of the runner or the harness.
+        /// A log of ranges, by the runner or the harness where no tool records them.
         Ranges = "ranges",
         /// A log of the collector.
         NvtxLog = "nvtx_log",
@@ -528,7 +528,7 @@ open_enum! {
         Ptx = "ptx",
         /// A listing of compiled code.
         Sass = "sass",
-        /// A shared library with a host entry.
+        /// A shared library with a host entry: C functions that launch the kernels (`rgpu.h`).
         Library = "library",
         /// Intermediate code: of the CuTe DSL or Triton, or the preprocessed C++ of nvcc.
         Ir = "ir",
