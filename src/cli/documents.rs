@@ -1,5 +1,6 @@
-//! The JSON Schemas of all documents that rgpu writes. Many are types of the command that prints
-//! them.
+//! The JSON Schemas that `rgpu schema` prints: of the documents that rgpu writes, and of the TOML
+//! files that users write. Most come from the Rust type of the document, which often belongs to the
+//! command that prints it.
 
 use super::schema::SchemaName;
 
@@ -82,7 +83,7 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
     }
 }
 
-/// A schema that is written by hand, because its file is read by hand too.
+/// A hand-written schema. No Rust type describes these files: own code reads them key by key.
 fn of_file(text: &str) -> schemars::Schema {
     let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     value.try_into().unwrap_or_default()

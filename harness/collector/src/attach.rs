@@ -1,5 +1,8 @@
 //! The entry point for NVTX. NVTX calls it once per program or library that embeds its headers, at
 //! the first NVTX call there. Several threads may call it at once.
+//!
+//! NVTX hands in the function that returns its tables. The slots of these tables then hold the
+//! functions of [`callbacks`], which record each NVTX call of the program.
 
 use crate::abi::{
     CallbacksTable, Function, GetExportTable, MODULE_CORE, MODULE_CORE2, NVTX_VERSION,
@@ -28,6 +31,8 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(
     c_int::from(attached.unwrap_or(false))
 }
 
+/// Puts our functions into NVTX's tables. False if NVTX has no table for its CORE module.
+///
 /// # Safety
 /// `get_export_table` returns null or tables of the types in `abi`.
 unsafe fn attach(get_export_table: GetExportTable) -> bool {
@@ -48,12 +53,16 @@ unsafe fn attach(get_export_table: GetExportTable) -> bool {
             return false;
         }
         let core = install(table, MODULE_CORE, &callbacks::core());
-        // A program built with an old header may lack domains; its plain ranges still count.
+        // CORE2 has the calls with a domain. Old headers lack it; then only the calls without a
+        // domain are recorded.
         install(table, MODULE_CORE2, &callbacks::core2());
         core
     }
 }
 
+/// Puts `functions`, each with its callback number, into the table of a module. False if NVTX does
+/// not have the module.
+///
 /// # Safety
 /// `table` is NVTX's.
 unsafe fn install(table: &CallbacksTable, module: c_int, functions: &[(usize, Function)]) -> bool {

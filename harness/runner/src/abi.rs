@@ -1,4 +1,5 @@
-//! The structs of `rgpu.h` in Rust, as passed to host entries and references.
+//! The structs of `rgpu.h` in Rust, as passed to host entries (functions of a user's library that
+//! launch the kernels) and to references.
 
 use rgpu_case::{CASE_ABI, Case};
 use std::ffi::c_void;
@@ -38,7 +39,9 @@ pub(crate) struct AbiCase {
 }
 
 impl AbiCase {
-    /// `data` has one address per argument, in the order of `rgpu_case.args`: group by group.
+    /// The C structs for a case. `data` has one address per argument, in the order of
+    /// `rgpu_case.args`: group by group. Tensors lie on the GPU, or for a reference on the CPU in
+    /// host memory. The addresses must stay valid while the callee uses them.
     pub(crate) fn new(case: &Case, data: &[*mut c_void]) -> AbiCase {
         let args: Vec<_> = case.groups.iter().flat_map(|group| &group.args).collect();
         let dims: Vec<Vec<u64>> = args.iter().map(|arg| arg.dims.clone()).collect();

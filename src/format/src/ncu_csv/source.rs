@@ -1,4 +1,5 @@
-//! The source page, printed as SASS.
+//! Reads the CSV of `ncu --import REPORT --csv --page source --print-source sass`: the
+//! instructions of each launch, with what ncu counted for them.
 //!
 //! Each launch has a table of its own: a row with its kernel's name, a header, and one row an
 //! instruction. ncu leaves out columns that have no value in the whole table. Pages of `--print-source
@@ -13,10 +14,10 @@ use crate::csv::{CsvError, Row, Rows};
 pub struct SourcePage {
     /// Its launches, in order.
     pub launches: Vec<SourceLaunch>,
-    /// Number of rows that were skipped because they are no instruction or their field count
-    /// differs from the header's.
+    /// Number of skipped rows: rows before the first kernel, without an address, or with another
+    /// number of fields than the header.
     pub ragged: u64,
-    /// Why reading stopped early, if it did.
+    /// The CSV error that ended the reading, such as a file that was cut off.
     pub broken: Option<CsvError>,
 }
 
@@ -44,11 +45,11 @@ pub struct SourceRow {
 
 const KERNEL: &str = "Kernel Name";
 const ADDRESS: &str = "Address";
-/// First cells of pages that are printed as source lines.
+/// First cells of the rows of pages that are printed as source lines.
 const LINES: [&str; 3] = ["File Path", "Function Name", "Line No"];
 
 impl SourcePage {
-    /// Whether the first bytes of a file look like a source page, of any kind.
+    /// Whether the first bytes of a file look like a source page, as SASS or as source lines.
     pub fn is_page(head: &[u8]) -> bool {
         let text = String::from_utf8_lossy(head);
         let first = text.trim_start_matches('\u{feff}').lines().find(|line| !is_message(line));
@@ -122,7 +123,7 @@ impl SourcePage {
     }
 }
 
-/// Whether a line is a message of the tool.
+/// Whether a line is empty or a message of ncu (`==PROF== …`).
 fn is_message(line: &str) -> bool {
     line.is_empty() || line.starts_with("==")
 }
