@@ -34,8 +34,8 @@ pub(in crate::run) struct DeepChoices {
     pub fallback: Option<SetCost>,
     /// Maximum number of launches of each class, or of each kernel without numbers.
     pub max_launches: u64,
-    /// Whether launches may be chosen by their numbers. They may not under filters by region, where
-    /// it is not known how ncu counts, nor if the user chose launches or gave ncu own flags.
+    /// Whether launches may be chosen by their numbers: for a program of which ncu profiles all, and
+    /// if the user did not choose launches. It is not known how ncu counts under filters by region.
     pub by_number: bool,
 }
 

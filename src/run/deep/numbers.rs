@@ -27,8 +27,8 @@ pub(super) struct LaunchQuota {
 /// [`LaunchQuota::min_share`], unless the budget needs fewer launches.
 pub(super) const MIN_CLASS_SHARE: f64 = 0.05;
 
-/// The quotas to try, from most launches to least: fewer of each class, then only of longer classes, then only of the
-/// longest class of each kernel.
+/// The quotas to try, from most launches to least: fewer of each class, then only of longer
+/// classes, then only of the longest class of each kernel.
 pub(super) fn quotas(most: u64) -> impl Iterator<Item = LaunchQuota> {
     let fewer =
         (1..=most).rev().map(|per_class| LaunchQuota { per_class, min_share: MIN_CLASS_SHARE });
