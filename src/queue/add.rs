@@ -1,5 +1,6 @@
 //! Adds an entry to the queue: its command or script, requirements, and a snapshot of the files it
-//! needs.
+//! needs. The entry goes into the state database, the snapshot into a folder named by the entry's
+//! number.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +14,8 @@ use super::{Queue, QueueError, environment, snapshot};
 use crate::fault_point;
 use crate::store::state::{NewEvent, StateError, commit, now_ms, sql_error};
 
-/// From this size on, a script that is refused takes room that others may need.
+/// From this size on, the write-ahead log is emptied before a script is added. If the disk is then
+/// too full for the script, the log holds nothing else and can be truncated.
 const LARGE_SCRIPT_BYTES: usize = 1 << 20;
 
 impl Queue {
@@ -25,7 +27,8 @@ impl Queue {
     pub fn add(&mut self, new: &NewEntry) -> Result<i64, QueueError> {
         let added = self.try_to_add(new);
         if matches!(added, Err(QueueError::State(StateError::Sql { .. }))) {
-            // On a full disk, what was not committed takes the room that others need.
+            // On a full disk, uncommitted pages in the write-ahead log take room that other programs
+            // need.
             self.db.truncate_log();
         }
         added
@@ -55,7 +58,6 @@ impl Queue {
             new.timeout.map(|limit| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
         let queue_folder = self.db.folder().join("queue");
         if script.is_some_and(|bytes| bytes.len() >= LARGE_SCRIPT_BYTES) {
-            // Where the disk then has no room, the log can be emptied, as nothing else is in it.
             self.db.truncate_log();
         }
         let transaction = self.db.begin()?;
@@ -96,7 +98,7 @@ impl Queue {
         event.append(&transaction, &serde_json::to_value(&detail).unwrap_or_default())?;
         if let Some(taken) = taken {
             let folder = queue_folder.join(id.to_string());
-            // Of an entry that was never committed: a command was killed between here and the end.
+            // A command that was killed before its commit may have left a folder with this number.
             let _ = fs::remove_dir_all(&folder);
             taken.move_to_entry(&folder).map_err(io_error("name", &folder))?;
         }
