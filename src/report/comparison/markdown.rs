@@ -1,8 +1,8 @@
 //! `compare.md`: the same facts as on the terminal.
 
 use super::words::{
-    MAX_METRICS, change, factor, interval, joined, judged, kernel, launches, lead, rank_changes,
-    side, value,
+    MAX_METRICS, change, factor, gap_label, interval, join_note, kernel, launches, rank_changes,
+    side, value, verdict,
 };
 use crate::model::comparison::{Comparison, KernelChange, Unmatched};
 use crate::report::markdown::{plain, sentence};
@@ -36,7 +36,7 @@ pub fn markdown(c: &Comparison, names: KernelNames) -> String {
         out += &format!("- {no}{}: {}\n", part.part, sentence(&part.note));
     }
     for gap in &c.gaps {
-        out += &format!("- {}: {}\n", lead(gap), sentence(&gap.text));
+        out += &format!("- {}: {}\n", gap_label(gap), sentence(&gap.text));
     }
     if c.parts.is_empty() && c.gaps.is_empty() {
         out += "Both sides are saved profiles; nothing is missing.\n";
@@ -111,7 +111,7 @@ fn times(out: &mut String, c: &Comparison) {
 
 fn one_kernel(out: &mut String, k: &KernelChange, names: KernelNames) {
     *out += &format!("### {}\n\n", plain(&kernel(k, names)));
-    if let Some(text) = joined(k) {
+    if let Some(text) = join_note(k) {
         *out += &format!("- {}\n", plain(&text));
     }
     if let Some(t) = &k.time {
@@ -137,7 +137,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, names: KernelNames) {
     ]);
     for m in k.metrics.iter().take(MAX_METRICS) {
         let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
-        table.add_row([plain(&m.label), a, b, change(m), judged(m), plain(&m.metric)]);
+        table.add_row([plain(&m.label), a, b, change(m), verdict(m), plain(&m.metric)]);
     }
     put(out, table, "No metric was recorded on both sides, or none changed.");
 }

@@ -1,8 +1,8 @@
 //! A comparison on a terminal: the verdict, then the evidence.
 
 use super::words::{
-    MAX_METRICS, change, factor, interval, joined, judged, kernel, launches, lead, rank_changes,
-    side, value,
+    MAX_METRICS, change, factor, gap_label, interval, join_note, kernel, launches, rank_changes,
+    side, value, verdict,
 };
 use crate::model::comparison::TimeSource;
 use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict, Unmatched};
@@ -42,7 +42,7 @@ pub fn table(c: &Comparison, style: &Style) -> String {
         hang(&mut out, &lead, &format!("{none}{}", part.note), style);
     }
     for gap in &c.gaps {
-        hang(&mut out, &format!("  {:<11} ", lead(gap)), &gap.text, style);
+        hang(&mut out, &format!("  {:<11} ", gap_label(gap)), &gap.text, style);
     }
     out
 }
@@ -132,7 +132,7 @@ fn time_cells(name: String, time: &TimeChange) -> [String; 6] {
 
 fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
     *out += &format!("\n  {}\n", kernel(k, style.names));
-    if let Some(text) = joined(k) {
+    if let Some(text) = join_note(k) {
         hang(out, "    ", &text, style);
     }
     if let Some(time) = &k.time {
@@ -172,7 +172,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
     ]);
     for m in k.metrics.iter().take(MAX_METRICS) {
         let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
-        table.add_row([m.label.clone(), a, b, change(m), judged(m)]);
+        table.add_row([m.label.clone(), a, b, change(m), verdict(m)]);
     }
     *out += &table.without_empty_columns().plain(style.width, 4);
     if k.metrics.len() > MAX_METRICS {

@@ -1,4 +1,5 @@
-//! Texts that the terminal and the Markdown rendering share.
+//! Texts of a comparison that the terminal and the Markdown rendering share: one number, name or note
+//! each, and the table of ranks.
 
 use crate::model::Comparison;
 use crate::model::comparison::{ChangeEffect, JoinedBy};
@@ -50,15 +51,15 @@ pub(super) fn kernel(change: &KernelChange, names: KernelNames) -> String {
 }
 
 /// The label of a gap: `launches` for notes about which launches were compared, else `missing`.
-pub(super) fn lead(gap: &Gap) -> &'static str {
+pub(super) fn gap_label(gap: &Gap) -> &'static str {
     match gap.code.as_str() {
         "launch_counts" | "one_side_only" => "launches",
         _ => "missing",
     }
 }
 
-/// How the two kernels were joined; `None` if by name and geometry.
-pub(super) fn joined(change: &KernelChange) -> Option<String> {
+/// How the kernels of the two sides were matched; `None` if by name and geometry.
+pub(super) fn join_note(change: &KernelChange) -> Option<String> {
     match change.joined_by {
         JoinedBy::Name => {
             let shape = |g: &crate::model::comparison::Geometry| {
@@ -75,7 +76,7 @@ pub(super) fn joined(change: &KernelChange) -> Option<String> {
     }
 }
 
-/// A number in its unit.
+/// A number in its unit. The unit `way` is that of bank conflicts: one way is no conflict.
 pub(super) fn value(x: f64, unit: &str) -> String {
     match unit {
         "%" => percent(x),
@@ -101,11 +102,12 @@ pub(super) fn change(m: &MetricChange) -> String {
 }
 
 /// `better` or `worse`; empty for a neutral change.
-pub(super) fn judged(m: &MetricChange) -> String {
+pub(super) fn verdict(m: &MetricChange) -> String {
     if m.change == ChangeEffect::Neutral { String::new() } else { m.change.to_string() }
 }
 
-/// The times of each rank on both sides, as `a → b`.
+/// The times of each rank on both sides, as `a → b`; [`crate::model::ranks::RankTime`] says what
+/// each column means.
 pub(super) fn rank_changes(c: &Comparison) -> TextTable {
     let mut table = TextTable::new(&[
         ("rank", Align::Left),
