@@ -3,7 +3,7 @@
 //! [`CodeDocument`](crate::model::code::CodeDocument).
 
 mod dot;
-mod layers;
+mod graph_layout;
 mod live;
 mod mix;
 mod page;

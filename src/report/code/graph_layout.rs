@@ -1,9 +1,12 @@
-//! A layered layout of a directed graph: positions of boxes and paths of edges.
+//! A layered (Sugiyama) layout of a control flow graph: the sizes of boxes and the edges come in,
+//! the positions of boxes and the paths of edges go out. A box is a basic block of a kernel.
 //!
-//! A box's row is the longest path to it along forward edges. The order within rows reduces crossings
-//! (barycentres, a few sweeps), then each box moves towards its neighbours. An edge over several rows
-//! gets a position in each. Back edges and very long edges run in lanes on the right. The cost is
-//! linear in boxes and edges, so a kernel with thousands of blocks is laid out quickly.
+//! Boxes are in the order of their addresses, so an edge to a later box is a forward edge. A box's
+//! row is the length of the longest path to it along forward edges. The order within rows reduces
+//! crossings (barycentres, a few sweeps), then each box moves towards the boxes it has edges with.
+//! An edge over several rows gets a position in each row between. Back edges and very long edges run
+//! in lanes on the right. The cost is linear in boxes and edges, so a kernel with thousands of
+//! blocks is laid out quickly.
 
 /// The size of a box in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -14,9 +17,9 @@ pub(super) struct Size {
 
 /// The layout of a graph, in pixels.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Drawing {
+pub(super) struct GraphLayout {
     /// The top left corner of each box.
-    pub(super) places: Vec<(f64, f64)>,
+    pub(super) corners: Vec<(f64, f64)>,
     /// The edges, in the order given.
     pub(super) edges: Vec<Edge>,
     /// The size of the whole drawing.
@@ -36,7 +39,7 @@ pub(super) enum Edge {
 const ROW_GAP_PX: f64 = 34.0;
 const BOX_GAP_PX: f64 = 26.0;
 const LANE_WIDTH_PX: f64 = 11.0;
-/// Edges over more rows than this run in a lane.
+/// Edges that span more rows than this run in a lane.
 const MAX_EDGE_ROWS: usize = 24;
 const ORDERING_SWEEPS: usize = 6;
 
@@ -49,7 +52,7 @@ struct Node {
 
 /// Lays out boxes of these sizes with these edges. An edge to its own or an earlier box is a back
 /// edge.
-pub(super) fn draw(sizes: &[Size], edges: &[(usize, usize)]) -> Drawing {
+pub(super) fn lay_out_graph(sizes: &[Size], edges: &[(usize, usize)]) -> GraphLayout {
     let rows_of = rows(sizes.len(), edges);
     let mut nodes: Vec<Node> = sizes.iter().map(|s| Node { width: s.width, x: 0.0 }).collect();
     let count = rows_of.iter().max().map_or(0, |row| row + 1);
@@ -79,8 +82,8 @@ pub(super) fn draw(sizes: &[Size], edges: &[(usize, usize)]) -> Drawing {
         }
     }
     order(&mut rows, &mut nodes, &above, &below);
-    settle(&rows, &mut nodes, &above, &below);
-    build_drawing(sizes, edges, &rows, &rows_of, &nodes, &paths)
+    place_nodes(&rows, &mut nodes, &above, &below);
+    build_layout(sizes, edges, &rows, &rows_of, &nodes, &paths)
 }
 
 /// The row of each box: below all boxes with forward edges to it.
@@ -122,8 +125,13 @@ fn mean(neighbours: &[usize], nodes: &[Node]) -> Option<f64> {
     (!neighbours.is_empty()).then(|| sum / neighbours.len() as f64)
 }
 
-/// Sets the x of every node's centre: near its neighbours, in its row's order, without overlaps.
-fn settle(rows: &[Vec<usize>], nodes: &mut [Node], above: &[Vec<usize>], below: &[Vec<usize>]) {
+/// Sets the x of each node's centre: near its neighbours, in its row's order, without overlaps.
+fn place_nodes(
+    rows: &[Vec<usize>],
+    nodes: &mut [Node],
+    above: &[Vec<usize>],
+    below: &[Vec<usize>],
+) {
     let apart = |a: &Node, b: &Node| (a.width + b.width) / 2.0 + BOX_GAP_PX;
     for row in rows {
         let mut x = 0.0;
@@ -158,14 +166,14 @@ fn settle(rows: &[Vec<usize>], nodes: &mut [Node], above: &[Vec<usize>], below: 
     }
 }
 
-fn build_drawing(
+fn build_layout(
     sizes: &[Size],
     edges: &[(usize, usize)],
     rows: &[Vec<usize>],
     rows_of: &[usize],
     nodes: &[Node],
     paths: &[Option<Vec<usize>>],
-) -> Drawing {
+) -> GraphLayout {
     let left = nodes.iter().map(|n| n.x - n.width / 2.0).fold(f64::INFINITY, f64::min);
     let left = if left.is_finite() { left } else { 0.0 };
     let middle = |node: usize| nodes[node].x - left;
@@ -203,10 +211,10 @@ fn build_drawing(
             }
         });
     }
-    let places = sizes.iter().enumerate().map(|(n, s)| (middle(n) - s.width / 2.0, top(n)));
+    let corners = sizes.iter().enumerate().map(|(n, s)| (middle(n) - s.width / 2.0, top(n)));
     let any_lane = if width > lanes_from { LANE_WIDTH_PX } else { 0.0 };
-    Drawing {
-        places: places.collect(),
+    GraphLayout {
+        corners: corners.collect(),
         edges: drawn,
         width: width + any_lane,
         height: (y - ROW_GAP_PX).max(0.0),
@@ -225,28 +233,28 @@ mod tests {
     fn no_two_boxes_overlap_and_edges_go_down() {
         // A diamond with a loop around it and a long edge.
         let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 0), (3, 4), (0, 4)];
-        let drawing = draw(&boxes(5), &edges);
-        for (a, one) in drawing.places.iter().enumerate() {
-            for other in &drawing.places[a + 1..] {
+        let layout = lay_out_graph(&boxes(5), &edges);
+        for (a, one) in layout.corners.iter().enumerate() {
+            for other in &layout.corners[a + 1..] {
                 let apart = (one.0 - other.0).abs() >= 100.0 || (one.1 - other.1).abs() >= 40.0;
                 assert!(apart, "{one:?} and {other:?}");
             }
         }
-        for (edge, drawn) in edges.iter().zip(&drawing.edges) {
+        for (edge, drawn) in edges.iter().zip(&layout.edges) {
             match drawn {
                 Edge::Down(points) => {
                     assert!(points.windows(2).all(|p| p[0].1 <= p[1].1), "{edge:?}");
                 }
-                Edge::Lane { lane, .. } => assert!(edge.0 >= edge.1 && *lane < drawing.width),
+                Edge::Lane { lane, .. } => assert!(edge.0 >= edge.1 && *lane < layout.width),
             }
         }
     }
 
     #[test]
-    fn nothing_and_one_box_are_drawings_too() {
-        assert_eq!(draw(&[], &[]).height, 0.0);
-        let one = draw(&boxes(1), &[(0, 0)]);
-        assert_eq!(one.places, [(0.0, 0.0)]);
+    fn no_boxes_and_one_box_have_a_layout() {
+        assert_eq!(lay_out_graph(&[], &[]).height, 0.0);
+        let one = lay_out_graph(&boxes(1), &[(0, 0)]);
+        assert_eq!(one.corners, [(0.0, 0.0)]);
         assert!(matches!(one.edges[0], Edge::Lane { .. }));
     }
 
@@ -255,8 +263,8 @@ mod tests {
         let count = 3000;
         let edges: Vec<(usize, usize)> =
             (0..count - 1).flat_map(|n| [(n, n + 1), (n, (n * 7 + 3) % count)]).collect();
-        let drawing = draw(&boxes(count), &edges);
-        assert_eq!(drawing.places.len(), count);
-        assert!(drawing.places.iter().all(|(x, y)| x.is_finite() && y.is_finite()));
+        let layout = lay_out_graph(&boxes(count), &edges);
+        assert_eq!(layout.corners.len(), count);
+        assert!(layout.corners.iter().all(|(x, y)| x.is_finite() && y.is_finite()));
     }
 }

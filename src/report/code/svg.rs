@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::dot::label;
-use super::layers::{Drawing, Edge, Size, draw};
+use super::graph_layout::{Edge, GraphLayout, Size, lay_out_graph};
 use crate::model::code::{CodeImage, CodeKernel};
 
 const LINE_HEIGHT_PX: f64 = 16.0;
@@ -53,7 +53,7 @@ pub fn svg(images: &[CodeImage]) -> String {
     )
 }
 
-fn of_kernel(body: &mut String, kernel: &CodeKernel, top: f64) -> Drawing {
+fn of_kernel(body: &mut String, kernel: &CodeKernel, top: f64) -> GraphLayout {
     let labels: Vec<Vec<String>> = kernel.blocks.iter().map(label).collect();
     let sizes: Vec<Size> = labels
         .iter()
@@ -72,7 +72,7 @@ fn of_kernel(body: &mut String, kernel: &CodeKernel, top: f64) -> Drawing {
         .flat_map(|(n, block)| block.next.iter().map(move |to| (n, *to)))
         .filter_map(|(n, to)| Some((n, *numbers.get(&to)?)))
         .collect();
-    let drawing = draw(&sizes, &edges);
+    let drawing = lay_out_graph(&sizes, &edges);
     let at = |(x, y): (f64, f64)| format!("{:.1} {:.1}", x + MARGIN_PX, y + top);
     for (edge, ends) in drawing.edges.iter().zip(&edges) {
         let (class, marker) = if ends.1 <= ends.0 { (" class=\"b\"", "b") } else { ("", "a") };
@@ -94,7 +94,7 @@ fn of_kernel(body: &mut String, kernel: &CodeKernel, top: f64) -> Drawing {
         let _ = writeln!(body, "<path{class} d=\"{path}\" marker-end=\"url(#{marker})\"/>");
     }
     for (((block, lines), size), (x, y)) in
-        kernel.blocks.iter().zip(&labels).zip(&sizes).zip(&drawing.places)
+        kernel.blocks.iter().zip(&labels).zip(&sizes).zip(&drawing.corners)
     {
         let class = match (block.loop_head, block.indirect) {
             (true, true) => " class=\"l i\"",
