@@ -65,7 +65,7 @@ pub struct Report {
     /// The name for `--format`.
     pub id: &'static str,
     /// Where it goes without `--out`.
-    pub shown: Destination,
+    pub destination: Destination,
     /// Whether it shows neither sections of ncu nor series nor single instructions' metrics.
     pub is_summary: bool,
     /// Returns why there is nothing to render; `None` if there is.
@@ -79,49 +79,49 @@ pub static REPORTS: &[Report] = &[
     Report {
         id: "table",
         is_summary: true,
-        shown: Destination::Printed,
+        destination: Destination::Stdout,
         lacks: |_| None,
         render: terminal::render,
     },
     Report {
         id: "json",
         is_summary: false,
-        shown: Destination::Printed,
+        destination: Destination::Stdout,
         lacks: |_| None,
         render: json::render,
     },
     Report {
         id: "markdown",
         is_summary: true,
-        shown: Destination::Printed,
+        destination: Destination::Stdout,
         lacks: |_| None,
         render: markdown::render,
     },
     Report {
         id: "csv",
         is_summary: false,
-        shown: Destination::Printed,
+        destination: Destination::Stdout,
         lacks: |_| None,
         render: csv::render,
     },
     Report {
         id: "brief",
         is_summary: true,
-        shown: Destination::Printed,
+        destination: Destination::Stdout,
         lacks: |_| None,
         render: brief::render,
     },
     Report {
         id: "html",
         is_summary: false,
-        shown: Destination::Filed,
+        destination: Destination::File,
         lacks: |_| None,
         render: html::render,
     },
     Report {
         id: "perfetto",
         is_summary: false,
-        shown: Destination::Filed,
+        destination: Destination::File,
         lacks: perfetto::lacks,
         render: perfetto::render,
     },

@@ -1,12 +1,13 @@
-//! The output of a report: named files of text or bytes.
+//! The output of a report: named files of text or bytes. The renderers of [`super::REPORTS`] return
+//! them; `rgpu report` prints or writes them.
 
 /// The default destination of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// The report is printed to stdout.
-    Printed,
+    Stdout,
     /// The report is written to a file, whose path is printed.
-    Filed,
+    File,
 }
 
 /// One file of a report.

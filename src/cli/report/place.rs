@@ -26,7 +26,7 @@ pub(super) fn write_report(
             .cause(why)
             .hint("`--format table` shows the content"));
     }
-    if args.out.is_none() && !args.open && report.shown == Destination::Printed {
+    if args.out.is_none() && !args.open && report.destination == Destination::Stdout {
         let mut documents = (report.render)(&opened.subject(), style).into_iter();
         let text = documents.next().map(Document::into_text).unwrap_or_default();
         let rest: Vec<&str> = documents.map(|d| d.name).collect();
