@@ -1709,7 +1709,7 @@ class MemoryPoint(Record):
 
     __slots__ = ()
     at_ns: int
-    """Time in nanoseconds since the first event."""
+    """Time in nanoseconds since the first event of the trace."""
     device: int
     """Number of the GPU."""
     allocated_bytes: int
@@ -1731,7 +1731,7 @@ class MemoryUse(Record):
     total_bytes: int | None
     """Bytes of the GPU; absent if unknown."""
     scope: str
-    """Part of the program that the peaks are of."""
+    """The part of the program over which the peaks were taken."""
     from_: str | None
     """Source of the numbers: path in the run folder."""
 
@@ -2773,15 +2773,15 @@ class SpeedOfLight(Record):
 
 
 class Stage(Record):
-    """One NVTX region of a kernel with a `[model]`, over all its instances in the timed phase of a
-    case.
+    """One stage: an NVTX region over all its instances. A kernel's stages are in the timed phase of a
+    case; a program's, in mode `torch`, are its training steps and the calls of a model.
     """
 
     __slots__ = ()
     case: str
-    """Name of the case."""
+    """Name of the case; empty for a program."""
     region: str
-    """Name of the region: `LLM@prefill`."""
+    """Name of the region, such as `LLM@prefill`."""
     instances: int
     """Number of times it was entered."""
     mean_ns: float
@@ -2792,10 +2792,13 @@ class Stage(Record):
     """
     gpu_span_ns: float | None
     """Mean time in nanoseconds from the start of the first work launched inside to the end of the
-    last, if `clock` is `gpu`: with the time in which the GPU waits. Absent if no trace tells.
+    last, including the time in which the GPU waits. Absent unless `clock` is `gpu` and a trace
+    has these times.
     """
     flops: float | None
-    """Floating-point operations of one instance, from `[work.regions]`."""
+    """Floating-point operations of one instance: of a kernel, from `[work.regions]`; of a program,
+    as counted while it ran.
+    """
     flops_per_s: float | None
     """Achieved rate in FLOP/s."""
     utilization: Utilization | None

@@ -1,4 +1,5 @@
-//! Memory of a framework's allocator on a GPU.
+//! Memory of a framework's allocator on a GPU: its peaks go into the profile, its course over time
+//! into `trace.json`. Both come from torch's trace.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ pub struct MemoryUse {
     /// Bytes of the GPU; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_bytes: Option<u64>,
-    /// Part of the program that the peaks are of.
+    /// The part of the program over which the peaks were taken.
     pub scope: MemoryScope,
     /// Source of the numbers: path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -25,7 +26,7 @@ pub struct MemoryUse {
 /// The state of a GPU's allocator at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryPoint {
-    /// Time in nanoseconds since the first event.
+    /// Time in nanoseconds since the first event of the trace.
     pub at_ns: u64,
     /// Number of the GPU.
     pub device: u32,
@@ -38,9 +39,9 @@ pub struct MemoryPoint {
 super::open_enum::open_enum! {
     /// Part of a program.
     pub enum MemoryScope {
-        /// From its start on.
+        /// From the program's start until its recording ended.
         Program = "program",
-        /// What the trace has.
+        /// Only while the trace was recorded.
         Trace = "trace",
     }
 }

@@ -1,4 +1,5 @@
-//! Stages of a model that the model itself marks with NVTX: prefill, decode, a group of blocks.
+//! Stages: the parts of a call or of a training that NVTX ranges mark, such as the prefill of a
+//! language model or a training step. They come from the regions of a trace.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::Utilization;
 use super::open_enum::open_enum;
 
-/// One NVTX region of a kernel with a `[model]`, over all its instances in the timed phase of a
-/// case.
+/// One stage: an NVTX region over all its instances. A kernel's stages are in the timed phase of a
+/// case; a program's, in mode `torch`, are its training steps and the calls of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stage {
-    /// Name of the case.
+    /// Name of the case; empty for a program.
     pub case: String,
-    /// Name of the region: `LLM@prefill`.
+    /// Name of the region, such as `LLM@prefill`.
     pub region: String,
     /// Number of times it was entered.
     pub instances: u64,
@@ -22,10 +23,12 @@ pub struct Stage {
     /// from entry to exit).
     pub clock: StageClock,
     /// Mean time in nanoseconds from the start of the first work launched inside to the end of the
-    /// last, if `clock` is `gpu`: with the time in which the GPU waits. Absent if no trace tells.
+    /// last, including the time in which the GPU waits. Absent unless `clock` is `gpu` and a trace
+    /// has these times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_span_ns: Option<f64>,
-    /// Floating-point operations of one instance, from `[work.regions]`.
+    /// Floating-point operations of one instance: of a kernel, from `[work.regions]`; of a program,
+    /// as counted while it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<f64>,
     /// Achieved rate in FLOP/s.
