@@ -1,4 +1,4 @@
-//! The routes of the server.
+//! The routes of `rgpu-agent-http`, each with the function that answers it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::request_guard::guard;
 use crate::state::State;
 use crate::{artifacts, blobs, events, host, jobs, openapi};
 
-/// Builds the router, with the guard before all routes.
+/// Builds the router. Before each route the guard checks the request's token, `Host` and `Origin`.
 pub(crate) fn router(state: &Arc<State>) -> Router {
     Router::new()
         .route("/v1/health", get(host::health))

@@ -72,7 +72,7 @@ pub(in crate::cli) struct KernelArgs {
     pub head_dim: f64,
 
     /// MLA: the length of the latent and of the rotated part, for example 512,64
-    #[arg(long, value_name = "RANK,ROPE", value_parser = latent)]
+    #[arg(long, value_name = "RANK,ROPE", value_parser = pair)]
     pub mla: Option<(f64, f64)>,
 
     /// A query sees at most this many keys
@@ -88,7 +88,7 @@ pub(in crate::cli) struct KernelArgs {
     pub naive: bool,
 
     /// Number of experts, and experts per token, e.g. 128,8
-    #[arg(long, value_name = "ALL,CHOSEN", value_parser = latent)]
+    #[arg(long, value_name = "ALL,CHOSEN", value_parser = pair)]
     pub experts: Option<(f64, f64)>,
 
     /// Tokens of a mixture of experts
@@ -96,7 +96,7 @@ pub(in crate::cli) struct KernelArgs {
     pub tokens: Option<f64>,
 
     /// The model's width, and the width inside an expert, for example 2048,768
-    #[arg(long, value_name = "HIDDEN,INNER", value_parser = latent)]
+    #[arg(long, value_name = "HIDDEN,INNER", value_parser = pair)]
     pub widths: Option<(f64, f64)>,
 
     /// Elements of a norm's or an elementwise kernel's tensor
@@ -133,7 +133,7 @@ pub(in crate::cli) enum KernelName {
     Elementwise,
 }
 
-/// The sizes of a product.
+/// M, N and K of a GEMM.
 type Sizes = [f64; 3];
 
 fn sizes(typed: &str) -> std::result::Result<Sizes, String> {
@@ -142,15 +142,19 @@ fn sizes(typed: &str) -> std::result::Result<Sizes, String> {
     numbers.try_into().map_err(|_| format!("`{typed}` is not M,N,K"))
 }
 
-fn latent(typed: &str) -> std::result::Result<(f64, f64), String> {
+/// Two numbers with a comma.
+fn pair(typed: &str) -> std::result::Result<(f64, f64), String> {
     match typed.split_once(',') {
         Some((first, second)) => Ok((input::count(first.trim())?, input::count(second.trim())?)),
         None => Err(format!("`{typed}` is not two numbers with a comma")),
     }
 }
 
-/// A flag that the kernel needs.
-fn needed<T>(value: Option<T>, flag: &str, op: KernelName) -> Result<T> {
+/// The value of a flag that the kernel needs.
+///
+/// # Errors
+/// The flag was not given.
+fn required<T>(value: Option<T>, flag: &str, op: KernelName) -> Result<T> {
     value.ok_or_else(|| {
         let name = op.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
         Failure::new(Exit::Usage, "usage", format!("`{name}` needs {flag}"))
@@ -190,10 +194,10 @@ fn predict(args: &KernelArgs, target: &Target) -> Result<Vec<KernelDocument>> {
     let op = args.op;
     let document = |subject: String, time: &KernelTime| {
         let mut document = kernel_document(subject, time, &target.hardware, &context);
-        let wanted = args.weights.filter(|w| w.bits() > args.dtype.bits()).unwrap_or(args.dtype);
-        if target.gpu.math(wanted) != wanted.math() {
+        let widest = args.weights.filter(|w| w.bits() > args.dtype.bits()).unwrap_or(args.dtype);
+        if target.gpu.math(widest) != widest.math() {
             let name = &target.hardware.id;
-            let note = format!("{name} multiplies no {wanted}: values are widened to 16 bits");
+            let note = format!("{name} multiplies no {widest}: values are widened to 16 bits");
             document.notes.push(note);
         }
         document
@@ -210,7 +214,7 @@ fn predict(args: &KernelArgs, target: &Target) -> Result<Vec<KernelDocument>> {
                     vec![document(subject, &grouped(&groups, &context))]
                 }
                 None if args.quantize => {
-                    let [m, n, k] = needed(args.mnk, "--mnk M,N,K", op)?;
+                    let [m, n, k] = required(args.mnk, "--mnk M,N,K", op)?;
                     if args.dtype.bits() >= 16 {
                         let what = format!("{} is not narrower than bf16", args.dtype);
                         return Err(Failure::new(Exit::Usage, "usage", what)
@@ -222,15 +226,15 @@ fn predict(args: &KernelArgs, target: &Target) -> Result<Vec<KernelDocument>> {
                     vec![document(subject, &layer.time(&context))]
                 }
                 None => {
-                    let [m, n, k] = needed(args.mnk, "--mnk M,N,K or --grouped FILE", op)?;
+                    let [m, n, k] = required(args.mnk, "--mnk M,N,K or --grouped FILE", op)?;
                     let subject = format!("gemm {m}x{n}x{k} {}", args.dtype);
                     vec![document(subject, &gemm([m, n, k]).time(&context))]
                 }
             }
         }
         KernelName::Attention => {
-            let heads = needed(args.heads, "--heads", op)?;
-            let keys = needed(args.keys, "--keys", op)?;
+            let heads = required(args.heads, "--heads", op)?;
+            let keys = required(args.keys, "--keys", op)?;
             let queries = args.queries.unwrap_or(1.0);
             if queries > keys {
                 let what = format!("{queries} queries are more than {keys} keys");
@@ -264,9 +268,9 @@ fn predict(args: &KernelArgs, target: &Target) -> Result<Vec<KernelDocument>> {
             vec![document(subject, &attention.time(&context))]
         }
         KernelName::Moe => {
-            let (experts, chosen) = needed(args.experts, "--experts ALL,CHOSEN", op)?;
-            let (hidden, inner) = needed(args.widths, "--widths HIDDEN,INNER", op)?;
-            let tokens = needed(args.tokens, "--tokens", op)?;
+            let (experts, chosen) = required(args.experts, "--experts ALL,CHOSEN", op)?;
+            let (hidden, inner) = required(args.widths, "--widths HIDDEN,INNER", op)?;
+            let tokens = required(args.tokens, "--tokens", op)?;
             if chosen > experts {
                 let what = format!("{chosen} of {experts} experts cannot be chosen");
                 return Err(Failure::new(Exit::Usage, "usage", what));
@@ -288,7 +292,7 @@ fn predict(args: &KernelArgs, target: &Target) -> Result<Vec<KernelDocument>> {
             vec![document(subject("gate and up"), &up), document(subject("down"), &down)]
         }
         KernelName::Norm | KernelName::Elementwise => {
-            let elements = needed(args.elements, "--elements", op)?;
+            let elements = required(args.elements, "--elements", op)?;
             let kernel = StreamingKernel {
                 op: if op == KernelName::Norm { OpKind::Norm } else { OpKind::Elementwise },
                 elements,

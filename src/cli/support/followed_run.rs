@@ -1,5 +1,5 @@
-//! The common part of profile, exec, build, compare and `runs attach`: create or resume the run,
-//! connect, do the command's work, and record the end in the run's folder.
+//! The common part of all commands that send work to a host, from `rgpu profile` to `rgpu doctor`:
+//! create or resume the run, connect, do the command's work, and record the end in the run's folder.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::remote::{HostRequest, RemoteSpec};
 use crate::run::{NEVER_SUBMITTED, Reporter, RunContext, RunEvent, RunSession, RunStart, close};
 use crate::store::{InputsRecord, RunFolder, RunRecord, RunState, Runs};
 
-/// A run that this command follows.
+/// A run whose jobs this command waits for: its folder and its record.
 pub(in crate::cli) struct FollowedRun {
     pub(in crate::cli) folder: RunFolder,
     pub(in crate::cli) record: RunRecord,

@@ -1,11 +1,12 @@
-//! The GPUs that are shipped. A new one is one file in `data/` and its name in `SHIPPED`.
+//! The catalogue: descriptions of GPUs that are built into rgpu, found by their id or by the name
+//! that a driver gives. A new GPU is one file in `data/` and its name in `SHIPPED`.
 
 use std::sync::LazyLock;
 
 use super::Hardware;
 use crate::nearest;
 
-/// A shipped GPU. Its file is read when it is first used: a prediction needs one of them.
+/// A GPU of the catalogue. Its file is parsed when it is first used: a prediction needs only one.
 struct Shipped {
     id: &'static str,
     hardware: LazyLock<Option<Hardware>>,
@@ -15,7 +16,7 @@ macro_rules! shipped_files {
     ($($id:literal)*) => {
         [$(Shipped {
             id: $id,
-            // A test reads every file, so none is left out.
+            // A file that cannot be parsed would be missing here; a test parses every file.
             hardware: LazyLock::new(|| Hardware::parse(include_str!(concat!("../../data/", $id, ".toml"))).ok()),
         }),*]
     };
@@ -24,7 +25,7 @@ macro_rules! shipped_files {
 static SHIPPED: [Shipped; 8] =
     shipped_files!["a100" "h100" "h200" "b200" "b300" "gb200" "gb300" "mi300x"];
 
-/// All GPUs that rgpu ships.
+/// All GPUs of the catalogue.
 pub fn builtin_gpus() -> impl Iterator<Item = &'static Hardware> {
     SHIPPED.iter().filter_map(|shipped| shipped.hardware.as_ref())
 }
@@ -39,10 +40,10 @@ pub struct UnknownGpu {
     pub nearest: String,
 }
 
-/// The GPU of this name among the shipped ones.
+/// The GPU of the catalogue with this id, in any case.
 ///
 /// # Errors
-/// There is none; the error names the nearest.
+/// The catalogue has no such GPU; the error names the one with the most similar id.
 pub fn find(name: &str) -> Result<&'static Hardware, UnknownGpu> {
     let lower = name.to_lowercase();
     let found = SHIPPED.iter().find(|shipped| shipped.id == lower);
@@ -54,11 +55,11 @@ pub fn find(name: &str) -> Result<&'static Hardware, UnknownGpu> {
     })
 }
 
-/// Words of a driver's name that tell a variant which the catalogue does not have.
+/// Words in a driver's name of a GPU variant that the catalogue does not have.
 const OTHER_VARIANTS: [&str; 4] = ["pcie", "nvl", "40gb", "laptop"];
 
-/// The GPU of a driver's name, such as `NVIDIA H100 80GB HBM3`. `None` for variants with other
-/// rates, such as `NVIDIA H100 PCIe`.
+/// The GPU with the name that a driver gives, such as `NVIDIA H100 80GB HBM3`. `None` for variants
+/// with other rates, such as `NVIDIA H100 PCIe`.
 #[must_use]
 pub fn of_device(name: &str) -> Option<&'static Hardware> {
     let lower = name.to_lowercase();
