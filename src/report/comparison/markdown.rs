@@ -1,8 +1,8 @@
 //! `compare.md`: the same facts as on the terminal.
 
 use super::words::{
-    MAX_METRICS, change, factor, gap_label, interval, join_note, kernel, launches, rank_changes,
-    side, value, verdict,
+    MAX_METRICS, change, effect, factor, gap_label, interval, join_note, kernel, launches,
+    rank_changes, side, value,
 };
 use crate::model::comparison::{Comparison, KernelChange, Unmatched};
 use crate::report::markdown::{plain, sentence};
@@ -137,7 +137,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, names: KernelNames) {
     ]);
     for m in k.metrics.iter().take(MAX_METRICS) {
         let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
-        table.add_row([plain(&m.label), a, b, change(m), verdict(m), plain(&m.metric)]);
+        table.add_row([plain(&m.label), a, b, change(m), effect(m), plain(&m.metric)]);
     }
     put(out, table, "No metric was recorded on both sides, or none changed.");
 }

@@ -1,8 +1,8 @@
 //! A comparison on a terminal: the verdict, then the evidence.
 
 use super::words::{
-    MAX_METRICS, change, factor, gap_label, interval, join_note, kernel, launches, rank_changes,
-    side, value, verdict,
+    MAX_METRICS, change, effect, factor, gap_label, interval, join_note, kernel, launches,
+    rank_changes, side, value,
 };
 use crate::model::comparison::TimeSource;
 use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict, Unmatched};
@@ -172,7 +172,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
     ]);
     for m in k.metrics.iter().take(MAX_METRICS) {
         let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
-        table.add_row([m.label.clone(), a, b, change(m), verdict(m)]);
+        table.add_row([m.label.clone(), a, b, change(m), effect(m)]);
     }
     *out += &table.without_empty_columns().plain(style.width, 4);
     if k.metrics.len() > MAX_METRICS {

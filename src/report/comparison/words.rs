@@ -102,7 +102,7 @@ pub(super) fn change(m: &MetricChange) -> String {
 }
 
 /// `better` or `worse`; empty for a neutral change.
-pub(super) fn verdict(m: &MetricChange) -> String {
+pub(super) fn effect(m: &MetricChange) -> String {
     if m.change == ChangeEffect::Neutral { String::new() } else { m.change.to_string() }
 }
 
