@@ -84,6 +84,10 @@ fn a_measurement_stands_beside_the_bound_at_both_clocks() {
         refused(&laptop, "kernel gemm --mnk 8,8,8 --gpu b200 --measured-us 9 --clock-mhz 1500");
     assert_eq!(exit, 3);
     assert!(text.contains("clock of `b200` is not known"), "{text}");
+    let moe = "kernel moe --experts 128,8 --tokens 64 --widths 2048,768 --gpu h200 --measured-us 9";
+    let (exit, text) = refused(&laptop, moe);
+    assert_eq!(exit, 2);
+    assert!(text.contains("`moe` predicts two products"), "{text}");
 }
 
 #[test]

@@ -172,7 +172,12 @@ pub(super) fn run(app: &App, args: &KernelArgs) -> Result<Status> {
                 is_calibrated.then_some([fast.time_ns.max(document.bound_ns), slow.time_ns]);
         }
     }
-    if let (Some(us), [document]) = (args.measured_us, &mut documents[..]) {
+    if let Some(us) = args.measured_us {
+        let [document] = &mut documents[..] else {
+            let what = "--measured-us is one time, but `moe` predicts two products";
+            return Err(Failure::new(Exit::Usage, "usage", what)
+                .help("predict each product alone: `rgpu model kernel gemm --grouped …`"));
+        };
         document.shares = Some(shares(args, &target, us)?);
     }
     let sides: Vec<_> =
@@ -384,7 +389,7 @@ fn print(app: &App, document: &KernelDocument) {
         row(
             "tile",
             format!("{}x{}", tile.rows, tile.columns),
-            format!("best of a library's{split}"),
+            format!("fastest of a library's tiles{split}"),
         );
     }
     if let Some(shares) = document.shares {
