@@ -12,6 +12,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+/// The Python environment, relative to the repository.
+const ENVIRONMENT: &str = ".rgpu/cuda";
 /// The wheel list, relative to the repository.
 const WHEELS: &str = "wheels/src/cuda.txt";
 /// A copy of the wheel list in the environment, written last.
@@ -34,30 +36,40 @@ pub(crate) enum CudaError {
     Layout { path: PathBuf, source: io::Error },
 }
 
-/// Creates `.rgpu/cuda`, unless a toolkit is installed or it is up to date.
-pub(crate) fn provide(workspace: &Workspace) -> Result<(), CudaError> {
+/// Whether no toolkit is installed and `.rgpu/cuda` is missing or old. The system's packages that
+/// `install` needs are then there.
+pub(crate) fn is_needed(workspace: &Workspace) -> Result<bool, CudaError> {
     if let Some(nvcc) = installed_nvcc() {
         eprintln!("CUDA toolkit: {}", nvcc.display());
-        return Ok(());
+        return Ok(false);
     }
-    let environment = workspace.root.join(".rgpu/cuda");
-    let at = |path: &Path| {
-        let path = path.to_owned();
-        move |source| CudaError::Layout { path, source }
-    };
     let wheels = workspace.root.join(WHEELS);
     let wanted = fs::read(&wheels).map_err(at(&wheels))?;
-    let done = environment.join(INSTALLED_LIST);
+    let done = workspace.root.join(ENVIRONMENT).join(INSTALLED_LIST);
     if fs::read(&done).is_ok_and(|made_from| made_from == wanted) {
-        return Ok(());
+        return Ok(false);
     }
     packages::for_wheels()?;
+    Ok(true)
+}
+
+/// Creates `.rgpu/cuda`.
+pub(crate) fn install(workspace: &Workspace) -> Result<(), CudaError> {
+    let environment = workspace.root.join(ENVIRONMENT);
+    let wheels = workspace.root.join(WHEELS);
+    let wanted = fs::read(&wheels).map_err(at(&wheels))?;
     if environment.exists() {
         fs::remove_dir_all(&environment).map_err(at(&environment))?;
     }
     environment::create(&environment, &wheels).map_err(CudaError::Wheels)?;
     lay_out(&environment).map_err(at(&environment))?;
+    let done = environment.join(INSTALLED_LIST);
     fs::write(&done, &wanted).map_err(at(&done))
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> CudaError {
+    let path = path.to_owned();
+    move |source| CudaError::Layout { path, source }
 }
 
 /// `nvcc` of an installed toolkit.

@@ -7,7 +7,9 @@ use crate::environment::EnvironmentError;
 use crate::oracle;
 use crate::packages::{self, PackageError};
 use crate::workspace::Workspace;
+use std::panic::resume_unwind;
 use std::process::{Command, ExitCode};
+use std::thread;
 
 /// The reason why set-up stopped.
 #[derive(Debug, thiserror::Error)]
@@ -45,10 +47,15 @@ pub(crate) fn everything(workspace: &Workspace, cuda: Cuda) -> Result<(), SetupE
 /// in the same build, since their features would otherwise compile shared dependencies again.
 fn build(workspace: &Workspace, cuda: Cuda, targets: &[&str]) -> Result<(), SetupError> {
     packages::for_build()?;
-    if cuda == Cuda::Wanted {
-        cuda::provide(workspace)?;
-    }
-    command::run(workspace.cargo().args(["build", "--workspace"]).args(targets))?;
+    let is_needed = cuda == Cuda::Wanted && cuda::is_needed(workspace)?;
+    // The wheels come over the network while Cargo compiles.
+    thread::scope(|scope| {
+        let wheels = is_needed.then(|| scope.spawn(|| cuda::install(workspace)));
+        let built = command::run(workspace.cargo().args(["build", "--workspace"]).args(targets));
+        wheels
+            .map_or(Ok(()), |wheels| wheels.join().unwrap_or_else(|panic| resume_unwind(panic)))?;
+        built.map_err(SetupError::from)
+    })?;
     dist::copy_debug_builds(workspace)?;
     Ok(())
 }
