@@ -176,7 +176,7 @@ pub(super) fn run(app: &App, args: &KernelArgs) -> Result<Status> {
         let [document] = &mut documents[..] else {
             let what = "--measured-us is one time, but `moe` predicts two products";
             return Err(Failure::new(Exit::Usage, "usage", what)
-                .help("predict each product alone: `rgpu model kernel gemm --grouped …`"));
+                .hint("predict each product alone: `rgpu model kernel gemm --grouped …`"));
         };
         document.shares = Some(shares(args, &target, us)?);
     }
