@@ -97,15 +97,24 @@ impl Scale {
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
 
-    /// Five values to label.
+    /// Round values to label: multiples of 1, 2 or 5 times a power of ten.
     fn ticks(&self) -> Vec<f64> {
-        (0..5)
-            .map(|n| f64::from(n) / 4.0)
-            .map(|share| match self.log {
-                true => self.low * (self.high / self.low).powf(share),
-                false => self.low + share * (self.high - self.low),
-            })
-            .collect()
+        if self.log {
+            let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
+            let values = |steps: &[f64]| -> Vec<f64> {
+                let all =
+                    decades.clone().flat_map(|e| steps.iter().map(move |s| s * 10f64.powi(e)));
+                all.filter(|x| (self.low..=self.high).contains(x)).collect()
+            };
+            let fine = values(&[1.0, 2.0, 5.0]);
+            return if fine.len() > 7 { values(&[1.0]) } else { fine };
+        }
+        let rough = (self.high - self.low) / 5.0;
+        let power = 10f64.powf(rough.log10().floor());
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|n| n * power);
+        let step = steps.into_iter().find(|step| *step >= rough).unwrap_or(10.0 * power);
+        let (first, last) = ((self.low / step).ceil() as i64, (self.high / step).floor() as i64);
+        (first..=last).map(|n| n as f64 * step).collect()
     }
 }
 
@@ -289,6 +298,17 @@ mod tests {
         let drawn = svg(&[series], &axis, digits);
         let labels = drawn.split("<text x=\"").filter(|text| text.contains("\"middle\""));
         labels.map(|text| text.split('"').next().unwrap().parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        let ticks = |values: &[f64]| Scale::new(values.iter().copied(), 0.0, 1.0).ticks();
+        assert_eq!(ticks(&[62.6, 67.2, 70.5]), [62.0, 64.0, 66.0, 68.0, 70.0]);
+        assert_eq!(ticks(&[72_672.0, 254_048.0]), [100_000.0, 150_000.0, 200_000.0, 250_000.0]);
+        assert_eq!(ticks(&[1.5, 90.0]), [2.0, 5.0, 10.0, 20.0, 50.0]);
+        assert_eq!(ticks(&[1.0, 1e6]), [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6]);
+        // Equal values, and none at all.
+        assert!(ticks(&[5.0]).len() > 1 && ticks(&[]).len() > 1);
     }
 
     #[test]
