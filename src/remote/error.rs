@@ -26,6 +26,63 @@ const FACTS_CHANGED: &str = "facts_changed";
 /// The agent's code for a blob that does not have its digest.
 const DAMAGED_BLOB: &str = "damaged_blob";
 
+/// The codes of failures that end the session with a host: of the link, of the agent, and of the
+/// transports. Those of Slurm begin with `slurm_`. A live agent, or the plan of one command, tells all
+/// others, such as `no_torch`, `no_gpu` and `refused`.
+const LOST_HOST: &[&str] = &[
+    // The link.
+    "link_cut",
+    "no_answer",
+    "unreachable",
+    "lease_expired",
+    "unknown_host",
+    "connection_refused",
+    "connect_timeout",
+    "ssh_handshake",
+    "ssh_config",
+    "host_key_changed",
+    "host_key_revoked",
+    "host_key_unknown",
+    "host_certificate",
+    "known_hosts",
+    "permission_denied",
+    "proxy_command",
+    "needs_openssh",
+    "openssh",
+    "untrusted_certificate",
+    "no_tls",
+    "wants_tls",
+    "redirected",
+    "redirect_loop",
+    "bad_status",
+    // The agent.
+    "agent_missing",
+    "agent_start",
+    "agent_unfit",
+    "no_folder",
+    "spawn_failed",
+    "version_mismatch",
+    "other_version",
+    "bad_stream",
+    "gap",
+    "unconfirmed",
+    "no_end",
+    // What has the host.
+    "no_slurm",
+    "not_wafer",
+    "workspace_not_running",
+    "workspace_not_up",
+    "workspace_command",
+    "login_timeout",
+];
+
+/// Whether a failure ends the session with its host, so that nothing else runs over it. Any other
+/// failure is that of one command.
+pub fn loses_host(failure: &Failure) -> bool {
+    let code = failure.code.as_str();
+    failure.exit == Exit::Host && (LOST_HOST.contains(&code) || code.starts_with("slurm_"))
+}
+
 /// An error between this machine and a job.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
@@ -404,5 +461,29 @@ pub trait OnRemote<T> {
 impl<T> OnRemote<T> for Result<T, RemoteError> {
     fn on(self, remote: &dyn Remote) -> Result<T, Failure> {
         self.map_err(|error| error.failure(remote.name(), remote.transport()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_failures_of_the_link_and_of_the_agent_lose_the_host() {
+        let cut = || RemoteError::GaveUp {
+            after: Duration::from_secs(60),
+            last: Box::new(RemoteError::NoFolder { tried: String::new() }),
+        };
+        let lost = [cut(), RemoteError::NoFolder { tried: String::new() }];
+        for error in lost {
+            assert!(loses_host(&error.failure("h200", "ssh")), "{error}");
+        }
+        for code in ["link_cut", "no_end", "slurm_node_fail"] {
+            assert!(loses_host(&Failure::new(Exit::Host, code, "it broke")), "{code}");
+        }
+        for code in ["no_torch", "no_gpu", "no_compiler", "clocks_refused", "refused", "damaged"] {
+            assert!(!loses_host(&Failure::new(Exit::Host, code, "it broke")), "{code}");
+        }
+        assert!(!loses_host(&Failure::new(Exit::Kernel, "slurm_out_of_memory", "it broke")));
     }
 }

@@ -313,6 +313,17 @@ fn clocks_stay_as_they_are_where_others_use_the_gpu() {
     laptop.wait_until_quiet();
 }
 
+#[test]
+fn what_cases_lack_on_their_host_fails_each_of_them_and_does_not_end_the_suite() {
+    let (laptop, host) = laptop_with(SUITE);
+    host.mischief("nvidia-smi no-permission\n");
+    let run = suite(&laptop, "bench run --run-id night --lock-clocks 1500", 4);
+    assert_eq!(run.state, SuiteState::Done);
+    let reasons: Vec<_> = run.rows.iter().map(|row| row.reason.as_deref()).collect();
+    assert_eq!(reasons, [Some("clocks_refused"); 3], "{run:#?}");
+    laptop.wait_until_quiet();
+}
+
 /// The GPU that a run's job locked; `None` before.
 fn locked_gpu(laptop: &Laptop, run: &str) -> Option<String> {
     let path = laptop.project("artifacts/runs").join(run).join("events.jsonl");

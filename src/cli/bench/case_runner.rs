@@ -25,7 +25,7 @@ use crate::model::comparison::CaseChange;
 use crate::model::profile::Gap;
 use crate::model::suite::{GrownSizes, NO_GPU, PairResult, SizeSpeedup, SuiteOptions, SuiteTime};
 use crate::model::{KernelCode, Profile};
-use crate::remote::RemoteSpec;
+use crate::remote::{RemoteSpec, loses_host};
 use crate::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
 use crate::store::{RunParent, RunRecord, RunState, Runs};
 use crate::suite::{
@@ -52,8 +52,8 @@ pub(super) struct CaseRunner<'a> {
     pub(super) base: Option<&'a ProfileArgs>,
     pub(super) session: RemoteSession,
     builds: &'a Mutex<Builds>,
-    /// Whether the connection failed.
-    pub(super) is_broken: bool,
+    /// The failure of the last case, if it lost the host.
+    pub(super) lost_by: Option<Failure>,
 }
 
 /// Earlier builds, by kernel and options: one for each architecture, since hosts of one
@@ -92,7 +92,7 @@ impl<'a> CaseRunner<'a> {
         builds: &'a Mutex<Builds>,
         session: RemoteSession,
     ) -> Self {
-        Self { app, options, suite, folder, base, session, builds, is_broken: false }
+        Self { app, options, suite, folder, base, session, builds, lost_by: None }
     }
 
     fn builds(&self) -> MutexGuard<'a, Builds> {
@@ -110,7 +110,7 @@ impl<'a> CaseRunner<'a> {
         };
         let mut end =
             end.unwrap_or_else(|failure| CaseEnd { failure: Some(failure), ..CaseEnd::default() });
-        self.is_broken = end.failure.as_ref().is_some_and(|failure| failure.exit == Exit::Host);
+        self.lost_by = end.failure.clone().filter(loses_host);
         end.seconds = started_at.elapsed().as_secs_f64();
         end
     }

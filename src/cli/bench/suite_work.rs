@@ -224,22 +224,21 @@ impl SuiteWork<'_> {
                         runner.session.cancel.wait_for_more_than(0).await;
                         return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
                     }
-                    next = match runner.is_broken && reconnects == MAX_RECONNECTS {
+                    next = match runner.lost_by.is_some() && reconnects == MAX_RECONNECTS {
                         true => None,
                         false => queue.take(host_number),
                     };
-                    if runner.is_broken {
+                    if runner.lost_by.is_some() {
                         break;
                     }
                 }
-                if !runner.is_broken {
+                let Some(lost_by) = runner.lost_by else {
                     end_session(runner.session).await;
                     break;
-                }
+                };
                 runner.session.reporter.report(&RunEvent::Finished { exit: 0 });
                 if next.is_none() && !queue.is_empty(host_number) {
-                    let what = format!("`{}` failed twice", spec.name);
-                    return Err(Failure::new(Exit::Host, "host_lost", what));
+                    return Err(lost_twice(&spec.name, &lost_by));
                 }
                 reconnects += 1;
             }
@@ -360,6 +359,17 @@ async fn end_session(mut session: RemoteSession) {
     session.link.close().await;
 }
 
+/// The failure of a suite that lost a host again after it had connected again, with the reason of
+/// the last case.
+fn lost_twice(remote: &str, last: &Failure) -> Failure {
+    let what = format!("`{remote}` was lost twice");
+    let reason = match &last.cause {
+        Some(cause) => format!("{}: {cause}", last.what),
+        None => last.what.clone(),
+    };
+    Failure::new(Exit::Host, "host_lost", what).cause(reason)
+}
+
 /// A time for estimates: `40 s`, `12 min`, `3.5 h`.
 fn rough_time(seconds: f64) -> String {
     match seconds {
@@ -395,4 +405,17 @@ fn row_text(row: &SuiteRow) -> String {
 /// Seconds since `started_at`.
 pub(super) fn seconds_since(started_at: Instant) -> f64 {
     started_at.elapsed().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suite_that_stops_names_the_reason_of_the_last_failure() {
+        let last = Failure::new(Exit::Host, "link_cut", "the link was cut").cause("broken pipe");
+        let shown = lost_twice("h200", &last).to_string();
+        assert!(shown.starts_with("error: `h200` was lost twice\n"), "{shown}");
+        assert!(shown.contains("cause: the link was cut: broken pipe"), "{shown}");
+    }
 }
