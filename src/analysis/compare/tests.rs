@@ -1,7 +1,7 @@
 //! Whole comparisons of profiles made here.
 
 use super::*;
-use crate::model::profile::{CaseResult, Correctness, Timing};
+use crate::model::profile::{CaseResult, Correctness, Timing, TimingClock};
 use crate::model::{Launch, Metric, Value};
 
 const NAMES: [&str; 2] = ["old", "new"];
@@ -189,6 +189,19 @@ fn without_a_gpu_there_is_no_verdict_and_wrong_results_are_said() {
     assert_eq!((there.verdict, there.time.is_none()), (TimeVerdict::Ambiguous, true));
     assert!(there.summary.contains("only the references ran, on the CPU"), "{}", there.summary);
     assert!(there.gaps.iter().any(|g| g.code == "wrong_result"));
+}
+
+#[test]
+fn without_a_gpu_several_sizes_have_no_verdict_either() {
+    let on_cpu = |ns| Timing { clock: TimingClock::CpuReference, ..timing(ns, 3.0) };
+    let mut a = run(&[("small", on_cpu(1000.0)), ("large", on_cpu(9000.0))]);
+    let mut b = run(&[("small", on_cpu(1020.0)), ("large", on_cpu(9180.0))]);
+    // A profile has the time of its first size, which may have none.
+    (a.timing, b.timing) = (None, None);
+    let there = held(&a, &b);
+    assert!(there.time.is_none() && there.cases.is_empty(), "{there:?}");
+    assert_eq!(there.verdict, TimeVerdict::Ambiguous);
+    assert!(there.summary.contains("say nothing about the kernels"), "{}", there.summary);
 }
 
 #[test]

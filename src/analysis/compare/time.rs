@@ -10,7 +10,6 @@ use super::{CompareOptions, gap, time_change};
 use crate::model::Profile;
 use crate::model::comparison::TimeSource;
 use crate::model::comparison::{CaseChange, KernelChange, SideTime, TimeChange, TimeVerdict};
-use crate::model::profile::TimingClock;
 use crate::model::profile::{Gap, Timing};
 
 /// Kernels with a smaller share of the time are irrelevant for the verdict.
@@ -83,9 +82,7 @@ pub(super) fn times(
     joins: &JoinedKernels<'_>,
     options: &CompareOptions<'_>,
 ) -> Times {
-    let on_cpu =
-        |p: &Profile| p.timing.as_ref().is_some_and(|t| t.clock == TimingClock::CpuReference);
-    if on_cpu(a) || on_cpu(b) {
+    if a.has_cpu_reference_time() || b.has_cpu_reference_time() {
         let text = "without a GPU only the references ran, on the CPU; their times say nothing \
                     about the kernels";
         return Times::without(gap("no_gpu", text));
