@@ -224,6 +224,31 @@ fn a_budget_leaves_cases_for_resume_and_repeats_end_when_nothing_fails() {
     laptop.wait_until_quiet();
 }
 
+#[test]
+fn a_suite_whose_cases_have_ended_keeps_its_verdicts_when_it_is_resumed() {
+    let (laptop, _host) = laptop_with(SUITE);
+    let run = suite(&laptop, "bench run --run-id night", 0);
+    let verdicts = |run: &SuiteRun| -> Vec<SuiteVerdict> {
+        run.times().map(|(_, time)| time.against.as_ref().unwrap().verdict).collect()
+    };
+    assert_eq!(verdicts(&run), [SuiteVerdict::New; 4]);
+    let file = laptop.project("artifacts/runs/night/suite.json");
+    let before = fs::read(&file).unwrap();
+    // Expectations can still be taken from it, and say something else about its times.
+    let line = "bench resume night --update-expectations --accept dirty,few-sessions";
+    let shown = laptop.show(line);
+    assert!(shown.contains("4 of 4 expected times written"), "{shown}");
+    assert!(laptop.project("expectations").is_dir());
+    let shown = laptop.show("bench resume night");
+    let told = "nothing to resume: every case of `night` has ended";
+    assert!(shown.contains(told) && shown.ends_with("status 0\n"), "{shown}");
+    assert_eq!(verdicts(&suite(&laptop, "bench resume night --fail-on slower", 0)), verdicts(&run));
+    assert_eq!(fs::read(&file).unwrap(), before);
+    let later = suite(&laptop, "bench run --run-id later", 0);
+    assert_ne!(verdicts(&later), verdicts(&run));
+    laptop.wait_until_quiet();
+}
+
 /// The changes of clocks on the played host, and what came between.
 fn clock_changes(laptop: &Laptop) -> Vec<String> {
     let text = fs::read_to_string(laptop.path("h200/clocks")).unwrap_or_default();

@@ -45,7 +45,8 @@ pub(super) fn check_baseline(app: &App, args: &ExpectArgs) -> Result<()> {
         .hint("`--update-expectations` writes it from at least 3 sessions"))
 }
 
-/// Judges every time of the suite, and updates the expectations if told to.
+/// Judges every time of the suite that has no verdict yet, and updates the expectations if told to.
+/// Times of an earlier command keep the verdict that it gave them.
 pub(super) fn judge(
     app: &App,
     work: &SuiteWork<'_>,
@@ -65,6 +66,10 @@ pub(super) fn judge(
     let threshold = run.options.threshold.unwrap_or(THRESHOLD);
     let mut verdicts = Vec::new();
     for time in run.rows.iter_mut().flat_map(|row| &mut row.times) {
+        if let Some(kept) = &time.against {
+            verdicts.push(kept.verdict);
+            continue;
+        }
         let Some(expected) = known.get(&time.key.gpu) else { continue };
         let judgement = expected.judge(time, threshold, validity);
         verdicts.push(judgement.verdict);

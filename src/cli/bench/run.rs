@@ -15,7 +15,7 @@ use crate::cli::support::profile_request::gpu_choice;
 use crate::cli::support::{session, started_here, suite_index};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::ProfileMode;
-use crate::model::suite::{RowState, SuiteOptions, SuiteRun};
+use crate::model::suite::{RowState, SuiteOptions, SuiteRun, SuiteState};
 use crate::number_form::by_number;
 use crate::remote::RemoteSpec;
 use crate::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, Runs, repository};
@@ -58,16 +58,30 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
 pub(super) fn resume(app: &App, args: &ResumeArgs) -> Result<Status> {
     expect::check_baseline(app, &args.expect)?;
     let (folder, run) = saved::find(app, args.run.as_deref())?;
+    // Otherwise a command that was killed left it, and its reports are still to be written.
+    let is_done = run.state == SuiteState::Done && run.rows.iter().all(|row| row.state.has_ended());
     let taken_up = TakenUp { accept_new: args.accept_new, yes: args.yes };
     let (work, mut record) = take_up(app, folder, run, &taken_up)?;
-    let rows = work.with_suite(|suite| suite.rows_to_run(&RunKind::Open));
-    if rows.is_empty() {
-        let id = record.id.clone();
-        app.print_note(&format!(
-            "every case of `{id}` has ended; `--failed` runs failed ones again"
-        ));
+    if is_done {
+        return show_done(app, &work, &args.expect);
     }
+    let rows = work.with_suite(|suite| suite.rows_to_run(&RunKind::Open));
     carry_out(app, &work, &mut record, rows, None, args.budget, &args.expect)
+}
+
+/// Shows a suite that has nothing left to run, and changes nothing of it. Its times can still become
+/// expectations.
+fn show_done(app: &App, work: &SuiteWork<'_>, expect: &ExpectArgs) -> Result<Status> {
+    let (run, status) = work.with_suite(|suite| (suite.run.clone(), suite.status()));
+    app.print_note(&format!(
+        "nothing to resume: every case of `{}` has ended; `rgpu bench run --failed` runs failed ones \
+         again",
+        run.id
+    ));
+    let judged = expect::judge(app, work, expect)?;
+    saved::print(app, &work.folder, &run)?;
+    let found = judged.finish(app, expect)?;
+    Ok(if status > 0 { status } else { found })
 }
 
 /// Refuses to spread cases over the GPUs of one machine if a case names the one that it needs.
@@ -296,7 +310,7 @@ pub(super) fn carry_out(
     }
     let end = budget.map(|budget| started_at + budget);
     work.with_suite(|suite| {
-        suite.run.state = crate::model::suite::SuiteState::Running;
+        suite.run.state = SuiteState::Running;
     });
     let mut ended = work.run_rows(&rows, end);
     let mut repeats = until_clean.unwrap_or(0);
