@@ -249,13 +249,17 @@ fn run_id(suite: &str, at: usize, case: &str, attempt: u32) -> String {
     format!("{suite}-{:03}-{}{again}", at + 1, slug.trim_matches('-'))
 }
 
-/// A failure with the first line of its cause.
+/// A failure with the first line of its cause, and the file of the project that is wrong.
 fn in_one_line(failure: &Failure) -> String {
-    let cause = failure.cause.as_deref().and_then(|cause| cause.lines().next());
-    match cause {
-        Some(cause) => format!("{}: {cause}", failure.what),
-        None => failure.what.clone(),
+    let mut text = failure.what.clone();
+    if let Some(cause) = failure.cause.as_deref().and_then(|cause| cause.lines().next()) {
+        text += &format!(": {cause}");
     }
+    let file = failure.place.file.as_ref().filter(|_| failure.exit == Exit::Config);
+    if let Some(file) = file.filter(|file| !text.contains(*file)) {
+        text += &format!(", in `{file}`");
+    }
+    text
 }
 
 /// Whether a pair is too close to call: its speedup is below the least one that is asked for, or
@@ -340,6 +344,16 @@ mod tests {
         running_suite.finish(1.0);
         assert_eq!((running_suite.run.state, running_suite.run.clean), (SuiteState::Done, true));
         assert_eq!((running_suite.status(), running_suite.run.rows[1].attempts), (0, 2));
+    }
+
+    #[test]
+    fn a_case_with_a_wrong_file_of_the_project_names_it() {
+        let failure = |exit| {
+            let failure = Failure::new(exit, "bad_kernel_toml", "not TOML").cause("at key `k`\nx");
+            in_one_line(&failure.file("kernels/a/kernel.toml:3"))
+        };
+        assert_eq!(failure(Exit::Config), "not TOML: at key `k`, in `kernels/a/kernel.toml:3`");
+        assert_eq!(failure(Exit::Tool), "not TOML: at key `k`");
     }
 
     #[test]

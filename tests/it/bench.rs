@@ -677,6 +677,19 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
     assert!(shown.ends_with("status 0\n") && shown.matches("warning").count() == 2, "{shown}");
     let shown = laptop.show("bench list -t a:there");
     assert!(!shown.contains("warning"), "{shown}");
+    // `run` refuses them with the same words, before anything begins.
+    let shown = laptop.show("bench run --run-id refused --remote h200");
+    for words in [
+        "error: `a:lost` at key `kernel`: there is no file `kernels/lost.cu`",
+        "in `bench.toml:3`",
+        "also bench.toml:9: `a:typo` at key `kernel`: there is no kernel `vecad`; did you mean \
+         `vecadd`?",
+    ] {
+        assert!(shown.contains(words), "{shown}");
+    }
+    assert!(shown.ends_with("status 3\n"), "{shown}");
+    assert!(!laptop.project("artifacts/runs/refused").exists());
+    suite(&laptop, "bench run -t a:there --mode bench --remote h200", 0);
     let audit = laptop.run("bench audit --json");
     let value: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
     // Before what the results of the last suite have.

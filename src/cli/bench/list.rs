@@ -113,15 +113,52 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     Ok(0)
 }
 
+/// Problems that no flag of `bench run` mends: it refuses them before it connects.
+const REFUSED: &[&str] = &["unknown_kernel", "missing_source", "outside_project", "unknown_axis"];
+
 /// Names the entries of these cases for which `bench run` would fail.
 fn warn_of_problems(app: &App, file: &SuiteFile, cases: &[SuiteCase]) {
-    let is_listed = |target: &&TargetSpec| cases.iter().any(|case| case.target == target.name());
-    let targets: Vec<&TargetSpec> = file.targets.iter().filter(is_listed).collect();
     let path = file.file.as_deref().map(|path| app.short(path)).unwrap_or_default();
-    for problem in problems(app, file, &targets) {
-        let TargetProblem { target, key, line, text, .. } = problem;
-        app.print_note(&format!("warning: {path}:{line}: `{target}` at key `{key}`: {text}"));
+    for problem in problems(app, file, &targets_of(file, cases)) {
+        app.print_note(&format!("warning: {path}:{}: {}", problem.line, problem_text(&problem)));
     }
+}
+
+/// Refuses targets of these cases that cannot run on any host, before one is asked.
+///
+/// # Errors
+/// A kernel, a program or an axis does not exist, or lies outside the project.
+pub(super) fn refuse_problems<'c>(
+    app: &App,
+    file: &SuiteFile,
+    cases: impl IntoIterator<Item = &'c SuiteCase>,
+) -> Result<()> {
+    let mut found = problems(app, file, &targets_of(file, cases));
+    found.retain(|problem| REFUSED.contains(&problem.code.as_str()));
+    let [first, others @ ..] = found.as_slice() else { return Ok(()) };
+    let path = file.file.as_deref().map(|path| app.short(path)).unwrap_or_default();
+    let line = |problem: &TargetProblem| {
+        format!("also {path}:{}: {}", problem.line, problem_text(problem))
+    };
+    let others: Vec<String> = others.iter().map(line).collect();
+    Err(Failure::new(Exit::Config, &first.code, problem_text(first))
+        .file(format!("{path}:{}", first.line))
+        .cause(others.join("\n")))
+}
+
+/// The targets of these cases.
+fn targets_of<'f, 'c>(
+    file: &'f SuiteFile,
+    cases: impl IntoIterator<Item = &'c SuiteCase>,
+) -> Vec<&'f TargetSpec> {
+    let names: BTreeSet<&str> = cases.into_iter().map(|case| case.target.as_str()).collect();
+    file.targets.iter().filter(|target| names.contains(target.name().as_str())).collect()
+}
+
+/// What is wrong with which key of a target.
+fn problem_text(problem: &TargetProblem) -> String {
+    let TargetProblem { target, key, text, .. } = problem;
+    format!("`{target}` at key `{key}`: {text}")
 }
 
 /// The entries of these targets for which `bench run` would fail.

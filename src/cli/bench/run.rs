@@ -45,6 +45,7 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
         )
         .hint("`--include-generated` runs them"));
     }
+    list::refuse_problems(app, &file, cases.iter().map(|(case, _)| case))?;
     if options.parallel.is_some() {
         cases.iter().try_for_each(|(case, spec)| check_can_spread(case, spec, &options))?;
     }
