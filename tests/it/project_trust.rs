@@ -511,10 +511,6 @@ fn bench_toml_names_remotes_of_the_users_settings_and_files_of_the_project() {
         "kernel = \"../elsewhere\"".to_owned(),
     ] {
         laptop.write("bench.toml", &target(&format!("{line}\nremote = \"h200\"")));
-        let output = laptop.run("bench run --json");
-        let shown = laptop.shown(&line, &output);
-        assert_eq!(status(&output), 3, "{shown}");
-        let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(run["rows"][0]["reason"], "outside_project", "{shown}");
+        refused(&laptop, "bench run", "outside_project", &["bench.toml", "outside the project"]);
     }
 }
