@@ -125,8 +125,11 @@ pub fn sweep_values(text: &str) -> Result<Vec<String>, String> {
         (_, Some(by)) => (false, number(by)?),
         _ => return Err(wrong_step()),
     };
+    if first > last {
+        return Err(format!("`{text}` has no values: its end is below its start"));
+    }
     let grows = if multiply { by > 1 && first > 0 } else { by > 0 };
-    if !grows || first > last {
+    if !grows {
         return Err(format!("`{text}` has no end: the values must grow from first to last"));
     }
     let mut values = Vec::new();
@@ -162,6 +165,8 @@ mod tests {
         for wrong in ["4..1", "0..8:x2", "1..8:x1", "1..8:2", "1..", "a..b", "1,,2", "0..99999"] {
             assert!(sweep_values(wrong).is_err(), "{wrong}");
         }
+        let below = "`10..1:x2` has no values: its end is below its start";
+        assert_eq!(sweep_values("10..1:x2").unwrap_err(), below);
     }
 
     #[test]

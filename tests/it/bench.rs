@@ -415,7 +415,7 @@ fn a_pair_that_is_too_close_to_call_grows_and_says_so() {
     assert_eq!(pair.grown[0].sizes, "cols=4096,rows=4096");
     assert_eq!(run.rows[0].times[0].key.sizes, "cols=4096,rows=8192");
     let report = fs::read_to_string(laptop.project("artifacts/runs/night/report.md")).unwrap();
-    assert!(report.contains("Too close to call"), "{report}");
+    assert!(report.contains(". Too close to call. At cols"), "{report}");
     laptop.wait_until_quiet();
 }
 

@@ -346,9 +346,10 @@ impl SuiteWork<'_> {
                 text += &format!(", {failed} failed");
             }
             if seconds > 0.0 {
-                text += &format!(", about {}", rough_time(seconds));
+                text += &format!(", about {} more", rough_time(seconds));
             }
-            text
+            // The line ends with the time since its start.
+            text + "; so far"
         })
     }
 }
@@ -390,7 +391,9 @@ fn row_text(row: &SuiteRow) -> String {
         };
         format!("  {}{mean} {}{close}", speedup_text(pair.speedup), pair.verdict.as_str())
     });
-    let why = row.failure.as_ref().map(|failure| format!("  {failure}"));
+    // A cancelled case has no other reason.
+    let failure = row.failure.as_ref().filter(|_| row.state != RowState::Cancelled);
+    let why = failure.map(|failure| format!("  {failure}"));
     format!(
         "{:<9} {}{}{}  ({:.1} s){}",
         row.state.as_str(),
@@ -410,6 +413,20 @@ pub(super) fn seconds_since(started_at: Instant) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cancelled_case_is_called_so_once() {
+        let mut row = SuiteRow {
+            case: "memory:vecadd".into(),
+            state: RowState::Cancelled,
+            failure: Some("cancelled".into()),
+            seconds: 4.8,
+            ..SuiteRow::default()
+        };
+        assert_eq!(row_text(&row), "cancelled memory:vecadd  (4.8 s)");
+        (row.state, row.failure) = (RowState::Failed, Some("it broke".into()));
+        assert!(row_text(&row).ends_with("  it broke"));
+    }
 
     #[test]
     fn a_suite_that_stops_names_the_reason_of_the_last_failure() {

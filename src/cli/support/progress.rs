@@ -375,15 +375,7 @@ impl Progress {
                     && record.code != "missing"
                     && !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw) =>
             {
-                let message = if record.message.is_empty() {
-                    String::new()
-                } else {
-                    format!(": {}", record.message)
-                };
-                self.print_line(&format!(
-                    "  {} did not work ({}{message})",
-                    record.rung, record.code
-                ));
+                self.print_line(&format!("  {}", failed_rung_text(record)));
             }
             EventBody::Warning { text, .. } => self.print_line(&format!("warning: {text}")),
             EventBody::OutputDropped { step, stream, .. } => {
@@ -509,6 +501,18 @@ impl Drop for Progress {
     }
 }
 
+/// Why a rung did not work, in one line. The runner says last in which phase it ended, which is not
+/// repeated where the rung has the same name.
+fn failed_rung_text(record: &RungRecord) -> String {
+    let RungRecord { rung, code, message, .. } = record;
+    let is_told = message.is_empty() || *message == format!("during `{rung}`");
+    let message = if is_told { String::new() } else { format!(": {message}") };
+    match code.as_str() {
+        "exit" => format!("{rung} ended with an error{message}"),
+        code => format!("{rung} did not work ({code}{message})"),
+    }
+}
+
 /// The seconds that the rest takes if each part takes as long as those that are done. `None` before the
 /// first is done.
 fn seconds_left(elapsed: Duration, done: u64, total: u64) -> Option<f64> {
@@ -561,6 +565,17 @@ mod tests {
         }
         assert_eq!(held, MAX_HELD_BYTES);
         assert!(progress.compiler_output.is_none(), "the rest goes through");
+    }
+
+    #[test]
+    fn a_rung_that_ended_with_an_error_is_named_once() {
+        let text = |rung: &str, code: &str, message: &str| {
+            let (rung, code, message) = (rung.into(), code.into(), message.into());
+            failed_rung_text(&RungRecord { rung, code, message, ..RungRecord::default() })
+        };
+        assert_eq!(text("verify", "exit", "during `verify`"), "verify ended with an error");
+        assert_eq!(text("time", "exit", "no such file"), "time ended with an error: no such file");
+        assert_eq!(text("nvtx", "no_file", "raw/x"), "nvtx did not work (no_file: raw/x)");
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub fn markdown(run: &SuiteRun) -> String {
     }
     for (row, pair) in pairs {
         out += &format!("- {}: {}", plain(&row.case), sentence(&pair.summary));
+        if pair.too_close || !pair.grown.is_empty() {
+            out.push('.');
+        }
         if pair.too_close {
             out += " Too close to call.";
         }

@@ -76,7 +76,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
         ("time", Align::Right),
         ("in a graph", Align::Right),
         ("cooled", Align::Right),
-        ("of light", Align::Right),
+        ("of the roofline", Align::Right),
         ("speedup", Align::Right),
         ("pair", Align::Left),
         ("expected", Align::Left),
