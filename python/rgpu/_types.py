@@ -704,6 +704,26 @@ class Evidence(Record):
     """Source of the threshold; empty without one."""
 
 
+class ExpectationUpdate(Record):
+    """An expected time that was written, or refused."""
+
+    __slots__ = ()
+    case: str
+    """The case: the target, with the values of its axes in brackets."""
+    side: str
+    """The side: `kernel`, `baseline` or `optimised`."""
+    sizes: str
+    """The sizes, `n=1024`, with `;` between groups."""
+    file: str
+    """The file of the expectations."""
+    written_ns: float | None
+    """The expected time that was written, in nanoseconds; absent if it was refused."""
+    refused: str | None
+    """The name of the refusal for `--accept`; absent if it was written."""
+    why: str | None
+    """The reason of the refusal in words."""
+
+
 class Failure(Record):
     """A failed command: what happened, where, why, and what to do next."""
 
@@ -3462,6 +3482,8 @@ class Suite(Document):
     """A row for each case, in the order of the targets."""
     orphans: Records[MeasurementKey]
     """Expected values that no case has."""
+    updates: Records[ExpectationUpdate]
+    """What the last `--update-expectations` wrote and refused; empty without it."""
 
 
 class ExecResult(ExecMethods):

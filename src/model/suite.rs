@@ -44,6 +44,31 @@ pub struct SuiteRun {
     /// Expected values that no case has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orphans: Vec<MeasurementKey>,
+    /// What the last `--update-expectations` wrote and refused; empty without it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub updates: Vec<ExpectationUpdate>,
+}
+
+/// An expected time that was written, or refused.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExpectationUpdate {
+    /// The case: the target, with the values of its axes in brackets.
+    pub case: String,
+    /// The side: `kernel`, `baseline` or `optimised`.
+    pub side: String,
+    /// The sizes, `n=1024`, with `;` between groups.
+    pub sizes: String,
+    /// The file of the expectations.
+    pub file: String,
+    /// The expected time that was written, in nanoseconds; absent if it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_ns: Option<f64>,
+    /// The name of the refusal for `--accept`; absent if it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// The reason of the refusal in words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
 }
 
 /// Whether a suite runs, can be resumed, or is done.

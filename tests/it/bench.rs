@@ -236,6 +236,20 @@ fn a_suite_whose_cases_have_ended_keeps_its_verdicts_when_it_is_resumed() {
     let before = fs::read(&file).unwrap();
     // Expectations can still be taken from it, and say something else about its times.
     let line = "bench resume night --update-expectations --accept dirty,few-sessions";
+    // A refusal is in the document, and is told even quietly.
+    let quiet = "bench resume night --update-expectations --accept dirty -q --json";
+    let output = laptop.run(quiet);
+    let notes = String::from_utf8_lossy(&output.stderr);
+    assert!(notes.contains("0 of 4 expected times written"), "{notes}");
+    assert!(notes.contains("`--accept few-sessions` writes the others too"), "{notes}");
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    printed_keeps("suite", &value);
+    let refused: SuiteRun = serde_json::from_value(value).unwrap();
+    assert_eq!(refused.updates.len(), 4);
+    for update in &refused.updates {
+        assert_eq!((update.refused.as_deref(), update.written_ns), (Some("few-sessions"), None));
+        assert!(update.file.starts_with("expectations/") && !update.why.is_empty(), "{update:?}");
+    }
     let shown = laptop.show(line);
     assert!(shown.contains("4 of 4 expected times written"), "{shown}");
     assert!(laptop.project("expectations").is_dir());

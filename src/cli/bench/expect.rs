@@ -10,8 +10,11 @@ use super::saved::cases_of;
 use super::suite_work::SuiteWork;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
+use crate::cli::support::terminal::write_stderr;
 use crate::error::{Exit, Failure, Result};
-use crate::model::suite::{MeasurementKey, RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
+use crate::model::suite::{
+    ExpectationUpdate, MeasurementKey, RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict,
+};
 use crate::number_form::by_number;
 use crate::report::{Align, TextTable, duration};
 use crate::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
@@ -79,12 +82,30 @@ pub(super) fn judge(
         true => update(work, &run, known.clone(), &folder, args)?,
         false => Vec::new(),
     };
+    run.updates = updates_of(app, &updated);
     let orphans = orphans(app, &run, &known)?;
     run.orphans.clone_from(&orphans);
     let ended_without_gpu = |row: &&SuiteRow| row.state == RowState::Ok && row.without_gpu();
     let without_gpu = run.rows.iter().filter(ended_without_gpu).count();
     work.with_suite(|suite| suite.run = run);
     Ok(ExpectationResult { verdicts, orphans, updated, without_gpu })
+}
+
+/// The updates of all files as the suite's document has them.
+fn updates_of(app: &App, files: &[(PathBuf, Vec<UpdatedEntry>)]) -> Vec<ExpectationUpdate> {
+    let update = |path: &Path, entry: &UpdatedEntry| ExpectationUpdate {
+        case: entry.key.case.clone(),
+        side: entry.key.side.clone(),
+        sizes: entry.key.sizes.clone(),
+        file: path.strip_prefix(&app.config.project).unwrap_or(path).display().to_string(),
+        written_ns: entry.after_ns,
+        refused: entry.refused.map(|refusal| refusal.name().to_owned()),
+        why: entry.refused.map(|refusal| refusal.text().to_owned()).unwrap_or_default(),
+    };
+    let of_file = |(path, entries): &(PathBuf, Vec<UpdatedEntry>)| {
+        entries.iter().map(|entry| update(path, entry)).collect::<Vec<_>>()
+    };
+    files.iter().flat_map(of_file).collect()
 }
 
 /// Expected times of cases that the suite does not have.
@@ -216,10 +237,17 @@ fn show_update(app: &App, path: &str, entries: &[UpdatedEntry]) {
         ]);
     }
     let changed = entries.iter().filter(|entry| entry.after_ns.is_some()).count();
-    app.print_note(&format!("{path}: {changed} of {} expected times written", entries.len()));
+    // A refusal is told with `--quiet`, too: the exit status does not tell it.
+    let is_told = !app.global.quiet || changed < entries.len();
+    let tell = |text: &str| {
+        if is_told {
+            write_stderr(&format!("{text}\n"));
+        }
+    };
+    tell(&format!("{path}: {changed} of {} expected times written", entries.len()));
     if !app.global.quiet {
         let table = table.without_empty_columns().plain(app.columns(), 2);
-        crate::cli::support::terminal::write_stderr(&table);
+        write_stderr(&table);
     }
     for (entry, lone) in
         entries.iter().filter_map(|entry| Some((entry, entry.lone_session.as_ref()?)))
@@ -231,7 +259,7 @@ fn show_update(app: &App, path: &str, entries: &[UpdatedEntry]) {
     refused.sort_unstable();
     refused.dedup();
     if !refused.is_empty() {
-        app.print_note(&format!("`--accept {}` writes the others too", refused.join(",")));
+        tell(&format!("`--accept {}` writes the others too", refused.join(",")));
     }
 }
 

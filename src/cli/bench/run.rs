@@ -73,13 +73,14 @@ pub(super) fn resume(app: &App, args: &ResumeArgs) -> Result<Status> {
 /// Shows a suite that has nothing left to run, and changes nothing of it. Its times can still become
 /// expectations.
 fn show_done(app: &App, work: &SuiteWork<'_>, expect: &ExpectArgs) -> Result<Status> {
-    let (run, status) = work.with_suite(|suite| (suite.run.clone(), suite.status()));
+    let (mut run, status) = work.with_suite(|suite| (suite.run.clone(), suite.status()));
     app.print_note(&format!(
         "nothing to resume: every case of `{}` has ended; `rgpu bench run --failed` runs failed ones \
          again",
         run.id
     ));
     let judged = expect::judge(app, work, expect)?;
+    run.updates = work.with_suite(|suite| suite.run.updates.clone());
     saved::print(app, &work.folder, &run)?;
     let found = judged.finish(app, expect)?;
     Ok(if status > 0 { status } else { found })
