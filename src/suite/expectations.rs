@@ -186,37 +186,77 @@ impl Expectations {
     /// It is damaged, of a newer schema, or of another GPU.
     pub fn load(folder: &Path, gpu: &str) -> Result<Self> {
         let path = Self::path(folder, gpu);
-        let empty = || Self { schema: SCHEMA.to_owned(), gpu: gpu.to_owned(), entries: Vec::new() };
-        let bytes = match crate::regular_file::read(&path, MAX_FILE_BYTES) {
+        match Self::read(&path)? {
+            None => {
+                Ok(Self { schema: SCHEMA.to_owned(), gpu: gpu.to_owned(), entries: Vec::new() })
+            }
+            Some(found) if found.gpu != gpu => Err(of_another_gpu(&path, &found.gpu)),
+            Some(found) => Ok(found),
+        }
+    }
+
+    /// Reads the files of all GPUs in a [`folder`], sorted by their names. Without the folder there
+    /// are none.
+    ///
+    /// # Errors
+    /// A file is damaged, of a newer schema, or has not the name of its GPU.
+    pub fn load_all(folder: &Path) -> Result<Vec<Self>> {
+        let failed = |e: std::io::Error| unusable(folder, "cannot be read").cause(e);
+        let mut paths = Vec::new();
+        match fs::read_dir(folder) {
+            Ok(files) => {
+                for file in files {
+                    paths.push(file.map_err(failed)?.path());
+                }
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(failed(e)),
+        }
+        let is_json = |path: &Path| path.extension().is_some_and(|extension| extension == "json");
+        paths.retain(|path| is_json(path) && !path.is_dir());
+        paths.sort();
+        let mut all = Vec::new();
+        for path in paths {
+            match Self::read(&path)? {
+                None => {}
+                Some(found) if path != Self::path(folder, &found.gpu) => {
+                    return Err(of_another_gpu(&path, &found.gpu));
+                }
+                Some(found) => all.push(found),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Reads a file; `None` if there is none.
+    fn read(path: &Path) -> Result<Option<Self>> {
+        let bytes = match crate::regular_file::read(path, MAX_FILE_BYTES) {
             Ok(bytes) => bytes,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(empty()),
-            Err(e) => return Err(unusable(&path, "cannot be read").cause(e)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(unusable(path, "cannot be read").cause(e)),
         };
         let value: serde_json::Value =
-            serde_json::from_slice(&bytes).map_err(|e| unusable(&path, "are not JSON").cause(e))?;
+            serde_json::from_slice(&bytes).map_err(|e| unusable(path, "are not JSON").cause(e))?;
         match value["schema"].as_str() {
             Some(SCHEMA) => {}
             Some(other) => {
-                return Err(unusable(&path, &format!("have the schema `{other}`"))
+                return Err(unusable(path, &format!("have the schema `{other}`"))
                     .cause(format!("this rgpu knows `{SCHEMA}`"))
                     .hint("use the rgpu that wrote them"));
             }
-            None => return Err(unusable(&path, "name no schema")),
+            None => return Err(unusable(path, "name no schema")),
         }
         let found: Self =
-            serde_json::from_value(value).map_err(|e| unusable(&path, "are damaged").cause(e))?;
-        if found.gpu != gpu {
-            return Err(unusable(&path, &format!("are those of `{}`", found.gpu)));
-        }
+            serde_json::from_value(value).map_err(|e| unusable(path, "are damaged").cause(e))?;
         let sound = |e: &Expectation| {
             let numbers = [e.median_ns, e.ci95_ns[0], e.ci95_ns[1]];
             numbers.iter().all(|x| x.is_finite() && *x > 0.0) && e.session_spread >= 0.0
         };
         match found.entries.iter().find(|entry| !sound(entry)) {
             Some(entry) => {
-                Err(unusable(&path, "have an invalid time or spread").cause(&entry.key.case))
+                Err(unusable(path, "have an invalid time or spread").cause(&entry.key.case))
             }
-            None => Ok(found),
+            None => Ok(Some(found)),
         }
     }
 
@@ -474,7 +514,12 @@ pub fn differences(a: &MeasurementKey, b: &MeasurementKey) -> String {
 fn unusable(path: &Path, what: &str) -> Failure {
     Failure::new(Exit::Config, "bad_expectations", format!("the expectations {what}"))
         .file(path.display())
-        .hint("`git log` shows how they came about; `rgpu bench run --update-expectations` writes new ones")
+        .hint("restore it with git, or remove it: without it every time is NEW")
+}
+
+fn of_another_gpu(path: &Path, gpu: &str) -> Failure {
+    let own = file_name(gpu);
+    unusable(path, &format!("are those of `{gpu}`")).cause(format!("their file is `{own}`"))
 }
 
 #[cfg(test)]
@@ -624,7 +669,14 @@ mod tests {
             let failure = Expectations::load(dir.path(), "NVIDIA H200").unwrap_err();
             assert_eq!(failure.code, "bad_expectations");
             assert!(failure.to_string().contains(words), "{failure}");
+            let of_all = Expectations::load_all(dir.path()).unwrap_err();
+            assert_eq!(of_all, failure);
         }
         assert!(Expectations::load(dir.path(), "B300").unwrap().entries.is_empty());
+        fs::write(&path, &text).unwrap();
+        fs::write(dir.path().join("notes.txt"), "{").unwrap();
+        fs::create_dir(dir.path().join("v1")).unwrap();
+        assert_eq!(Expectations::load_all(dir.path()).unwrap(), [all]);
+        assert!(Expectations::load_all(&dir.path().join("gone")).unwrap().is_empty());
     }
 }

@@ -516,8 +516,18 @@ fn expectations_come_from_three_sessions_of_a_clean_tree_and_judge_later_ones() 
     let audit: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
     printed_keeps("audit", &audit);
     assert!(audit.to_string().contains("expectation_without_case"), "{audit:#}");
+    // Damage is told before anything runs, and by an audit in the same words.
     fs::write(&file, "{").unwrap();
-    run(9, "", 3);
+    for flags in ["", "--update-expectations"] {
+        let shown = run(9, flags, 3);
+        for words in ["the expectations are not JSON", "restore it with git, or remove it"] {
+            assert!(shown.contains(words), "{shown}");
+        }
+        assert!(!laptop.project("artifacts/runs/s9").exists(), "{shown}");
+    }
+    let shown = laptop.show("bench audit");
+    assert!(shown.contains("the expectations are not JSON"), "{shown}");
+    assert!(shown.ends_with("status 3\n"), "{shown}");
     laptop.wait_until_quiet();
 }
 

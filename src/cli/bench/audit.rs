@@ -7,7 +7,7 @@ use super::{expect, list, saved};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::open_profile;
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Result};
 use crate::model::suite::{SuiteRow, SuiteRun};
 use crate::model::{Profile, Trace};
 use crate::report::{Align, TextTable};
@@ -26,7 +26,7 @@ pub(super) fn run(app: &App, args: &AuditArgs) -> Result<Status> {
         Err(failure) if failure.code == "no_suite" => None,
         Err(failure) => return Err(failure),
     };
-    let known = all_expectations(app)?;
+    let known = Expectations::load_all(&expectations::folder(&app.config.project, None))?;
     let generated = args.targets.include_generated;
     let targets: Vec<&TargetSpec> =
         file.targets.iter().filter(|target| generated || !target.generated).collect();
@@ -61,24 +61,4 @@ fn profiles(app: &App, run: &SuiteRun) -> Vec<(String, Profile, Option<Trace>)> 
         Some((row.case.clone(), opened.profile, opened.sidecars.trace))
     };
     run.rows.iter().filter_map(open).collect()
-}
-
-/// The expectations of every GPU.
-fn all_expectations(app: &App) -> Result<Vec<Expectations>> {
-    let folder = expectations::folder(&app.config.project, None);
-    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
-    let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-    files.sort();
-    let mut known = Vec::new();
-    for path in files {
-        let bytes = std::fs::read(&path).unwrap_or_default();
-        let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        let Some(gpu) = value["gpu"].as_str() else {
-            let what = "a file of the expectations names no GPU";
-            return Err(Failure::new(Exit::Config, "bad_expectations", what).file(path.display()));
-        };
-        known.push(Expectations::load(&folder, gpu)?);
-    }
-    Ok(known)
 }

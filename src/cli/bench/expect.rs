@@ -30,15 +30,17 @@ pub(super) struct ExpectationResult {
     without_gpu: usize,
 }
 
-/// Refuses a baseline that does not exist, before anything runs: every time would be NEW.
+/// Refuses expectations that cannot be read, and a baseline that does not exist, before anything
+/// runs: every time would be NEW.
 ///
 /// # Errors
-/// It does not exist, and is not to be written.
-pub(super) fn check_baseline(app: &App, args: &ExpectArgs) -> Result<()> {
+/// A file is damaged, or the baseline does not exist and is not to be written.
+pub(super) fn check(app: &App, args: &ExpectArgs) -> Result<()> {
+    let folder = expectations::folder(&app.config.project, args.baseline.as_deref());
+    Expectations::load_all(&folder)?;
     let Some(name) = args.baseline.as_deref().filter(|_| !args.update_expectations) else {
         return Ok(());
     };
-    let folder = expectations::folder(&app.config.project, Some(name));
     if folder.is_dir() {
         return Ok(());
     }

@@ -22,7 +22,7 @@ use crate::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, Runs, rep
 use crate::suite::{RunKind, RunningSuite, SuiteCase, SuiteFile, select};
 
 pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
-    expect::check_baseline(app, &args.expect)?;
+    expect::check(app, &args.expect)?;
     if args.failed {
         let (folder, run) = saved::find(app, None)?;
         let kind = RunKind::Failed(args.reason.clone());
@@ -57,7 +57,7 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
 
 /// Goes on with a suite.
 pub(super) fn resume(app: &App, args: &ResumeArgs) -> Result<Status> {
-    expect::check_baseline(app, &args.expect)?;
+    expect::check(app, &args.expect)?;
     let (folder, run) = saved::find(app, args.run.as_deref())?;
     // Otherwise a command that was killed left it, and its reports are still to be written.
     let is_done = run.state == SuiteState::Done && run.rows.iter().all(|row| row.state.has_ended());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::args::ExpectArgs;
+use super::expect;
 use super::run::{begin, carry_out, cases};
 use super::suite_work::SuiteWork;
 use crate::cli::support::app::{App, Status};
@@ -30,6 +31,8 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     let name = args.kernel.as_deref().unwrap_or_default();
     refuse_single_run_flags(args)?;
     check_plot_axis(args)?;
+    let expect = ExpectArgs::default();
+    expect::check(app, &expect)?;
     let spec = find::find(name, &kernel_folders(app))?.spec;
     let axes: Vec<Axis> = args
         .sweep
@@ -65,7 +68,6 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
         suite.run.rows.iter_mut().for_each(|row| row.again = rerun_command(row, args));
     });
     let rows = work.with_suite(|suite| suite.rows_to_run(&RunKind::Open));
-    let expect = ExpectArgs::default();
     let status = carry_out(app, &work, &mut record, rows, None, None, &expect)?;
     let drawn = plot(app, &work, args)?;
     Ok(if status > 0 { status } else { drawn })
