@@ -91,6 +91,12 @@ pub struct SuiteFile {
     pub generated: Vec<String>,
 }
 
+/// The bench.toml that a project has.
+fn file_of_project(project: &Path) -> Option<PathBuf> {
+    let usual = [project.join(FILE), project.join("kernels").join(FILE)];
+    usual.into_iter().find(|file| file.is_file())
+}
+
 impl SuiteFile {
     /// The suite of a project: the file `chosen`, else `bench.toml` of the project or of its folder
     /// of kernels, else every kernel.
@@ -98,10 +104,7 @@ impl SuiteFile {
     /// # Errors
     /// The file cannot be read, or is wrong; then the failure has its line and key.
     pub fn load(chosen: Option<&Path>, kernels: &KernelFolders) -> Result<Self> {
-        let project = &kernels.project;
-        let usual = [project.join(FILE), project.join("kernels").join(FILE)];
-        let file = chosen.map(Path::to_owned);
-        let file = file.or_else(|| usual.into_iter().find(|file| file.is_file()));
+        let file = chosen.map(Path::to_owned).or_else(|| file_of_project(&kernels.project));
         let Some(file) = file else { return Ok(Self::of_kernels(kernels)) };
         let text = crate::regular_file::read_to_string(&file, crate::regular_file::MAX_FILE_BYTES)
             .map_err(|e| {
@@ -137,6 +140,13 @@ impl SuiteFile {
             }
             failure
         })
+    }
+
+    /// Whether it is the file of the project's own suite, whose cases the expectations are of.
+    pub fn is_of_project(&self, project: &Path) -> bool {
+        let real = |file: PathBuf| file.canonicalize().ok();
+        let own = file_of_project(project).and_then(real);
+        own.is_some() && own == self.file.clone().and_then(real)
     }
 
     /// The folder that its paths are relative to.

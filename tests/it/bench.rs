@@ -516,6 +516,15 @@ fn expectations_come_from_three_sessions_of_a_clean_tree_and_judge_later_ones() 
     let audit: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
     printed_keeps("audit", &audit);
     assert!(audit.to_string().contains("expectation_without_case"), "{audit:#}");
+    // Another file has cases of its own, and so has a project without one.
+    laptop.write("other.toml", &SUITE.replace("memory:", "other:"));
+    let other = suite(&laptop, "bench run -t other:vecadd --file other.toml", 0);
+    assert!(other.orphans.is_empty(), "{other:#?}");
+    let shown = laptop.show("bench audit --file other.toml");
+    assert!(!shown.contains("expectation_without_case"), "{shown}");
+    assert!(shown.contains("the expectations are of the project's own bench.toml"), "{shown}");
+    let own = suite(&laptop, "bench run -t memory:vecadd --file ./bench.toml", 3);
+    assert_eq!(own.orphans.len(), 1, "{own:#?}");
     // Damage is told before anything runs, and by an audit in the same words.
     fs::write(&file, "{").unwrap();
     for flags in ["", "--update-expectations"] {

@@ -26,13 +26,22 @@ pub(super) fn run(app: &App, args: &AuditArgs) -> Result<Status> {
         Err(failure) if failure.code == "no_suite" => None,
         Err(failure) => return Err(failure),
     };
-    let known = Expectations::load_all(&expectations::folder(&app.config.project, None))?;
+    let mut known = Expectations::load_all(&expectations::folder(&app.config.project, None))?;
+    let has_other_cases = !file.is_of_project(&app.config.project) && !known.is_empty();
+    if has_other_cases {
+        known.clear();
+    }
     let generated = args.targets.include_generated;
     let targets: Vec<&TargetSpec> =
         file.targets.iter().filter(|target| generated || !target.generated).collect();
     let problems = list::problems(app, &file, &targets);
     let folders = kernel_folders(app);
-    let audit = audit(&file, &folders, &problems, &known, last.as_ref(), &cases, generated);
+    let mut audit = audit(&file, &folders, &problems, &known, last.as_ref(), &cases, generated);
+    if has_other_cases {
+        let gap =
+            "the expectations are of the project's own bench.toml, so they were not looked at";
+        audit.gaps.push(gap.to_owned());
+    }
     let status = if audit.findings.is_empty() { 0 } else { Exit::Findings as u8 };
     if app.global.json {
         app.print_json(&audit)?;

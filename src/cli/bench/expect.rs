@@ -110,15 +110,22 @@ fn updates_of(app: &App, files: &[(PathBuf, Vec<UpdatedEntry>)]) -> Vec<Expectat
     files.iter().flat_map(of_file).collect()
 }
 
-/// Expected times of cases that the suite does not have.
+/// Expected times of cases that the project's own suite does not have. Another suite has cases of its
+/// own: a file that `--file` names, every kernel where there is no bench.toml, or a sweep.
 fn orphans(
     app: &App,
     run: &SuiteRun,
     known: &BTreeMap<String, Expectations>,
 ) -> Result<Vec<MeasurementKey>> {
-    // A sweep needs no targets of the project.
-    let chosen = run.options.file.as_deref().map(std::path::Path::new);
-    let ids = case_ids(&SuiteFile::load(chosen, &kernel_folders(app))?)?;
+    if run.file.is_none() {
+        return Ok(Vec::new());
+    }
+    let chosen = run.options.file.as_deref().map(Path::new);
+    let file = SuiteFile::load(chosen, &kernel_folders(app))?;
+    if !file.is_of_project(&app.config.project) {
+        return Ok(Vec::new());
+    }
+    let ids = case_ids(&file)?;
     let here: BTreeSet<&str> = run
         .rows
         .iter()
