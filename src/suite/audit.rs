@@ -13,6 +13,7 @@ use super::file::SuiteFile;
 use super::target::{TargetKind, TargetSpec};
 use super::target_problem::TargetProblem;
 use crate::analysis::lint::lint;
+use crate::error::Failure;
 use crate::kernel::{KernelFolders, KernelSpec, find};
 use crate::model::suite::SuiteRun;
 use crate::model::{Profile, Trace};
@@ -147,8 +148,7 @@ impl Audit {
         };
         let (used, generated_only) = (kernels_of(&listed_targets), kernels_of(&left_out));
         let path = file.file.as_deref().unwrap_or(Path::new(""));
-        // A kernel.toml that cannot be read is among the gaps below.
-        for problem in problems.iter().filter(|problem| problem.code != "bad_kernel_toml") {
+        for problem in problems {
             let place = format!("{}:{}", path.display(), problem.line);
             let text = format!("`{}` at key `{}`: {}", problem.target, problem.key, problem.text);
             self.add(&problem.code, &place, text);
@@ -190,7 +190,26 @@ impl Audit {
             match &kernel.spec {
                 Ok(spec) if used.contains(kernel.name.as_str()) => self.switches(spec),
                 Ok(_) => {}
-                Err(error) => self.gaps.push(format!("`{}`: {error}", kernel.name)),
+                Err(error) => {
+                    let runs_it = |problem: &TargetProblem| {
+                        let mut targets = file.targets.iter();
+                        let target = targets.find(|target| target.name() == problem.target);
+                        target.is_some_and(|target| target.kernels().contains(&&*kernel.name))
+                    };
+                    if file.file.is_some() && !problems.iter().any(runs_it) {
+                        self.gaps.push(format!("`{}`: {error}", kernel.name));
+                    }
+                }
+            }
+        }
+        // Without a bench.toml every kernel is a target, and no line of a file names it.
+        for kernel in listed.into_iter().filter(|_| file.file.is_none()) {
+            if let Err(error) = kernel.spec {
+                let failure = Failure::from(error);
+                let folder = || kernel.folder.display().to_string();
+                let place = failure.place.file.unwrap_or_else(folder);
+                let text = format!("kernel `{}`: {}", kernel.name, failure.what);
+                self.add(&failure.code, &place, text);
             }
         }
     }
@@ -255,6 +274,7 @@ const MAX_SOURCE_BYTES: u64 = 8 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::target_problems;
 
     #[test]
     fn a_switch_is_found_with_its_line_unless_a_comment_allows_it() {
@@ -291,6 +311,30 @@ mod tests {
             ]
         );
         assert_eq!(audit.gaps.len(), 4, "{:?}", audit.gaps);
+    }
+
+    #[test]
+    fn a_faulty_kernel_toml_of_a_target_is_a_finding_with_or_without_a_bench_toml() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("kernels/used");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("kernel.toml"), "x").unwrap();
+        let folders = KernelFolders { project: dir.path().to_owned(), ..KernelFolders::default() };
+        let path = dir.path().join("bench.toml");
+        let text = "[[target]]\nname = \"s:used\"\nkernel = \"used\"\n";
+        for (file, place) in [
+            (SuiteFile::read(&path, text).unwrap(), "bench.toml:3"),
+            (SuiteFile::load(None, &folders).unwrap(), "kernel.toml:1"),
+        ] {
+            let problems = target_problems(&file, &file.targets, &folders, &|_| true);
+            let audit = audit(&file, &folders, &problems, &[], None, &BTreeSet::new(), false);
+            let found: Vec<&str> = audit.findings.iter().map(|f| f.code.as_str()).collect();
+            assert_eq!(found, ["bad_kernel_toml"], "{audit:?}");
+            assert!(audit.findings[0].place.ends_with(place), "{audit:?}");
+            assert!(audit.findings[0].text.contains("not TOML"), "{audit:?}");
+            // The finding has it, so it is no gap.
+            assert_eq!(audit.gaps.len(), 1, "{audit:?}");
+        }
     }
 
     #[test]

@@ -773,6 +773,13 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
     laptop.write("kernels/mine/kernel.toml", "");
     let shown = laptop.show("bench list");
     assert!(shown.contains("kernels:mine"), "{shown}");
+    laptop.write("kernels/mine/kernel.toml", "x");
+    let audit = laptop.run("bench audit --json");
+    let value: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
+    let finding = &value["findings"][0];
+    assert_eq!(finding["code"], "bad_kernel_toml", "{value:#}");
+    assert!(finding["place"].as_str().unwrap().ends_with("kernel.toml:1"), "{value:#}");
+    assert_eq!(status(&audit), 1);
 }
 
 #[test]
