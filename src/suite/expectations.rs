@@ -35,7 +35,7 @@ pub fn folder(project: &Path, baseline: Option<&str>) -> PathBuf {
     baseline.iter().fold(project.join(FOLDER), |folder, name| folder.join(name))
 }
 
-/// An unknown device, driver, compiler or clock policy adds this fraction to the threshold.
+/// An unknown device, driver or compiler adds this fraction to the threshold.
 pub const UNKNOWN_SPREAD: f64 = 0.10;
 
 /// How far two sessions of the same code may be apart, as a fraction, where their spread is not
@@ -158,8 +158,8 @@ pub struct UpdatedEntry {
 pub enum Validity {
     /// Only times of the same key; others are INCOMPARABLE.
     Strict,
-    /// Times under another driver, compiler or clock policy are judged too, with
-    /// [`UNKNOWN_SPREAD`] added to the threshold.
+    /// Times under another driver or compiler are judged too, with [`UNKNOWN_SPREAD`] added to the
+    /// threshold. Another clock policy changes a time by more than that.
     #[default]
     Portable,
 }
@@ -285,13 +285,16 @@ impl Expectations {
         if let Some(entry) = self.entries.iter().find(|entry| entry.key == time.key) {
             return judge(entry, time, least_effect, 0.0);
         }
-        let near = self.entries.iter().find(|entry| same_work(&entry.key, &time.key));
+        let is_portable =
+            |key: &MeasurementKey| key.method == time.key.method && key.clocks == time.key.clocks;
+        let same = || self.entries.iter().filter(|entry| same_work(&entry.key, &time.key));
+        let near = same().find(|entry| is_portable(&entry.key)).or_else(|| same().next());
         let Some(entry) = near else {
             return verdict_without_numbers(SuiteVerdict::New, String::new());
         };
         let differing = differences(&entry.key, &time.key);
         match validity {
-            Validity::Portable if entry.key.method == time.key.method => {
+            Validity::Portable if is_portable(&entry.key) => {
                 let judgement = judge(entry, time, least_effect, UNKNOWN_SPREAD);
                 TimeJudgement { why: format!("expected under another {differing}"), ..judgement }
             }
@@ -607,6 +610,17 @@ mod tests {
         let strict = all.judge(&newer, 0.01, Validity::Strict);
         assert_eq!(strict.verdict, SuiteVerdict::Incomparable);
         assert!(strict.why.contains("driver (`580`, now `590`)"), "{}", strict.why);
+        // Another clock policy is never compared, and hides no entry that can be.
+        let mut locked = time(1000.0, "GPU-1");
+        locked.key.clocks = "locked 1500 MHz".into();
+        for validity in [Validity::Portable, Validity::Strict] {
+            let judged = all.judge(&locked, 0.01, validity);
+            assert_eq!(judged.verdict, SuiteVerdict::Incomparable);
+            assert!(judged.why.contains("clock policy"), "{}", judged.why);
+        }
+        let mut both = all.clone();
+        both.entries.insert(0, Expectation { key: locked.key, ..all.entries[0].clone() });
+        assert_eq!(verdict(&both, &newer), SuiteVerdict::Same);
         all.entries[0].min_sol_percent = Some(60.0);
         let dim = SuiteTime { sol_percent: Some(55.0), ..time(1000.0, "GPU-1") };
         let judged = all.judge(&dim, 0.01, Validity::Strict);

@@ -489,6 +489,12 @@ fn expectations_come_from_three_sessions_of_a_clean_tree_and_judge_later_ones() 
     assert_eq!(judged(5, "--fail-on slower", 1), SuiteVerdict::Slower);
     times(&text, 1.1);
     assert_eq!(judged(6, "--fail-on slower", 0), SuiteVerdict::Faster);
+    // At other clocks it would be slower or faster for no cause in the kernel.
+    let shown = laptop.show("bench run -t memory:vecadd --run-id locked --lock-clocks 1500");
+    for words in ["expected: 2 times", "INCOMPARABLE: expected under another clock policy"] {
+        assert!(shown.contains(words), "{shown}");
+    }
+    assert!(shown.ends_with("status 0\n"), "{shown}");
     // A baseline of its own name begins anew, beside the others.
     let shown = laptop.show("bench run -t memory:vecadd --baseline v1");
     assert!(

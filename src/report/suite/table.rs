@@ -6,6 +6,7 @@ use super::pair::{at_size, over_sizes};
 use crate::model::suite::{
     NO_GPU_TEXT, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime, SuiteVerdict,
 };
+use crate::number_form::by_number;
 use crate::report::quantity::duration;
 use crate::report::terminal::head::graph_text;
 use crate::report::text::wrap;
@@ -151,6 +152,20 @@ pub(super) fn without_gpu_text(run: &SuiteRun) -> Option<&'static str> {
     run.rows.iter().any(SuiteRow::without_gpu).then_some(text)
 }
 
+/// The reasons of the verdicts against expected times, each once with its number of times.
+fn expectation_notes(run: &SuiteRun) -> Vec<(String, usize)> {
+    let mut notes: Vec<(String, usize)> = Vec::new();
+    let judged = run.times().filter_map(|(_, time)| time.against.as_ref());
+    for judged in judged.filter(|judged| !judged.why.is_empty()) {
+        let note = format!("{}: {}", judged.verdict.as_str(), judged.why);
+        match notes.iter_mut().find(|(known, _)| *known == note) {
+            Some((_, count)) => *count += 1,
+            None => notes.push((note, 1)),
+        }
+    }
+    notes
+}
+
 /// The state of a row; empty if it is ok in the first attempt.
 fn state_text(row: &SuiteRow) -> String {
     match (row.state, row.reason.as_deref(), row.attempts) {
@@ -191,6 +206,10 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
             };
             below(&row.case, &format!("too close to call{grown}: {}", pair.summary));
         }
+    }
+    for (why, count) in expectation_notes(run) {
+        let times = by_number(count, "time", "times");
+        below(&format!("expected: {count} {times}"), &why);
     }
     if let Some(text) = without_gpu_text(run) {
         let lines = wrap(text, style.width.saturating_sub(2));
@@ -264,12 +283,38 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::suite::TimeJudgement;
 
     #[test]
     fn sizes_of_many_groups_are_short_in_a_comparison() {
         assert_eq!(short_sizes("n=1024"), "n=1024");
         assert_eq!(short_sizes("k=1,n=2;k=3,n=4;k=5,n=6"), "k=1,n=2 and 2 more");
         assert_eq!(short_sizes(""), "");
+    }
+
+    #[test]
+    fn the_reason_of_a_verdict_against_expected_times_is_told_once() {
+        let time = |verdict: SuiteVerdict, why: &str| SuiteTime {
+            median_ns: 1000.0,
+            ci95_ns: [990.0, 1010.0],
+            against: Some(TimeJudgement {
+                verdict,
+                speedup: None,
+                ci95: None,
+                threshold: None,
+                why: why.to_owned(),
+            }),
+            ..SuiteTime::default()
+        };
+        let why = "expected under another clock policy (`as_found`, now `locked 1500 MHz`)";
+        let other = time(SuiteVerdict::Incomparable, why);
+        let times = vec![other.clone(), time(SuiteVerdict::Same, ""), other];
+        let row = SuiteRow { state: RowState::Ok, times, ..SuiteRow::default() };
+        let run = SuiteRun { rows: vec![row], ..SuiteRun::default() };
+        let shown = table(&run, &Style { width: 200, ..Style::default() });
+        let note = format!("  expected: 2 times\n      INCOMPARABLE: {why}\n");
+        assert!(shown.contains(&note), "{shown}");
+        assert_eq!(shown.matches("expected: ").count(), 1, "{shown}");
     }
 
     #[test]
