@@ -232,6 +232,13 @@ pub struct SuiteRow {
 }
 
 impl SuiteRow {
+    /// The case without the remote that it is named after where it ran on several: `a:b` for
+    /// `a:b@h200`.
+    pub fn case_of_any_remote(&self) -> &str {
+        let before = self.case.strip_suffix(&self.remote);
+        before.and_then(|case| case.strip_suffix('@')).unwrap_or(&self.case)
+    }
+
     /// Whether the host had no GPU, so that only the reference ran and no kernel was timed.
     pub fn without_gpu(&self) -> bool {
         self.warnings.iter().any(|warning| warning.code == NO_GPU)

@@ -109,10 +109,14 @@ impl RunIndex {
     /// SQLite fails.
     pub fn history(&self, query: &TimeQuery) -> Result<PointsByKey, StateError> {
         let has_pattern = query.case.contains(['*', '?']);
-        // A case with axes is `target[axes]`; `\` is the character after `[`.
+        // A case with axes is `target[axes]`, and one of several remotes `case@remote`; `\` is the
+        // character after `[`, and `A` that after `@`.
         let compared = match has_pattern {
             true => "?1 != ''",
-            false => r"(case_name = ?1 OR case_name > ?1 || '[' AND case_name < ?1 || '\')",
+            false => {
+                r"(case_name = ?1 OR case_name > ?1 || '[' AND case_name < ?1 || '\'
+                   OR case_name > ?1 || '@' AND case_name < ?1 || 'A')"
+            }
         };
         let text =
             format!("SELECT {COLUMNS} FROM suite_time WHERE {compared} AND started >= ?2 {ORDER}");
@@ -331,7 +335,7 @@ mod tests {
         let mut index = RunIndex::open(dir.path(), &dir.path().join("ids")).unwrap();
         let mut run = suite("one", 1, 100.0);
         let time = run.rows[0].times[0].clone();
-        run.rows = ["s:a", "s:a[n=1]", "s:a[n=2]", "s:ab", "s:ab[n=1]", "s"]
+        run.rows = ["s:a", "s:a@x", "s:a[n=1]", "s:a[n=2]", "s:a[n=2]@x", "s:ab", "s:ab[n=1]", "s"]
             .map(|case| {
                 let key = MeasurementKey { case: case.into(), ..time.key.clone() };
                 let times = vec![SuiteTime { key, ..time.clone() }];
@@ -345,8 +349,8 @@ mod tests {
             let query = TimeQuery { case: case.into(), ..TimeQuery::default() };
             index.history(&query).unwrap().into_keys().map(|key| key.case).collect()
         };
-        assert_eq!(cases("s:a"), ["s:a", "s:a[n=1]", "s:a[n=2]"]);
-        assert_eq!(cases("s:a[n=2]"), ["s:a[n=2]"]);
+        assert_eq!(cases("s:a"), ["s:a", "s:a@x", "s:a[n=1]", "s:a[n=2]", "s:a[n=2]@x"]);
+        assert_eq!(cases("s:a[n=2]"), ["s:a[n=2]", "s:a[n=2]@x"]);
         assert!(cases("s:a[").is_empty());
     }
 

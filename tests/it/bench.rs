@@ -495,6 +495,21 @@ fn expectations_come_from_three_sessions_of_a_clean_tree_and_judge_later_ones() 
         assert!(shown.contains(words), "{shown}");
     }
     assert!(shown.ends_with("status 0\n"), "{shown}");
+    // Two remotes name their cases apart; what is expected is of the GPU.
+    let config = laptop.path("config/config.toml");
+    let settings = fs::read_to_string(&config).unwrap();
+    let twin = settings.replace("[remote.h200]", "[remote.twin]");
+    fs::write(&config, settings + &twin).unwrap();
+    let run_twins = suite(&laptop, "bench run -t memory:vecadd --remote h200,twin", 0);
+    assert_eq!((run_twins.rows.len(), run_twins.times().count()), (4, 4));
+    for (row, time) in run_twins.times() {
+        assert!(row.case.contains('@'), "{}", row.case);
+        assert_eq!(time.against.as_ref().unwrap().verdict, SuiteVerdict::Faster);
+    }
+    let output = laptop.run("bench history memory:vecadd --json");
+    let history: History = serde_json::from_slice(&output.stdout).unwrap();
+    let has = |case: &str| history.series.iter().any(|series| series.key.case == case);
+    assert!(has("memory:vecadd[n=1000]") && has("memory:vecadd[n=1000]@twin"), "{history:#?}");
     // A baseline of its own name begins anew, beside the others.
     let shown = laptop.show("bench run -t memory:vecadd --baseline v1");
     assert!(

@@ -15,6 +15,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::model::suite::{
     ExpectationUpdate, MeasurementKey, RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict,
 };
+use crate::model::suite_history::HistoryPoint;
 use crate::number_form::by_number;
 use crate::report::{Align, TextTable, duration};
 use crate::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
@@ -70,15 +71,18 @@ pub(super) fn judge(
     };
     let threshold = run.options.threshold.unwrap_or(THRESHOLD);
     let mut verdicts = Vec::new();
-    for time in run.rows.iter_mut().flat_map(|row| &mut row.times) {
-        if let Some(kept) = &time.against {
-            verdicts.push(kept.verdict);
-            continue;
+    for row in &mut run.rows {
+        let case = row.case_of_any_remote().to_owned();
+        for time in &mut row.times {
+            if let Some(kept) = &time.against {
+                verdicts.push(kept.verdict);
+                continue;
+            }
+            let Some(expected) = known.get(&time.key.gpu) else { continue };
+            let judgement = expected.judge(&of_case(time, &case), threshold, validity);
+            verdicts.push(judgement.verdict);
+            time.against = Some(judgement);
         }
-        let Some(expected) = known.get(&time.key.gpu) else { continue };
-        let judgement = expected.judge(time, threshold, validity);
-        verdicts.push(judgement.verdict);
-        time.against = Some(judgement);
     }
     let updated = match args.update_expectations {
         true => update(work, &run, known.clone(), &folder, args)?,
@@ -110,6 +114,12 @@ fn updates_of(app: &App, files: &[(PathBuf, Vec<UpdatedEntry>)]) -> Vec<Expectat
     files.iter().flat_map(of_file).collect()
 }
 
+/// The time as that of `case`, as which it is expected: expectations are of a GPU, not of a remote.
+fn of_case(time: &SuiteTime, case: &str) -> SuiteTime {
+    let key = MeasurementKey { case: case.to_owned(), ..time.key.clone() };
+    SuiteTime { key, ..time.clone() }
+}
+
 /// Expected times of cases that the project's own suite does not have. Another suite has cases of its
 /// own: a file that `--file` names, every kernel where there is no bench.toml, or a sweep.
 fn orphans(
@@ -129,7 +139,7 @@ fn orphans(
     let here: BTreeSet<&str> = run
         .rows
         .iter()
-        .map(|row| row.case.as_str())
+        .map(SuiteRow::case_of_any_remote)
         .chain(ids.iter().map(String::as_str))
         .collect();
     Ok(known.values().flat_map(|e| e.entries_without_case(&here).into_iter().cloned()).collect())
@@ -148,20 +158,32 @@ fn update(
     args: &ExpectArgs,
 ) -> Result<Vec<(PathBuf, Vec<UpdatedEntry>)>> {
     let index = work.index.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cases = cases_of(run);
+    cases.extend(run.rows.iter().map(SuiteRow::case_of_any_remote));
     let points = match index.as_ref() {
-        Some(index) => index.points_of(&cases_of(run))?,
+        Some(index) => index.points_of(&cases)?,
         None => PointsByKey::new(),
     };
     let mut files = Vec::new();
     for (gpu, mut expected) in known {
         let before = expected.clone();
-        let times: Vec<&SuiteTime> =
-            run.times().map(|(_, time)| time).filter(|time| time.key.gpu == gpu).collect();
+        // Remotes with this GPU have one expectation of a case, from the sessions of all.
+        let mut times: BTreeMap<MeasurementKey, (SuiteTime, Vec<&HistoryPoint>)> = BTreeMap::new();
+        for (row, time) in run.times().filter(|(_, time)| time.key.gpu == gpu) {
+            let plain = of_case(time, row.case_of_any_remote());
+            let of_remote = match plain.key == time.key {
+                true => Vec::new(),
+                false => sessions(&points, time),
+            };
+            let (_, found) = times
+                .entry(plain.key.clone())
+                .or_insert_with(|| (plain.clone(), sessions(&points, &plain)));
+            found.extend(of_remote);
+        }
         let mut entries = Vec::new();
-        for time in times {
-            let sessions = sessions(&points, time);
+        for (time, sessions) in times.values() {
             let commit = run.commit.as_deref();
-            entries.push(expected.update(time, &sessions, commit, run.dirty, &args.accept));
+            entries.push(expected.update(time, sessions, commit, run.dirty, &args.accept));
         }
         let path = match expected == before {
             true => Expectations::path(folder, &gpu),
