@@ -109,6 +109,17 @@ fn a_suite_has_a_row_and_a_run_for_each_case_and_reports_in_every_format() {
         let shown = laptop.run(&format!("bench show night --format {format}"));
         assert!(String::from_utf8_lossy(&shown.stdout).contains("memory:transpose"));
     }
+    // The runs of its cases begin with its name, too, and are not counted.
+    let shown = laptop.show("bench show nig");
+    assert!(shown.contains("memory:transpose") && shown.ends_with("status 0\n"), "{shown}");
+    fs::create_dir(laptop.project("artifacts/runs/nightly")).unwrap();
+    for file in ["run.json", "suite.json"] {
+        let other = laptop.project("artifacts/runs/nightly").join(file);
+        fs::copy(folder.join(file), other).unwrap();
+    }
+    let shown = laptop.show("bench show nig");
+    assert!(shown.contains("nightly") && !shown.contains("night-001"), "{shown}");
+    assert!(shown.ends_with("status 2\n"), "{shown}");
     laptop.wait_until_quiet();
 }
 

@@ -10,18 +10,21 @@ use crate::cli::support::terminal::escape_controls;
 use crate::error::{Exit, Failure, Result};
 use crate::model::suite::SuiteRun;
 use crate::report::suite;
-use crate::store::{RunFolder, Runs};
+use crate::store::{RunFolder, Runs, StoreError};
 use crate::suite::history;
 
 /// The file of a suite's result.
 const FILE: &str = "suite.json";
 
 /// The suite that the user named, else the latest. `latest` and `latest~N` pass over the runs of
-/// single cases, which are newer than their suite.
+/// single cases, which are newer than their suite, and a prefix counts suites only.
 pub(super) fn find(app: &App, name: Option<&str>) -> Result<(RunFolder, SuiteRun)> {
     let runs = Runs::new(&app.config.runs_dir.value);
     let folder = match name {
-        Some(name) => runs.find_preferring(name, |run| run.path().join(FILE).is_file())?,
+        Some(name) => match runs.find_preferring(name, |run| run.path().join(FILE).is_file()) {
+            Err(StoreError::Ambiguous { name, fits }) => only_suite(&runs, name, fits)?,
+            found => found?,
+        },
         None => latest(&runs)?.ok_or_else(|| {
             Failure::new(Exit::Usage, "no_suite", "no suite has run here")
                 .hint("`rgpu bench run` runs the suite of this project")
@@ -39,6 +42,17 @@ pub(super) fn find(app: &App, name: Option<&str>) -> Result<(RunFolder, SuiteRun
             .cause(e)
     })?;
     Ok((folder, run))
+}
+
+/// The only suite among the runs whose ids begin with `name`: the runs of its cases do, too.
+fn only_suite(runs: &Runs, name: String, fits: Vec<String>) -> Result<RunFolder> {
+    let is_suite = |id: &String| runs.root().join(id).join(FILE).is_file();
+    let suites: Vec<String> = fits.iter().filter(|id| is_suite(id)).cloned().collect();
+    match suites.as_slice() {
+        [suite] => Ok(runs.find(suite)?),
+        [] => Err(StoreError::Ambiguous { name, fits }.into()),
+        _ => Err(StoreError::Ambiguous { name, fits: suites }.into()),
+    }
 }
 
 /// The suite that started last.
