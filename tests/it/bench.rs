@@ -586,6 +586,18 @@ fn two_suites_are_compared_and_the_history_is_kept_or_made_again() {
     assert_eq!(comparison.count(SuiteVerdict::Same), 4, "{comparison:#?}");
     let shown = laptop.show("bench compare latest~1 latest");
     assert!(shown.contains("two against one: 4 SAME"), "cases are passed over: {shown}");
+    for same in ["two two", "two latest", "two artifacts/runs/two"] {
+        let shown = laptop.show(&format!("bench compare {same}"));
+        assert!(shown.contains("are the same suite, `two`"), "{shown}");
+        assert!(shown.ends_with("status 2\n"), "{shown}");
+    }
+    let shown = laptop.show("report two");
+    assert!(shown.contains("this run is a suite") && shown.contains("rgpu bench show"), "{shown}");
+    for format in ["", "--format json"] {
+        let shown = laptop.show(&format!("bench history memory:* --out history.txt {format}"));
+        assert!(shown.contains("`--out` is for `--format html`"), "{shown}");
+        assert!(shown.ends_with("status 2\n") && !laptop.project("history.txt").exists());
+    }
     let two = laptop.project("artifacts/runs/two/suite.json");
     let slower =
         fs::read_to_string(&two).unwrap().replace("\"driver\": \"580\"", "\"driver\": \"590\"");

@@ -6,17 +6,24 @@ use super::saved::{self, cases_of};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::suite_index;
 use crate::cli::support::terminal::escape_controls;
-use crate::error::{Exit, Result};
+use crate::error::{Exit, Failure, Result};
 use crate::model::suite::{SuiteTime, SuiteVerdict};
 use crate::model::suite_history::HistoryPoint;
 use crate::number_form::by_number;
 use crate::report::suite::comparison_table;
+use crate::store::RunFolder;
 use crate::suite::expectations::{self, Expectation, Expectations};
 use crate::suite::{KnownSpread, PointsByKey, TimeKind, compare, sessions};
 
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
-    let (_, a) = saved::find(app, Some(&args.a))?;
-    let (_, b) = saved::find(app, Some(&args.b))?;
+    let (folder_a, a) = saved::find(app, Some(&args.a))?;
+    let (folder_b, b) = saved::find(app, Some(&args.b))?;
+    let real = |folder: &RunFolder| folder.path().canonicalize().ok();
+    if real(&folder_a) == real(&folder_b) {
+        let what = format!("`{}` and `{}` are the same suite, `{}`", args.a, args.b, a.id);
+        return Err(Failure::new(Exit::Usage, "usage", what)
+            .hint("`rgpu bench compare latest~1 latest` compares the last two"));
+    }
     let folder = expectations::folder(&app.config.project, None);
     let mut known: Vec<Expectations> = Vec::new();
     for (_, time) in b.times() {

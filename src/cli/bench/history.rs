@@ -10,6 +10,11 @@ use crate::report::suite::{history_page, history_table};
 use crate::suite::{PointsByKey, TimeQuery, history};
 
 pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
+    let format = args.format.as_deref().unwrap_or(if app.global.json { "json" } else { "table" });
+    if args.out.is_some() && format != "html" {
+        return Err(Failure::new(Exit::Usage, "usage", "`--out` is for `--format html`")
+            .hint("the table and the JSON go to stdout"));
+    }
     let now = jiff::Timestamp::now();
     let since = args.since.as_deref().map(|text| since(text, now)).transpose()?;
     let query = TimeQuery { case: args.case.clone(), since, gpu: args.gpu.clone() };
@@ -29,7 +34,6 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
             .hint("`rgpu runs reindex` makes the index again from the run folders"));
     }
     let history = history(points, args.threshold);
-    let format = args.format.as_deref().unwrap_or(if app.global.json { "json" } else { "table" });
     match format {
         "json" => app.print_json(&history)?,
         "html" => {

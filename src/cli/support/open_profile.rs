@@ -127,6 +127,13 @@ pub(in crate::cli) fn saved_profile(folder: &RunFolder) -> Result<Profile> {
 
 /// The failure for a run without a profile, with the reason.
 fn no_profile(folder: &RunFolder) -> Failure {
+    if folder.path().join("suite.json").is_file() {
+        let what = "this run is a suite: its cases have profiles, and it has none";
+        return Failure::new(Exit::Artifact, "no_profile", what).hint(format!(
+            "`rgpu bench show {}` shows it, with its cases",
+            shell_word(folder.path().display())
+        ));
+    }
     let title = folder.record().map(|record| record.title).unwrap_or_default();
     let message = match title.starts_with("build ") {
         true => "this run is a build, and has no profile",
