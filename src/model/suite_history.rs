@@ -8,6 +8,10 @@ use super::suite::MeasurementKey;
 /// The schema name of a history.
 pub const SCHEMA: &str = "rgpu.history/1";
 
+/// The least number of points in which a change can be found: with fewer, the clearest step may be
+/// chance.
+pub const MIN_POINTS: usize = 16;
+
 /// The history of some cases (`rgpu.history/1`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct History {

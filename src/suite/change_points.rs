@@ -79,6 +79,7 @@ fn strongest_split(values: &[f64]) -> Option<(usize, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::suite_history::MIN_POINTS;
 
     /// Noise of about ±0.5 % that depends on nothing but its number.
     fn noise(n: usize) -> f64 {
@@ -99,6 +100,13 @@ mod tests {
         assert_eq!(found[0].at, 20);
         assert!((found[0].after / found[0].before - 1.05).abs() < 0.005, "{found:?}");
         assert!(found[0].p < 0.001);
+    }
+
+    #[test]
+    fn the_clearest_step_is_found_in_the_least_number_of_points_and_no_fewer() {
+        let step = |points: usize| series(&[(points / 2, 100.0), (points - points / 2, 200.0)]);
+        assert_eq!(change_points(&step(MIN_POINTS), 0.01).len(), 1);
+        assert!(change_points(&step(MIN_POINTS - 1), 0.01).is_empty());
     }
 
     #[test]

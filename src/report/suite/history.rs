@@ -1,7 +1,7 @@
 //! The history of a suite's times, for a terminal and as a page.
 
 use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, svg};
-use crate::model::suite_history::{History, Series};
+use crate::model::suite_history::{History, MIN_POINTS, Series};
 use crate::number_form::by_number;
 use crate::report::html::{escape, unbroken};
 use crate::report::quantity::{duration, timestamp};
@@ -21,8 +21,20 @@ fn title(series: &Series) -> String {
         &key.toolkit,
     ];
     let driver = format!("driver {}", key.driver);
-    let words = words.into_iter().chain([driver.as_str()]);
+    let clocks = match key.clocks.as_str() {
+        "as_found" => "clocks not locked".to_owned(),
+        "" => String::new(),
+        policy => format!("clocks {policy}"),
+    };
+    let words = words.into_iter().chain([driver.as_str(), &clocks]);
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" · ")
+}
+
+/// Says that a series is too short for a change to be found; `None` if it is not.
+fn too_short_text(series: &Series) -> Option<String> {
+    let count = series.points.len();
+    (count < MIN_POINTS)
+        .then(|| format!("no change can be found yet: {count} of at least {MIN_POINTS} runs"))
 }
 
 /// A change in words: `+5.0 %`.
@@ -69,6 +81,9 @@ pub fn history_table(history: &History, style: &Style) -> String {
             let are = by_number(skipped, "older one is", "older ones are");
             out += &format!("  {skipped} {are} in `--format json` and `html`\n");
         }
+        if let Some(text) = too_short_text(series) {
+            out += &format!("  {text}\n");
+        }
         for changed in &series.changes {
             let point = series.points.get(changed.at);
             out += &format!(
@@ -112,6 +127,9 @@ pub fn history_page(history: &History) -> String {
         let axis = HorizontalAxis { name: "start of the suite, UTC", label: &label };
         body +=
             &format!("<h2>{}</h2>\n{}\n", escape(&title(series)), svg(&[line], &axis, duration));
+        if let Some(text) = too_short_text(series) {
+            body += &format!("<p>{}</p>\n", escape(&text));
+        }
         for changed in &series.changes {
             let run = series.points.get(changed.at).map(|point| point.run.as_str());
             body += &format!(
@@ -129,7 +147,29 @@ pub fn history_page(history: &History) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::suite::MeasurementKey;
     use crate::model::suite_history::HistoryPoint;
+
+    #[test]
+    fn series_of_other_clocks_have_other_headings_and_short_ones_say_so() {
+        let series = |clocks: &str, count: usize| Series {
+            key: MeasurementKey { clocks: clocks.into(), ..MeasurementKey::default() },
+            points: vec![HistoryPoint { median_ns: 1000.0, ..HistoryPoint::default() }; count],
+            ..Series::default()
+        };
+        let series = vec![series("as_found", MIN_POINTS), series("locked 1500 MHz", 3)];
+        let history = History { series, ..History::default() };
+        for shown in [history_table(&history, &Style::default()), history_page(&history)] {
+            for words in [
+                "clocks not locked",
+                "clocks locked 1500 MHz",
+                "no change can be found yet: 3 of at least 16 runs",
+            ] {
+                assert_eq!(shown.matches(words).count(), 1, "{words}: {shown}");
+            }
+            assert_eq!(shown.matches("no change can be found").count(), 1, "{shown}");
+        }
+    }
 
     #[test]
     fn the_axis_of_a_plot_has_dates_and_each_point_names_its_run() {
