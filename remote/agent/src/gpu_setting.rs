@@ -1,8 +1,8 @@
 //! Changes each GPU for the time that a job holds it (locked clocks), and undoes the change.
 //!
 //! The commands that undo it are in the job's folder before the first change is made. So whoever
-//! ends the job finds them there: its supervisor, the guard of a killed supervisor, or, if both
-//! were killed, the next agent that sees the job.
+//! ends the job finds them there: its supervisor, its guard (a process that ends the job if the
+//! supervisor is killed), or, if both were killed, the next agent that sees the job.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,42 +25,55 @@ const UNDO_TRIES: u32 = 3;
 /// Largest file of commands that is read.
 const MAX_UNDO_BYTES: u64 = 1 << 20;
 
-/// The file with the commands that are still to run.
+/// The file with all undo commands. It is removed when all have succeeded.
 fn undo_path(folder: &JobFolder) -> PathBuf {
     folder.path().join("gpu-undo.json")
 }
 
-/// Changes these GPUs, after the commands that undo that are on disk.
+/// Writes the undo commands to disk, then changes these GPUs.
 ///
 /// # Errors
-/// The file cannot be written, or a command fails. Then what was changed is undone.
+/// The file cannot be written, or a command fails. Then the GPUs changed before it are restored. If
+/// that fails too, their undo commands stay on disk for [`undo`].
 pub(crate) fn change(
     folder: &JobFolder,
     setting: &GpuSetting,
     uuids: &[&str],
 ) -> Result<(), EarlyEnd> {
     record(folder, setting, uuids)?;
-    // The marker lets the guard kill a command that still runs when its supervisor is killed. Else
-    // it could change the GPU after the guard has restored it.
+    // The marker variable shows that the command belongs to the job. If the supervisor is killed,
+    // the guard finds and kills the command by it. Otherwise the command could change the GPU after
+    // the guard has restored it.
     let env = marker(folder).split_once('=').map(|(name, value)| (name.into(), value.into()));
     let env = env.into_iter().collect();
-    let apply = |uuid: &&str| run(&of_gpu(&setting.apply, uuid), &env);
-    uuids.iter().try_for_each(apply).map_err(|text| {
-        // Where a change is refused, undoing it is refused too.
-        let _ = undo(folder);
-        let _ = std::fs::remove_file(undo_path(folder));
-        EarlyEnd::Outcome(Outcome::HostError { code: GpuSetting::REFUSED.into(), text })
-    })
+    for (at, uuid) in uuids.iter().enumerate() {
+        if let Err(text) = run(&command_for_gpu(&setting.apply, uuid), &env) {
+            // Where a change is refused, undoing it is refused too, and nothing was changed.
+            let _ = undo_with_retries(&command_for_gpu(&setting.undo, uuid));
+            // If this fails, the old file stays. It holds these commands too.
+            let _ = record(folder, setting, &uuids[..at]);
+            // If this fails, the file stays. The end of the job tries again, and warns.
+            let _ = undo(folder);
+            let code = GpuSetting::REFUSED.into();
+            return Err(EarlyEnd::Outcome(Outcome::HostError { code, text }));
+        }
+    }
+    Ok(())
 }
 
+/// Writes the undo commands for these GPUs to disk, in place of those that are there.
 fn record(folder: &JobFolder, setting: &GpuSetting, uuids: &[&str]) -> Result<(), HostFault> {
     let path = undo_path(folder);
-    let commands: Vec<Vec<String>> = uuids.iter().map(|uuid| of_gpu(&setting.undo, uuid)).collect();
+    let new_path = path.with_extension("json.new");
+    let commands: Vec<Vec<String>> =
+        uuids.iter().map(|uuid| command_for_gpu(&setting.undo, uuid)).collect();
     let write = || -> std::io::Result<()> {
-        let file = std::fs::File::create(&path)?;
+        let file = std::fs::File::create(&new_path)?;
         serde_json::to_writer(&file, &commands)?;
-        // A host that goes down resets its GPUs, but a killed container may not.
-        file.sync_all()
+        // If only the container is killed, the GPUs may keep the change, and the file must still be
+        // there. A host that goes down resets its GPUs.
+        file.sync_all()?;
+        std::fs::rename(&new_path, &path)
     };
     write().context("write", &path)
 }
@@ -76,7 +89,8 @@ pub(crate) fn undo(folder: &JobFolder) -> Result<(), String> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(format!("cannot read `{}`: {e}", path.display())),
     };
-    let failures: Vec<String> = commands.iter().filter_map(|argv| undo_once(argv).err()).collect();
+    let failures: Vec<String> =
+        commands.iter().filter_map(|argv| undo_with_retries(argv).err()).collect();
     if failures.is_empty() {
         let _ = std::fs::remove_file(&path);
         return Ok(());
@@ -89,7 +103,7 @@ pub(crate) fn not_restored(failure: &str) -> String {
     format!("the GPU keeps what this job changed on it: {failure}")
 }
 
-fn undo_once(argv: &[String]) -> Result<(), String> {
+fn undo_with_retries(argv: &[String]) -> Result<(), String> {
     let env = BTreeMap::new();
     let mut result = run(argv, &env);
     for _ in 1..UNDO_TRIES {
@@ -110,7 +124,7 @@ fn read(path: &Path) -> std::io::Result<Vec<Vec<String>>> {
 }
 
 /// A command for one GPU.
-fn of_gpu(argv: &[String], uuid: &str) -> Vec<String> {
+fn command_for_gpu(argv: &[String], uuid: &str) -> Vec<String> {
     argv.iter().map(|word| word.replace(GpuSetting::UUID, uuid)).collect()
 }
 
@@ -177,6 +191,28 @@ mod tests {
         assert!(undo_path(&folder).exists());
         let refused = GpuSetting { apply: missing, ..setting };
         assert!(change(&folder, &refused, &["GPU-1"]).is_err());
+        assert!(!undo_path(&folder).exists());
+    }
+
+    #[test]
+    fn a_gpu_that_cannot_be_restored_after_another_was_refused_is_not_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = JobFolder::at(dir.path().to_owned());
+        let (log, allowed) = (dir.path().join("log"), dir.path().join("allowed"));
+        let sh = |script: String| ["/bin/sh", "-c", &script].map(String::from).to_vec();
+        let (uuid, log_name) = (GpuSetting::UUID, log.display());
+        let setting = GpuSetting {
+            apply: sh(format!("[ {uuid} = GPU-1 ] || exit 4; echo lock {uuid} >> '{log_name}'")),
+            undo: sh(format!(
+                "[ -e '{}' ] || {{ echo no {uuid}; exit 5; }}; echo release {uuid} >> '{log_name}'",
+                allowed.display()
+            )),
+        };
+        assert!(change(&folder, &setting, &["GPU-1", "GPU-2", "GPU-3"]).is_err());
+        assert_eq!(undo(&folder), Err("`sh` ended with status 5: no GPU-1".to_owned()));
+        std::fs::write(&allowed, "").unwrap();
+        assert_eq!(undo(&folder), Ok(()));
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "lock GPU-1\nrelease GPU-1\n");
         assert!(!undo_path(&folder).exists());
     }
 }

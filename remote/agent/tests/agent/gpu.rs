@@ -557,3 +557,31 @@ fn where_a_change_of_a_gpu_is_refused_nothing_runs_on_it() {
     let warned = story.events.iter().any(|e| matches!(e.body, EventBody::Warning { .. }));
     assert!(!warned, "{:?}", story.events);
 }
+
+#[test]
+fn a_gpu_that_stays_changed_after_another_was_refused_is_reported() {
+    let host = Host::new();
+    let shared = tempfile::tempdir().unwrap();
+    // Only the first GPU can be changed.
+    let apply = format!("mkdir {}", shared.path().join("changed").display());
+    let setting =
+        json!({"apply": ["sh", "-c", apply], "undo": ["sh", "-c", "echo no {uuid}; exit 5"]});
+    let more = json!({"setting": setting, "count": 2});
+    let story = host.connect().run(&gpu_plan("j", json!("any"), "echo ran", more));
+    assert_eq!(story.stdout("main"), "");
+    let Outcome::HostError { code, .. } = story.outcome() else {
+        panic!("{:?}", story.outcome());
+    };
+    assert_eq!(code, "gpu_setting_refused");
+    let warnings: Vec<&str> = story
+        .events
+        .iter()
+        .filter_map(|e| match &e.body {
+            EventBody::Warning { code, text } if code == "gpu_not_restored" => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    let changed = &locked(&story)[0];
+    let text = "the GPU keeps what this job changed on it: `sh` ended with status 5: no";
+    assert_eq!(warnings, [format!("{text} {changed}")]);
+}
