@@ -127,7 +127,7 @@ fn execute(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status
         latest: args.run.out.is_none(),
         record: record.clone(),
         config: app.config.record(&spec),
-        snippet: source.snippet.as_ref().map(|s| (format!("source/{}", s.name), s.text.clone())),
+        snippet: source.snippet.as_ref().map(|s| (format!("source/{}", s.name), s.source.clone())),
     };
     let start = if args.run.detach { RunStart::Detached } else { RunStart::New };
     let mut run = FollowedRun { folder, record, start };
@@ -229,7 +229,7 @@ fn compile_library(
         // nvcc needs the file's extension.
         _ => {
             let file = scratch.path().join(&snippet.name);
-            std::fs::write(&file, &snippet.text)
+            std::fs::write(&file, &snippet.source)
                 .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot write the code").cause(e))?;
             file.display().to_string()
         }
@@ -242,7 +242,8 @@ fn compile_library(
         let remote = args.place.remote.as_ref();
         let remote =
             remote.map(|name| format!(" --remote {}", shell_word(name))).unwrap_or_default();
-        let fetch_command = format!("`rgpu build {}{remote} --yes` fetches", snippet.typed());
+        let fetch_command =
+            format!("`rgpu build {}{remote} --yes` fetches", snippet.typed_argument());
         for hint in &mut failure.hints {
             *hint = hint.replace("`--yes` fetches", &fetch_command);
         }

@@ -58,7 +58,8 @@ impl Package {
         let text = snippet.utf8()?;
         let split = manifest::split(text)
             .map_err(|problem| ExecError::Manifest { name: snippet.name.clone(), problem })?;
-        let folder = snippet.path.as_deref().and_then(Path::parent).unwrap_or(Path::new("/"));
+        let folder =
+            snippet.absolute_path.as_deref().and_then(Path::parent).unwrap_or(Path::new("/"));
         let file = file_name(&snippet.name);
         let uses = |word: &str| split.source.contains(word);
         let (uses_prelude, uses_cudarc) = (uses("rgpu_prelude"), uses("cudarc::"));
@@ -129,7 +130,7 @@ fn lock(name: &str, prelude: bool, cudarc: bool) -> String {
 
 /// The package name: one per file path, and one for all snippets without a file.
 fn name(snippet: &Snippet) -> String {
-    let path = snippet.path.as_ref().map(|path| path.as_os_str().as_encoded_bytes());
+    let path = snippet.absolute_path.as_ref().map(|path| path.as_os_str().as_encoded_bytes());
     let tail = rgpu_protocol::Digest::of(path.unwrap_or_default());
     let stem: String = snippet
         .stem()

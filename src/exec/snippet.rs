@@ -23,11 +23,11 @@ pub struct Snippet {
     /// The file's name, or a generated one; compilers print it.
     pub name: String,
     /// The source code, not necessarily UTF-8.
-    pub text: Vec<u8>,
+    pub source: Vec<u8>,
     /// The file's path as typed, if it is a file.
-    pub file: Option<PathBuf>,
+    pub typed_path: Option<PathBuf>,
     /// The file's absolute path, if it is a file.
-    pub path: Option<PathBuf>,
+    pub absolute_path: Option<PathBuf>,
     /// The language of the source code.
     pub language: &'static dyn Language,
 }
@@ -73,7 +73,7 @@ impl Snippet {
             None => format!("snippet.{}", language.names()[0]),
         };
         let full = path.as_ref().map(|p| cwd.join(p));
-        Ok(Self { name, text, file: path, path: full, language })
+        Ok(Self { name, source: text, typed_path: path, absolute_path: full, language })
     }
 
     /// The source as text, for languages that require UTF-8.
@@ -81,16 +81,18 @@ impl Snippet {
     /// # Errors
     /// [`ExecError::NotText`].
     pub fn utf8(&self) -> Result<&str, ExecError> {
-        std::str::from_utf8(&self.text).map_err(|error| ExecError::NotText {
+        std::str::from_utf8(&self.source).map_err(|error| ExecError::NotText {
             name: self.name.clone(),
             language: self.language.name(),
             at: error.valid_up_to(),
         })
     }
 
-    /// The snippet as a word of a command line: its path as typed, or `FILE` if it is no file.
-    pub fn typed(&self) -> String {
-        self.file.as_ref().map_or_else(|| "FILE".to_owned(), |file| shell_word(file.display()))
+    /// The snippet as the user typed it, quoted for a shell; `FILE` if it is not a file.
+    pub fn typed_argument(&self) -> String {
+        self.typed_path
+            .as_ref()
+            .map_or_else(|| "FILE".to_owned(), |path| shell_word(path.display()))
     }
 
     /// The name without its extension.
@@ -112,7 +114,8 @@ mod tests {
     fn a_command_line_names_a_snippet_as_it_was_typed() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("my kern.cu"), "int main() {}").unwrap();
-        let read = |input| Snippet::read(input, Some("cu"), folder.path()).unwrap().typed();
+        let read =
+            |input| Snippet::read(input, Some("cu"), folder.path()).unwrap().typed_argument();
         assert_eq!(read(SnippetInput::File("./my kern.cu".into())), "'./my kern.cu'");
         assert_eq!(read(SnippetInput::Code("int main() {}".to_owned())), "FILE");
     }

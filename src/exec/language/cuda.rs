@@ -27,7 +27,7 @@ impl Language for Cuda {
     }
 
     fn is_library(&self, snippet: &Snippet) -> bool {
-        let text = String::from_utf8_lossy(&snippet.text);
+        let text = String::from_utf8_lossy(&snippet.source);
         !has_main(&text) && text.contains("__global__")
     }
 
@@ -36,9 +36,12 @@ impl Language for Cuda {
     }
 
     fn program(&self, snippet: &Snippet, tools: &BuildTools<'_>) -> Result<Program, ExecError> {
-        let text = String::from_utf8_lossy(&snippet.text);
+        let text = String::from_utf8_lossy(&snippet.source);
         if !has_main(&text) {
-            return Err(ExecError::NoMain { name: snippet.name.clone(), file: snippet.typed() });
+            return Err(ExecError::NoMain {
+                name: snippet.name.clone(),
+                file: snippet.typed_argument(),
+            });
         }
         let facts = tools.facts;
         let has = |tool| facts.is_some_and(|facts| facts.tool(tool).is_some());
@@ -63,7 +66,7 @@ impl Language for Cuda {
             let suffix = if gpu.sm >= 90 { "a" } else { "" };
             flags.push(format!("-arch=sm_{}{suffix}", gpu.sm));
         }
-        let mounted = snippet.path.as_ref().and_then(|path| tools.mounts.place_of(path));
+        let mounted = snippet.absolute_path.as_ref().and_then(|path| tools.mounts.place_of(path));
         let path = mounted.unwrap_or_else(|| format!("src/{}", snippet.name));
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
         // nvcc would go by the file extension otherwise.
@@ -76,10 +79,10 @@ impl Language for Cuda {
             Arg::in_job(PROGRAM_PATH),
         ]);
         argv.push(Arg::text(name));
-        let files = vec![BundleFile::text(path.clone(), snippet.text.clone())];
+        let files = vec![BundleFile::text(path.clone(), snippet.source.clone())];
         // A mount may contain headers that the file includes, so the program is then compiled each
         // time.
-        let inputs = tools.mounts.files.is_empty().then_some([snippet.text.as_slice()]);
+        let inputs = tools.mounts.files.is_empty().then_some([snippet.source.as_slice()]);
         let (argv, helper) =
             compile_once(argv, PROGRAM_PATH, inputs.as_ref().map(|i| i.as_slice()));
         let step = Step {
@@ -145,9 +148,9 @@ mod tests {
         let snippet = Snippet {
             language: &Cuda,
             name: "a.cu".to_owned(),
-            text: b"int main() {}".to_vec(),
-            file: None,
-            path: None,
+            source: b"int main() {}".to_vec(),
+            typed_path: None,
+            absolute_path: None,
         };
         let mut facts = crate::tool::assumed("box", "x86_64");
         facts.tools.retain(|tool| tool.name != "nvcc");

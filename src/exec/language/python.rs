@@ -37,12 +37,12 @@ impl Language for Python {
     }
 
     fn program(&self, snippet: &Snippet, tools: &BuildTools<'_>) -> Result<Program, ExecError> {
-        let text = String::from_utf8_lossy(&snippet.text);
+        let text = String::from_utf8_lossy(&snippet.source);
         let python_env = PythonEnv::of_script(&text)
             .map_err(|source| ExecError::Script { name: snippet.name.clone(), source })?
             .filter(|env| !env.is_plain());
         let script = script_path(snippet, tools);
-        let mut files = vec![BundleFile::text(script.clone(), snippet.text.clone())];
+        let mut files = vec![BundleFile::text(script.clone(), snippet.source.clone())];
         let mut prepare = Vec::new();
         if let Some(env) = &python_env {
             files.extend(env.files());

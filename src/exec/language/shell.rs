@@ -25,7 +25,7 @@ impl Language for Shell {
     }
 
     fn program(&self, snippet: &Snippet, tools: &BuildTools<'_>) -> Result<Program, ExecError> {
-        let text = String::from_utf8_lossy(&snippet.text);
+        let text = String::from_utf8_lossy(&snippet.source);
         let extension = snippet.name.rsplit_once('.').map(|(_, extension)| extension);
         let named = interpreter(&text).or(extension).filter(|name| SHELLS.contains(name));
         let shell = named.unwrap_or("sh");
@@ -35,7 +35,7 @@ impl Language for Shell {
         Ok(Program {
             name: snippet.name.clone(),
             argv,
-            files: vec![BundleFile::text(path, snippet.text.clone())],
+            files: vec![BundleFile::text(path, snippet.source.clone())],
             cwd: WORK_FOLDER.to_owned(),
             ..Program::default()
         })
@@ -44,6 +44,6 @@ impl Language for Shell {
 
 /// The path of a script in the job's folder: in the first mount if it contains the file.
 pub(super) fn script_path(snippet: &Snippet, tools: &BuildTools<'_>) -> String {
-    let mounted = snippet.path.as_ref().and_then(|path| tools.mounts.place_of(path));
+    let mounted = snippet.absolute_path.as_ref().and_then(|path| tools.mounts.place_of(path));
     mounted.unwrap_or_else(|| format!("src/{}", snippet.name))
 }
