@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::document::{LayoutResult, line, print, proof_line, rejection_text};
-use super::input::{LimitArgs, parsed, usage};
+use super::input::{LimitArgs, parse, usage};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 
@@ -185,20 +185,20 @@ fn plain(text: &str) -> Result<Layout> {
              first operand; elsewhere give the layout below the swizzle, after the last `o`",
         ));
     }
-    parsed(text, "layout")
+    parse(text, "layout")
 }
 
 /// Reads the inner operand.
 fn tiler(text: &str) -> Result<Tiler> {
     match text.trim_start().starts_with('S') {
         true => plain(text).map(Tiler::Layout),
-        false => parsed(text, "layout or tiler"),
+        false => parse(text, "layout or tiler"),
     }
 }
 
 /// Reads the first operand of an operation that works below a swizzle.
 fn outer(text: &str) -> Result<SwizzledLayout> {
-    parsed(text, "layout")
+    parse(text, "layout")
 }
 
 pub(super) fn compose(app: &App, args: &ComposeArgs) -> Result<Status> {
@@ -209,7 +209,7 @@ pub(super) fn compose(app: &App, args: &ComposeArgs) -> Result<Status> {
 
 pub(super) fn complement(app: &App, args: &ComplementArgs) -> Result<Status> {
     let whole = plain(&args.layout)?;
-    let bound: Layout = parsed(&args.bound, "number or shape")?;
+    let bound: Layout = parse(&args.bound, "number or shape")?;
     let result = rgpu_layout::complement(&whole, bound.size(), args.limit.limits());
     finish(app, LayoutResult::Complement, &[&args.layout, &args.bound], &whole.into(), result)
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::document::{LayoutResult, line, print};
-use super::input::{LimitArgs, parsed, usage};
+use super::input::{LimitArgs, parse, usage};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Result};
 
@@ -72,12 +72,12 @@ pub(super) struct AccessCheck {
 }
 
 pub(super) fn run(app: &App, args: &CheckArgs) -> Result<Status> {
-    let layout: SwizzledLayout = parsed(&args.layout, "layout")?;
+    let layout: SwizzledLayout = parse(&args.layout, "layout")?;
     let swizzle: Swizzle = match &args.swizzle {
         Some(_) if !layout.swizzle().is_identity() => {
             return Err(usage("the layout has a swizzle, and `--swizzle` is another one"));
         }
-        Some(text) => parsed(text, "swizzle")?,
+        Some(text) => parse(text, "swizzle")?,
         None => layout.swizzle(),
     };
     if layout.offset() != 0 {

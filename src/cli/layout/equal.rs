@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::document::{LayoutResult, line, print, proof_line};
-use super::input::{LimitArgs, file, parsed, usage};
+use super::input::{LimitArgs, file, parse, usage};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Result};
 use crate::kernel::expr::{Division, Expr, ExprError, Grammar, Scope};
@@ -120,7 +120,7 @@ fn case_text(case: &EqualityCase) -> String {
 }
 
 fn compare(a: &str, b: &str, limit: LimitArgs) -> Result<(Option<bool>, EqualityCase)> {
-    let (left, right) = (parsed(a, "layout")?, parsed(b, "layout")?);
+    let (left, right) = (parse(a, "layout")?, parse(b, "layout")?);
     let result = rgpu_layout::equal_swizzled(&left, &right, limit.limits());
     let mut case =
         EqualityCase { left, right, proof: None, first_difference: None, rejection: None };

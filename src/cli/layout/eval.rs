@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::document::{LayoutResult, line, print, proof_line};
-use super::input::{LimitArgs, numbers, parsed, usage};
+use super::input::{LimitArgs, numbers, parse, usage};
 use super::output::save;
 use super::page;
 use crate::cli::support::app::{App, Status};
@@ -130,7 +130,7 @@ struct CoordinateOffset {
 }
 
 pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
-    let layout: SwizzledLayout = parsed(&args.layout, "layout")?;
+    let layout: SwizzledLayout = parse(&args.layout, "layout")?;
     let plain = layout.layout();
     // From here on, the swizzle is one of offsets.
     let placed = match args.elem_bytes {
@@ -139,7 +139,7 @@ pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
     };
     let mut at = Vec::new();
     for text in &args.at {
-        let coordinate: Coordinate = parsed(text, "coordinate")?;
+        let coordinate: Coordinate = parse(text, "coordinate")?;
         let offset = plain.at_coordinate(&coordinate).ok_or_else(|| {
             usage(format!("`{text}` is not a coordinate of {plain}, which has {}", plain.size()))
                 .hint("give an index below its size, or a tuple nested as its shape")

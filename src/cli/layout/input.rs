@@ -1,4 +1,5 @@
-//! Turns texts of the command line into layouts and numbers; errors show the place with a caret.
+//! Turns texts of the command line into layouts and numbers, and reads the files that it names. Syntax
+//! errors of layouts, coordinates and swizzles show the place with a caret.
 
 use std::str::FromStr;
 
@@ -7,10 +8,10 @@ use rgpu_layout::{Limits, ParseError};
 
 use crate::error::{Exit, Failure, Result};
 
-/// The bound on the work of proofs.
+/// Limits the work of a proof.
 #[derive(Args, Clone, Copy, Debug)]
 pub(in crate::cli) struct LimitArgs {
-    /// Look at no more points than this to prove something; what stays unproved is reported
+    /// Maximum number of points that a proof may check; anything left unproved is reported
     #[arg(long, value_name = "N", default_value_t = Limits::default().points, display_order = 800)]
     pub max_points: u64,
 }
@@ -22,15 +23,15 @@ impl LimitArgs {
 }
 
 /// Reads a layout, tiler, coordinate or swizzle.
-pub(super) fn parsed<T: FromStr<Err = ParseError>>(text: &str, what: &str) -> Result<T> {
+pub(super) fn parse<T: FromStr<Err = ParseError>>(text: &str, kind: &str) -> Result<T> {
     text.parse().map_err(|error: ParseError| {
         let place = format!("{}, in column {}", error.reason, error.column);
-        let hint = match what {
+        let hint = match kind {
             "swizzle" => "a swizzle is written `3,4,3` or `S<3,4,3>`",
             "coordinate" => "a coordinate is an index, or a tuple such as `(5,(1,0))`",
             _ => "a layout is written `(4,8):(8,1)`, and in a shell between quotes",
         };
-        Failure::new(Exit::Usage, "layout_syntax", format!("this is not a {what}: {place}"))
+        Failure::new(Exit::Usage, "layout_syntax", format!("this is not a {kind}: {place}"))
             .cause(error.caret())
             .hint(hint)
     })
@@ -53,7 +54,7 @@ pub(super) fn numbers<const N: usize>(
         .ok_or_else(|| usage(format!("`{text}` is not written like `{example}`")))
 }
 
-/// Reads a file of the user's.
+/// Reads a file that the user named.
 pub(super) fn file(path: &std::path::Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|e| {
         Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")
