@@ -8,15 +8,15 @@ use super::foreign_text;
 /// Larger amounts cannot be the bill of a run.
 const MAX_BILL_USD: f64 = 100_000.0;
 
-/// Bills kept until they are taken.
+/// Maximum number of bills kept until `take`.
 const MAX_PENDING_BILLS: usize = 10_000;
 
-/// An item on a provider's bill.
+/// One cost message of a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bill {
     /// The provider's text, on one line.
     pub text: String,
-    /// The US dollars in it; `None`: no unambiguous amount.
+    /// The US dollars in it; `None` if no amount is named, or if it is unclear which one counts.
     pub usd: Option<f64>,
 }
 
@@ -59,7 +59,7 @@ pub struct BillReader {
 }
 
 impl BillReader {
-    /// For a stream that has begun.
+    /// A reader for one stream; create it when the stream starts.
     pub fn new(bills: &PendingBills) -> Self {
         Self { bills: bills.clone(), bill: None, last_text: String::new() }
     }
@@ -86,7 +86,8 @@ impl Drop for BillReader {
     }
 }
 
-/// Words in texts about something other than money spent.
+/// A part of a text with one of these words names no money spent, but a balance, a limit or a price
+/// per hour.
 const NOT_SPENT_WORDS: &[&str] = &[
     "remain",
     "left",
@@ -117,17 +118,16 @@ fn amount(message: &str) -> Option<f64> {
     }
 }
 
-/// All US dollar amounts in a lower-case text: `$0.02`, `0.02 usd`, `2 cents`, `2¢`.
+/// All US dollar amounts up to [`MAX_BILL_USD`] in a lower-case text: `$0.02`, `0.02 usd`, `2 cents`,
+/// `2¢`.
 fn amounts(text: &str) -> Vec<f64> {
     let digit = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
     let mut found = Vec::new();
     let mut rest = text;
-    let mut before = "";
     while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
         let (head, tail) = rest.split_at(at);
         let end = tail.find(|c| !digit(c)).unwrap_or(tail.len());
         let (number, after) = tail.split_at(end);
-        let head = if head.is_empty() { before } else { head };
         let unit = after.trim_start();
         let scale = if head.trim_end().ends_with(['$', '€']) {
             head.trim_end().ends_with('$').then_some(1.0)
@@ -144,7 +144,7 @@ fn amounts(text: &str) -> Vec<f64> {
         {
             found.push(value * scale);
         }
-        (before, rest) = (head, after);
+        rest = after;
     }
     found
 }
