@@ -308,7 +308,7 @@ impl ProfileBuilder {
         }
         self.unchecked_ranks(end, request);
         self.program_status(end, request);
-        self.missing_entry = self.missing_entry(request);
+        self.missing_entry = self.find_missing_entry(request);
         if !end.step_ok("build") && end.last_rung("build").is_some_and(|r| !r.ok) {
             self.compiler = compiler_message(folder, &self.draft_info);
         }

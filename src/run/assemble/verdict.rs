@@ -18,24 +18,24 @@ use crate::store::RunFolder;
 use crate::tool::{DraftInfo, Request, Target};
 
 impl ProfileBuilder {
-    /// The failure of the last pass that failed, if no pass measured anything. For runs with
-    /// several passes, whose last job may have succeeded.
+    /// The failure of the last job's pass step, if no pass measured anything. For runs with several
+    /// passes, whose last job may be done although its pass step failed.
     pub(in crate::run) fn nothing_measured_failure(&self, remote: &dyn Remote) -> Option<Failure> {
-        let end = self.job.as_ref()?;
-        let last = end.rungs.iter().rev().find(|r| is_pass_step(&r.step) && !r.ok)?;
+        let job = self.job.as_ref()?;
+        let last = job.rungs.iter().rev().find(|r| is_pass_step(&r.step) && !r.ok)?;
         if !self.profile.launches.is_empty() || !self.survey.is_empty() {
             return None;
         }
         let outcome = Outcome::Failed { step: last.step.clone(), code: last.code.clone() };
-        Some(outcome::failure(remote, &JobResult { outcome: Some(outcome), ..end.clone() }))
+        Some(outcome::failure(remote, &JobResult { outcome: Some(outcome), ..job.clone() }))
     }
 
     /// The failure of the run, if any.
     pub(in crate::run) fn failure(&self, remote: &dyn Remote) -> Option<Failure> {
         let has_findings =
             self.profile.sanitizer.iter().any(|s| s.verdict == SanitizerVerdict::Found);
-        let end = self.job.as_ref()?;
-        let failure = match &end.outcome {
+        let job = self.job.as_ref()?;
+        let failure = match &job.outcome {
             Some(Outcome::Done | Outcome::Failed { .. }) if self.missing_entry.is_some() => {
                 return self.missing_entry.clone();
             }
@@ -48,25 +48,26 @@ impl ProfileBuilder {
             Some(Outcome::Cancelled) => return Some(cancelled()),
             // A kernel crash under the sanitizer is a finding of the sanitizer, not a failure.
             Some(Outcome::Failed { .. }) if has_findings => return None,
-            // A runner that was killed at the time limit has reported no reason.
+            // A runner killed at the time limit leaves a report that names a crash. The true reason
+            // is the time limit.
             Some(Outcome::Failed { code, .. }) if code == "timeout" => {
-                outcome::failure(remote, end)
+                outcome::failure(remote, job)
             }
             Some(Outcome::Failed { step, .. }) => {
                 let runner = self.runner.iter().find(|(s, _)| s == step).map(|(_, f)| f);
                 match (step.as_str(), runner, &self.compiler) {
                     ("build", _, Some(message)) => {
-                        let mut failure = outcome::failure(remote, end);
+                        let mut failure = outcome::failure(remote, job);
                         failure.what = "the kernel does not compile".to_owned();
                         failure.exit = Exit::Kernel;
                         failure.side = Side::Kernel;
                         failure.cause(message)
                     }
                     (_, Some(failure), _) => self.runner_failure(remote, step, failure),
-                    _ => outcome::failure(remote, end),
+                    _ => outcome::failure(remote, job),
                 }
             }
-            _ => outcome::failure(remote, end),
+            _ => outcome::failure(remote, job),
         };
         Some(failure)
     }
@@ -107,7 +108,7 @@ impl ProfileBuilder {
 
     /// The failure if the compiled code lacks the kernel that kernel.toml names. Needed without a
     /// GPU, where nothing else reports it.
-    pub(super) fn missing_entry(&self, request: &Request) -> Option<Failure> {
+    pub(super) fn find_missing_entry(&self, request: &Request) -> Option<Failure> {
         let Target::Kernel { spec, .. } = &request.target else { return None };
         let EntryPoint::Device(function) = &spec.entry else { return None };
         let compiled = self.profile.artifacts.iter().any(|a| a.kind == ArtifactKind::Cubin);
