@@ -138,7 +138,7 @@ pub(super) fn copy_project(
 ) -> Result<(), LoopError> {
     let wanted = match rules {
         Some(copy) => project_files_by_rules_of(copy, project)?,
-        None => files(project, &project_files::walk(project))?,
+        None => files(project, &project_files::walker(project))?,
     };
     copy_files(project, to, &wanted)
 }

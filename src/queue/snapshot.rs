@@ -66,7 +66,7 @@ pub(super) fn take(new: &NewEntry, queue: &Path) -> Result<Option<TakenSnapshot>
         (_, top) => {
             let root = top.clone().unwrap_or_else(|| new.project.clone());
             let files = folder.path().join(FILES);
-            copy(&root, &project_files::walk(&root), &files)?;
+            copy(&root, &project_files::walker(&root), &files)?;
             if let Some(top) = &top {
                 copy_tracked_but_ignored(top, &files)?;
             }

@@ -201,7 +201,7 @@ impl LoopConfig {
         let files: Vec<PathBuf> = match self.allowed_paths.is_empty() {
             true => Vec::new(),
             false => {
-                let entries = project_files::walk(project).build().flatten();
+                let entries = project_files::walker(project).build().flatten();
                 entries.filter(|entry| !entry.path().is_dir()).map(|e| e.into_path()).collect()
             }
         };

@@ -1,6 +1,12 @@
 //! The tables of the index of suites. Their content can be made again from the run folders.
 
-/// The times and cases of every suite.
+/// Version 3: the times and cases of every suite.
+///
+/// Columns of `suite_time`: `side` is `kernel`, `baseline` or `optimised`. `gpu` is the name of the
+/// GPU, `device` its UUID. `toolkit` is the compiler with its version. `clocks` is `as_found` or
+/// `locked N MHz`. `inputs` is the digest of the files and options that the kernel was made of.
+/// `low_ns` and `high_ns` bound the 95 % interval of the median. `right_result`, `throttled` and
+/// `dirty` are 0 or 1.
 pub(super) const SUITES: &str = "
 CREATE TABLE suite_case (
     run TEXT NOT NULL,
@@ -39,8 +45,8 @@ CREATE TABLE suite_time (
 CREATE INDEX suite_time_of_case ON suite_time (case_name, started);
 ";
 
-/// Version 5: the times inside CUDA graphs, and rows that lie in the order in which a history reads
-/// them.
+/// Version 5: adds `graph_ns`, the time inside a CUDA graph. The new primary key stores the rows in
+/// the order in which the history reads them.
 pub(super) const GRAPH_TIMES: &str = "
 CREATE TABLE suite_time_ordered (
     case_name TEXT NOT NULL,
