@@ -1,4 +1,5 @@
-//! The HTTP interface as an OpenAPI 3.1 document, generated from the same types.
+//! The HTTP interface as an OpenAPI 3.1 document. The schemas of bodies come from the protocol's
+//! types; paths, parameters and texts are written here.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
