@@ -47,14 +47,18 @@ pub(crate) fn change(
     let env = marker(folder).split_once('=').map(|(name, value)| (name.into(), value.into()));
     let env = env.into_iter().collect();
     for (at, uuid) in uuids.iter().enumerate() {
-        if let Err(text) = run(&command_for_gpu(&setting.apply, uuid), &env) {
-            // Where a change is refused, undoing it is refused too, and nothing was changed.
-            let _ = undo_with_retries(&command_for_gpu(&setting.undo, uuid));
+        if let Err(failure) = run(&command_for_gpu(&setting.apply, uuid), &env) {
+            // Where a change is refused, undoing it is refused too. A command that was killed may
+            // have made the change.
+            let changed = if failure.was_killed { &uuids[..=at] } else { &uuids[..at] };
+            if !failure.was_killed {
+                let _ = undo_with_retries(&command_for_gpu(&setting.undo, uuid));
+            }
             // If this fails, the old file stays. It holds these commands too.
-            let _ = record(folder, setting, &uuids[..at]);
+            let _ = record(folder, setting, changed);
             // If this fails, the file stays. The end of the job tries again, and warns.
             let _ = undo(folder);
-            let code = GpuSetting::REFUSED.into();
+            let (code, text) = (GpuSetting::REFUSED.into(), failure.text);
             return Err(EarlyEnd::Outcome(Outcome::HostError { code, text }));
         }
     }
@@ -113,7 +117,7 @@ fn undo_with_retries(argv: &[String]) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(200));
         result = run(argv, &env);
     }
-    result
+    result.map_err(|failure| failure.text)
 }
 
 fn read(path: &Path) -> std::io::Result<Vec<Vec<String>>> {
@@ -128,12 +132,21 @@ fn command_for_gpu(argv: &[String], uuid: &str) -> Vec<String> {
     argv.iter().map(|word| word.replace(GpuSetting::UUID, uuid)).collect()
 }
 
-/// Runs a command. The error is one line.
-fn run(argv: &[String], env: &BTreeMap<String, String>) -> Result<(), String> {
+/// Why a command failed.
+struct CommandFailure {
+    /// One line.
+    text: String,
+    /// Whether it was killed, by us at the time limit or by another process.
+    was_killed: bool,
+}
+
+fn run(argv: &[String], env: &BTreeMap<String, String>) -> Result<(), CommandFailure> {
     let name = argv.first().map(|path| path.rsplit('/').next().unwrap_or(path));
     let name = name.unwrap_or_default();
-    let answer = ask(argv, env, 64 << 10, COMMAND_WAIT)
-        .map_err(|e| format!("`{name}` does not start: {e}"))?;
+    let answer = ask(argv, env, 64 << 10, COMMAND_WAIT).map_err(|e| CommandFailure {
+        text: format!("`{name}` does not start: {e}"),
+        was_killed: false,
+    })?;
     if answer.exit == Some(0) && !answer.timed_out {
         return Ok(());
     }
@@ -145,7 +158,10 @@ fn run(argv: &[String], env: &BTreeMap<String, String>) -> Result<(), String> {
         (false, Some(status)) => format!("ended with status {status}"),
         (false, None) => "was killed".to_owned(),
     };
-    Err(format!("`{name}` {how}: {}", first_line.unwrap_or("it printed nothing")))
+    Err(CommandFailure {
+        text: format!("`{name}` {how}: {}", first_line.unwrap_or("it printed nothing")),
+        was_killed: answer.timed_out || answer.exit.is_none(),
+    })
 }
 
 #[cfg(test)]
@@ -156,7 +172,7 @@ mod tests {
     fn a_failure_is_one_line_with_what_the_command_said() {
         let run = |argv: &[&str]| {
             let argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
-            super::run(&argv, &BTreeMap::new())
+            super::run(&argv, &BTreeMap::new()).map_err(|failure| failure.text)
         };
         let sh = |script: &str| run(&["/bin/sh", "-c", script]);
         assert_eq!(sh("true"), Ok(()));
@@ -214,5 +230,15 @@ mod tests {
         assert_eq!(undo(&folder), Ok(()));
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "lock GPU-1\nrelease GPU-1\n");
         assert!(!undo_path(&folder).exists());
+    }
+
+    #[test]
+    fn a_gpu_whose_change_was_killed_is_not_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = JobFolder::at(dir.path().to_owned());
+        let sh = |script: &str| ["/bin/sh", "-c", script].map(String::from).to_vec();
+        let setting = GpuSetting { apply: sh("kill -9 $$"), undo: sh("echo no {uuid}; exit 5") };
+        assert!(change(&folder, &setting, &["GPU-1", "GPU-2"]).is_err());
+        assert_eq!(undo(&folder), Err("`sh` ended with status 5: no GPU-1".to_owned()));
     }
 }
