@@ -2793,8 +2793,8 @@ class SpeedOfLight(Record):
 
 
 class Stage(Record):
-    """One stage: an NVTX region over all its instances. A kernel's stages are in the timed phase of a
-    case; a program's, in mode `torch`, are its training steps and the calls of a model.
+    """One stage: an NVTX region over all its instances. A kernel's stages are in the timed phase of
+    a case; a program's, in mode `torch`, are its training steps and the calls of a model.
     """
 
     __slots__ = ()
