@@ -1,5 +1,7 @@
 //! Words that depend on a number: `1 row is`, `2 rows are`.
 
+use std::fmt::Display;
+
 /// The word or words for one, or those for several.
 pub(crate) fn by_number<N: PartialEq + From<u8>>(
     n: N,
@@ -7,6 +9,15 @@ pub(crate) fn by_number<N: PartialEq + From<u8>>(
     several: &'static str,
 ) -> &'static str {
     if n == N::from(1) { one } else { several }
+}
+
+/// The number with its noun: `1 launch`, `3 launches`.
+pub(crate) fn counted<N: Copy + PartialEq + From<u8> + Display>(
+    n: N,
+    one: &'static str,
+    several: &'static str,
+) -> String {
+    format!("{n} {}", by_number(n, one, several))
 }
 
 #[cfg(test)]
@@ -17,5 +28,6 @@ mod tests {
     fn only_one_is_singular() {
         let words = [0_u64, 1, 2].map(|n| by_number(n, "value is", "values are"));
         assert_eq!(words, ["values are", "value is", "values are"]);
+        assert_eq!([1, 2].map(|n| counted(n, "launch", "launches")), ["1 launch", "2 launches"]);
     }
 }

@@ -14,6 +14,7 @@
 use super::expr::{Division, Expr, Grammar, Scope};
 use super::spec::{KernelSpec, NamedCase};
 use super::{KernelError, ProfileMode, is_identifier};
+use crate::number_form::counted;
 
 /// The sizes to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -180,7 +181,7 @@ impl SizesParser<'_> {
             if values.len() != vars.len() {
                 return Err(self.error(format!(
                     "{} for the {} variables `{}`",
-                    plural(values.len(), "value"),
+                    counted(values.len(), "value", "values"),
                     vars.len(),
                     vars.join("`, `")
                 )));
@@ -221,10 +222,6 @@ impl SizesParser<'_> {
                 error => self.error(error.to_string()),
             })
     }
-}
-
-fn plural(count: usize, word: &str) -> String {
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The values of a group, separated by commas outside of parentheses or, as in `64x32`, by `x`

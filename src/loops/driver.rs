@@ -27,6 +27,7 @@ use crate::child_tree::TreeWatch;
 use crate::error::Failure;
 use crate::fault_point;
 use crate::model::comparison::TimeVerdict;
+use crate::number_form::counted;
 use crate::store::state::StateLock;
 
 /// What a loop needs besides its settings.
@@ -345,7 +346,7 @@ impl LoopRunner {
                 self.state.infra_failures = failures;
                 self.stop(
                     StopReason::InfraFailures,
-                    format!("{}: {why}", counted(failures, "failure")),
+                    format!("{}: {why}", counted(failures, "failure", "failures")),
                 )
             }
             _ => {
@@ -737,16 +738,16 @@ impl LoopRunner {
             let times = state.target_hits;
             (
                 StopReason::TargetReached,
-                format!("the target is reached in {}", counted(times, "comparison")),
+                format!("the target is reached in {}", counted(times, "comparison", "comparisons")),
             )
         } else if let Some(verdict) = verdict {
             (StopReason::Reviewer, format!("the reviewer: {}", verdict.reason))
         } else if state.infra_failures >= config.max_infra_failures {
-            let failures = counted(state.infra_failures, "failure");
+            let failures = counted(state.infra_failures, "failure", "failures");
             let text = format!("{failures}: {}", record.reason);
             (StopReason::InfraFailures, text)
         } else if state.iteration >= config.max_iterations {
-            (StopReason::MaxIterations, counted(state.iteration, "iteration"))
+            (StopReason::MaxIterations, counted(state.iteration, "iteration", "iterations"))
         } else if state.no_progress >= config.max_no_progress {
             let text = match state.no_progress {
                 1 => "an iteration improved nothing".to_owned(),
@@ -781,9 +782,4 @@ impl LoopRunner {
         };
         Ok(self.enter(Phase::Stopped, |state| state.final_comparison = comparison)?)
     }
-}
-
-/// A number of things: `1 iteration`, `3 iterations`.
-fn counted(n: u32, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

@@ -9,6 +9,7 @@ use crate::model::finding::{GainScope, PotentialGain};
 use crate::model::ranks::Ranks;
 use crate::model::timeline::{DeviceTime, IdleGroup, Timeline, WaitCause, WaitSum};
 use crate::model::{Evidence, Finding};
+use crate::number_form::counted;
 
 /// The maximum number of places that a finding lists.
 const MAX_PLACES: usize = 5;
@@ -315,11 +316,6 @@ fn percent(share: f64) -> String {
         percent if (99.0..99.95).contains(&percent) => format!("{percent:.1} %"),
         percent => format!("{percent:.0} %"),
     }
-}
-
-/// `1 gap`, `2 gaps`.
-fn counted(n: u64, one: &str, several: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { several })
 }
 
 /// `4.47 ms`, `2.50 s`.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::super::support::app::{App, Status};
 use crate::config::{Origin, is_below};
 use crate::error::Result;
+use crate::number_form::counted;
 use crate::report::bytes;
 use crate::store::Runs;
 
@@ -74,16 +75,15 @@ pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> 
     for line in &old {
         app.print(&format!("{verb} {}  {}\n", line.record.id, bytes(line.bytes as f64)));
     }
-    app.print_note(&format!("{verb} {}, {}", counted(old.len(), "run"), bytes(total as f64)));
+    app.print_note(&format!(
+        "{verb} {}, {}",
+        counted(old.len(), "run", "runs"),
+        bytes(total as f64)
+    ));
     if !noted.is_empty() {
         app.print_note(&format!("{} with a note stay; `--all` removes them too", noted.len()));
     }
     Ok(0)
-}
-
-/// A count with its noun: `1 run`, `2 runs`.
-pub(super) fn counted(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Removes the oldest ended runs without a note beyond the setting `keep`, if it is set. Errors do

@@ -17,9 +17,10 @@ use super::super::support::progress::LiveOutput;
 use super::super::support::session::{self, OutputOptions};
 use super::super::support::started_here;
 use super::super::support::terminal::{escape_controls, write_stderr};
-use super::clean::{CleanArgs, CleanResult, counted};
+use super::clean::{CleanArgs, CleanResult};
 use super::{AttachArgs, outcome_word};
 use crate::error::{Exit, Failure, Result, indent_continuation};
+use crate::number_form::counted;
 use crate::remote::{HostJobs, HostLink, HostRequest, OnRemote};
 use crate::report::{Align, TextTable, age, bytes, one_line};
 use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
@@ -172,7 +173,11 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
         app.print(&format!("{verb} {name}  {}\n", bytes(job.bytes as f64)));
     }
     let total: u64 = removed.iter().map(|job| job.bytes).sum();
-    app.print_note(&format!("{verb} {}, {}", counted(removed.len(), "job"), bytes(total as f64)));
+    app.print_note(&format!(
+        "{verb} {}, {}",
+        counted(removed.len(), "job", "jobs"),
+        bytes(total as f64)
+    ));
     if !left.is_empty() {
         app.print_note(&format!(
             "{} ended, but their results were not fetched here; `--all` removes them too",
