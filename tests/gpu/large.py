@@ -7,6 +7,7 @@ LAUNCHES: default 2,000,000, which were 48 MB on an H200.
 import os
 import subprocess
 import sys
+import threading
 import time
 
 LAUNCHES = int(os.environ.get("LAUNCHES", "2000000"))
@@ -36,12 +37,20 @@ def large(s):
     program.write_text(PROGRAM)
 
     def timed(*argv):
+        """Seconds and output of a command; its peak memory is in the note."""
         begun = time.monotonic()
-        done = subprocess.run(list(map(str, argv)), cwd=s.project, env={**os.environ, **s.env}, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=max(1, s.time_left()))
-        seconds = time.monotonic() - begun
-        s.check(" ".join(str(a) for a in argv[:3]), done.returncode == 0, done.stdout[-600:], note=f"{seconds:.1f} s")
-        return seconds, done.stdout
+        with open(s.work / "large.out", "w+") as out:
+            child = subprocess.Popen(list(map(str, argv)), cwd=s.project, env={**os.environ, **s.env}, stdout=out, stderr=subprocess.STDOUT)
+            end = threading.Timer(max(1, s.time_left()), child.kill)
+            end.start()
+            _, status, usage = os.wait4(child.pid, 0)
+            end.cancel()
+            child.returncode = os.waitstatus_to_exitcode(status)
+            out.seek(0)
+            said = out.read()
+        seconds, memory = time.monotonic() - begun, usage.ru_maxrss / 1e3
+        s.check(" ".join(str(a) for a in argv[:3]), child.returncode == 0, said[-600:], note=f"{seconds:.1f} s, {memory:.0f} MB of memory")
+        return seconds, said
 
     timed("nsys", "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node", "--force-overwrite=true",
           "--output", report, sys.executable, program, LAUNCHES // NODES, NODES)

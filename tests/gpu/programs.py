@@ -15,7 +15,7 @@ WITHOUT_TORCH = ["jax_mlp", "cupy_heat"]
 # Stages that mode `torch` finds by itself.
 STAGES = {"hf": {"LLM@prefill", "LLM@decode_step"}, "hf_train": {"torch@step", "LLM@forward"}, "train": {"torch@step"},
           "slow_loader": {"torch@step"}, "ddp": {"torch@step"}}
-SECONDS = 120  # of one program in one mode
+SECONDS = 150  # of one program in one mode
 
 
 def command(name, folder):
