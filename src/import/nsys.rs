@@ -76,7 +76,7 @@ pub(super) const CAPTURE_IMPORTER: Importer = Importer {
 /// The report format is not published, so nsys's own export wins if there is one. It is used when
 /// the report cannot be read, has unknown content, or differs from it.
 fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
-    let native = import_report_as(&source.bytes()?, source.from, source.is_rank);
+    let native = import_report_as(&source.bytes()?, source);
     let path = source.path.with_extension("sqlite");
     let export = match path.is_file() {
         true => import_export(&path, source).ok(),
@@ -152,10 +152,12 @@ fn import_export(path: &Path, source: &Source<'_>) -> Result<Imported, NsysSqlit
 /// # Errors
 /// [`NsysRepError`] for another file, a damaged one, or one of an unknown build.
 pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError> {
-    import_report_as(bytes, from, false)
+    import_report_as(bytes, &Source::new(Path::new(from), from))
 }
 
-fn import_report_as(bytes: &[u8], from: &str, is_rank: bool) -> Result<Imported, NsysRepError> {
+/// Imports the report `bytes`, which is the file of `source`.
+fn import_report_as(bytes: &[u8], source: &Source<'_>) -> Result<Imported, NsysRepError> {
+    let Source { from, is_rank, .. } = *source;
     let mut damage = Vec::new();
     let mut report = match NsysReport::read(bytes) {
         Ok(report) => report,
@@ -165,6 +167,9 @@ fn import_report_as(bytes: &[u8], from: &str, is_rank: bool) -> Result<Imported,
             salvaged
         }
     };
+    if let Some(most) = source.readers {
+        report = report.with_readers(most);
+    }
     let mut outcome = import_whole(&report, from, is_rank);
     if matches!(outcome, Err(NsysRepError::Chunk { .. })) {
         let (whole, broken) = report.whole_chunks();

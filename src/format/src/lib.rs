@@ -10,6 +10,7 @@ pub mod csv;
 pub mod cubin;
 pub mod demangle;
 pub mod fatbin;
+mod in_order;
 pub mod ncu_csv;
 pub mod ncu_rep;
 pub mod nsys_rep;

@@ -207,6 +207,14 @@ impl TraceRows for ReportRows<'_, '_> {
         self.each(EventTable::Kernel, pick, row)
     }
 
+    fn first_kernels(&self, most: u64, mut row: impl FnMut(Kernel)) -> Result<(), NsysRepError> {
+        self.report.first_events_of(&self.index, EventTable::Kernel, most, |event| {
+            if let Event::Kernel(kernel) = event {
+                row(kernel);
+            }
+        })
+    }
+
     fn memcpys(&self, row: impl FnMut(Memcpy)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::Memcpy(copy) = event { Some(copy) } else { None };
         self.each(EventTable::Memcpy, pick, row)

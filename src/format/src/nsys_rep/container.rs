@@ -3,6 +3,7 @@
 use super::NsysRepError;
 use super::event::{self, Event, EventTable};
 use super::session;
+use crate::in_order;
 use crate::nsys_row::{Gpu, Strings};
 use crate::unpack::TooLarge;
 use crate::wire::{Message, WireError};
@@ -14,6 +15,10 @@ const OFFSETS: &str = "Sampling Data Offsets";
 const EVENTS_MAGIC: &[u8] = b"QDTEXT00";
 /// Maximum unpacked size of a chunk; real chunks are far smaller.
 const MAX_CHUNK_BYTES: u64 = 256 << 20;
+/// Reports with a larger chunk are read on one thread: each thread holds an unpacked chunk.
+const MAX_SHARED_CHUNK_BYTES: usize = 16 << 20;
+/// Smaller reports are read in a few milliseconds, so threads would not pay.
+const MIN_SHARED_BYTES: usize = 4 << 20;
 
 /// An indexed report. Events are unpacked chunk by chunk on request.
 #[derive(Debug, Clone)]
@@ -23,6 +28,7 @@ pub struct NsysReport<'a> {
     strings: Strings,
     gpus: Vec<Gpu>,
     stated_events: Option<u64>,
+    readers: usize,
 }
 
 /// An LZ4 block of the file, and its size when it is unpacked.
@@ -122,6 +128,7 @@ impl<'a> NsysReport<'a> {
             strings,
             gpus: session::gpus(session),
             stated_events: number(counts, 1),
+            readers: in_order::readers(),
         })
     }
 
@@ -139,16 +146,17 @@ impl<'a> NsysReport<'a> {
         let (mut chunks, mut events, mut names) = (Vec::new(), 0, Strings::default());
         while let Ok(chunk) = cursor.chunk() {
             let Ok(bytes) = chunk.unpack() else { break };
-            let Ok(items) = items(&bytes, chunk.offset) else { break };
+            let Ok(count) = count_items(&bytes, chunk.offset) else { break };
             if Some(events) == stated_events {
                 names = strings(&chunk).unwrap_or_default();
                 break;
             }
-            events += items.len() as u64;
+            events += count;
             chunks.push(chunk);
         }
         let gpus = session::gpus(session);
-        let report = NsysReport { build, chunks, strings: names, gpus, stated_events };
+        let readers = in_order::readers();
+        let report = NsysReport { build, chunks, strings: names, gpus, stated_events, readers };
         (!report.chunks.is_empty()).then_some(report)
     }
 
@@ -164,6 +172,11 @@ impl<'a> NsysReport<'a> {
             }
         });
         (readable, broken)
+    }
+
+    /// The report, which at most this many threads read at once.
+    pub fn with_readers(self, most: usize) -> NsysReport<'a> {
+        NsysReport { readers: self.readers.min(most), ..self }
     }
 
     /// The build of the nsys version that wrote the report.
@@ -192,14 +205,20 @@ impl<'a> NsysReport<'a> {
     /// [`NsysRepError::Chunk`] for a chunk that cannot be unpacked.
     pub fn index(&self) -> Result<EventIndex, NsysRepError> {
         let mut index = EventIndex::default();
-        for chunk in &self.chunks {
+        let chunks: Vec<&Chunk<'_>> = self.chunks.iter().collect();
+        let read = |chunk: &Chunk<'_>, to: &mut dyn FnMut((u64, TableSet), usize)| {
             let mut tables = TableSet::default();
-            index.events += chunk.each(|message| {
+            let events = chunk.each(|message| {
                 event::table_of(message)?.into_iter().for_each(|table| tables.insert(table));
                 Ok(())
             })?;
+            to((events, tables), 0);
+            Ok(())
+        };
+        self.stream(&chunks, read, |(events, tables)| {
+            index.events += events;
             index.tables.push(tables);
-        }
+        })?;
         Ok(index)
     }
 
@@ -214,17 +233,87 @@ impl<'a> NsysReport<'a> {
         &self,
         index: &EventIndex,
         table: EventTable,
+        each: impl FnMut(Event),
+    ) -> Result<(), NsysRepError> {
+        let chunks: Vec<&Chunk<'_>> = self.chunks_of(index, table).collect();
+        let read = |chunk: &Chunk<'_>, to: &mut dyn FnMut(Event, usize)| {
+            chunk.each_of(table, |event| {
+                let text_bytes = event.text_bytes();
+                to(event, text_bytes);
+            })
+        };
+        self.stream(&chunks, read, each)
+    }
+
+    /// Passes the first `most` events of one table to `each` in file order.
+    ///
+    /// # Errors
+    /// As [`NsysReport::events_of`], for the chunks that are unpacked.
+    pub fn first_events_of(
+        &self,
+        index: &EventIndex,
+        table: EventTable,
+        most: u64,
         mut each: impl FnMut(Event),
     ) -> Result<(), NsysRepError> {
-        for (chunk, tables) in self.chunks.iter().zip(&index.tables) {
-            if tables.has(table) {
-                chunk.each(|message| {
-                    event::read_of(message, table)?.into_iter().for_each(&mut each);
-                    Ok(())
-                })?;
+        let mut seen = 0;
+        for chunk in self.chunks_of(index, table) {
+            if seen >= most {
+                break;
             }
+            chunk.each_of(table, |event| {
+                if seen < most {
+                    each(event);
+                }
+                seen += 1;
+            })?;
         }
         Ok(())
+    }
+
+    fn chunks_of<'s>(
+        &'s self,
+        index: &'s EventIndex,
+        table: EventTable,
+    ) -> impl Iterator<Item = &'s Chunk<'a>> {
+        let chunks = self.chunks.iter().zip(&index.tables);
+        chunks.filter(move |(_, tables)| tables.has(table)).map(|(chunk, _)| chunk)
+    }
+
+    /// Has `read` read the chunks, on several threads if they are large, and passes its rows to
+    /// `take` in file order. `read` gives each row with the length of its texts.
+    fn stream<T: Send>(
+        &self,
+        chunks: &[&Chunk<'_>],
+        read: impl Fn(&Chunk<'_>, &mut dyn FnMut(T, usize)) -> Result<(), NsysRepError> + Sync,
+        mut take: impl FnMut(T),
+    ) -> Result<(), NsysRepError> {
+        let bytes = chunks.iter().map(|chunk| chunk.raw_len).fold(0, usize::saturating_add);
+        let largest = chunks.iter().map(|chunk| chunk.raw_len).max().unwrap_or(0);
+        let readers = self.readers.min(chunks.len());
+        if readers > 1 && bytes >= MIN_SHARED_BYTES && largest <= MAX_SHARED_CHUNK_BYTES {
+            let outcome = in_order::stream(
+                chunks,
+                readers,
+                |own, to| {
+                    for chunk in own {
+                        read(chunk, &mut |row, text_bytes| to.row(row, text_bytes))?;
+                        if !to.part_ends() {
+                            break;
+                        }
+                    }
+                    Ok(())
+                },
+                |batch| {
+                    batch.rows.into_iter().for_each(&mut take);
+                    Ok(())
+                },
+            );
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+        }
+        chunks.iter().try_for_each(|chunk| read(chunk, &mut |row, _| take(row)))
     }
 
     /// Unpacks all events and passes them to `each` in file order. Returns their number.
@@ -262,10 +351,19 @@ impl Chunk<'_> {
         let mut count = 0;
         let bytes = self.unpack()?;
         for message in items(&bytes, self.offset)? {
-            each(message).map_err(|e| self.broken(e.to_string()))?;
+            each(message?).map_err(|e| self.broken(e.to_string()))?;
             count += 1;
         }
         Ok(count)
+    }
+
+    /// Passes the chunk's events of one table to `each`.
+    fn each_of(&self, table: EventTable, mut each: impl FnMut(Event)) -> Result<(), NsysRepError> {
+        self.each(|message| {
+            event::read_of(message, table)?.into_iter().for_each(&mut each);
+            Ok(())
+        })?;
+        Ok(())
     }
 
     fn unpack(&self) -> Result<Vec<u8>, NsysRepError> {
@@ -323,23 +421,28 @@ fn strings(chunk: &Chunk<'_>) -> Result<Strings, NsysRepError> {
     let bytes = chunk.unpack()?;
     let mut strings = Strings::default();
     for (id, message) in (0..).zip(items(&bytes, chunk.offset)?) {
-        strings.by_id.insert(id, message.text().into_owned().into_boxed_str());
+        strings.by_id.insert(id, message?.text().into_owned().into_boxed_str());
     }
     Ok(strings)
 }
 
 /// The items of an unpacked chunk: varint length, then repeated 1.
-fn items(bytes: &[u8], offset: u64) -> Result<Vec<Message<'_>>, NsysRepError> {
-    let broken = |cause: String| NsysRepError::Chunk { offset, cause };
+fn items(
+    bytes: &[u8],
+    offset: u64,
+) -> Result<impl Iterator<Item = Result<Message<'_>, NsysRepError>>, NsysRepError> {
+    let broken = move |cause: String| NsysRepError::Chunk { offset, cause };
     let mut cursor = Cursor { bytes, at: 0, base: offset };
     let list = cursor.message().ok_or_else(|| broken("its length is broken".to_owned()))?;
-    let mut items = Vec::new();
-    for field in list.fields() {
+    Ok(list.fields().filter_map(move |field| match field {
+        Ok(field) => field.message().filter(|_| field.number == 1).map(Ok),
         // Offsets of wire errors count from the start of the unpacked chunk here.
-        let field = field.map_err(|e| broken(format!("unpacked: {e}")))?;
-        items.extend(field.message().filter(|_| field.number == 1));
-    }
-    Ok(items)
+        Err(e) => Some(Err(broken(format!("unpacked: {e}")))),
+    }))
+}
+
+fn count_items(bytes: &[u8], offset: u64) -> Result<u64, NsysRepError> {
+    items(bytes, offset)?.try_fold(0, |count, item| item.map(|_| count + 1))
 }
 
 /// Reads lengths and the data after them.
@@ -387,5 +490,47 @@ impl<'a> Cursor<'a> {
         bound.check(raw).map_err(|e| broken(&e.to_string()))?;
         let raw_len = usize::try_from(raw).map_err(|_| broken("it is too large"))?;
         Ok(Chunk { packed, raw_len, offset })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_readers_find_what_one_finds_in_its_order() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/nsys/2025.3.1");
+        let bytes = std::fs::read(format!("{root}/timeline-node/report.nsys-rep")).unwrap();
+        let mut report = NsysReport::read(&bytes).unwrap();
+        let raw: usize = report.chunks.iter().map(|chunk| chunk.raw_len).sum();
+        report.chunks = report.chunks.repeat(MIN_SHARED_BYTES / raw + 2);
+        let alone = report.clone().with_readers(1);
+        report.readers = 3;
+        let index = report.index().unwrap();
+        assert_eq!(index.events(), alone.index().unwrap().events());
+        for table in [EventTable::Kernel, EventTable::ApiCall, EventTable::Nvtx] {
+            let events = |report: &NsysReport<'_>| {
+                let mut found = Vec::new();
+                report.events_of(&index, table, |event| found.push(event)).unwrap();
+                found
+            };
+            let found = events(&report);
+            assert!(!found.is_empty());
+            assert!(found == events(&alone), "{table:?}");
+            let mut first = Vec::new();
+            let most = found.len() as u64 / 2 + 1;
+            report.first_events_of(&index, table, most, |event| first.push(event)).unwrap();
+            assert!(first == found[..most as usize], "the first {most} of {table:?}");
+        }
+        // A broken chunk ends the reading, after the events of the chunks before it.
+        let broken = report.chunks.len() / 2;
+        report.chunks[broken].raw_len -= 1;
+        let mut found = 0;
+        let outcome = report.events_of(&index, EventTable::Nvtx, |_| found += 1);
+        assert_eq!(outcome, Err(report.chunks[broken].unpack().unwrap_err()));
+        let mut before = 0;
+        let whole = NsysReport { chunks: report.chunks[..broken].to_vec(), ..report };
+        whole.events_of(&index, EventTable::Nvtx, |_| before += 1).unwrap();
+        assert_eq!(found, before);
     }
 }

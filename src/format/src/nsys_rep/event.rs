@@ -3,7 +3,7 @@
 use crate::nsys_row::{
     ApiCall, CopyKind, Diagnostic, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind,
 };
-use crate::wire::{Message, WireError};
+use crate::wire::{Field, Message, WireError};
 
 /// An event of a report, in the form of nsys's own sqlite export.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,17 @@ pub enum Event {
     OtherGpuWork(u64),
     /// Any other event, with its type.
     Other(u64),
+}
+
+impl Event {
+    /// Heap bytes of the event's texts.
+    pub(super) fn text_bytes(&self) -> usize {
+        match self {
+            Event::Nvtx(NvtxEvent { text: Some(text), .. }) => text.len(),
+            Event::Diagnostic(diagnostic) => diagnostic.text.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// A table of events. Events that no table has are skipped.
@@ -51,18 +62,29 @@ pub enum EventTable {
 
 /// The integers of a message by field, up to the highest field used here. Of repeated fields the
 /// last counts, as in protobuf.
-struct Numbers([Option<u64>; 28]);
+#[derive(Default)]
+struct Numbers {
+    values: [u64; 28],
+    /// A bit for each field that the message has.
+    present: u32,
+}
 
 impl Numbers {
     fn read(message: Message<'_>) -> Result<Numbers, WireError> {
-        let mut all = [None; 28];
+        let mut numbers = Numbers::default();
         for field in message.fields() {
-            let field = field?;
-            if let Some(place) = all.get_mut(field.number as usize) {
-                *place = field.varint();
-            }
+            numbers.see(&field?);
         }
-        Ok(Numbers(all))
+        Ok(numbers)
+    }
+
+    fn see(&mut self, field: &Field<'_>) {
+        let Some(value) = self.values.get_mut(field.number as usize) else { return };
+        let bit = 1 << field.number;
+        match field.varint() {
+            Some(number) => (*value, self.present) = (number, self.present | bit),
+            None => self.present &= !bit,
+        }
     }
 
     fn int(&self, field: u32) -> Option<i64> {
@@ -79,7 +101,8 @@ impl Numbers {
     }
 
     fn unsigned(&self, field: u32) -> Option<u64> {
-        self.0.get(field as usize).copied().flatten()
+        let value = self.values.get(field as usize)?;
+        (self.present >> field & 1 == 1).then_some(*value)
     }
 
     fn triple(&self, first: u32) -> Option<[u32; 3]> {
@@ -94,28 +117,30 @@ pub(super) fn table_of(message: Message<'_>) -> Result<Option<EventTable>, WireE
         102 => EventTable::Nvtx,
         108 => EventTable::ApiCall,
         110 => EventTable::Diagnostic,
-        _ => match gpu_detail(body)? {
-            Some((101, _)) => EventTable::Kernel,
-            Some((102, _)) => EventTable::Memcpy,
-            Some((107, _)) => EventTable::Graph,
-            Some(_) => EventTable::Memset,
-            None => EventTable::OtherGpuWork,
-        },
+        _ => GpuWork::read(body)?.table(),
     }))
 }
 
-/// The event, if that table has it.
+/// The event, if that table has it. Of other events no more is read than tells the table.
 pub(super) fn read_of(message: Message<'_>, table: EventTable) -> Result<Option<Event>, WireError> {
-    match table_of(message)? == Some(table) {
-        true => read(message).map(Some),
-        false => Ok(None),
-    }
+    let (kind, Some((number, body))) = body(message)? else { return Ok(None) };
+    Ok(match (number, table) {
+        (102, EventTable::Nvtx) => Some(nvtx(body)?),
+        (108, EventTable::ApiCall) => Some(api_call(&Numbers::read(body)?, kind)),
+        (110, EventTable::Diagnostic) => Some(diagnostic(body)?),
+        (102 | 108 | 110, _)
+        | (_, EventTable::Nvtx | EventTable::ApiCall | EventTable::Diagnostic) => None,
+        _ => {
+            let work = GpuWork::read(body)?;
+            if work.table() == table { Some(work.event()?) } else { None }
+        }
+    })
 }
 
 pub(super) fn read(message: Message<'_>) -> Result<Event, WireError> {
     match body(message)? {
         (_, Some((102, message))) => nvtx(message),
-        (_, Some((107, message))) => gpu_work(message),
+        (_, Some((107, message))) => GpuWork::read(message)?.event(),
         (kind, Some((108, message))) => Ok(api_call(&Numbers::read(message)?, kind)),
         (_, Some((110, message))) => diagnostic(message),
         (kind, _) => Ok(Event::Other(kind)),
@@ -163,23 +188,47 @@ fn nvtx(message: Message<'_>) -> Result<Event, WireError> {
     }))
 }
 
-/// The part of GPU work that is about its kind, with the number of its field.
-fn gpu_detail(message: Message<'_>) -> Result<Option<(u32, Message<'_>)>, WireError> {
-    let mut detail = None;
-    for field in message.fields() {
-        let field = field?;
-        if let (number @ (101..=103 | 107), Some(message)) = (field.number, field.message()) {
-            detail = Some((number, message));
-        }
-    }
-    Ok(detail)
+/// GPU work, and the part of it that is about its kind, with the number of its field.
+struct GpuWork<'a> {
+    numbers: Numbers,
+    detail: Option<(u32, Message<'a>)>,
 }
 
-fn gpu_work(message: Message<'_>) -> Result<Event, WireError> {
-    let numbers = Numbers::read(message)?;
-    let Some((number, detail)) = gpu_detail(message)? else {
-        return Ok(Event::OtherGpuWork(numbers.unsigned(7).unwrap_or(0)));
-    };
+impl<'a> GpuWork<'a> {
+    fn read(message: Message<'a>) -> Result<GpuWork<'a>, WireError> {
+        let mut work = GpuWork { numbers: Numbers::default(), detail: None };
+        for field in message.fields() {
+            let field = field?;
+            match (field.number, field.message()) {
+                (number @ (101..=103 | 107), Some(message)) => {
+                    work.detail = Some((number, message))
+                }
+                _ => work.numbers.see(&field),
+            }
+        }
+        Ok(work)
+    }
+
+    fn table(&self) -> EventTable {
+        match self.detail {
+            Some((101, _)) => EventTable::Kernel,
+            Some((102, _)) => EventTable::Memcpy,
+            Some((107, _)) => EventTable::Graph,
+            Some(_) => EventTable::Memset,
+            None => EventTable::OtherGpuWork,
+        }
+    }
+
+    fn event(self) -> Result<Event, WireError> {
+        let GpuWork { numbers, detail } = self;
+        let Some((number, detail)) = detail else {
+            return Ok(Event::OtherGpuWork(numbers.unsigned(7).unwrap_or(0)));
+        };
+        gpu_event(&numbers, number, detail)
+    }
+}
+
+fn gpu_event(numbers: &Numbers, number: u32, detail: Message<'_>) -> Result<Event, WireError> {
     let detail = Numbers::read(detail)?;
     let (start_ns, end_ns) = (numbers.int_or_zero(1), numbers.int_or_zero(2));
     let (device, stream) = (numbers.small(4), numbers.small(6));

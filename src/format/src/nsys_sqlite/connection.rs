@@ -2,8 +2,9 @@
 
 use super::NsysSqliteError;
 use super::rows::TableRow;
-use super::shares::{self, SharedTable};
+use super::shares::SharedTable;
 use super::table::{self, Fields};
+use crate::in_order;
 use crate::nsys_row::{
     ApiCall, Diagnostic, Gpu, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NvtxEvent,
     Strings,
@@ -41,7 +42,7 @@ impl NsysSqlite {
         if !known.iter().any(|name| tables.contains(*name)) {
             return Err(NsysSqliteError::NotNsys { tables: tables.len() });
         }
-        Ok(NsysSqlite { uri, bytes, connection, tables, readers: shares::readers() })
+        Ok(NsysSqlite { uri, bytes, connection, tables, readers: in_order::readers() })
     }
 
     /// Reads each large table on at most this many threads, for callers that read several files at

@@ -1,36 +1,18 @@
-//! Reads one large table on several threads and returns its rows in file order.
-//!
-//! The row ids are divided into segments, and each reader thread handles every n-th segment: it
-//! selects the rows on its own connection, decodes them and sends them in batches. The caller's
-//! thread receives the segments in order. A reader that is ahead waits, so memory stays bounded
-//! whatever the table's size.
+//! Reads one large table on several threads and returns its rows in file order: the row ids are
+//! divided into segments, and each reader thread selects the rows of its segments on its own
+//! connection.
 
 use super::NsysSqliteError;
 use super::connection::connect;
 use super::rows::TableRow;
 use super::table::{Fields, RowBudget};
+use crate::in_order::{self, RowSender};
 use std::ops::RangeInclusive;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Rows that are handed to another thread at once.
-const BATCH_ROWS: usize = 1024;
-/// A batch is also full when its texts reach this many bytes.
-const MAX_BATCH_TEXT_BYTES: usize = 1 << 16;
 /// Minimum row ids per segment, and maximum segments per table: a hostile table may have few rows
 /// that are arbitrarily far apart.
 const MIN_SEGMENT_IDS: u64 = 1 << 13;
 const MAX_SEGMENTS: u64 = 1 << 12;
-/// How many batches a reader may be ahead: two segments.
-const MAX_BATCHES_AHEAD: usize = 2 * MIN_SEGMENT_IDS as usize / BATCH_ROWS;
-/// Further readers would only wait for the thread that receives the rows.
-const MAX_READERS: usize = 8;
-
-/// A message from a reader.
-enum ReaderMessage<T> {
-    Rows(Vec<T>),
-    SegmentEnds,
-    Failed(rusqlite::Error),
-}
 
 /// A table that several threads read.
 pub(super) struct SharedTable<'a> {
@@ -44,11 +26,6 @@ pub(super) struct SharedTable<'a> {
     pub(super) ids: RangeInclusive<i64>,
 }
 
-/// Number of readers suitable for this machine.
-pub(super) fn readers() -> usize {
-    std::thread::available_parallelism().map_or(1, |many| many.get().min(MAX_READERS))
-}
-
 impl SharedTable<'_> {
     /// Streams the rows to `row`. Returns `None`, before any row, if no thread could be started.
     pub(super) fn stream<T: TableRow>(
@@ -56,45 +33,23 @@ impl SharedTable<'_> {
         readers: usize,
         mut row: impl FnMut(T),
     ) -> Option<Result<u64, NsysSqliteError>> {
-        let segments = self.segments();
-        std::thread::scope(|scope| {
-            // Dropped before the scope ends, which stops the readers after an early return.
-            let mut streams: Vec<Receiver<ReaderMessage<T>>> = Vec::with_capacity(readers);
-            for reader in 0..readers {
-                let (to, from) = sync_channel(MAX_BATCHES_AHEAD);
-                let own = segments.iter().skip(reader).step_by(readers);
-                let work = move || {
-                    if let Err(cause) = self.read_segments(own, &to) {
-                        // The receiver is gone if an earlier segment failed.
-                        let _ = to.send(ReaderMessage::Failed(cause));
-                    }
-                };
-                std::thread::Builder::new().spawn_scoped(scope, work).ok()?;
-                streams.push(from);
-            }
-            let mut rows = 0;
-            let mut budget = RowBudget::of(self.bytes);
-            for (_, stream) in segments.iter().zip(streams.iter().cycle()) {
-                for handed in stream {
-                    match handed {
-                        ReaderMessage::Rows(batch) => {
-                            let texts = batch.iter().map(|row| row.texts() as u64).sum();
-                            if let Err(cause) = budget.take(batch.len() as u64, texts) {
-                                let table = self.table;
-                                return Some(Err(NsysSqliteError::Table { table, rows, cause }));
-                            }
-                            rows += batch.len() as u64;
-                            batch.into_iter().for_each(&mut row);
-                        }
-                        ReaderMessage::SegmentEnds => break,
-                        ReaderMessage::Failed(cause) => {
-                            let table = self.table;
-                            return Some(Err(NsysSqliteError::Table { table, rows, cause }));
-                        }
-                    }
-                }
-            }
-            Some(Ok(rows))
+        let mut rows = 0;
+        let mut budget = RowBudget::of(self.bytes);
+        let outcome = in_order::stream(
+            &self.segments(),
+            readers,
+            |own, to| self.read_segments(own, to),
+            |batch| {
+                budget.take(batch.rows.len() as u64, batch.text_bytes as u64)?;
+                rows += batch.rows.len() as u64;
+                batch.rows.into_iter().for_each(&mut row);
+                Ok(())
+            },
+        )?;
+        let table = self.table;
+        Some(match outcome {
+            Ok(()) => Ok(rows),
+            Err(cause) => Err(NsysSqliteError::Table { table, rows, cause }),
         })
     }
 
@@ -115,32 +70,24 @@ impl SharedTable<'_> {
         }
     }
 
-    fn read_segments<'s, T: TableRow>(
+    fn read_segments<T: TableRow>(
         &self,
-        segments: impl Iterator<Item = &'s (i64, i64)>,
-        to: &SyncSender<ReaderMessage<T>>,
+        segments: &mut dyn Iterator<Item = &(i64, i64)>,
+        to: &mut RowSender<T, rusqlite::Error>,
     ) -> rusqlite::Result<()> {
         let connection = connect(self.uri, self.bytes)?;
         let mut statement = connection.prepare(self.sql)?;
         for segment in segments {
             let mut cursor = statement.query([segment.0, segment.1])?;
-            let (mut batch, mut texts) = (Vec::with_capacity(BATCH_ROWS), 0);
             while let Some(row) = cursor.next()? {
                 let value = T::read(&Fields::new(row));
-                texts += value.texts();
-                batch.push(value);
-                if batch.len() == BATCH_ROWS || texts >= MAX_BATCH_TEXT_BYTES {
-                    texts = 0;
-                    let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH_ROWS));
-                    if to.send(ReaderMessage::Rows(full)).is_err() {
-                        return Ok(());
-                    }
+                let text_bytes = value.texts();
+                to.row(value, text_bytes);
+                if to.is_stopped() {
+                    return Ok(());
                 }
             }
-            let ended = to
-                .send(ReaderMessage::Rows(batch))
-                .and_then(|()| to.send(ReaderMessage::SegmentEnds));
-            if ended.is_err() {
+            if !to.part_ends() {
                 return Ok(());
             }
         }
