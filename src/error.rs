@@ -100,6 +100,10 @@ pub struct Failure {
     pub hints: Vec<String>,
     /// The exit status of the command.
     pub exit: Exit,
+    /// Whether it ended the session with its host, so that nothing else runs over it. Documents do
+    /// not have it.
+    #[serde(skip)]
+    pub lost_host: bool,
 }
 
 impl Failure {
@@ -119,12 +123,19 @@ impl Failure {
             cause: None,
             hints: Vec::new(),
             exit,
+            lost_host: false,
         }
     }
 
     /// Sets the side that failed.
     pub fn side(mut self, side: Side) -> Self {
         self.side = side;
+        self
+    }
+
+    /// Sets whether it ended the session with its host.
+    pub fn lost_host(mut self, lost_host: bool) -> Self {
+        self.lost_host = lost_host;
         self
     }
 

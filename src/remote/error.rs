@@ -26,61 +26,10 @@ const FACTS_CHANGED: &str = "facts_changed";
 /// The agent's code for a blob that does not have its digest.
 const DAMAGED_BLOB: &str = "damaged_blob";
 
-/// The codes of failures that end the session with a host: of the link, of the agent, and of the
-/// transports. Those of Slurm begin with `slurm_`. A live agent, or the plan of one command, tells all
-/// others, such as `no_torch`, `no_gpu` and `refused`.
-const LOST_HOST: &[&str] = &[
-    // The link.
-    "link_cut",
-    "no_answer",
-    "unreachable",
-    "lease_expired",
-    "unknown_host",
-    "connection_refused",
-    "connect_timeout",
-    "ssh_handshake",
-    "ssh_config",
-    "host_key_changed",
-    "host_key_revoked",
-    "host_key_unknown",
-    "host_certificate",
-    "known_hosts",
-    "permission_denied",
-    "proxy_command",
-    "needs_openssh",
-    "openssh",
-    "untrusted_certificate",
-    "no_tls",
-    "wants_tls",
-    "redirected",
-    "redirect_loop",
-    "bad_status",
-    // The agent.
-    "agent_missing",
-    "agent_start",
-    "agent_unfit",
-    "no_folder",
-    "spawn_failed",
-    "version_mismatch",
-    "other_version",
-    "bad_stream",
-    "gap",
-    "unconfirmed",
-    "no_end",
-    // What has the host.
-    "no_slurm",
-    "not_wafer",
-    "workspace_not_running",
-    "workspace_not_up",
-    "workspace_command",
-    "login_timeout",
-];
-
-/// Whether a failure ends the session with its host, so that nothing else runs over it. Any other
+/// Whether a failure ended the session with its host, so that nothing else runs over it. Any other
 /// failure is that of one command.
 pub fn loses_host(failure: &Failure) -> bool {
-    let code = failure.code.as_str();
-    failure.exit == Exit::Host && (LOST_HOST.contains(&code) || code.starts_with("slurm_"))
+    failure.lost_host
 }
 
 /// An error between this machine and a job.
@@ -330,6 +279,37 @@ impl RemoteError {
         self.is_link() || matches!(self, Self::AgentStart { .. })
     }
 
+    /// Whether it ends the session with the host. A live agent, or this machine, tells the others,
+    /// and they concern one command.
+    fn loses_host(&self) -> bool {
+        match self {
+            Self::UnreadableAgent { .. }
+            | Self::Spawn { .. }
+            | Self::Ssh(_)
+            | Self::Unfit { .. }
+            | Self::AgentStart { .. }
+            | Self::NoFolder { .. }
+            | Self::LinkCut { .. }
+            | Self::Silent { .. }
+            | Self::Mismatch(_)
+            | Self::Frames(_)
+            | Self::ProtocolViolation { .. }
+            | Self::MissingData { .. }
+            | Self::Unconfirmed { .. }
+            | Self::GaveUp { .. } => true,
+            Self::Http(error) => error.loses_host(),
+            Self::Wafer(error) => error.loses_host(),
+            Self::Slurm(error) => error.loses_host(),
+            Self::Address { .. }
+            | Self::Setting { .. }
+            | Self::Refused { .. }
+            | Self::Shorter { .. }
+            | Self::Damaged { .. }
+            | Self::Disk { .. }
+            | Self::Blob { .. } => false,
+        }
+    }
+
     /// The error's code in `--json`.
     pub fn code(&self) -> &'static str {
         match self {
@@ -386,8 +366,11 @@ impl RemoteError {
     /// The failure as front ends show it.
     pub fn failure(&self, remote: &str, transport: &str) -> Failure {
         let (side, exit) = self.failed_side();
-        let failure =
-            Failure::new(exit, self.code(), self.to_string()).side(side).host(remote, transport);
+        let failure = Failure::new(exit, self.code(), self.to_string())
+            .side(side)
+            .host(remote, transport)
+            // A setting, or a limit that the user set, may be at fault instead.
+            .lost_host(exit == Exit::Host && self.loses_host());
         match self {
             Self::Ssh(error) => error.explain(failure, remote),
             Self::Http(error) => error.explain(failure, remote),
@@ -466,24 +449,45 @@ impl<T> OnRemote<T> for Result<T, RemoteError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ssh::SshFailureKind;
     use super::*;
 
     #[test]
     fn only_failures_of_the_link_and_of_the_agent_lose_the_host() {
-        let cut = || RemoteError::GaveUp {
-            after: Duration::from_secs(60),
-            last: Box::new(RemoteError::NoFolder { tried: String::new() }),
+        let no_folder = || RemoteError::NoFolder { tried: String::new() };
+        let own_ssh = |kind| {
+            let (host, message) = ("h200".to_owned(), String::new());
+            RemoteError::Ssh(SshError::Own { host, kind, message })
         };
-        let lost = [cut(), RemoteError::NoFolder { tried: String::new() }];
-        for error in lost {
+        let slurm_end = |state: &str| {
+            let (job, what, log) = ("7".to_owned(), String::new(), String::new());
+            RemoteError::Slurm(SlurmError::Ended { job, what, state: state.to_owned(), log })
+        };
+        let refused = |code: &str| RemoteError::Refused {
+            request: "submit".to_owned(),
+            code: code.to_owned(),
+            text: String::new(),
+        };
+        for error in [
+            RemoteError::GaveUp { after: Duration::from_secs(60), last: Box::new(no_folder()) },
+            no_folder(),
+            RemoteError::LinkCut { doing: "testing", why: String::new() },
+            own_ssh(SshFailureKind::Refused),
+            slurm_end("NODE_FAIL"),
+            RemoteError::Slurm(SlurmError::NoProgram { program: "srun" }),
+        ] {
             assert!(loses_host(&error.failure("h200", "ssh")), "{error}");
         }
-        for code in ["link_cut", "no_end", "slurm_node_fail"] {
-            assert!(loses_host(&Failure::new(Exit::Host, code, "it broke")), "{code}");
+        for error in [
+            own_ssh(SshFailureKind::Config),
+            slurm_end("OUT_OF_MEMORY"),
+            // The agent's own codes do not count, not even one that is ours too.
+            refused("no_folder"),
+            refused("facts_changed"),
+            RemoteError::Shorter { path: "x".to_owned(), fetched_bytes: 2, recorded_bytes: 1 },
+        ] {
+            assert!(!loses_host(&error.failure("h200", "ssh")), "{error}");
         }
-        for code in ["no_torch", "no_gpu", "no_compiler", "clocks_refused", "refused", "damaged"] {
-            assert!(!loses_host(&Failure::new(Exit::Host, code, "it broke")), "{code}");
-        }
-        assert!(!loses_host(&Failure::new(Exit::Kernel, "slurm_out_of_memory", "it broke")));
+        assert!(!loses_host(&Failure::new(Exit::Host, "link_cut", "a code alone tells nothing")));
     }
 }

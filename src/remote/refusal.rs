@@ -20,6 +20,8 @@ pub struct PlatformError {
     pub hint: &'static str,
     /// Whether it may go away by itself, so that a retry may help.
     pub is_transient: bool,
+    /// Whether it ends the session with the host.
+    pub loses_host: bool,
 }
 
 impl PlatformError {
@@ -58,13 +60,15 @@ pub(super) struct PlatformErrorPattern {
     pub(super) hint: &'static str,
     /// Whether it may go away by itself, so that a retry may help.
     pub(super) is_transient: bool,
+    /// Whether it ends the session with the host.
+    loses_host: bool,
 }
 
 impl PlatformErrorPattern {
     /// The refusal that matched this row.
     pub(super) fn refusal(&self, status: u16, what: String, body: String) -> PlatformError {
-        let Self { code, hint, is_transient, .. } = *self;
-        PlatformError { status, code, what, body, hint, is_transient }
+        let Self { code, hint, is_transient, loses_host, .. } = *self;
+        PlatformError { status, code, what, body, hint, is_transient, loses_host }
     }
 }
 
@@ -76,7 +80,12 @@ pub(super) const fn row(
     what: &'static str,
     hint: &'static str,
 ) -> PlatformErrorPattern {
-    PlatformErrorPattern { status, holds, code, what, hint, is_transient: false }
+    PlatformErrorPattern { status, holds, code, what, hint, is_transient: false, loses_host: false }
+}
+
+/// The same row, for an answer that ends the session with the host.
+pub(super) const fn losing_host(row: PlatformErrorPattern) -> PlatformErrorPattern {
+    PlatformErrorPattern { loses_host: true, ..row }
 }
 
 /// A row for an answer that may go away by itself.

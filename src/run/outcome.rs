@@ -17,7 +17,8 @@ pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
             "lease_expired",
             "the job was stopped: no rgpu was attached for too long",
         )
-        .hint("run it again, or use `--detach` for jobs that should continue without rgpu"),
+        .hint("run it again, or use `--detach` for jobs that should continue without rgpu")
+        .lost_host(true),
         Some(Outcome::QueueTimeout) => {
             Failure::new(Exit::Host, "queue_timeout", "the GPU did not become free in time")
                 .hint("wait longer with `--queue-timeout 2h`, or choose another with `--gpu`")
@@ -38,6 +39,7 @@ pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
         Some(Outcome::Done | Outcome::Unknown) | None => {
             Failure::new(Exit::Host, "no_end", "the job ended without a result")
                 .hint("run it again; its output is under `log/` in the run folder")
+                .lost_host(true)
         }
     };
     failure.host(remote.name(), remote.transport())
@@ -127,5 +129,25 @@ pub(super) fn cause(record: Option<&RungRecord>) -> String {
         (false, true) if last.is_empty() => record.message.clone(),
         (false, true) => last,
         (false, false) => format!("{}\n{last}", record.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::fake::InProcessAgent;
+
+    #[test]
+    fn only_a_job_without_a_result_of_its_own_has_lost_its_host() {
+        let remote = InProcessAgent::new(Vec::new());
+        let failure = |outcome| failure(&remote, &JobResult { outcome, ..JobResult::default() });
+        for outcome in [None, Some(Outcome::Done), Some(Outcome::LeaseExpired)] {
+            assert!(failure(outcome.clone()).lost_host, "{outcome:?}");
+        }
+        let host_error = Outcome::HostError { code: "no_end".to_owned(), text: String::new() };
+        let no_gpu = Outcome::NoGpu { text: "none is free".to_owned() };
+        for outcome in [host_error, no_gpu, Outcome::QueueTimeout, Outcome::Cancelled] {
+            assert!(!failure(Some(outcome.clone())).lost_host, "{outcome:?}");
+        }
     }
 }

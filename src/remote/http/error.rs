@@ -149,6 +149,26 @@ impl HttpError {
         }
     }
 
+    /// Whether it ends the session with the host.
+    pub(in crate::remote) fn loses_host(&self) -> bool {
+        match self {
+            Self::OtherVersion { .. }
+            | Self::WorkerTooOld
+            | Self::Unreachable { .. }
+            | Self::Untrusted { .. }
+            | Self::NoTls { .. }
+            | Self::WantsTls { .. }
+            | Self::Silent { .. }
+            | Self::Cut { .. } => true,
+            Self::Refused(refusal) => refusal.loses_host,
+            Self::Token { .. }
+            | Self::ProxyToken { .. }
+            | Self::ApiToken { .. }
+            | Self::PlainHttp { .. }
+            | Self::Tls { .. } => false,
+        }
+    }
+
     /// The error's code in `--json`.
     pub fn code(&self) -> &'static str {
         match self {

@@ -210,6 +210,21 @@ impl SlurmError {
         matches!(self, Self::NoAnswer { .. })
     }
 
+    /// Whether it ends the session with the node, or there is no node. The user's own limits have
+    /// exit statuses of their own.
+    pub(in crate::remote) fn loses_host(&self) -> bool {
+        match self {
+            Self::NoProgram { .. }
+            | Self::NoAnswer { .. }
+            | Self::Unclear { .. }
+            | Self::Refused { .. }
+            | Self::NoTime
+            | Self::NeverRuns { .. }
+            | Self::Ended { .. } => true,
+            Self::QueueTimeout { .. } => false,
+        }
+    }
+
     /// The error's code in `--json`.
     pub fn code(&self) -> &'static str {
         match self {

@@ -110,6 +110,23 @@ impl WaferError {
         matches!(self, Self::Http(error) if error.is_link())
     }
 
+    /// Whether it ends the session with the workspace.
+    pub(in crate::remote) fn loses_host(&self) -> bool {
+        match self {
+            Self::Foreign { .. }
+            | Self::NotRunning { .. }
+            | Self::NotUp { .. }
+            | Self::Command { .. }
+            | Self::LoginTimeout { .. } => true,
+            Self::Http(error) => error.loses_host(),
+            Self::Local { .. }
+            | Self::NoToken { .. }
+            | Self::Expired { .. }
+            | Self::BadToken { .. }
+            | Self::NoServedNcu { .. } => false,
+        }
+    }
+
     /// The error's code in `--json`.
     pub fn code(&self) -> &'static str {
         match self {

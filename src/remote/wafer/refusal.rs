@@ -5,7 +5,9 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 
 use crate::remote::foreign_text::excerpt;
-use crate::remote::refusal::{self, PlatformError, PlatformErrorPattern, row, transient};
+use crate::remote::refusal::{
+    self, PlatformError, PlatformErrorPattern, losing_host, row, transient,
+};
 
 const REFUSED_LOGIN: &str = "Wafer rejects the login: it is wrong or has expired";
 const LOGIN_HINT: &str = "log in again: `rgpu remote login wafer`";
@@ -26,7 +28,13 @@ static WAFER_ANSWERS: &[PlatformErrorPattern] = &[
     row(402, "", "no_credit", "the credits at Wafer are used up", ADD_CREDIT_HINT),
     row(404, "", "no_workspace", "Wafer has no such workspace", START_HINT),
     row(0, "credit", "no_credit", "the credits at Wafer are used up", ADD_CREDIT_HINT),
-    row(0, "not running", "workspace_not_running", "the workspace is not running", START_HINT),
+    losing_host(row(
+        0,
+        "not running",
+        "workspace_not_running",
+        "the workspace is not running",
+        START_HINT,
+    )),
     transient(503, "", "no_gpu", "Wafer has no GPU free", GPU_HINT),
     transient(0, "no gpu", "no_gpu", "Wafer has no GPU free", GPU_HINT),
     transient(0, "creating", "workspace_creating", "the workspace is still being made", START_HINT),
@@ -58,6 +66,7 @@ pub(super) fn named(status: StatusCode, body: &[u8]) -> PlatformError {
         body: message,
         hint: "",
         is_transient: false,
+        loses_host: false,
     })
 }
 
@@ -69,7 +78,15 @@ pub(super) fn from_stream_text(message: &str) -> Option<PlatformError> {
 /// For an answer longer than any should be.
 pub(super) fn too_long(why: String) -> PlatformError {
     let what = "Wafer's answer is implausibly long".to_owned();
-    PlatformError { status: 200, code: "too_long", what, body: why, hint: "", is_transient: false }
+    PlatformError {
+        status: 200,
+        code: "too_long",
+        what,
+        body: why,
+        hint: "",
+        is_transient: false,
+        loses_host: false,
+    }
 }
 
 fn known(status: u16, message: &str) -> Option<PlatformError> {

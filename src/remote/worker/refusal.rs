@@ -7,7 +7,9 @@ use reqwest::StatusCode;
 use rgpu_protocol::FromAgent;
 
 use crate::remote::foreign_text;
-use crate::remote::refusal::{self, PlatformError, PlatformErrorPattern, row, transient};
+use crate::remote::refusal::{
+    self, PlatformError, PlatformErrorPattern, losing_host, row, transient,
+};
 
 /// The kind of server expected at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,8 +124,20 @@ static MODAL_APP_ANSWERS: &[PlatformErrorPattern] = &[
 
 /// Answers of a worker or of a proxy before it.
 static WORKER_ANSWERS: &[PlatformErrorPattern] = &[
-    row(400, "HTTPS", "wants_tls", "the server only accepts TLS", "write https:// before it"),
-    row(400, "plain HTTP", "wants_tls", "the server only accepts TLS", "write https:// before it"),
+    losing_host(row(
+        400,
+        "HTTPS",
+        "wants_tls",
+        "the server only accepts TLS",
+        "write https:// before it",
+    )),
+    losing_host(row(
+        400,
+        "plain HTTP",
+        "wants_tls",
+        "the server only accepts TLS",
+        "write https:// before it",
+    )),
     row(400, "\"no_host\"", "bad_proxy", "the request has no Host header", ""),
     row(400, "\"two_hosts\"", "bad_proxy", "the request has two Host headers", ""),
     row(
@@ -236,6 +250,7 @@ pub(super) fn refusal_of_response(
             body: format!("{status} to `{}`", shown(to.as_bytes())),
             hint: "the redirect is not followed, to protect the token: use the final address",
             is_transient: false,
+            loses_host: true,
         };
     }
     let text = String::from_utf8_lossy(body);
@@ -253,6 +268,7 @@ pub(super) fn refusal_of_response(
             body,
             hint: site.hint(),
             is_transient: status.is_server_error(),
+            loses_host: true,
         },
     }
 }
@@ -270,6 +286,7 @@ pub(super) fn foreign_server(site: ServerKind, url: &str, body: &[u8]) -> Platfo
         body: shown(body),
         hint: site.hint(),
         is_transient: false,
+        loses_host: false,
     }
 }
 
@@ -282,6 +299,7 @@ pub(super) fn redirect_loop(url: &str, hops: u32) -> PlatformError {
         body: format!("303 See Other, {hops} times in a row without delay"),
         hint: APP_LOGS_HINT,
         is_transient: false,
+        loses_host: true,
     }
 }
 
@@ -344,6 +362,8 @@ mod tests {
         ] {
             let named = refusal_of(status, body);
             assert_eq!((named.code, named.is_transient), (code, is_transient), "{status} {body}");
+            let loses_host = ["wants_tls", "bad_status"].contains(&code);
+            assert_eq!(named.loses_host, loses_host, "{status} {body}");
         }
     }
 
