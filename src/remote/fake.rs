@@ -17,8 +17,8 @@ use super::client::{FOLLOW, StreamOpener};
 use super::options::NoPrompt;
 use super::stream::{AgentStream, FrameReader, StreamEnd};
 use super::{
-    BlobReader, ConnectOptions, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteSpec,
-    Session, Submission, UnknownHostPolicy,
+    BlobReader, ConnectOptions, HostLink, JobMessage, ReconnectPolicy, Remote, RemoteError,
+    RemoteSpec, Session, Submission, UnknownHostPolicy,
 };
 
 /// A host with one agent, reachable over any number of links.
@@ -447,4 +447,34 @@ pub(crate) fn submission(files: &[(&str, &[u8])]) -> Submission {
 /// The usual last message.
 pub(crate) fn ended() -> FakeMessage {
     FakeMessage::Event(EventBody::Ended { outcome: Outcome::Done })
+}
+
+/// The script of a job that prints `one two three five` and a line's end, and `four` to standard
+/// error. It has five events.
+pub(crate) fn printing_job() -> Vec<FakeMessage> {
+    vec![
+        FakeMessage::Event(EventBody::Started { folder: "/tmp/job".into() }),
+        FakeMessage::Output(Stream::Stdout, b"one two three"),
+        FakeMessage::Output(Stream::Stderr, b"four"),
+        FakeMessage::Output(Stream::Stdout, b" five\n"),
+        ended(),
+    ]
+}
+
+/// Follows the job to its end; returns the event numbers, stdout and stderr.
+pub(crate) async fn follow_to_end(
+    link: &mut HostLink,
+) -> Result<(Vec<u64>, Vec<u8>, Vec<u8>), RemoteError> {
+    let (mut seqs, mut out, mut err) = (Vec::new(), Vec::new(), Vec::new());
+    while let Some(message) = link.next().await? {
+        match message {
+            JobMessage::Event(event) => seqs.push(event.seq),
+            JobMessage::Output { stream, offset, bytes, .. } => {
+                let bytes_so_far = if stream == Stream::Stdout { &mut out } else { &mut err };
+                assert_eq!(offset, bytes_so_far.len() as u64);
+                bytes_so_far.extend(bytes);
+            }
+        }
+    }
+    Ok((seqs, out, err))
 }
