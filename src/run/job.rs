@@ -3,12 +3,18 @@
 //!
 //! Events and output of the host go to the run folder and the reporter as they arrive.
 //! [`JobResult`] holds only the part that later stages need.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `submission` | submits the plan |
+//! | `artifacts` | fetches the job's files |
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::Mutex;
+mod artifacts;
+mod submission;
 
-use rgpu_protocol::plan::{Limits, Origin};
+use std::collections::BTreeMap;
+
+use rgpu_protocol::plan::Limits;
 use rgpu_protocol::{Event, EventBody, Outcome, Plan, RungRecord, Stream};
 use tokio::sync::mpsc;
 
@@ -21,11 +27,12 @@ use super::stdin_feed::StdinFeed;
 use crate::error::{Exit, Failure, Result};
 use crate::model::RungId;
 use crate::model::profile::{Artifact, Gap};
-use crate::remote::{
-    HostLink, JobMessage, OnRemote, Remote, RemoteError, RemoteFile, Submission, TransferProgress,
-};
-use crate::store::digest_file;
-use crate::store::{JobRecord, Recorder, RunFolder, RunRecord, StoreError, UnsyncedFile};
+use crate::remote::{HostLink, JobMessage, OnRemote, RemoteError, RemoteFile};
+use crate::store::{Recorder, RunFolder, RunRecord, StoreError};
+
+use artifacts::{AnnouncedFile, fetch, keep_latest};
+pub use submission::NEVER_SUBMITTED;
+pub(super) use submission::{SubmitError, submit};
 
 /// What one job left: how it ended, and its files and events.
 #[derive(Clone, Debug, Default)]
@@ -93,146 +100,6 @@ pub struct RunContext<'a> {
     pub cancel: CancelSignal,
     /// Standard input of the program, in chunks; it ends when the channel closes.
     pub input: Option<mpsc::Receiver<Vec<u8>>>,
-}
-
-/// Why a plan was not submitted.
-#[derive(Debug)]
-pub(super) enum SubmitError {
-    /// The host has changed since it gave the facts that the plan was made from.
-    FactsChanged(Failure),
-    /// An input file could not be read, or its bytes did not have the digest in the plan.
-    InputChanged(Failure),
-    /// Any other failure: it ends the run.
-    Failed(Failure),
-}
-
-impl SubmitError {
-    fn new(error: &RemoteError, remote: &dyn Remote) -> Self {
-        let failure = error.failure(remote.name(), remote.transport());
-        match error {
-            error if error.refuses_facts() => Self::FactsChanged(failure),
-            error if error.refuses_input() => Self::InputChanged(failure),
-            _ => Self::Failed(failure),
-        }
-    }
-}
-
-impl From<Failure> for SubmitError {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
-
-impl From<StoreError> for SubmitError {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-impl From<SubmitError> for Failure {
-    fn from(error: SubmitError) -> Self {
-        let (SubmitError::FactsChanged(failure)
-        | SubmitError::InputChanged(failure)
-        | SubmitError::Failed(failure)) = error;
-        failure
-    }
-}
-
-/// Submits a plan. If this fails, nothing has run.
-///
-/// # Errors
-/// The link fails, the host refuses the plan, or the run folder cannot be written.
-pub(super) async fn submit(
-    link: &mut HostLink,
-    submission: &Submission,
-    context: &mut RunContext<'_>,
-) -> Result<(), SubmitError> {
-    let submission = &with_origin(submission, context.record);
-    let plan = &submission.plan;
-    context.reporter.report(&RunEvent::Planned {
-        job: &plan.job,
-        steps: plan.steps.iter().map(|s| s.title.as_str()).collect(),
-    });
-    context.record.jobs.retain(|j| j.job != plan.job);
-    context.record.jobs.push(JobRecord {
-        job: plan.job.clone(),
-        remote: link.remote().name().to_owned(),
-        last_seq: 0,
-        outcome: None,
-        unsynced: Vec::new(),
-    });
-    context.folder.save(context.record)?;
-    let reporter = Mutex::new(&mut *context.reporter);
-    let progress = |t: TransferProgress| {
-        if let Ok(mut reporter) = reporter.lock() {
-            reporter.report(&RunEvent::Uploading { sent: t.done, total: t.total });
-        }
-    };
-    let mut cancel = context.cancel.clone();
-    tokio::select! {
-        uploaded = link.submit(submission, &progress) => {
-            // A plan that was refused, or that no agent received, leaves no job to resume.
-            if uploaded.as_ref().is_err_and(RemoteError::is_refusal) {
-                context.record.jobs.retain(|j| j.job != plan.job);
-                context.folder.save(context.record)?;
-            }
-            uploaded.map_err(|error| SubmitError::new(&error, link.remote()))?;
-        }
-        () = cancel.wait_for_more_than(0) => {
-            // The job may just have started. Wait until the cancel is confirmed, unless the user
-            // asks again.
-            link.cancel();
-            let mut has_job = false;
-            let stopped = async {
-                loop {
-                    match link.next().await {
-                        Ok(Some(_)) => has_job = true,
-                        Ok(None) => break Ok(()),
-                        Err(error) => break Err(error),
-                    }
-                }
-            };
-            let stopped = tokio::select! {
-                stopped = stopped => Some(stopped),
-                () = cancel.wait_for_more_than(1) => None,
-            };
-            let unanswered = || match has_job || link.is_linked() {
-                true => unconfirmed(link, &context.record.id),
-                false => never_submitted(&context.record.id),
-            };
-            match stopped {
-                None => return Err(unanswered().into()),
-                Some(Err(late @ RemoteError::Unconfirmed { .. })) => {
-                    return Err(unanswered().cause(late).into());
-                }
-                Some(_) => {}
-            }
-            // A cancelled job cannot be resumed.
-            for record in context.record.jobs.iter_mut().filter(|j| j.job == plan.job) {
-                record.outcome = Some(Outcome::Cancelled);
-            }
-            context.folder.save(context.record)?;
-            return Err(cancelled().into());
-        }
-    }
-    Ok(())
-}
-
-/// Adds the run's command to the submission, so that the job can be resumed without the run folder.
-fn with_origin(submission: &Submission, record: &RunRecord) -> Submission {
-    let mut submission = submission.clone();
-    submission.plan.origin = Some(Origin {
-        run: record.id.clone(),
-        started: record.started.clone(),
-        command: record.command.clone(),
-        title: record.title.clone(),
-        argv: record.argv.clone(),
-        mode: record.mode.clone(),
-        kernel: record.kernel.clone(),
-        labels: record.labels.clone(),
-        note: record.note.clone(),
-    });
-    submission
 }
 
 /// Resumes a job on the host after the last event in the run folder.
@@ -471,22 +338,6 @@ fn recording_failure(error: StoreError, record: &RunRecord) -> Failure {
     }
 }
 
-/// A file that the host announced and that can be fetched.
-struct AnnouncedFile {
-    step: String,
-    rung: String,
-    remote_file: RemoteFile,
-    kind: String,
-}
-
-/// Keeps the last announcement of each path: a later rung may have rewritten the file.
-fn keep_latest(announced: &mut Vec<AnnouncedFile>) {
-    let mut seen = BTreeSet::new();
-    announced.reverse();
-    announced.retain(|file| seen.insert(file.remote_file.path.clone()));
-    announced.reverse();
-}
-
 /// Updates the result and the list of announced files by one event.
 fn apply_event(result: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event: &Event) {
     match &event.body {
@@ -521,102 +372,6 @@ fn apply_event(result: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event
     }
 }
 
-/// Fetches the announced files into the run folder.
-async fn fetch(
-    link: &mut HostLink,
-    result: &mut JobResult,
-    announced: Vec<AnnouncedFile>,
-    context: &mut RunContext<'_>,
-    copies: &mut FileCopies,
-) -> Result<()> {
-    let total: u64 = announced.iter().map(|a| a.remote_file.size).sum();
-    let mut bytes_before = 0;
-    let mut taken = BTreeSet::new();
-    // The files of a cancelled job are fetched too, until the user asks again.
-    let cancel_requests = context.cancel.handled_count();
-    for AnnouncedFile { step, rung, remote_file, kind } in announced {
-        let local_path =
-            unique_path(context.folder.artifact_path(&kind, &remote_file.path)?, &mut taken);
-        let dest = context.folder.path().join(&local_path);
-        if let Some(parent) = dest.parent() {
-            std::fs::create_dir_all(parent).map_err(|e| {
-                Failure::new(Exit::Disk, "disk", "cannot write the run folder")
-                    .file(parent.display())
-                    .cause(e)
-            })?;
-        }
-        if !is_already_fetched(&dest, &remote_file) {
-            let reporter = Mutex::new(&mut *context.reporter);
-            let progress = |t: TransferProgress| {
-                if let Ok(mut reporter) = reporter.lock() {
-                    reporter.report(&RunEvent::Fetching {
-                        path: &remote_file.path,
-                        got: bytes_before + t.done,
-                        total,
-                    });
-                }
-            };
-            let mut cancel = context.cancel.clone();
-            let (file, copy) = copies.begin(&local_path, remote_file.size).unzip();
-            let fetched = tokio::select! {
-                fetched = link.fetch(&remote_file, &dest, file, &progress) => {
-                    fetched.on(link.remote())?
-                }
-                () = cancel.wait_for_more_than(cancel_requests) => return Err(cancelled().hint(format!(
-                    "the job has ended; `rgpu runs attach {}` fetches the rest",
-                    context.record.id
-                ))),
-            };
-            if let Some(copy) = copy.filter(|_| fetched.copied) {
-                copies.keep(&local_path, copy);
-            }
-            let record =
-                context.record.jobs.iter_mut().find(|record| record.job == remote_file.job);
-            if let Some(record) = record {
-                record.unsynced.retain(|file| file.path != local_path);
-                let unsynced = UnsyncedFile { path: local_path.clone(), size: remote_file.size };
-                // On this machine, the host's copy lies on the same disk and is no safer.
-                let lost = !fetched.synced && !super::is_local(link);
-                record.unsynced.extend(lost.then_some(unsynced));
-            }
-        }
-        bytes_before += remote_file.size;
-        result.files.push(HostFile {
-            host_path: remote_file.path.clone(),
-            rung: rung.into(),
-            artifact: Artifact {
-                path: local_path,
-                kind: kind.into(),
-                step,
-                size: remote_file.size,
-                sha256: remote_file.digest.as_str().to_owned(),
-            },
-        });
-    }
-    Ok(())
-}
-
-/// A path that no other file of the job has. Paths that differ only by case count as equal, since
-/// file systems of laptops may not distinguish them.
-fn unique_path(path: String, taken: &mut BTreeSet<String>) -> String {
-    if taken.insert(path.to_lowercase()) {
-        return path;
-    }
-    let (folder, name) = path.rsplit_once('/').map_or(("", &*path), |(f, n)| (f, n));
-    let (stem, suffix) = name.split_once('.').map_or((name, ""), |(s, _)| (s, &name[s.len()..]));
-    let slash = if folder.is_empty() { "" } else { "/" };
-    let mut free = (2..).map(|n| format!("{folder}{slash}{stem}~{n}{suffix}"));
-    free.find(|path| taken.insert(path.to_lowercase())).unwrap_or(path)
-}
-
-/// Whether the file is here with this content: an earlier plan may have left another file of the
-/// same size.
-fn is_already_fetched(path: &Path, remote_file: &RemoteFile) -> bool {
-    let same_size =
-        std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() == remote_file.size);
-    same_size && digest_file(path).is_ok_and(|here| here.sha256 == remote_file.digest)
-}
-
 /// The failure of a command that no longer waits for the host to confirm the cancel.
 fn unconfirmed(link: &HostLink, id: &str) -> Failure {
     cancelled().hint(match link.is_linked() {
@@ -628,18 +383,6 @@ fn unconfirmed(link: &HostLink, id: &str) -> Failure {
     })
 }
 
-/// The code of a cancel that came before the host had answered the submission.
-pub const NEVER_SUBMITTED: &str = "never_submitted";
-
-/// The failure of a command that was cancelled before the host had answered the submission. The
-/// plan may have been on its way, so the record keeps the job for `rgpu runs cancel`.
-fn never_submitted(id: &str) -> Failure {
-    let what = "cancelled before the host had taken the job";
-    Failure::new(Exit::Cancelled, NEVER_SUBMITTED, what).hint(format!(
-        "if the job was on its way: `rgpu runs cancel {id}` asks the host, and stops it"
-    ))
-}
-
 pub(super) fn cancelled() -> Failure {
     Failure::new(Exit::Cancelled, "cancelled", "cancelled")
 }
@@ -649,23 +392,9 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use rgpu_protocol::Digest;
-
     use super::super::event::Reporters;
     use super::*;
     use crate::remote::fake::{self, FakeMessage, InProcessAgent};
-
-    #[test]
-    fn files_whose_names_differ_by_case_alone_get_places_apart() {
-        let mut taken = BTreeSet::new();
-        let names = ["raw/A.csv", "raw/a.csv", "raw/a~2.csv", "raw/a.CSV", "cubin/a.csv", "x", "X"];
-        let places: Vec<String> =
-            names.iter().map(|n| unique_path((*n).to_owned(), &mut taken)).collect();
-        assert_eq!(
-            places,
-            ["raw/A.csv", "raw/a~2.csv", "raw/a~2~2.csv", "raw/a~3.CSV", "cubin/a.csv", "x", "X~2"]
-        );
-    }
 
     #[tokio::test]
     async fn a_cancel_that_is_never_confirmed_ends_the_command() {
@@ -694,72 +423,5 @@ mod tests {
         assert!(text.contains("has not confirmed within 1 s"), "{text}");
         assert!(text.contains("the job will be cancelled; `rgpu runs attach run`"), "{text}");
         assert!(canceller.handled_all_requests());
-    }
-
-    #[tokio::test]
-    async fn a_second_cancel_before_the_host_has_answered_says_that_nothing_was_submitted() {
-        let host = InProcessAgent::new(vec![]);
-        let mut link = HostLink::connect(Arc::new(host.clone()), fake::options()).await.unwrap();
-        host.never_answer();
-        let dir = tempfile::tempdir().unwrap();
-        let folder = RunFolder::create(dir.path(), "run", None).unwrap();
-        let mut record = RunRecord::new("run".into(), "exec", jiff::Timestamp::UNIX_EPOCH);
-        let (canceller, cancel) = super::super::cancel::channel();
-        let mut context = RunContext {
-            folder: &folder,
-            record: &mut record,
-            reporter: &mut Reporters::default(),
-            cancel,
-            input: None,
-        };
-        let stop_twice = async {
-            for _ in 0..2 {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                canceller.request_cancel();
-            }
-        };
-        let submission = fake::submission(&[]);
-        let (submitted, ()) =
-            tokio::join!(submit(&mut link, &submission, &mut context), stop_twice);
-        let failure = Failure::from(submitted.unwrap_err());
-        assert_eq!((failure.exit, &*failure.code), (Exit::Cancelled, NEVER_SUBMITTED));
-        let text = failure.to_string();
-        assert!(!text.contains("continues") && !text.contains("link is lost"), "{text}");
-        assert!(text.contains("`rgpu runs cancel run` asks the host"), "{text}");
-        // The plan may have been on its way: somebody can still ask the host for the job.
-        assert!(folder.record().unwrap().jobs[0].outcome.is_none());
-    }
-
-    #[test]
-    fn of_files_with_the_same_path_the_last_one_counts() {
-        let announced = |path: &str, step: &str| {
-            let digest = Digest::of(b"");
-            let (job, path) = ("r.1".to_owned(), path.to_owned());
-            let remote_file = RemoteFile { job, path, size: 0, digest, composite: None };
-            let (step, rung, kind) = (step.to_owned(), String::new(), String::new());
-            AnnouncedFile { step, rung, remote_file, kind }
-        };
-        let mut files = vec![announced("a", "1"), announced("b", "2"), announced("a", "3")];
-        keep_latest(&mut files);
-        let left: Vec<_> = files.iter().map(|f| (&*f.remote_file.path, &*f.step)).collect();
-        assert_eq!(left, [("b", "2"), ("a", "3")]);
-    }
-
-    #[test]
-    fn a_file_of_the_same_size_is_not_taken_for_the_one_that_is_wanted() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("report");
-        let digest = Digest::of(b"new");
-        let remote_file = RemoteFile {
-            job: "r.2".into(),
-            path: "raw/report".into(),
-            size: 3,
-            digest,
-            composite: None,
-        };
-        std::fs::write(&path, "old").unwrap();
-        assert!(!is_already_fetched(&path, &remote_file));
-        std::fs::write(&path, "new").unwrap();
-        assert!(is_already_fetched(&path, &remote_file));
     }
 }
