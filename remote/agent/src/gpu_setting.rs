@@ -2,14 +2,18 @@
 //!
 //! The commands that undo it are in the job's folder before the first change is made. So whoever
 //! ends the job finds them there: its supervisor, its guard (a process that ends the job if the
-//! supervisor is killed), or, if both were killed, the next agent that sees the job.
+//! supervisor is killed), or, if both were killed, the next agent that sees the job. Commands that
+//! fail until then go to a folder of the user's, and the next job that holds the GPU runs them.
 
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rgpu_protocol::Outcome;
 use rgpu_protocol::plan::GpuSetting;
+use rgpu_protocol::{Digest, Outcome};
 
 use crate::command::ask;
 use crate::host_fault::{HostFault, IoContext};
@@ -68,18 +72,19 @@ pub(crate) fn change(
 /// Writes the undo commands for these GPUs to disk, in place of those that are there.
 fn record(folder: &JobFolder, setting: &GpuSetting, uuids: &[&str]) -> Result<(), HostFault> {
     let path = undo_path(folder);
-    let new_path = path.with_extension("json.new");
     let commands: Vec<Vec<String>> =
         uuids.iter().map(|uuid| command_for_gpu(&setting.undo, uuid)).collect();
-    let write = || -> std::io::Result<()> {
-        let file = std::fs::File::create(&new_path)?;
-        serde_json::to_writer(&file, &commands)?;
-        // If only the container is killed, the GPUs may keep the change, and the file must still be
-        // there. A host that goes down resets its GPUs.
-        file.sync_all()?;
-        std::fs::rename(&new_path, &path)
-    };
-    write().context("write", &path)
+    write(&path, &commands).context("write", &path)
+}
+
+fn write(path: &Path, commands: &[Vec<String>]) -> io::Result<()> {
+    let new_path = path.with_extension("json.new");
+    let file = std::fs::File::create(&new_path)?;
+    serde_json::to_writer(&file, commands)?;
+    // If only the container is killed, the GPUs may keep the change, and the file must still be
+    // there. A host that goes down resets its GPUs.
+    file.sync_all()?;
+    std::fs::rename(&new_path, path)
 }
 
 /// Undoes what was changed for this job, if anything was.
@@ -90,7 +95,7 @@ pub(crate) fn undo(folder: &JobFolder) -> Result<(), String> {
     let path = undo_path(folder);
     let commands = match read(&path) {
         Ok(commands) => commands,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(format!("cannot read `{}`: {e}", path.display())),
     };
     let failures: Vec<String> =
@@ -102,9 +107,62 @@ pub(crate) fn undo(folder: &JobFolder) -> Result<(), String> {
     Err(failures.join("; "))
 }
 
+/// The folder in an agent's root with the undo commands of ended jobs, one file for each.
+fn left_folder(root: &Path) -> PathBuf {
+    root.join("gpu-undo")
+}
+
+/// Moves the undo commands of a job that ends out of its folder, which may soon be removed. The next
+/// job on the GPU runs them ([`undo_left`]).
+///
+/// # Errors
+/// There are none, or they cannot be written. Then the file stays in the job's folder.
+pub(crate) fn keep_after_end(folder: &JobFolder) -> io::Result<()> {
+    let path = undo_path(folder);
+    let commands = read(&path)?;
+    let left_folder = left_folder(folder.root());
+    DirBuilder::new().mode(0o700).recursive(true).create(&left_folder)?;
+    for argv in commands {
+        // If every job fails to undo its change, there is still one file for each GPU.
+        let name = Digest::of(&serde_json::to_vec(&argv)?);
+        write(&left_folder.join(format!("{}.json", name.as_str())), &[argv])?;
+    }
+    std::fs::remove_file(&path)
+}
+
+/// Undoes what ended jobs of this user left changed on these GPUs, which the caller has locked. Tries
+/// each command once: if it fails, its file is kept for the next job.
+///
+/// # Errors
+/// A command fails; the text says how.
+pub(crate) fn undo_left(root: &Path, uuids: &[&str]) -> Result<(), String> {
+    let mut failures = Vec::new();
+    for entry in std::fs::read_dir(left_folder(root)).into_iter().flatten().flatten() {
+        let path = entry.path();
+        // Unreadable: a job that ends is just writing it.
+        let commands = read(&path).unwrap_or_default();
+        let is_ours = |word: &String| uuids.iter().any(|uuid| word.contains(uuid));
+        if !commands.iter().flatten().any(is_ours) {
+            continue;
+        }
+        let results = commands.iter().map(|argv| run(argv, &BTreeMap::new()));
+        let failed: Vec<String> = results.filter_map(Result::err).map(|f| f.text).collect();
+        if failed.is_empty() {
+            let _ = std::fs::remove_file(&path);
+        }
+        failures.extend(failed);
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+}
+
 /// The warning if undoing fails.
 pub(crate) fn not_restored(failure: &str) -> String {
     format!("the GPU keeps what this job changed on it: {failure}")
+}
+
+/// The warning if undoing what an earlier job left fails.
+pub(crate) fn left_not_restored(failure: &str) -> String {
+    format!("the GPU keeps what an earlier job changed on it: {failure}")
 }
 
 fn undo_with_retries(argv: &[String]) -> Result<(), String> {
@@ -120,7 +178,7 @@ fn undo_with_retries(argv: &[String]) -> Result<(), String> {
     result.map_err(|failure| failure.text)
 }
 
-fn read(path: &Path) -> std::io::Result<Vec<Vec<String>>> {
+fn read(path: &Path) -> io::Result<Vec<Vec<String>>> {
     use std::io::Read;
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(MAX_UNDO_BYTES).read_to_end(&mut bytes)?;
@@ -230,6 +288,41 @@ mod tests {
         assert_eq!(undo(&folder), Ok(()));
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "lock GPU-1\nrelease GPU-1\n");
         assert!(!undo_path(&folder).exists());
+    }
+
+    #[test]
+    fn the_next_job_on_a_gpu_undoes_what_an_ended_one_left_and_no_job_on_another_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, allowed) = (dir.path().join("log"), dir.path().join("allowed"));
+        let sh = |script: String| ["/bin/sh", "-c", &script].map(String::from).to_vec();
+        let (uuid, log_name) = (GpuSetting::UUID, log.display());
+        let undo_script = format!(
+            "[ -e '{}' ] || {{ echo no {uuid}; exit 5; }}; echo release {uuid} >> '{log_name}'",
+            allowed.display()
+        );
+        let setting = GpuSetting { apply: sh("true".to_owned()), undo: sh(undo_script) };
+        // Two jobs that leave the same are one file for each GPU.
+        for job in ["run.1", "run.2"] {
+            let folder = JobFolder::at(dir.path().join("jobs").join(job));
+            std::fs::create_dir_all(folder.path()).unwrap();
+            change(&folder, &setting, &["GPU-1", "GPU-2"]).unwrap();
+            undo(&folder).unwrap_err();
+            keep_after_end(&folder).unwrap();
+            assert!(!undo_path(&folder).exists());
+            assert!(keep_after_end(&folder).is_err(), "there is nothing more to keep");
+        }
+        let left = || std::fs::read_dir(left_folder(dir.path())).unwrap().count();
+        assert_eq!(left(), 2);
+        let failed = Err("`sh` ended with status 5: no GPU-2".to_owned());
+        assert_eq!(undo_left(dir.path(), &["GPU-2"]), failed);
+        assert_eq!((undo_left(dir.path(), &["GPU-3"]), left()), (Ok(()), 2));
+        std::fs::write(&allowed, "").unwrap();
+        for _ in 0..2 {
+            assert_eq!((undo_left(dir.path(), &["GPU-2"]), left()), (Ok(()), 1));
+        }
+        assert_eq!((undo_left(dir.path(), &["GPU-3", "GPU-1"]), left()), (Ok(()), 0));
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "release GPU-2\nrelease GPU-1\n");
+        assert_eq!(undo_left(&dir.path().join("new"), &["GPU-1"]), Ok(()));
     }
 
     #[test]

@@ -98,6 +98,11 @@ impl JobFolder {
         &self.0
     }
 
+    /// Returns the root that holds the folder.
+    pub(crate) fn root(&self) -> &Path {
+        self.0.ancestors().nth(2).unwrap_or(Path::new("/"))
+    }
+
     /// Returns the path of the plan.
     pub fn plan_path(&self) -> PathBuf {
         self.0.join("plan.json")
@@ -121,8 +126,7 @@ impl JobFolder {
     /// Returns the folder for temporary files of the job's programs.
     pub fn tmp(&self) -> PathBuf {
         let name = Digest::of(self.id().as_bytes());
-        let root = self.0.ancestors().nth(2).unwrap_or(Path::new("/"));
-        root.join("tmp").join(&name.as_str()[..10])
+        self.root().join("tmp").join(&name.as_str()[..10])
     }
 
     /// Returns the path of the supervisor's own log.

@@ -83,6 +83,8 @@ pub(crate) fn settle(folder: &JobFolder) -> Result<JobState, HostFault> {
         text.push_str(&format!("; {} of its processes cannot be killed", left.len()));
     }
     if let Err(failure) = gpu_setting::undo(folder) {
+        // If this fails, the commands stay in the job's folder, and are lost with it.
+        let _ = gpu_setting::keep_after_end(folder);
         text.push_str(&format!("; {}", gpu_setting::not_restored(&failure)));
     }
     // The log holds a panic's message, or why the event log could not be written.

@@ -103,7 +103,7 @@ fn supervise(folder: PathBuf) -> Result<(), HostFault> {
     let lease = Duration::from_secs(plan.limits.lease_s);
     let clients = ClientSet::new(listener.into(), folder.path().join("stdin"), lease);
     let clients = clients.context("listen in", folder.path())?;
-    let root = folder.path().ancestors().nth(2).unwrap_or(Path::new("/")).to_owned();
+    let root = folder.root().to_owned();
     let mut supervisor = Supervisor {
         blobs: Blobs::new(&root),
         plan: std::rc::Rc::new(plan),
@@ -240,8 +240,9 @@ impl Supervisor {
                     StepResult::Failed(_) => {}
                 }
             }
-            if last_gpu_step == Some(at) && self.gpu.is_some() {
-                self.restore_gpus()?;
+            // A GPU that cannot be restored stays locked until the end of the job, which tries again:
+            // without the lock, that would change the GPU under another job.
+            if last_gpu_step == Some(at) && self.gpu.is_some() && self.restore_gpus()? {
                 self.gpu = None;
                 self.emit(EventBody::GpuReleased {})?;
             }
@@ -268,11 +269,15 @@ impl Supervisor {
         Ok(BTreeMap::new())
     }
 
-    /// Restores the GPU settings that the job changed, such as locked clocks.
-    fn restore_gpus(&mut self) -> Result<(), HostFault> {
+    /// Restores the GPU settings that the job changed, such as locked clocks. If that fails, warns and
+    /// returns false.
+    fn restore_gpus(&mut self) -> Result<bool, HostFault> {
         match gpu_setting::undo(&self.folder) {
-            Ok(()) => Ok(()),
-            Err(text) => self.warn("gpu_not_restored", gpu_setting::not_restored(&text)),
+            Ok(()) => Ok(true),
+            Err(failure) => {
+                self.warn("gpu_not_restored", gpu_setting::not_restored(&failure))?;
+                Ok(false)
+            }
         }
     }
 
@@ -283,7 +288,10 @@ impl Supervisor {
             // The outcome matters more than this warning.
             let _ = self.warn("unkillable", unkillable(&left));
         }
-        let _ = self.restore_gpus();
+        if !matches!(self.restore_gpus(), Ok(true)) {
+            // If this fails, the commands stay in the job's folder, and are lost with it.
+            let _ = gpu_setting::keep_after_end(&self.folder);
+        }
         self.gpu = None;
         let _ = remove_tree(&self.folder.tmp());
         let _ = std::fs::remove_file(self.folder.path().join("stdin"));

@@ -143,6 +143,9 @@ impl Supervisor {
         // The guard holds the locks too: if this process is killed, its programs still use the GPU
         // until the guard has ended them.
         self.guard_with(lock.files())?;
+        if let Err(failure) = gpu_setting::undo_left(self.folder.root(), &lock.uuids()) {
+            self.warn("gpu_not_restored", gpu_setting::left_not_restored(&failure))?;
+        }
         let lock = self.gpu.insert(lock);
         match &request.setting {
             Some(setting) => gpu_setting::change(&self.folder, setting, &lock.uuids()),

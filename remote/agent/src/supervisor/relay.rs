@@ -275,7 +275,7 @@ impl Relay {
     ) -> Result<Option<Outcome>, HostFault> {
         let mut reader = stream.try_clone().context("connect to", socket)?;
         let writer = stream.try_clone().context("connect to", socket)?;
-        let root = self.folder.path().ancestors().nth(2).unwrap_or(Path::new("/")).to_owned();
+        let root = self.folder.root().to_owned();
         let (commands, queue) = channel();
         let submitted = plan.clone();
         // A blocked write must not keep us from reading.

@@ -573,15 +573,78 @@ fn a_gpu_that_stays_changed_after_another_was_refused_is_reported() {
         panic!("{:?}", story.outcome());
     };
     assert_eq!(code, "gpu_setting_refused");
-    let warnings: Vec<&str> = story
-        .events
-        .iter()
-        .filter_map(|e| match &e.body {
-            EventBody::Warning { code, text } if code == "gpu_not_restored" => Some(text.as_str()),
-            _ => None,
-        })
-        .collect();
     let changed = &locked(&story)[0];
     let text = "the GPU keeps what this job changed on it: `sh` ended with status 5: no";
-    assert_eq!(warnings, [format!("{text} {changed}")]);
+    assert_eq!(not_restored(&story), [format!("{text} {changed}")]);
+}
+
+/// A plan whose GPU is changed while it is held, and can be restored only while `allowed` exists.
+/// The changes are lines of `log`.
+fn stuck_plan(job: &str, allowed: &Path, log: &Path) -> Plan {
+    let mut plan = setting_plan(job, "echo ran", log);
+    let (allowed, log) = (allowed.display(), log.display());
+    let undo = format!("[ -e {allowed} ] || exit 5; echo release {{uuid}} >> {log}");
+    let setting = plan.gpu.as_mut().and_then(|gpu| gpu.setting.as_mut()).unwrap();
+    setting.undo = ["sh", "-c", &undo].map(String::from).to_vec();
+    plan
+}
+
+/// The texts of the warnings about GPUs that stay changed.
+fn not_restored(story: &JobOutput) -> Vec<&str> {
+    let warnings = story.events.iter().filter_map(|e| match &e.body {
+        EventBody::Warning { code, text } if code == "gpu_not_restored" => Some(text.as_str()),
+        _ => None,
+    });
+    warnings.collect()
+}
+
+#[test]
+fn a_gpu_that_cannot_be_restored_after_its_last_step_stays_locked_until_the_job_ends() {
+    let host = Host::new();
+    let shared = tempfile::tempdir().unwrap();
+    let (allowed, log) = (shared.path().join("allowed"), shared.path().join("log"));
+    let mut plan = stuck_plan("j", &allowed, &log);
+    // Only if the GPU is locked, the end of the job may restore it.
+    let lock = Path::new(&host.env["RGPU_LOCK_DIR"]).join(format!("{A}.lock"));
+    let text = format!(
+        "[ -e {0} ] || exit 3; flock -n {0} true || touch {1}",
+        lock.display(),
+        allowed.display()
+    );
+    plan.steps[2] = serde_json::from_value(sh("after", &text)).unwrap();
+    let story = host.connect().run(&plan);
+    assert_eq!(*story.outcome(), Outcome::Done, "{:?}", story.rungs());
+    assert_eq!(not_restored(&story).len(), 1, "{:?}", story.events);
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), format!("lock {A}\nrelease {A}\n"));
+}
+
+#[test]
+fn a_gpu_that_an_ended_job_left_changed_is_restored_by_the_next_one_that_holds_it() {
+    let host = Host::new();
+    let shared = tempfile::tempdir().unwrap();
+    let (allowed, log) = (shared.path().join("allowed"), shared.path().join("log"));
+    let story = host.connect().run(&stuck_plan("first", &allowed, &log));
+    assert_eq!(*story.outcome(), Outcome::Done);
+    let mut client = host.connect();
+    client.send(&ToAgent::Forget { job: "first".into() });
+    let start = Instant::now();
+    while host.job("first").exists() {
+        assert!(start.elapsed() < Duration::from_secs(15), "the job is still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let read = format!("cat {}", log.display());
+    let next = |job: &str, index: u32| {
+        host.connect().run(&gpu_plan(job, json!({"index": index}), &read, json!({})))
+    };
+    let still_changed = next("second", 0);
+    let text = "the GPU keeps what an earlier job changed on it: `sh` ended with status 5";
+    let warnings = not_restored(&still_changed);
+    assert!(warnings.len() == 1 && warnings[0].starts_with(text), "{warnings:?}");
+    std::fs::write(&allowed, "").unwrap();
+    assert_eq!(next("other-gpu", 1).stdout("main"), format!("lock {A}\n"));
+    let restored = next("third", 0);
+    assert_eq!(restored.stdout("main"), format!("lock {A}\nrelease {A}\n"));
+    assert!(not_restored(&restored).is_empty(), "{:?}", restored.events);
+    // Once is enough.
+    assert_eq!(next("fourth", 0).stdout("main"), format!("lock {A}\nrelease {A}\n"));
 }
