@@ -1,0 +1,66 @@
+//! Suites that are compared, and the history of their times.
+
+use std::fs;
+
+use rgpu::model::suite::{SuiteComparison, SuiteVerdict};
+use rgpu::model::suite_history::History;
+
+use super::{SUITE, laptop_with, suite};
+use crate::documents::printed_keeps;
+use crate::laptop::status;
+
+#[test]
+fn two_suites_are_compared_and_the_history_is_kept_or_made_again() {
+    let (laptop, _host) = laptop_with(SUITE);
+    for id in ["one", "two"] {
+        suite(&laptop, &format!("bench run --run-id {id}"), 0);
+    }
+    let line = "bench compare one two --fail-on slower --json";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let comparison: SuiteComparison = serde_json::from_value(value).unwrap();
+    assert_eq!(comparison.count(SuiteVerdict::Same), 4, "{comparison:#?}");
+    let shown = laptop.show("bench compare latest~1 latest");
+    assert!(shown.contains("two against one: 4 SAME"), "cases are passed over: {shown}");
+    for same in ["two two", "two latest", "two artifacts/runs/two"] {
+        let shown = laptop.show(&format!("bench compare {same}"));
+        assert!(shown.contains("are the same suite, `two`"), "{shown}");
+        assert!(shown.ends_with("status 2\n"), "{shown}");
+    }
+    let shown = laptop.show("report two");
+    assert!(shown.contains("this run is a suite") && shown.contains("rgpu bench show"), "{shown}");
+    for format in ["", "--format json"] {
+        let shown = laptop.show(&format!("bench history memory:* --out history.txt {format}"));
+        assert!(shown.contains("`--out` is for `--format html`"), "{shown}");
+        assert!(shown.ends_with("status 2\n") && !laptop.project("history.txt").exists());
+    }
+    let two = laptop.project("artifacts/runs/two/suite.json");
+    let slower =
+        fs::read_to_string(&two).unwrap().replace("\"driver\": \"580\"", "\"driver\": \"590\"");
+    fs::write(&two, slower).unwrap();
+    let shown = laptop.show("bench compare one two --fail-on incomparable");
+    assert!(shown.contains("INCOMPARABLE") && shown.ends_with("status 1\n"), "{shown}");
+    let points = || {
+        let output = laptop.run("bench history memory:transpose --json");
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        printed_keeps("history", &value);
+        let history: History = serde_json::from_value(value).unwrap();
+        history.series.iter().map(|series| series.points.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(points(), [2, 2]);
+    fs::remove_dir_all(laptop.project(".rgpu")).unwrap();
+    let gone = laptop.run("bench history memory:transpose");
+    assert_eq!(status(&gone), 2, "{}", laptop.shown("bench history", &gone));
+    let reindexed = laptop.run("runs reindex --json");
+    let reindexed: serde_json::Value = serde_json::from_slice(&reindexed.stdout).unwrap();
+    printed_keeps("reindexed", &reindexed);
+    assert_eq!((&reindexed["suites"], &reindexed["times"]), (&2.into(), &8.into()));
+    // The edited suite has another driver, so another key.
+    assert_eq!(points(), [1, 1, 1, 1]);
+    let page = laptop.run("bench history memory:* --format html");
+    assert_eq!(status(&page), 0, "{}", laptop.shown("bench history", &page));
+    let page = fs::read_to_string(laptop.project("artifacts/history.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("memory:vecadd[n=4000]"));
+    laptop.wait_until_quiet();
+}
