@@ -11,12 +11,8 @@ use crate::model::fan_out::{FanOut, FanOutRow};
 
 /// Renders a fan-out for a terminal; the text ends with a newline.
 pub fn table(fan_out: &FanOut, style: &Style) -> String {
-    let bold = |text: &str| match style.color {
-        true => format!("\u{1b}[1m{text}\u{1b}[0m"),
-        false => text.to_owned(),
-    };
     let FanOut { kernel, mode, remotes, summary, .. } = fan_out;
-    let mut out = format!("{}  {mode} on {} remotes\n", bold(kernel), remotes.len());
+    let mut out = format!("{}  {mode} on {} remotes\n", style.paint("1", kernel), remotes.len());
     for line in wrap(summary, style.width.saturating_sub(2)) {
         out += &format!("  {line}\n");
     }

@@ -10,7 +10,7 @@ use crate::cli::support::open_profile;
 use crate::error::{Exit, Result};
 use crate::model::suite::{SuiteRow, SuiteRun};
 use crate::model::{Profile, Trace};
-use crate::report::{Align, TextTable};
+use crate::report::{Align, BAD, TextTable};
 use crate::store::Runs;
 use crate::suite::TargetSpec;
 use crate::suite::audit::{LastSuite, audit};
@@ -49,13 +49,17 @@ pub(super) fn run(app: &App, args: &AuditArgs) -> Result<Status> {
     }
     let mut grid =
         TextTable::new(&[("finding", Align::Left), ("where", Align::Left), ("what", Align::Left)]);
+    let codes: BTreeSet<String> = audit.findings.iter().map(|f| f.code.clone()).collect();
     for finding in audit.findings {
         let place = app.short(std::path::Path::new(&finding.place));
         grid.add_row([finding.code, place, finding.text]);
     }
     match grid.is_empty() {
         true => app.print("nothing was found\n"),
-        false => app.print(&grid.plain(app.columns(), 0)),
+        false => {
+            let color_of = |word: &str| codes.contains(word).then_some(BAD);
+            app.print(&app.style().paint_words(&grid.plain(app.columns(), 0), color_of));
+        }
     }
     audit.gaps.iter().for_each(|gap| app.print_note(gap));
     Ok(status)

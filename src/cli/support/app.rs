@@ -11,7 +11,7 @@ use super::terminal::{Terminal, escape_controls, write_out, write_stderr};
 use super::{json, open_files, release};
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result, indent_continuation};
-use crate::report::{KernelNames, Style};
+use crate::report::{BAD, DOUBTFUL, KernelNames, Style};
 use crate::store::RunParent;
 
 /// Worker threads besides the command's own: one for the connection, one for what it waits for.
@@ -107,13 +107,16 @@ impl App {
     /// Prints a line on stderr, unless `--quiet`.
     pub(in crate::cli) fn print_note(&self, text: &str) {
         if !self.global.quiet {
+            let text = with_painted_lead(text, self.terminal.stderr_color);
             write_stderr(&format!("{text}\n"));
         }
     }
 
     /// Prints an error about part of the work on stderr, even with `--quiet`.
     pub(in crate::cli) fn print_error(&self, text: &str) {
-        write_stderr(&format!("error: {}\n", indent_continuation(text, 7)));
+        let text = format!("error: {}", indent_continuation(text, 7));
+        let text = with_painted_lead(&text, self.terminal.stderr_color);
+        write_stderr(&format!("{text}\n"));
     }
 
     /// The path relative to the current folder, if it is inside.
@@ -178,14 +181,22 @@ pub(in crate::cli) fn stdout_is_taken() -> Failure {
         .hint("write the events to a file: `--events FILE`")
 }
 
+/// A message with its first word in colour, if that is `error:` or `warning:`.
+fn with_painted_lead(text: &str, has_color: bool) -> String {
+    let style = Style { color: has_color, ..Style::default() };
+    for (lead, sgr) in [("error:", BAD), ("warning:", DOUBTFUL)] {
+        if let Some(rest) = text.strip_prefix(lead) {
+            return style.paint(sgr, lead) + rest;
+        }
+    }
+    text.to_owned()
+}
+
 /// Prints a failure on stderr, and with `--json` also on stdout as `rgpu.error/1`.
 pub(in crate::cli) fn show_failure(failure: &Failure, exit: u8, json: bool) {
     let terminal = Terminal::detect();
     let text = escape_controls(failure.to_string().as_bytes());
-    let text = match (terminal.stderr_color, text.strip_prefix("error:")) {
-        (true, Some(rest)) => format!("\u{1b}[1;31merror:\u{1b}[0m{rest}"),
-        _ => text,
-    };
+    let text = with_painted_lead(&text, terminal.stderr_color);
     write_stderr(&format!("{text}\n"));
     if json {
         let value = ErrorDocument::new(failure.clone(), exit);

@@ -5,7 +5,7 @@ use super::words::{
     rank_changes, side, value,
 };
 use crate::model::comparison::TimeSource;
-use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict, Unmatched};
+use crate::model::comparison::{Comparison, KernelChange, TimeChange, Unmatched};
 use crate::report::quantity::duration;
 use crate::report::region_rows::short_region;
 use crate::report::text::wrap;
@@ -48,16 +48,7 @@ pub fn table(c: &Comparison, style: &Style) -> String {
 }
 
 fn headline(c: &Comparison, style: &Style) -> String {
-    let color = match c.verdict {
-        TimeVerdict::Faster => "32",
-        TimeVerdict::Slower => "31",
-        TimeVerdict::Same => "1",
-        TimeVerdict::Ambiguous => "33",
-    };
-    match style.color {
-        true => format!("\u{1b}[1;{color}m{}\u{1b}[0m", c.verdict.as_str()),
-        false => c.verdict.as_str().to_owned(),
-    }
+    style.paint_verdicts(c.verdict.as_str())
 }
 
 /// Writes a text after a lead, with a hanging indent.
@@ -106,7 +97,7 @@ fn times(out: &mut String, c: &Comparison, style: &Style) {
     for case in &c.cases {
         table.add_row(time_cells(case.name.clone(), &case.time));
     }
-    *out += &format!("\n{}", table.plain(style.width, 2));
+    *out += &format!("\n{}", style.paint_verdicts(&table.plain(style.width, 2)));
     if let Some(time) = &c.time {
         let how = match (&time.source, time.rounds) {
             (TimeSource::Abba, Some(n)) => format!("timed calls interleaved a b b a, {n} rounds"),

@@ -1,11 +1,12 @@
 //! The history of a suite's times, for a terminal and as a page.
 
 use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, svg};
+use crate::model::comparison::TimeVerdict;
 use crate::model::suite_history::{History, MIN_POINTS, Series};
 use crate::number_form::by_number;
 use crate::report::html::{escape, unbroken};
 use crate::report::quantity::{duration, timestamp};
-use crate::report::{Align, Style, TextTable};
+use crate::report::{Align, Style, TextTable, verdict_color};
 
 /// The maximum number of points of a series in a terminal.
 const MAX_SHOWN_POINTS: usize = 30;
@@ -40,6 +41,11 @@ fn too_short_text(series: &Series) -> Option<String> {
 /// A change in words: `+5.0 %`.
 fn change(before: f64, after: f64) -> String {
     format!("{:+.1} %", (after / before - 1.0) * 100.0)
+}
+
+/// The verdict on a change that was found.
+fn verdict_of(before: f64, after: f64) -> TimeVerdict {
+    if after > before { TimeVerdict::Slower } else { TimeVerdict::Faster }
 }
 
 /// A time in RFC 3339 as `2026-11-27 18:05`.
@@ -86,12 +92,13 @@ pub fn history_table(history: &History, style: &Style) -> String {
         }
         for changed in &series.changes {
             let point = series.points.get(changed.at);
+            let color = verdict_color(verdict_of(changed.before, changed.after).as_str());
             out += &format!(
                 "  changed at {}: {} to {} ({}), p = {:.1e}\n",
                 point.map(|point| point.run.as_str()).unwrap_or_default(),
                 duration(changed.before),
                 duration(changed.after),
-                change(changed.before, changed.after),
+                style.paint(color.unwrap_or_default(), &change(changed.before, changed.after)),
                 changed.p
             );
         }
@@ -132,8 +139,12 @@ pub fn history_page(history: &History) -> String {
         }
         for changed in &series.changes {
             let run = series.points.get(changed.at).map(|point| point.run.as_str());
+            let class = match verdict_of(changed.before, changed.after) {
+                TimeVerdict::Slower => "bad",
+                _ => "good",
+            };
             body += &format!(
-                "<p class=\"bad\">changed at {}: {} to {} ({})</p>\n",
+                "<p class=\"{class}\">changed at {}: {} to {} ({})</p>\n",
                 escape(run.unwrap_or_default()),
                 unbroken(&duration(changed.before)),
                 unbroken(&duration(changed.after)),
@@ -148,7 +159,7 @@ pub fn history_page(history: &History) -> String {
 mod tests {
     use super::*;
     use crate::model::suite::MeasurementKey;
-    use crate::model::suite_history::HistoryPoint;
+    use crate::model::suite_history::{ChangePoint, HistoryPoint};
 
     #[test]
     fn series_of_other_clocks_have_other_headings_and_short_ones_say_so() {
@@ -169,6 +180,22 @@ mod tests {
             }
             assert_eq!(shown.matches("no change can be found").count(), 1, "{shown}");
         }
+    }
+
+    #[test]
+    fn a_change_has_the_colour_of_its_verdict() {
+        let changed = |before, after| ChangePoint { at: 0, before, after, p: 0.001 };
+        let series = |change| Series { changes: vec![change], ..Series::default() };
+        let series = vec![series(changed(100.0, 200.0)), series(changed(200.0, 100.0))];
+        let history = History { series, ..History::default() };
+        let shown = history_table(&history, &Style { color: true, ..Style::default() });
+        for painted in ["(\u{1b}[1;31m+100.0 %\u{1b}[0m)", "(\u{1b}[1;32m-50.0 %\u{1b}[0m)"] {
+            assert!(shown.contains(painted), "{shown:?}");
+        }
+        let page = history_page(&history);
+        assert_eq!(page.matches("<p class=\"bad\">changed").count(), 1, "{page}");
+        assert_eq!(page.matches("<p class=\"good\">changed").count(), 1, "{page}");
+        assert!(!history_table(&history, &Style::default()).contains('\u{1b}'));
     }
 
     #[test]

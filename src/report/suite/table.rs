@@ -10,7 +10,7 @@ use crate::number_form::by_number;
 use crate::report::quantity::duration;
 use crate::report::terminal::head::graph_text;
 use crate::report::text::wrap;
-use crate::report::{Align, Style, TextTable};
+use crate::report::{Align, BAD, Style, TextTable};
 
 /// A speedup, `1.980×`; empty if it is unknown.
 pub fn speedup_text(speedup: Option<f64>) -> String {
@@ -179,7 +179,7 @@ fn state_text(row: &SuiteRow) -> String {
 
 /// The table of a suite's cases for a terminal: counts above, failures and close calls below.
 pub fn table(run: &SuiteRun, style: &Style) -> String {
-    let mut out = format!("{}  {}", run.id, counts(run));
+    let mut out = format!("{}  {}", run.id, style.paint_verdicts(&counts(run)));
     if run.options.lock_clocks_mhz.is_some() {
         out += &format!(", {}", clock_policy(run));
     }
@@ -187,7 +187,7 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
         out += &format!(", {devices}");
     }
     out += "\n\n";
-    out += &cases(run).plain(style.width, 2);
+    out += &style.paint_verdicts(&cases(run).plain(style.width, 2));
     let mut below = |first: &str, text: &str| {
         let width = style.width.saturating_sub(6);
         out += &format!("  {first}\n");
@@ -209,7 +209,7 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
     }
     for (why, count) in expectation_notes(run) {
         let times = by_number(count, "time", "times");
-        below(&format!("expected: {count} {times}"), &why);
+        below(&format!("expected: {count} {times}"), &style.paint_verdicts(&why));
     }
     if let Some(text) = without_gpu_text(run) {
         let lines = wrap(text, style.width.saturating_sub(2));
@@ -269,10 +269,11 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
             n => Some(format!("{n} {}", verdict.as_str())),
         })
         .collect();
-    let mut out = format!("{} against {}: {}\n\n", comparison.b, comparison.a, counted.join(", "));
-    out += &table.without_empty_columns().plain(style.width, 2);
+    let counted = style.paint_verdicts(&counted.join(", "));
+    let mut out = format!("{} against {}: {counted}\n\n", comparison.b, comparison.a);
+    out += &style.paint_verdicts(&table.without_empty_columns().plain(style.width, 2));
     for line in &comparison.newly_failed {
-        out += &format!("  fails now: {line}\n");
+        out += &format!("  {}: {line}\n", style.paint(BAD, "fails now"));
     }
     for name in &comparison.only_a {
         out += &format!("  only in {}: {name}\n", comparison.a);
@@ -283,7 +284,7 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::suite::TimeJudgement;
+    use crate::model::suite::{ComparedRow, TimeJudgement};
 
     #[test]
     fn sizes_of_many_groups_are_short_in_a_comparison() {
@@ -315,6 +316,50 @@ mod tests {
         let note = format!("  expected: 2 times\n      INCOMPARABLE: {why}\n");
         assert!(shown.contains(&note), "{shown}");
         assert_eq!(shown.matches("expected: ").count(), 1, "{shown}");
+    }
+
+    #[test]
+    fn verdicts_and_failures_are_painted_in_both_tables() {
+        let judgement = TimeJudgement {
+            verdict: SuiteVerdict::Slower,
+            speedup: Some(0.9),
+            ci95: None,
+            threshold: None,
+            why: String::new(),
+        };
+        let failed = SuiteRow {
+            case: "s:b".into(),
+            state: RowState::Failed,
+            reason: Some("wrong_result".into()),
+            ..SuiteRow::default()
+        };
+        let time = SuiteTime { against: Some(judgement.clone()), ..SuiteTime::default() };
+        let row = SuiteRow {
+            case: "s:a".into(),
+            state: RowState::Ok,
+            times: vec![time],
+            ..SuiteRow::default()
+        };
+        let run = SuiteRun { rows: vec![row, failed], ..SuiteRun::default() };
+        let row = ComparedRow {
+            case: "s:a".into(),
+            side: "kernel".into(),
+            sizes: String::new(),
+            a_ns: Some(9.0),
+            b_ns: 10.0,
+            judgement,
+        };
+        let comparison = SuiteComparison { rows: vec![row], ..SuiteComparison::default() };
+        let style = Style { color: true, ..Style::default() };
+        let slower = "\u{1b}[1;31mSLOWER\u{1b}[0m";
+        let shown = table(&run, &style);
+        assert_eq!(shown.matches(slower).count(), 1, "{shown:?}");
+        assert_eq!(shown.matches("\u{1b}[1;31mfailed\u{1b}[0m").count(), 2, "{shown:?}");
+        // Once among the counts, once in its row.
+        assert_eq!(comparison_table(&comparison, &style).matches(slower).count(), 2);
+        let plain =
+            [table(&run, &Style::default()), comparison_table(&comparison, &Style::default())];
+        assert!(plain.iter().all(|text| !text.contains('\u{1b}')), "{plain:?}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Page<'_> {
 
     /// The text in a colour if colours are enabled.
     pub(super) fn paint(&self, sgr: &str, text: &str) -> String {
-        if self.style.color { format!("\u{1b}[{sgr}m{text}\u{1b}[0m") } else { text.to_owned() }
+        self.style.paint(sgr, text)
     }
 
     /// Adds a titled table; nothing if it has no rows.
