@@ -48,6 +48,8 @@ pub use text_table::{Align, TextTable};
 pub struct Style {
     /// The terminal's width in columns.
     pub width: usize,
+    /// The columns for tables of names and paths, whose rows stay one line in a pipe.
+    pub table_width: usize,
     /// Whether SGR colours are enabled.
     pub color: bool,
     /// The maximum size in bytes of a report with a budget.
@@ -58,7 +60,13 @@ pub struct Style {
 
 impl Default for Style {
     fn default() -> Self {
-        Self { width: 80, color: false, budget: 4096, names: KernelNames::Short }
+        Self {
+            width: 80,
+            table_width: usize::from(u16::MAX),
+            color: false,
+            budget: 4096,
+            names: KernelNames::Short,
+        }
     }
 }
 

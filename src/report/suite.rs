@@ -18,7 +18,7 @@ pub use junit::junit;
 pub use markdown::markdown;
 pub use page::html;
 pub use plot::{PlotPoint, PlotSeries, plot_page, text_plot};
-pub use table::{comparison_table, speedup_text, table};
+pub use table::{MIN_REASON_WIDTH, comparison_table, speedup_text, table};
 
 /// The formats of `rgpu bench show`.
 pub const FORMATS: [&str; 6] = ["table", "json", "markdown", "csv", "junit", "html"];

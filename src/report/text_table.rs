@@ -118,7 +118,10 @@ impl TextTable {
         };
         for row in &self.rows {
             let Some((first, rest)) = row.split_first() else { continue };
-            out += &format!("{first}\n");
+            // A row without a first cell continues the one above.
+            if !first.is_empty() {
+                out += &format!("{first}\n");
+            }
             let named = rest.iter().zip(self.head.iter().skip(1)).filter(|(c, _)| !c.is_empty());
             let mut line = String::new();
             for (text, (name, align)) in named {
@@ -266,6 +269,15 @@ mod tests {
         a|b
             time 1.20 ms
         ");
+    }
+
+    #[test]
+    fn a_row_without_a_first_cell_continues_the_one_above() {
+        let mut table = sample();
+        table.add_row([String::new(), "1.30 ms".into(), "again".into()]);
+        let shown = table.stacked(40);
+        let end = "a|b\n    time 1.20 ms\n    time 1.30 ms, again\n";
+        assert!(shown.ends_with(end), "{shown}");
     }
 
     #[test]

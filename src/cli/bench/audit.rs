@@ -10,6 +10,7 @@ use crate::cli::support::open_profile;
 use crate::error::{Exit, Result};
 use crate::model::suite::{SuiteRow, SuiteRun};
 use crate::model::{Profile, Trace};
+use crate::report::suite::MIN_REASON_WIDTH;
 use crate::report::{Align, BAD, TextTable};
 use crate::store::Runs;
 use crate::suite::TargetSpec;
@@ -58,7 +59,8 @@ pub(super) fn run(app: &App, args: &AuditArgs) -> Result<Status> {
         true => app.print("nothing was found\n"),
         false => {
             let color_of = |word: &str| codes.contains(word).then_some(BAD);
-            app.print(&app.style().paint_words(&grid.plain(app.columns(), 0), color_of));
+            let grid = grid.fitted_with_words(app.columns(), 0, "what", MIN_REASON_WIDTH);
+            app.print(&app.style().paint_words(&grid, color_of));
         }
     }
     audit.gaps.iter().for_each(|gap| app.print_note(gap));

@@ -17,6 +17,7 @@ use crate::model::suite::{
 };
 use crate::model::suite_history::HistoryPoint;
 use crate::number_form::by_number;
+use crate::report::suite::MIN_REASON_WIDTH;
 use crate::report::{Align, TextTable, duration};
 use crate::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
 use crate::suite::{LoneSession, PointsByKey, SuiteFile, select, sessions};
@@ -277,8 +278,9 @@ fn show_update(app: &App, path: &str, entries: &[UpdatedEntry]) {
     };
     tell(&format!("{path}: {changed} of {} expected times written", entries.len()));
     if !app.global.quiet {
-        let table = table.without_empty_columns().plain(app.columns(), 2);
-        write_stderr(&table);
+        let table = table.without_empty_columns();
+        let kept = "kept because";
+        write_stderr(&table.fitted_with_words(app.columns(), 2, kept, MIN_REASON_WIDTH));
     }
     for (entry, lone) in
         entries.iter().filter_map(|entry| Some((entry, entry.lone_session.as_ref()?)))

@@ -99,7 +99,7 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
             line.runs,
         ]);
     }
-    app.print(&table.without_empty_columns().plain(app.columns(), 0));
+    app.print(&table.without_empty_columns().fitted(app.columns(), 0));
     let left_out = file.targets.iter().filter(|target| target.generated).count();
     let from = shown.unwrap_or_else(|| "every kernel.toml of this project".to_owned());
     let s = if count == 1 { "" } else { "s" };

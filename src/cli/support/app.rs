@@ -143,7 +143,13 @@ impl App {
             (None, false) => 80,
             _ => self.terminal.width.min(120),
         };
-        Style { width, color: self.terminal.stdout_color, names: self.names, ..Style::default() }
+        Style {
+            width,
+            table_width: self.columns(),
+            color: self.terminal.stdout_color,
+            names: self.names,
+            ..Style::default()
+        }
     }
 
     /// Columns for tables of names and paths: those of `COLUMNS` or the terminal. In a pipe there

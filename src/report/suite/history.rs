@@ -6,6 +6,7 @@ use crate::model::suite_history::{History, MIN_POINTS, Series};
 use crate::number_form::by_number;
 use crate::report::html::{escape, unbroken};
 use crate::report::quantity::{duration, timestamp};
+use crate::report::text::wrap;
 use crate::report::{Align, Style, TextTable, verdict_color};
 
 /// The maximum number of points of a series in a terminal.
@@ -57,7 +58,8 @@ fn date_and_minute(rfc3339: &str) -> String {
 pub fn history_table(history: &History, style: &Style) -> String {
     let mut out = String::new();
     for series in &history.series {
-        out += &format!("{}\n", title(series));
+        let title = wrap(&title(series), style.table_width);
+        title.iter().for_each(|line| out += &format!("{line}\n"));
         let mut table = TextTable::new(&[
             ("started", Align::Left),
             ("time", Align::Right),
@@ -82,7 +84,10 @@ pub fn history_table(history: &History, style: &Style) -> String {
                 point.run.clone(),
             ]);
         }
-        out += &table.without_empty_columns().plain(style.width, 2);
+        let width = style.table_width;
+        let spare = ["device", "interval", "commit"];
+        let table = table.without_empty_columns();
+        out += &table.with_room(width.saturating_sub(2), usize::MAX, &spare).fitted(width, 2);
         if skipped > 0 {
             let are = by_number(skipped, "older one is", "older ones are");
             out += &format!("  {skipped} {are} in `--format json` and `html`\n");
@@ -93,14 +98,16 @@ pub fn history_table(history: &History, style: &Style) -> String {
         for changed in &series.changes {
             let point = series.points.get(changed.at);
             let color = verdict_color(verdict_of(changed.before, changed.after).as_str());
-            out += &format!(
-                "  changed at {}: {} to {} ({}), p = {:.1e}\n",
+            let text = format!(
+                "changed at {}: {} to {} ({}), p = {:.1e}",
                 point.map(|point| point.run.as_str()).unwrap_or_default(),
                 duration(changed.before),
                 duration(changed.after),
                 style.paint(color.unwrap_or_default(), &change(changed.before, changed.after)),
                 changed.p
             );
+            let lines = wrap(&text, style.table_width.saturating_sub(4));
+            out += &format!("  {}\n", lines.join("\n    "));
         }
         out.push('\n');
     }
@@ -180,6 +187,34 @@ mod tests {
             }
             assert_eq!(shown.matches("no change can be found").count(), 1, "{shown}");
         }
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_the_times_and_runs_without_the_other_columns() {
+        let point = HistoryPoint {
+            run: "nightly_20261128_h200".into(),
+            started: "2026-11-28T18:05:59Z".into(),
+            device: "GPU-8c90ffbc-48e1-9bda-8cc6-fa35dfdb712f".into(),
+            commit: "0123456789abcdef".into(),
+            median_ns: 10_000.0,
+            ci95_ns: [9_900.0, 10_100.0],
+            ..HistoryPoint::default()
+        };
+        let key = MeasurementKey {
+            case: "memory:transpose[cols=4096,rows=4096]".into(),
+            gpu: "NVIDIA H200".into(),
+            toolkit: "nvcc 12.9.86".into(),
+            driver: "580".into(),
+            clocks: "as_found".into(),
+            ..MeasurementKey::default()
+        };
+        let series = vec![Series { key, points: vec![point], ..Series::default() }];
+        let history = History { series, ..History::default() };
+        let shown = history_table(&history, &Style { table_width: 80, ..Style::default() });
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        assert!(shown.contains("nightly_20261128_h200") && !shown.contains("device"), "{shown}");
+        let shown = history_table(&history, &Style::default());
+        assert!(shown.contains("device") && shown.contains("interval"), "{shown}");
     }
 
     #[test]

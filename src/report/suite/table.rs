@@ -12,6 +12,13 @@ use crate::report::terminal::head::graph_text;
 use crate::report::text::wrap;
 use crate::report::{Align, BAD, Style, TextTable};
 
+/// The columns of a suite that a narrow terminal has no room for, in the order in which they go.
+/// suite.json and the reports have them.
+const SPARE: [&str; 3] = ["cooled", "in a graph", "of the roofline"];
+
+/// The least width of a column of reasons. With less room each row has several lines.
+pub const MIN_REASON_WIDTH: usize = 24;
+
 /// A speedup, `1.980×`; empty if it is unknown.
 pub fn speedup_text(speedup: Option<f64>) -> String {
     speedup.map(|x| format!("{x:.3}×")).unwrap_or_default()
@@ -179,15 +186,16 @@ fn state_text(row: &SuiteRow) -> String {
 
 /// The table of a suite's cases for a terminal: counts above, failures and close calls below.
 pub fn table(run: &SuiteRun, style: &Style) -> String {
-    let mut out = format!("{}  {}", run.id, style.paint_verdicts(&counts(run)));
+    let mut head = format!("{}  {}", run.id, style.paint_verdicts(&counts(run)));
     if run.options.lock_clocks_mhz.is_some() {
-        out += &format!(", {}", clock_policy(run));
+        head += &format!(", {}", clock_policy(run));
     }
     if let Some(devices) = devices_text(run) {
-        out += &format!(", {devices}");
+        head += &format!(", {devices}");
     }
-    out += "\n\n";
-    out += &style.paint_verdicts(&cases(run).plain(style.width, 2));
+    let mut out = wrap(&head, style.table_width).join("\n    ") + "\n\n";
+    let cases = cases(run).with_room(style.table_width.saturating_sub(2), usize::MAX, &SPARE);
+    out += &style.paint_verdicts(&cases.fitted(style.table_width, 2));
     let mut below = |first: &str, text: &str| {
         let width = style.width.saturating_sub(6);
         out += &format!("  {first}\n");
@@ -270,8 +278,11 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
         })
         .collect();
     let counted = style.paint_verdicts(&counted.join(", "));
-    let mut out = format!("{} against {}: {counted}\n\n", comparison.b, comparison.a);
-    out += &style.paint_verdicts(&table.without_empty_columns().plain(style.width, 2));
+    let head = format!("{} against {}: {counted}", comparison.b, comparison.a);
+    let mut out = wrap(&head, style.table_width).join("\n    ") + "\n\n";
+    let table = table.without_empty_columns();
+    let table = table.fitted_with_words(style.table_width, 2, "why", MIN_REASON_WIDTH);
+    out += &style.paint_verdicts(&table);
     for line in &comparison.newly_failed {
         out += &format!("  {}: {line}\n", style.paint(BAD, "fails now"));
     }
@@ -360,6 +371,61 @@ mod tests {
         let plain =
             [table(&run, &Style::default()), comparison_table(&comparison, &Style::default())];
         assert!(plain.iter().all(|text| !text.contains('\u{1b}')), "{plain:?}");
+    }
+
+    #[test]
+    fn tables_fit_a_narrow_terminal_and_rows_are_whole_in_a_pipe() {
+        let judgement = TimeJudgement {
+            verdict: SuiteVerdict::Incomparable,
+            speedup: None,
+            ci95: None,
+            threshold: None,
+            why: "another clock policy (`as_found`, now `locked 1500 MHz`)".to_owned(),
+        };
+        let time = |side: &str| {
+            let mut time = SuiteTime {
+                size: "cols=4096,rows=4096".into(),
+                median_ns: 10_000.0,
+                ci95_ns: [9_900.0, 10_100.0],
+                cooled_s: Some(7.0),
+                sol_percent: Some(61.0),
+                against: Some(judgement.clone()),
+                ..SuiteTime::default()
+            };
+            time.key.side = side.to_owned();
+            time
+        };
+        let row = SuiteRow {
+            case: "memory:transpose[cols=4096,rows=4096]".into(),
+            state: RowState::Ok,
+            times: vec![time("baseline"), time("optimised")],
+            ..SuiteRow::default()
+        };
+        let run = SuiteRun { id: "night".into(), rows: vec![row], ..SuiteRun::default() };
+        let row = ComparedRow {
+            case: "memory:transpose[cols=4096,rows=4096]".into(),
+            side: "optimised".into(),
+            sizes: "cols=4096,rows=4096".into(),
+            a_ns: Some(10_000.0),
+            b_ns: 10_000.0,
+            judgement: judgement.clone(),
+        };
+        let comparison = SuiteComparison { rows: vec![row], ..SuiteComparison::default() };
+        let narrow = Style { table_width: 80, ..Style::default() };
+        let shown = table(&run, &narrow);
+        let compared = comparison_table(&comparison, &narrow);
+        for line in shown.lines().chain(compared.lines()) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        // The second side stands below the first, without an empty line.
+        assert!(shown.contains("\n      cols=4096,rows=4096, optimised, time 10.0 µs"), "{shown}");
+        assert_eq!(shown.matches("memory:transpose").count(), 1, "{shown}");
+        assert!(!shown.contains("cooled") && shown.contains("INCOMPARABLE"), "{shown}");
+        let shown = table(&run, &Style::default());
+        assert!(shown.contains("cooled") && shown.contains("of the roofline"), "{shown}");
+        let compared = comparison_table(&comparison, &Style::default());
+        let whole = |line: &str| line.contains("memory:") && line.ends_with("`locked 1500 MHz`)");
+        assert!(compared.lines().any(whole), "{compared}");
     }
 
     #[test]
