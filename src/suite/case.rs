@@ -5,7 +5,7 @@ use super::matrix::AxisKind;
 use super::target::{Settings, TargetKind, TargetSpec};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::sizes::{self, Selection};
-use crate::kernel::{KernelSpec, ProfileMode};
+use crate::kernel::{KernelSpec, ProfileMode, is_identifier};
 use crate::model::suite::Level;
 
 /// A case: a target with one value for each axis of its matrix.
@@ -25,6 +25,50 @@ pub struct SuiteCase {
     pub settings: Settings,
     /// Whether its target is generated.
     pub generated: bool,
+}
+
+/// A part of a word of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WordPiece<'a> {
+    /// A text as it is.
+    Text(&'a str),
+    /// `{name}`: the value of an axis.
+    Placeholder(&'a str),
+    /// `{{name}}`: the text `{name}`.
+    Braced(&'a str),
+}
+
+/// The parts of a word. `${name}` is a variable of a shell, so it is a text.
+pub(super) fn word_pieces(word: &str) -> Vec<WordPiece<'_>> {
+    let mut pieces = Vec::new();
+    let (mut text_from, mut at) = (0, 0);
+    while let Some(found) = word[at..].find('{') {
+        let open = at + found;
+        let is_braced = word[open..].starts_with("{{");
+        let name_from = open + if is_braced { 2 } else { 1 };
+        let name = word[name_from..].split('}').next().unwrap_or_default();
+        let closing = if is_braced { "}}" } else { "}" };
+        let name_to = name_from + name.len();
+        let is_placeholder = is_identifier(name)
+            && word[name_to..].starts_with(closing)
+            && !word[..open].ends_with('$');
+        if !is_placeholder {
+            at = open + 1;
+            continue;
+        }
+        if text_from < open {
+            pieces.push(WordPiece::Text(&word[text_from..open]));
+        }
+        pieces.push(match is_braced {
+            true => WordPiece::Braced(name),
+            false => WordPiece::Placeholder(name),
+        });
+        (text_from, at) = (name_to + closing.len(), name_to + closing.len());
+    }
+    if text_from < word.len() {
+        pieces.push(WordPiece::Text(&word[text_from..]));
+    }
+    pieces
 }
 
 impl SuiteCase {
@@ -178,12 +222,20 @@ impl SuiteCase {
         Ok(vec![base.groups.iter().map(replaced).collect::<Vec<_>>().join(";")])
     }
 
-    /// The program with the values of its axes in place of `{name}`.
+    /// The program with the values of its axes in place of `{name}`, and with `{name}` in place of
+    /// `{{name}}`.
     pub fn arguments(&self, program: &[String]) -> Vec<String> {
+        let value_of = |name: &str| self.axes.iter().find(|(_, axis, _)| axis == name);
         let filled = |word: &String| {
-            self.axes.iter().fold(word.clone(), |word, (_, name, value)| {
-                word.replace(&format!("{{{name}}}"), value)
-            })
+            let piece = |piece: WordPiece<'_>| match piece {
+                WordPiece::Text(text) => text.to_owned(),
+                WordPiece::Placeholder(name) => match value_of(name) {
+                    Some((_, _, value)) => value.clone(),
+                    None => format!("{{{name}}}"),
+                },
+                WordPiece::Braced(name) => format!("{{{name}}}"),
+            };
+            word_pieces(word).into_iter().map(piece).collect()
         };
         program.iter().map(filled).collect()
     }
@@ -217,5 +269,38 @@ impl SuiteCase {
             (None, _) => ProfileMode::Ncu,
         };
         (mode, set.filter(|_| mode == ProfileMode::Ncu))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_have_the_values_of_axes_and_braces_that_are_written_twice() {
+        let axes = [("n", "7"), ("T", "x")];
+        let axes = axes.map(|(name, value)| (AxisKind::Size, name.to_owned(), value.to_owned()));
+        let case = SuiteCase {
+            id: String::new(),
+            target: String::new(),
+            suites: Vec::new(),
+            axes: axes.to_vec(),
+            subject: TargetKind::default(),
+            settings: Settings::default(),
+            generated: false,
+        };
+        for (word, filled) in [
+            ("{n}", "7"),
+            ("a{n}b{T}c", "a7bxc"),
+            ("{\"n\":{n}}", "{\"n\":7}"),
+            ("{{n}}", "{n}"),
+            ("echo ${n} {}{ {n", "echo ${n} {}{ {n"),
+            ("{unknown}", "{unknown}"),
+            ("{print $1}", "{print $1}"),
+            ("é{n}é", "é7é"),
+            ("", ""),
+        ] {
+            assert_eq!(case.arguments(&[word.to_owned()]), [filled], "{word}");
+        }
     }
 }

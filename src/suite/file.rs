@@ -236,6 +236,12 @@ fn target(table: &Table<'_>, defaults: &Settings) -> Result<TargetSpec, KernelEr
             format!("axis `{}` is for kernels; a program has `sizes` and `env`", axis.name);
         return Err(table.error(problem));
     }
+    if let (Some(grow), false) = (table.optional("grow"), matches!(work, TargetKind::Pair { .. })) {
+        return Err(grow.error_with(
+            "only a pair can be too close to call, so only a pair grows".to_owned(),
+            "name `baseline` and `optimised`, or remove `grow`".to_owned(),
+        ));
+    }
     let generated = table.optional("generated").map(|item| item.boolean()).transpose()?;
     Ok(TargetSpec {
         suite: suite.to_owned(),
@@ -268,10 +274,18 @@ fn key_lines(
     for key in MATRIX {
         let Some(item) = matrix.optional(key) else { continue };
         lines.insert(format!("matrix.{key}"), item.line());
-        if matches!(*key, "sizes" | "define" | "env") {
-            for (name, item) in item.entries()? {
-                lines.insert(format!("matrix.{key}.{name}"), item.line());
+        match *key {
+            "sizes" | "define" | "env" => {
+                for (name, item) in item.entries()? {
+                    lines.insert(format!("matrix.{key}.{name}"), item.line());
+                }
             }
+            "include" | "exclude" => {
+                for (at, item) in item.list()?.iter().enumerate() {
+                    lines.insert(format!("matrix.{key}[{at}]"), item.line());
+                }
+            }
+            _ => {}
         }
     }
     Ok(lines)

@@ -76,15 +76,7 @@ impl Matrix {
                 .map(|(head, value)| [head.as_slice(), std::slice::from_ref(value)].concat())
                 .collect();
         }
-        let is_excluded = |combination: &Combination| {
-            self.exclude.iter().any(|rule| {
-                rule.iter().all(|(name, value)| {
-                    let at = self.axes.iter().position(|axis| axis.name == *name);
-                    at.and_then(|at| combination.get(at)) == Some(value)
-                })
-            })
-        };
-        all.retain(|combination| !is_excluded(combination));
+        all.retain(|combination| !self.is_excluded(combination));
         for added in &self.include {
             if !all.contains(added) {
                 all.push(added.clone());
@@ -98,6 +90,77 @@ impl Matrix {
                 .hint("narrow `exclude`, or remove the target"));
         }
         Ok(all)
+    }
+}
+
+/// An entry of `include` or `exclude` that has no effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusedRule {
+    /// The key of the entry, such as `exclude[0]`.
+    pub key: String,
+    /// The reason in words, with what would have an effect.
+    pub text: String,
+}
+
+/// The maximum number of values of an axis that a text names.
+const MAX_NAMED_VALUES: usize = 8;
+
+impl Matrix {
+    /// The entries of `exclude` that fit no combination of the axes, and those of `include` that are
+    /// cases without them.
+    pub fn unused_rules(&self) -> Vec<UnusedRule> {
+        let mut unused = Vec::new();
+        for (at, rule) in self.exclude.iter().enumerate() {
+            // The product has every combination of values that the axes have.
+            let lacking = rule.iter().find_map(|(name, value)| {
+                let axis = self.axes.iter().find(|axis| axis.name == *name)?;
+                (!axis.values.contains(value)).then_some((axis, value))
+            });
+            if let Some((axis, value)) = lacking {
+                let text = format!(
+                    "it excludes no case: axis `{}` has no value `{value}`; its values: {}",
+                    axis.name,
+                    named_values(axis)
+                );
+                unused.push(UnusedRule { key: format!("exclude[{at}]"), text });
+            }
+        }
+        for (at, added) in self.include.iter().enumerate() {
+            let in_product =
+                self.axes.iter().zip(added).all(|(axis, value)| axis.values.contains(value));
+            let is_case = in_product && !self.is_excluded(added);
+            if is_case || self.include[..at].contains(added) {
+                let words = self.axes.iter().zip(added);
+                let words = words.map(|(axis, value)| format!("{}={value}", axis.name));
+                let words = words.collect::<Vec<_>>().join(",");
+                let text = format!(
+                    "it adds no case: the matrix has `{words}` without it; name values that the axes \
+                     do not have, or that `exclude` removes"
+                );
+                unused.push(UnusedRule { key: format!("include[{at}]"), text });
+            }
+        }
+        unused
+    }
+
+    /// Whether an entry of `exclude` removes this combination.
+    fn is_excluded(&self, combination: &Combination) -> bool {
+        self.exclude.iter().any(|rule| {
+            rule.iter().all(|(name, value)| {
+                let at = self.axes.iter().position(|axis| axis.name == *name);
+                at.and_then(|at| combination.get(at)) == Some(value)
+            })
+        })
+    }
+}
+
+/// The values of an axis for a text: `1`, `2` and 5 more.
+fn named_values(axis: &Axis) -> String {
+    let named: Vec<&str> = axis.values.iter().take(MAX_NAMED_VALUES).map(String::as_str).collect();
+    let named = format!("`{}`", named.join("`, `"));
+    match axis.values.len().saturating_sub(MAX_NAMED_VALUES) {
+        0 => named,
+        more => format!("{named} and {more} more"),
     }
 }
 
@@ -177,6 +240,35 @@ mod tests {
         let matrix = Matrix { axes, include, exclude };
         let all = matrix.combinations("s:c", 10).unwrap();
         assert_eq!(all, [vec!["1", "x"], vec!["1", "y"], vec!["9", "z"]]);
+    }
+
+    #[test]
+    fn entries_without_an_effect_are_named_with_the_values_there_are() {
+        let pairs = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+        };
+        let words = |words: [&str; 2]| words.map(str::to_owned).to_vec();
+        let many: Vec<String> = (1..=10).map(|n| n.to_string()).collect();
+        let axes = vec![Axis { values: many, ..axis("n", &[]) }, axis("t", &["x", "y"])];
+        // The second repeats what the first removes, and still fits cases of the product.
+        let exclude = vec![
+            pairs(&[("n", "2")]),
+            pairs(&[("n", "2"), ("t", "y")]),
+            pairs(&[("t", "x"), ("n", "11")]),
+            pairs(&[("t", "z")]),
+        ];
+        let include =
+            vec![words(["2", "x"]), words(["3", "x"]), words(["12", "x"]), words(["12", "x"])];
+        let unused = Matrix { axes, include, exclude }.unused_rules();
+        let found: Vec<&str> = unused.iter().map(|rule| rule.key.as_str()).collect();
+        assert_eq!(found, ["exclude[2]", "exclude[3]", "include[1]", "include[3]"]);
+        assert_eq!(
+            unused[0].text,
+            "it excludes no case: axis `n` has no value `11`; its values: `1`, `2`, `3`, `4`, `5`, \
+             `6`, `7`, `8` and 2 more"
+        );
+        assert!(unused[1].text.ends_with("its values: `x`, `y`"), "{unused:?}");
+        assert!(unused[2].text.contains("the matrix has `n=3,t=x` without it"), "{unused:?}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Entries of bench.toml for which `rgpu bench run` fails a case before it is sent to a host: kernels
-//! and programs that do not exist or lie outside the project, and axes and sizes that the kernel does
-//! not have.
+//! and programs that do not exist or lie outside the project, axes and sizes that the kernel does
+//! not have, and entries that have no effect.
 
 use std::path::Path;
 
-use super::case::SuiteCase;
+use super::case::{SuiteCase, WordPiece, word_pieces};
 use super::file::SuiteFile;
 use super::matrix::AxisKind;
 use super::target::{TargetKind, TargetSpec, kernel_path, program_path};
@@ -40,8 +40,12 @@ pub fn target_problems<'t>(
         // The caller has read the cases, so they have no error.
         let cases = SuiteCase::of_target(file, target).unwrap_or_default();
         let mut check = TargetCheck { target, folder, folders, is_inside, problems: Vec::new() };
+        check.matrix();
         match &target.work {
-            TargetKind::Program(program) => check.program(program, &cases),
+            TargetKind::Program(program) => {
+                check.placeholders(program);
+                check.program(program, &cases);
+            }
             TargetKind::Kernel(_) | TargetKind::Pair { .. } => check.kernels(&cases),
         }
         problems.append(&mut check.problems);
@@ -78,6 +82,50 @@ impl TargetCheck<'_> {
         }
     }
 
+    /// Looks for entries of `include` and `exclude` without an effect.
+    fn matrix(&mut self) {
+        for rule in self.target.matrix.unused_rules() {
+            self.add(&[&format!("matrix.{}", rule.key)], "unused_entry", rule.text);
+        }
+    }
+
+    /// Looks for `{name}` in a program where `name` is no axis.
+    fn placeholders(&mut self, program: &[String]) {
+        let axes: Vec<&str> =
+            self.target.matrix.axes.iter().map(|axis| axis.name.as_str()).collect();
+        for piece in program.iter().flat_map(|word| word_pieces(word)) {
+            let WordPiece::Placeholder(name) = piece else { continue };
+            if axes.contains(&name) {
+                continue;
+            }
+            let known = match axes.as_slice() {
+                [] => "the target has none".to_owned(),
+                axes => format!("its axes: `{}`", axes.join("`, `")),
+            };
+            let text = format!(
+                "`{{{name}}}` is the value of an axis `{name}`, which the target does not have; \
+                 {known}; `{{{{{name}}}}}` is the text `{{{name}}}`"
+            );
+            self.add(&["program"], "unknown_axis", text);
+        }
+    }
+
+    /// Looks for sizes in `grow` that the sides of a pair do not have.
+    fn grow(&mut self, sides: &[(&'static str, KernelSpec)]) {
+        let is_pair = matches!(self.target.work, TargetKind::Pair { .. });
+        let Some(grow) = self.target.settings.grow.as_ref().filter(|_| is_pair) else { return };
+        for var in &grow.vars {
+            let lacks = |(_, spec): &&(&str, KernelSpec)| !spec.sizes.vars.contains(var);
+            let Some((_, spec)) = sides.iter().find(lacks) else { continue };
+            let text = format!(
+                "`{var}` is not a size of `{}`; its sizes: `{}`",
+                spec.name,
+                spec.sizes.vars.join("`, `")
+            );
+            self.add(&["grow"], "unknown_axis", text);
+        }
+    }
+
     fn program(&mut self, program: &[String], cases: &[SuiteCase]) {
         for case in cases {
             let words = case.arguments(program);
@@ -104,6 +152,7 @@ impl TargetCheck<'_> {
                 Err((code, text)) => self.add(&[key], &code, text),
             }
         }
+        self.grow(&specs);
         for case in cases {
             let mut sizes = Vec::new();
             for (key, spec) in &specs {
@@ -321,6 +370,55 @@ program = ["true"]
             assert!(one.text.starts_with(text), "{}", one.text);
         }
         assert!(found[0].text.ends_with("; its sizes: `n`"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn entries_that_have_no_effect_are_named_with_line_key_and_what_is_allowed() {
+        let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = r#"
+[[target]]
+name = "a:grow"
+baseline = "transpose-conflicts"
+optimised = "transpose-padded"
+grow = { vars = ["rows", "m"] }
+[[target]]
+name = "a:matrix"
+kernel = "vecadd"
+[target.matrix]
+sizes.n = [1000, 2000]
+exclude = [
+  { n = 1000 },
+  { n = 3000 },
+]
+include = [{ n = 1000 }, { n = 2000 }]
+[[target]]
+name = "a:program"
+program = ["app", "--n", "{n}", "x{m}", "${HOME}", "{{m}}"]
+[target.matrix]
+sizes.n = [1]
+[[target]]
+name = "a:bare"
+program = ["app", "{m}"]
+"#;
+        let file = SuiteFile::read(&project.join("bench.toml"), text).unwrap();
+        let folders = KernelFolders { project: project.to_owned(), ..KernelFolders::default() };
+        let found = target_problems(&file, &file.targets, &folders, &|_| true);
+        let sizes = "`m` is not a size of `transpose-conflicts`; its sizes: `";
+        let expected = [
+            (6, "grow", "unknown_axis", sizes),
+            (14, "matrix.exclude[1]", "unused_entry", "it excludes no case: axis `n` has no"),
+            (16, "matrix.include[1]", "unused_entry", "it adds no case: the matrix has `n=2000`"),
+            (19, "program", "unknown_axis", "`{m}` is the value of an axis `m`, which the target"),
+            (24, "program", "unknown_axis", "`{m}` is the value of an axis `m`, which the target"),
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (one, (line, key, code, text)) in found.iter().zip(expected) {
+            assert_eq!((one.line, one.key.as_str(), one.code.as_str()), (line, key, code));
+            assert!(one.text.starts_with(text), "{}", one.text);
+        }
+        let written = "; its axes: `n`; `{{m}}` is the text `{m}`";
+        assert!(found[3].text.ends_with(written), "{}", found[3].text);
+        assert!(found[4].text.contains("; the target has none; "), "{}", found[4].text);
     }
 
     #[test]

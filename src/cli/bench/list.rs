@@ -114,7 +114,8 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
 }
 
 /// Problems that no flag of `bench run` mends: it refuses them before it connects.
-const REFUSED: &[&str] = &["unknown_kernel", "missing_source", "outside_project", "unknown_axis"];
+const REFUSED: &[&str] =
+    &["unknown_kernel", "missing_source", "outside_project", "unknown_axis", "unused_entry"];
 
 /// Names the entries of these cases for which `bench run` would fail.
 fn warn_of_problems(app: &App, file: &SuiteFile, cases: &[SuiteCase]) {
@@ -127,7 +128,8 @@ fn warn_of_problems(app: &App, file: &SuiteFile, cases: &[SuiteCase]) {
 /// Refuses targets of these cases that cannot run on any host, before one is asked.
 ///
 /// # Errors
-/// A kernel, a program or an axis does not exist, or lies outside the project.
+/// A kernel, a program or an axis does not exist, or lies outside the project, or an entry of a matrix
+/// has no effect.
 pub(super) fn refuse_problems<'c>(
     app: &App,
     file: &SuiteFile,

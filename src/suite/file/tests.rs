@@ -85,6 +85,10 @@ fn a_wrong_file_is_refused_with_line_key_and_the_nearest_name() {
         assert!(shown.contains(words), "{shown}");
         assert!(shown.contains(&format!("`{key}`")) || key.is_empty(), "{shown}");
     }
+    let grow = "[[target]]\nname = \"a:b\"\nkernel = \"k\"\ngrow = { vars = [\"n\"] }\n";
+    let failure = read(grow).unwrap_err();
+    assert_eq!(failure.place.file.as_deref(), Some("bench.toml:4"), "{failure}");
+    assert!(failure.to_string().contains("only a pair grows"), "{failure}");
     let matrix = |inner: &str| {
         let text =
             format!("[[target]]\nname = \"a:b\"\nkernel = \"k\"\n[target.matrix]\n{inner}\n");

@@ -81,6 +81,18 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
         assert!(shown.contains(warning), "{shown}");
     }
     assert!(shown.ends_with("status 0\n") && shown.matches("warning").count() == 4, "{shown}");
+    // Entries that have no effect are refused in the same way.
+    let idle = "[[target]]\nname = \"a:idle\"\nkernel = \"vecadd\"\n[target.matrix]\n\
+                sizes.n = [1000]\nexclude = [{ n = 2000 }]\n";
+    laptop.write("bench.toml", idle);
+    let told = "`a:idle` at key `matrix.exclude[0]`: it excludes no case: axis `n` has no value \
+                `2000`; its values: `1000`";
+    let shown = laptop.show("bench list");
+    assert!(shown.contains(&format!("warning: bench.toml:6: {told}")), "{shown}");
+    let shown = laptop.show("bench run --run-id idle --remote h200");
+    assert!(shown.contains(&format!("error: {told}")), "{shown}");
+    assert!(shown.ends_with("status 3\n"), "{shown}");
+    assert!(!laptop.project("artifacts/runs/idle").exists());
     laptop.write("bench.toml", "[defaults]\nlevle = \"sol\"\n");
     let shown = laptop.show("bench list");
     assert!(shown.contains("bench.toml:2") && shown.contains("did you mean `level`?"), "{shown}");
