@@ -49,6 +49,9 @@ pub enum StoreError {
     /// The id is not usable as a folder's name.
     #[error("`{0}` cannot be a run id: use letters, digits, `.`, `_` and `-`")]
     BadId(String),
+    /// The id is a word that commands read as the newest run.
+    #[error("`{0}` cannot be a run id: commands read `latest` as the newest run")]
+    ReservedId(String),
     /// No run has this name.
     #[error("there is no run `{0}`")]
     Unknown(String),
@@ -117,6 +120,8 @@ impl From<StoreError> for Failure {
             StoreError::NotEmpty(_) => failure(Exit::Usage, "out_not_empty")
                 .hint("`--out` is the folder of one run: name a new or empty one"),
             StoreError::BadId(_) => failure(Exit::Usage, "bad_run_id"),
+            StoreError::ReservedId(_) => failure(Exit::Usage, "bad_run_id")
+                .hint("choose another `--run-id`, or leave it out"),
             StoreError::Unknown(_) => {
                 failure(Exit::Usage, "unknown_run").hint("`rgpu runs list` shows the runs here")
             }
@@ -155,6 +160,9 @@ const SUITE_FILE: &str = "suite.json";
 /// The file with the run's failure (`rgpu.error/1`).
 const FAILURE_FILE: &str = "error.json";
 
+/// The name that commands read as the newest run, and the file of the root that has its id.
+const LATEST: &str = "latest";
+
 /// The folder of one run.
 ///
 /// One process at a time follows a run: it holds the folder's lock and writes there. A folder from
@@ -183,7 +191,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// [`StoreError::Taken`], [`StoreError::NotEmpty`], [`StoreError::BadId`],
-    /// [`StoreError::Followed`] or an I/O error.
+    /// [`StoreError::ReservedId`], [`StoreError::Followed`] or an I/O error.
     pub fn create_without_latest(
         root: &Path,
         id: &str,
@@ -191,6 +199,10 @@ impl RunFolder {
     ) -> Result<Self, StoreError> {
         if !valid_job_id(id) {
             return Err(StoreError::BadId(id.to_owned()));
+        }
+        // Some file systems do not tell `Latest` from the file `latest` of the root.
+        if id.eq_ignore_ascii_case(LATEST) {
+            return Err(StoreError::ReservedId(id.to_owned()));
         }
         let path = match out {
             Some(out) => {
@@ -258,7 +270,7 @@ impl RunFolder {
         let (Some(root), Some(id)) = (self.path.parent(), self.path.file_name()) else {
             return Ok(());
         };
-        let latest = root.join("latest");
+        let latest = root.join(LATEST);
         atomic::write(&latest, format!("{}\n", id.display()).as_bytes())
             .map_err(io_error("write", &latest))
     }
@@ -647,6 +659,13 @@ mod tests {
         RunFolder::create(dir.path(), "one", None).unwrap();
         assert!(matches!(RunFolder::create(dir.path(), "one", None), Err(StoreError::Taken(_))));
         assert!(matches!(RunFolder::create(dir.path(), "../x", None), Err(StoreError::BadId(_))));
+        for id in ["latest", "Latest"] {
+            let reserved = RunFolder::create(dir.path(), id, None);
+            assert!(matches!(reserved, Err(StoreError::ReservedId(_))), "{id}");
+        }
+        let bad = RunFolder::create(dir.path(), "latest~1", None);
+        assert!(matches!(bad, Err(StoreError::BadId(_))));
+        RunFolder::create(dir.path(), "latest-good", None).unwrap();
         let out = dir.path().join("mine");
         RunFolder::create(dir.path(), "two", Some(&out)).unwrap().write("a", b"x").unwrap();
         let again = RunFolder::create(dir.path(), "three", Some(&out));
