@@ -30,7 +30,12 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
         let (work, mut record) = take_up(app, folder, run, &taken_up)?;
         let rows = work.with_suite(|suite| suite.rows_to_run(&kind));
         if rows.is_empty() {
-            return Err(nothing_failed(&work, args.reason.as_deref()));
+            if let Some(failure) = other_reasons(&work, args.reason.as_deref()) {
+                return Err(failure);
+            }
+            let id = work.with_suite(|suite| suite.run.id.clone());
+            let note = format!("nothing of `{id}` failed: nothing was run");
+            return show_unchanged(app, &work, &args.expect, &note);
         }
         return carry_out(app, &work, &mut record, rows, args.until_clean, None, &args.expect);
     }
@@ -64,21 +69,27 @@ pub(super) fn resume(app: &App, args: &ResumeArgs) -> Result<Status> {
     let taken_up = TakenUp { accept_new: args.accept_new, yes: args.yes };
     let (work, mut record) = take_up(app, folder, run, &taken_up)?;
     if is_done {
-        return show_done(app, &work, &args.expect);
+        let id = work.with_suite(|suite| suite.run.id.clone());
+        let note = format!(
+            "nothing to resume: every case of `{id}` has ended; `rgpu bench run --failed` runs failed \
+             ones again"
+        );
+        return show_unchanged(app, &work, &args.expect, &note);
     }
     let rows = work.with_suite(|suite| suite.rows_to_run(&RunKind::Open));
     carry_out(app, &work, &mut record, rows, None, args.budget, &args.expect)
 }
 
-/// Shows a suite that has nothing left to run, and changes nothing of it. Its times can still become
-/// expectations.
-fn show_done(app: &App, work: &SuiteWork<'_>, expect: &ExpectArgs) -> Result<Status> {
+/// Shows a suite that has nothing to run, after a note that says so, and changes nothing of it. Its
+/// times can still become expectations.
+fn show_unchanged(
+    app: &App,
+    work: &SuiteWork<'_>,
+    expect: &ExpectArgs,
+    note: &str,
+) -> Result<Status> {
     let (mut run, status) = work.with_suite(|suite| (suite.run.clone(), suite.status()));
-    app.print_note(&format!(
-        "nothing to resume: every case of `{}` has ended; `rgpu bench run --failed` runs failed ones \
-         again",
-        run.id
-    ));
+    app.print_note(note);
     let judged = expect::judge(app, work, expect)?;
     run.updates = work.with_suite(|suite| suite.run.updates.clone());
     saved::print(app, &work.folder, &run)?;
@@ -355,21 +366,15 @@ pub(super) fn carry_out(
     Ok(if status > 0 { status } else { found })
 }
 
-fn nothing_failed(work: &SuiteWork<'_>, reason: Option<&str>) -> Failure {
+/// The failure of `--reason` if cases failed, and none for that reason; `None` if none failed.
+fn other_reasons(work: &SuiteWork<'_>, reason: Option<&str>) -> Option<Failure> {
     work.with_suite(|suite| {
-        let id = &suite.run.id;
         let reasons = suite.reasons();
-        let Some(reason) = reason.filter(|_| !reasons.is_empty()) else {
-            return Failure::new(
-                Exit::Usage,
-                "nothing_failed",
-                format!("nothing failed in `{id}`"),
-            );
-        };
+        let reason = reason.filter(|_| !reasons.is_empty())?;
         let known: Vec<String> =
             reasons.iter().map(|(reason, count)| format!("{reason} ({count})")).collect();
-        let what = format!("nothing failed in `{id}` for the reason `{reason}`");
-        Failure::new(Exit::Usage, "nothing_failed", what)
-            .hint(format!("the reasons of its failed cases: {}", known.join(", ")))
+        let what = format!("nothing failed in `{}` for the reason `{reason}`", suite.run.id);
+        let failure = Failure::new(Exit::Usage, "nothing_failed", what);
+        Some(failure.hint(format!("the reasons of its failed cases: {}", known.join(", "))))
     })
 }

@@ -35,6 +35,14 @@ fn a_case_that_fails_does_not_end_the_suite_and_is_run_again_by_its_reason() {
     let run = suite(&laptop, "bench run --failed --reason wrong", 0);
     assert!(run.clean && run.id == "night");
     assert!(run.rows.iter().all(|row| row.attempts == 2));
+    let file = laptop.project("artifacts/runs/night/suite.json");
+    let before = fs::read(&file).unwrap();
+    for reason in ["", " --reason wrong"] {
+        let shown = laptop.show(&format!("bench run --failed{reason}"));
+        assert!(shown.contains("nothing of `night` failed: nothing was run"), "{shown}");
+        assert!(shown.ends_with("status 0\n"), "{shown}");
+    }
+    assert_eq!(fs::read(&file).unwrap(), before);
     let ids: Vec<_> = run.rows.iter().filter_map(|row| row.run.as_deref()).collect();
     assert!(ids[0].starts_with("night-001-") && ids[0].ends_with("-2"), "{ids:?}");
     laptop.wait_until_quiet();
