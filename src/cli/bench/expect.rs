@@ -89,7 +89,10 @@ pub(super) fn judge(
         true => update(work, &run, known.clone(), &folder, args)?,
         false => Vec::new(),
     };
-    run.updates = updates_of(app, &updated);
+    // A command without the flag keeps what an earlier one of the suite wrote and refused.
+    if args.update_expectations {
+        run.updates = updates_of(app, &updated);
+    }
     let orphans = orphans(app, &run, &known)?;
     run.orphans.clone_from(&orphans);
     let ended_without_gpu = |row: &&SuiteRow| row.state == RowState::Ok && row.without_gpu();

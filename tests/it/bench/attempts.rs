@@ -53,7 +53,7 @@ fn ctrl_c_keeps_what_is_done_and_resume_runs_the_rest() {
     let (laptop, host) = laptop_with(&SUITE.replace("mode = \"bench\"\n", ""));
     // The pair is last and uses ncu on both sides.
     host.mischief("ncu gate --against\nrgpu-runner gate --against\n");
-    let child = laptop.start("bench run --run-id night --json");
+    let child = laptop.start("bench run --run-id night --update-expectations --json");
     host.wait_for_gate("rgpu-runner");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -65,8 +65,13 @@ fn ctrl_c_keeps_what_is_done_and_resume_runs_the_rest() {
     );
     laptop.wait_until_quiet();
     host.mischief("");
+    let file = fs::read(laptop.project("artifacts/runs/night/suite.json")).unwrap();
+    let interrupted: SuiteRun = serde_json::from_slice(&file).unwrap();
+    assert_eq!(interrupted.updates.len(), 2, "{interrupted:#?}");
     let run = suite(&laptop, "bench resume", 0);
     assert!(run.clean);
+    // The updates that the interrupted command recorded are still there.
+    assert_eq!(run.updates, interrupted.updates);
     let attempts: Vec<u32> = run.rows.iter().map(|row| row.attempts).collect();
     assert_eq!(attempts, [1, 1, 2]);
     laptop.wait_until_quiet();
