@@ -35,7 +35,7 @@ pub use index::{PointsByKey, RunIndex, TimeQuery, sessions};
 pub use lone_session::LoneSession;
 pub use matrix::{Axis, AxisKind, Matrix, sweep_values};
 pub use running_suite::{CaseEnd, RunKind, RunningSuite, grown_sizes, is_reason, is_too_close};
-pub use select::{matches, select};
+pub use select::{left_out_targets, matches, select};
 pub use target::{Settings, SizeGrowth, TargetKind, TargetSpec, kernel_path, program_path};
 pub use target_problem::{TargetProblem, target_problems};
 pub use times::{SideSource, inputs_digest, metrics, side_times};

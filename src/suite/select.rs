@@ -1,5 +1,7 @@
 //! Selects cases by patterns.
 
+use std::collections::BTreeSet;
+
 use super::case::SuiteCase;
 use super::file::SuiteFile;
 use crate::error::{Exit, Failure, Result, nearest};
@@ -58,6 +60,17 @@ pub fn select(file: &SuiteFile, patterns: &[String], generated: bool) -> Result<
         }
     };
     Ok(cases.into_iter().filter(|case| chosen(case)).collect())
+}
+
+/// The generated targets that these patterns match, and that [`select`] leaves out.
+///
+/// # Errors
+/// As [`select`].
+pub fn left_out_targets(file: &SuiteFile, patterns: &[String]) -> Result<BTreeSet<String>> {
+    let targets = |generated| -> Result<BTreeSet<String>> {
+        Ok(select(file, patterns, generated)?.into_iter().map(|case| case.target).collect())
+    };
+    Ok(&targets(true)? - &targets(false)?)
 }
 
 fn is_named(case: &SuiteCase, pattern: &str) -> bool {

@@ -14,7 +14,8 @@ use crate::config::is_below;
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Align, TextTable};
 use crate::suite::{
-    SuiteCase, SuiteFile, TargetKind, TargetProblem, TargetSpec, select, target_problems,
+    SuiteCase, SuiteFile, TargetKind, TargetProblem, TargetSpec, left_out_targets, select,
+    target_problems,
 };
 
 /// The output of `bench list --json` (`rgpu.targets/1`).
@@ -100,11 +101,14 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
         ]);
     }
     app.print(&table.without_empty_columns().fitted(app.columns(), 0));
-    let left_out = file.targets.iter().filter(|target| target.generated).count();
+    let left_out = match args.targets.include_generated {
+        true => 0,
+        false => left_out_targets(&file, &args.targets.target)?.len(),
+    };
     let from = shown.unwrap_or_else(|| "every kernel.toml of this project".to_owned());
     let s = if count == 1 { "" } else { "s" };
     app.print_note(&format!("{count} case{s}, from {from}"));
-    if left_out > 0 && !args.targets.include_generated {
+    if left_out > 0 {
         app.print_note(&match left_out {
             1 => "1 generated target is left out; `--include-generated` shows it".to_owned(),
             n => format!("{n} generated targets are left out; `--include-generated` shows them"),

@@ -132,6 +132,13 @@ fn generated_targets_are_left_out_unless_asked_for() {
     };
     assert_eq!((count(&[], false), count(&["a:*"], false), count(&["all"], true)), (1, 1, 2));
     assert_eq!(count(&["a:gen"], false), 1);
+    // Only targets that were asked for are left out.
+    let left_out = |patterns: &[&str]| {
+        let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+        super::super::left_out_targets(&file, &patterns).unwrap().len()
+    };
+    let counts = [&[] as &[&str], &["a:*"], &["a"], &["a:b"], &["a:gen"], &["all"]].map(left_out);
+    assert_eq!(counts, [1, 1, 0, 0, 0, 1]);
 }
 
 #[test]
