@@ -1806,6 +1806,18 @@ class MetricSeries(Record):
     """At most 128 values. Each is the mean of its interval."""
 
 
+class MissingTool(Record):
+    """A tool that a case asks for and that gave no results."""
+
+    __slots__ = ()
+    tool: str
+    """The tool: `ncu` or `nsys`."""
+    code: str | None
+    """Code of the reason, such as `counters_refused`; empty if unknown."""
+    text: str
+    """The reason in words."""
+
+
 class ModelInfo(Record):
     """A model, as described in kernel.toml and as built."""
 
@@ -3045,6 +3057,8 @@ class SuiteRow(Record):
     """The comparison of a pair."""
     warnings: Records[Gap]
     """Warnings about the host, e.g. other processes on its GPU."""
+    missing: Records[MissingTool]
+    """Tools that the level or mode asks for and that gave no results."""
     metrics: dict[str, float]
     """Metrics of the launch with the most time, by NVIDIA's names."""
 

@@ -226,9 +226,24 @@ pub struct SuiteRow {
     /// Warnings about the host, e.g. other processes on its GPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Gap>,
+    /// Tools that the level or mode asks for and that gave no results.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingTool>,
     /// Metrics of the launch with the most time, by NVIDIA's names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
+}
+
+/// A tool that a case asks for and that gave no results.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MissingTool {
+    /// The tool: `ncu` or `nsys`.
+    pub tool: String,
+    /// Code of the reason, such as `counters_refused`; empty if unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub code: String,
+    /// The reason in words.
+    pub text: String,
 }
 
 impl SuiteRow {

@@ -5,7 +5,8 @@ use super::target::{SizeGrowth, TargetKind};
 use crate::error::{Exit, Failure, shell_word};
 use crate::model::profile::Gap;
 use crate::model::suite::{
-    PairResult, RowState, SCHEMA, SuiteOptions, SuiteRow, SuiteRun, SuiteState, SuiteTime,
+    MissingTool, PairResult, RowState, SCHEMA, SuiteOptions, SuiteRow, SuiteRun, SuiteState,
+    SuiteTime,
 };
 use crate::store::{CaseSizes, Repository};
 
@@ -35,6 +36,8 @@ pub struct CaseEnd {
     pub pair: Option<PairResult>,
     /// Warnings about the host, e.g. other processes on its GPU.
     pub warnings: Vec<Gap>,
+    /// Tools that it asks for and that gave no results, from [`super::missing_tools`].
+    pub missing: Vec<MissingTool>,
     /// Metrics of its longest launch, from [`super::metrics`].
     pub metrics: std::collections::BTreeMap<String, f64>,
     /// The failure that ended it; `None` if it ended well.
@@ -145,6 +148,7 @@ impl RunningSuite {
         let row = &mut self.run.rows[at];
         row.seconds = end.seconds;
         row.warnings = end.warnings;
+        row.missing = end.missing;
         row.reason = end.failure.as_ref().map(|failure| failure.code.clone());
         row.exit = Some(end.failure.as_ref().map_or(0, |failure| failure.exit as u8));
         row.failure = end.failure.as_ref().map(in_one_line);

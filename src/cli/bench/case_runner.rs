@@ -21,16 +21,18 @@ use crate::cli::support::session::{self, RemoteSession};
 use crate::config::is_below;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelSpec, ProfileMode, find};
-use crate::model::comparison::CaseChange;
+use crate::model::comparison::{CaseChange, Part};
 use crate::model::profile::Gap;
-use crate::model::suite::{GrownSizes, NO_GPU, PairResult, SizeSpeedup, SuiteOptions, SuiteTime};
+use crate::model::suite::{
+    GrownSizes, MissingTool, NO_GPU, PairResult, SizeSpeedup, SuiteOptions, SuiteTime,
+};
 use crate::model::{KernelCode, Profile};
 use crate::remote::{RemoteSpec, loses_host};
 use crate::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
 use crate::store::{RunParent, RunRecord, RunState, Runs};
 use crate::suite::{
     CaseEnd, Settings, SideSource, SuiteCase, TargetKind, grown_sizes, inputs_digest, is_too_close,
-    kernel_path, metrics, program_path, side_times,
+    kernel_path, metrics, missing_tools, program_path, side_times,
 };
 use crate::tool::{self, BundleFile, PrebuiltCode};
 
@@ -154,6 +156,7 @@ impl<'a> CaseRunner<'a> {
         Ok(CaseEnd {
             times: profile.map(|profile| side_times(profile, &source)).unwrap_or_default(),
             warnings: profile.map(warnings).unwrap_or_default(),
+            missing: profile.map(|profile| missing_tools(profile, mode)).unwrap_or_default(),
             metrics: profile.map(metrics).unwrap_or_default(),
             failure: failure.or(found),
             ..CaseEnd::default()
@@ -230,7 +233,7 @@ impl<'a> CaseRunner<'a> {
         let names = [a.command.name.clone(), b.command.name.clone()];
         let compare_run = CompareRun {
             requests: [a.command.request, b.command.request],
-            passes,
+            passes: passes.clone(),
             project: &app.config.project,
             source_folder: &b.command.folder,
             thresholds: &app.config.thresholds.value,
@@ -261,6 +264,7 @@ impl<'a> CaseRunner<'a> {
         for (profile, source) in profiles.iter().zip([&a.source, &b.source]) {
             times.extend(side_times(profile, source));
         }
+        let missing = missing_of_pair(&comparison.parts, &passes, &profiles);
         let [_, optimised] = &profiles;
         let warnings = warnings(optimised);
         let time = comparison.time.as_ref();
@@ -281,7 +285,7 @@ impl<'a> CaseRunner<'a> {
             sizes: comparison.cases.iter().map(of_size).collect(),
         };
         let metrics = metrics(optimised);
-        Ok(CaseEnd { times, pair: Some(pair), warnings, metrics, ..CaseEnd::default() })
+        Ok(CaseEnd { times, pair: Some(pair), warnings, missing, metrics, ..CaseEnd::default() })
     }
 
     fn threshold(&self, case: &SuiteCase) -> f64 {
@@ -516,6 +520,27 @@ impl<'a> CaseRunner<'a> {
 fn warnings(profile: &Profile) -> Vec<Gap> {
     let no_gpu = profile.gaps.iter().filter(|gap| gap.code == NO_GPU);
     profile.warnings.iter().chain(no_gpu).cloned().collect()
+}
+
+/// The tools of these passes without results of both sides. The code is that of the side that lacks
+/// them.
+fn missing_of_pair(
+    parts: &[Part],
+    passes: &[ProfileMode],
+    profiles: &[Profile; 2],
+) -> Vec<MissingTool> {
+    if profiles.iter().any(|profile| profile.gaps.iter().any(|gap| gap.code == NO_GPU)) {
+        return Vec::new();
+    }
+    let missing = |mode: &ProfileMode| {
+        let tool = mode.name();
+        let part = parts.iter().find(|part| part.part.as_str() == tool && !part.there)?;
+        let mut of_sides = profiles.iter().flat_map(|profile| missing_tools(profile, *mode));
+        let code = of_sides.find(|missing| missing.tool == tool).map(|missing| missing.code);
+        let code = code.unwrap_or_default();
+        Some(MissingTool { tool: tool.to_owned(), code, text: part.note.clone() })
+    };
+    passes.iter().filter_map(missing).collect()
 }
 
 /// The run with this id if its job may still continue.

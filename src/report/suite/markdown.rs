@@ -1,7 +1,7 @@
 //! `report.md` of a suite, which also fits a comment of a pull request.
 
 use super::table::{cases, clock_policy, counts, devices_text, without_gpu_text};
-use crate::model::suite::{NO_GPU_TEXT, RowState, SuiteRun, SuiteVerdict};
+use crate::model::suite::{MissingTool, NO_GPU_TEXT, RowState, SuiteRun, SuiteVerdict};
 use crate::report::markdown::{plain, sentence};
 use crate::report::quantity::timestamp;
 
@@ -37,6 +37,14 @@ pub fn markdown(run: &SuiteRun) -> String {
     for row in failed {
         let failure = sentence(row.failure.as_deref().unwrap_or_default());
         out += &format!("\n- {}: {failure}\n\n      {}\n", plain(&row.case), row.again);
+    }
+    let missing: Vec<_> =
+        run.rows.iter().flat_map(|row| row.missing.iter().map(move |m| (row, m))).collect();
+    if !missing.is_empty() {
+        out += "\n## Missing\n\n";
+    }
+    for (row, MissingTool { tool, text, .. }) in missing {
+        out += &format!("- {}: no {tool}, {}\n", plain(&row.case), sentence(text));
     }
     let pairs: Vec<_> = run.rows.iter().filter_map(|row| Some((row, row.pair.as_ref()?))).collect();
     if !pairs.is_empty() {

@@ -6,7 +6,9 @@ use std::fmt::Write;
 
 use super::pair::{at_size, over_sizes};
 use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, svg};
-use super::table::{clock_policy, counts, devices_text, speedup_text, time_text, without_gpu_text};
+use super::table::{
+    clock_policy, counts, devices_text, missing_text, speedup_text, time_text, without_gpu_text,
+};
 use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::model::suite_history::{History, Series};
 use crate::report::html::{escape, marked_up, unbroken};
@@ -90,7 +92,7 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
     let state = if slower { "slower" } else { row.state_text() };
     let class = match (row.state, slower) {
         (RowState::Failed, _) | (_, true) => "bad",
-        (RowState::Ok, _) if row.without_gpu() => "warn",
+        (RowState::Ok, _) if row.without_gpu() || !row.missing.is_empty() => "warn",
         (RowState::Ok, _) => "good",
         _ => "faint",
     };
@@ -104,7 +106,9 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
         )
     });
     let sparkline = time.and_then(|time| history.series.iter().find(|s| s.key == time.key));
-    let reason = row.reason.as_deref().map(|reason| format!(": {}", marked_up(reason)));
+    let missing = missing_text(row);
+    let missing = (!missing.is_empty()).then_some(missing.as_str());
+    let reason = row.reason.as_deref().or(missing).map(|reason| format!(": {}", marked_up(reason)));
     let _ = writeln!(
         body,
         "<tr data-state=\"{state}\" data-case=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td>\

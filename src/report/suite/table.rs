@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use super::pair::{at_size, over_sizes};
 use crate::model::suite::{
-    NO_GPU_TEXT, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime, SuiteVerdict,
+    MissingTool, NO_GPU_TEXT, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime,
+    SuiteVerdict,
 };
 use crate::number_form::by_number;
 use crate::report::quantity::duration;
 use crate::report::terminal::head::graph_text;
 use crate::report::text::wrap;
-use crate::report::{Align, BAD, Style, TextTable};
+use crate::report::{Align, BAD, DOUBTFUL, Style, TextTable};
 
 /// The columns of a suite that a narrow terminal has no room for, in the order in which they go.
 /// suite.json and the reports have them.
@@ -173,12 +174,34 @@ fn expectation_notes(run: &SuiteRun) -> Vec<(String, usize)> {
     notes
 }
 
-/// The state of a row; empty if it is ok in the first attempt.
+/// Why tools gave no results: each reason once, with its tool and its number of cases.
+fn missing_notes(run: &SuiteRun) -> Vec<(String, String, usize)> {
+    let mut notes: Vec<(String, String, usize)> = Vec::new();
+    for MissingTool { tool, text, .. } in run.rows.iter().flat_map(|row| &row.missing) {
+        match notes.iter_mut().find(|(why, known, _)| why == text && known == tool) {
+            Some((.., count)) => *count += 1,
+            None => notes.push((text.clone(), tool.clone(), 1)),
+        }
+    }
+    notes
+}
+
+/// The tools that gave a row no results, in a few words: `no ncu (counters_refused)`; empty if none.
+pub(super) fn missing_text(row: &SuiteRow) -> String {
+    let text = |missing: &MissingTool| match missing.code.as_str() {
+        "" => format!("no {}", missing.tool),
+        code => format!("no {} ({code})", missing.tool),
+    };
+    row.missing.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// The state of a row; empty if it is ok in the first attempt and lacks nothing.
 fn state_text(row: &SuiteRow) -> String {
     match (row.state, row.reason.as_deref(), row.attempts) {
         (RowState::Ok, ..) if row.without_gpu() => NO_GPU_TEXT.to_owned(),
-        (RowState::Ok, _, 0 | 1) => String::new(),
-        (RowState::Ok, _, n) => format!("ok, attempt {n}"),
+        (RowState::Ok, _, 0 | 1) => missing_text(row),
+        (RowState::Ok, _, n) if row.missing.is_empty() => format!("ok, attempt {n}"),
+        (RowState::Ok, _, n) => format!("ok, attempt {n}, {}", missing_text(row)),
         (state, Some(reason), _) => format!("{}: {reason}", state.as_str()),
         (state, None, _) => state.as_str().to_owned(),
     }
@@ -214,6 +237,11 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
             };
             below(&row.case, &format!("too close to call{grown}: {}", pair.summary));
         }
+    }
+    for (why, tool, count) in missing_notes(run) {
+        let cases = by_number(count, "case", "cases");
+        let lead = style.paint(DOUBTFUL, &format!("no {tool}"));
+        below(&format!("{lead}: {count} {cases}"), &why);
     }
     for (why, count) in expectation_notes(run) {
         let times = by_number(count, "time", "times");
@@ -371,6 +399,33 @@ mod tests {
         let plain =
             [table(&run, &Style::default()), comparison_table(&comparison, &Style::default())];
         assert!(plain.iter().all(|text| !text.contains('\u{1b}')), "{plain:?}");
+    }
+
+    #[test]
+    fn a_row_says_which_tool_gave_no_results_and_why() {
+        let row = |case: &str, code: &str, attempts| SuiteRow {
+            case: case.to_owned(),
+            state: RowState::Ok,
+            attempts,
+            missing: vec![MissingTool {
+                tool: "ncu".into(),
+                code: code.to_owned(),
+                text: "ERR_NVGPUCTRPERM: no permission".into(),
+            }],
+            ..SuiteRow::default()
+        };
+        let rows = vec![row("s:a", "counters_refused", 1), row("s:b", "", 2)];
+        let run = SuiteRun { rows, ..SuiteRun::default() };
+        let shown = table(&run, &Style::default());
+        let line = |case: &str| shown.lines().find(|line| line.contains(case)).unwrap_or_default();
+        assert!(line("s:a").ends_with("  no ncu (counters_refused)"), "{shown}");
+        assert!(line("s:b").ends_with("  ok, attempt 2, no ncu"), "{shown}");
+        let note = "  no ncu: 2 cases\n      ERR_NVGPUCTRPERM: no permission\n";
+        assert_eq!(shown.matches(note).count(), 1, "{shown}");
+        let text = crate::report::suite::markdown(&run);
+        assert!(text.contains("\n## Missing\n\n- s:a: no ncu, "), "{text}");
+        let page = crate::report::suite::html(&run, &Default::default());
+        assert!(page.contains("no ncu (counters_refused)"), "{page}");
     }
 
     #[test]

@@ -150,3 +150,25 @@ fn a_pair_that_is_too_close_to_call_grows_and_says_so() {
     assert!(report.contains(". Too close to call. At cols"), "{report}");
     laptop.wait_until_quiet();
 }
+
+#[test]
+fn a_row_says_which_tool_gave_no_results_and_why() {
+    let (laptop, host) = laptop_with(&SUITE.replace("mode = \"bench\"", "level = \"sol\""));
+    host.mischief("ncu counters-refused\n");
+    let run = suite(&laptop, "bench run --run-id night", 0);
+    for row in &run.rows {
+        assert_eq!((row.state, row.missing.len()), (RowState::Ok, 1), "{row:#?}");
+        let missing = &row.missing[0];
+        assert_eq!((missing.tool.as_str(), missing.code.as_str()), ("ncu", "counters_refused"));
+        assert!(!row.times.is_empty(), "{row:#?}");
+    }
+    let shown = laptop.show("bench show night");
+    assert_eq!(shown.matches("no ncu (counters_refused)").count(), 3, "{shown}");
+    assert!(shown.contains("ERR_NVGPUCTRPERM"), "{shown}");
+    let report = fs::read_to_string(laptop.project("artifacts/runs/night/report.md")).unwrap();
+    assert!(report.contains("## Missing"), "{report}");
+    host.mischief("");
+    let run = suite(&laptop, "bench run --run-id right", 0);
+    assert!(run.rows.iter().all(|row| row.missing.is_empty()), "{run:#?}");
+    laptop.wait_until_quiet();
+}
