@@ -49,9 +49,28 @@ fn verdict_of(before: f64, after: f64) -> TimeVerdict {
     if after > before { TimeVerdict::Slower } else { TimeVerdict::Faster }
 }
 
-/// A time in RFC 3339 as `2026-11-27 18:05`.
-fn date_and_minute(rfc3339: &str) -> String {
-    rfc3339.chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect()
+/// The date of a time in RFC 3339.
+fn date(rfc3339: &str) -> &str {
+    rfc3339.get(..10).unwrap_or(rfc3339)
+}
+
+/// The hour and minute of a time in RFC 3339.
+fn minute(rfc3339: &str) -> &str {
+    rfc3339.get(11..16).unwrap_or(rfc3339)
+}
+
+/// Where each point of a series stands on the axis: seconds since the first. If a time cannot be
+/// read, they stand one after the other.
+fn axis_places(series: &Series) -> Vec<f64> {
+    let seconds = |started: &str| {
+        let moment: jiff::Timestamp = started.parse().ok()?;
+        Some(moment.as_second() as f64)
+    };
+    let read: Option<Vec<f64>> = series.points.iter().map(|p| seconds(&p.started)).collect();
+    match read {
+        Some(read) => read.iter().map(|at| at - read[0]).collect(),
+        None => (0..series.points.len()).map(|at| at as f64).collect(),
+    }
 }
 
 /// Renders the history for a terminal.
@@ -118,8 +137,9 @@ pub fn history_table(history: &History, style: &Style) -> String {
 pub fn history_page(history: &History) -> String {
     let mut body = "<h1>History</h1>\n".to_owned();
     for series in &history.series {
+        let places = axis_places(series);
         let point = |(at, point): (usize, &crate::model::suite_history::HistoryPoint)| PlotPoint {
-            x: at as f64,
+            x: places[at],
             y: point.median_ns,
             interval: Some(point.ci95_ns),
             title: format!(
@@ -134,11 +154,19 @@ pub fn history_page(history: &History) -> String {
         };
         let points = series.points.iter().enumerate().map(point).collect();
         let line = PlotSeries { name: String::new(), points };
-        let label = |at: f64| {
-            let point = series.points.get(at as usize);
-            point.map(|point| date_and_minute(&point.started)).unwrap_or_default()
+        // Sessions of one day have the day once, in the name of the axis.
+        let first = series.points.first().map(|point| date(&point.started)).unwrap_or_default();
+        let is_one_day = series.points.iter().all(|point| date(&point.started) == first);
+        let label = |x: f64| {
+            let at = places.iter().position(|place| *place == x);
+            let started = at.map(|at| series.points[at].started.as_str()).unwrap_or_default();
+            if is_one_day { minute(started) } else { date(started) }.to_owned()
         };
-        let axis = HorizontalAxis { name: "start of the suite, UTC", label: &label };
+        let name = match is_one_day {
+            true => format!("start of the suite on {first}, UTC"),
+            false => "start of the suite, UTC".to_owned(),
+        };
+        let axis = HorizontalAxis { name: &name, label: &label };
         body +=
             &format!("<h2>{}</h2>\n{}\n", escape(&title(series)), svg(&[line], &axis, duration));
         if let Some(text) = too_short_text(series) {
@@ -233,23 +261,60 @@ mod tests {
         assert!(!history_table(&history, &Style::default()).contains('\u{1b}'));
     }
 
-    #[test]
-    fn the_axis_of_a_plot_has_dates_and_each_point_names_its_run() {
-        let point = |day: u32| HistoryPoint {
-            run: format!("night-{day}"),
-            started: format!("2026-11-{day:02}T18:05:59.123Z"),
+    /// The page of one series with points at these times.
+    fn page_of(times: &[&str]) -> String {
+        let point = |(at, started): (usize, &&str)| HistoryPoint {
+            run: format!("night-{}", at + 1),
+            started: (*started).to_owned(),
             median_ns: 1000.0,
             ci95_ns: [990.0, 1010.0],
             ..HistoryPoint::default()
         };
-        let points = (1..=3).map(point).collect();
+        let points = times.iter().enumerate().map(point).collect();
         let history =
             History { series: vec![Series { points, ..Series::default() }], ..History::default() };
-        let page = history_page(&history);
-        for day in 1..=3 {
-            assert!(page.contains(&format!(">2026-11-0{day} 18:05</text>")), "{page}");
-            let title = format!("<title>2026-11-0{day}T18:05:59Z · night-{day} · ");
+        history_page(&history)
+    }
+
+    /// Where the points of a page stand.
+    fn point_places(page: &str) -> Vec<f64> {
+        let circles = page.split(" cx=\"").skip(1);
+        circles.map(|text| text.split('"').next().unwrap().parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn points_stand_at_their_times_and_each_names_its_run() {
+        let [first, second, last] = [1, 2, 9].map(|day| format!("2026-11-{day:02}T18:05:59.123Z"));
+        let page = page_of(&[&first, &second, &last]);
+        for (day, run) in [(1, 1), (9, 3)] {
+            assert!(page.contains(&format!(">2026-11-0{day}</text>")), "{page}");
+            let title = format!("<title>2026-11-0{day}T18:05:59Z · night-{run} · ");
             assert!(page.contains(&title), "{page}");
         }
+        let [a, b, c] = point_places(&page)[..] else { panic!("{page}") };
+        assert!(((c - a) / (b - a) - 8.0).abs() < 0.05, "{a} {b} {c}");
+        // With a time that cannot be read, they stand one after the other.
+        let page = page_of(&["x", &first, &last]);
+        let [a, b, c] = point_places(&page)[..] else { panic!("{page}") };
+        assert!((c - b - (b - a)).abs() < 0.25, "{a} {b} {c}");
+    }
+
+    #[test]
+    fn the_axis_repeats_no_label() {
+        let of_day = |day: u32| (0..20).map(move |n| format!("2026-11-{day:02}T{n:02}:05:00Z"));
+        let times: Vec<String> = of_day(1).chain(of_day(20)).collect();
+        let times: Vec<&str> = times.iter().map(String::as_str).collect();
+        let page = page_of(&times);
+        for day in ["01", "20"] {
+            assert_eq!(page.matches(&format!(">2026-11-{day}</text>")).count(), 1, "{page}");
+        }
+        // Within one day the labels are the hours, and the axis has the day.
+        let page = page_of(&times[..20]);
+        assert!(page.contains(">start of the suite on 2026-11-01, UTC</text>"), "{page}");
+        assert_eq!(page.matches(">00:05</text>").count(), 1, "{page}");
+        assert!(!page.contains(">2026-11-01</text>"), "{page}");
+        // Twice in one minute.
+        let page = page_of(&["2026-11-01T08:05:01Z", "2026-11-01T08:05:40Z"]);
+        assert_eq!(page.matches(">08:05</text>").count(), 1, "{page}");
     }
 }

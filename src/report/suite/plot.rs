@@ -39,6 +39,12 @@ const RIGHT: f64 = 14.0;
 /// The width of a digit of a label.
 const DIGIT_WIDTH: f64 = 7.0;
 
+/// The number of places on the horizontal axis up to which each has a label if there is room.
+const MAX_UNTHINNED_LABELS: usize = 8;
+
+/// The least distance of two labels where there are more places.
+const LABEL_DISTANCE: f64 = 70.0;
+
 /// The number of colours of the style sheet.
 pub(super) const COLORS: usize = 6;
 
@@ -163,18 +169,21 @@ pub(super) fn svg(
     let mut xs: Vec<f64> = points().map(|p| p.x).collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
-    let step = xs.len().div_ceil(8).max(1);
-    let mut free_from = 0.0;
-    for tick in xs.iter().step_by(step) {
+    let least_distance = if xs.len() > MAX_UNTHINNED_LABELS { LABEL_DISTANCE } else { 0.0 };
+    let (mut free_from, mut next_from) = (0.0, 0.0);
+    let mut drawn = String::new();
+    for tick in &xs {
         let label = (horizontal.label)(*tick);
         let half_width = DIGIT_WIDTH * label.chars().count() as f64 / 2.0;
         // A label of many digits at the right edge stays inside.
         let at = x.coordinate(*tick).min(WIDTH - half_width);
-        // One that would cover a part of the label before is left out.
-        if at - half_width < free_from {
+        // One that would cover a part of the label before, or repeat it, is left out.
+        if at - half_width < free_from || at < next_from || label == drawn {
             continue;
         }
         free_from = at + half_width + DIGIT_WIDTH;
+        next_from = at + least_distance;
+        drawn.clone_from(&label);
         let _ = write!(
             out,
             "<text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
@@ -289,11 +298,11 @@ pub fn text_plot(series: &PlotSeries, width: usize) -> String {
 mod tests {
     use super::*;
 
-    /// The places of the labels below a plot of so many points.
+    /// The places of the labels below a plot of so many points, each as long as `label`.
     fn label_places(points: u32, label: &str) -> Vec<f64> {
         let point = |n: u32| PlotPoint { x: f64::from(n), y: 1.0, ..PlotPoint::default() };
         let series = PlotSeries { points: (0..points).map(point).collect(), ..Default::default() };
-        let label = |_| label.to_owned();
+        let label = |x: f64| format!("{x:0>width$}", width = label.len());
         let axis = HorizontalAxis { name: "started", label: &label };
         let drawn = svg(&[series], &axis, digits);
         let labels = drawn.split("<text x=\"").filter(|text| text.contains("\"middle\""));
