@@ -19,7 +19,7 @@ use crate::cli::support::session::{self, OutputOptions, RemoteSession};
 use crate::error::{Exit, Failure, Result};
 use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
 use crate::remote::{HostRequest, RemoteSpec};
-use crate::report::{duration, suite::speedup_text};
+use crate::report::{Style, duration, suite::speedup_text};
 use crate::run::{Reporter, RunEvent};
 use crate::store::RunFolder;
 use crate::suite::{RunIndex, RunningSuite, SuiteCase};
@@ -281,7 +281,8 @@ impl SuiteWork<'_> {
         });
         self.save()?;
         self.put_in_index(&row);
-        runner.session.reporter.report(&RunEvent::Note { text: &row_text(&row) });
+        let style = Style { color: self.app.terminal.stderr_color, ..Style::default() };
+        runner.session.reporter.report(&RunEvent::Note { text: &row_text(&row, &style) });
         Ok(())
     }
 
@@ -381,7 +382,7 @@ fn rough_time(seconds: f64) -> String {
 }
 
 /// A case that has ended, in one line.
-fn row_text(row: &SuiteRow) -> String {
+fn row_text(row: &SuiteRow, style: &Style) -> String {
     let time = row.times.last().map(|time| format!("  {}", duration(time.median_ns)));
     let pair = row.pair.as_ref().filter(|pair| pair.speedup.is_some()).map(|pair| {
         let close = if pair.too_close { ", too close to call" } else { "" };
@@ -389,14 +390,15 @@ fn row_text(row: &SuiteRow) -> String {
             0 | 1 => String::new(),
             n => format!(" mean of {n} sizes"),
         };
-        format!("  {}{mean} {}{close}", speedup_text(pair.speedup), pair.verdict.as_str())
+        let verdict = style.paint_verdicts(pair.verdict.as_str());
+        format!("  {}{mean} {verdict}{close}", speedup_text(pair.speedup))
     });
     // A cancelled case has no other reason.
     let failure = row.failure.as_ref().filter(|_| row.state != RowState::Cancelled);
     let why = failure.map(|failure| format!("  {failure}"));
     format!(
-        "{:<9} {}{}{}  ({:.1} s){}",
-        row.state.as_str(),
+        "{} {}{}{}  ({:.1} s){}",
+        style.paint_verdicts(&format!("{:<9}", row.state.as_str())),
         row.case,
         time.unwrap_or_default(),
         pair.unwrap_or_default(),
@@ -423,9 +425,12 @@ mod tests {
             seconds: 4.8,
             ..SuiteRow::default()
         };
-        assert_eq!(row_text(&row), "cancelled memory:vecadd  (4.8 s)");
+        let plain = Style::default();
+        assert_eq!(row_text(&row, &plain), "cancelled memory:vecadd  (4.8 s)");
         (row.state, row.failure) = (RowState::Failed, Some("it broke".into()));
-        assert!(row_text(&row).ends_with("  it broke"));
+        assert!(row_text(&row, &plain).ends_with("  it broke"));
+        let shown = row_text(&row, &Style { color: true, ..plain });
+        assert!(shown.starts_with("\u{1b}[1;31mfailed\u{1b}[0m    memory:vecadd"), "{shown:?}");
     }
 
     #[test]
