@@ -1811,7 +1811,7 @@ class MissingTool(Record):
 
     __slots__ = ()
     tool: str
-    """The tool: `ncu` or `nsys`."""
+    """The tool, `ncu` or `nsys`; `ncu counters` if it has launches without counters."""
     code: str | None
     """Code of the reason, such as `counters_refused`; empty if unknown."""
     text: str

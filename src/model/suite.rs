@@ -237,7 +237,7 @@ pub struct SuiteRow {
 /// A tool that a case asks for and that gave no results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingTool {
-    /// The tool: `ncu` or `nsys`.
+    /// The tool, `ncu` or `nsys`; `ncu counters` if it has launches without counters.
     pub tool: String,
     /// Code of the reason, such as `counters_refused`; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -1,8 +1,8 @@
 //! The tools that the mode of a case asks for and that gave no results.
 
 use crate::kernel::ProfileMode;
-use crate::model::Profile;
 use crate::model::suite::{MissingTool, NO_GPU};
+use crate::model::{Profile, RungId};
 
 /// The profilers that a mode asks for.
 fn tools_of(mode: ProfileMode) -> &'static [&'static str] {
@@ -14,8 +14,9 @@ fn tools_of(mode: ProfileMode) -> &'static [&'static str] {
     }
 }
 
-/// The tools that `mode` asks for and that have no rung in the profile, with the reason of the best
-/// rung that failed. A host without a GPU has another remark.
+/// The tools that `mode` asks for and that reached no rung, with the reason of the best rung that
+/// failed; `ncu counters` if ncu reached only the rung without counters. A host without a GPU has
+/// another remark.
 pub fn missing_tools(profile: &Profile, mode: ProfileMode) -> Vec<MissingTool> {
     if profile.gaps.iter().any(|gap| gap.code == NO_GPU) {
         return Vec::new();
@@ -24,16 +25,21 @@ pub fn missing_tools(profile: &Profile, mode: ProfileMode) -> Vec<MissingTool> {
     tools.filter_map(|tool| missing_tool(profile, tool)).collect()
 }
 
-/// The tool, if no rung of it was reached.
+/// The tool, if no rung with its measurements was reached.
 fn missing_tool(profile: &Profile, tool: &str) -> Option<MissingTool> {
     let rungs = || profile.ladder.iter().filter(|record| record.rung.starts_with(tool));
-    if rungs().any(|record| record.ok) {
+    if rungs().any(|record| record.ok && record.rung != RungId::NcuLaunch) {
         return None;
     }
+    let name = match rungs().any(|record| record.ok) {
+        true => format!("{tool} counters"),
+        false => tool.to_owned(),
+    };
+    let failed = || rungs().filter(|record| !record.ok);
     // Rungs that were left out come first, and are not the reason if others were tried.
-    let tried = rungs().find(|record| !record.argv.is_empty());
+    let tried = failed().find(|record| !record.argv.is_empty());
     let left_out = profile.selection.iter().flat_map(|selection| &selection.left_out);
-    let (code, text) = match (tried.or(rungs().next()), left_out.into_iter().next()) {
+    let (code, text) = match (tried.or(failed().next()), left_out.into_iter().next()) {
         (Some(record), _) if record.message.is_empty() => {
             (record.code.clone(), format!("rung `{}` failed", record.rung))
         }
@@ -41,7 +47,7 @@ fn missing_tool(profile: &Profile, tool: &str) -> Option<MissingTool> {
         (None, Some(gap)) => (gap.code.clone(), gap.text.clone()),
         (None, None) => (String::new(), format!("the run ended on rung `{}`", profile.rung)),
     };
-    Some(MissingTool { tool: tool.to_owned(), code, text })
+    Some(MissingTool { tool: name, code, text })
 }
 
 #[cfg(test)]
@@ -84,7 +90,13 @@ mod tests {
         assert_eq!(missing(&profile, ProfileMode::Deep), ncu());
         assert_eq!(missing(&profile, ProfileMode::Nsys), []);
         assert_eq!(missing(&profile, ProfileMode::Bench), []);
-        profile.ladder.push(record("ncu.range", true, ""));
+        profile.ladder.push(record("ncu.launch", true, ""));
+        let counters = missing(&profile, ProfileMode::Ncu);
+        assert_eq!(
+            (counters[0].0.as_str(), counters[0].2.as_str()),
+            ("ncu counters", "no permission")
+        );
+        profile.ladder.push(record("ncu.basic", true, ""));
         assert_eq!(missing(&profile, ProfileMode::Ncu), []);
         profile.ladder.clear();
         let lost = missing(&profile, ProfileMode::Ncu);

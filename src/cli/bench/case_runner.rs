@@ -522,8 +522,8 @@ fn warnings(profile: &Profile) -> Vec<Gap> {
     profile.warnings.iter().chain(no_gpu).cloned().collect()
 }
 
-/// The tools of these passes without results of both sides. The code is that of the side that lacks
-/// them.
+/// The tools of these passes that gave no results on both sides, with the reason of the comparison's
+/// part if it has one.
 fn missing_of_pair(
     parts: &[Part],
     passes: &[ProfileMode],
@@ -533,12 +533,11 @@ fn missing_of_pair(
         return Vec::new();
     }
     let missing = |mode: &ProfileMode| {
-        let tool = mode.name();
-        let part = parts.iter().find(|part| part.part.as_str() == tool && !part.there)?;
-        let mut of_sides = profiles.iter().flat_map(|profile| missing_tools(profile, *mode));
-        let code = of_sides.find(|missing| missing.tool == tool).map(|missing| missing.code);
-        let code = code.unwrap_or_default();
-        Some(MissingTool { tool: tool.to_owned(), code, text: part.note.clone() })
+        let of_sides = profiles.iter().flat_map(|profile| missing_tools(profile, *mode)).next();
+        let lacks = |part: &&Part| part.part.as_str() == mode.name() && !part.there;
+        let Some(part) = parts.iter().find(lacks) else { return of_sides };
+        let of_part = MissingTool { tool: mode.name().to_owned(), ..MissingTool::default() };
+        Some(MissingTool { text: part.note.clone(), ..of_sides.unwrap_or(of_part) })
     };
     passes.iter().filter_map(missing).collect()
 }
