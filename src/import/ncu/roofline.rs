@@ -13,16 +13,27 @@ const TENSOR: &str = "sm__ops_path_tensor_";
 /// The charts of the sections read so far. All launches of a report have the same charts, half a
 /// megabyte each, with other values.
 #[derive(Debug, Default)]
-pub(super) struct KnownCharts<'a>(Vec<(&'a [u8], Vec<RooflineChart>)>);
+pub(super) struct KnownCharts<'a>(Vec<SectionCharts<'a>>);
+
+/// The charts of one section that apply to one GPU.
+#[derive(Debug)]
+struct SectionCharts<'a> {
+    section: &'a [u8],
+    compute_capability: u64,
+    charts: Vec<RooflineChart>,
+}
 
 impl<'a> KnownCharts<'a> {
-    fn of(&mut self, section: &Section<'a>) -> &[RooflineChart] {
-        let known = self.0.iter().position(|(raw, _)| *raw == section.raw());
+    fn of(&mut self, section: &Section<'a>, compute_capability: u64) -> &[RooflineChart] {
+        let known = self.0.iter().position(|known| {
+            known.compute_capability == compute_capability && known.section == section.raw()
+        });
         let at = known.unwrap_or_else(|| {
-            self.0.push((section.raw(), section.rooflines()));
+            let charts = section.rooflines_for(compute_capability);
+            self.0.push(SectionCharts { section: section.raw(), compute_capability, charts });
             self.0.len() - 1
         });
-        &self.0[at].1
+        &self.0[at].charts
     }
 }
 
@@ -37,7 +48,7 @@ pub(super) fn import<'a>(
     let mut roofs: Vec<Roof> = Vec::new();
     let mut labels = BTreeSet::new();
     for section in result.sections().filter(|section| section.identifier.contains("Roofline")) {
-        for chart in known.of(&section).iter().filter(|chart| chart.filter.passes(arch)) {
+        for chart in known.of(&section, arch) {
             for roof in chart_roofs(chart, &section.identifier, arch, launch) {
                 if labels.insert(roof.label.clone()) {
                     roofs.push(roof);

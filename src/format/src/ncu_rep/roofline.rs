@@ -216,6 +216,18 @@ impl RooflineChart {
         chart.map(|chart| RooflineChart { filter, ..chart })
     }
 
+    /// The chart of a section's item, if it is one and applies to a GPU. Most charts are for other
+    /// GPUs, and their points are not decoded.
+    pub(super) fn of_item_for(item: Message<'_>, compute_capability: u64) -> Option<Self> {
+        let filters = item.fields().flatten().filter(|field| field.number == 200);
+        let filter = filters.filter_map(|field| field.message()).last();
+        let filter = filter.map(|m| ArchFilter::read(m, &mut Notes::default()));
+        match filter.is_none_or(|filter| filter.passes(compute_capability)) {
+            true => RooflineChart::of_item(item, &mut Notes::default()),
+            false => None,
+        }
+    }
+
     fn read(message: Message<'_>, notes: &mut Notes) -> Self {
         let mut chart = RooflineChart::default();
         notes.walk(message, "roofline chart", |notes, field| match field.number {

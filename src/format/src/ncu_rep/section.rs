@@ -93,6 +93,13 @@ impl<'a> Section<'a> {
         let items = children(self.message, 5).flat_map(|body| children(body, 1));
         items.filter_map(|item| RooflineChart::of_item(item, &mut Notes::default())).collect()
     }
+
+    /// The section's roofline charts that apply to a GPU. `compute_capability` is ten times major plus
+    /// minor.
+    pub fn rooflines_for(&self, compute_capability: u64) -> Vec<RooflineChart> {
+        let items = children(self.message, 5).flat_map(|body| children(body, 1));
+        items.filter_map(|item| RooflineChart::of_item_for(item, compute_capability)).collect()
+    }
 }
 
 fn children<'a>(message: Message<'a>, number: u32) -> impl Iterator<Item = Message<'a>> {

@@ -120,6 +120,25 @@ fn every_recorded_report_is_read_without_a_problem_or_an_unknown_field() {
 }
 
 #[test]
+fn the_charts_for_one_gpu_are_those_of_all_that_apply_to_it() {
+    let (mut all, mut kept) = (0, 0);
+    for case in cases() {
+        let file = fs::read(case.join("report.ncu-repz")).unwrap();
+        let (report, _) = NcuReport::read(&file, &NcuReadLimits::default()).unwrap();
+        for section in report.results().flat_map(|result| result.sections().collect::<Vec<_>>()) {
+            for compute_capability in [75, 90, 100] {
+                let mut charts = section.rooflines();
+                all += charts.len();
+                charts.retain(|chart| chart.filter.passes(compute_capability));
+                kept += charts.len();
+                assert_eq!(section.rooflines_for(compute_capability), charts, "{}", case.display());
+            }
+        }
+    }
+    assert!(0 < kept && kept < all, "{kept} of {all}");
+}
+
+#[test]
 fn a_real_report_cut_anywhere_keeps_the_results_before_the_cut() {
     let case = cases().into_iter().find(|case| case.ends_with("regions")).unwrap();
     let packed = fs::read(case.join("report.ncu-repz")).unwrap();
