@@ -129,10 +129,27 @@ struct LaunchPart {
 }
 
 /// Hot spots of some launches, in order.
+#[derive(Default)]
 struct HotSpotPart {
     spots: Vec<LaunchSpots>,
     gaps: Vec<Gap>,
     kept: usize,
+}
+
+impl HotSpotPart {
+    /// Adds those of a launch, if it has any.
+    fn add(&mut self, spots: Option<LaunchSpots>, launch: &Launch) {
+        if let Some(spots) = spots {
+            self.gaps.extend(hotspots::check(&spots, launch));
+            self.spots.push(spots);
+        }
+    }
+
+    /// Adds what the builder left out.
+    fn finish(mut self, builder: &HotSpotBuilder<'_>) -> HotSpotPart {
+        self.gaps.extend(builder.gap());
+        HotSpotPart { kept: builder.kept(), ..self }
+    }
 }
 
 /// Reads all launches, those of a large report on several threads.
@@ -187,15 +204,24 @@ fn import_part(
 ) -> LaunchPart {
     let mut known = launch::ReportContext::default();
     let first = u32::try_from(first).unwrap_or(u32::MAX);
-    let launches = results.iter().zip(first..);
-    let mut launches: Vec<Launch> =
-        launches.map(|(result, id)| launch::import(result, id, from, &mut known, detail)).collect();
-    let gaps = launches.iter_mut().filter_map(stalls::import).collect();
-    let spots = hot_spots(results, &launches, code, from, detail);
-    LaunchPart { launches, gaps, spots, absent: known.absent }
+    let mut launches = Vec::with_capacity(results.len());
+    let mut gaps = Vec::new();
+    let mut spotter = HotSpotBuilder::new(code, detail);
+    let mut spots = HotSpotPart::default();
+    let mut metrics = Vec::new();
+    for (result, id) in results.iter().zip(first..) {
+        // To find the next metric takes a walk over all instances of this one.
+        metrics.clear();
+        metrics.extend(result.metrics());
+        let mut launch = launch::import(result, &metrics, id, from, &mut known, detail);
+        gaps.extend(stalls::import(&mut launch));
+        spots.add(spotter.launch(result, &metrics, &launch, from), &launch);
+        launches.push(launch);
+    }
+    LaunchPart { launches, gaps, spots: spots.finish(&spotter), absent: known.absent }
 }
 
-/// The hot spots of every launch that has values per instruction.
+/// The hot spots of every launch that has values per instruction, with one bound for all.
 fn hot_spots(
     results: &[NcuResult<'_>],
     launches: &[Launch],
@@ -204,15 +230,12 @@ fn hot_spots(
     detail: Detail,
 ) -> HotSpotPart {
     let mut spotter = HotSpotBuilder::new(code, detail);
-    let (mut spots, mut gaps) = (Vec::new(), Vec::new());
+    let mut spots = HotSpotPart::default();
     for (result, launch) in results.iter().zip(launches) {
-        if let Some(found) = spotter.launch(result, launch, from) {
-            gaps.extend(hotspots::check(&found, launch));
-            spots.push(found);
-        }
+        let metrics: Vec<_> = result.metrics().collect();
+        spots.add(spotter.launch(result, &metrics, launch, from), launch);
     }
-    gaps.extend(spotter.gap());
-    HotSpotPart { spots, gaps, kept: spotter.kept() }
+    spots.finish(&spotter)
 }
 
 /// In the reports seen, the session's settings are empty; the command line has the option.

@@ -36,10 +36,12 @@ impl<'c> HotSpotBuilder<'c> {
         HotSpotBuilder { code, detail, left: MAX_KEPT_INSTRUCTIONS, without: 0 }
     }
 
-    /// The hot spots of one launch. `None` if the report has no values per instruction.
+    /// The hot spots of one launch with all its metrics. `None` if the report has no values per
+    /// instruction.
     pub(super) fn launch(
         &mut self,
         result: &NcuResult<'_>,
+        metrics: &[Metric<'_>],
         launch: &Launch,
         from: &str,
     ) -> Option<LaunchSpots> {
@@ -52,9 +54,9 @@ impl<'c> HotSpotBuilder<'c> {
         let own = launch.mangled.as_deref().unwrap_or(&launch.kernel);
         // Sorted by name, so that new names of an instruction are always appended.
         let named =
-            result.metrics().filter_map(|metric| Some((ColumnKind::from_metric(&metric)?, metric)));
+            metrics.iter().filter_map(|metric| Some((ColumnKind::from_metric(metric)?, metric)));
         let named = named.filter(|(kind, _)| self.detail == Detail::Full || kind.is_in_summary());
-        let mut named: Vec<(ColumnKind, Metric<'_>)> = named.collect();
+        let mut named: Vec<(ColumnKind, &Metric<'_>)> = named.collect();
         named.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
         for (kind, metric) in named {
             let mut next = 0;

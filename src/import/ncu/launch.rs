@@ -1,6 +1,8 @@
 //! Converts one result of an ncu report to a [`Launch`] of the profile.
 
-use rgpu_format::ncu_rep::{Dim3, Launch as Kernel, MessageKind, NcuResult, ResultKind, Rule};
+use rgpu_format::ncu_rep::{
+    Dim3, Launch as Kernel, MessageKind, Metric, NcuResult, ResultKind, Rule,
+};
 
 use super::metrics::{self, AbsentMetrics, KnownUnits};
 use super::roofline::KnownCharts;
@@ -18,15 +20,17 @@ pub(super) struct ReportContext<'a> {
     charts: KnownCharts<'a>,
 }
 
+/// The launch of a result with all its metrics.
 pub(super) fn import<'a>(
     result: &NcuResult<'a>,
+    metrics: &[Metric<'a>],
     id: u32,
     from: &str,
     known: &mut ReportContext<'a>,
     detail: Detail,
 ) -> Launch {
-    let metrics = metrics::import(result, from, &mut known.absent, &mut known.units, detail);
-    let mut launch = Launch { id, metrics, ..Launch::default() };
+    let scalars = metrics::import(metrics, from, &mut known.absent, &mut known.units, detail);
+    let mut launch = Launch { id, metrics: scalars, ..Launch::default() };
     match result.launch() {
         Some(kernel) => {
             launch.kernel = name(kernel);
@@ -57,8 +61,8 @@ pub(super) fn import<'a>(
     launch.rules = rules;
     launch.roofline = roofline::import(result, &launch, &mut known.charts);
     if detail == Detail::Full {
-        launch.raw_sections = section::import(result, &launch, &sections);
-        launch.series = series::import(result);
+        launch.raw_sections = section::import(result, metrics, &launch, &sections);
+        launch.series = series::import(result, metrics);
     }
     launch
 }

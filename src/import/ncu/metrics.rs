@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use rgpu_format::ncu_rep::{self, MetricValue, NcuResult};
+use rgpu_format::ncu_rep::{self, MetricValue};
 
 use crate::import::Detail;
 use crate::model::profile::Gap;
@@ -76,14 +76,14 @@ impl AbsentMetrics {
 /// All scalars by name, for a summary as numbers alone. For a name that occurs twice the first value
 /// is used, as on ncu's own pages.
 pub(super) fn import(
-    result: &NcuResult<'_>,
+    listed: &[ncu_rep::Metric<'_>],
     from: &str,
     absent: &mut AbsentMetrics,
     units: &mut KnownUnits,
     detail: Detail,
 ) -> BTreeMap<String, Metric> {
-    let mut metrics = Vec::new();
-    for metric in result.metrics().filter(|metric| !is_list(metric.name())) {
+    let mut metrics = Vec::with_capacity(listed.len());
+    for metric in listed.iter().filter(|metric| !is_list(metric.name())) {
         if is_sum_of_shares(metric.name()) {
             continue;
         }
@@ -111,7 +111,7 @@ pub(super) fn import(
             },
         };
         let (unit, from) = match detail {
-            Detail::Full => (units.of(&metric), from.to_owned()),
+            Detail::Full => (units.of(metric), from.to_owned()),
             Detail::Summary => (String::new(), String::new()),
         };
         metrics.push((name, Metric { value, unit, from }));

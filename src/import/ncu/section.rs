@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use rgpu_format::ncu_rep::{MetricRef, NcuResult, Section};
+use rgpu_format::ncu_rep::{Metric, MetricRef, NcuResult, Section};
 
 use super::roofline::compute_capability;
 use crate::model::Launch;
@@ -11,11 +11,16 @@ use crate::model::launch::{RawRow, RawSection, RawTable};
 
 /// Every section that has a value or a rule's message, in the order of ncu's pages. `rules` has the
 /// section of each of the launch's rule messages.
-pub(super) fn import(result: &NcuResult<'_>, launch: &Launch, rules: &[String]) -> Vec<RawSection> {
+pub(super) fn import(
+    result: &NcuResult<'_>,
+    metrics: &[Metric<'_>],
+    launch: &Launch,
+    rules: &[String],
+) -> Vec<RawSection> {
     let arch = compute_capability(launch);
     let mut sections: Vec<_> = result.sections().collect();
     sections.sort_by(|a, b| (a.order, &a.name).cmp(&(b.order, &b.name)));
-    let breakdowns = result.metrics().filter(|metric| metric.name().starts_with(BREAKDOWN));
+    let breakdowns = metrics.iter().filter(|metric| metric.name().starts_with(BREAKDOWN));
     let breakdowns = breakdowns
         .filter_map(|metric| Some((metric.name().to_owned(), metric.value().text()?.to_owned())));
     let values =

@@ -10,13 +10,13 @@ use crate::model::launch::MetricSeries;
 const MAX_VALUES: usize = 128;
 
 /// The series of a result, in the order of the report.
-pub(super) fn import(result: &NcuResult<'_>) -> Vec<MetricSeries> {
+pub(super) fn import(result: &NcuResult<'_>, metrics: &[Metric<'_>]) -> Vec<MetricSeries> {
     // The time is the key of the only instance.
     let at = |name| whole(&result.metric(name)?.instances().next()?.correlation);
     let begin = at("profiler__timestamp_workload_start_0");
     let end = at("profiler__timestamp_workload_end_0");
-    let sampled = result.metrics().filter(Metric::is_pm_sampled);
-    sampled.filter_map(|metric| series(&metric, begin, end)).collect()
+    let sampled = metrics.iter().filter(|metric| metric.is_pm_sampled());
+    sampled.filter_map(|metric| series(metric, begin, end)).collect()
 }
 
 /// The series of a metric. `None` with fewer than two values.
