@@ -24,8 +24,8 @@
 //!
 //! There are three layers. [`wire`] iterates over messages in place; one file per message type
 //! decodes it; [`NcuReport`] is the view of the whole report. The view borrows the file and stores
-//! only positions: 8 bytes per string, 24 per result. Metrics, rules and NVTX are decoded on
-//! demand, but reading checks them all once, so that damage is known from the start.
+//! only positions: 8 bytes per string, 24 per result, 24 per metric. Metrics, rules and NVTX are
+//! decoded on demand, but reading checks them all once, so that damage is known from the start.
 
 mod block;
 mod container;

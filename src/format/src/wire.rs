@@ -73,6 +73,16 @@ impl<'a> Message<'a> {
         self.offset
     }
 
+    /// The message of `length` bytes at `offset` of this one; empty if it is not inside.
+    pub(crate) fn part(&self, offset: u32, length: u32) -> Self {
+        let bytes = usize::try_from(offset).ok().zip(usize::try_from(length).ok());
+        let part = bytes.and_then(|(at, length)| {
+            let bytes = self.bytes.get(at..at.checked_add(length)?)?;
+            Some(Message::new(bytes, self.offset + at))
+        });
+        part.unwrap_or_default()
+    }
+
     /// The fields in file order; the first error ends the iteration.
     pub fn fields(&self) -> Fields<'a> {
         Fields { bytes: self.bytes, at: 0, base: self.offset }

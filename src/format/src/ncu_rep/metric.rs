@@ -22,56 +22,88 @@ const INSTANCE: &str = "metric instance";
 pub struct Metric<'a> {
     name: Cow<'a, str>,
     value: MetricValue<'a>,
-    category: u64,
+    is_pm_sampled: bool,
     message: Message<'a>,
 }
 
-impl<'a> Metric<'a> {
-    /// Reads the metric; `None` if its name is not in the table.
-    #[inline]
-    pub(super) fn read(
-        message: Message<'a>,
-        strings: &Strings<'a>,
+/// Where a metric lies in its result. Reading it there takes no walk over its instances, of which a
+/// full report has hundreds of thousands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MetricPosition {
+    /// Offset in the result. A result has at most 4 GiB, since its length is a `u32`.
+    offset: u32,
+    length: u32,
+    /// The number of the name in the string table.
+    name: u32,
+    /// Offset of the value in the metric, and its length; 0 if the metric has none.
+    value_offset: u32,
+    value_length: u32,
+    is_pm_sampled: bool,
+}
+
+impl MetricPosition {
+    /// Walks over a metric of `result` once per file, and notes all problems of it and its instances.
+    /// `None` if its name is not in the table.
+    pub(super) fn find(
+        result: Message<'_>,
+        message: Message<'_>,
+        strings: &Strings<'_>,
         notes: &mut Notes,
     ) -> Option<Self> {
-        Metric::walk(message, strings, notes, |_, _| ())
-    }
-
-    /// Notes all problems of the metric and its instances; used once per file.
-    pub(super) fn check(message: Message<'a>, strings: &Strings<'a>, notes: &mut Notes) {
-        Metric::walk(message, strings, notes, |notes, instance| Instance::check(instance, notes));
-    }
-
-    #[inline]
-    fn walk(
-        message: Message<'a>,
-        strings: &Strings<'a>,
-        notes: &mut Notes,
-        mut instance: impl FnMut(&mut Notes, Message<'a>),
-    ) -> Option<Self> {
-        let (mut id, mut value, mut category) = (None, MetricValue::Missing, 0);
+        let (mut id, mut category, mut value) = (None, 0, Message::default());
         notes.walk(message, METRIC, |notes, field| match field.number {
             1 => field.varint().map(|number| id = Some(number)),
-            2 => field.message().map(|message| value = MetricValue::read(message, notes)),
-            3 => field.message().map(|message| instance(notes, message)),
+            2 => field.message().map(|message| {
+                MetricValue::read(message, notes);
+                value = message;
+            }),
+            3 => field.message().map(|message| Instance::check(message, notes)),
             4 => field.varint().map(|number| category = number),
             _ => None,
         });
-        let Some(name) = id.and_then(|id| strings.get(id)) else {
+        let name = id.filter(|id| strings.contains(*id)).and_then(|id| u32::try_from(id).ok());
+        let Some(name) = name else {
             let (offset, count) = (message.offset(), strings.len());
             notes.problems.push(Problem::Name { offset, id, count });
             return None;
         };
-        Some(Metric { name, value, category, message })
+        let within = |part: Message<'_>, whole: Message<'_>| {
+            u32::try_from(part.offset().saturating_sub(whole.offset())).unwrap_or(u32::MAX)
+        };
+        let length = |part: Message<'_>| u32::try_from(part.bytes().len()).unwrap_or(u32::MAX);
+        Some(MetricPosition {
+            offset: within(message, result),
+            length: length(message),
+            name,
+            value_offset: within(value, message),
+            value_length: length(value),
+            is_pm_sampled: category == 1,
+        })
     }
 
-    /// The number of the name in the string table, without decoding anything else. If the field
-    /// occurs twice the last one counts, as everywhere in protobuf.
-    pub(super) fn name_id(message: Message<'a>) -> Option<u64> {
-        let fields = message.fields().flatten().filter(|field| field.number == 1);
-        fields.filter_map(|field| field.varint()).last()
+    /// Whether the metric has this name, without decoding text.
+    pub(super) fn is_named(&self, name: &str, strings: &Strings<'_>) -> bool {
+        strings.is(self.name.into(), name)
     }
 
+    /// Reads the metric of `result`.
+    #[inline]
+    pub(super) fn read<'a>(
+        &self,
+        result: Message<'a>,
+        strings: &Strings<'a>,
+    ) -> Option<Metric<'a>> {
+        let message = result.part(self.offset, self.length);
+        Some(Metric {
+            name: strings.get(self.name.into())?,
+            value: MetricValue::read_checked(message.part(self.value_offset, self.value_length)),
+            is_pm_sampled: self.is_pm_sampled,
+            message,
+        })
+    }
+}
+
+impl<'a> Metric<'a> {
     /// NVIDIA's name, such as `gpu__time_duration.sum`.
     pub fn name(&self) -> &str {
         &self.name
@@ -90,7 +122,7 @@ impl<'a> Metric<'a> {
 
     /// Whether the metric comes from the PM sampler, so that its instances are points in time.
     pub fn is_pm_sampled(&self) -> bool {
-        self.category == 1
+        self.is_pm_sampled
     }
 
     /// The instances, decoded on demand; damage ends the iteration.

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use super::block::{Entry, EntryKind, Index};
 use super::container;
 use super::error::{Error, Problem, Problems};
+use super::metric::MetricPosition;
 use super::notes::{Notes, UnknownFields};
 use super::result::{NcuResult, ResultKind};
 use super::session::{Process, Session};
@@ -38,6 +39,8 @@ pub struct NcuReport<'a> {
     index: Index,
     session: Session,
     unknown: UnknownFields,
+    /// The metrics of each entry of the index; none of a source.
+    metrics: Vec<Vec<MetricPosition>>,
 }
 
 impl<'a> NcuReport<'a> {
@@ -56,7 +59,8 @@ impl<'a> NcuReport<'a> {
             let message = bytes.get(offset..end).unwrap_or_default();
             session.merge(super::wire::Message::new(message, offset), &mut notes);
         }
-        let mut report = NcuReport { bytes, index, session, unknown: UnknownFields::default() };
+        let (unknown, metrics) = (UnknownFields::default(), Vec::new());
+        let mut report = NcuReport { bytes, index, session, unknown, metrics };
         report.check(&mut notes);
         report.unknown = notes.unknown;
         Ok((report, notes.problems.finish()))
@@ -70,40 +74,51 @@ impl<'a> NcuReport<'a> {
         }
     }
 
-    /// Notes the problems of all results and sources.
-    fn check(&self, notes: &mut Notes) {
+    /// Notes the problems of all results and sources, and finds the metrics of the results.
+    fn check(&mut self, notes: &mut Notes) {
         let entries = &self.index.entries;
-        let threads = self.threads();
-        let per_thread = entries.len().div_ceil(threads).max(1);
+        let per_thread = entries.len().div_ceil(self.threads()).max(1);
         if per_thread >= entries.len() {
-            return self.check_entries(entries, notes);
+            self.metrics = self.check_entries(entries, notes);
+            return;
         }
+        let report = &*self;
+        let mut metrics = Vec::with_capacity(entries.len());
         std::thread::scope(|scope| {
             let check = |part| {
                 scope.spawn(move || {
                     let mut notes = Notes::default();
-                    self.check_entries(part, &mut notes);
-                    notes
+                    let metrics = report.check_entries(part, &mut notes);
+                    (metrics, notes)
                 })
             };
             let running: Vec<_> = entries.chunks(per_thread).map(check).collect();
             for thread in running {
                 match thread.join() {
-                    Ok(later) => notes.append(later),
+                    Ok((of_part, later)) => {
+                        metrics.extend(of_part);
+                        notes.append(later);
+                    }
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
         });
+        self.metrics = metrics;
     }
 
-    fn check_entries(&self, entries: &[Entry], notes: &mut Notes) {
-        for entry in entries {
+    /// Returns the metrics of each entry.
+    fn check_entries(&self, entries: &[Entry], notes: &mut Notes) -> Vec<Vec<MetricPosition>> {
+        let check = |entry: &Entry| {
             let message = entry.message(&self.bytes);
             match ResultKind::from_entry(entry.kind) {
                 Some(kind) => NcuResult::read(kind, message, self.strings(), notes).check(notes),
-                None => drop(Source::read(message, notes)),
+                None => {
+                    Source::read(message, notes);
+                    Vec::new()
+                }
             }
-        }
+        };
+        entries.iter().map(check).collect()
     }
 
     /// The version of the file format, not of ncu.
@@ -138,10 +153,11 @@ impl<'a> NcuReport<'a> {
 
     /// The results in file order: kernels in launch order.
     pub fn results(&self) -> impl Iterator<Item = NcuResult<'_>> + '_ {
-        self.index.entries.iter().filter_map(|entry| {
+        self.index.entries.iter().zip(&self.metrics).filter_map(|(entry, metrics)| {
             let kind = ResultKind::from_entry(entry.kind)?;
             let message = entry.message(&self.bytes);
-            Some(NcuResult::read(kind, message, self.strings(), &mut Notes::default()))
+            let result = NcuResult::read(kind, message, self.strings(), &mut Notes::default());
+            Some(result.with_metrics(metrics))
         })
     }
 

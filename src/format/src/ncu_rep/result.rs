@@ -16,13 +16,13 @@
 use std::borrow::Cow;
 
 use super::block::EntryKind;
-use super::metric::Metric;
+use super::metric::{Metric, MetricPosition};
 use super::notes::Notes;
 use super::nvtx::NvtxState;
 use super::rule::Rule;
 use super::section::Section;
 use super::strings::Strings;
-use super::wire::{Field, Fields, Message};
+use super::wire::{Field, Message};
 
 /// What one result of a report measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +152,8 @@ pub struct NcuResult<'a> {
     layout: Layout,
     message: Message<'a>,
     strings: Strings<'a>,
+    /// Its metrics, once the report has been checked.
+    metrics: &'a [MetricPosition],
     launch: Launch<'a>,
     references: Vec<u64>,
     creation_time: u64,
@@ -170,6 +172,7 @@ impl<'a> NcuResult<'a> {
             layout,
             message,
             strings,
+            metrics: &[],
             launch: Launch::default(),
             references: Vec::new(),
             creation_time: 0,
@@ -211,17 +214,24 @@ impl<'a> NcuResult<'a> {
         Some(())
     }
 
-    /// Decodes everything that is otherwise decoded on demand, to note its problems.
-    pub(super) fn check(&self, notes: &mut Notes) {
-        for message in self.messages(self.layout.metrics) {
-            Metric::check(message, &self.strings, notes);
-        }
+    /// The same result with the positions of its metrics, which [`check`](Self::check) returned.
+    pub(super) fn with_metrics(self, metrics: &'a [MetricPosition]) -> Self {
+        NcuResult { metrics, ..self }
+    }
+
+    /// Decodes everything that is otherwise decoded on demand, to note its problems. Returns the
+    /// positions of the metrics.
+    pub(super) fn check(&self, notes: &mut Notes) -> Vec<MetricPosition> {
+        let metrics = self.messages(self.layout.metrics);
+        let find = |metric| MetricPosition::find(self.message, metric, &self.strings, notes);
+        let metrics = metrics.filter_map(find).collect();
         for message in self.messages(self.layout.rules) {
             Rule::read(message, notes);
         }
         if let Some(message) = self.nvtx_message() {
             NvtxState::read(message, notes);
         }
+        metrics
     }
 
     /// Kind of the result.
@@ -251,20 +261,14 @@ impl<'a> NcuResult<'a> {
 
     /// The metrics in file order, decoded one by one; names may repeat.
     pub fn metrics(&self) -> Metrics<'a> {
-        Metrics {
-            fields: self.message.fields(),
-            number: self.layout.metrics,
-            strings: self.strings,
-        }
+        Metrics { positions: self.metrics.iter(), result: self.message, strings: self.strings }
     }
 
     /// The first metric of this name. It searches the result linearly: for many metrics use
     /// [`Self::metrics`].
     pub fn metric(&self, name: &str) -> Option<Metric<'a>> {
-        let message = self.messages(self.layout.metrics).find(|message| {
-            Metric::name_id(*message).is_some_and(|id| self.strings.is(id, name))
-        })?;
-        Metric::read(message, &self.strings, &mut Notes::default())
+        let position = self.metrics.iter().find(|metric| metric.is_named(name, &self.strings))?;
+        position.read(self.message, &self.strings)
     }
 
     /// The results of ncu's rules.
@@ -295,8 +299,8 @@ impl<'a> NcuResult<'a> {
 /// Iterator over a result's metrics.
 #[derive(Debug, Clone)]
 pub struct Metrics<'a> {
-    fields: Fields<'a>,
-    number: u32,
+    positions: std::slice::Iter<'a, MetricPosition>,
+    result: Message<'a>,
     strings: Strings<'a>,
 }
 
@@ -304,14 +308,10 @@ impl<'a> Iterator for Metrics<'a> {
     type Item = Metric<'a>;
 
     fn next(&mut self) -> Option<Metric<'a>> {
-        while let Some(Ok(field)) = self.fields.next() {
-            let message = field.message().filter(|_| field.number == self.number);
-            let metric = message
-                .and_then(|message| Metric::read(message, &self.strings, &mut Notes::default()));
-            if metric.is_some() {
-                return metric;
-            }
-        }
-        None
+        self.positions.by_ref().find_map(|metric| metric.read(self.result, &self.strings))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.positions.len()))
     }
 }

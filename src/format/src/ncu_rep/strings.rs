@@ -24,6 +24,10 @@ impl<'a> Strings<'a> {
         Some(self.message(id)?.text())
     }
 
+    pub(super) fn contains(&self, id: u64) -> bool {
+        self.message(id).is_some()
+    }
+
     /// Whether string `id` is `name`, without decoding text.
     pub(super) fn is(&self, id: u64, name: &str) -> bool {
         self.message(id).is_some_and(|message| message.bytes() == name.as_bytes())
