@@ -159,16 +159,16 @@ fn launches(report: &NcuReport<'_>, from: &str, detail: Detail) -> LaunchesOfRep
     let code = ReportSources::new(&sources);
     let per_thread = results.len().div_ceil(report.threads()).max(1);
     let import = |(results, first)| import_part(results, first, &code, from, detail);
-    let parts = results.chunks(per_thread).zip((0..).step_by(per_thread));
-    let parts: Vec<LaunchPart> = match results.len() > per_thread {
-        false => parts.map(import).collect(),
-        true => std::thread::scope(|scope| {
-            let import = &import;
-            let running: Vec<_> = parts.map(|part| scope.spawn(move || import(part))).collect();
-            let joined = running.into_iter().map(|thread| thread.join());
-            joined.map(|part| part.unwrap_or_else(|e| std::panic::resume_unwind(e))).collect()
-        }),
-    };
+    let mut parts = results.chunks(per_thread).zip((0..).step_by(per_thread));
+    let own = parts.next();
+    let parts: Vec<LaunchPart> = std::thread::scope(|scope| {
+        let import = &import;
+        let running: Vec<_> = parts.map(|part| scope.spawn(move || import(part))).collect();
+        let own = own.map(import);
+        let joined = running.into_iter().map(|thread| thread.join());
+        let joined = joined.map(|part| part.unwrap_or_else(|e| std::panic::resume_unwind(e)));
+        own.into_iter().chain(joined).collect()
+    });
     let kept: usize = parts.iter().map(|part| part.spots.kept).sum();
     let mut all = LaunchesOfReport {
         launches: Vec::with_capacity(results.len()),

@@ -4,7 +4,7 @@ use rgpu_format::ncu_rep::{
     Dim3, Launch as Kernel, MessageKind, Metric, NcuResult, ResultKind, Rule,
 };
 
-use super::metrics::{self, AbsentMetrics, KnownUnits};
+use super::metrics::{self, AbsentMetrics, KnownOrder, KnownUnits};
 use super::roofline::KnownCharts;
 use super::{region, roofline, section, series};
 use crate::import::Detail;
@@ -16,7 +16,8 @@ use crate::model::launch::RuleMessage;
 #[derive(Debug, Default)]
 pub(super) struct ReportContext<'a> {
     pub(super) absent: AbsentMetrics,
-    units: KnownUnits,
+    pub(super) units: KnownUnits,
+    pub(super) order: KnownOrder,
     charts: KnownCharts<'a>,
 }
 
@@ -29,7 +30,7 @@ pub(super) fn import<'a>(
     known: &mut ReportContext<'a>,
     detail: Detail,
 ) -> Launch {
-    let scalars = metrics::import(metrics, from, &mut known.absent, &mut known.units, detail);
+    let scalars = metrics::import(metrics, from, known, detail);
     let mut launch = Launch { id, metrics: scalars, ..Launch::default() };
     match result.launch() {
         Some(kernel) => {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rgpu_format::ncu_rep::{self, MetricValue};
 
+use super::launch::ReportContext;
 use crate::import::Detail;
 use crate::model::profile::Gap;
 use crate::model::{Metric, Value};
@@ -43,6 +44,36 @@ impl KnownUnits {
     }
 }
 
+/// The order by name of the last launch's metrics. Most launches of a report have the same metrics in
+/// the same order, so that they are not sorted again.
+#[derive(Debug, Default)]
+pub(super) struct KnownOrder {
+    /// The numbers of the names, in the order of the report.
+    names: Vec<u32>,
+    /// Places in `names`, by name. Of a name that occurs twice, the first.
+    by_name: Vec<usize>,
+}
+
+impl KnownOrder {
+    /// A map of the metrics, whose names have the numbers `names`.
+    fn sort(
+        &mut self,
+        names: Vec<u32>,
+        metrics: Vec<(String, Metric)>,
+    ) -> BTreeMap<String, Metric> {
+        if names != self.names {
+            let name = |at: &usize| metrics.get(*at).map(|(name, _)| name);
+            self.by_name = (0..metrics.len()).collect();
+            self.by_name.sort_by(|a, b| name(a).cmp(&name(b)));
+            self.by_name.dedup_by(|later, first| name(later) == name(first));
+            self.names = names;
+        }
+        let mut metrics: Vec<_> = metrics.into_iter().map(Some).collect();
+        // A map made of sorted names takes half the time of one that grows.
+        self.by_name.iter().filter_map(|at| metrics.get_mut(*at)?.take()).collect()
+    }
+}
+
 impl AbsentMetrics {
     /// Adds those of other results.
     pub(super) fn append(&mut self, mut other: AbsentMetrics) {
@@ -78,11 +109,11 @@ impl AbsentMetrics {
 pub(super) fn import(
     listed: &[ncu_rep::Metric<'_>],
     from: &str,
-    absent: &mut AbsentMetrics,
-    units: &mut KnownUnits,
+    known: &mut ReportContext<'_>,
     detail: Detail,
 ) -> BTreeMap<String, Metric> {
     let mut metrics = Vec::with_capacity(listed.len());
+    let mut names = Vec::with_capacity(listed.len());
     for metric in listed.iter().filter(|metric| !is_list(metric.name())) {
         if is_sum_of_shares(metric.name()) {
             continue;
@@ -92,7 +123,7 @@ pub(super) fn import(
             MetricValue::Missing => {
                 // A series over time has several values and no scalar; see `series`.
                 if metric.instances().next().is_none() {
-                    absent.no_value.insert(name);
+                    known.absent.no_value.insert(name);
                 }
                 continue;
             }
@@ -104,22 +135,20 @@ pub(super) fn import(
                 None => {
                     // A step of ncu's own arithmetic without a number is no missing measurement.
                     if !name.starts_with("derived_tempMetric") {
-                        absent.not_finite.insert(name);
+                        known.absent.not_finite.insert(name);
                     }
                     continue;
                 }
             },
         };
         let (unit, from) = match detail {
-            Detail::Full => (units.of(metric), from.to_owned()),
+            Detail::Full => (known.units.of(metric), from.to_owned()),
             Detail::Summary => (String::new(), String::new()),
         };
+        names.push(metric.name_number());
         metrics.push((name, Metric { value, unit, from }));
     }
-    // A map made of sorted names takes half the time of one that grows.
-    metrics.sort_by(|(a, _), (b, _)| a.cmp(b));
-    metrics.dedup_by(|(later, _), (first, _)| later == first);
-    metrics.into_iter().collect()
+    known.order.sort(names, metrics)
 }
 
 /// Whether a metric is a curve of ncu's occupancy calculator, a share for each block size or number of
@@ -136,6 +165,26 @@ fn is_list(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metrics_are_sorted_by_name_and_the_first_of_one_name_is_kept() {
+        let mut order = KnownOrder::default();
+        let names = ["b", "a", "b", "c"];
+        let mut sorted = |numbers: &[u32], first: u64| {
+            let metrics = numbers.iter().zip(first..).map(|(number, value)| {
+                let metric =
+                    Metric { value: Value::Int(value), unit: String::new(), from: String::new() };
+                (names[*number as usize].to_owned(), metric)
+            });
+            let map = order.sort(numbers.to_vec(), metrics.collect());
+            let values = map.into_iter().map(|(name, metric)| (name, metric.value.as_f64()));
+            values.map(|(name, value)| format!("{name} {}", value.unwrap())).collect::<Vec<_>>()
+        };
+        assert_eq!(sorted(&[0, 1, 2], 0), ["a 1", "b 0"]);
+        assert_eq!(sorted(&[0, 1, 2], 10), ["a 11", "b 10"]);
+        assert_eq!(sorted(&[3, 1, 2], 20), ["a 21", "b 22", "c 20"]);
+        assert_eq!(sorted(&[0, 1], 30), ["a 31", "b 30"]);
+    }
 
     #[test]
     fn absent_metrics_are_counted_without_those_that_are_never_there() {

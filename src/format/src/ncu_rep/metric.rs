@@ -21,6 +21,7 @@ const INSTANCE: &str = "metric instance";
 #[derive(Debug, Clone)]
 pub struct Metric<'a> {
     name: Cow<'a, str>,
+    name_number: u32,
     value: MetricValue<'a>,
     is_pm_sampled: bool,
     message: Message<'a>,
@@ -96,6 +97,7 @@ impl MetricPosition {
         let message = result.part(self.offset, self.length);
         Some(Metric {
             name: strings.get(self.name.into())?,
+            name_number: self.name,
             value: MetricValue::read_checked(message.part(self.value_offset, self.value_length)),
             is_pm_sampled: self.is_pm_sampled,
             message,
@@ -107,6 +109,12 @@ impl<'a> Metric<'a> {
     /// NVIDIA's name, such as `gpu__time_duration.sum`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The number of the name in the report's string table: metrics of one report with one number
+    /// have one name.
+    pub fn name_number(&self) -> u32 {
+        self.name_number
     }
 
     /// The value over all instances.

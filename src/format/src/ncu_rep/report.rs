@@ -76,15 +76,11 @@ impl<'a> NcuReport<'a> {
 
     /// Notes the problems of all results and sources, and finds the metrics of the results.
     fn check(&mut self, notes: &mut Notes) {
-        let entries = &self.index.entries;
-        let per_thread = entries.len().div_ceil(self.threads()).max(1);
-        if per_thread >= entries.len() {
-            self.metrics = self.check_entries(entries, notes);
-            return;
-        }
         let report = &*self;
-        let mut metrics = Vec::with_capacity(entries.len());
-        std::thread::scope(|scope| {
+        let entries = &report.index.entries;
+        let per_thread = entries.len().div_ceil(report.threads()).max(1);
+        let (own, others) = entries.split_at(per_thread.min(entries.len()));
+        let metrics = std::thread::scope(|scope| {
             let check = |part| {
                 scope.spawn(move || {
                     let mut notes = Notes::default();
@@ -92,7 +88,8 @@ impl<'a> NcuReport<'a> {
                     (metrics, notes)
                 })
             };
-            let running: Vec<_> = entries.chunks(per_thread).map(check).collect();
+            let running: Vec<_> = others.chunks(per_thread).map(check).collect();
+            let mut metrics = report.check_entries(own, notes);
             for thread in running {
                 match thread.join() {
                     Ok((of_part, later)) => {
@@ -102,6 +99,7 @@ impl<'a> NcuReport<'a> {
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
+            metrics
         });
         self.metrics = metrics;
     }
