@@ -21,6 +21,7 @@ fuzz_target!(|file: &[u8]| {
         let _ = (result.rules().count(), result.nvtx());
         for section in result.sections() {
             let _ = (section.raw(), section.header(), section.tables(), section.rooflines());
+            let _ = section.rooflines_for(90);
         }
     }
     for source in report.sources() {

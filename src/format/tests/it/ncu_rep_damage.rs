@@ -32,6 +32,7 @@ fn read(file: &[u8]) -> Option<usize> {
         let _ = result.nvtx();
         for section in result.sections() {
             let _ = (section.header(), section.tables(), section.rooflines());
+            let _ = section.rooflines_for(90);
         }
     }
     for source in report.sources() {
