@@ -13,6 +13,6 @@ fuzz_target!(|file: &[u8]| {
     let _ = report.events(|_| {});
     let Ok(index) = report.index() else { return };
     for table in [EventTable::Kernel, EventTable::Nvtx, EventTable::OtherGpuWork] {
-        let _ = report.events_of(&index, table, |_| {});
+        let _ = report.events_of(&index, table, Some, |_| {});
     }
 });

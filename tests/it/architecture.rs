@@ -109,6 +109,7 @@ const REGISTRIES: &[Registry] = &[
             "document",
             "finding",
             "missing",
+            "paint",
             "remotes_table",
             "text_table",
             "headline",

@@ -6,8 +6,9 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Rows that are handed to another thread at once.
-pub(crate) const BATCH_ROWS: usize = 1024;
+/// Bytes of rows that are handed to another thread at once. Allocations of more than 128 KiB would
+/// each be mapped anew.
+const BATCH_BYTES: usize = 1 << 16;
 /// A batch is also full when its texts reach this many bytes.
 const MAX_BATCH_TEXT_BYTES: usize = 1 << 16;
 /// How many batches a reader may be ahead.
@@ -49,14 +50,16 @@ pub(crate) struct RowSender<T, E> {
 }
 
 impl<T, E> RowSender<T, E> {
+    /// No row is without a size.
+    const BATCH_ROWS: usize = BATCH_BYTES / size_of::<T>();
+
     /// Sends a row. `text_bytes` is the length of its texts.
     pub(crate) fn row(&mut self, row: T, text_bytes: usize) {
-        if self.batch.rows.is_empty() {
-            self.batch.rows.reserve(BATCH_ROWS);
-        }
         self.batch.rows.push(row);
         self.batch.text_bytes += text_bytes;
-        if self.batch.rows.len() >= BATCH_ROWS || self.batch.text_bytes >= MAX_BATCH_TEXT_BYTES {
+        if self.batch.rows.len() >= Self::BATCH_ROWS
+            || self.batch.text_bytes >= MAX_BATCH_TEXT_BYTES
+        {
             self.flush();
         }
     }
@@ -148,7 +151,7 @@ mod tests {
                     if Some(*part) == failing {
                         return Err(*part);
                     }
-                    (0..part % 5 * 700).for_each(|row| to.row((*part, row), 1));
+                    (0..part % 5 * 7000).for_each(|row| to.row((*part, row), 1));
                     if !to.part_ends() {
                         break;
                     }
@@ -156,7 +159,9 @@ mod tests {
                 Ok(())
             },
             |batch| {
-                assert!(!batch.rows.is_empty() && batch.rows.len() <= BATCH_ROWS);
+                assert!(
+                    !batch.rows.is_empty() && batch.rows.len() <= BATCH_BYTES / size_of::<Row>()
+                );
                 assert_eq!(batch.rows.len(), batch.text_bytes);
                 rows.extend(batch.rows);
                 Ok(())
@@ -166,7 +171,7 @@ mod tests {
     }
 
     fn expected(parts: u32) -> Vec<Row> {
-        (0..parts).flat_map(|part| (0..part % 5 * 700).map(move |row| (part, row))).collect()
+        (0..parts).flat_map(|part| (0..part % 5 * 7000).map(move |row| (part, row))).collect()
     }
 
     #[test]

@@ -151,15 +151,11 @@ impl<'r, 'a> ReportRows<'r, 'a> {
     pub(super) fn new(report: &'r NsysReport<'a>) -> Result<Self, NsysRepError> {
         let index = report.index()?;
         let (mut diagnostics, mut other_work) = (Vec::new(), 0);
-        report.events_of(&index, EventTable::Diagnostic, |event| {
-            if let Event::Diagnostic(diagnostic) = event {
-                diagnostics.push(diagnostic);
-            }
-        })?;
-        report.events_of(&index, EventTable::OtherGpuWork, |event| {
-            if let Event::OtherGpuWork(kind) = event {
-                other_work += u64::from(takes_time(kind));
-            }
+        let pick = |event| if let Event::Diagnostic(text) = event { Some(text) } else { None };
+        report.events_of(&index, EventTable::Diagnostic, pick, |text| diagnostics.push(text))?;
+        let pick = |event| if let Event::OtherGpuWork(kind) = event { Some(kind) } else { None };
+        report.events_of(&index, EventTable::OtherGpuWork, pick, |kind| {
+            other_work += u64::from(takes_time(kind));
         })?;
         Ok(ReportRows { report, index, diagnostics, other_work })
     }
@@ -182,17 +178,6 @@ impl<'r, 'a> ReportRows<'r, 'a> {
         let texts = texts.into_iter().flatten();
         texts.map(|text| Gap { code: UNKNOWN.to_owned(), text }).collect()
     }
-
-    fn each<T>(
-        &self,
-        table: EventTable,
-        pick: impl Fn(Event) -> Option<T>,
-        mut row: impl FnMut(T),
-    ) -> Result<(), NsysRepError> {
-        self.report.events_of(&self.index, table, |event| {
-            pick(event).into_iter().for_each(&mut row);
-        })
-    }
 }
 
 impl TraceRows for ReportRows<'_, '_> {
@@ -204,7 +189,15 @@ impl TraceRows for ReportRows<'_, '_> {
 
     fn kernels(&self, row: impl FnMut(Kernel)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::Kernel(kernel) = event { Some(kernel) } else { None };
-        self.each(EventTable::Kernel, pick, row)
+        self.report.events_of(&self.index, EventTable::Kernel, pick, row)
+    }
+
+    fn kernel_intervals(&self, row: impl FnMut(KernelInterval)) -> Result<(), NsysRepError> {
+        let pick = |event| match event {
+            Event::Kernel(kernel) => Some(KernelInterval::from(kernel)),
+            _ => None,
+        };
+        self.report.events_of(&self.index, EventTable::Kernel, pick, row)
     }
 
     fn first_kernels(&self, most: u64, mut row: impl FnMut(Kernel)) -> Result<(), NsysRepError> {
@@ -217,27 +210,27 @@ impl TraceRows for ReportRows<'_, '_> {
 
     fn memcpys(&self, row: impl FnMut(Memcpy)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::Memcpy(copy) = event { Some(copy) } else { None };
-        self.each(EventTable::Memcpy, pick, row)
+        self.report.events_of(&self.index, EventTable::Memcpy, pick, row)
     }
 
     fn memsets(&self, row: impl FnMut(Memset)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::Memset(fill) = event { Some(fill) } else { None };
-        self.each(EventTable::Memset, pick, row)
+        self.report.events_of(&self.index, EventTable::Memset, pick, row)
     }
 
     fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::Graph(graph) = event { Some(graph) } else { None };
-        self.each(EventTable::Graph, pick, row)
+        self.report.events_of(&self.index, EventTable::Graph, pick, row)
     }
 
     fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::ApiCall(call) = event { Some(call) } else { None };
-        self.each(EventTable::ApiCall, pick, row)
+        self.report.events_of(&self.index, EventTable::ApiCall, pick, row)
     }
 
     fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::Nvtx(event) = event { Some(event) } else { None };
-        self.each(EventTable::Nvtx, pick, row)
+        self.report.events_of(&self.index, EventTable::Nvtx, pick, row)
     }
 
     fn diagnostics(&self) -> Result<Vec<Diagnostic>, NsysRepError> {

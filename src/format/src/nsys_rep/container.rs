@@ -222,24 +222,27 @@ impl<'a> NsysReport<'a> {
         Ok(index)
     }
 
-    /// Passes the events of one table to `each` in file order. Chunks without any are not unpacked,
-    /// and the data of other events are not read: most of the time of a large report goes into both.
-    /// `index` is that of this report.
+    /// Passes what `pick` takes of the events of one table to `each` in file order. Chunks without
+    /// any are not unpacked, and the data of other events are not read: most of the time of a large
+    /// report goes into both. `index` is that of this report. `pick` is called on several threads.
     ///
     /// # Errors
     /// [`NsysRepError::Chunk`] for a chunk that cannot be unpacked, after `each` got the events of
     /// the chunks before it.
-    pub fn events_of(
+    pub fn events_of<T: Send>(
         &self,
         index: &EventIndex,
         table: EventTable,
-        each: impl FnMut(Event),
+        pick: impl Fn(Event) -> Option<T> + Sync,
+        each: impl FnMut(T),
     ) -> Result<(), NsysRepError> {
         let chunks: Vec<&Chunk<'_>> = self.chunks_of(index, table).collect();
-        let read = |chunk: &Chunk<'_>, to: &mut dyn FnMut(Event, usize)| {
+        let read = |chunk: &Chunk<'_>, to: &mut dyn FnMut(T, usize)| {
             chunk.each_of(table, |event| {
                 let text_bytes = event.text_bytes();
-                to(event, text_bytes);
+                if let Some(row) = pick(event) {
+                    to(row, text_bytes);
+                }
             })
         };
         self.stream(&chunks, read, each)
@@ -511,7 +514,7 @@ mod tests {
         for table in [EventTable::Kernel, EventTable::ApiCall, EventTable::Nvtx] {
             let events = |report: &NsysReport<'_>| {
                 let mut found = Vec::new();
-                report.events_of(&index, table, |event| found.push(event)).unwrap();
+                report.events_of(&index, table, Some, |event| found.push(event)).unwrap();
                 found
             };
             let found = events(&report);
@@ -526,11 +529,11 @@ mod tests {
         let broken = report.chunks.len() / 2;
         report.chunks[broken].raw_len -= 1;
         let mut found = 0;
-        let outcome = report.events_of(&index, EventTable::Nvtx, |_| found += 1);
+        let outcome = report.events_of(&index, EventTable::Nvtx, Some, |_| found += 1);
         assert_eq!(outcome, Err(report.chunks[broken].unpack().unwrap_err()));
         let mut before = 0;
         let whole = NsysReport { chunks: report.chunks[..broken].to_vec(), ..report };
-        whole.events_of(&index, EventTable::Nvtx, |_| before += 1).unwrap();
+        whole.events_of(&index, EventTable::Nvtx, Some, |_| before += 1).unwrap();
         assert_eq!(found, before);
     }
 }

@@ -81,7 +81,7 @@ fn each_event_is_in_the_table_of_its_kind() {
                 Event::Other(_) => false,
             };
             let mut found = Vec::new();
-            report.events_of(&index, table, |event| found.push(event)).unwrap();
+            report.events_of(&index, table, Some, |event| found.push(event)).unwrap();
             // Calls of the profiler itself are none of the program.
             found.retain(|event| !matches!(event, Event::Other(_)));
             let expected: Vec<Event> = all.iter().filter(|e| is_of_table(e)).cloned().collect();
@@ -153,8 +153,8 @@ fn damaged_reports_never_panic() {
             let _ = report.events(|_| {});
             let _ = report.whole_chunks();
             if let Ok(index) = report.index() {
-                let _ = report.events_of(&index, EventTable::Kernel, |_| {});
-                let _ = report.events_of(&index, EventTable::Nvtx, |_| {});
+                let _ = report.events_of(&index, EventTable::Kernel, Some, |_| {});
+                let _ = report.events_of(&index, EventTable::Nvtx, Some, |_| {});
             }
         }
         let _ = NsysReport::salvage(bytes).map(|report| report.events(|_| {}));
