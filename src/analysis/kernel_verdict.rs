@@ -1,5 +1,6 @@
 //! The limit of each kernel with much of the GPU time, or why it is not known.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
@@ -43,23 +44,32 @@ fn why_not_measured(profile: &Profile) -> &'static str {
     }
 }
 
-fn total_ns<'a>(kernels: impl Iterator<Item = &'a KernelSum>) -> f64 {
-    let sum: u64 = kernels.map(|kernel| kernel.total_ns).sum();
-    sum.max(1) as f64
-}
-
 /// The kernels with at least 5 % of the GPU time, or of the time without a compiler's tuning, longest
-/// first. The profile has its findings.
+/// first. The time of launches that mode `deep` found to be set-up does not count. The profile has its
+/// findings.
 pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
     let tuning = tuning::kernels(&profile.launches, &profile.kernels);
     let tunes = |kernel: &KernelSum| tuning.contains_key(kernel.kernel.as_str());
-    let all = total_ns(profile.kernels.iter());
-    let untuned = total_ns(profile.kernels.iter().filter(|kernel| !tunes(kernel)));
+    let set_up_ns = |kernel: &KernelSum| {
+        let selection = profile.selection.as_ref();
+        selection.and_then(|selection| selection.set_up_ns.get(&kernel.kernel)).copied()
+    };
+    let without_set_up = profile.kernels.iter().map(|kernel| {
+        (kernel, kernel.total_ns.saturating_sub(set_up_ns(kernel).unwrap_or_default()))
+    });
+    let mut kernels: Vec<(&KernelSum, u64)> = without_set_up.collect();
+    kernels.sort_by_key(|(_, ns)| Reverse(*ns));
+    let total_ns = |counts: &dyn Fn(&KernelSum) -> bool| {
+        let counted = kernels.iter().filter(|(kernel, _)| counts(kernel));
+        counted.map(|(_, ns)| ns).sum::<u64>().max(1) as f64
+    };
+    let all = total_ns(&|_| true);
+    let untuned = total_ns(&|kernel| !tunes(kernel));
     let share = |ns: u64| ns as f64 / all;
     let limit = limits.threshold(&KERNEL_SHARE).value;
-    let long = profile.kernels.iter().filter(|kernel| {
+    let long = kernels.iter().filter(|(kernel, ns)| {
         let whole = if tunes(kernel) { all } else { untuned };
-        kernel.total_ns as f64 / whole >= limit
+        *ns as f64 / whole >= limit
     });
     let geometries = GeometryTimes::new(profile);
     let names: HashSet<&str> = profile.launches.iter().map(|l| l.kernel.as_str()).collect();
@@ -69,7 +79,7 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
         short_first: names.len() > 1,
         is_deep: profile.selection.is_some(),
     };
-    let verdicts = long.map(|kernel| {
+    let verdicts = long.map(|&(kernel, ns)| {
         let launches = profile.launches.iter().filter(|launch| launch.kernel == kernel.kernel);
         let launches: Vec<&Launch> = launches.collect();
         let (launch, verdict, text) = match tuning.get(kernel.kernel.as_str()) {
@@ -94,8 +104,8 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
         KernelVerdict {
             kernel: kernel.kernel.clone(),
             launches: kernel.launches,
-            total_ns: kernel.total_ns,
-            percent: 100.0 * share(kernel.total_ns),
+            total_ns: ns,
+            percent: 100.0 * share(ns),
             launch,
             verdict,
             text,
@@ -188,5 +198,37 @@ fn why_none(launch: &Launch) -> String {
             format!("no rule applies: compute runs at {sm:.0} % and memory at {memory:.0} %")
         }
         _ => "its report has no counters of throughput".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::threshold::{Limits, Thresholds};
+    use super::*;
+    use crate::model::selection::Selection;
+
+    /// Inductor's benchmarks took nearly all of the GPU time of a compiled program, and the second pass
+    /// does not list their launches.
+    #[test]
+    fn set_up_that_the_first_pass_found_does_not_count() {
+        let sum = |kernel: &str, total_ns| KernelSum {
+            kernel: kernel.to_owned(),
+            total_ns,
+            launches: 10,
+            ..KernelSum::default()
+        };
+        let kernels = vec![sum("fill", 53_000), sum("gelu", 17_000), sum("gemm", 2_700)];
+        let mut profile = Profile { kernels, ..Profile::default() };
+        let shown = |profile: &Profile| {
+            let verdicts = of(profile, &Limits::new(&Thresholds::default(), None)).into_iter();
+            verdicts.map(|v| (v.kernel, v.total_ns, v.percent.round())).collect::<Vec<_>>()
+        };
+        let all = [("fill".into(), 53_000, 73.0), ("gelu".into(), 17_000, 23.0)];
+        assert_eq!(shown(&profile), all);
+        let set_up = [("fill", 53_000), ("gelu", 16_700)].map(|(name, ns)| (name.to_owned(), ns));
+        let selection = Selection { set_up_ns: set_up.into(), ..Selection::default() };
+        profile.selection = Some(selection);
+        let counted = [("gemm".into(), 2_700, 90.0), ("gelu".into(), 300, 10.0)];
+        assert_eq!(shown(&profile), counted);
     }
 }

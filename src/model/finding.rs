@@ -133,9 +133,9 @@ pub struct KernelVerdict {
     pub kernel: String,
     /// Number of its launches.
     pub launches: u64,
-    /// Their GPU time in nanoseconds.
+    /// Their GPU time in nanoseconds, without launches that mode `deep` found to be set-up.
     pub total_ns: u64,
-    /// The part of the GPU time, in percent.
+    /// The part of the GPU time of all kernels, in percent; without set-up, too.
     pub percent: f64,
     /// Id of the launch that the verdict is about: its longest one with that verdict, or the median one
     /// if they are as short as a launch takes.

@@ -5,6 +5,8 @@
 //! request, its result on this host and the parts left out, with a fingerprint that tells whether
 //! two selections measure the same thing.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +35,10 @@ pub struct Selection {
     /// Launches of set-up, such as a compiler's benchmarks, do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covered_percent: Option<f64>,
+    /// GPU time of each kernel's launches that are set-up, such as a compiler's benchmarks, in
+    /// nanoseconds; kernels without any are left out (`--mode deep` of a whole program).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set_up_ns: BTreeMap<String, u64>,
     /// The section set that was collected, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,

@@ -9,11 +9,11 @@
 pub(super) mod fit;
 mod numbers;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::analysis::tuning::{self, Tuner};
 use crate::model::Launch;
-use crate::model::timeline::KernelSum;
+use crate::model::timeline::{KernelSum, WHOLE_GRAPHS};
 
 /// Launches of a class that are profiled.
 pub(super) const LAUNCHES_PER_CLASS: u64 = 3;
@@ -79,6 +79,23 @@ pub(super) fn without_tuning(
         candidates.retain(|kernel| !tunes(kernel));
     }
     candidates
+}
+
+/// The time of each kernel that these candidates of the whole program do not count, in nanoseconds:
+/// that of its launches that are set-up.
+pub(super) fn set_up_times(all: &[KernelCandidate], sums: &[KernelSum]) -> BTreeMap<String, u64> {
+    let mut counted: HashMap<&str, u64> = HashMap::new();
+    for candidate in all {
+        *counted.entry(&candidate.kernel).or_default() += candidate.total_ns;
+    }
+    let programs = sums.iter().filter(|sum| sum.kernel != WHOLE_GRAPHS);
+    let times = programs.map(|sum| {
+        let counted = counted.get(sum.kernel.as_str()).copied().unwrap_or(0);
+        (sum, sum.total_ns.saturating_sub(counted))
+    });
+    // Durations of launches are rounded one by one.
+    let set_up = times.filter(|(sum, ns)| *ns > sum.total_ns / 1000);
+    set_up.map(|(sum, ns)| (sum.kernel.clone(), ns)).collect()
 }
 
 /// Launches of a program's set-up, by id.
@@ -233,6 +250,11 @@ mod tests {
         let found = candidates(launches.iter(), std::slice::from_ref(&sum), &by(Tuner::Triton));
         assert_eq!((found[0].launches, found[0].total_ns), (11, 11 * 67_000));
         assert_eq!(found[0].classes[0].numbers, (1..=11).collect::<Vec<u64>>());
+        let fill = KernelSum { kernel: "fill".into(), total_ns: 5, ..KernelSum::default() };
+        let graphs = KernelSum { kernel: WHOLE_GRAPHS.into(), total_ns: 9, ..fill.clone() };
+        let times = set_up_times(&found, &[sum.clone(), fill, graphs]);
+        let benchmarked = (sum.kernel.clone(), 211 * 77_000);
+        assert_eq!(times.into_iter().collect::<Vec<_>>(), [("fill".to_owned(), 5), benchmarked]);
         // XLA tunes again in the next run: its launches keep their numbers.
         let found = candidates(launches.iter(), std::slice::from_ref(&sum), &by(Tuner::Xla));
         assert_eq!((found[0].launches, found[0].total_ns), (222, 11 * 67_000));

@@ -1,6 +1,6 @@
 //! The passes of mode `deep`: names the chosen kernels and launches to ncu exactly.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::super::assemble::ProfileBuilder;
 use super::super::deep::fit::{BudgetFit, DeepChoices, FALLBACK_SET, fit};
@@ -39,7 +39,8 @@ impl PassPlanner {
         say: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let chosen_regions = std::mem::take(&mut self.current);
-        let (mut top, total) = self.top_kernels(builder, &chosen_regions)?;
+        let (mut top, total, set_up_ns) = self.top_kernels(builder, &chosen_regions)?;
+        self.selection.set_up_ns = set_up_ns;
         if top.is_empty() {
             let text = "no kernel that passes the filters ran".to_owned();
             say(&text);
@@ -101,13 +102,13 @@ impl PassPlanner {
         Ok(())
     }
 
-    /// The kernels with the most time in these regions, longest first, and the time of all kernels
-    /// in nanoseconds.
+    /// The kernels with the most time in these regions, longest first, the time of all kernels in
+    /// nanoseconds, and the time of each kernel's set-up, if these are all regions.
     fn top_kernels(
         &self,
         builder: &ProfileBuilder,
         chosen_regions: &PassRegions,
-    ) -> Result<(Vec<KernelCandidate>, u64)> {
+    ) -> Result<(Vec<KernelCandidate>, u64, BTreeMap<String, u64>)> {
         let ranges = runner_ranges(&self.user_request);
         let launches = &builder.profile.launches;
         let timed = launches.iter().any(|launch| regions::is_in_timed_phase(&launch.region));
@@ -130,11 +131,12 @@ impl PassPlanner {
         let candidates_ns: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
         let graphs = sums.iter().filter(|sum| sum.kernel == WHOLE_GRAPHS);
         let total = candidates_ns + graphs.map(|sum| sum.total_ns).sum::<u64>();
+        let set_up_ns = deep::set_up_times(&all, sums);
         let filter = KernelFilter::new(&self.user_request.ncu)?;
         let matching = deep::without_tuning(all, launches, &builder.profile.kernels)
             .into_iter()
             .filter(|kernel| filter.matches(&kernel.kernel, kernel.mangled.as_deref()));
-        Ok((matching.take(self.user_request.deep.top.max(1)).collect(), total))
+        Ok((matching.take(self.user_request.deep.top.max(1)).collect(), total, set_up_ns))
     }
 
     /// The sections and launches to choose from.
