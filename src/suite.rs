@@ -36,7 +36,9 @@ pub use index::{PointsByKey, RunIndex, TimeQuery, sessions};
 pub use lone_session::LoneSession;
 pub use matrix::{Axis, AxisKind, Matrix, sweep_values};
 pub use missing_tool::missing_tools;
-pub use running_suite::{CaseEnd, RunKind, RunningSuite, grown_sizes, is_reason, is_too_close};
+pub use running_suite::{
+    CaseEnd, MAX_SUITE_ID_CHARS, RunKind, RunningSuite, grown_sizes, is_reason, is_too_close,
+};
 pub use select::{left_out_targets, matches, select};
 pub use target::{Settings, SizeGrowth, TargetKind, TargetSpec, kernel_path, program_path};
 pub use target_problem::{TargetProblem, target_problems};

@@ -47,7 +47,9 @@ pub enum StoreError {
     #[error("`{}` is not empty", .0.display())]
     NotEmpty(PathBuf),
     /// The id is not usable as a folder's name.
-    #[error("`{0}` cannot be a run id: use letters, digits, `.`, `_` and `-`")]
+    #[error(
+        "`{0}` cannot be a run id: use 1 to 120 letters, digits, `.`, `_` and `-`, and begin with a letter, a digit or `_`"
+    )]
     BadId(String),
     /// The id is a word that commands read as the newest run.
     #[error("`{0}` cannot be a run id: commands read `latest` as the newest run")]

@@ -15,6 +15,8 @@ const UNKNOWN_CASE_SECONDS: f64 = 20.0;
 
 /// The maximum length of a case's name in the id of its run.
 const MAX_SLUG_CHARS: usize = 40;
+/// The ids of a suite's runs begin with its own id, and a run's id has at most 120 characters.
+pub const MAX_SUITE_ID_CHARS: usize = 64;
 
 /// The cases that a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -387,7 +387,11 @@ fn join(
             Ok(SubmitResult::AlreadyHere(existing))
         }
         Ok(_) => {
-            let text = format!("another plan of the name `{}` is on this host", plan.job);
+            let text = format!(
+                "another plan of the name `{}` is on this host: a run of another project or folder has \
+                 had its id",
+                plan.job
+            );
             Err(Refusal::new("submit", "job_exists", text))
         }
         Err(e) => Err(Refusal::new("submit", e.code(), e.to_string())),

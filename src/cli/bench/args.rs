@@ -252,6 +252,10 @@ pub(super) struct HistoryArgs {
     /// Write `html` to this file [default: history.html beside the runs]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+
+    /// Overwrite a file that is no report
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -378,6 +378,7 @@ impl<'a> CaseRunner<'a> {
             let mode = base.mode.or(own);
             return ProfileArgs { kernel, mode, place, arch, ..base.clone() };
         }
+        let is_kernel = kernel.is_some();
         ProfileArgs {
             kernel,
             program: Vec::new(),
@@ -392,10 +393,11 @@ impl<'a> CaseRunner<'a> {
             ranks: None,
             nodes: None,
             problem_sizes: Vec::new(),
-            arch: settings.arch.clone(),
+            // Defaults of a suite may be those of its kernels only.
+            arch: settings.arch.clone().filter(|_| is_kernel),
             seed: settings.seed.unwrap_or(1),
-            warmup: settings.warmup,
-            iters: options.iters.or(settings.iters),
+            warmup: settings.warmup.filter(|_| is_kernel),
+            iters: options.iters.or(settings.iters).filter(|_| is_kernel),
             cuda_graph: None,
             sweep: Vec::new(),
             plot: Vec::new(),

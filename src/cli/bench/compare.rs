@@ -35,10 +35,12 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
         Some(index) => index.points_of(&cases_of(&a))?,
         None => PointsByKey::new(),
     };
-    // Earlier sessions show how far sessions are apart; where there are none, the expectations do.
+    // Earlier sessions show how far sessions are apart; where there are none, the expectations do. A
+    // verdict stays the same when later suites are added.
+    let until = a.started.as_str().max(b.started.as_str());
     let spread = |time: &SuiteTime, kind: TimeKind| {
         let mut sessions = sessions(&points, time);
-        sessions.retain(|session| session.run != b.id);
+        sessions.retain(|session| session.run != b.id && session.started.as_str() <= until);
         if kind == TimeKind::Graph {
             return KnownSpread { sessions: graph_spread(time, &sessions), devices: None };
         }
@@ -69,6 +71,15 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
             comparison.b
         ));
         return Ok(Exit::Findings as u8);
+    }
+    if verdicts.is_empty() {
+        let what = format!("no time of `{}` can be compared with one of `{}`", b.id, a.id);
+        // Otherwise a host that has lost its GPU passes every condition.
+        if !args.fail_on.is_empty() {
+            app.print_error(&format!("{what}: there is nothing to judge"));
+            return Ok(Exit::Tool as u8);
+        }
+        app.print_note(&what);
     }
     Ok(expect::status(app, &args.fail_on, &verdicts))
 }

@@ -2,6 +2,7 @@
 
 use super::args::HistoryArgs;
 use crate::cli::support::app::{App, Status};
+use crate::cli::support::overwrite;
 use crate::cli::support::suite_index;
 use crate::cli::support::terminal::escape_controls;
 use crate::duration::parse_duration;
@@ -39,6 +40,10 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
         "html" => {
             let beside = app.config.folder_beside_runs("history.html")?;
             let path = args.out.as_ref().map_or(beside, |out| app.cwd.join(out));
+            let page = history_page(&history);
+            if !args.force {
+                overwrite::check(&path, page.as_bytes())?;
+            }
             let failed = |e: std::io::Error| {
                 Failure::new(Exit::Disk, "disk", "the page cannot be written")
                     .file(path.display())
@@ -47,8 +52,7 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder).map_err(failed)?;
             }
-            crate::store::atomic::write(&path, history_page(&history).as_bytes())
-                .map_err(failed)?;
+            crate::store::atomic::write(&path, page.as_bytes()).map_err(failed)?;
             app.print(&format!("{}\n", app.short(&path)));
         }
         _ => app.print(&escape_controls(history_table(&history, &app.style()).as_bytes())),

@@ -19,7 +19,7 @@ use crate::model::suite::{RowState, SuiteOptions, SuiteRun, SuiteState};
 use crate::number_form::by_number;
 use crate::remote::RemoteSpec;
 use crate::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, Runs, repository};
-use crate::suite::{RunKind, RunningSuite, SuiteCase, SuiteFile, select};
+use crate::suite::{MAX_SUITE_ID_CHARS, RunKind, RunningSuite, SuiteCase, SuiteFile, select};
 
 pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
     expect::check(app, &args.expect)?;
@@ -191,6 +191,11 @@ pub(super) fn begin<'a>(
 ) -> Result<(SuiteWork<'a>, RunRecord)> {
     let now = jiff::Timestamp::now();
     let runs = Runs::new(&app.config.runs_dir.value);
+    if run_id.is_some_and(|id| id.len() > MAX_SUITE_ID_CHARS) {
+        let what = format!("`--run-id` of a suite has at most {MAX_SUITE_ID_CHARS} characters");
+        return Err(Failure::new(Exit::Usage, "bad_run_id", what)
+            .hint("the ids of its runs begin with it, and have the case behind it"));
+    }
     let (id, folder) = runs.create(run_id, "bench", now, None)?;
     let remotes = cases.iter().fold(Vec::<&str>::new(), |mut names, (_, spec)| {
         if !names.contains(&spec.name.as_str()) {

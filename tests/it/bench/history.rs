@@ -35,6 +35,21 @@ fn two_suites_are_compared_and_the_history_is_kept_or_made_again() {
         assert!(shown.contains("`--out` is for `--format html`"), "{shown}");
         assert!(shown.ends_with("status 2\n") && !laptop.project("history.txt").exists());
     }
+    let notes = laptop.project("notes.md");
+    fs::write(&notes, "# mine\n").unwrap();
+    let page = "bench history memory:* --format html --out notes.md";
+    let shown = laptop.show(page);
+    assert!(shown.contains("not a report of this kind"), "{shown}");
+    assert!(shown.ends_with("status 2\n"), "{shown}");
+    assert_eq!(fs::read_to_string(&notes).unwrap(), "# mine\n");
+    for again in ["--force", ""] {
+        let shown = laptop.show(&format!("{page} {again}"));
+        assert!(shown.ends_with("status 0\n"), "{shown}");
+    }
+    let long = "n".repeat(65);
+    let shown = laptop.show(&format!("bench run --run-id {long}"));
+    assert!(shown.contains("at most 64 characters"), "{shown}");
+    assert!(!laptop.project("artifacts/runs").join(long).exists());
     let two = laptop.project("artifacts/runs/two/suite.json");
     let slower =
         fs::read_to_string(&two).unwrap().replace("\"driver\": \"580\"", "\"driver\": \"590\"");
@@ -62,5 +77,17 @@ fn two_suites_are_compared_and_the_history_is_kept_or_made_again() {
     assert_eq!(status(&page), 0, "{}", laptop.shown("bench history", &page));
     let page = fs::read_to_string(laptop.project("artifacts/history.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("memory:vecadd[n=4000]"));
+    // A host that has lost its GPU does not pass a gate.
+    let mut lost: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&two).unwrap()).unwrap();
+    for row in lost["rows"].as_array_mut().unwrap() {
+        row["times"] = serde_json::json!([]);
+    }
+    fs::write(&two, lost.to_string()).unwrap();
+    for (gate, code) in [("", 0), ("--fail-on slower", 5)] {
+        let shown = laptop.show(&format!("bench compare one two {gate}"));
+        assert!(shown.contains("no time of `two` can be compared"), "{shown}");
+        assert!(shown.ends_with(&format!("status {code}\n")), "{shown}");
+    }
     laptop.wait_until_quiet();
 }
