@@ -1893,8 +1893,9 @@ class Operator(Record):
     places: Records[OperatorPlace]
     """Where the operator was called, most GPU time first; empty if the trace does not tell."""
     flops: float | None
-    """Floating-point operations of all calls, from their input shapes; absent for operators that
-    are no matrix products, and if the trace lacks shapes.
+    """Floating-point operations of the calls with work on the GPU, from their input shapes; those
+    of all calls if the trace has no GPU rows. Absent for operators that are no matrix products, and
+    if the trace lacks shapes.
     """
     shapes: str | None
     """Input shapes of the first call, in the trace's notation; empty if not recorded."""

@@ -30,8 +30,9 @@ pub struct Operator {
     /// Where the operator was called, most GPU time first; empty if the trace does not tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<CallSite>,
-    /// Floating-point operations of all calls, from their input shapes; absent for operators that are no
-    /// matrix products, and if the trace lacks shapes.
+    /// Floating-point operations of the calls with work on the GPU, from their input shapes; those of
+    /// all calls if the trace has no GPU rows. Absent for operators that are no matrix products, and if
+    /// the trace lacks shapes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<f64>,
     /// Input shapes of the first call, in the trace's notation; empty if not recorded.

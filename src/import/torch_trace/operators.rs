@@ -1,6 +1,6 @@
 //! Sums of operators by name, with the places in the source where they were called.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
 
@@ -25,8 +25,10 @@ struct Sum {
     gpu_self_ns: u64,
     kernels: HashMap<u32, KernelSum>,
     shapes: String,
-    /// Floating-point operations of the calls that are counted, and the number of those calls.
-    flops: (f64, u64),
+    /// Floating-point operations of the calls with work on the GPU.
+    flops: f64,
+    /// Calls whose operations are known from their shapes.
+    calls_with_flops: u64,
     /// Calls, and GPU time of the operator's own work, by place.
     places: HashMap<u32, (u64, u64)>,
 }
@@ -42,8 +44,8 @@ struct OpenOperators {
 /// All operators, sorted by GPU time, or by their own host time if there is no GPU time.
 pub(super) fn sum(trace: &TorchTrace, from: &str) -> Vec<Operator> {
     let mut sums: HashMap<u32, Sum> = HashMap::new();
-    let stacks = host(trace, &mut sums);
     let on_gpu = trace.events.iter().any(|event| work(event.kind));
+    let stacks = host(trace, on_gpu, &mut sums);
     for event in trace.events.iter().filter(|event| work(event.kind)) {
         let stack = event.correlation.and_then(|id| stacks.get(&id));
         if let Some(stack) = stack {
@@ -76,7 +78,7 @@ pub(super) fn sum(trace: &TorchTrace, from: &str) -> Vec<Operator> {
                 gpu_self_ns: on_gpu.then_some(sum.gpu_self_ns),
                 kernels,
                 places,
-                flops: Some(sum.flops.0).filter(|flops| *flops > 0.0 && sum.flops.1 == sum.calls),
+                flops: (sum.flops > 0.0 && sum.calls_with_flops == sum.calls).then_some(sum.flops),
                 shapes: sum.shapes,
                 from: from.to_owned(),
             }
@@ -98,11 +100,25 @@ struct Open {
     place: Option<u32>,
     /// Whether an outer operator has the same name.
     again: bool,
+    /// Floating-point operations, if it is a product.
+    flops: Option<f64>,
+    /// Whether it started GPU work, by inner operators too.
+    has_gpu_work: bool,
 }
 
 /// Sums the host times. Returns the operators open at each call into CUDA.
-fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, OpenOperators> {
+fn host(
+    trace: &TorchTrace,
+    on_gpu: bool,
+    sums: &mut HashMap<u32, Sum>,
+) -> HashMap<i64, OpenOperators> {
     let places = places::of_operators(trace);
+    let started: HashSet<i64> = trace
+        .events
+        .iter()
+        .filter(|event| work(event.kind))
+        .filter_map(|event| event.correlation)
+        .collect();
     let mut order: Vec<(usize, &TorchEvent)> = trace
         .events
         .iter()
@@ -128,6 +144,9 @@ fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, OpenOp
         }
         if event.kind == EventKind::Call {
             if let Some(id) = event.correlation {
+                if started.contains(&id) {
+                    open.iter_mut().for_each(|open| open.has_gpu_work = true);
+                }
                 let names = open.iter().rev().map(|open| open.name).collect();
                 let place = open.last().and_then(|open| open.place);
                 stacks.insert(id, OpenOperators { names, place });
@@ -141,11 +160,8 @@ fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, OpenOp
         }
         let name = trace.names.get(event.name as usize).map(String::as_str).unwrap_or_default();
         let again = open.iter().any(|outer| outer.name == event.name);
-        if let Some(flops) = products::flops(name, &event.shapes) {
-            // Autocast calls a product once more inside itself: the work is done once.
-            let flops = if again { 0.0 } else { flops };
-            sum.flops = (sum.flops.0 + flops, sum.flops.1 + 1);
-        }
+        let flops = products::flops(name, &event.shapes);
+        sum.calls_with_flops += u64::from(flops.is_some());
         // An operator inside a backward operator has no Python function around it.
         let outer = || open.last().and_then(|open| open.place);
         let place = places.get(&at).copied().or_else(outer);
@@ -162,6 +178,9 @@ fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, OpenOp
             inner_ns: 0,
             place,
             again,
+            flops,
+            // A trace of the host alone has the operations of all calls.
+            has_gpu_work: !on_gpu,
         });
     }
     while close(&mut open, sums) {}
@@ -176,6 +195,11 @@ fn close(open: &mut Vec<Open>, sums: &mut HashMap<u32, Sum>) -> bool {
         sum.host_self_ns.saturating_add(top.duration_ns.saturating_sub(top.inner_ns));
     if !top.again {
         sum.host_ns = sum.host_ns.saturating_add(top.duration_ns);
+        // Autocast calls a product once more inside itself: the work is done once. A call without
+        // work on the GPU, as a compiler makes it with tensors that have no data, computes nothing.
+        if top.has_gpu_work {
+            sum.flops += top.flops.unwrap_or(0.0);
+        }
     }
     if let Some(outer) = open.last_mut() {
         outer.inner_ns = outer.inner_ns.saturating_add(top.duration_ns);

@@ -117,23 +117,46 @@ fn a_trace_of_a_program_that_used_the_gpu_is_refused_without_gpu_work() {
     assert_eq!(codes, [nsys::NO_GPU_ROWS]);
 }
 
+/// A call of `aten::addmm` whose product has 48 operations.
+fn product(start: u32, end: u32) -> String {
+    format!(
+        r#"{{"ph":"X","cat":"cpu_op","name":"aten::addmm","pid":7,"tid":7,"ts":{start},"dur":{},
+            "args":{{"Input Dims":[[4],[2,3],[3,4],[],[]]}}}}"#,
+        end - start
+    )
+}
+
+/// The launch of a kernel, and the kernel.
+fn launched(at: u32) -> String {
+    format!(
+        r#"{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":7,"tid":7,"ts":{at},"dur":1,
+            "args":{{"correlation":{at}}}}},
+           {{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":{at},"dur":2,
+            "args":{{"correlation":{at},"device":0,"stream":7,"grid":[1,2,3],"block":[4,1,1]}}}}"#
+    )
+}
+
+/// Calls and operations of `aten::addmm` in a trace of these events.
+fn operations(events: &[String]) -> (u64, Option<f64>) {
+    let file = format!(r#"{{"traceEvents":[{}]}}"#, events.join(","));
+    let imported = import(&TorchTrace::read(file.as_bytes()).unwrap(), "trace.json");
+    let product = imported.operators.iter().find(|o| o.name == "aten::addmm").unwrap();
+    (product.calls, product.flops)
+}
+
 /// torch.autocast: the product of FP32 matrices calls itself with BF16 ones. A training of GPT-2 had 1.24
 /// PFLOP/s of 989 TFLOP/s.
 #[test]
 fn a_product_inside_itself_is_computed_once() {
-    let op = |start: u32, end: u32| {
-        format!(
-            r#"{{"ph":"X","cat":"cpu_op","name":"aten::addmm","pid":7,"tid":7,"ts":{start},"dur":{},
-                "args":{{"Input Dims":[[4],[2,3],[3,4],[],[]]}}}}"#,
-            end - start
-        )
-    };
-    let kernel = r#"{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":7,"dur":2,
-        "args":{"correlation":5,"device":0,"stream":7,"grid":[1,2,3],"block":[4,1,1]}}"#;
-    let events = [op(1, 9), op(3, 8), op(11, 12), kernel.to_owned()].join(",");
-    let file = format!(r#"{{"traceEvents":[{events}]}}"#);
-    let imported = import(&TorchTrace::read(file.as_bytes()).unwrap(), "trace.json");
-    let product = &imported.operators[0];
-    assert_eq!((product.name.as_str(), product.calls), ("aten::addmm", 3));
-    assert_eq!(product.flops, Some(96.0), "two products of 48 operations");
+    let events = [product(1, 9), product(3, 8), launched(4), product(11, 15), launched(12)];
+    assert_eq!(operations(&events), (3, Some(96.0)), "two products of 48 operations");
+}
+
+/// torch.compile calls products with tensors that have no data: a compiled block had 1.02 PFLOP/s of
+/// 989 TFLOP/s.
+#[test]
+fn a_product_without_a_kernel_has_computed_nothing() {
+    let traced = [product(1, 5), product(11, 15), launched(12)];
+    assert_eq!(operations(&traced), (2, Some(48.0)));
+    assert_eq!(operations(&[product(1, 5), product(11, 15)]), (2, Some(96.0)), "on a CPU");
 }
