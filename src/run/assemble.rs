@@ -486,7 +486,7 @@ impl ProfileBuilder {
         let is_on_gpu = std::mem::take(&mut self.torch_with_gpu);
         let text = self.torch_without_gpu.take()?;
         if is_on_gpu {
-            self.profile.gaps.push(Gap { code: NO_GPU_ROWS.to_owned(), text });
+            // A process that launches nothing, such as one that compiles, lacks nothing.
             return None;
         }
         let file = end.files.iter().find(|f| f.artifact.kind == ArtifactKind::TorchTrace)?;
@@ -711,6 +711,29 @@ mod tests {
         assert_eq!(after(Vec::new()), ("cpu".to_owned(), "no_nvtx".to_owned(), Vec::new()));
         let logged = ("nvtx".to_owned(), String::new(), vec!["no_ranges".to_owned()]);
         assert_eq!(after(vec![log]), logged);
+    }
+
+    #[test]
+    fn a_process_without_gpu_work_is_no_gap_of_torch_if_another_process_has_some() {
+        let trace = HostFile {
+            host_path: "raw/torch.trace.7.json".into(),
+            rung: RungId::Torch,
+            artifact: Artifact { kind: ArtifactKind::TorchTrace, ..Artifact::default() },
+        };
+        let end = JobResult { files: vec![trace], ..JobResult::default() };
+        let after = |torch_with_gpu| {
+            let text = "the program used the GPU, but nothing was recorded".to_owned();
+            let mut builder = ProfileBuilder {
+                torch_without_gpu: Some(text),
+                torch_with_gpu,
+                ..ProfileBuilder::default()
+            };
+            let refused = builder.refuse_torch_without_gpu(&end);
+            let codes: Vec<String> = builder.profile.gaps.iter().map(|g| g.code.clone()).collect();
+            (refused.map(|rung| rung.code), codes)
+        };
+        assert_eq!(after(true), (None, Vec::new()));
+        assert_eq!(after(false), (Some(NO_GPU_ROWS), vec![NO_GPU_ROWS.to_owned()]));
     }
 
     #[test]
