@@ -243,7 +243,10 @@ fn elementwise(kernel: &str, args: &[&str]) -> Option<String> {
     };
     let (operator, element) = operator_of(functor, 0)?;
     let prefix = if operator.starts_with(prefix) { "" } else { prefix };
+    // The name of a cast has the type of the result alone; the kernel reads the other one at run time.
+    let is_cast = operator == "copy" && args.iter().any(|arg| arg.contains("::LoadWithCast<"));
     Some(match element {
+        Some(element) if is_cast && !element.contains('→') => format!("cast to {element}"),
         Some(element) => format!("{prefix}{operator} {element}"),
         None => format!("{prefix}{operator}"),
     })
@@ -676,6 +679,19 @@ mod tests {
         ] {
             assert_eq!(short_name(name), "copy f32");
         }
+    }
+
+    #[test]
+    fn a_copy_that_changes_the_type_is_a_cast() {
+        let copy = |loader: &str, storer: &str| {
+            short_name(&format!(
+                "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{{lambda()#3}}::operator()() const::{{lambda(float)#1}}, std::array<char*, 2ul>, 4, at::native::memory::{loader}, at::native::memory::{storer}>(int)"
+            ))
+        };
+        assert_eq!(copy("LoadWithCast<1>", "StoreWithCast<1>"), "cast to f32");
+        assert_eq!(copy("LoadWithoutCast", "StoreWithoutCast"), "copy f32");
+        let sum = "void at::native::unrolled_elementwise_kernel<at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>, 4, at::native::memory::LoadWithCast<2>, at::native::memory::StoreWithCast<1> >(int)";
+        assert_eq!(short_name(sum), "add f32");
     }
 
     #[test]
