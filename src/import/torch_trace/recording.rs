@@ -77,6 +77,9 @@ pub(super) fn gaps(recording: &Recording, from: &str) -> Vec<Gap> {
     let mut gap = |code: &str, text: String| {
         gaps.push(Gap { code: code.to_owned(), text: format!("{from}: {text}") });
     };
+    if recording.recorded == "steps" && recording.steps > 0 {
+        gap("recorded_steps", recorded_steps(recording));
+    }
     if recording.cut {
         let text = "the recording was ended before the program was: \
                     `--capture-range RANGE` records inside a range instead";
@@ -91,11 +94,46 @@ pub(super) fn gaps(recording: &Recording, from: &str) -> Vec<Gap> {
     gaps
 }
 
+/// Which steps the trace has. The hook begins after the first step of the optimizer.
+fn recorded_steps(recording: &Recording) -> String {
+    let steps = match recording.steps {
+        1 => "1 step of the optimizer, the second".to_owned(),
+        steps => format!("{steps} steps of the optimizer, 2 to {}", steps.saturating_add(1)),
+    };
+    let stacks = if recording.no_places.is_none() { "stacks, " } else { "" };
+    format!(
+        "torch's profiler recorded {steps}; it also records {stacks}shapes and memory, which \
+         lengthens the time of the host"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use rgpu_format::torch_trace::RangeWork;
 
     use super::*;
+
+    #[test]
+    fn a_trace_of_steps_says_which_it_has() {
+        let of = |recorded: &str, steps, no_places: Option<&str>| {
+            let recording = Recording {
+                recorded: recorded.to_owned(),
+                steps,
+                no_places: no_places.map(str::to_owned),
+                ..Recording::default()
+            };
+            let gaps = gaps(&recording, "t");
+            gaps.into_iter().find(|gap| gap.code == "recorded_steps").map(|gap| gap.text)
+        };
+        let three = "t: torch's profiler recorded 3 steps of the optimizer, 2 to 4; it also records \
+                     stacks, shapes and memory, which lengthens the time of the host";
+        assert_eq!(of("steps", 3, None).as_deref(), Some(three));
+        let one = "t: torch's profiler recorded 1 step of the optimizer, the second; it also records \
+                   shapes and memory, which lengthens the time of the host";
+        assert_eq!(of("steps", 1, Some("compiled")).as_deref(), Some(one));
+        assert_eq!(of("range", 3, None), None);
+        assert_eq!(of("steps", 0, None), None);
+    }
 
     #[test]
     fn stages_of_one_name_are_one_and_have_the_rate_of_their_clock() {
