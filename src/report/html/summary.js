@@ -123,7 +123,8 @@ function kernelVerdicts() {
 function findings() {
   if (!page.findings.length) return absent.push(["What to try", "no rule found anything to act on"]);
   const several = new Set(page.findings.map(f => f.kernel || f.launch)).size > 1;
-  section("findings", "What to try", "Most time at stake first, each with the numbers it is based on.",
+  const startsUp = page.findings.some(f => f.id === "gpu_waits_for_first_launches");
+  section("findings", "What to try", "Most time at stake first" + (startsUp ? ", but what repeats comes before start-up, which happens once. Each finding has" : ", each with") + " the numbers it is based on.",
     el("ol", { class: "findings" }, page.findings.map((f, at) => {
       const launch = page.launches[f.launch];
       const kernel = f.kernel || (launch && launch.kernel);
