@@ -40,12 +40,12 @@ impl GpuBusyTime {
         }
     }
 
-    /// Nanoseconds after start-up.
+    /// Nanoseconds apart from start-up.
     fn steady_ns(self) -> u64 {
         self.span_ns.saturating_sub(self.start_up_ns)
     }
 
-    /// The busy share of the time after start-up, 0 to 1.
+    /// The busy share of the time apart from start-up, 0 to 1.
     fn share(self) -> f64 {
         self.busy_ns as f64 / self.steady_ns().max(1) as f64
     }
@@ -62,7 +62,7 @@ impl BusyTime {
         self.gpus.iter().map(|gpu| gpu.share()).fold(1.0, f64::min)
     }
 
-    /// `The GPU was busy 41 % of the time after start-up (2.00 s)`; `The 4 GPUs were busy 41 to 63 % of
+    /// `The GPU was busy 41 % of the time apart from start-up (2.00 s)`; `The 4 GPUs were busy 41 to 63 % of
     /// the time`.
     pub(super) fn sentence(&self) -> String {
         let subject = match (self.gpus.len(), self.ranks) {
@@ -71,7 +71,7 @@ impl BusyTime {
             (gpus, _) => format!("The {gpus} GPUs were"),
         };
         let after =
-            self.start_up().map_or_else(String::new, |ns| format!(" after start-up ({ns})"));
+            self.start_up().map_or_else(String::new, |ns| format!(" apart from start-up ({ns})"));
         format!("{subject} busy {} of the time{after}", self.percent())
     }
 
@@ -94,13 +94,13 @@ impl BusyTime {
         starts_up.then(|| self.range(|gpu| gpu.start_up_ns as f64, duration))
     }
 
-    /// `41.0 ms of 100 ms from its first to its last kernel`, with the start-up before it. Of several GPUs
+    /// `41.0 ms of 100 ms from its first to its last kernel`, with the start-up that is left out. Of several GPUs
     /// without their busy times.
     pub(super) fn note(&self) -> String {
         let steady = self.range(|gpu| gpu.steady_ns() as f64, duration);
         let span = self.span_words();
         let after =
-            self.start_up().map_or_else(String::new, |ns| format!(", after {ns} of start-up"));
+            self.start_up().map_or_else(String::new, |ns| format!(", apart from {ns} of start-up"));
         match &self.gpus[..] {
             [gpu] => format!("{} of {steady} {span}{after}", duration(gpu.busy_ns as f64)),
             _ => format!("of {steady}, {span}{after}"),
@@ -198,16 +198,23 @@ mod tests {
         assert_eq!(text(&profile), "The GPU was busy 5.00 % of the time");
         let id = "gpu_waits_for_first_launches".to_owned();
         profile.findings = vec![Finding { id, ..Finding::default() }];
-        assert_eq!(text(&profile), "The GPU was busy 50 % of the time after start-up (900 ms)");
+        assert_eq!(
+            text(&profile),
+            "The GPU was busy 50 % of the time apart from start-up (900 ms)"
+        );
         for device in profile.timeline.iter_mut().flat_map(|timeline| &mut timeline.devices) {
             device.tuning_ns = 40_000_000;
         }
-        assert_eq!(text(&profile), "The GPU was busy 17 % of the time after start-up (940 ms)");
+        assert_eq!(
+            text(&profile),
+            "The GPU was busy 17 % of the time apart from start-up (940 ms)"
+        );
         let timeline = profile.timeline.as_mut().unwrap();
         let mut second = timeline.devices[0].clone();
         second.first_launches[0].total_ns = 460_000_000;
         timeline.devices.push(second);
-        let both = "The 2 GPUs were busy 2.00 to 17 % of the time after start-up (500 to 940 ms)";
+        let both =
+            "The 2 GPUs were busy 2.00 to 17 % of the time apart from start-up (500 to 940 ms)";
         assert_eq!(text(&profile), both);
     }
 }

@@ -195,10 +195,8 @@ fn waiting(
         category: "host".to_owned(),
         stake: Some(stake(ns, device)),
         text: format!(
-            "{}for {} of {} {}runs no kernel because {} ({}{})",
-            after_start_up(device, whole_ns),
-            percent(share),
-            time(whole_ns),
+            "{} {}runs no kernel because {} ({}{})",
+            part_of(share, whole_ns, device),
             subject(device, several),
             idle.because,
             counted(gaps, "gap", "gaps"),
@@ -263,10 +261,8 @@ fn nccl(
         category: "host".to_owned(),
         stake: Some(stake(alone_ns, device)),
         text: format!(
-            "{}for {} of {} {}runs nothing but NCCL ({}{})",
-            after_start_up(device, whole_ns),
-            percent(alone),
-            time(whole_ns),
+            "{} {}runs nothing but NCCL ({}{})",
+            part_of(alone, whole_ns, device),
             subject(device, several),
             counted(device.nccl_launches, "launch", "launches"),
             if waited_ns > 0 { "; waits for other ranks not counted" } else { "" },
@@ -294,11 +290,16 @@ pub(crate) fn steady_ns(device: &DeviceTime, limits: &Limits<'_>) -> u64 {
     }
 }
 
-/// `after start-up (2.00 s), ` before a share of less than the whole span.
-fn after_start_up(device: &DeviceTime, whole_ns: u64) -> String {
+/// `for 54 % of 2.25 s`; of less than the whole span, `apart from start-up (2.00 s), for 54 % of the other
+/// 250.00 ms`. Start-up is in pieces, so that the rest is no time after it.
+fn part_of(share: f64, whole_ns: u64, device: &DeviceTime) -> String {
+    let (share, whole) = (percent(share), time(whole_ns));
     match device.span_ns.saturating_sub(whole_ns) {
-        0 => String::new(),
-        start_up_ns => format!("after start-up ({}), ", time(start_up_ns)),
+        0 => format!("for {share} of {whole}"),
+        start_up_ns => {
+            let start_up = time(start_up_ns);
+            format!("apart from start-up ({start_up}), for {share} of the other {whole}")
+        }
     }
 }
 

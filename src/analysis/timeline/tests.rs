@@ -487,8 +487,8 @@ fn the_steady_state_is_judged_without_start_up() {
     assert_eq!(ids(&found), [START_UP, "gpu_waits_for_host"]);
     assert_eq!(
         found[1].text,
-        "after start-up (10.00 ms), for 54 % of 0.54 ms the GPU runs no kernel because the host had \
-         not launched the next kernel (10 gaps)"
+        "apart from start-up (10.00 ms), for 54 % of the other 0.54 ms the GPU runs no kernel \
+         because the host had not launched the next kernel (10 gaps)"
     );
     let stakes = found.iter().map(|f| f.stake.as_ref().unwrap());
     let stakes: Vec<_> = stakes.map(|stake| (stake.ns, stake.share > 0.1)).collect();

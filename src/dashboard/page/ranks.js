@@ -38,6 +38,6 @@ function ranksCard(ranks) {
       { label: "came last", num: true, cell: time => ranks.collectives.length ? count(stragglers.has(time.rank) ? stragglers.get(time.rank).last : 0) : null },
       { label: "late", num: true, cell: time => stragglers.has(time.rank) ? duration(stragglers.get(time.rank).late_ns) : null },
     ], rows),
-    el("p", { class: "note" }, "Shares are of the rank's own span, from its first to its last event, with start-up; the report's headline counts the time after start-up. Compute, exposed communication, copies and idle add up to the span. Overlap is the share of communication beside which kernels computed. Came last and late are of the collectives after start-up.",
+    el("p", { class: "note" }, "Shares are of the rank's own span, from its first to its last event, with start-up; the report's headline leaves out start-up. Compute, exposed communication, copies and idle add up to the span. Overlap is the share of communication beside which kernels computed. Came last and late are of the collectives after start-up.",
       rows.length < ranks.ranks.length && ` ${count(rows.length)} of ${count(ranks.ranks.length)} ranks are shown; the report has all.`));
 }
