@@ -73,7 +73,7 @@ pub(super) fn covered(finding: &Finding, names: &KernelLabels<'_>) -> Option<Str
 }
 
 /// Where idle time is: `757 ms in 127 gaps before cudnn sdpa in decode::step, the longest 56.9 ms at
-/// 2.25 s (cuLaunchKernelEx)`.
+/// 2.25 s of the recording (cuLaunchKernelEx)`.
 pub(super) fn idle_location_text(place: &IdleGroup, names: &KernelLabels<'_>) -> String {
     let mut text = duration(place.total_ns as f64);
     match place.gaps {
@@ -91,7 +91,8 @@ pub(super) fn idle_location_text(place: &IdleGroup, names: &KernelLabels<'_>) ->
             super::text::cut_middle(&super::region_rows::short_xla(region), 44)
         );
     }
-    let at = duration(place.longest_start_ns as f64);
+    // The GPU's span begins later, with its first kernel.
+    let at = format!("{} of the recording", duration(place.longest_start_ns as f64));
     text += &match place.gaps {
         0 | 1 => format!(", at {at}"),
         _ => format!(", the longest {} at {at}", duration(place.longest_ns as f64)),
@@ -160,8 +161,8 @@ mod tests {
         };
         assert_eq!(
             idle_location_text(&gaps, &names),
-            "757 ms in 127 gaps before gemm in `decode::step`, the longest 56.9 ms at 2.25 s \
-             (cuLibraryLoadData)"
+            "757 ms in 127 gaps before gemm in `decode::step`, the longest 56.9 ms at 2.25 s of the \
+             recording (cuLibraryLoadData)"
         );
     }
 

@@ -267,7 +267,7 @@ function waiting(show) {
         el("span", { class: "num" }, duration(w.total_ns)), el("span", { class: "num dim extra" }, w.gaps ? plural(w.gaps, "gap") : ""),
       ])) : null,
       d.waiting.length ? el("p", { class: "note causes" }, d.waiting.filter(w => CAUSES[w.cause]).map((w, at) => [at ? "; " : "", el("b", null, words(w.cause)), ": " + CAUSES[w.cause]]), ".") : null,
-      d.gaps.length ? el("details", null, el("summary", null, "Longest times without a kernel"), table([
+      d.gaps.length ? el("details", null, el("summary", null, "Longest times without a kernel, “at” from the start of the recording"), table([
         { label: "at", num: true, cell: g => el("button", { type: "button", on: { click: () => show(g) } }, duration(g.start_ns)), key: g => g.start_ns },
         { label: "length", num: true, cell: g => duration(g.duration_ns), key: g => g.duration_ns },
         { label: "cause", cell: g => words(g.cause), key: g => g.cause },
