@@ -1483,9 +1483,9 @@ class KernelVerdict(Record):
     launches: int
     """Number of its launches."""
     total_ns: int
-    """Their GPU time in nanoseconds."""
+    """Their GPU time in nanoseconds, without launches that mode `deep` found to be set-up."""
     percent: float
-    """The part of the GPU time, in percent."""
+    """The part of the GPU time of all kernels, in percent; without set-up, too."""
     launch: int | None
     """Id of the launch that the verdict is about: its longest one with that verdict, or the median
     one if they are as short as a launch takes.
@@ -1894,8 +1894,8 @@ class Operator(Record):
     """Where the operator was called, most GPU time first; empty if the trace does not tell."""
     flops: float | None
     """Floating-point operations of the calls with work on the GPU, from their input shapes; those
-    of all calls if the trace has no GPU rows. Absent for operators that are no matrix products, and
-    if the trace lacks shapes.
+    of all calls if the trace has no GPU rows. Absent for operators that are no matrix products,
+    and if the trace lacks shapes.
     """
     shapes: str | None
     """Input shapes of the first call, in the trace's notation; empty if not recorded."""
@@ -2688,6 +2688,10 @@ class Selection(Record):
     covered_percent: float | None
     """Share of the GPU time of all kernels that the chosen ones have, in percent (`--mode deep`).
     Launches of set-up, such as a compiler's benchmarks, do not count.
+    """
+    set_up_ns: dict[str, int]
+    """GPU time of each kernel's launches that are set-up, such as a compiler's benchmarks, in
+    nanoseconds; kernels without any are left out (`--mode deep` of a whole program).
     """
     set: str | None
     """The section set that was collected, if any."""
