@@ -3,12 +3,14 @@
 
 use super::{Align, KernelLabels, TextTable, kernels, operators, plain, section};
 use crate::model::profile::TimingClock;
-use crate::model::{Launch, Profile};
+use crate::model::{Launch, Profile, Stage};
 use crate::report::bound::share_text;
 use crate::report::finding;
 use crate::report::headline::{headline, longest};
 use crate::report::quantity::{duration, measured, per_second, percent, threshold};
 use crate::report::region_rows;
+use crate::report::terminal::stages as model_stages;
+use crate::report::text::capital;
 use crate::report::{ReportInput, busy};
 
 /// The maximum number of rows of the top tables and recommendations.
@@ -35,11 +37,7 @@ pub(super) fn report(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Str
         "No step of a run was recorded: this is of a report file alone.",
     );
     heading(&mut out, "MFU");
-    section(
-        &mut out,
-        utilisation(profile),
-        "No `[work]` is declared, so neither the useful operations nor the share of the peak are known.",
-    );
+    mfu(&mut out, profile);
     heading(&mut out, "Top Operators");
     section(&mut out, operators::table(profile, MAX_TOP_ROWS), operators::NO_OPERATORS_NOTE);
     heading(&mut out, "Top Kernels");
@@ -57,11 +55,18 @@ fn heading(out: &mut String, text: &str) {
 
 fn executive(out: &mut String, subject: &ReportInput<'_>, names: &KernelLabels<'_>) {
     heading(out, "Executive Summary");
-    let head = headline(subject, names);
-    out.push_str(&format!("**{}.** {}\n\n", plain(&head.title), sentence(&head.text)));
-    match subject.profile.findings.first() {
+    let (head, profile) = (headline(subject, names), subject.profile);
+    out.push_str(&format!(
+        "**{}.** {}\n\n",
+        plain(&head.title),
+        sentence(&head.text, names, profile)
+    ));
+    match profile.findings.first() {
         Some(first) => {
-            out.push_str(&format!("First thing to do: {}\n\n", sentence(&first.hint)));
+            out.push_str(&format!(
+                "First thing to do: {}\n\n",
+                sentence(&first.hint, names, profile)
+            ));
         }
         None => out.push_str("No findings.\n\n"),
     }
@@ -170,6 +175,32 @@ fn stages(profile: &Profile) -> TextTable {
     table
 }
 
+/// The rates and the MFU of cases with declared work, and of a model's stages.
+fn mfu(out: &mut String, profile: &Profile) {
+    let is_rated = |stage: &Stage| stage.flops_per_s.is_some() || stage.utilization.is_some();
+    if !profile.stages.iter().any(is_rated) {
+        return section(
+            out,
+            utilisation(profile),
+            "No `[work]` is declared, so neither the useful operations nor the share of the peak are known.",
+        );
+    }
+    if !profile.speed_of_light.is_empty() {
+        section(out, utilisation(profile), "");
+    }
+    section(out, model_stages::table(profile, plain), "");
+    if let Some(peak) = profile.stages.iter().find_map(|stage| stage.utilization.as_ref()) {
+        let (label, rate) = (plain(&peak.label), per_second(peak.peak, "FLOP"));
+        out.push_str(&format!(
+            "MFU is the share of {rate}: {label} ({}).\n\n",
+            plain(&peak.source)
+        ));
+    }
+    if let Some(note) = model_stages::mfu_note(profile) {
+        out.push_str(&format!("Note: {note}.\n\n"));
+    }
+}
+
 fn utilisation(profile: &Profile) -> TextTable {
     let mut table = TextTable::new(&[
         ("case", Align::Left),
@@ -203,7 +234,7 @@ fn recommendations(out: &mut String, profile: &Profile, names: &KernelLabels<'_>
     }
     for (at, f) in profile.findings.iter().enumerate().take(MAX_TOP_ROWS) {
         let kernel = finding::kernel(f, names).map(|kernel| format!("`{}`: ", code(&kernel)));
-        let (kernel, hint) = (kernel.unwrap_or_default(), sentence(&f.hint));
+        let (kernel, hint) = (kernel.unwrap_or_default(), sentence(&f.hint, names, profile));
         let why = f.text.trim().replace('<', "&lt;");
         let worth = finding::worth(f, profile).map(|worth| format!(" Worth {}.", plain(&worth)));
         let worth = worth.unwrap_or_default();
@@ -284,13 +315,21 @@ fn bound(
     sentences.collect()
 }
 
-/// One of our own texts as a sentence, with a capital and a full stop. Its backticks stay markup.
-fn sentence(text: &str) -> String {
-    let text = text.trim().replace('<', "&lt;");
-    let mut chars = text.chars();
-    let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+/// One of our own texts as a sentence, with a capital and a full stop. Its backticks stay markup. A
+/// name at its start, such as `cuDNN` or that of a kernel, stays as it is.
+fn sentence(text: &str, names: &KernelLabels<'_>, profile: &Profile) -> String {
+    let text = text.trim();
+    let starts_with = |kernel: &str| {
+        let rest = text.strip_prefix(names.name(kernel).as_str());
+        rest.is_some_and(|rest| rest.starts_with([' ', ':']))
+    };
+    let is_name = text.split(' ').next().is_some_and(|word| {
+        word.contains(|c: char| c.is_uppercase() || c.is_ascii_digit() || c == '_')
+    });
+    let is_name = is_name || profile.kernels.iter().any(|sum| starts_with(&sum.kernel));
     let stop = if text.ends_with(['.', '!', '?']) { "" } else { "." };
-    format!("{first}{}{stop}", chars.as_str())
+    let text = if is_name { text.to_owned() } else { capital(text) };
+    format!("{}{stop}", text.replace('<', "&lt;"))
 }
 
 /// Foreign text for use between backticks.
