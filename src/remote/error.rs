@@ -26,6 +26,9 @@ const FACTS_CHANGED: &str = "facts_changed";
 /// The agent's code for a blob that does not have its digest.
 const DAMAGED_BLOB: &str = "damaged_blob";
 
+/// The agent's code, and that of the failure, for a name that another job of the host has.
+pub const JOB_EXISTS: &str = "job_exists";
+
 /// Whether a failure ended the session with its host, so that nothing else runs over it. Any other
 /// failure is that of one command.
 pub fn loses_host(failure: &Failure) -> bool {
@@ -331,6 +334,7 @@ impl RemoteError {
             Self::Refused { code, .. } if code == "disk_full" => "host_disk_full",
             Self::Refused { code, .. } if code == NO_SUCH_JOB => NO_SUCH_JOB,
             Self::Refused { .. } if self.refuses_input() => DAMAGED_BLOB,
+            Self::Refused { code, .. } if code == JOB_EXISTS => JOB_EXISTS,
             Self::Refused { .. } => "refused",
             Self::Mismatch(_) => "version_mismatch",
             Self::Frames(_) | Self::ProtocolViolation { .. } => "bad_stream",
@@ -402,7 +406,7 @@ impl RemoteError {
                 "a release has binaries for hosts of x86_64 and aarch64 with glibc 2.17 or newer; in a clone `cargo xtask dist` makes them, for ARM hosts `cargo xtask dist aarch64`, and RGPU_LIBEXEC names their folder",
             ),
             Self::Mismatch(_) => failure.hint("update rgpu on this machine"),
-            Self::Refused { code, .. } if code == "job_exists" => failure.hint(
+            Self::Refused { code, .. } if code == JOB_EXISTS => failure.hint(
                 "a run with this id was on that host before, of another project or folder: choose \
                  another `--run-id`",
             ),

@@ -18,7 +18,7 @@ use crate::cli::support::progress::{LiveOutput, ProgressRow};
 use crate::cli::support::session::{self, OutputOptions, RemoteSession};
 use crate::error::{Exit, Failure, Result};
 use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
-use crate::remote::{HostRequest, RemoteSpec};
+use crate::remote::{HostRequest, JOB_EXISTS, RemoteSpec};
 use crate::report::{Style, duration, suite::speedup_text};
 use crate::run::{Reporter, RunEvent};
 use crate::store::RunFolder;
@@ -26,6 +26,9 @@ use crate::suite::{RunIndex, RunningSuite, SuiteCase};
 
 /// Times to open a connection again after it failed.
 const MAX_RECONNECTS: u32 = 1;
+
+/// The maximum number of earlier suites of the same id that left a job of a case on its host.
+const MAX_TAKEN_NAMES: u32 = 50;
 
 /// A suite that this command works on.
 pub(super) struct SuiteWork<'a> {
@@ -258,7 +261,7 @@ impl SuiteWork<'_> {
     ) -> Result<()> {
         let Some((case, spec)) = self.cases.get(&at) else { return Ok(()) };
         let host_number = (host_number > 0 && has_many_hosts(spec)).then_some(host_number);
-        let run_id = self.with_suite(|suite| {
+        let mut run_id = self.with_suite(|suite| {
             let row = &mut suite.run.rows[at];
             row.host_number = host_number;
             match row.run.clone().filter(|run| open_run(self.app, run).is_some()) {
@@ -270,7 +273,17 @@ impl SuiteWork<'_> {
             }
         });
         self.save()?;
-        let end = runner.run_case(case, &run_id).await;
+        let mut end = runner.run_case(case, &run_id).await;
+        // A suite of the same id from another folder, such as a fresh clone, ran on the host. Nothing
+        // of this attempt did.
+        for _ in 0..MAX_TAKEN_NAMES {
+            if end.failure.as_ref().is_none_or(|failure| failure.code != JOB_EXISTS) {
+                break;
+            }
+            run_id = self.with_suite(|suite| suite.start(at));
+            self.save()?;
+            end = runner.run_case(case, &run_id).await;
+        }
         let log = match &end.failure {
             Some(failure) => Some(self.write_log(&run_id, failure)?),
             None => None,

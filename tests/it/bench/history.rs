@@ -9,6 +9,19 @@ use super::{SUITE, laptop_with, suite};
 use crate::documents::printed_keeps;
 use crate::laptop::status;
 
+/// A fresh clone has no run folders, and the host still has the jobs of the last one.
+#[test]
+fn an_id_that_another_folder_used_on_the_host_can_be_used_again() {
+    let (laptop, _host) = laptop_with(SUITE);
+    for attempts in 1..=3 {
+        let run = suite(&laptop, "bench run -t memory:* --run-id pr-7", 0);
+        let all: Vec<u32> = run.rows.iter().map(|row| row.attempts).collect();
+        assert_eq!(all, vec![attempts; run.rows.len()], "{run:#?}");
+        fs::remove_dir_all(laptop.project("artifacts")).unwrap();
+    }
+    laptop.wait_until_quiet();
+}
+
 #[test]
 fn two_suites_are_compared_and_the_history_is_kept_or_made_again() {
     let (laptop, _host) = laptop_with(SUITE);
