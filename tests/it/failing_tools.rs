@@ -400,7 +400,7 @@ fn a_kernel_that_is_wrong_crashes_or_hangs_is_status_six() {
         ("rgpu-runner illegal-access verify\n", NCU, "illegal_access"),
         (
             "rgpu-runner hang verify\n",
-            "profile --kernel vecadd --timeout 1s --remote h200 --json",
+            "profile --kernel vecadd --timeout 5s --remote h200 --json",
             "timeout",
         ),
     ] {
