@@ -53,8 +53,9 @@ impl<T, E> RowSender<T, E> {
     /// No row is without a size.
     const BATCH_ROWS: usize = BATCH_BYTES / size_of::<T>();
 
-    /// Sends a row. `text_bytes` is the length of its texts.
-    pub(crate) fn row(&mut self, row: T, text_bytes: usize) {
+    /// Sends a row. `text_bytes` is the length of its texts. False if the reader should stop, because
+    /// nobody takes its rows.
+    pub(crate) fn row(&mut self, row: T, text_bytes: usize) -> bool {
         self.batch.rows.push(row);
         self.batch.text_bytes += text_bytes;
         if self.batch.rows.len() >= Self::BATCH_ROWS
@@ -62,6 +63,7 @@ impl<T, E> RowSender<T, E> {
         {
             self.flush();
         }
+        !self.is_stopped
     }
 
     /// Tells that the part has no further rows. False if the reader should stop.
@@ -70,11 +72,6 @@ impl<T, E> RowSender<T, E> {
         self.flush();
         self.send(ReaderMessage::PartEnds);
         !self.is_stopped
-    }
-
-    /// Whether the reader should stop, because nobody takes its rows.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.is_stopped
     }
 
     fn flush(&mut self) {
@@ -151,7 +148,8 @@ mod tests {
                     if Some(*part) == failing {
                         return Err(*part);
                     }
-                    (0..part % 5 * 7000).for_each(|row| to.row((*part, row), 1));
+                    (0..part % 5 * 7000)
+                        .for_each(|row| assert!(to.row((*part, row), 1) || failing.is_some()));
                     if !to.part_ends() {
                         break;
                     }
@@ -219,7 +217,7 @@ mod tests {
         let mut sizes = Vec::new();
         let read = |own: &mut dyn Iterator<Item = &u8>, to: &mut RowSender<u8, ()>| {
             for part in own {
-                (0..5).for_each(|row| to.row(row, MAX_BATCH_TEXT_BYTES / 2));
+                (0..5).for_each(|row| assert!(to.row(row, MAX_BATCH_TEXT_BYTES / 2)));
                 assert!(to.part_ends(), "part {part}");
             }
             Ok(())

@@ -300,7 +300,9 @@ impl<'a> NsysReport<'a> {
                 readers,
                 |own, to| {
                     for chunk in own {
-                        read(chunk, &mut |row, text_bytes| to.row(row, text_bytes))?;
+                        read(chunk, &mut |row, text_bytes| {
+                            to.row(row, text_bytes);
+                        })?;
                         if !to.part_ends() {
                             break;
                         }

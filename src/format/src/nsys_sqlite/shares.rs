@@ -82,8 +82,7 @@ impl SharedTable<'_> {
             while let Some(row) = cursor.next()? {
                 let value = T::read(&Fields::new(row));
                 let text_bytes = value.texts();
-                to.row(value, text_bytes);
-                if to.is_stopped() {
+                if !to.row(value, text_bytes) {
                     return Ok(());
                 }
             }
