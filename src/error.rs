@@ -100,8 +100,8 @@ pub struct Failure {
     pub hints: Vec<String>,
     /// The exit status of the command.
     pub exit: Exit,
-    /// Whether it ended the session with its host, so that nothing else runs over it. Documents do
-    /// not have it.
+    /// Whether it ended the session with its host, so that nothing else runs over it. Any other
+    /// failure is that of one command. Documents do not have it.
     #[serde(skip)]
     pub lost_host: bool,
 }

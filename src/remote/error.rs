@@ -29,12 +29,6 @@ const DAMAGED_BLOB: &str = "damaged_blob";
 /// The agent's code, and that of the failure, for a name that another job of the host has.
 pub const JOB_EXISTS: &str = "job_exists";
 
-/// Whether a failure ended the session with its host, so that nothing else runs over it. Any other
-/// failure is that of one command.
-pub fn loses_host(failure: &Failure) -> bool {
-    failure.lost_host
-}
-
 /// An error between this machine and a job.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
@@ -480,7 +474,7 @@ mod tests {
             slurm_end("NODE_FAIL"),
             RemoteError::Slurm(SlurmError::NoProgram { program: "srun" }),
         ] {
-            assert!(loses_host(&error.failure("h200", "ssh")), "{error}");
+            assert!(error.failure("h200", "ssh").lost_host, "{error}");
         }
         for error in [
             own_ssh(SshFailureKind::Config),
@@ -490,8 +484,8 @@ mod tests {
             refused("facts_changed"),
             RemoteError::Shorter { path: "x".to_owned(), fetched_bytes: 2, recorded_bytes: 1 },
         ] {
-            assert!(!loses_host(&error.failure("h200", "ssh")), "{error}");
+            assert!(!error.failure("h200", "ssh").lost_host, "{error}");
         }
-        assert!(!loses_host(&Failure::new(Exit::Host, "link_cut", "a code alone tells nothing")));
+        assert!(!Failure::new(Exit::Host, "link_cut", "a code alone tells nothing").lost_host);
     }
 }

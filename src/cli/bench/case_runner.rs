@@ -27,7 +27,7 @@ use crate::model::suite::{
     GrownSizes, MissingTool, NO_GPU, PairResult, SizeSpeedup, SuiteOptions, SuiteTime,
 };
 use crate::model::{KernelCode, Profile};
-use crate::remote::{RemoteSpec, loses_host};
+use crate::remote::RemoteSpec;
 use crate::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
 use crate::store::{RunParent, RunRecord, RunState, Runs};
 use crate::suite::{
@@ -112,7 +112,7 @@ impl<'a> CaseRunner<'a> {
         };
         let mut end =
             end.unwrap_or_else(|failure| CaseEnd { failure: Some(failure), ..CaseEnd::default() });
-        self.lost_by = end.failure.clone().filter(loses_host);
+        self.lost_by = end.failure.clone().filter(|failure| failure.lost_host);
         end.seconds = started_at.elapsed().as_secs_f64();
         end
     }
