@@ -116,6 +116,23 @@ fn a_range_can_be_chosen_and_other_ranges_are_regions() {
 }
 
 #[test]
+fn a_range_in_which_the_recording_begins_is_a_region() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let text = "import torch\n\
+        torch.cuda.nvtx.range_push('prefill')\n\
+        torch.cuda.init()\n\
+        torch.cuda.nvtx.range_pop()\n";
+    let app = program(&laptop, text, GPU_TRACE);
+    let line = format!("profile --mode torch --remote h200 -- python3 {app}");
+    let (shown, profile) = profiled(&laptop, &line);
+    let prefill =
+        |region: &&rgpu::model::Region| region.path.last().is_some_and(|r| r == "prefill");
+    let instances: Vec<_> = profile.regions.iter().filter(prefill).map(|r| r.instances).collect();
+    assert_eq!(instances, [Some(1)], "{shown}");
+}
+
+#[test]
 fn a_program_that_torch_cannot_record_is_traced_by_the_next_rung() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);

@@ -19,7 +19,8 @@ The trace goes to `$RGPU_TORCH_TRACE.<pid>.json`. It has what runs
 It ends after LIMIT_S seconds, since a trace with the places in the source has each call of Python.
 A program that compiles its model has no places, and LIMIT_WITHOUT_PLACES_S seconds.
 
-NVTX ranges of `torch.cuda.nvtx` are ranges of the trace too. A call of a Hugging Face model is
+NVTX ranges of `torch.cuda.nvtx` are ranges of the trace too. One that is open when the recording
+begins is in it from then on, but not if steps are recorded. A call of a Hugging Face model is
 `LLM@prefill`, `LLM@decode_step` or `LLM@forward`. The trace's key `rgpu` has the model, the FLOPs of
 these ranges and the peak of the memory, as `src/format/src/torch_trace.rs` reads them.
 """
@@ -148,6 +149,8 @@ class Recording:
         finally:
             self.starting = False
         self.state, self.work, self.steps = state, {}, 0
+        if state != "steps":
+            self.reopen_ranges()
         self.limit()
 
     def drop(self):
@@ -344,6 +347,14 @@ class Recording:
                 self.finish()
                 if STOPS_AFTER_RANGE:
                     interrupt_program()
+
+    def reopen_ranges(self):
+        """Opens the ranges again in which the recording begins, since the profiler knows no others.
+        Those in which a step ended would be short ones more, beside those of the whole steps."""
+        for at, (name, _, _) in enumerate(self.open_ranges()):
+            span = self.torch.profiler.record_function(name)
+            span.__enter__()
+            self.open_ranges()[at] = (name, span, self.profiler)
 
     def open_ranges(self):
         if not hasattr(self.local, "ranges"):
