@@ -1,4 +1,5 @@
-//! Facts from the name of a kernel: its author, and whether it multiplies matrices.
+//! Facts from the name of a kernel: its author, whether it multiplies matrices, and whether it works
+//! element by element.
 //!
 //! Names are those of cuBLAS (`nvjet_…`, `sm80_xmma_gemm_…`, `ampere_sgemm_…`), cuDNN, CUTLASS,
 //! torch, CUB and XLA, as `tests/fixtures/kernel_names` lists them.
@@ -51,6 +52,80 @@ pub(super) fn author(name: &str) -> Author {
         Author::Torch
     } else {
         Author::User
+    }
+}
+
+/// The next step for kernels that a framework has for each operation; `None` for other authors.
+pub(super) fn fuse_hint(name: &str) -> Option<&'static str> {
+    match author(name) {
+        Author::Torch => Some(
+            "these are torch's own kernels: let `torch.compile` fuse them, call one fused operator \
+             in place of several, and give them larger or contiguous tensors",
+        ),
+        Author::Cupy => Some(
+            "these are CuPy's own kernels, one for each operation: fuse the expression \
+             (`cupy.fuse`, `cupy.ElementwiseKernel`), and write into arrays that exist (`out=`)",
+        ),
+        Author::Library | Author::User => None,
+    }
+}
+
+/// What a kernel does that works element by element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ElementWise {
+    /// It computes new values.
+    Arithmetic,
+    /// It copies, casts or fills.
+    Move,
+}
+
+/// Whether a kernel of torch or CuPy works element by element, so that others like it could be fused
+/// with it.
+pub(super) fn element_wise(name: &str) -> Option<ElementWise> {
+    const CUPY: &[&str] = &[
+        "absolute",
+        "add",
+        "clip",
+        "copy",
+        "cos",
+        "divide",
+        "equal",
+        "exp",
+        "floor_divide",
+        "greater",
+        "greater_equal",
+        "less",
+        "less_equal",
+        "log",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negative",
+        "not_equal",
+        "power",
+        "reciprocal",
+        "sin",
+        "sqrt",
+        "square",
+        "subtract",
+        "tanh",
+        "true_divide",
+        "where",
+    ];
+    const MOVES: &[&str] = &["direct_copy_kernel_cuda", "FillFunctor"];
+    let kind = |moves| if moves { ElementWise::Move } else { ElementWise::Arithmetic };
+    match author(name) {
+        Author::Torch => {
+            let is_one =
+                name.contains("elementwise_kernel") && !name.contains("index_elementwise_kernel");
+            is_one.then(|| kind(MOVES.iter().any(|word| name.contains(word))))
+        }
+        Author::Cupy => {
+            // `cupy_add__float32_float32_float32`: the operation, then the types.
+            let (operation, _) = name.strip_prefix("cupy_")?.split_once("__")?;
+            CUPY.contains(&operation).then(|| kind(operation == "copy"))
+        }
+        Author::Library | Author::User => None,
     }
 }
 
@@ -132,6 +207,26 @@ fn is_cute_product(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn element_wise_kernels_compute_or_move() {
+        let torch = |kernel, functor| format!("void at::native::{kernel}<4, {functor}, X>(int)");
+        let add = "at::native::CUDAFunctor_add<float>";
+        let copy = "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}";
+        let cases = [
+            (torch("vectorized_elementwise_kernel", add), Some(ElementWise::Arithmetic)),
+            (torch("unrolled_elementwise_kernel", copy), Some(ElementWise::Move)),
+            (torch("index_elementwise_kernel", add), None),
+            (torch("reduce_kernel", add), None),
+            ("cupy_add__float32_float32_float32".to_owned(), Some(ElementWise::Arithmetic)),
+            ("cupy_copy__float32_float32".to_owned(), Some(ElementWise::Move)),
+            ("cupy_sum__float32_float32".to_owned(), None),
+            ("triton_poi_fused_add_0".to_owned(), None),
+        ];
+        for (name, kind) in cases {
+            assert_eq!(element_wise(&name), kind, "{name}");
+        }
+    }
 
     #[test]
     fn cupys_operators_are_its_own_and_kernels_of_its_users_are_theirs() {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::classify::Verdicts;
 use super::geometry::GeometryTimes;
-use super::known_kernel::{Author, author};
+use super::known_kernel::{Author, author, fuse_hint};
 use super::rule::{Conclusion, Rule, VerdictRole};
 use super::stake::gains;
 use super::timeline::{GraphUse, Graphs};
@@ -100,22 +100,15 @@ fn hint(rule: &Rule, conclusion: &Conclusion, launch: &Launch, graph_use: GraphU
     if ["tensor_bound", "fp32_gemm", "fp64_trickle"].contains(&rule.id) {
         return conclusion.hint.clone();
     }
+    if let Some(fuse) = fuse_hint(&launch.kernel) {
+        return fuse.to_owned();
+    }
     match author(&launch.kernel) {
-        Author::User => conclusion.hint.clone(),
-        Author::Torch => "these are torch's own kernels: let `torch.compile` fuse them, call one \
-                          fused operator in place of several, and give them larger or contiguous \
-                          tensors"
-            .to_owned(),
-        Author::Cupy => {
-            "these are CuPy's own kernels, one for each operation: fuse the expression \
-                         (`cupy.fuse`, `cupy.ElementwiseKernel`), and write into arrays that exist \
-                         (`out=`)"
-                .to_owned()
-        }
         Author::Library => "the kernel is a library's: give it larger or better shaped work (a \
                             larger batch, sizes that are multiples of 64), a narrower type, or try \
                             another algorithm or backend of the library"
             .to_owned(),
+        _ => conclusion.hint.clone(),
     }
 }
 

@@ -154,6 +154,8 @@ table! {
         "% of peak from which Blackwell's tensor memory is the bound");
     WAITING_SHARE = row("waiting_share", 0.1, "rgpu",
         "share of the time from the first kernel to the last in which no kernel runs for one cause; a large start-up is left out");
+    FUSIBLE_SHARE = row("fusible_share", 0.1, "rgpu",
+        "share of the GPU time that element-wise kernels could give back if those that follow one another were fused");
     PREPARATIONS = row("preparations", 8.0, "rgpu",
         "number of gaps before one kernel, caused by loading or compiling code, above which the loading counts as repeated");
     ONE_OFF_NS = row("one_off_ns", 5e6, "rgpu",

@@ -3,6 +3,7 @@
 //! Only the time between the first kernel and the last counts. Before that, programs load data and
 //! modules, which a trace rarely explains.
 
+mod element_wise;
 mod finding;
 mod graphs;
 mod idle;
@@ -68,7 +69,8 @@ pub(super) fn analyze(
     profile.timeline = timeline(trace, limits);
     let ranks = profile.ranks.as_ref();
     let of_timeline = |timeline| finding::findings(timeline, ranks, graphs, limits);
-    profile.timeline.iter().flat_map(of_timeline).collect()
+    let idle = profile.timeline.iter().flat_map(of_timeline);
+    idle.chain(element_wise::finding(profile, trace, limits)).collect()
 }
 
 /// Whether a piece of work is a kernel, or a graph, which stands for its kernels.
