@@ -125,20 +125,20 @@ class Session:
                    note=profile.get("rung", ""))
 
     def archive(self):
-        """Packs all output and the run folders into one file."""
+        """Packs all output and the run folders into one file, small files first: what no longer fits are reports."""
         (self.out / "summary.txt").write_text(
             "".join(f"ok   {line}\n" for line in self.passed) + "".join(f"FAIL {line}\n" for line in self.failed)
         )
         path, total = self.out / "gpu-run.tar.xz", 0
+        path.unlink(missing_ok=True)
+        named = [(file, f"artifacts/{file.relative_to(self.project / 'artifacts')}") for file in self.project.glob("artifacts/**/*")]
+        named += [(file, f"config/{file.relative_to(self.home / '.config')}") for file in self.home.glob(".config/**/*")]
+        named += [(file, str(file.relative_to(self.out))) for file in self.out.rglob("*")]
+        sizes = [(file.stat().st_size, file, name) for file, name in named if file.is_file() and not file.is_symlink()]
         with tarfile.open(path, "w:xz") as tar:
-            for folder, name in ((self.out / "log", "log"), (self.project / "artifacts", "artifacts"),
-                                 (self.home / ".config", "config"), (self.out / "summary.txt", "summary.txt")):
-                files = [folder] if folder.is_file() else sorted(folder.rglob("*"))
-                for file in files:
-                    if not file.is_file() or file.is_symlink() or file.stat().st_size > FILE_LIMIT:
-                        continue
-                    total += file.stat().st_size
-                    if total > 12 * ARCHIVE_LIMIT:  # reports compress to a tenth or less
-                        print(f"the archive is full: {file} and what follows are left out", file=sys.stderr)
-                        return
-                    tar.add(file, arcname=f"gpu-run/{name}" if file == folder else f"gpu-run/{name}/{file.relative_to(folder)}")
+            for size, file, name in sorted(sizes):
+                total += size
+                if size > FILE_LIMIT or total > 12 * ARCHIVE_LIMIT:  # reports compress to a tenth or less
+                    print(f"the archive is full: {file} and larger files are left out", file=sys.stderr)
+                    return
+                tar.add(file, arcname=f"gpu-run/{name}")
