@@ -21,6 +21,10 @@ const STOPPED: &str =
 
 const NOT_PROFILED: &str = "not profiled";
 
+/// Why a kernel has no verdict although some of its launches have counters.
+const NOT_TYPICAL: &str = "only launches that are no part of its steady work were profiled, such as a \
+     compiler's benchmarks";
+
 const NO_COUNTERS: &str = "ncu left no counters of its launches";
 
 /// The verdict of launches that are as short as a launch takes.
@@ -28,6 +32,8 @@ const LAUNCH_BOUND: &str = "launch_bound";
 
 /// Profiled launches with a lower share of the kernel's time may not be typical of it.
 const TYPICAL_SHARE: f64 = 0.95;
+/// Profiled launches with a lower share of the kernel's time say nothing about it.
+const MIN_TYPICAL_SHARE: f64 = 0.005;
 
 /// Whether mode `deep` chose this kernel.
 fn is_chosen(profile: &Profile, kernel: &str) -> bool {
@@ -93,14 +99,17 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
             None => judge.verdict(&kernel.kernel, &launches),
         };
         let share_of_profiled = geometries.profiled_share(&kernel.kernel);
-        let text =
-            match share_of_profiled.filter(|share| verdict.is_some() && *share < TYPICAL_SHARE) {
-                Some(share) => format!(
-                    "{text}; its profiled launches stand for {:.0} % of its time",
-                    100.0 * share
-                ),
-                None => text,
-            };
+        let untypical =
+            share_of_profiled.filter(|share| verdict.is_some() && *share < TYPICAL_SHARE);
+        let (launch, verdict, text) = match untypical {
+            Some(share) if share < MIN_TYPICAL_SHARE => (None, None, NOT_TYPICAL.to_owned()),
+            Some(share) => {
+                let percent = 100.0 * share;
+                let share = format!("its profiled launches stand for {percent:.0} % of its time");
+                (launch, verdict, format!("{text}; {share}"))
+            }
+            None => (launch, verdict, text),
+        };
         KernelVerdict {
             kernel: kernel.kernel.clone(),
             launches: kernel.launches,

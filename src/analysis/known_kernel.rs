@@ -64,7 +64,8 @@ pub(super) fn fuse_hint(name: &str) -> Option<&'static str> {
         ),
         Author::Cupy => Some(
             "these are CuPy's own kernels, one for each operation: fuse the expression \
-             (`cupy.fuse`, `cupy.ElementwiseKernel`), and write into arrays that exist (`out=`)",
+             (`cupy.fuse`, or `cupy.ElementwiseKernel`, with `raw` arguments for shifted arrays), and \
+             write into arrays that exist (`out=`)",
         ),
         Author::Library | Author::User => None,
     }

@@ -602,7 +602,8 @@ mod tests {
         assert_eq!(first.id, "launch_bound");
         assert_eq!(
             first.text,
-            "in 80 of its 120 launches the kernel runs for 2.4 µs, about as long as a launch takes"
+            "in 80 of its 120 launches the kernel runs for 2.4 µs under ncu, about as long as a \
+             launch takes"
         );
         let stake = first.stake.as_ref().unwrap();
         assert_eq!((stake.ns, first.covers[0].launches), (129_000, 80));
@@ -612,6 +613,10 @@ mod tests {
             "{verdict}"
         );
         assert!(verdict.contains("2.4 µs"), "{verdict}");
+        // Of a geometry that the survey did not see.
+        let other = &copies(&[(96, 2.304)]).kernel_verdicts[0];
+        assert_eq!(other.verdict, None);
+        assert!(other.text.starts_with("only launches that are no part"), "{}", other.text);
         // With a long one, which holds the time.
         let both = copies(&[(32, 2.304), (32, 2.4), (32, 2.912), (131_040, 81.0)]);
         let verdict = &both.kernel_verdicts[0];
@@ -639,8 +644,8 @@ mod tests {
                 (
                     2,
                     true,
-                    "2 launches of 2 kernels wait: neither compute nor memory is busy: 67 % of the \
-                     launches, 57 % of the GPU time"
+                    "2 launches of 2 kernels wait: neither compute nor memory comes near its peak: 67 % \
+                     of the launches, 57 % of the GPU time"
                 ),
                 (1, false, "compute runs at 37 % and memory at 8 % of their peaks: warps wait"),
             ]
@@ -659,6 +664,22 @@ mod tests {
         assert_eq!(profile.findings[0].id, "only_set_up");
         let profile = analyzed(vec![random, scaled.clone(), scaled.clone(), scaled]);
         assert!(profile.findings.iter().all(|f| f.id != "only_set_up"));
+    }
+
+    /// `model.half()` before a CUDA graph, as ncu's first launches.
+    #[test]
+    fn weights_that_are_cast_first_are_set_up() {
+        let cast = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(\
+             at::TensorIteratorBase&)::{lambda()#3}, X>(int)";
+        let cast = launch(cast, 10.0, &[(SM, 20.0), (MEMORY, 30.0)]);
+        let gemm = launch("nvjet_sm90_hsh_64x8", 5.0, &[(SM, 20.0), (MEMORY, 30.0)]);
+        let of = |launches: Vec<Launch>| analyzed(launches).findings.remove(0);
+        let first = of(vec![cast.clone(), cast.clone(), gemm.clone()]);
+        assert_eq!(first.id, "only_set_up");
+        assert!(first.text.contains("goes into filling, copying and converting"), "{first:?}");
+        // In the middle of the work, or nothing else.
+        assert_ne!(of(vec![gemm, cast.clone(), cast.clone()]).id, "only_set_up");
+        assert_ne!(of(vec![cast.clone(), cast]).id, "only_set_up");
     }
 
     #[test]

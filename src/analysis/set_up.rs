@@ -1,8 +1,9 @@
 //! Tells which launches are a program's set-up, and when the profiled ones are nothing else: they
-//! fill tensors with random numbers, or tune kernels.
+//! fill tensors with random numbers, convert weights, or tune kernels.
 
 use std::collections::{HashMap, HashSet};
 
+use super::known_kernel::{ElementWise, element_wise};
 use super::threshold::{Limits, SETUP_SHARE};
 use super::tuning::{self, Tuner};
 use crate::model::finding::{CoveredKernel, GainScope, PotentialGain};
@@ -65,8 +66,14 @@ pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding>
     let tuning = |launch: &&Launch| benchmarked.contains_key(&launch.id);
     let tunes = |tuner: Tuner| benchmarked.values().any(|of_launch| *of_launch == tuner);
     let random = |launch: &&Launch| makes_random_numbers(launch);
+    let moves = |launch: &&Launch| element_wise(&launch.kernel) == Some(ElementWise::Move);
+    let prepares = |launch: &&&Launch| random(launch) || tuning(launch) || moves(launch);
+    // Weights are copied and cast before the work; a program of nothing else has that as its work.
+    let leading = all.iter().take_while(prepares).count();
+    let leading = if leading < all.len() { leading } else { 0 };
     let what: Vec<&str> = [
         (all.iter().any(random), "making random numbers"),
+        (all[..leading].iter().any(moves), "filling, copying and converting tensors"),
         (tunes(Tuner::Xla), "autotuning of XLA"),
         (tunes(Tuner::Triton), "benchmarks of Triton's kernels"),
     ]
@@ -74,8 +81,10 @@ pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding>
     .filter_map(|(is_there, what)| is_there.then_some(what))
     .collect();
     let what = what.join(" and ");
-    let set_up = all.iter().copied().filter(|launch| random(launch) || tuning(launch));
-    let set_up: Vec<&Launch> = set_up.collect();
+    let is_set_up =
+        |(at, launch): &(usize, &Launch)| *at < leading || random(launch) || tuning(launch);
+    let set_up = all.iter().copied().enumerate().filter(is_set_up);
+    let set_up: Vec<&Launch> = set_up.map(|(_, launch)| launch).collect();
     let (total_ns, set_up_ns) = (ns(&all), ns(&set_up));
     let limit = limits.threshold(&SETUP_SHARE);
     let share = set_up_ns / total_ns;

@@ -141,7 +141,7 @@ table! {
     TF32_GAIN = row("tf32_gain", 4.0, "rgpu",
         "times by which TF32 on the tensor cores is taken to beat FP32 (the peaks differ 7 to 8 times)");
     SETUP_SHARE = row("setup_share", 0.5, "rgpu",
-        "share of the time in kernels of random numbers or autotuning from which launches are a program's set-up");
+        "share of the time in kernels of random numbers, conversions or autotuning from which launches are a program's set-up");
     STRAGGLER_SHARE = row("straggler_share", 0.02, "rgpu",
         "share of the time that the ranks wait for one of them");
     RANK_IMBALANCE = row("rank_imbalance", 0.1, "rgpu",

@@ -70,7 +70,7 @@ pub(super) fn analyze(
     let ranks = profile.ranks.as_ref();
     let of_timeline = |timeline| finding::findings(timeline, ranks, graphs, limits);
     let idle = profile.timeline.iter().flat_map(of_timeline);
-    idle.chain(element_wise::finding(profile, trace, limits)).collect()
+    idle.chain(element_wise::finding(trace, limits)).collect()
 }
 
 /// Whether a piece of work is a kernel, or a graph, which stands for its kernels.

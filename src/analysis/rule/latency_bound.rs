@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     category: "latency",
     kind: VerdictRole::Bound,
     gain: GainLimit::Headroom,
-    plural_predicate: "wait: neither compute nor memory is busy",
+    plural_predicate: "wait: neither compute nor memory comes near its peak",
     apply,
 };
 

@@ -6,8 +6,8 @@
 
 use super::matrix::has_matrix_products;
 use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
-use crate::analysis::concept::{MMA_SYNC, TCGEN05, TENSOR_ACTIVE, WGMMA};
-use crate::analysis::threshold::{Limits, TENSOR_USED};
+use crate::analysis::concept::{MEMORY_THROUGHPUT, MMA_SYNC, TCGEN05, TENSOR_ACTIVE, WGMMA};
+use crate::analysis::threshold::{Limits, TENSOR_USED, THROUGHPUT_LOW};
 use crate::model::{Evidence, Launch};
 
 pub(super) const RULE: Rule = Rule {
@@ -37,6 +37,11 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         return None;
     }
     if !has_matrix_products(launch, limits) {
+        return None;
+    }
+    // A faster instruction does not help a kernel that waits for memory.
+    let memory = launch.first_number(MEMORY_THROUGHPUT).map_or(0.0, |(_, percent)| percent);
+    if memory > busy && memory >= limits.threshold(&THROUGHPUT_LOW).value {
         return None;
     }
     let mut text = format!("matrix products run on `mma.sync`, where the device has `{newer}`");

@@ -26,7 +26,8 @@ const LIMITERS: &[(&str, &str, &str)] = &[
     (
         "launch__occupancy_limit_registers",
         "registers",
-        "use fewer registers a thread: `__launch_bounds__`, smaller tiles, less unrolling",
+        "use fewer registers a thread: `__launch_bounds__` (in Triton more `num_warps`, or `maxnreg`), \
+         smaller tiles, less unrolling",
     ),
     (
         SHARED,

@@ -1,7 +1,5 @@
 //! The finding about element-wise kernels that follow one another: each reads its operands from
 //! memory and writes its result there, where one fused kernel would do that once.
-//!
-//! Only for profiles without counters. With them, the rules judge each of these kernels.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +8,7 @@ use crate::analysis::Limits;
 use crate::analysis::known_kernel::{self, ElementWise};
 use crate::analysis::threshold::{FUSIBLE_SHARE, LAUNCH_NS};
 use crate::model::finding::{CoveredKernel, GainScope, PotentialGain};
-use crate::model::{Evidence, Finding, Profile, Trace};
+use crate::model::{Evidence, Finding, Trace};
 use crate::number_form::counted;
 
 /// Element-wise kernels of one stream without another kernel between them.
@@ -50,10 +48,7 @@ impl<'a> Fusible<'a> {
 }
 
 /// The finding, if fusing could give back enough of the GPU time.
-pub(super) fn finding(profile: &Profile, trace: &Trace, limits: &Limits<'_>) -> Option<Finding> {
-    if profile.launches.iter().any(|launch| !launch.metrics.is_empty()) {
-        return None;
-    }
+pub(super) fn finding(trace: &Trace, limits: &Limits<'_>) -> Option<Finding> {
     let launch_ns = limits.threshold(&LAUNCH_NS).value as u64;
     let mut open: BTreeMap<_, Sequence<'_>> = BTreeMap::new();
     let mut fusible = Fusible::default();
@@ -112,7 +107,6 @@ mod tests {
     use super::*;
     use crate::analysis::Thresholds;
     use crate::model::trace::{TraceWork, TraceWorkKind};
-    use crate::model::{Launch, Metric, Value};
 
     const ADD: &str = "cupy_add__float32_float32_float32";
     const COPY: &str = "cupy_copy__float32_float32";
@@ -143,14 +137,14 @@ mod tests {
         Trace { work: work.collect(), names, ..Trace::default() }
     }
 
-    fn found(profile: &Profile, kernels: &[(u64, &str, u64)]) -> Option<Finding> {
-        finding(profile, &trace(kernels), &Limits::new(&Thresholds::default(), None))
+    fn found(kernels: &[(u64, &str, u64)]) -> Option<Finding> {
+        finding(&trace(kernels), &Limits::new(&Thresholds::default(), None))
     }
 
     #[test]
     fn all_but_the_longest_of_a_sequence_could_be_given_back() {
         let kernels = [(0, COPY, 60), (0, ADD, 90), (0, OTHER, 200), (0, ADD, 50), (0, ADD, 100)];
-        let finding = found(&Profile::default(), &kernels).unwrap();
+        let finding = found(&kernels).unwrap();
         let stake = finding.stake.unwrap();
         assert_eq!((stake.ns, stake.share), (110_000, 0.22));
         assert!(finding.text.contains("4 launches in 2 sequences: 60 % of"), "{}", finding.text);
@@ -161,21 +155,11 @@ mod tests {
 
     #[test]
     fn other_streams_other_kernels_and_copies_alone_are_no_sequence() {
-        let of = |kernels: &[_]| found(&Profile::default(), kernels);
-        assert_eq!(of(&[(0, ADD, 90), (1, ADD, 90)]), None);
-        assert_eq!(of(&[(0, ADD, 90), (0, OTHER, 9), (0, ADD, 90)]), None);
-        assert_eq!(of(&[(0, COPY, 90), (0, COPY, 90)]), None);
+        assert_eq!(found(&[(0, ADD, 90), (1, ADD, 90)]), None);
+        assert_eq!(found(&[(0, ADD, 90), (0, OTHER, 9), (0, ADD, 90)]), None);
+        assert_eq!(found(&[(0, COPY, 90), (0, COPY, 90)]), None);
         // As short as a launch: another rule has those.
-        assert_eq!(of(&[(0, ADD, 2), (0, ADD, 2)]), None);
-        assert_eq!(of(&[]), None);
-    }
-
-    #[test]
-    fn counters_say_more() {
-        let mut launch = Launch::default();
-        let metric = Metric { value: Value::Int(9), unit: String::new(), from: String::new() };
-        launch.metrics.insert("sm__cycles_active.sum".to_owned(), metric);
-        let profile = Profile { launches: vec![launch], ..Profile::default() };
-        assert_eq!(found(&profile, &[(0, ADD, 90), (0, ADD, 90)]), None);
+        assert_eq!(found(&[(0, ADD, 2), (0, ADD, 2)]), None);
+        assert_eq!(found(&[]), None);
     }
 }

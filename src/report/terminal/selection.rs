@@ -60,11 +60,11 @@ pub(super) fn add_selection(page: &mut Page<'_>, profile: &Profile) {
     sets.iter().for_each(|set| page.field("measured", &set.text));
 }
 
-/// What the profiled kernels cover and how long that took, in sentences for other reports.
+/// What the chosen kernels cover and how long that took, in sentences for other reports.
 pub(in crate::report) fn sentences(profile: &Profile) -> Vec<String> {
     let Some(selection) = &profile.selection else { return Vec::new() };
     let covered = covered_text(selection);
-    let covered = covered.map(|text| format!("The profiled kernels have {text}."));
+    let covered = covered.map(|text| format!("The chosen kernels have {text}."));
     let took = selection.ncu_time.as_ref().map(ncu_time_text);
     let took = took.map(|text| format!("The program took {text}."));
     covered.into_iter().chain(took).collect()
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(
             sentences(&profile),
             [
-                "The profiled kernels have 61.2 % of the GPU time; 38 passes a launch, 12 s expected on \
+                "The chosen kernels have 61.2 % of the GPU time; 38 passes a launch, 12 s expected on \
                  an idle machine.",
                 "The program took 36.0 s under ncu: 12.0 s in 9 profiled launches, and 24.0 s that any \
                  choice of launches takes.",
