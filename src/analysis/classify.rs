@@ -1,5 +1,7 @@
 //! Applies the rules to launches and ranks the verdicts on each.
 
+use std::collections::HashSet;
+
 use super::rule::{Conclusion, Confidence, RULES, Rule, VerdictRole};
 use super::threshold::{Limits, Thresholds};
 use super::{datasheet, device};
@@ -9,20 +11,30 @@ use crate::model::{Classification, Finding, Launch, Profile, Verdict};
 /// The rules that hold for one launch, in the order of [`classify_with`].
 pub(super) type Verdicts = Vec<(&'static Rule, Conclusion)>;
 
-/// Classifies every launch of a profile, and returns the rules that hold for each.
+/// Classifies every launch of a profile, and returns the rules that hold for each. Of several kernels,
+/// a launch that is as short as a launch takes is that first.
 pub(super) fn classify_launches(profile: &mut Profile, thresholds: &Thresholds) -> Vec<Verdicts> {
     let device = device::find_device(profile);
     let sheet = device.name.as_deref().and_then(datasheet::peaks);
     let compute = device.compute.map(|(major, _)| major).or(sheet.map(|sheet| sheet.major));
+    let names: HashSet<&str> = profile.launches.iter().map(|l| l.kernel.as_str()).collect();
+    let several = names.len() > 1;
     let launches = profile.launches.iter_mut().map(|launch| {
         let major = device::major(launch).or(compute);
         let limits = Limits::new(thresholds, major).with_sms(sheet.map(|sheet| sheet.sms));
-        let verdicts = verdicts(launch, &limits);
+        let mut verdicts = verdicts(launch, &limits);
+        if several {
+            // Among other kernels, what is inside a launch as short as its overhead hardly counts.
+            verdicts.sort_by_key(|(rule, _)| rule.id != LAUNCH_BOUND);
+        }
         launch.classification = classification(&verdicts);
         verdicts
     });
     launches.collect()
 }
+
+/// The verdict on launches that are as short as a launch takes.
+pub(super) const LAUNCH_BOUND: &str = "launch_bound";
 
 /// Score from which a cause is ranked before the bounds. At this score, fixing the cause would save
 /// a third of the time.

@@ -1,8 +1,9 @@
 //! The limit of each kernel with much of the GPU time, or why it is not known.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
+use super::classify::LAUNCH_BOUND;
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use super::geometry::GeometryTimes;
 use super::known_kernel::is_collective;
@@ -26,9 +27,6 @@ const NOT_TYPICAL: &str = "only launches that are no part of its steady work wer
      compiler's benchmarks";
 
 const NO_COUNTERS: &str = "ncu left no counters of its launches";
-
-/// The verdict of launches that are as short as a launch takes.
-const LAUNCH_BOUND: &str = "launch_bound";
 
 /// Profiled launches with a lower share of the kernel's time may not be typical of it.
 const TYPICAL_SHARE: f64 = 0.95;
@@ -78,11 +76,9 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
         *ns as f64 / whole >= limit
     });
     let geometries = GeometryTimes::new(profile);
-    let names: HashSet<&str> = profile.launches.iter().map(|l| l.kernel.as_str()).collect();
     let judge = Judge {
         geometries: &geometries,
         findings: &profile.findings,
-        short_first: names.len() > 1,
         is_deep: profile.selection.is_some(),
     };
     let verdicts = long.map(|&(kernel, ns)| {
@@ -127,8 +123,6 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
 struct Judge<'a> {
     geometries: &'a GeometryTimes<'a>,
     findings: &'a [Finding],
-    /// Whether short launches are only that, as in the findings of several kernels.
-    short_first: bool,
     /// Whether mode `deep` chose what is profiled.
     is_deep: bool,
 }
@@ -181,10 +175,7 @@ impl Judge<'_> {
 
     /// The verdict on a launch that counts.
     fn first<'l>(&self, launch: &'l Launch) -> Option<&'l Verdict> {
-        let verdicts = &launch.classification.as_ref()?.verdicts;
-        let short =
-            verdicts.iter().find(|v| v.verdict == LAUNCH_BOUND).filter(|_| self.short_first);
-        short.or(verdicts.first())
+        launch.classification.as_ref()?.verdicts.first()
     }
 
     fn id<'l>(&self, launch: &'l Launch) -> Option<&'l str> {
