@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     """How a job ended."""
     Pattern = str
     """Substrings that must occur in this order on one line, written with `*` between them."""
-    RowState = Literal['waiting', 'running', 'ok', 'failed', 'cancelled', 'no_budget']
+    RowState = Literal['waiting', 'running', 'ok', 'no_gpu', 'failed', 'cancelled', 'no_budget']
     """The state of a case."""
     RunState = Literal['running', 'detached', 'done', 'failed', 'cancelled', 'never_submitted']
     """The state of a run."""

@@ -329,12 +329,10 @@ impl SuiteCounts {
             let judged = run.times().filter_map(|(_, time)| time.against.as_ref());
             judged.filter(|judgement| judgement.verdict == wanted).count()
         };
-        let no_gpu = run.rows.iter().filter(|row| row.state == RowState::Ok && row.without_gpu());
-        let no_gpu = no_gpu.count();
         Self {
             cases: run.rows.len(),
-            ok: run.count(RowState::Ok) - no_gpu,
-            no_gpu,
+            ok: run.count(RowState::Ok),
+            no_gpu: run.count(RowState::NoGpu),
             failed: run.count(RowState::Failed),
             faster: verdicts(SuiteVerdict::Faster),
             slower: verdicts(SuiteVerdict::Slower),
@@ -504,7 +502,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::model::profile::{CheckVerdict, Gap};
+    use crate::model::profile::CheckVerdict;
     use crate::model::suite::SuiteRow;
     use crate::model::{Finding, Profile};
     use crate::store::{JobRecord, Runs};
@@ -693,15 +691,8 @@ mod tests {
 
     #[test]
     fn a_case_without_a_gpu_is_not_ok() {
-        let row = |warnings: &[&str]| SuiteRow {
-            state: RowState::Ok,
-            warnings: warnings
-                .iter()
-                .map(|code| Gap { code: (*code).to_owned(), ..Gap::default() })
-                .collect(),
-            ..SuiteRow::default()
-        };
-        let rows = vec![row(&[]), row(&[suite::NO_GPU]), row(&["shared_gpu"])];
+        let row = |state| SuiteRow { state, ..SuiteRow::default() };
+        let rows = [RowState::Ok, RowState::NoGpu, RowState::Ok].map(row).into();
         let counts = SuiteCounts::of(&SuiteRun { rows, ..SuiteRun::default() });
         assert_eq!((counts.cases, counts.ok, counts.no_gpu), (3, 2, 1));
     }

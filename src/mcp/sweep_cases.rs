@@ -34,7 +34,7 @@ impl CaseFigures {
         let values = row.case.split_once('[').and_then(|(_, values)| values.strip_suffix(']'));
         Self {
             case: values.unwrap_or(&row.case).to_owned(),
-            state: row.state_text().to_owned(),
+            state: row.state.as_str().to_owned(),
             median_ns: row.times.first().map(|time| time.median_ns),
             run: row.run,
             reason: row.reason,

@@ -253,27 +253,10 @@ impl SuiteRow {
         let before = self.case.strip_suffix(&self.remote);
         before.and_then(|case| case.strip_suffix('@')).unwrap_or(&self.case)
     }
-
-    /// Whether the host had no GPU, so that only the reference ran and no kernel was timed.
-    pub fn without_gpu(&self) -> bool {
-        self.warnings.iter().any(|warning| warning.code == NO_GPU)
-    }
-
-    /// The state as shown to users. A case that ended well without a GPU is not `ok`, since nothing was
-    /// timed.
-    pub fn state_text(&self) -> &'static str {
-        match self.state {
-            RowState::Ok if self.without_gpu() => NO_GPU_TEXT,
-            state => state.as_str(),
-        }
-    }
 }
 
 /// Code of the warning that the host has no GPU.
 pub const NO_GPU: &str = "no_gpu";
-
-/// The state of a case that ended well without a GPU, for users.
-pub const NO_GPU_TEXT: &str = "no GPU";
 
 /// The state of a case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -286,6 +269,8 @@ pub enum RowState {
     Running,
     /// It ended well.
     Ok,
+    /// It ended well on a host without a GPU, where no kernel is timed.
+    NoGpu,
     /// It failed.
     Failed,
     /// The user interrupted it.
@@ -295,12 +280,13 @@ pub enum RowState {
 }
 
 impl RowState {
-    /// As shown in tables.
+    /// As shown to users.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Running => "running",
             Self::Ok => "ok",
+            Self::NoGpu => "no GPU",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
             Self::NoBudget => "no budget",
@@ -309,7 +295,12 @@ impl RowState {
 
     /// Whether the case has a result, good or bad.
     pub fn has_ended(self) -> bool {
-        matches!(self, Self::Ok | Self::Failed)
+        self.has_ended_well() || self == Self::Failed
+    }
+
+    /// Whether the case ended well, on a GPU or without one.
+    pub fn has_ended_well(self) -> bool {
+        matches!(self, Self::Ok | Self::NoGpu)
     }
 }
 

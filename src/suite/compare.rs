@@ -100,7 +100,7 @@ pub fn compare(
             judgement,
         }
     };
-    let is_ok = |row: &&SuiteRow| row.state == RowState::Ok;
+    let is_ok = |row: &&SuiteRow| row.state.has_ended_well();
     let ok: BTreeSet<&str> = a.rows.iter().filter(is_ok).map(|row| row.case.as_str()).collect();
     let is_new = |row: &&SuiteRow| row.state == RowState::Failed && ok.contains(row.case.as_str());
     let failed = b.rows.iter().filter(is_new);

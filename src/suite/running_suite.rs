@@ -5,8 +5,8 @@ use super::target::{SizeGrowth, TargetKind};
 use crate::error::{Exit, Failure, shell_word};
 use crate::model::profile::Gap;
 use crate::model::suite::{
-    MissingTool, PairResult, RowState, SCHEMA, SuiteOptions, SuiteRow, SuiteRun, SuiteState,
-    SuiteTime,
+    MissingTool, NO_GPU, PairResult, RowState, SCHEMA, SuiteOptions, SuiteRow, SuiteRun,
+    SuiteState, SuiteTime,
 };
 use crate::store::{CaseSizes, Repository};
 
@@ -156,6 +156,7 @@ impl RunningSuite {
         row.failure = end.failure.as_ref().map(in_one_line);
         row.log = end.failure.as_ref().and(log);
         row.state = match &end.failure {
+            None if row.warnings.iter().any(|warning| warning.code == NO_GPU) => RowState::NoGpu,
             None => RowState::Ok,
             Some(failure) if failure.exit == Exit::Cancelled => RowState::Cancelled,
             Some(_) => RowState::Failed,

@@ -185,7 +185,18 @@ fn a_suite_says_that_no_kernel_was_timed() {
         "{shown}"
     );
     assert!(shown.contains("1 case: 1 no GPU"), "{shown}");
-    let page = fs::read_to_string(laptop.project("artifacts/runs/night/index.html")).unwrap();
+    // No format has it as a success.
+    let run = laptop.run("bench show night --json");
+    let run: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!((&run["rows"][0]["state"], &run["clean"]), (&"no_gpu".into(), &false.into()));
+    let file =
+        |name: &str| fs::read_to_string(laptop.project("artifacts/runs/night").join(name)).unwrap();
+    assert!(file("suite.csv").contains("memory:vecadd,memory:vecadd,h200,no GPU,"));
+    assert!(file("junit.xml").contains("<skipped message=\"no GPU\"/>"), "{}", file("junit.xml"));
+    assert!(file("report.md").starts_with("# night: no GPU\n"), "{}", file("report.md"));
+    let again = laptop.show("bench resume night");
+    assert!(again.contains("nothing to resume"), "{again}");
+    let page = file("index.html");
     assert!(page.contains("<td class=\"warn\">no GPU</td>"), "{page}");
     assert!(page.contains("no kernel was timed") && !page.contains("class=\"good\">ok"), "{page}");
 }

@@ -95,8 +95,7 @@ pub(super) fn judge(
     }
     let orphans = orphans(app, &run, &known)?;
     run.orphans.clone_from(&orphans);
-    let ended_without_gpu = |row: &&SuiteRow| row.state == RowState::Ok && row.without_gpu();
-    let without_gpu = run.rows.iter().filter(ended_without_gpu).count();
+    let without_gpu = run.count(RowState::NoGpu);
     work.with_suite(|suite| suite.run = run);
     Ok(ExpectationResult { verdicts, orphans, updated, without_gpu })
 }

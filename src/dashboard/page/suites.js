@@ -53,8 +53,8 @@ function suiteMatrix(rows, hasEnded) {
   ], lines);
 }
 
-/** Whether a case ended well without a GPU, so that nothing was timed. */
-const ranWithoutGpu = row => row.state === "ok" && (row.warnings || []).some(warning => warning.code === "no_gpu");
+/** Whether a case ended well on a host without a GPU. */
+const ranWithoutGpu = row => row.state === "no_gpu";
 
 /** The state of a case, and below it why it is so. */
 function caseState(row, hasEnded) {
@@ -69,12 +69,12 @@ async function suiteView(params, id) {
   // The suite's own document does not know that its command was killed, or that cases failed.
   const line = suites.find(suite => suite.id === id) || { state_text: words(data.state) };
   const hasEnded = line.state_text !== "running";
-  const left = data.rows.filter(row => !["ok", "failed"].includes(row.state)).length;
+  const left = data.rows.filter(row => !["ok", "no_gpu", "failed"].includes(row.state)).length;
   const failed = data.rows.filter(row => row.state === "failed");
   return {
     title: "Suite " + data.id,
     nodes: [
-      card(null, el("div", { class: "row head" }, el("div", { class: "row" }, runState(line), data.clean && !data.rows.some(ranWithoutGpu) && el("span", { class: "badge good", title: "the last attempt of every case is ok" }, "clean")), el("div", { class: "row" }, runLink(data.id, "the suite's run"), link(view("/runs", { parent: "suite:" + data.id }), "all its runs"))),
+      card(null, el("div", { class: "row head" }, el("div", { class: "row" }, runState(line), data.clean && el("span", { class: "badge good", title: "the last attempt of every case is ok" }, "clean")), el("div", { class: "row" }, runLink(data.id, "the suite's run"), link(view("/runs", { parent: "suite:" + data.id }), "all its runs"))),
         data.rows.some(ranWithoutGpu) && problem("Cases without a GPU: only the reference ran, on the CPU, and no kernel was timed. `--remote NAME` names a host with a GPU."),
         line.state_text === "unfinished" && problem(`${count(left)} of ${plural(data.rows.length, "case")} did not run to the end: \`rgpu bench resume ${data.id}\` continues it.`),
         facts([["started", fullMoment(data.started)], ["took", hasEnded && data.seconds > 0 && seconds(data.seconds)], ["file", data.file],

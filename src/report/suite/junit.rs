@@ -6,7 +6,7 @@ use std::time::Duration;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::error::{Exit, Failure, Result};
-use crate::model::suite::{NO_GPU_TEXT, RowState, SuiteRow, SuiteRun, SuiteVerdict};
+use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteVerdict};
 
 /// Renders a suite as JUnit XML.
 ///
@@ -43,7 +43,6 @@ fn case(row: &SuiteRow) -> TestCase {
         })
     });
     let status = match (row.state, slower) {
-        (RowState::Ok, _) if row.without_gpu() => skipped(NO_GPU_TEXT),
         (RowState::Ok, None) => TestCaseStatus::success(),
         (RowState::Ok, Some(slower)) => failed(NonSuccessKind::Failure, "slower", &slower, row),
         (RowState::Failed, _) => {

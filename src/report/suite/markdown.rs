@@ -1,15 +1,15 @@
 //! `report.md` of a suite, which also fits a comment of a pull request.
 
-use super::table::{cases, clock_policy, counts, devices_text, without_gpu_text};
-use crate::model::suite::{MissingTool, NO_GPU_TEXT, RowState, SuiteRun, SuiteVerdict};
+use super::table::{cases, clock_policy, counts, devices_text};
+use crate::model::suite::{MissingTool, RowState, SuiteRun, SuiteVerdict};
 use crate::report::markdown::{plain, sentence};
 use crate::report::quantity::timestamp;
 
 /// Renders a suite as Markdown.
 pub fn markdown(run: &SuiteRun) -> String {
     let clean = match run.clean {
-        true if without_gpu_text(run).is_some() => NO_GPU_TEXT,
         true => "clean",
+        false if run.rows.iter().all(|row| row.state.has_ended_well()) => RowState::NoGpu.as_str(),
         false => "not clean",
     };
     let mut out = format!("# {}: {clean}\n\n{}.", plain(&run.id), counts(run));

@@ -75,7 +75,7 @@ fn table(body: &mut String, run: &SuiteRun, history: &History) {
                 body,
                 "<tr data-state=\"{}\" data-case=\"{}\"><td>{}</td><td colspan=\"6\">{mean_of}</td>\
                  <td class=\"n\">{}</td><td>{}</td><td></td><td></td><td></td></tr>",
-                row.state_text(),
+                row.state.as_str(),
                 escape(&row.case),
                 escape(&row.case),
                 speedup_text(pair.speedup),
@@ -89,10 +89,11 @@ fn table(body: &mut String, run: &SuiteRun, history: &History) {
 fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, history: &History) {
     let judged = time.and_then(|time| time.against.as_ref());
     let slower = judged.is_some_and(|judged| judged.verdict == SuiteVerdict::Slower);
-    let state = if slower { "slower" } else { row.state_text() };
+    let state = if slower { "slower" } else { row.state.as_str() };
     let class = match (row.state, slower) {
         (RowState::Failed, _) | (_, true) => "bad",
-        (RowState::Ok, _) if row.without_gpu() || !row.missing.is_empty() => "warn",
+        (RowState::NoGpu, _) => "warn",
+        (RowState::Ok, _) if !row.missing.is_empty() => "warn",
         (RowState::Ok, _) => "good",
         _ => "faint",
     };
@@ -126,7 +127,7 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
         pair.map(|pair| pair.verdict_text()).unwrap_or_default(),
         expected.unwrap_or_default(),
         sparkline.map(draw_sparkline).unwrap_or_default(),
-        row.state_text(),
+        row.state.as_str(),
         reason.unwrap_or_default(),
     );
 }

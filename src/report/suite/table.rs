@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use super::pair::{at_size, over_sizes};
 use crate::model::suite::{
-    MissingTool, NO_GPU_TEXT, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime,
-    SuiteVerdict,
+    MissingTool, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime, SuiteVerdict,
 };
 use crate::number_form::by_number;
 use crate::report::quantity::duration;
@@ -34,17 +33,17 @@ pub(super) fn time_text(time: &SuiteTime) -> String {
 /// How many cases are in which state.
 pub(super) fn counts(run: &SuiteRun) -> String {
     let states = [
-        RowState::Ok.as_str(),
-        NO_GPU_TEXT,
-        RowState::Failed.as_str(),
-        RowState::Cancelled.as_str(),
-        RowState::NoBudget.as_str(),
-        RowState::Waiting.as_str(),
-        RowState::Running.as_str(),
+        RowState::Ok,
+        RowState::NoGpu,
+        RowState::Failed,
+        RowState::Cancelled,
+        RowState::NoBudget,
+        RowState::Waiting,
+        RowState::Running,
     ];
-    let count = |state: &str| run.rows.iter().filter(|row| row.state_text() == state).count();
-    let counted = states.into_iter().map(|state| (count(state), state)).filter(|(n, _)| *n > 0);
-    let counted: Vec<String> = counted.map(|(n, state)| format!("{n} {state}")).collect();
+    let counted = states.into_iter().map(|state| (run.count(state), state)).filter(|(n, _)| *n > 0);
+    let counted: Vec<String> =
+        counted.map(|(n, state)| format!("{n} {}", state.as_str())).collect();
     let s = if run.rows.len() == 1 { "" } else { "s" };
     format!("{} case{s}: {}", run.rows.len(), counted.join(", "))
 }
@@ -157,7 +156,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
 pub(super) fn without_gpu_text(run: &SuiteRun) -> Option<&'static str> {
     let text = "no GPU: only the reference ran, on the CPU, and no kernel was timed; name a host \
                 with a GPU: `--remote NAME`";
-    run.rows.iter().any(SuiteRow::without_gpu).then_some(text)
+    (run.count(RowState::NoGpu) > 0).then_some(text)
 }
 
 /// The reasons of the verdicts against expected times, each once with its number of times.
@@ -198,7 +197,6 @@ pub(super) fn missing_text(row: &SuiteRow) -> String {
 /// The state of a row; empty if it is ok in the first attempt and lacks nothing.
 fn state_text(row: &SuiteRow) -> String {
     match (row.state, row.reason.as_deref(), row.attempts) {
-        (RowState::Ok, ..) if row.without_gpu() => NO_GPU_TEXT.to_owned(),
         (RowState::Ok, _, 0 | 1) => missing_text(row),
         (RowState::Ok, _, n) if row.missing.is_empty() => format!("ok, attempt {n}"),
         (RowState::Ok, _, n) => format!("ok, attempt {n}, {}", missing_text(row)),
