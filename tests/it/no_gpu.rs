@@ -169,22 +169,19 @@ fn where_only_the_reference_ran_each_mode_says_so_and_what_to_do() {
 }
 
 #[test]
-fn a_suite_says_that_no_kernel_was_timed() {
+fn a_suite_says_that_nothing_ran_on_a_gpu() {
     let laptop = bare_kernel(&["nvidia-smi"]);
     laptop.write(
         "bench.toml",
         "[defaults]\nmode = \"bench\"\nremote = \"h200\"\n[[target]]\nname = \"memory:vecadd\"\n\
-         kernel = \"vecadd\"\n",
+         kernel = \"vecadd\"\n[[target]]\nname = \"app:true\"\nprogram = [\"true\"]\nmode = \"nsys\"\n",
     );
     let output = laptop.run("bench run --run-id night");
     let shown = laptop.shown("bench run", &output);
     assert_eq!(status(&output), 0, "{shown}");
     assert!(shown.contains("memory:vecadd  no GPU"), "{shown}");
-    assert!(
-        shown.contains("only the reference ran, on the CPU, and no kernel was timed"),
-        "{shown}"
-    );
-    assert!(shown.contains("1 case: 1 no GPU"), "{shown}");
+    assert!(shown.contains("nothing ran on one, so there are no times of a GPU"), "{shown}");
+    assert!(shown.contains("2 cases: 2 no GPU"), "{shown}");
     // No format has it as a success.
     let run = laptop.run("bench show night --json");
     let run: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
@@ -198,5 +195,5 @@ fn a_suite_says_that_no_kernel_was_timed() {
     assert!(again.contains("nothing to resume"), "{again}");
     let page = file("index.html");
     assert!(page.contains("<td class=\"warn\">no GPU</td>"), "{page}");
-    assert!(page.contains("no kernel was timed") && !page.contains("class=\"good\">ok"), "{page}");
+    assert!(page.contains("no times of a GPU") && !page.contains("class=\"good\">ok"), "{page}");
 }

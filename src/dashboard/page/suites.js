@@ -75,7 +75,7 @@ async function suiteView(params, id) {
     title: "Suite " + data.id,
     nodes: [
       card(null, el("div", { class: "row head" }, el("div", { class: "row" }, runState(line), data.clean && el("span", { class: "badge good", title: "the last attempt of every case is ok" }, "clean")), el("div", { class: "row" }, runLink(data.id, "the suite's run"), link(view("/runs", { parent: "suite:" + data.id }), "all its runs"))),
-        data.rows.some(ranWithoutGpu) && problem("Cases without a GPU: only the reference ran, on the CPU, and no kernel was timed. `--remote NAME` names a host with a GPU."),
+        data.rows.some(ranWithoutGpu) && problem("Cases without a GPU: nothing ran on one, so there are no times of a GPU. `--remote NAME` names a host that has one."),
         line.state_text === "unfinished" && problem(`${count(left)} of ${plural(data.rows.length, "case")} did not run to the end: \`rgpu bench resume ${data.id}\` continues it.`),
         facts([["started", fullMoment(data.started)], ["took", hasEnded && data.seconds > 0 && seconds(data.seconds)], ["file", data.file],
           ["commit", data.commit && data.commit.slice(0, 12) + (data.dirty ? ", with changes" : "")]])),

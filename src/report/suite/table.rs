@@ -154,8 +154,9 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
 
 /// A remark that cases ran without a GPU; `None` if none did.
 pub(super) fn without_gpu_text(run: &SuiteRun) -> Option<&'static str> {
-    let text = "no GPU: only the reference ran, on the CPU, and no kernel was timed; name a host \
-                with a GPU: `--remote NAME`";
+    // Of a kernel the reference may have run on the CPU; a program has none.
+    let text = "no GPU: nothing ran on one, so there are no times of a GPU; name a host that has \
+                one: `--remote NAME`";
     (run.count(RowState::NoGpu) > 0).then_some(text)
 }
 

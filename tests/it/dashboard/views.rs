@@ -347,7 +347,7 @@ fn what_failed_was_not_timed_or_is_made_up_is_told_as_such() {
     assert!(text.contains("0 of 1 ok"), "{text}");
     let good = "[...document.querySelectorAll('main .badge.good')].map(b => b.textContent).join()";
     assert_eq!(browser.value(good), "");
-    let text = text_with(&mut browser, "/suites/suite", "no kernel was timed");
+    let text = text_with(&mut browser, "/suites/suite", "there are no times of a GPU");
     assert!(!text.contains("clean"), "{text}");
 
     // A suite whose command was killed has one state in all views.
