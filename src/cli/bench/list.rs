@@ -118,8 +118,15 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
 }
 
 /// Problems that no flag of `bench run` mends: it refuses them before it connects.
-const REFUSED: &[&str] =
-    &["unknown_kernel", "missing_source", "outside_project", "unknown_axis", "unused_entry"];
+const REFUSED: &[&str] = &[
+    "unknown_kernel",
+    "missing_source",
+    "outside_project",
+    "unknown_axis",
+    "bad_problem_sizes",
+    "several_base_cases",
+    "unused_entry",
+];
 
 /// Names the entries of these cases for which `bench run` would fail.
 fn warn_of_problems(app: &App, file: &SuiteFile, cases: &[SuiteCase]) {
@@ -132,8 +139,8 @@ fn warn_of_problems(app: &App, file: &SuiteFile, cases: &[SuiteCase]) {
 /// Refuses targets of these cases that cannot run on any host, before one is asked.
 ///
 /// # Errors
-/// A kernel, a program or an axis does not exist, or lies outside the project, or an entry of a matrix
-/// has no effect.
+/// A kernel, a program or an axis does not exist, or lies outside the project, sizes are not those of
+/// the kernel, or an entry of a matrix has no effect.
 pub(super) fn refuse_problems<'c>(
     app: &App,
     file: &SuiteFile,

@@ -81,7 +81,17 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
         assert!(shown.contains(warning), "{shown}");
     }
     assert!(shown.ends_with("status 0\n") && shown.matches("warning").count() == 4, "{shown}");
-    // Entries that have no effect are refused in the same way.
+    // Sizes that the kernel does not have are refused in the same way.
+    let sizes = "[[target]]\nname = \"a:sizes\"\nkernel = \"vecadd\"\nsizes = \"huge\"\n";
+    laptop.write("bench.toml", sizes);
+    let told = "`a:sizes` at key `sizes`: `--problem-sizes huge`: ";
+    let shown = laptop.show("bench list");
+    assert!(shown.contains(&format!("warning: bench.toml:4: {told}")), "{shown}");
+    let shown = laptop.show("bench run --run-id sizes --remote h200");
+    assert!(shown.contains(&format!("error: {told}")), "{shown}");
+    assert!(shown.contains("in `bench.toml:4`") && shown.ends_with("status 3\n"), "{shown}");
+    assert!(!laptop.project("artifacts/runs/sizes").exists());
+    // Entries that have no effect, too.
     let idle = "[[target]]\nname = \"a:idle\"\nkernel = \"vecadd\"\n[target.matrix]\n\
                 sizes.n = [1000]\nexclude = [{ n = 2000 }]\n";
     laptop.write("bench.toml", idle);
