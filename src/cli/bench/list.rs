@@ -7,11 +7,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::args::{ListArgs, TargetArgs};
-use super::run::remote_of_file;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
+use crate::cli::support::session;
 use crate::config::is_below;
 use crate::error::{Exit, Failure, Result};
+use crate::remote::RemoteSpec;
 use crate::report::{Align, TextTable};
 use crate::suite::{
     SuiteCase, SuiteFile, TargetKind, TargetProblem, TargetSpec, left_out_targets, select,
@@ -174,6 +175,32 @@ fn problem_text(problem: &TargetProblem) -> String {
     format!("`{target}` at key `{key}`: {text}")
 }
 
+/// The remote that a case names in bench.toml. The failure has the line and the key.
+pub(super) fn remote_of_case(
+    app: &App,
+    file: &SuiteFile,
+    case: &SuiteCase,
+    name: &str,
+) -> Result<RemoteSpec> {
+    remote_of_file(app, name, file).map_err(|failure| {
+        let path = file.file.as_deref().map(|path| app.short(path)).unwrap_or_default();
+        let line = targets_of(file, [case]).first().map_or(1, |target| line_of_remote(target));
+        let what = format!("`{}` at key `remote`: {}", case.target, failure.what);
+        Failure { what, ..failure }.file(format!("{path}:{line}"))
+    })
+}
+
+/// A remote that bench.toml names: a project may choose among the user's remotes only.
+fn remote_of_file(app: &App, name: &str, file: &SuiteFile) -> Result<RemoteSpec> {
+    let path = file.file.clone().unwrap_or_default();
+    app.config.remote_of_project(name, &path, session::ssh_alias)
+}
+
+/// The line of bench.toml that has the remote of a target.
+fn line_of_remote(target: &TargetSpec) -> usize {
+    target.lines.get("remote").copied().unwrap_or(1)
+}
+
 /// The entries of these targets for which `bench run` would fail.
 pub(super) fn problems(app: &App, file: &SuiteFile, targets: &[&TargetSpec]) -> Vec<TargetProblem> {
     let is_inside = |path: &Path| is_below(path, &app.config.project);
@@ -186,12 +213,13 @@ pub(super) fn problems(app: &App, file: &SuiteFile, targets: &[&TargetSpec]) -> 
             continue;
         };
         if let Err(failure) = remote_of_file(app, name, file) {
+            let hint = failure.hints.first().map(|hint| format!("; {hint}"));
             problems.push(TargetProblem {
                 target: target.name(),
                 code: failure.code,
                 key: "remote".to_owned(),
-                line: target.lines.get("remote").copied().unwrap_or(1),
-                text: failure.what,
+                line: line_of_remote(target),
+                text: failure.what + &hint.unwrap_or_default(),
             });
         }
     }

@@ -160,7 +160,7 @@ pub(super) fn cases(
     for case in selected {
         let specs = match (given.as_slice(), &case.settings.remote) {
             ([], None) => vec![session::spec(app, None)?],
-            ([], Some(name)) => vec![remote_of_file(app, name, file)?],
+            ([], Some(name)) => vec![list::remote_of_case(app, file, &case, name)?],
             (names, _) => {
                 names.iter().map(|name| session::spec(app, Some(name))).collect::<Result<_>>()?
             }
@@ -172,12 +172,6 @@ pub(super) fn cases(
         }
     }
     Ok(cases)
-}
-
-/// A remote that bench.toml names: a project may choose among the user's remotes only.
-pub(super) fn remote_of_file(app: &App, name: &str, file: &SuiteFile) -> Result<RemoteSpec> {
-    let path = file.file.clone().unwrap_or_default();
-    app.config.remote_of_project(name, &path, session::ssh_alias)
 }
 
 /// Creates the suite's folder with everything that is known before anything runs.

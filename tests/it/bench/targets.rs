@@ -62,7 +62,7 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
     assert!(findings[1]["place"].as_str().unwrap().ends_with("bench.toml:9"), "{value:#}");
     assert_eq!(status(&audit), 1);
     // What `run` fails for with other keys, and a remote that nobody has.
-    let wrong = "[defaults]\nremote = \"nowhere\"\n\
+    let wrong = "[defaults]\nremote = \"h20\"\n\
                  [[target]]\nname = \"a:axis\"\nkernel = \"vecadd\"\n\
                  [target.matrix]\nsizes.n = [1000, 4000]\nsizes.m = [1]\n\
                  [[target]]\nname = \"a:outside\"\nprogram = [\"../tools/app\"]\n\
@@ -70,7 +70,8 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
     laptop.write("bench.toml", wrong);
     let shown = laptop.show("bench list");
     for warning in [
-        "warning: bench.toml:2: `a:axis` at key `remote`: ",
+        "warning: bench.toml:2: `a:axis` at key `remote`: there is no remote `h20`; did you mean \
+         `h200`?",
         "warning: bench.toml:8: `a:axis` at key `matrix.sizes.m`: axis `m` of `a:axis` is not a \
          size of `vecadd`; its sizes: `n`",
         "warning: bench.toml:11: `a:outside` at key `program`: `../tools/app` lies outside the \
@@ -81,6 +82,15 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
         assert!(shown.contains(warning), "{shown}");
     }
     assert!(shown.ends_with("status 0\n") && shown.matches("warning").count() == 4, "{shown}");
+    let shown = laptop.show("bench run --run-id lost");
+    for words in [
+        "error: `a:axis` at key `remote`: there is no remote `h20`",
+        "in `bench.toml:2`",
+        "help: did you mean `h200`?",
+    ] {
+        assert!(shown.contains(words), "{shown}");
+    }
+    assert!(shown.ends_with("status 3\n"), "{shown}");
     // Sizes that the kernel does not have are refused in the same way.
     let sizes = "[[target]]\nname = \"a:sizes\"\nkernel = \"vecadd\"\nsizes = \"huge\"\n";
     laptop.write("bench.toml", sizes);
