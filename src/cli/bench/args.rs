@@ -117,9 +117,9 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub parallel: Option<u32>,
 
-    /// Run again what failed in the latest suite, as new attempts of it
-    #[arg(long, conflicts_with_all = ["target", "level", "mode", "iters", "strict", "lock_clocks", "parallel"])]
-    pub failed: bool,
+    /// Run again what failed in this suite, as new attempts of it [default: the latest]
+    #[arg(long, value_name = "SUITE", conflicts_with_all = ["target", "level", "mode", "iters", "strict", "lock_clocks", "parallel"])]
+    pub failed: Option<Option<String>>,
 
     /// Only what failed for this reason: a code of the table, or a word of it
     #[arg(long, value_name = "REASON", requires = "failed")]

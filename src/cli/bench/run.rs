@@ -23,8 +23,8 @@ use crate::suite::{MAX_SUITE_ID_CHARS, RunKind, RunningSuite, SuiteCase, SuiteFi
 
 pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
     expect::check(app, &args.expect)?;
-    if args.failed {
-        let (folder, run) = saved::find(app, None)?;
+    if let Some(suite) = &args.failed {
+        let (folder, run) = saved::find(app, suite.as_deref())?;
         let kind = RunKind::Failed(args.reason.clone());
         let taken_up = TakenUp { accept_new: args.place.accept_new, yes: false };
         let (work, mut record) = take_up(app, folder, run, &taken_up)?;
@@ -70,10 +70,12 @@ pub(super) fn resume(app: &App, args: &ResumeArgs) -> Result<Status> {
     let (work, mut record) = take_up(app, folder, run, &taken_up)?;
     if is_done {
         let id = work.with_suite(|suite| suite.run.id.clone());
-        let note = format!(
-            "nothing to resume: every case of `{id}` has ended; `rgpu bench run --failed` runs failed \
-             ones again"
-        );
+        let failed = work.with_suite(|suite| suite.run.count(RowState::Failed));
+        let again = match failed {
+            0 => String::new(),
+            _ => format!("; `rgpu bench run --failed {id}` runs failed ones again"),
+        };
+        let note = format!("nothing to resume: every case of `{id}` has ended{again}");
         return show_unchanged(app, &work, &args.expect, &note);
     }
     let rows = work.with_suite(|suite| suite.rows_to_run(&RunKind::Open));

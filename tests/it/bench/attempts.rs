@@ -32,11 +32,19 @@ fn a_case_that_fails_does_not_end_the_suite_and_is_run_again_by_its_reason() {
     assert_eq!(status(&other), 2, "{shown}");
     assert!(shown.contains("wrong_result (3)"), "{shown}");
     host.mischief("");
-    let run = suite(&laptop, "bench run --failed --reason wrong", 0);
+    let later = suite(&laptop, "bench run -t memory:transpose --run-id later", 0);
+    assert!(later.clean);
+    let none = laptop.show("bench resume later");
+    assert!(none.contains("`later` has ended\n"), "{none}");
+    // The hint names the suite, which is not the latest.
+    let ended = laptop.show("bench resume night");
+    assert!(ended.contains("`rgpu bench run --failed night` runs failed ones again"), "{ended}");
+    let run = suite(&laptop, "bench run --failed night --reason wrong", 0);
     assert!(run.clean && run.id == "night");
     assert!(run.rows.iter().all(|row| row.attempts == 2));
     let file = laptop.project("artifacts/runs/night/suite.json");
     let before = fs::read(&file).unwrap();
+    fs::remove_dir_all(laptop.project("artifacts/runs/later")).unwrap();
     for reason in ["", " --reason wrong"] {
         let shown = laptop.show(&format!("bench run --failed{reason}"));
         assert!(shown.contains("nothing of `night` failed: nothing was run"), "{shown}");
