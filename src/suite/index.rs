@@ -108,25 +108,45 @@ impl RunIndex {
     /// # Errors
     /// SQLite fails.
     pub fn history(&self, query: &TimeQuery) -> Result<PointsByKey, StateError> {
-        let has_pattern = query.case.contains(['*', '?']);
-        // A case with axes is `target[axes]`, and one of several remotes `case@remote`; `\` is the
-        // character after `[`, and `A` that after `@`.
-        let compared = match has_pattern {
-            true => "?1 != ''",
-            false => {
-                r"(case_name = ?1 OR case_name > ?1 || '[' AND case_name < ?1 || '\'
-                   OR case_name > ?1 || '@' AND case_name < ?1 || 'A')"
-            }
-        };
+        let is_named = names_of(&query.case);
         let text =
-            format!("SELECT {COLUMNS} FROM suite_time WHERE {compared} AND started >= ?2 {ORDER}");
+            format!("SELECT {COLUMNS} FROM suite_time WHERE {is_named} AND started >= ?2 {ORDER}");
         let since = query.since.as_deref().unwrap_or_default();
         let gpu = query.gpu.as_ref().map(|gpu| gpu.to_lowercase());
         let is_wanted = |key: &MeasurementKey| {
-            (!has_pattern || super::matches(&query.case, &key.case))
+            (!has_pattern(&query.case) || super::matches(&query.case, &key.case))
                 && gpu.as_ref().is_none_or(|gpu| key.gpu.to_lowercase().contains(gpu))
         };
         read(self.db.connection(), &text, params![query.case, since], is_wanted)
+            .map_err(sql_error("read"))
+    }
+
+    /// The states that the cases of this name, target or pattern have in all suites.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn states_of(&self, case: &str) -> Result<BTreeSet<String>, StateError> {
+        let text =
+            format!("SELECT DISTINCT case_name, state FROM suite_case WHERE {}", names_of(case));
+        let query = self.db.connection().prepare(&text);
+        let rows: Vec<(String, String)> = query
+            .and_then(|mut query| {
+                query.query_map([case], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+            })
+            .map_err(sql_error("read"))?;
+        let is_wanted = |name: &str| !has_pattern(case) || super::matches(case, name);
+        let wanted = rows.into_iter().filter(|(name, _)| is_wanted(name));
+        Ok(wanted.map(|(_, state)| state).collect())
+    }
+
+    /// The cases that have a time.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn timed_cases(&self) -> Result<BTreeSet<String>, StateError> {
+        let query = self.db.connection().prepare("SELECT DISTINCT case_name FROM suite_time");
+        query
+            .and_then(|mut query| query.query_map([], |row| row.get(0))?.collect())
             .map_err(sql_error("read"))
     }
 
@@ -141,6 +161,23 @@ impl RunIndex {
         );
         let cases = serde_json::json!(cases).to_string();
         read(self.db.connection(), &text, [cases], |_| true).map_err(sql_error("read"))
+    }
+}
+
+fn has_pattern(case: &str) -> bool {
+    case.contains(['*', '?'])
+}
+
+/// The condition that a row is of the case or target `?1`. A pattern is compared with each row instead.
+fn names_of(case: &str) -> &'static str {
+    match has_pattern(case) {
+        true => "?1 != ''",
+        // A case with axes is `target[axes]`, and one of several remotes `case@remote`; `\` is the
+        // character after `[`, and `A` that after `@`.
+        false => {
+            r"(case_name = ?1 OR case_name > ?1 || '[' AND case_name < ?1 || '\'
+               OR case_name > ?1 || '@' AND case_name < ?1 || 'A')"
+        }
     }
 }
 
@@ -352,6 +389,13 @@ mod tests {
         assert_eq!(cases("s:a"), ["s:a", "s:a@x", "s:a[n=1]", "s:a[n=2]", "s:a[n=2]@x"]);
         assert_eq!(cases("s:a[n=2]"), ["s:a[n=2]", "s:a[n=2]@x"]);
         assert!(cases("s:a[").is_empty());
+        assert_eq!(index.timed_cases().unwrap().len(), 8);
+        run.rows[0].state = RowState::NoGpu;
+        index.put_case(&run, &run.rows[0]).unwrap();
+        let states = |case: &str| Vec::from_iter(index.states_of(case).unwrap());
+        assert_eq!(states("s:a"), ["no GPU", "ok"]);
+        assert_eq!(states("s:a[n=?]"), ["ok"]);
+        assert!(states("s:b").is_empty() && states("t:*").is_empty());
     }
 
     #[test]

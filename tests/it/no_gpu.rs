@@ -191,6 +191,9 @@ fn a_suite_says_that_nothing_ran_on_a_gpu() {
     assert!(file("suite.csv").contains("memory:vecadd,memory:vecadd,h200,no GPU,"));
     assert!(file("junit.xml").contains("<skipped message=\"no GPU\"/>"), "{}", file("junit.xml"));
     assert!(file("report.md").starts_with("# night: no GPU\n"), "{}", file("report.md"));
+    let shown = laptop.show("bench history memory:vecadd");
+    assert!(shown.contains("`memory:vecadd` ran only on hosts without a GPU"), "{shown}");
+    assert!(shown.contains("`rgpu bench run -t memory:vecadd --remote NAME`"), "{shown}");
     let again = laptop.show("bench resume night");
     assert!(again.contains("nothing to resume"), "{again}");
     let page = file("index.html");

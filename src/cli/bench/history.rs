@@ -1,14 +1,17 @@
 //! `rgpu bench history`: the times of cases over the suites of this project.
 
+use std::collections::BTreeSet;
+
 use super::args::HistoryArgs;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::overwrite;
 use crate::cli::support::suite_index;
 use crate::cli::support::terminal::escape_controls;
 use crate::duration::parse_duration;
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, nearest, shell_word};
+use crate::model::suite::RowState;
 use crate::report::suite::{history_page, history_table};
-use crate::suite::{PointsByKey, TimeQuery, history};
+use crate::suite::{PointsByKey, RunIndex, TimeQuery, history};
 
 pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
     let format = args.format.as_deref().unwrap_or(if app.global.json { "json" } else { "table" });
@@ -19,20 +22,13 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
     let now = jiff::Timestamp::now();
     let since = args.since.as_deref().map(|text| since(text, now)).transpose()?;
     let query = TimeQuery { case: args.case.clone(), since, gpu: args.gpu.clone() };
-    let points = match suite_index::open_existing(app)? {
+    let index = suite_index::open_existing(app)?;
+    let points = match &index {
         Some(index) => index.history(&query)?,
         None => PointsByKey::new(),
     };
     if points.is_empty() {
-        let mut what = format!("no suite has a time of `{}`", args.case);
-        for (flag, value) in [("--gpu", &args.gpu), ("--since", &args.since)] {
-            if let Some(value) = value {
-                what += &format!(" with `{flag} {value}`");
-            }
-        }
-        return Err(Failure::new(Exit::Usage, "no_history", what)
-            .hint("`rgpu bench list` shows the cases; `*` and `?` match any characters")
-            .hint("`rgpu runs reindex` makes the index again from the run folders"));
+        return Err(no_history(index.as_ref(), args)?);
     }
     let history = history(points, args.threshold);
     match format {
@@ -58,6 +54,37 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
         _ => app.print(&escape_controls(history_table(&history, &app.style()).as_bytes())),
     }
     Ok(0)
+}
+
+/// Why there is no time of the case.
+fn no_history(index: Option<&RunIndex>, args: &HistoryArgs) -> Result<Failure> {
+    let case = &args.case;
+    let states = index.map(|index| index.states_of(case)).transpose()?.unwrap_or_default();
+    if !states.is_empty() && states.iter().all(|state| state == RowState::NoGpu.as_str()) {
+        let what = format!("`{case}` ran only on hosts without a GPU, so it has no times");
+        let again = format!("rgpu bench run -t {} --remote NAME", shell_word(case));
+        return Ok(Failure::new(Exit::Usage, "no_history", what)
+            .hint(format!("name a host with a GPU: `{again}`")));
+    }
+    let mut what = format!("no suite has a time of `{case}`");
+    for (flag, value) in [("--gpu", &args.gpu), ("--since", &args.since)] {
+        if let Some(value) = value {
+            what += &format!(" with `{flag} {value}`");
+        }
+    }
+    let mut failure = Failure::new(Exit::Usage, "no_history", what);
+    if states.is_empty() {
+        let timed = index.map(RunIndex::timed_cases).transpose()?.unwrap_or_default();
+        let target = |case: &String| case.split(['[', '@']).next().unwrap_or_default().to_owned();
+        let names: BTreeSet<String> = timed.iter().map(target).chain(timed.clone()).collect();
+        let near = nearest(case, names.iter().map(String::as_str));
+        if !near.is_empty() {
+            failure = failure.hint(format!("did you mean `{}`?", near.join("`, `")));
+        }
+    }
+    Ok(failure
+        .hint("`rgpu bench list` shows the cases; `*` and `?` match any characters")
+        .hint("`rgpu runs reindex` makes the index again from the run folders"))
 }
 
 /// The moment that `30d`, `1d12h` or a date means, as RFC 3339. A number without a unit is refused:

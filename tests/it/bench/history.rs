@@ -77,6 +77,12 @@ fn two_suites_are_compared_and_the_history_is_kept_or_made_again() {
         history.series.iter().map(|series| series.points.len()).collect::<Vec<_>>()
     };
     assert_eq!(points(), [2, 2]);
+    let unknown = laptop.show("bench history memory:vecad");
+    assert!(unknown.contains("no suite has a time of `memory:vecad`"), "{unknown}");
+    assert!(unknown.contains("did you mean `memory:vecadd`"), "{unknown}");
+    // The case is there, and only its times are not of this GPU.
+    let other = laptop.show("bench history memory:vecadd --gpu b200");
+    assert!(other.contains("with `--gpu b200`") && !other.contains("did you mean"), "{other}");
     fs::remove_dir_all(laptop.project(".rgpu")).unwrap();
     let gone = laptop.run("bench history memory:transpose");
     assert_eq!(status(&gone), 2, "{}", laptop.shown("bench history", &gone));
