@@ -175,7 +175,7 @@ pub(super) enum ValidityName {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ResumeArgs {
-    /// The suite [default: the latest]
+    /// The suite: an id, a unique prefix, latest, latest~1 or a folder [default: the latest]
     pub run: Option<String>,
 
     /// The time for all cases
@@ -196,7 +196,7 @@ pub(super) struct ResumeArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ShowArgs {
-    /// The suite [default: the latest]
+    /// The suite: an id, a unique prefix, latest, latest~1 or a folder [default: the latest]
     pub run: Option<String>,
 
     /// The format [default: table, or json with --json]
@@ -206,7 +206,7 @@ pub(super) struct ShowArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct CompareArgs {
-    /// The run of the base suite: an id, a unique prefix, latest or a folder
+    /// The run of the base suite: an id, a unique prefix, latest, latest~1 or a folder
     #[arg(value_name = "RUN")]
     pub a: String,
 

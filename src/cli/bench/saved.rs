@@ -9,6 +9,7 @@ use crate::cli::support::suite_index;
 use crate::cli::support::terminal::escape_controls;
 use crate::error::{Exit, Failure, Result};
 use crate::model::suite::SuiteRun;
+use crate::number_form::counted;
 use crate::report::suite;
 use crate::store::{RunFolder, Runs, StoreError};
 use crate::suite::history;
@@ -23,18 +24,14 @@ pub(super) fn find(app: &App, name: Option<&str>) -> Result<(RunFolder, SuiteRun
     let folder = match name {
         Some(name) => match runs.find_preferring(name, |run| run.path().join(FILE).is_file()) {
             Err(StoreError::Ambiguous { name, fits }) => only_suite(&runs, name, fits)?,
+            Err(StoreError::Unknown(_)) => return Err(unknown_suite(&runs, name)?),
             found => found?,
         },
-        None => latest(&runs)?.ok_or_else(|| {
-            Failure::new(Exit::Usage, "no_suite", "no suite has run here")
-                .hint("`rgpu bench run` runs the suite of this project")
-        })?,
+        None => suites(&runs)?.pop().ok_or_else(no_suite)?,
     };
     let path = folder.path().join(FILE);
     if !path.is_file() {
-        let what = format!("`{}` is not the run of a suite", name.unwrap_or_default());
-        return Err(Failure::new(Exit::Usage, "not_a_suite", what)
-            .hint("`rgpu runs list` shows the runs; those of suites are called `bench, … cases`"));
+        return Err(unknown_suite(&runs, name.unwrap_or_default())?);
     }
     let run = serde_json::from_slice(&folder.read(FILE)?).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_suite", "the suite's result cannot be read")
@@ -55,8 +52,29 @@ fn only_suite(runs: &Runs, name: String, fits: Vec<String>) -> Result<RunFolder>
     }
 }
 
-/// The suite that started last.
-fn latest(runs: &Runs) -> Result<Option<RunFolder>> {
+/// The failure for a name that no suite has.
+fn unknown_suite(runs: &Runs, name: &str) -> Result<Failure> {
+    let count = suites(runs)?.len();
+    if count == 0 {
+        return Ok(no_suite());
+    }
+    let here = counted(count, "suite has", "suites have");
+    let what = format!("there is no suite `{name}`; {here} run here");
+    Ok(Failure::new(Exit::Usage, "unknown_suite", what)
+        .hint(
+            "a suite is named by its id, a prefix that no other suite has, `latest`, `latest~1` (the \
+             one before it) or its folder",
+        )
+        .hint("`rgpu runs list` shows the runs; those of suites are called `bench, … cases`"))
+}
+
+fn no_suite() -> Failure {
+    Failure::new(Exit::Usage, "no_suite", "no suite has run here")
+        .hint("`rgpu bench run` runs the suite of this project")
+}
+
+/// All suites, the one that started last at the end.
+fn suites(runs: &Runs) -> Result<Vec<RunFolder>> {
     let mut found: Vec<(String, RunFolder)> = Vec::new();
     for id in runs.ids()? {
         if !runs.root().join(&id).join(FILE).is_file() {
@@ -67,7 +85,7 @@ fn latest(runs: &Runs) -> Result<Option<RunFolder>> {
         found.push((record.started, folder));
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(found.pop().map(|(_, folder)| folder))
+    Ok(found.into_iter().map(|(_, folder)| folder).collect())
 }
 
 /// The cases of a suite, each once.

@@ -36,6 +36,11 @@ fn two_suites_are_compared_and_the_history_is_kept_or_made_again() {
     assert_eq!(comparison.count(SuiteVerdict::Same), 4, "{comparison:#?}");
     let shown = laptop.show("bench compare latest~1 latest");
     assert!(shown.contains("two against one: 4 SAME"), "cases are passed over: {shown}");
+    for none in ["latest~3", "latest~99", "one-001", "nothing"] {
+        let shown = laptop.show(&format!("bench show {none}"));
+        assert!(shown.contains(&format!("no suite `{none}`; 2 suites have run here")), "{shown}");
+        assert!(shown.contains("`latest~1`") && shown.ends_with("status 2\n"), "{shown}");
+    }
     for same in ["two two", "two latest", "two artifacts/runs/two"] {
         let shown = laptop.show(&format!("bench compare {same}"));
         assert!(shown.contains("are the same suite, `two`"), "{shown}");
