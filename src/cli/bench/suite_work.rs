@@ -21,7 +21,7 @@ use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
 use crate::remote::{HostRequest, JOB_EXISTS, RemoteSpec};
 use crate::report::{Style, duration, suite::speedup_text};
 use crate::run::{Reporter, RunEvent};
-use crate::store::RunFolder;
+use crate::store::{RunFolder, RunLine, Runs};
 use crate::suite::{RunIndex, RunningSuite, SuiteCase};
 
 /// Times to open a connection again after it failed.
@@ -280,6 +280,7 @@ impl SuiteWork<'_> {
             if end.failure.as_ref().is_none_or(|failure| failure.code != JOB_EXISTS) {
                 break;
             }
+            self.remove_run_without_job(&run_id)?;
             run_id = self.with_suite(|suite| suite.start(at));
             self.save()?;
             end = runner.run_case(case, &run_id).await;
@@ -296,6 +297,17 @@ impl SuiteWork<'_> {
         self.put_in_index(&row);
         let style = Style { color: self.app.terminal.stderr_color, ..Style::default() };
         runner.session.reporter.report(&RunEvent::Note { text: &row_text(&row, &style) });
+        Ok(())
+    }
+
+    /// Removes the run of an attempt, unless it had a job on the host.
+    fn remove_run_without_job(&self, run_id: &str) -> Result<()> {
+        let runs = Runs::new(&self.app.config.runs_dir.value);
+        let folder = runs.find(run_id)?;
+        let record = folder.record()?;
+        if record.jobs.is_empty() {
+            runs.remove(&[RunLine { folder: folder.path().to_owned(), record, bytes: 0 }])?;
+        }
         Ok(())
     }
 

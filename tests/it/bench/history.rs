@@ -17,6 +17,12 @@ fn an_id_that_another_folder_used_on_the_host_can_be_used_again() {
         let run = suite(&laptop, "bench run -t memory:* --run-id pr-7", 0);
         let all: Vec<u32> = run.rows.iter().map(|row| row.attempts).collect();
         assert_eq!(all, vec![attempts; run.rows.len()], "{run:#?}");
+        // Attempts that never started leave no run.
+        let listed = laptop.run("runs list --json");
+        let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+        let runs = listed["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), run.rows.len() + 1, "{listed:#}");
+        assert!(runs.iter().all(|run| run["state"] == "done"), "{listed:#}");
         fs::remove_dir_all(laptop.project("artifacts")).unwrap();
     }
     laptop.wait_until_quiet();
