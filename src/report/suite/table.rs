@@ -218,15 +218,17 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
     let mut out = wrap(&head, style.table_width).join("\n    ") + "\n\n";
     let cases = cases(run).with_room(style.table_width.saturating_sub(2), usize::MAX, &SPARE);
     out += &style.paint_verdicts(&cases.fitted(style.table_width, 2));
-    let mut below = |first: &str, text: &str| {
+    let below = |first: &str, text: &str| {
         let width = style.width.saturating_sub(6);
-        out += &format!("  {first}\n");
         let lines = text.lines().flat_map(|line| wrap(line, width));
-        lines.for_each(|line| out += &format!("      {line}\n"));
+        let lines: String = lines.map(|line| format!("      {line}\n")).collect();
+        format!("  {first}\n{lines}")
     };
     for row in run.rows.iter().filter(|row| row.state == RowState::Failed) {
         let failure = row.failure.as_deref().unwrap_or_default();
-        below(&row.case, &format!("{failure}\nagain: {}", row.again));
+        out += &below(&row.case, failure);
+        // A command stays one line, so that it can be copied.
+        out += &format!("      again: {}\n", row.again);
     }
     for row in &run.rows {
         if let Some(pair) = row.pair.as_ref().filter(|pair| pair.too_close) {
@@ -234,17 +236,17 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
                 0 => String::new(),
                 n => format!(" after {n} larger sizes"),
             };
-            below(&row.case, &format!("too close to call{grown}: {}", pair.summary));
+            out += &below(&row.case, &format!("too close to call{grown}: {}", pair.summary));
         }
     }
     for (why, tool, count) in missing_notes(run) {
         let cases = by_number(count, "case", "cases");
         let lead = style.paint(DOUBTFUL, &format!("no {tool}"));
-        below(&format!("{lead}: {count} {cases}"), &why);
+        out += &below(&format!("{lead}: {count} {cases}"), &why);
     }
     for (why, count) in expectation_notes(run) {
         let times = by_number(count, "time", "times");
-        below(&format!("expected: {count} {times}"), &style.paint_verdicts(&why));
+        out += &below(&format!("expected: {count} {times}"), &style.paint_verdicts(&why));
     }
     if let Some(text) = without_gpu_text(run) {
         let lines = wrap(text, style.width.saturating_sub(2));
@@ -398,6 +400,22 @@ mod tests {
         let plain =
             [table(&run, &Style::default()), comparison_table(&comparison, &Style::default())];
         assert!(plain.iter().all(|text| !text.contains('\u{1b}')), "{plain:?}");
+    }
+
+    #[test]
+    fn the_command_that_repeats_a_case_is_one_line() {
+        let row = SuiteRow {
+            case: "s:a".into(),
+            state: RowState::Failed,
+            failure: Some("wrong ".repeat(30)),
+            again: format!("rgpu bench run -t s:a{}", " --iters 50".repeat(9)),
+            ..SuiteRow::default()
+        };
+        let run = SuiteRun { rows: vec![row.clone()], ..SuiteRun::default() };
+        let shown = table(&run, &Style::default());
+        let mut lines = shown.lines().rev();
+        assert_eq!(lines.next(), Some(format!("      again: {}", row.again).as_str()));
+        assert!(lines.all(|line| line.chars().count() <= 80), "{shown}");
     }
 
     #[test]
