@@ -114,9 +114,9 @@ pub(super) fn suite(folder: &Path) -> Result<SuiteRun> {
 pub(super) fn history(context: &DashboardContext, case: &str, gpu: &str) -> Result<History> {
     let index = RunIndex::open_existing(&context.project, &context.own_ids)?;
     let gpu = Some(gpu.to_owned()).filter(|gpu| !gpu.is_empty());
-    let query = TimeQuery { case: case.to_owned(), since: None, gpu };
+    let query = TimeQuery { case: case.to_owned(), gpu };
     let points = index.map(|index| index.history(&query)).transpose()?;
-    Ok(crate::suite::history(points.unwrap_or_default(), CHANGE_THRESHOLD))
+    Ok(crate::suite::history(points.unwrap_or_default(), CHANGE_THRESHOLD, None))
 }
 
 /// The newest run of each kernel and GPU that has a bound.

@@ -32,6 +32,16 @@ pub struct Series {
     pub points: Vec<HistoryPoint>,
     /// Where the time changed.
     pub changes: Vec<ChangePoint>,
+    /// Number of points before the first one, which `--since` leaves out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub earlier_points: usize,
+    /// The newest change before the first point; absent if none was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier_change: Option<EarlierChange>,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// One time of the history.
@@ -62,6 +72,21 @@ pub struct HistoryPoint {
     pub commit: String,
     /// Whether files differed from that commit.
     pub dirty: bool,
+}
+
+/// A change before the first point of a series.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EarlierChange {
+    /// Id of the first suite after the change.
+    pub run: String,
+    /// When that suite started (RFC 3339).
+    pub started: String,
+    /// Median of the points before it, back to the change before that.
+    pub before: f64,
+    /// Median of the points from it on, up to the next change.
+    pub after: f64,
+    /// Approximate significance of the split.
+    pub p: f64,
 }
 
 /// A change of the level of a series.

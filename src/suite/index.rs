@@ -26,8 +26,6 @@ pub type PointsByKey = BTreeMap<MeasurementKey, Vec<HistoryPoint>>;
 pub struct TimeQuery {
     /// A pattern for the case, with `*` and `?`.
     pub case: String,
-    /// Only points from this time on (RFC 3339).
-    pub since: Option<String>,
     /// Only points of this GPU.
     pub gpu: Option<String>,
 }
@@ -109,16 +107,13 @@ impl RunIndex {
     /// SQLite fails.
     pub fn history(&self, query: &TimeQuery) -> Result<PointsByKey, StateError> {
         let is_named = names_of(&query.case);
-        let text =
-            format!("SELECT {COLUMNS} FROM suite_time WHERE {is_named} AND started >= ?2 {ORDER}");
-        let since = query.since.as_deref().unwrap_or_default();
+        let text = format!("SELECT {COLUMNS} FROM suite_time WHERE {is_named} {ORDER}");
         let gpu = query.gpu.as_ref().map(|gpu| gpu.to_lowercase());
         let is_wanted = |key: &MeasurementKey| {
             (!has_pattern(&query.case) || super::matches(&query.case, &key.case))
                 && gpu.as_ref().is_none_or(|gpu| key.gpu.to_lowercase().contains(gpu))
         };
-        read(self.db.connection(), &text, params![query.case, since], is_wanted)
-            .map_err(sql_error("read"))
+        read(self.db.connection(), &text, [&query.case], is_wanted).map_err(sql_error("read"))
     }
 
     /// The states that the cases of this name, target or pattern have in all suites.
@@ -417,8 +412,6 @@ mod tests {
         };
         assert_eq!(runs(&query), ["one", "two"]);
         assert_eq!(index.seconds_of("s:a"), Some(3.0));
-        let since = TimeQuery { since: Some("2026-01-02".into()), ..query.clone() };
-        assert_eq!(runs(&since), ["two"]);
         for (gpu, count) in [("h200", 2), ("b200", 0)] {
             let query = TimeQuery { case: "s:*".into(), gpu: Some(gpu.into()), ..query.clone() };
             assert_eq!(runs(&query).len(), count);

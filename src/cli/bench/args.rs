@@ -233,7 +233,7 @@ pub(super) struct HistoryArgs {
     #[arg(value_name = "CASE")]
     pub case: String,
 
-    /// Only suites from the last days or hours, or from a date on: 30d, 12h, 2026-11-01
+    /// Show only suites from the last days or hours, or from a date on: 30d, 12h, 2026-11-01
     #[arg(long, value_name = "TIME|DATE")]
     pub since: Option<String>,
 

@@ -21,16 +21,16 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
     }
     let now = jiff::Timestamp::now();
     let since = args.since.as_deref().map(|text| since(text, now)).transpose()?;
-    let query = TimeQuery { case: args.case.clone(), since, gpu: args.gpu.clone() };
+    let query = TimeQuery { case: args.case.clone(), gpu: args.gpu.clone() };
     let index = suite_index::open_existing(app)?;
     let points = match &index {
         Some(index) => index.history(&query)?,
         None => PointsByKey::new(),
     };
-    if points.is_empty() {
+    let history = history(points, args.threshold, since.as_deref());
+    if history.series.is_empty() {
         return Err(no_history(index.as_ref(), args)?);
     }
-    let history = history(points, args.threshold);
     match format {
         "json" => app.print_json(&history)?,
         "html" => {

@@ -98,7 +98,7 @@ pub(super) fn write_reports(app: &App, folder: &RunFolder, run: &SuiteRun) -> Re
     // The page has the history if there is an index.
     let index = suite_index::open_existing(app).ok().flatten();
     let points = index.and_then(|index| index.points_of(&cases_of(run)).ok());
-    let history = history(points.unwrap_or_default(), THRESHOLD);
+    let history = history(points.unwrap_or_default(), THRESHOLD, None);
     for (name, text) in [
         ("report.md", suite::markdown(run)),
         ("suite.csv", suite::csv(run)),

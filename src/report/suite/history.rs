@@ -2,7 +2,7 @@
 
 use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, svg};
 use crate::model::comparison::TimeVerdict;
-use crate::model::suite_history::{History, MIN_POINTS, Series};
+use crate::model::suite_history::{ChangePoint, EarlierChange, History, MIN_POINTS, Series};
 use crate::number_form::by_number;
 use crate::report::html::{escape, unbroken};
 use crate::report::quantity::{duration, timestamp};
@@ -34,7 +34,7 @@ fn title(series: &Series) -> String {
 
 /// Says that a series is too short for a change to be found; `None` if it is not.
 fn too_short_text(series: &Series) -> Option<String> {
-    let count = series.points.len();
+    let count = series.earlier_points + series.points.len();
     (count < MIN_POINTS)
         .then(|| format!("no change can be found yet: {count} of at least {MIN_POINTS} runs"))
 }
@@ -47,6 +47,31 @@ fn change(before: f64, after: f64) -> String {
 /// The verdict on a change that was found.
 fn verdict_of(before: f64, after: f64) -> TimeVerdict {
     if after > before { TimeVerdict::Slower } else { TimeVerdict::Faster }
+}
+
+/// A change as told below the points of a series.
+struct ChangeLine {
+    /// When it was, in words.
+    lead: String,
+    before: f64,
+    after: f64,
+    p: f64,
+}
+
+/// The changes of a series. If the newest level began before the first point, the change to it.
+fn change_lines(series: &Series) -> Vec<ChangeLine> {
+    let line = |change: &ChangePoint| {
+        let run = series.points.get(change.at).map(|point| point.run.as_str());
+        let lead = format!("changed at {}", run.unwrap_or_default());
+        ChangeLine { lead, before: change.before, after: change.after, p: change.p }
+    };
+    let mut lines: Vec<ChangeLine> = series.changes.iter().map(line).collect();
+    if let Some(earlier) = series.earlier_change.as_ref().filter(|_| lines.is_empty()) {
+        let lead = format!("at this level since {} of {}", earlier.run, date(&earlier.started));
+        let EarlierChange { before, after, p, .. } = *earlier;
+        lines.push(ChangeLine { lead, before, after, p });
+    }
+    lines
 }
 
 /// The date of a time in RFC 3339.
@@ -114,16 +139,13 @@ pub fn history_table(history: &History, style: &Style) -> String {
         if let Some(text) = too_short_text(series) {
             out += &format!("  {text}\n");
         }
-        for changed in &series.changes {
-            let point = series.points.get(changed.at);
-            let color = verdict_color(verdict_of(changed.before, changed.after).as_str());
+        for ChangeLine { lead, before, after, p } in change_lines(series) {
+            let color = verdict_color(verdict_of(before, after).as_str());
             let text = format!(
-                "changed at {}: {} to {} ({}), p = {:.1e}",
-                point.map(|point| point.run.as_str()).unwrap_or_default(),
-                duration(changed.before),
-                duration(changed.after),
-                style.paint(color.unwrap_or_default(), &change(changed.before, changed.after)),
-                changed.p
+                "{lead}: {} to {} ({}), p = {p:.1e}",
+                duration(before),
+                duration(after),
+                style.paint(color.unwrap_or_default(), &change(before, after)),
             );
             let lines = wrap(&text, style.table_width.saturating_sub(4));
             out += &format!("  {}\n", lines.join("\n    "));
@@ -172,18 +194,17 @@ pub fn history_page(history: &History) -> String {
         if let Some(text) = too_short_text(series) {
             body += &format!("<p>{}</p>\n", escape(&text));
         }
-        for changed in &series.changes {
-            let run = series.points.get(changed.at).map(|point| point.run.as_str());
-            let class = match verdict_of(changed.before, changed.after) {
+        for ChangeLine { lead, before, after, .. } in change_lines(series) {
+            let class = match verdict_of(before, after) {
                 TimeVerdict::Slower => "bad",
                 _ => "good",
             };
             body += &format!(
-                "<p class=\"{class}\">changed at {}: {} to {} ({})</p>\n",
-                escape(run.unwrap_or_default()),
-                unbroken(&duration(changed.before)),
-                unbroken(&duration(changed.after)),
-                unbroken(&change(changed.before, changed.after))
+                "<p class=\"{class}\">{}: {} to {} ({})</p>\n",
+                escape(&lead),
+                unbroken(&duration(before)),
+                unbroken(&duration(after)),
+                unbroken(&change(before, after))
             );
         }
     }
@@ -194,7 +215,7 @@ pub fn history_page(history: &History) -> String {
 mod tests {
     use super::*;
     use crate::model::suite::MeasurementKey;
-    use crate::model::suite_history::{ChangePoint, HistoryPoint};
+    use crate::model::suite_history::HistoryPoint;
 
     #[test]
     fn series_of_other_clocks_have_other_headings_and_short_ones_say_so() {
@@ -259,6 +280,38 @@ mod tests {
         assert_eq!(page.matches("<p class=\"bad\">changed").count(), 1, "{page}");
         assert_eq!(page.matches("<p class=\"good\">changed").count(), 1, "{page}");
         assert!(!history_table(&history, &Style::default()).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_level_that_began_before_the_first_point_says_since_when() {
+        let earlier = EarlierChange {
+            run: "night-20".into(),
+            started: "2026-11-02T18:05:59Z".into(),
+            before: 20_000.0,
+            after: 21_000.0,
+            p: 1e-5,
+        };
+        let mut series = Series {
+            points: vec![HistoryPoint { median_ns: 21_000.0, ..HistoryPoint::default() }],
+            earlier_points: 40,
+            earlier_change: Some(earlier),
+            ..Series::default()
+        };
+        let both = |series: &Series| {
+            let history = History { series: vec![series.clone()], ..History::default() };
+            [history_table(&history, &Style::default()), history_page(&history)]
+        };
+        for shown in both(&series) {
+            let shown = shown.replace('\u{a0}', " ");
+            let words = "at this level since night-20 of 2026-11-02: 20.0 µs to 21.0 µs (+5.0 %)";
+            assert!(shown.contains(words), "{shown}");
+            assert!(!shown.contains("no change can be found"), "{shown}");
+        }
+        // A change within the window is newer.
+        series.changes.push(ChangePoint { at: 0, before: 1.0, after: 2.0, p: 0.001 });
+        for shown in both(&series) {
+            assert!(!shown.contains("at this level"), "{shown}");
+        }
     }
 
     /// The page of one series with points at these times.
