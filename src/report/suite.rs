@@ -2,6 +2,7 @@
 //!
 //! They are not in [`super::REPORTS`], since those render a single profile.
 
+mod case_names;
 mod csv;
 mod history;
 mod junit;

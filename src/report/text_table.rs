@@ -162,25 +162,35 @@ impl TextTable {
         wrapped_column: &str,
         least: usize,
     ) -> String {
-        let Some(last) =
-            self.head.len().checked_sub(1).filter(|at| self.head[*at].0 == wrapped_column)
-        else {
-            return self.fitted(width, indent);
-        };
+        self.unstacked(width, indent, wrapped_column, least)
+            .unwrap_or_else(|| self.fitted(width, indent))
+    }
+
+    /// As [`Self::fitted_with_words`]; `None` if the table has to be stacked.
+    pub fn unstacked(
+        &self,
+        width: usize,
+        indent: usize,
+        wrapped_column: &str,
+        least: usize,
+    ) -> Option<String> {
+        let table = self.plain(usize::from(u16::MAX), indent);
+        if fits(&table, width) {
+            return Some(table);
+        }
+        let last = self.head.len().checked_sub(1)?;
         // Columns are separated by two blanks.
         let others: usize = (0..last).map(|at| self.column_width(at) + 2).sum();
         let room = width.saturating_sub(indent + others);
-        if room >= least {
-            let mut wrapped = self.clone();
-            for row in &mut wrapped.rows {
-                row[last] = super::text::wrap(&row[last], room).join("\n");
-            }
-            let table = wrapped.plain(usize::from(u16::MAX), indent);
-            if fits(&table, width) {
-                return table;
-            }
+        if self.head[last].0 != wrapped_column || room < least {
+            return None;
         }
-        self.fitted(width, indent)
+        let mut wrapped = self.clone();
+        for row in &mut wrapped.rows {
+            row[last] = super::text::wrap(&row[last], room).join("\n");
+        }
+        let table = wrapped.plain(usize::from(u16::MAX), indent);
+        fits(&table, width).then_some(table)
     }
 
     /// The width in characters of a column's widest cell, including its head.

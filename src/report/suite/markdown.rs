@@ -29,7 +29,7 @@ pub fn markdown(run: &SuiteRun) -> String {
     out += &format!(", {:.0} s, {}", run.seconds, clock_policy(run));
     out += &devices_text(run).map(|devices| format!(", {devices}")).unwrap_or_default();
     out += ".\n\n";
-    out += &cases(run).markdown();
+    out += &cases(run, None).markdown();
     let failed: Vec<_> = run.rows.iter().filter(|row| row.state == RowState::Failed).collect();
     if !failed.is_empty() {
         out += "\n## Failures\n";
@@ -121,7 +121,7 @@ mod tests {
         let text = markdown(&run);
         assert!(text.contains("- s:a: `vec_add` does not compile: a\\_b\n"), "{text}");
         assert!(text.contains("another driver (`580`, now `590`)"), "{text}");
-        let page = html(&run, &crate::model::suite_history::History::default());
+        let page = html(&run, &Default::default());
         assert!(page.contains("<code>vec_add</code> does not compile"), "{page}");
         assert!(page.contains("title=\"another driver (580, now 590)\""), "{page}");
     }

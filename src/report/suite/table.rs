@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::case_names::{SharedAxes, sizes_without_axes};
 use super::pair::{at_size, over_sizes};
 use crate::model::suite::{
-    MissingTool, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime, SuiteVerdict,
+    ComparedRow, MissingTool, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime,
+    SuiteVerdict,
 };
 use crate::number_form::by_number;
 use crate::report::quantity::duration;
@@ -73,8 +75,8 @@ pub(super) fn devices_text(run: &SuiteRun) -> Option<String> {
     (counts.len() > 1).then(|| format!("times of {} GPUs: {}", counts.len(), each.join(", ")))
 }
 
-/// The cases, with a row for each time.
-pub(super) fn cases(run: &SuiteRun) -> TextTable {
+/// The cases, with a row for each time. Names and sizes lack the axes that are `shared`.
+pub(super) fn cases(run: &SuiteRun, shared: Option<&SharedAxes<'_>>) -> TextTable {
     let mut table = TextTable::new(&[
         ("case", Align::Left),
         ("remote", Align::Left),
@@ -96,7 +98,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
     for row in &run.rows {
         let head = || {
             let remote = if several { row.remote.clone() } else { String::new() };
-            [row.case.clone(), remote]
+            [shared.map_or_else(|| row.case.clone(), |axes| axes.shorten(&row.case)), remote]
         };
         if row.times.is_empty() {
             let [case, remote] = head();
@@ -129,7 +131,10 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
                 case,
                 remote,
                 if several_gpus { short_device(time).to_owned() } else { String::new() },
-                time.size.clone(),
+                match shared {
+                    Some(_) => sizes_without_axes(&time.size, &row.case),
+                    None => time.size.clone(),
+                },
                 if time.key.side == "kernel" { String::new() } else { time.key.side.clone() },
                 time_text(time),
                 time.graph.as_ref().map(graph_text).unwrap_or_default(),
@@ -216,8 +221,16 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
         head += &format!(", {devices}");
     }
     let mut out = wrap(&head, style.table_width).join("\n    ") + "\n\n";
-    let cases = cases(run).with_room(style.table_width.saturating_sub(2), usize::MAX, &SPARE);
-    out += &style.paint_verdicts(&cases.fitted(style.table_width, 2));
+    let width = style.table_width;
+    let with_room = |cases: TextTable| cases.with_room(width.saturating_sub(2), usize::MAX, &SPARE);
+    let whole = with_room(cases(run, None));
+    let shared = SharedAxes::of(run.rows.iter().map(|row| row.case.as_str()));
+    let short = with_room(cases(run, Some(&shared)));
+    let shown = whole
+        .unstacked(width, 2, "", 0)
+        .or_else(|| Some(shared.note(width) + &short.unstacked(width, 2, "", 0)?))
+        .unwrap_or_else(|| whole.fitted(width, 2));
+    out += &style.paint_verdicts(&shown);
     let below = |first: &str, text: &str| {
         let width = style.width.saturating_sub(6);
         let lines = text.lines().flat_map(|line| wrap(line, width));
@@ -267,8 +280,24 @@ fn short_sizes(sizes: &str) -> String {
     }
 }
 
-/// Renders a comparison of suites.
-pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
+/// Case, sizes and side of a compared time: the sizes without those that the name of the case has.
+fn compared_work(row: &ComparedRow) -> [String; 3] {
+    let sizes = short_sizes(&sizes_without_axes(&row.sizes, &row.case));
+    let side = if row.side == "kernel" { String::new() } else { row.side.clone() };
+    [row.case.clone(), sizes, side]
+}
+
+/// The words that are there, with blanks between them.
+fn joined(words: [String; 3]) -> String {
+    let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
+
+/// The times of a comparison; `work` names case, sizes and side.
+fn compared_times(
+    comparison: &SuiteComparison,
+    work: impl Fn(&ComparedRow) -> [String; 3],
+) -> TextTable {
     let mut table = TextTable::new(&[
         ("case", Align::Left),
         ("sizes", Align::Left),
@@ -280,10 +309,11 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
         ("why", Align::Left),
     ]);
     for row in &comparison.rows {
+        let [case, sizes, side] = work(row);
         table.add_row([
-            row.case.clone(),
-            short_sizes(&row.sizes),
-            if row.side == "kernel" { String::new() } else { row.side.clone() },
+            case,
+            sizes,
+            side,
             row.a_ns.map(duration).unwrap_or_default(),
             duration(row.b_ns),
             speedup_text(row.judgement.speedup),
@@ -291,6 +321,36 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
             row.judgement.why.clone(),
         ]);
     }
+    table.without_empty_columns()
+}
+
+/// The reasons of a comparison's verdicts, each once below the time or the number of times that have
+/// it.
+fn compared_reasons(comparison: &SuiteComparison, style: &Style) -> String {
+    let mut reasons: Vec<(String, Vec<&ComparedRow>)> = Vec::new();
+    for row in comparison.rows.iter().filter(|row| !row.judgement.why.is_empty()) {
+        let reason = format!("{}: {}", row.judgement.verdict.as_str(), row.judgement.why);
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, rows)) => rows.push(row),
+            None => reasons.push((reason, vec![row])),
+        }
+    }
+    let mut out = String::new();
+    for (reason, rows) in reasons {
+        let of = match rows[..] {
+            [row] => joined(compared_work(row)),
+            _ => format!("{} times", rows.len()),
+        };
+        let lines = wrap(&reason, style.table_width.saturating_sub(6));
+        out += &format!("  {of}\n      {}\n", lines.join("\n      "));
+    }
+    out
+}
+
+/// Renders a comparison of suites. Where the rows do not fit the terminal, sizes and sides follow the
+/// names, and the axes that all cases of a target share stand above the table; if that is not
+/// enough, the reasons stand below it.
+pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
     let verdicts = [
         SuiteVerdict::Slower,
         SuiteVerdict::Faster,
@@ -309,9 +369,23 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
     let counted = style.paint_verdicts(&counted.join(", "));
     let head = format!("{} against {}: {counted}", comparison.b, comparison.a);
     let mut out = wrap(&head, style.table_width).join("\n    ") + "\n\n";
-    let table = table.without_empty_columns();
-    let table = table.fitted_with_words(style.table_width, 2, "why", MIN_REASON_WIDTH);
-    out += &style.paint_verdicts(&table);
+    let width = style.table_width;
+    let unstacked = |table: &TextTable| table.unstacked(width, 2, "why", MIN_REASON_WIDTH);
+    let whole = compared_times(comparison, compared_work);
+    let shared = SharedAxes::of(comparison.rows.iter().map(|row| row.case.as_str()));
+    let short = compared_times(comparison, |row| {
+        let [_, sizes, side] = compared_work(row);
+        [joined([shared.shorten(&row.case), sizes, side]), String::new(), String::new()]
+    });
+    let without_reasons = short.clone().with_room(width.saturating_sub(2), usize::MAX, &["why"]);
+    let shown = unstacked(&whole)
+        .or_else(|| Some(shared.note(width) + &unstacked(&short)?))
+        .or_else(|| {
+            let table = unstacked(&without_reasons)?;
+            Some(shared.note(width) + &table + &compared_reasons(comparison, style))
+        })
+        .unwrap_or_else(|| whole.fitted(width, 2));
+    out += &style.paint_verdicts(&shown);
     for line in &comparison.newly_failed {
         out += &format!("  {}: {line}\n", style.paint(BAD, "fails now"));
     }
@@ -324,7 +398,7 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::suite::{ComparedRow, TimeJudgement};
+    use crate::model::suite::TimeJudgement;
 
     #[test]
     fn sizes_of_many_groups_are_short_in_a_comparison() {
@@ -490,14 +564,92 @@ mod tests {
             assert!(line.chars().count() <= 80, "{line}");
         }
         // The second side stands below the first, without an empty line.
-        assert!(shown.contains("\n      cols=4096,rows=4096, optimised, time 10.0 µs"), "{shown}");
-        assert_eq!(shown.matches("memory:transpose").count(), 1, "{shown}");
+        assert!(shown.contains(&format!("\n{}optimised  10.0 µs", " ".repeat(20))), "{shown}");
+        let axes = "the same in all cases of memory:transpose: cols=4096, rows=4096";
+        assert!(shown.contains(axes), "{shown}");
+        assert_eq!(shown.matches("memory:transpose").count(), 2, "{shown}");
         assert!(!shown.contains("cooled") && shown.contains("INCOMPARABLE"), "{shown}");
         let shown = table(&run, &Style::default());
         assert!(shown.contains("cooled") && shown.contains("of the roofline"), "{shown}");
         let compared = comparison_table(&comparison, &Style::default());
         let whole = |line: &str| line.contains("memory:") && line.ends_with("`locked 1500 MHz`)");
         assert!(compared.lines().any(whole), "{compared}");
+    }
+
+    #[test]
+    fn many_axes_leave_each_row_in_one_line() {
+        let judgement = |why: &str| TimeJudgement {
+            verdict: SuiteVerdict::Ambiguous,
+            speedup: Some(1.0),
+            ci95: None,
+            threshold: None,
+            why: why.to_owned(),
+        };
+        let case = |m: u32, mode: &str| {
+            format!("gemm:decode[m={m},n=4096,k=7168,TYPE=bf16,ACCUMULATE=f32,MODE={mode}]")
+        };
+        let compared = |case: String, why: &str| ComparedRow {
+            sizes: format!("k=7168,{},n=4096", &case[12..case.find(',').unwrap_or_default()]),
+            case,
+            side: "kernel".into(),
+            a_ns: Some(10_000.0),
+            b_ns: 10_000.0,
+            judgement: judgement(why),
+        };
+        let why = "the interval lies on both sides of the threshold of 1 %, and the spread between \
+                   sessions is not known with fewer than 3 sessions of the same code and inputs";
+        let mut comparison = SuiteComparison {
+            rows: vec![compared(case(16, "eager"), ""), compared(case(1024, "graph"), "")],
+            ..SuiteComparison::default()
+        };
+        let style = Style { table_width: 100, ..Style::default() };
+        let row = "  gemm:decode[m=1024,MODE=graph]  10.0 µs  10.0 µs   1.000×  AMBIGUOUS";
+        let note = "  the same in all cases of gemm:decode: n=4096, k=7168, TYPE=bf16, \
+                    ACCUMULATE=f32\n\n  case";
+        let shown = comparison_table(&comparison, &style);
+        assert!(shown.contains(&format!("{row}\n")) && shown.contains(note), "{shown}");
+        assert!(!shown.contains("sizes"), "the names have them: {shown}");
+        // A reason stands beside its row, or below all rows with its whole name.
+        comparison.rows[1].judgement.why = why.to_owned();
+        let shown = comparison_table(&comparison, &style);
+        assert!(shown.contains(&format!("{row}  the interval lies on")), "{shown}");
+        let style = Style { table_width: 80, ..Style::default() };
+        let shown = comparison_table(&comparison, &style);
+        assert!(shown.contains(&format!("{row}\n")), "{shown}");
+        let name = case(1024, "graph");
+        assert!(shown.contains(&format!("\n  {name}\n      AMBIGUOUS: the interval")), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        // Sizes that are no axes, and sides, follow the name.
+        comparison.rows[0].sizes += ",batch=2";
+        comparison.rows[0].side = "optimised".into();
+        let shown = comparison_table(&comparison, &style);
+        let row = "  gemm:decode[m=16,MODE=eager] batch=2 optimised  10.0 µs  10.0 µs   1.000×";
+        assert!(shown.contains(row), "{shown}");
+        comparison.rows[0].judgement.why = why.to_owned();
+        let shown = comparison_table(&comparison, &style);
+        assert_eq!(shown.matches("  2 times\n      AMBIGUOUS: the interval").count(), 1, "{shown}");
+        // In a pipe names are whole, and the reason stands in the row.
+        let shown = comparison_table(&comparison, &Style::default());
+        assert!(shown.contains(&name) && !shown.contains("the same in all"), "{shown}");
+        // The table of one suite.
+        let time = SuiteTime {
+            size: "large".into(),
+            median_ns: 10_000.0,
+            ci95_ns: [9_900.0, 10_100.0],
+            ..SuiteTime::default()
+        };
+        let row = |case: String| SuiteRow {
+            case,
+            state: RowState::Ok,
+            times: vec![time.clone()],
+            ..SuiteRow::default()
+        };
+        let rows = vec![row(case(16, "eager")), row(case(1024, "graph"))];
+        let run = SuiteRun { rows, ..SuiteRun::default() };
+        let shown = table(&run, &Style { table_width: 95, ..Style::default() });
+        let row = "  gemm:decode[m=1024,MODE=graph]  large  10.0 µs ± 1.0 %\n";
+        assert!(shown.contains(note) && shown.contains(row), "{shown}");
+        assert!(!table(&run, &Style::default()).contains("the same in all"));
     }
 
     #[test]
