@@ -146,7 +146,7 @@ pub(super) async fn report_page(server: &Server, id: &str) -> Result<String> {
                 .blocking(move || {
                     let run = suite(&path)?;
                     let history = history(&context, "*", "").unwrap_or_default();
-                    Ok(crate::report::suite::html(&run, &history))
+                    Ok(crate::report::suite::html(&run, &history, &context.project))
                 })
                 .await
         }

@@ -4,6 +4,7 @@ mod attempts;
 mod clocks;
 mod expectations;
 mod history;
+mod pages;
 mod parallel;
 mod suites;
 mod sweeps;

@@ -36,7 +36,7 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
         "html" => {
             let beside = app.config.folder_beside_runs("history.html")?;
             let path = args.out.as_ref().map_or(beside, |out| app.cwd.join(out));
-            let page = history_page(&history);
+            let page = history_page(&history, &app.config.project);
             if !args.force {
                 overwrite::check(&path, page.as_bytes())?;
             }

@@ -103,7 +103,7 @@ pub(super) fn write_reports(app: &App, folder: &RunFolder, run: &SuiteRun) -> Re
         ("report.md", suite::markdown(run)),
         ("suite.csv", suite::csv(run)),
         ("junit.xml", suite::junit(run)?),
-        ("index.html", suite::html(run, &history)),
+        ("index.html", suite::html(run, &history, &app.config.project)),
     ] {
         folder.write(name, text.as_bytes())?;
     }

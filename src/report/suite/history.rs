@@ -1,6 +1,9 @@
 //! The history of a suite's times, for a terminal and as a page.
 
-use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, svg};
+use std::path::Path;
+
+use super::case_names::sizes_without_axes;
+use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, project_name, svg};
 use crate::model::comparison::TimeVerdict;
 use crate::model::suite_history::{ChangePoint, EarlierChange, History, MIN_POINTS, Series};
 use crate::number_form::by_number;
@@ -13,12 +16,13 @@ use crate::report::{Align, Style, TextTable, verdict_color};
 const MAX_SHOWN_POINTS: usize = 30;
 
 /// The key in one line.
-fn title(series: &Series) -> String {
+fn series_title(series: &Series) -> String {
     let key = &series.key;
+    let sizes = sizes_without_axes(&key.sizes, &key.case);
     let words = [
         key.case.as_str(),
         if key.side == "kernel" { "" } else { &key.side },
-        &key.sizes,
+        &sizes,
         &key.gpu,
         &key.toolkit,
     ];
@@ -102,7 +106,7 @@ fn axis_places(series: &Series) -> Vec<f64> {
 pub fn history_table(history: &History, style: &Style) -> String {
     let mut out = String::new();
     for series in &history.series {
-        let title = wrap(&title(series), style.table_width);
+        let title = wrap(&series_title(series), style.table_width);
         title.iter().for_each(|line| out += &format!("{line}\n"));
         let mut table = TextTable::new(&[
             ("started", Align::Left),
@@ -155,9 +159,10 @@ pub fn history_table(history: &History, style: &Style) -> String {
     out
 }
 
-/// Renders the history as a page.
-pub fn history_page(history: &History) -> String {
-    let mut body = "<h1>History</h1>\n".to_owned();
+/// Renders the history of a project as a page.
+pub fn history_page(history: &History, project: &Path) -> String {
+    let title = format!("History of {}", project_name(project));
+    let mut body = format!("<h1>{}</h1>\n", escape(&title));
     for series in &history.series {
         let places = axis_places(series);
         let point = |(at, point): (usize, &crate::model::suite_history::HistoryPoint)| PlotPoint {
@@ -189,8 +194,11 @@ pub fn history_page(history: &History) -> String {
             false => "start of the suite, UTC".to_owned(),
         };
         let axis = HorizontalAxis { name: &name, label: &label };
-        body +=
-            &format!("<h2>{}</h2>\n{}\n", escape(&title(series)), svg(&[line], &axis, duration));
+        body += &format!(
+            "<h2>{}</h2>\n{}\n",
+            escape(&series_title(series)),
+            svg(&[line], &axis, duration)
+        );
         if let Some(text) = too_short_text(series) {
             body += &format!("<p>{}</p>\n", escape(&text));
         }
@@ -208,7 +216,7 @@ pub fn history_page(history: &History) -> String {
             );
         }
     }
-    page("History · rgpu bench", &body, "")
+    page(&format!("{title} · rgpu bench"), &body, "")
 }
 
 #[cfg(test)]
@@ -226,7 +234,10 @@ mod tests {
         };
         let series = vec![series("as_found", MIN_POINTS), series("locked 1500 MHz", 3)];
         let history = History { series, ..History::default() };
-        for shown in [history_table(&history, &Style::default()), history_page(&history)] {
+        for shown in [
+            history_table(&history, &Style::default()),
+            history_page(&history, Path::new("/home/me/kernels")),
+        ] {
             for words in [
                 "clocks not locked",
                 "clocks locked 1500 MHz",
@@ -276,7 +287,7 @@ mod tests {
         for painted in ["(\u{1b}[1;31m+100.0 %\u{1b}[0m)", "(\u{1b}[1;32m-50.0 %\u{1b}[0m)"] {
             assert!(shown.contains(painted), "{shown:?}");
         }
-        let page = history_page(&history);
+        let page = history_page(&history, Path::new("/home/me/kernels"));
         assert_eq!(page.matches("<p class=\"bad\">changed").count(), 1, "{page}");
         assert_eq!(page.matches("<p class=\"good\">changed").count(), 1, "{page}");
         assert!(!history_table(&history, &Style::default()).contains('\u{1b}'));
@@ -299,7 +310,10 @@ mod tests {
         };
         let both = |series: &Series| {
             let history = History { series: vec![series.clone()], ..History::default() };
-            [history_table(&history, &Style::default()), history_page(&history)]
+            [
+                history_table(&history, &Style::default()),
+                history_page(&history, Path::new("/home/me/kernels")),
+            ]
         };
         for shown in both(&series) {
             let shown = shown.replace('\u{a0}', " ");
@@ -326,7 +340,7 @@ mod tests {
         let points = times.iter().enumerate().map(point).collect();
         let history =
             History { series: vec![Series { points, ..Series::default() }], ..History::default() };
-        history_page(&history)
+        history_page(&history, Path::new("/home/me/kernels"))
     }
 
     /// Where the points of a page stand.

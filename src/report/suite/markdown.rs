@@ -121,7 +121,7 @@ mod tests {
         let text = markdown(&run);
         assert!(text.contains("- s:a: `vec_add` does not compile: a\\_b\n"), "{text}");
         assert!(text.contains("another driver (`580`, now `590`)"), "{text}");
-        let page = html(&run, &Default::default());
+        let page = html(&run, &Default::default(), std::path::Path::new("/"));
         assert!(page.contains("<code>vec_add</code> does not compile"), "{page}");
         assert!(page.contains("title=\"another driver (580, now 590)\""), "{page}");
     }

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 
 use super::pair::{at_size, over_sizes};
-use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, svg};
+use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, project_name, svg};
 use super::table::{
     clock_policy, counts, devices_text, missing_text, speedup_text, time_text, without_gpu_text,
 };
@@ -26,9 +27,10 @@ for(const row of rows){row.hidden=!(row.textContent.toLowerCase().includes(word)
 for(const point of points)point.style.display=shown.has(point.dataset.point)?'':'none';};\
 text.addEventListener('input',apply);state.addEventListener('change',apply);})();";
 
-/// Renders the page. `history` is what is known of the cases' earlier times.
-pub fn html(run: &SuiteRun, history: &History) -> String {
-    let mut body = format!("<h1>{}</h1>\n<p>{}", escape(&run.id), escape(&counts(run)));
+/// Renders the page of a suite of a project. `history` is what is known of the cases' earlier times.
+pub fn html(run: &SuiteRun, history: &History, project: &Path) -> String {
+    let project = escape(&project_name(project));
+    let mut body = format!("<h1>{}</h1>\n<p>{project} · {}", escape(&run.id), escape(&counts(run)));
     let started = escape(&timestamp(&run.started));
     let took = unbroken(&format!("{:.0} s · {}", run.seconds, clock_policy(run)));
     let _ = write!(body, " · {started} · {took}");

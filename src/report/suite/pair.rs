@@ -54,6 +54,8 @@ pub(super) fn over_sizes(row: &SuiteRow) -> Option<(String, PairCell)> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use crate::model::comparison::TimeVerdict;
     use crate::model::suite::{PairResult, RowState, SizeSpeedup, SuiteRow, SuiteRun, SuiteTime};
     use crate::model::suite_history::History;
@@ -111,7 +113,7 @@ mod tests {
         assert_eq!(line(["small", "optimised", "2.000×  FASTER"]), 1, "{shown}");
         assert_eq!(line(["large", "optimised", "1.000×  SAME"]), 1, "{shown}");
         assert_eq!(line(["geomean of 2", "1.414×", "FASTER, too close"]), 1, "{shown}");
-        for text in [&shown, &markdown(&run), &html(&run, &History::default())] {
+        for text in [&shown, &markdown(&run), &html(&run, &History::default(), Path::new("/"))] {
             assert_eq!(text.matches("1.414×").count(), 1, "{text}");
             assert_eq!(text.matches("2.000×").count(), 1, "{text}");
         }

@@ -1,6 +1,7 @@
 //! Plots of numbers against an axis: SVG for pages, and characters for terminals.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use crate::report::html::{escape, hash};
 use crate::report::quantity::digits;
@@ -31,13 +32,17 @@ pub struct PlotPoint {
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 260.0;
-const LEFT: f64 = 74.0;
-const BOTTOM: f64 = 34.0;
+const LEFT: f64 = 84.0;
+const BOTTOM: f64 = 44.0;
 const TOP: f64 = 16.0;
 const RIGHT: f64 = 14.0;
 
 /// The width of a digit of a label.
 const DIGIT_WIDTH: f64 = 7.0;
+
+/// How much larger labels are on a narrow screen, where the whole plot is smaller. Those below the
+/// plot that have no room there are left out.
+const NARROW_LABEL_GROWTH: f64 = 1.6;
 
 /// The number of places on the horizontal axis up to which each has a label if there is room.
 const MAX_UNTHINNED_LABELS: usize = 8;
@@ -55,18 +60,21 @@ pub(super) const CSS: &str = "\
 @media(prefers-color-scheme:dark){:root{--ink:#e7eaf0;--faint:#9aa5b5;--line:#303845;--back:#0e1117;--row:#161b23;\
 --c0:#8fb0ff;--c1:#fdba74;--c2:#86efac;--c3:#d8b4fe;--c4:#67e8f9;--c5:#f9a8d4;--bad:#fca5a5;--good:#86efac;--warn:#f0be62}}\
 body{font:14px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--back);margin:0 auto;max-width:1180px;padding:16px}\
-h1{font-size:20px}h2{font-size:16px;margin-top:28px}table{border-collapse:collapse;width:100%}\
+h1,h2,p{overflow-wrap:anywhere}h1{font-size:20px}h2{font-size:16px;margin-top:28px}table{border-collapse:collapse;width:100%}\
 th,td{text-align:left;padding:3px 10px 3px 0;border-bottom:1px solid var(--line);vertical-align:top}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.n{white-space:nowrap}th{color:var(--faint);font-weight:600}\
 tbody tr:hover{background:var(--row)}.bad{color:var(--bad);font-weight:600}.good{color:var(--good)}.warn{color:var(--warn)}.faint{color:var(--faint)}\
 code{font-family:ui-monospace,monospace;font-size:12px}input,select{font:inherit;padding:3px 6px;margin:0 10px 8px 0;\
 color:inherit;background:var(--row);border:1px solid var(--line)}.scroll{overflow-x:auto}\
-svg{max-width:100%;height:auto;display:block}.scroll>svg{min-width:44rem}svg text{fill:var(--faint);font:11px system-ui,sans-serif}\
+svg{max-width:100%;height:auto;display:block}td svg{max-width:none}.scroll>svg.roofline{min-width:44rem}svg text{fill:var(--faint);font:11px system-ui,sans-serif}\
 svg .grid{stroke:var(--line)}svg .band{fill:var(--faint);opacity:.35}svg .median{stroke:var(--bad);stroke-width:1.2}svg.spread .s0{stroke:none}svg .mark{stroke:var(--bad);stroke-dasharray:4 3}.s0{stroke:var(--c0);fill:var(--c0)}.s1{stroke:var(--c1);fill:var(--c1)}.s2{stroke:var(--c2);fill:var(--c2)}\
 .s3{stroke:var(--c3);fill:var(--c3)}.s4{stroke:var(--c4);fill:var(--c4)}.s5{stroke:var(--c5);fill:var(--c5)}\
+.legend span{margin-right:1rem}.k0{color:var(--c0)}.k1{color:var(--c1)}.k2{color:var(--c2)}.k3{color:var(--c3)}.k4{color:var(--c4)}.k5{color:var(--c5)}\
+#cases td:first-child,.light td:first-child{min-width:13rem;overflow-wrap:anywhere}#cases td:nth-child(2){min-width:4.5rem}.light{width:auto}\
 svg text.k0{fill:var(--c0)}svg text.k1{fill:var(--c1)}svg text.k2{fill:var(--c2)}svg text.k3{fill:var(--c3)}\
 svg text.k4{fill:var(--c4)}svg text.k5{fill:var(--c5)}\
-svg polyline[class]{fill:none;stroke-width:1.6}svg .roof{stroke:var(--ink);stroke-width:1.4}";
+svg polyline[class]{fill:none;stroke-width:1.6}svg .roof{stroke:var(--ink);stroke-width:1.4}\
+@media(max-width:560px){svg.plot text{font-size:17.6px}svg.plot .wide{display:none}}";
 
 /// A scale from numbers to places, linear or logarithmic.
 struct Scale {
@@ -138,7 +146,7 @@ impl<'a> HorizontalAxis<'a> {
     }
 }
 
-/// A plot as SVG, which scrolls where the screen is too narrow to read it. `label` writes a number of the vertical axis.
+/// A plot as SVG, below the names of its lines. `label` writes a number of the vertical axis.
 pub(super) fn svg(
     series: &[PlotSeries],
     horizontal: &HorizontalAxis<'_>,
@@ -151,8 +159,10 @@ pub(super) fn svg(
         [low, p.y, high]
     });
     let y = Scale::new(ys, HEIGHT - BOTTOM, TOP);
-    let mut out = format!(
-        "<div class=\"scroll\"><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\">"
+    let mut out = legend(series);
+    let _ = write!(
+        out,
+        "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\">"
     );
     for tick in y.ticks() {
         let at = y.coordinate(tick);
@@ -171,23 +181,29 @@ pub(super) fn svg(
     xs.dedup();
     let least_distance = if xs.len() > MAX_UNTHINNED_LABELS { LABEL_DISTANCE } else { 0.0 };
     let (mut free_from, mut next_from) = (0.0, 0.0);
+    let mut free_on_narrow_from = 0.0;
     let mut drawn = String::new();
     for tick in &xs {
         let label = (horizontal.label)(*tick);
         let half_width = DIGIT_WIDTH * label.chars().count() as f64 / 2.0;
         // A label of many digits at the right edge stays inside.
-        let at = x.coordinate(*tick).min(WIDTH - half_width);
+        let at = x.coordinate(*tick).min(WIDTH - NARROW_LABEL_GROWTH * half_width);
         // One that would cover a part of the label before, or repeat it, is left out.
         if at - half_width < free_from || at < next_from || label == drawn {
             continue;
+        }
+        let has_room = at - NARROW_LABEL_GROWTH * half_width >= free_on_narrow_from;
+        if has_room {
+            free_on_narrow_from = at + NARROW_LABEL_GROWTH * half_width + DIGIT_WIDTH;
         }
         free_from = at + half_width + DIGIT_WIDTH;
         next_from = at + least_distance;
         drawn.clone_from(&label);
         let _ = write!(
             out,
-            "<text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
-            HEIGHT - BOTTOM + 15.0,
+            "<text{} x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
+            if has_room { "" } else { " class=\"wide\"" },
+            HEIGHT - BOTTOM + 18.0,
             escape(&label)
         );
     }
@@ -228,23 +244,31 @@ pub(super) fn svg(
                 escape(&point.title)
             );
         }
-        if series.len() > 1 || !one.name.is_empty() {
-            let _ = write!(
-                out,
-                "<text class=\"k{color}\" x=\"{:.0}\" y=\"{:.0}\">{}</text>",
-                LEFT + 8.0,
-                TOP + 12.0 + 14.0 * n as f64,
-                escape(&one.name)
-            );
-        }
     }
-    out += "</svg></div>";
+    out += "</svg>";
     out
+}
+
+/// The names of the lines in their colours; empty if none has a name.
+fn legend(series: &[PlotSeries]) -> String {
+    if series.iter().all(|one| one.name.is_empty()) {
+        return String::new();
+    }
+    let name = |(n, one): (usize, &PlotSeries)| {
+        format!("<span class=\"k{}\">{}</span>", n % COLORS, escape(&one.name))
+    };
+    let names: Vec<String> = series.iter().enumerate().map(name).collect();
+    format!("<p class=\"legend\">{}</p>\n", names.join(" "))
 }
 
 /// A number of the horizontal axis: whole ones as they are.
 fn digits_of(x: f64) -> String {
     if x.fract() == 0.0 && x.abs() < 1e15 { format!("{x:.0}") } else { digits(x) }
+}
+
+/// The name of a project for a page: that of its folder.
+pub(super) fn project_name(project: &Path) -> String {
+    project.file_name().unwrap_or(project.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// A page with a policy that allows only its own style and script.
@@ -305,8 +329,10 @@ mod tests {
         let label = |x: f64| format!("{x:0>width$}", width = label.len());
         let axis = HorizontalAxis { name: "started", label: &label };
         let drawn = svg(&[series], &axis, digits);
-        let labels = drawn.split("<text x=\"").filter(|text| text.contains("\"middle\""));
-        labels.map(|text| text.split('"').next().unwrap().parse().unwrap()).collect()
+        let labels = drawn.split("<text").filter(|text| text.contains("\"middle\""));
+        let place =
+            |text: &str| text.split_once(" x=\"").unwrap().1.split('"').next().unwrap().parse();
+        labels.map(|text| place(text).unwrap()).collect()
     }
 
     #[test]

@@ -515,7 +515,7 @@ mod tests {
         assert_eq!(shown.matches(note).count(), 1, "{shown}");
         let text = crate::report::suite::markdown(&run);
         assert!(text.contains("\n## Missing\n\n- s:a: no ncu, "), "{text}");
-        let page = crate::report::suite::html(&run, &Default::default());
+        let page = crate::report::suite::html(&run, &Default::default(), std::path::Path::new("/"));
         assert!(page.contains("no ncu (counters_refused)"), "{page}");
     }
 
