@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use super::pair::{at_size, over_sizes};
+use super::pair::{PairCell, at_size, over_sizes};
 use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, project_name, svg};
 use super::table::{
     clock_policy, counts, devices_text, missing_text, speedup_text, time_text, without_gpu_text,
@@ -57,48 +57,73 @@ pub fn html(run: &SuiteRun, history: &History, project: &Path) -> String {
     page(&format!("{} · rgpu bench", run.id), &body, SCRIPT)
 }
 
+/// The columns of the table of cases, with their classes.
+const COLUMNS: [(&str, &str); 12] = [
+    ("case", ""),
+    ("size", ""),
+    ("side", ""),
+    ("time", "n"),
+    ("samples", ""),
+    ("in a graph", "n"),
+    ("of the speed of light", "n"),
+    ("speedup", "n"),
+    ("pair", ""),
+    ("expected", ""),
+    ("history", ""),
+    ("state", ""),
+];
+
+/// A row of the table of cases.
+struct TableRow<'a> {
+    case: &'a str,
+    /// The state that the filter looks at.
+    state: &'static str,
+    /// The markup of each cell.
+    cells: [String; COLUMNS.len()],
+    /// The class of the last cell.
+    state_class: &'static str,
+}
+
 fn table(body: &mut String, run: &SuiteRun, history: &History) {
-    *body += "<p><input id=\"filter\" placeholder=\"filter\" aria-label=\"filter\">\
-              <select id=\"state\" aria-label=\"state\"><option value=\"\">all</option>\
-              <option>ok</option><option>no GPU</option><option>failed</option><option>slower</option></select></p>\n\
-              <div class=\"scroll\"><table id=\"cases\"><thead><tr><th>case</th><th>size</th><th>side</th>\
-              <th class=\"n\">time</th><th>samples</th><th class=\"n\">in a graph</th><th class=\"n\">of the speed of light</th><th class=\"n\">speedup</th>\
-              <th>pair</th><th>expected</th><th>history</th><th>state</th></tr></thead>\n<tbody>\n";
+    let mut rows = Vec::new();
     for row in &run.rows {
         let times: Vec<Option<&SuiteTime>> = match row.times.is_empty() {
             true => vec![None],
             false => row.times.iter().map(Some).collect(),
         };
-        for time in times {
-            table_row(body, row, time, history);
+        rows.extend(times.into_iter().map(|time| table_row(row, time, history)));
+        rows.extend(over_sizes(row).map(|(mean_of, pair)| mean_row(row, mean_of, &pair)));
+    }
+    *body += "<p><input id=\"filter\" placeholder=\"filter\" aria-label=\"filter\">\
+              <select id=\"state\" aria-label=\"state\"><option value=\"\">all</option>\
+              <option>ok</option><option>no GPU</option><option>failed</option><option>slower</option></select></p>\n\
+              <div class=\"scroll\"><table id=\"cases\"><thead><tr>";
+    let has_cells = |at: &usize| rows.iter().any(|row| !row.cells[*at].is_empty());
+    let shown: Vec<usize> = (0..COLUMNS.len()).filter(has_cells).collect();
+    let cell = |tag: &str, class: &str, text: &str| match class {
+        "" => format!("<{tag}>{text}</{tag}>"),
+        class => format!("<{tag} class=\"{class}\">{text}</{tag}>"),
+    };
+    for (name, class) in shown.iter().map(|at| COLUMNS[*at]) {
+        *body += &cell("th", class, name);
+    }
+    *body += "</tr></thead>\n<tbody>\n";
+    for row in &rows {
+        let _ =
+            write!(body, "<tr data-state=\"{}\" data-case=\"{}\">", row.state, escape(row.case));
+        for at in &shown {
+            let (name, class) = COLUMNS[*at];
+            let class = if name == "state" { row.state_class } else { class };
+            *body += &cell("td", class, &row.cells[*at]);
         }
-        if let Some((mean_of, pair)) = over_sizes(row) {
-            let _ = writeln!(
-                body,
-                "<tr data-state=\"{}\" data-case=\"{}\"><td>{}</td><td colspan=\"6\">{mean_of}</td>\
-                 <td class=\"n\">{}</td><td>{}</td><td></td><td></td><td></td></tr>",
-                row.state.as_str(),
-                escape(&row.case),
-                escape(&row.case),
-                speedup_text(pair.speedup),
-                pair.verdict_text(),
-            );
-        }
+        *body += "</tr>\n";
     }
     *body += "</tbody></table></div>\n";
 }
 
-fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, history: &History) {
+fn table_row<'a>(row: &'a SuiteRow, time: Option<&SuiteTime>, history: &History) -> TableRow<'a> {
     let judged = time.and_then(|time| time.against.as_ref());
     let slower = judged.is_some_and(|judged| judged.verdict == SuiteVerdict::Slower);
-    let state = if slower { "slower" } else { row.state.as_str() };
-    let class = match (row.state, slower) {
-        (RowState::Failed, _) | (_, true) => "bad",
-        (RowState::NoGpu, _) => "warn",
-        (RowState::Ok, _) if !row.missing.is_empty() => "warn",
-        (RowState::Ok, _) => "good",
-        _ => "faint",
-    };
     let pair = time.and_then(|time| at_size(row, time));
     let expected = judged.map(|judged| {
         let speedup = speedup_text(judged.speedup);
@@ -112,26 +137,42 @@ fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, histor
     let missing = missing_text(row);
     let missing = (!missing.is_empty()).then_some(missing.as_str());
     let reason = row.reason.as_deref().or(missing).map(|reason| format!(": {}", marked_up(reason)));
-    let _ = writeln!(
-        body,
-        "<tr data-state=\"{state}\" data-case=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td>\
-         <td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td><td>{}</td>\
-         <td class=\"{class}\">{}{}</td></tr>",
-        escape(&row.case),
-        escape(&row.case),
-        escape(time.map(|t| t.size.as_str()).unwrap_or_default()),
-        escape(time.map(|t| t.key.side.as_str()).unwrap_or_default()),
-        time.map(time_text).unwrap_or_default(),
-        time.map(draw_samples).unwrap_or_default(),
-        time.and_then(|t| t.graph.as_ref()).map(graph_text).unwrap_or_default(),
-        time.and_then(|t| t.sol_percent).map(|x| format!("{x:.0} %")).unwrap_or_default(),
-        speedup_text(pair.as_ref().and_then(|pair| pair.speedup)),
-        pair.map(|pair| pair.verdict_text()).unwrap_or_default(),
-        expected.unwrap_or_default(),
-        sparkline.map(draw_sparkline).unwrap_or_default(),
-        row.state.as_str(),
-        reason.unwrap_or_default(),
-    );
+    let side = time.map(|time| time.key.side.as_str()).filter(|side| *side != "kernel");
+    TableRow {
+        case: &row.case,
+        state: if slower { "slower" } else { row.state.as_str() },
+        cells: [
+            escape(&row.case),
+            escape(time.map(|t| t.size.as_str()).unwrap_or_default()),
+            escape(side.unwrap_or_default()),
+            time.map(time_text).unwrap_or_default(),
+            time.map(draw_samples).unwrap_or_default(),
+            time.and_then(|t| t.graph.as_ref()).map(graph_text).unwrap_or_default(),
+            time.and_then(|t| t.sol_percent).map(|x| format!("{x:.0} %")).unwrap_or_default(),
+            speedup_text(pair.as_ref().and_then(|pair| pair.speedup)),
+            pair.map(|pair| pair.verdict_text()).unwrap_or_default(),
+            expected.unwrap_or_default(),
+            sparkline.map(draw_sparkline).unwrap_or_default(),
+            format!("{}{}", row.state.as_str(), reason.unwrap_or_default()),
+        ],
+        state_class: match (row.state, slower) {
+            (RowState::Failed, _) | (_, true) => "bad",
+            (RowState::NoGpu, _) => "warn",
+            (RowState::Ok, _) if !row.missing.is_empty() => "warn",
+            (RowState::Ok, _) => "good",
+            _ => "faint",
+        },
+    }
+}
+
+/// The row of the mean of a pair's sizes.
+fn mean_row<'a>(row: &'a SuiteRow, mean_of: String, pair: &PairCell) -> TableRow<'a> {
+    let mut cells = <[String; COLUMNS.len()]>::default();
+    cells[0] = escape(&row.case);
+    cells[1] = mean_of;
+    cells[7] = speedup_text(pair.speedup);
+    cells[8] = pair.verdict_text();
+    TableRow { case: &row.case, state: row.state.as_str(), cells, state_class: "" }
 }
 
 /// How the samples of a time are spread, with its median and interval, in 120 by 18 pixels.
@@ -304,4 +345,56 @@ fn light(body: &mut String, run: &SuiteRun) {
         );
     }
     *body += "</svg></div>\n";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::suite::MeasurementKey;
+
+    fn page_of(rows: Vec<SuiteRow>) -> String {
+        let run = SuiteRun { id: "night".into(), rows, ..SuiteRun::default() };
+        html(&run, &History::default(), Path::new("/home/me/my kernels"))
+    }
+
+    fn row(case: &str, sides: &[&str]) -> SuiteRow {
+        let time = |side: &&str| SuiteTime {
+            key: MeasurementKey { side: (*side).to_owned(), ..MeasurementKey::default() },
+            size: "n=1024".into(),
+            median_ns: 1000.0,
+            ci95_ns: [990.0, 1010.0],
+            ..SuiteTime::default()
+        };
+        SuiteRow {
+            case: case.to_owned(),
+            state: RowState::Ok,
+            times: sides.iter().map(time).collect(),
+            ..SuiteRow::default()
+        }
+    }
+
+    /// The heads of the table's columns. Each row has as many cells.
+    fn heads(page: &str) -> Vec<&str> {
+        let (_, row) = page.split_once("<thead><tr>").unwrap();
+        let (row, _) = row.split_once("</th></tr>").unwrap();
+        let heads: Vec<&str> =
+            row.split("</th>").map(|cell| cell.rsplit_once('>').unwrap().1).collect();
+        for line in page.lines().filter(|line| line.starts_with("<tr data-state")) {
+            assert_eq!(line.matches("</td>").count(), heads.len(), "{line}");
+        }
+        heads
+    }
+
+    #[test]
+    fn the_table_has_no_column_that_is_empty_in_every_row() {
+        let failed =
+            SuiteRow { case: "s:b".into(), state: RowState::Failed, ..SuiteRow::default() };
+        assert_eq!(heads(&page_of(vec![failed.clone()])), ["case", "state"]);
+        let kernel = row("s:a", &["kernel"]);
+        let page = page_of(vec![kernel.clone(), failed.clone()]);
+        assert_eq!(heads(&page), ["case", "size", "time", "state"]);
+        let pair = row("s:c", &["baseline", "optimised"]);
+        let page = page_of(vec![kernel, failed, pair]);
+        assert_eq!(heads(&page), ["case", "size", "side", "time", "state"]);
+    }
 }
