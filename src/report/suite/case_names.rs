@@ -1,8 +1,9 @@
-//! Names of the cases of a suite, whole and without the axes that have one value in all
+//! Names of the cases and times of a suite, whole and without the axes that have one value in all
 //! cases of a target.
 
 use std::collections::BTreeMap;
 
+use crate::model::suite::{SuiteRow, SuiteTime};
 use crate::report::text::wrap;
 
 /// The axes that have one value in all cases of their target.
@@ -26,7 +27,7 @@ impl<'a> SharedAxes<'a> {
     }
 
     /// Whether all cases of this target have the axis `n=1024`.
-    fn has(&self, target: &str, axis: &str) -> bool {
+    pub(super) fn has(&self, target: &str, axis: &str) -> bool {
         self.targets.get(target).is_some_and(|shared| shared.contains(&axis))
     }
 
@@ -52,6 +53,20 @@ impl<'a> SharedAxes<'a> {
         }
         if note.is_empty() { note } else { note + "\n" }
     }
+}
+
+/// What tells a time of a suite from the others: its case, its side and its size where the case has
+/// several.
+pub(super) fn time_name(row: &SuiteRow, time: &SuiteTime) -> String {
+    let mut name = row.case.clone();
+    if time.key.side != "kernel" {
+        name += &format!(" {}", time.key.side);
+    }
+    // The sizes of a case without axes tell its times apart.
+    if row.times.iter().filter(|other| other.key.side == time.key.side).count() > 1 {
+        name += &format!(" {}", time.size);
+    }
+    name
 }
 
 /// Sizes, `n=1024`, with `;` between groups, without those that the case has as an axis.

@@ -1,10 +1,11 @@
 //! `index.html` of a suite: one page without network access, with a table to filter, plots against
 //! the axes, and the history of each case.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
+use super::case_names::{SharedAxes, sizes_without_axes, time_name};
 use super::pair::{PairCell, at_size, over_sizes};
 use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, project_name, svg};
 use super::table::{
@@ -60,6 +61,7 @@ pub fn html(run: &SuiteRun, history: &History, project: &Path) -> String {
 /// The columns of the table of cases, with their classes.
 const COLUMNS: [(&str, &str); 12] = [
     ("case", ""),
+    ("state", ""),
     ("size", ""),
     ("side", ""),
     ("time", "n"),
@@ -70,7 +72,6 @@ const COLUMNS: [(&str, &str); 12] = [
     ("pair", ""),
     ("expected", ""),
     ("history", ""),
-    ("state", ""),
 ];
 
 /// A row of the table of cases.
@@ -80,7 +81,7 @@ struct TableRow<'a> {
     state: &'static str,
     /// The markup of each cell.
     cells: [String; COLUMNS.len()],
-    /// The class of the last cell.
+    /// The class of the cell with the state.
     state_class: &'static str,
 }
 
@@ -94,10 +95,14 @@ fn table(body: &mut String, run: &SuiteRun, history: &History) {
         rows.extend(times.into_iter().map(|time| table_row(row, time, history)));
         rows.extend(over_sizes(row).map(|(mean_of, pair)| mean_row(row, mean_of, &pair)));
     }
-    *body += "<p><input id=\"filter\" placeholder=\"filter\" aria-label=\"filter\">\
-              <select id=\"state\" aria-label=\"state\"><option value=\"\">all</option>\
-              <option>ok</option><option>no GPU</option><option>failed</option><option>slower</option></select></p>\n\
-              <div class=\"scroll\"><table id=\"cases\"><thead><tr>";
+    let states: BTreeSet<&str> = rows.iter().map(|row| row.state).collect();
+    let options: String = states.iter().map(|state| format!("<option>{state}</option>")).collect();
+    let _ = write!(
+        body,
+        "<p><input id=\"filter\" placeholder=\"filter\" aria-label=\"filter\">\
+         <select id=\"state\" aria-label=\"state\"><option value=\"\">all</option>{options}</select></p>\n"
+    );
+    *body += "<div class=\"scroll\"><table id=\"cases\"><thead><tr>";
     let has_cells = |at: &usize| rows.iter().any(|row| !row.cells[*at].is_empty());
     let shown: Vec<usize> = (0..COLUMNS.len()).filter(has_cells).collect();
     let cell = |tag: &str, class: &str, text: &str| match class {
@@ -143,7 +148,8 @@ fn table_row<'a>(row: &'a SuiteRow, time: Option<&SuiteTime>, history: &History)
         state: if slower { "slower" } else { row.state.as_str() },
         cells: [
             escape(&row.case),
-            escape(time.map(|t| t.size.as_str()).unwrap_or_default()),
+            format!("{}{}", row.state.as_str(), reason.unwrap_or_default()),
+            time.map(|t| escape(&sizes_without_axes(&t.size, &row.case))).unwrap_or_default(),
             escape(side.unwrap_or_default()),
             time.map(time_text).unwrap_or_default(),
             time.map(draw_samples).unwrap_or_default(),
@@ -153,7 +159,6 @@ fn table_row<'a>(row: &'a SuiteRow, time: Option<&SuiteTime>, history: &History)
             pair.map(|pair| pair.verdict_text()).unwrap_or_default(),
             expected.unwrap_or_default(),
             sparkline.map(draw_sparkline).unwrap_or_default(),
-            format!("{}{}", row.state.as_str(), reason.unwrap_or_default()),
         ],
         state_class: match (row.state, slower) {
             (RowState::Failed, _) | (_, true) => "bad",
@@ -169,9 +174,9 @@ fn table_row<'a>(row: &'a SuiteRow, time: Option<&SuiteTime>, history: &History)
 fn mean_row<'a>(row: &'a SuiteRow, mean_of: String, pair: &PairCell) -> TableRow<'a> {
     let mut cells = <[String; COLUMNS.len()]>::default();
     cells[0] = escape(&row.case);
-    cells[1] = mean_of;
-    cells[7] = speedup_text(pair.speedup);
-    cells[8] = pair.verdict_text();
+    cells[2] = mean_of;
+    cells[8] = speedup_text(pair.speedup);
+    cells[9] = pair.verdict_text();
     TableRow { case: &row.case, state: row.state.as_str(), cells, state_class: "" }
 }
 
@@ -258,7 +263,7 @@ fn failures(body: &mut String, run: &SuiteRun) {
             body,
             "<p><b>{}</b><br>{}<br><code>{}</code></p>",
             escape(&row.case),
-            marked_up(row.failure.as_deref().unwrap_or_default()),
+            marked_up(row.failure.as_deref().unwrap_or_default()).replace('\n', "<br>"),
             escape(&row.again)
         );
     }
@@ -268,12 +273,17 @@ fn failures(body: &mut String, run: &SuiteRun) {
 /// combination of the other axes.
 fn axes(body: &mut String, run: &SuiteRun) {
     let mut plots: BTreeMap<(&str, &str), BTreeMap<String, Vec<PlotPoint>>> = BTreeMap::new();
+    let shared = SharedAxes::of(run.rows.iter().map(|row| row.case.as_str()));
     for (row, time) in run.times() {
         let numbers =
             row.axes.iter().filter_map(|(name, value)| Some((name, value.parse::<f64>().ok()?)));
         for (axis, x) in numbers {
             let others = row.axes.iter().filter(|(name, _)| *name != axis);
             let mut words: Vec<String> = others.map(|(name, v)| format!("{name}={v}")).collect();
+            words.retain(|word| !shared.has(&row.target, word));
+            if row.case_of_any_remote() != row.case {
+                words.push(format!("@{}", row.remote));
+            }
             if time.key.side != "kernel" {
                 words.insert(0, time.key.side.clone());
             }
@@ -317,34 +327,22 @@ fn axes(body: &mut String, run: &SuiteRun) {
 fn light(body: &mut String, run: &SuiteRun) {
     let known: Vec<(String, f64)> = run
         .times()
-        .filter_map(|(row, time)| {
-            let name = format!("{} {} {}", row.case, time.size, time.key.side);
-            Some((name, time.sol_percent?))
-        })
+        .filter_map(|(row, time)| Some((time_name(row, time), time.sol_percent?)))
         .collect();
     if known.is_empty() {
         return;
     }
-    let height = 20.0 * known.len() as f64 + 8.0;
-    let _ = write!(
-        body,
-        "<h2>Share of the speed of light</h2>\n<div class=\"scroll\"><svg viewBox=\"0 0 720 {height}\" width=\"720\" height=\"{height}\">"
-    );
-    for (n, (name, percent)) in known.iter().enumerate() {
-        let y = 20.0 * n as f64 + 4.0;
-        let _ = write!(
+    *body += "<h2>Share of the speed of light</h2>\n<div class=\"scroll\"><table class=\"light\"><tbody>\n";
+    for (name, percent) in known {
+        let _ = writeln!(
             body,
-            "<text x=\"330\" y=\"{:.0}\" text-anchor=\"end\">{}</text>\
-             <rect class=\"s0\" x=\"336\" y=\"{y:.0}\" width=\"{:.1}\" height=\"14\"/>\
-             <text x=\"{:.1}\" y=\"{:.0}\">{percent:.0} %</text>",
-            y + 11.0,
-            escape(name),
-            percent.clamp(0.0, 120.0) * 2.8,
-            342.0 + percent.clamp(0.0, 120.0) * 2.8,
-            y + 11.0,
+            "<tr><td>{}</td><td class=\"n\">{percent:.0} %</td><td><svg viewBox=\"0 0 120 14\" \
+             width=\"120\" height=\"14\"><rect class=\"s0\" y=\"2\" width=\"{:.1}\" height=\"10\"/></svg></td></tr>",
+            escape(&name),
+            percent.clamp(0.0, 120.0),
         );
     }
-    *body += "</svg></div>\n";
+    *body += "</tbody></table></div>\n";
 }
 
 #[cfg(test)]
@@ -386,15 +384,41 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_named_after_what_differs_and_remotes_have_their_own() {
+        let row = |n: u32, mode: &str, remote: &str| {
+            let case = format!("gemm:a[n={n},TYPE=bf16,MODE={mode}]@{remote}");
+            let axes = [("n", n.to_string()), ("TYPE", "bf16".into()), ("MODE", mode.into())];
+            SuiteRow {
+                target: "gemm:a".into(),
+                remote: remote.into(),
+                axes: axes.into_iter().map(|(axis, value)| (axis.to_owned(), value)).collect(),
+                ..row(&case, &["kernel"])
+            }
+        };
+        let rows = [("x", "h200"), ("x", "b200"), ("y", "h200"), ("y", "b200")]
+            .into_iter()
+            .flat_map(|(mode, remote)| [row(16, mode, remote), row(32, mode, remote)]);
+        let page = page_of(rows.collect());
+        let (_, names) = page.split_once("<p class=\"legend\">").unwrap();
+        let (names, _) = names.split_once("</p>").unwrap();
+        for name in ["MODE=x @h200", "MODE=x @b200", "MODE=y @h200", "MODE=y @b200"] {
+            assert_eq!(names.matches(&format!(">{name}</span>")).count(), 1, "{names}");
+        }
+        assert!(!names.contains("TYPE"), "{names}");
+        // The states that the filter offers are those of the rows.
+        assert!(page.contains("<option value=\"\">all</option><option>ok</option></select>"));
+    }
+
+    #[test]
     fn the_table_has_no_column_that_is_empty_in_every_row() {
         let failed =
             SuiteRow { case: "s:b".into(), state: RowState::Failed, ..SuiteRow::default() };
         assert_eq!(heads(&page_of(vec![failed.clone()])), ["case", "state"]);
         let kernel = row("s:a", &["kernel"]);
         let page = page_of(vec![kernel.clone(), failed.clone()]);
-        assert_eq!(heads(&page), ["case", "size", "time", "state"]);
+        assert_eq!(heads(&page), ["case", "state", "size", "time"]);
         let pair = row("s:c", &["baseline", "optimised"]);
         let page = page_of(vec![kernel, failed, pair]);
-        assert_eq!(heads(&page), ["case", "size", "side", "time", "state"]);
+        assert_eq!(heads(&page), ["case", "state", "size", "side", "time"]);
     }
 }

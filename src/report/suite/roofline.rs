@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 
+use super::case_names::time_name;
 use super::plot::COLORS;
 use crate::model::suite::{RooflinePoint, SuiteRun};
 use crate::report::html::escape;
 use crate::report::quantity::{digits, duration, per_second};
+use crate::report::text::cut_middle;
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 420.0;
@@ -18,7 +20,7 @@ const TOP: f64 = 18.0;
 const BOTTOM: f64 = 44.0;
 
 /// Approximate size of the letters of a label in pixels.
-const LETTER_WIDTH: f64 = 6.1;
+const LETTER_WIDTH: f64 = 6.8;
 const LABEL_HEIGHT: f64 = 13.0;
 
 /// The maximum length of a label.
@@ -78,14 +80,7 @@ pub(super) fn chart(run: &SuiteRun) -> Option<String> {
         let roof = roofs.entry(&time.key.gpu).or_insert((at.bytes_peak, BTreeMap::new()));
         roof.0 = roof.0.max(at.bytes_peak);
         roof.1.insert(&at.label, at.flops_peak);
-        let mut label = row.case.clone();
-        if time.key.side != "kernel" {
-            label += &format!(" {}", time.key.side);
-        }
-        // The sizes of a case without axes tell its times apart.
-        if row.times.iter().filter(|other| other.key.side == time.key.side).count() > 1 {
-            label += &format!(" {}", time.size);
-        }
+        let label = time_name(row, time);
         let intensity = at.flops_per_s / at.bytes_per_s;
         points.push(Point {
             title: format!(
@@ -226,7 +221,7 @@ fn draw_points(
             escape(point.case),
             escape(&point.title)
         );
-        let label: String = point.label.chars().take(MAX_LABEL_CHARS).collect();
+        let label = cut_middle(&point.label, MAX_LABEL_CHARS);
         let wide = LETTER_WIDTH * label.chars().count() as f64;
         let sides = [8.0, -8.0 - wide].map(|dx| px + dx);
         let rows = [4.0, -8.0, 16.0, -21.0, 29.0].map(|dy| py + dy);
