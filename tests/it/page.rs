@@ -239,6 +239,9 @@ fn a_narrow_screen_cuts_nothing_off() {
         let high = browser.value("document.documentElement.scrollHeight").as_u64().unwrap();
         assert!(high < 15_000, "{name} is {high} pixels high");
     }
+    let operators = "document.querySelector('#operators .scroll')";
+    let whole = browser.value(&format!("{operators}.scrollWidth <= {operators}.clientWidth"));
+    assert_eq!(whole, true, "all of an operator is on the screen");
 }
 
 #[test]

@@ -45,7 +45,7 @@ function operators() {
     { label: "rate", num: true, cell: o => o.flops && o.gpu_self_ns ? rate(1e9 * o.flops / o.gpu_self_ns, "FLOP/s") : "", key: o => o.flops && o.gpu_self_ns ? o.flops / o.gpu_self_ns : undefined },
     { label: "called in", cls: "name", cell: o => (o.places || []).length ? places(o.places) : "" },
     { label: "shapes", cls: "name", cell: o => o.shapes },
-  ], page.operators, { label: "operators", search: o => o.name }));
+  ], page.operators, { label: "operators", search: o => o.name, stack: true }));
 }
 
 /** The stages of a model: their time, rate and MFU. */
