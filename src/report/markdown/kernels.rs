@@ -2,6 +2,7 @@
 
 use super::{Align, TextTable, plain, section};
 use crate::model::Profile;
+use crate::report::quantity::duration;
 
 pub(super) fn report(profile: &Profile) -> String {
     let mut out = format!("# Kernels of {}\n\n", plain(&profile.kernel.name));
@@ -17,19 +18,18 @@ pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
     let mut table = TextTable::new(&[
         ("kernel", Align::Left),
         ("device", Align::Left),
-        ("total ms", Align::Right),
+        ("total", Align::Right),
         ("calls", Align::Right),
-        ("mean ms", Align::Right),
+        ("mean", Align::Right),
     ]);
     let device = plain(profile.device.as_deref().unwrap_or("unknown"));
-    let ms = |ns: f64| format!("{:.6}", ns / 1e6);
     for k in profile.kernels.iter().take(max) {
         table.add_row([
             plain(&k.kernel),
             device.clone(),
-            ms(k.total_ns as f64),
+            duration(k.total_ns as f64),
             k.launches.to_string(),
-            ms(k.total_ns as f64 / k.launches.max(1) as f64),
+            duration(k.total_ns as f64 / k.launches.max(1) as f64),
         ]);
     }
     table

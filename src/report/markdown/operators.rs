@@ -2,7 +2,7 @@
 
 use super::{Align, TextTable, plain, section};
 use crate::model::Profile;
-use crate::report::quantity::per_second;
+use crate::report::quantity::{duration, per_second};
 use crate::report::terminal::head::{memory_text, model_text};
 use crate::report::terminal::stages;
 
@@ -39,27 +39,47 @@ pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
     let mut table = TextTable::new(&[
         ("operator", Align::Left),
         ("calls", Align::Right),
-        ("GPU ms", Align::Right),
-        ("own GPU ms", Align::Right),
+        ("GPU", Align::Right),
+        ("own GPU", Align::Right),
         ("rate", Align::Right),
-        ("host ms", Align::Right),
-        ("own host ms", Align::Right),
+        ("host", Align::Right),
+        ("own host", Align::Right),
         ("longest kernel", Align::Left),
         ("called in", Align::Left),
     ]);
-    let ms = |ns: u64| format!("{:.6}", ns as f64 / 1e6);
+    let time = |ns: u64| duration(ns as f64);
     for o in profile.operators.iter().take(max) {
         table.add_row([
             plain(&o.name),
             o.calls.to_string(),
-            o.gpu_ns.map(ms).unwrap_or_default(),
-            o.gpu_self_ns.map(ms).unwrap_or_default(),
+            o.gpu_ns.map(time).unwrap_or_default(),
+            o.gpu_self_ns.map(time).unwrap_or_default(),
             o.flops_per_s().map(|rate| per_second(rate, "FLOP")).unwrap_or_default(),
-            ms(o.host_ns),
-            ms(o.host_self_ns),
+            time(o.host_ns),
+            time(o.host_self_ns),
             o.kernels.first().map(|k| plain(&k.kernel)).unwrap_or_default(),
             o.places.iter().map(|p| plain(&p.function)).collect::<Vec<_>>().join("; "),
         ]);
     }
     table.without_empty_columns()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Operator;
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        let operator = Operator {
+            name: "aten::mm".to_owned(),
+            host_ns: 123_456_789_000,
+            host_self_ns: 1_204_000,
+            gpu_ns: Some(59_712),
+            ..Operator::default()
+        };
+        let profile = Profile { operators: vec![operator], ..Profile::default() };
+        let row = table(&profile, 1).markdown().lines().last().unwrap_or_default().to_owned();
+        assert_eq!(row, "| aten::mm | 0 | 59.7 µs | 123 s | 1.20 ms |");
+    }
 }
