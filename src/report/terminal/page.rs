@@ -57,12 +57,26 @@ impl Page<'_> {
 
     /// Adds a titled table; nothing if it has no rows.
     pub(super) fn table(&mut self, title: &str, table: TextTable) {
-        let text = table.without_empty_columns().plain(self.style.width, 4);
+        self.titled(title, &table.without_empty_columns().plain(self.style.width, 4));
+    }
+
+    /// Adds a titled table as [`TextTable::fitted_with_words`] renders it.
+    pub(super) fn table_with_words(
+        &mut self,
+        title: &str,
+        table: &TextTable,
+        wrapped_column: &str,
+        least: usize,
+    ) {
+        self.titled(title, &table.fitted_with_words(self.style.width, 4, wrapped_column, least));
+    }
+
+    fn titled(&mut self, title: &str, text: &str) {
         if !text.is_empty() {
             self.line("");
             let title = self.bold(title);
             self.line(&format!("  {title}"));
-            self.out.push_str(&text);
+            self.out.push_str(text);
         }
     }
 }

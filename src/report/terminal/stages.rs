@@ -59,6 +59,8 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
 const MAX_KERNEL_COLUMNS: usize = 28;
 /// Columns of a place.
 const MAX_PLACE_COLUMNS: usize = 40;
+/// With less room for the places, each operator is shown with its numbers and place below it.
+const MIN_PLACE_COLUMNS: usize = 30;
 
 /// `net.py(9): forward` without the folders of its file. Code outside of functions has no line: torch
 /// gives its first.
@@ -108,12 +110,15 @@ pub(super) fn add_operators(page: &mut Page<'_>, profile: &Profile) {
     }
     // The place says more than the kernel where both do not fit.
     let (room, spare) = (page.style.width.saturating_sub(4), ["longest kernel", "calls"]);
-    page.table("operators", table.without_empty_columns().with_room(room, 30, &spare));
+    let table = table.without_empty_columns().with_room(room, MIN_PLACE_COLUMNS, &spare);
+    page.table_with_words("operators", &table, "called in", MIN_PLACE_COLUMNS);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::operator::CallSite;
+    use crate::report::Style;
 
     #[test]
     fn a_place_has_a_line_only_if_it_is_a_function() {
@@ -121,6 +126,38 @@ mod tests {
         assert_eq!(short_place("/a/train.py(13): <module>"), "train.py");
         assert_eq!(short_place("/a/train.py: <module>"), "train.py");
         assert_eq!(short_place("net.py"), "net.py");
+    }
+
+    #[test]
+    fn the_place_of_an_operator_with_a_long_name_stays_whole() {
+        let operator = |name: &str| Operator {
+            name: name.to_owned(),
+            calls: 24,
+            gpu_self_ns: Some(1_424_700),
+            host_self_ns: 987_000,
+            flops: Some(1e12),
+            places: vec![CallSite {
+                function: "/a/models/modeling_llama.py(312): forward".to_owned(),
+                ..CallSite::default()
+            }],
+            ..Operator::default()
+        };
+        let names = ["aten::mm", "autograd::engine::evaluate_function: AddmmBackward0"];
+        let operators = names.map(operator).to_vec();
+        let profile = Profile { operators, ..Profile::default() };
+        let shown = |width| {
+            let style = Style { width, ..Style::default() };
+            let names = style.names.labels(&profile);
+            let mut page = Page { out: String::new(), style: &style, names };
+            add_operators(&mut page, &profile);
+            page.out
+        };
+        for width in [60, 80, 100, 200] {
+            let out = shown(width);
+            assert_eq!(out.matches("modeling_llama.py(312):").count(), 2, "{out}");
+            assert!(out.lines().all(|line| line.chars().count() <= width), "{out}");
+        }
+        insta::assert_snapshot!(shown(80));
     }
 
     #[test]
