@@ -1,7 +1,8 @@
 //! Makes findings of the verdicts on launches: one for each cause, with the kernels and launches
 //! that it covers.
 //!
-//! Verdicts have one cause if their rule and their hint are equal. Of a kernel with counters, only
+//! Verdicts of one rule have one cause if their hint is equal, or their kernel: of several hints for
+//! one kernel, that of the launch with the most time at stake is given. Of a kernel with counters, only
 //! launches that have them are judged, and stand for the others of that kernel; in mode `deep` for
 //! those with their geometry.
 
@@ -27,6 +28,7 @@ const MIN_SHARE: f64 = 0.001;
 struct Member<'a> {
     launch: &'a Launch,
     conclusion: &'a Conclusion,
+    hint: String,
     /// Time that it could give back, for itself and the launches that it stands for.
     stake_ns: f64,
     /// GPU time of the same.
@@ -36,7 +38,6 @@ struct Member<'a> {
 /// Verdicts of one cause.
 struct Cause<'a> {
     rule: &'static Rule,
-    hint: String,
     members: Vec<Member<'a>>,
 }
 
@@ -45,6 +46,8 @@ pub(super) fn findings(profile: &Profile, verdicts: &[Verdicts], graphs: &Graphs
     let benchmarked = tuning::benchmarked_launches(&profile.launches);
     let sums = LaunchSums::new(profile, benchmarked);
     let mut causes: Vec<Cause<'_>> = Vec::new();
+    // The cause of each rule and kernel.
+    let mut of_kernel: HashMap<(&str, &str), usize> = HashMap::new();
     let mut order: Vec<(&Launch, &Verdicts)> = profile.launches.iter().zip(verdicts).collect();
     let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
     // Nobody tunes the kernels that tune.
@@ -68,12 +71,15 @@ pub(super) fn findings(profile: &Profile, verdicts: &[Verdicts], graphs: &Graphs
             }
             let total_ns = duration(launch) * sums.scale(launch, rule);
             let hint = hint(rule, conclusion, launch, graphs.use_of(launch));
-            let cause = causes.iter_mut().find(|c| c.rule.id == rule.id && c.hint == hint);
-            let member = Member { launch, conclusion, stake_ns: gain * total_ns, total_ns };
-            match cause {
-                Some(cause) => cause.members.push(member),
-                None => causes.push(Cause { rule, hint, members: vec![member] }),
-            }
+            let at = *of_kernel.entry((rule.id, launch.kernel.as_str())).or_insert_with(|| {
+                let same = |c: &Cause<'_>| c.rule.id == rule.id && c.members[0].hint == hint;
+                causes.iter().position(same).unwrap_or_else(|| {
+                    causes.push(Cause { rule, members: Vec::new() });
+                    causes.len() - 1
+                })
+            });
+            let stake_ns = gain * total_ns;
+            causes[at].members.push(Member { launch, conclusion, hint, stake_ns, total_ns });
         }
     }
     let findings = causes.into_iter().map(|cause| cause.into_finding(profile, &sums));
@@ -249,7 +255,7 @@ impl Cause<'_> {
             kernel: several.then(|| first.launch.kernel.clone()),
             text: self.text(&covers, profile, sums),
             evidence: first.conclusion.evidence.clone(),
-            hint: self.hint,
+            hint: first.hint.clone(),
             covers,
             ..Finding::default()
         }
@@ -463,6 +469,23 @@ mod tests {
         let full = [(SM, 90.0), (MEMORY, 40.0), (ACTIVE, 92.0), (TENSOR, 88.0)];
         assert_eq!(told(&full), "at 88 % of the tensor peak; little is left");
         assert_eq!(told(&[(SM, 90.0), (MEMORY, 40.0)]), "the SMs run at 90 % of their peak");
+    }
+
+    #[test]
+    fn a_kernel_has_one_finding_of_a_verdict_with_the_advice_of_the_most_at_stake() {
+        let name = "nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_NNT";
+        let of = |us, tensor| launch(name, us, &[(SM, tensor), (MEMORY, 40.0), (TENSOR, tensor)]);
+        let told = |launches: Vec<Launch>| {
+            let mut findings = analyzed(launches).findings;
+            findings.retain(|finding| finding.id == "tensor_bound");
+            assert_eq!(findings.len(), 1, "{findings:#?}");
+            let first = findings.remove(0);
+            (first.text, first.hint.starts_with("leave"), first.covers[0].launches)
+        };
+        let below = "the tensor cores are busy for 70 % of the time".to_owned();
+        assert_eq!(told(vec![of(900.0, 90.0), of(400.0, 70.0)]), (below, false, 2));
+        let near = "at 90 % of the tensor peak; little is left".to_owned();
+        assert_eq!(told(vec![of(900.0, 90.0), of(100.0, 70.0)]), (near, true, 2));
     }
 
     #[test]
