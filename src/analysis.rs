@@ -22,6 +22,7 @@ pub mod lint;
 pub mod measured_rows;
 mod merge;
 pub mod occupancy;
+mod operator_products;
 mod ranks;
 mod roofline;
 pub mod rule;

@@ -11,13 +11,14 @@ use std::collections::HashMap;
 use super::classify::Verdicts;
 use super::geometry::GeometryTimes;
 use super::known_kernel::{Author, author, fuse_hint};
+use super::operator_products::unfitting_size;
 use super::rule::{Conclusion, Rule, VerdictRole};
 use super::stake::gains;
 use super::timeline::{GraphUse, Graphs};
 use super::tuning::{self, Tuner};
 use crate::model::finding::{CoveredKernel, GainScope, PotentialGain};
 use crate::model::timeline::{Timeline, WHOLE_GRAPHS};
-use crate::model::{Finding, Launch, Profile};
+use crate::model::{Finding, Launch, Operator, Profile};
 
 const LAUNCH_BOUND: &str = "launch_bound";
 
@@ -70,7 +71,8 @@ pub(super) fn findings(profile: &Profile, verdicts: &[Verdicts], graphs: &Graphs
                 continue;
             }
             let total_ns = duration(launch) * sums.scale(launch, rule);
-            let hint = hint(rule, conclusion, launch, graphs.use_of(launch));
+            let graph_use = graphs.use_of(launch);
+            let hint = hint(rule, conclusion, launch, graph_use, &profile.operators);
             let at = *of_kernel.entry((rule.id, launch.kernel.as_str())).or_insert_with(|| {
                 let same = |c: &Cause<'_>| c.rule.id == rule.id && c.members[0].hint == hint;
                 causes.iter().position(same).unwrap_or_else(|| {
@@ -89,7 +91,13 @@ pub(super) fn findings(profile: &Profile, verdicts: &[Verdicts], graphs: &Graphs
 }
 
 /// The next step for whoever can take it: hints about a kernel's code help only its author.
-fn hint(rule: &Rule, conclusion: &Conclusion, launch: &Launch, graph_use: GraphUse) -> String {
+fn hint(
+    rule: &Rule,
+    conclusion: &Conclusion,
+    launch: &Launch,
+    graph_use: GraphUse,
+    operators: &[Operator],
+) -> String {
     if rule.id == LAUNCH_BOUND {
         return match graph_use {
             GraphUse::Inside => {
@@ -110,10 +118,18 @@ fn hint(rule: &Rule, conclusion: &Conclusion, launch: &Launch, graph_use: GraphU
         return fuse.to_owned();
     }
     match author(&launch.kernel) {
-        Author::Library => "the kernel is a library's: give it larger or better shaped work (a \
-                            larger batch, sizes that are multiples of 64), a narrower type, or try \
-                            another algorithm or backend of the library"
-            .to_owned(),
+        Author::Library => {
+            let sizes = match unfitting_size(operators, &launch.kernel) {
+                Some((name, size)) => {
+                    format!(", sizes that are multiples of 64: `{name}` has {size}")
+                }
+                None => String::new(),
+            };
+            format!(
+                "the kernel is a library's: give it larger work (a larger batch{sizes}), a narrower \
+                 type, or try another algorithm or backend of the library"
+            )
+        }
         _ => conclusion.hint.clone(),
     }
 }

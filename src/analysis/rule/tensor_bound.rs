@@ -34,8 +34,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         }
         false => (
             tensor.text(),
-            "the tensor cores do the work: what is left is a narrower type (FP8, sparsity), fewer \
-             or smaller products, and shapes that are multiples of the tile",
+            "the tensor cores do the work: what is left is a narrower type (FP8, sparsity), and \
+             fewer or smaller products",
         ),
     };
     Some(Conclusion {
