@@ -65,6 +65,7 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     profile.findings.extend(set_up::finding(profile, &limits));
     profile.findings.extend(idle.into_iter().chain(of_ranks).flatten());
     profile.findings.extend(found);
+    profile.findings.extend(operator_products::near_peak(profile, &limits));
     // Of several GPUs, the one with the most steady time.
     let devices = profile.timeline.iter().flat_map(|timeline| &timeline.devices);
     let steady = devices.map(|device| (timeline::steady_ns(device, &limits), device.span_ns));

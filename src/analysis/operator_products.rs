@@ -1,9 +1,14 @@
-//! Sizes of a framework's matrix products that do not fit the tensor cores, from the shapes of the
-//! operators' inputs that a trace of torch's profiler has.
+//! Matrix products of a framework's operators: sizes that do not fit the tensor cores, and rates near
+//! their peak. A trace of torch's profiler has no counters, but it has the shapes of the inputs.
 
 use serde_json::Value;
 
-use crate::model::Operator;
+use super::known_kernel::MatrixUnit;
+use super::rule::AT_PEAK_HINT;
+use super::threshold::{KERNEL_SHARE, Limits, TENSOR_RATE};
+use super::{datasheet, device, roofline};
+use crate::model::finding::CoveredKernel;
+use crate::model::{Finding, Operator, Profile};
 
 /// The tiles of matrix products are multiples of this in both directions.
 const TILE: u64 = 64;
@@ -26,12 +31,63 @@ pub(super) fn unfitting_size<'a>(
     })
 }
 
+/// The finding about operators with much of the GPU time whose 16-bit products are near the tensor peak
+/// of the datasheet; `None` if counters tell how busy the tensor cores are.
+pub(super) fn near_peak(profile: &Profile, limits: &Limits<'_>) -> Option<Finding> {
+    if profile.launches.iter().any(|launch| !launch.metrics.is_empty()) {
+        return None;
+    }
+    let device = device::find_device(profile).name?;
+    let mut peaks = datasheet::peaks(&device)?.compute.into_iter();
+    let peak = peaks.find(|(label, _)| *label == "tensor bf16").map(|(_, tera)| tera * 1e12)?;
+    let limit = limits.threshold(&TENSOR_RATE);
+    let all_ns: u64 = profile.kernels.iter().map(|kernel| kernel.total_ns).sum();
+    let least_ns = all_ns as f64 * limits.threshold(&KERNEL_SHARE).value;
+    let near: Vec<(&Operator, f64)> = profile
+        .operators
+        .iter()
+        .filter(|operator| operator.gpu_self_ns.is_some_and(|ns| ns as f64 >= least_ns))
+        .filter(|o| roofline::most_products(&o.kernels) == Some(MatrixUnit::Tensor16))
+        .filter_map(|operator| Some((operator, 100.0 * operator.flops_per_s()? / peak)))
+        // More than the peak means that the operations or the unit are others.
+        .filter(|(_, percent)| (limit.value..=100.0).contains(percent))
+        .collect();
+    let (_, percent) = *near.first()?;
+    let rates = near.iter().enumerate().map(|(at, (operator, percent))| {
+        let runs = if at == 0 { "runs " } else { "" };
+        format!("`{}` {runs}at {percent:.0} %", operator.name)
+    });
+    let rates = rates.collect::<Vec<_>>().join(", ");
+    let mut covers: Vec<CoveredKernel> = Vec::new();
+    for sum in near.iter().flat_map(|(operator, _)| &operator.kernels) {
+        let at = covers.iter().position(|covered| covered.kernel == sum.kernel);
+        let at = at.unwrap_or_else(|| {
+            covers.push(CoveredKernel { kernel: sum.kernel.clone(), ..CoveredKernel::default() });
+            covers.len() - 1
+        });
+        covers[at].launches += sum.launches;
+        covers[at].total_ns += sum.total_ns;
+    }
+    Some(Finding {
+        id: "tensor_bound".to_owned(),
+        category: "compute".to_owned(),
+        text: format!(
+            "{rates} of the tensor peak of {:.0} TFLOP/s (datasheet); little is left",
+            peak / 1e12
+        ),
+        hint: AT_PEAK_HINT.to_owned(),
+        evidence: vec![limit.evidence("operator.share_of_tensor_peak", percent, "%")],
+        covers,
+        ..Finding::default()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::analysis::analyze;
     use crate::model::timeline::KernelSum;
-    use crate::model::{Launch, Metric, Profile, Value};
+    use crate::model::{Launch, Metric, Value};
 
     const GEMM: &str = "nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_NNT";
 
@@ -48,6 +104,45 @@ mod tests {
             kernels,
             ..Operator::default()
         }
+    }
+
+    fn told(operators: Vec<Operator>) -> Vec<Finding> {
+        let mut profile = Profile {
+            device: Some("NVIDIA H200".to_owned()),
+            kernels: operators.iter().flat_map(|operator| operator.kernels.clone()).collect(),
+            operators,
+            ..Profile::default()
+        };
+        analyze(&mut profile);
+        profile.findings
+    }
+
+    /// Ten products of 8192³ and ten thin ones in BF16, which take 14.2 and 0.4 ms.
+    #[test]
+    fn products_near_the_tensor_peak_are_said_to_have_little_left() {
+        let flops = 20.0 * (8192.0 * 8192.0) * (8192.0 + 64.0);
+        let thin = kernel("nvjet_sm90_tst_64x80_64x11_1x4_h_bz_NNT", 10, 375_000);
+        let mm = |flops| {
+            let kernels = vec![kernel(GEMM, 10, 14_247_000), thin.clone()];
+            operator("aten::mm", "[[8192,8192],[8192,8192]]", flops, kernels)
+        };
+        let [only] = &told(vec![mm(flops)])[..] else { panic!() };
+        assert_eq!(
+            only.text,
+            "`aten::mm` runs at 77 % of the tensor peak of 989 TFLOP/s (datasheet); little is left"
+        );
+        assert!(only.hint.starts_with("leave the kernel as it is"), "{}", only.hint);
+        let covers: Vec<_> = only.covers.iter().map(|c| (c.launches, c.total_ns)).collect();
+        assert_eq!(covers, [(10, 14_247_000), (10, 375_000)]);
+        let linear = operator("aten::addmm", "", 7.1e11, vec![kernel(GEMM, 1, 1_000_000)]);
+        let [both] = &told(vec![mm(flops), linear])[..] else { panic!() };
+        assert!(both.text.contains("at 77 %, `aten::addmm` at 72 % of the"), "{}", both.text);
+        assert_eq!(both.covers[0].launches, 11);
+        assert_eq!(told(vec![mm(flops / 2.0)]), [], "far from the peak");
+        assert_eq!(told(vec![mm(flops * 2.0)]), [], "no unit is so fast");
+        let fp32 =
+            operator("aten::mm", "", 7.5e11, vec![kernel("ampere_sgemm_128x64", 1, 1_000_000)]);
+        assert!(told(vec![fp32]).iter().all(|finding| finding.id != "tensor_bound"));
     }
 
     #[test]

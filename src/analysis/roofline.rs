@@ -231,7 +231,7 @@ fn of_model(model: &ModelInfo, kernels: &[KernelSum], sheet: Option<&Peaks>) -> 
 }
 
 /// The unit with the most time of matrix products.
-fn most_products(kernels: &[KernelSum]) -> Option<MatrixUnit> {
+pub(super) fn most_products(kernels: &[KernelSum]) -> Option<MatrixUnit> {
     let ns = |unit: MatrixUnit| {
         let of_unit = kernels.iter().filter(|sum| matrix_unit(&sum.kernel) == Some(unit));
         (of_unit.map(|sum| sum.total_ns).sum::<u64>(), unit)

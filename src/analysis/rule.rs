@@ -37,6 +37,8 @@ mod tmem_bound;
 mod uncoalesced;
 mod uncoalesced_atomics;
 
+pub(super) use tensor_bound::AT_PEAK_HINT;
+
 /// A rule that turns a launch's metrics into findings.
 pub struct Rule {
     /// The verdict's id, as in reports.

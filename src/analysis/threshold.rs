@@ -138,6 +138,8 @@ table! {
         "% of peak from which the tensor cores are what bounds a matrix product");
     TENSOR_PEAK = row("tensor_peak", 80.0, "rgpu",
         "% of peak from which a matrix product leaves little to gain on the tensor cores");
+    TENSOR_RATE = row("tensor_rate", 70.0, "rgpu",
+        "% of the datasheet's peak from which a matrix product without counters leaves little to gain: under such a load the clock is below the datasheet's");
     TF32_GAIN = row("tf32_gain", 4.0, "rgpu",
         "times by which TF32 on the tensor cores is taken to beat FP32 (the peaks differ 7 to 8 times)");
     SETUP_SHARE = row("setup_share", 0.5, "rgpu",

@@ -14,6 +14,10 @@ pub(super) const RULE: Rule = Rule {
     apply,
 };
 
+/// The hint for products that are near the peak.
+pub(in crate::analysis) const AT_PEAK_HINT: &str = "leave the kernel as it is: only less work makes it \
+     faster, such as a narrower type (FP8), sparsity, or fewer or smaller products";
+
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let tensor = tensor_use(launch, limits)?;
     let busy = limits.threshold(&TENSOR_BUSY);
@@ -26,11 +30,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (text, hint) = match tensor.of_peak() >= peak.value {
         true => {
             evidence[0] = peak.evidence(tensor.metric, tensor.percent, "%");
-            (
-                tensor.text_at_peak(),
-                "leave the kernel as it is: only less work makes it faster, such as a narrower type \
-                 (FP8), sparsity, or fewer or smaller products",
-            )
+            (tensor.text_at_peak(), AT_PEAK_HINT)
         }
         false => (
             tensor.text(),
