@@ -1057,6 +1057,20 @@ class HostFacts(Record):
     """Whether only administrators may read the performance counters; `None` if unknown."""
 
 
+class HostWork(Record):
+    """An operator or a function of the host that the GPU waited for."""
+
+    __slots__ = ()
+    operator: str | None
+    """Name of the operator, or of a range: `aten::randn`; absent if it was the function itself."""
+    function: str | None
+    """The Python function, as operators have it in `places`: `data.py(9): load`; absent if the
+    trace does not tell.
+    """
+    total_ns: int
+    """Time of the gaps in nanoseconds in which the thread was there."""
+
+
 class Hunk(Record):
     """One region in which the listings differ."""
 
@@ -1107,6 +1121,10 @@ class IdlePlace(Record):
     call: str | None
     """The call of the longest gap: the one that took most of it, else the one that launched the
     kernel.
+    """
+    host: HostWork | None
+    """The innermost operator or function in which the launching thread was for at least half of the
+    time of this cause; only of `host_late`, and of a framework's trace that tells.
     """
     gaps: int
     """Number of gaps."""

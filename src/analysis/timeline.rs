@@ -6,6 +6,7 @@
 mod element_wise;
 mod finding;
 mod graphs;
+mod host_work;
 mod idle;
 mod idle_totals;
 mod measure;
@@ -22,6 +23,7 @@ use super::Limits;
 use crate::model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline, TimelineScope};
 use crate::model::trace::{TraceWork, TraceWorkKind};
 use crate::model::{Finding, Profile, Trace};
+use host_work::HostEvents;
 use idle::BlockingCalls;
 use idle_totals::IdleTotals;
 use measure::union_ns;
@@ -38,6 +40,7 @@ const MAX_LISTED_GAPS: usize = 20;
 pub fn timeline(trace: &Trace, limits: &Limits<'_>) -> Option<Timeline> {
     let scope = scope::Scope::find(trace);
     let waits = BlockingCalls::new(trace);
+    let host = HostEvents::new(trace);
     let whole = scope.name() == TimelineScope::Program;
     let start_up = StartUp::new(trace, whole, limits);
     let mut regions: BTreeMap<u32, RegionSums> = BTreeMap::new();
@@ -45,7 +48,7 @@ pub fn timeline(trace: &Trace, limits: &Limits<'_>) -> Option<Timeline> {
         trace.work.iter().map(|work| (work.rank, work.device)).collect();
     let devices = devices.into_iter().filter_map(|device| {
         let parts = scope.parts(trace, device);
-        let known = (&waits, &start_up);
+        let known = (&waits, &start_up, &host);
         (!parts.is_empty()).then(|| of_device(trace, device, &parts, known, &mut regions))
     });
     let devices: Vec<DeviceTime> = devices.collect();
@@ -82,12 +85,12 @@ fn of_device(
     trace: &Trace,
     (rank, device): (Option<u32>, u32),
     parts: &[Vec<&TraceWork>],
-    (waits, start_up): (&BlockingCalls, &StartUp<'_>),
+    (waits, start_up, host): (&BlockingCalls, &StartUp<'_>, &HostEvents<'_>),
     regions: &mut BTreeMap<u32, RegionSums>,
 ) -> DeviceTime {
     let mut time = DeviceTime { device, rank, ..DeviceTime::default() };
     let mut causes = Causes::default();
-    let mut places = IdleTotals::new(trace);
+    let mut places = IdleTotals::new(trace, host);
     let mut streams: BTreeMap<u64, StreamTime> = BTreeMap::new();
     for part in parts {
         measure::add(trace, part, &mut time);

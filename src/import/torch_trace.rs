@@ -5,6 +5,7 @@
 //! Operators are summed as well: GPU time belongs to the operators that were open on the launching
 //! thread.
 
+mod host;
 mod memory;
 mod operators;
 mod places;
@@ -49,11 +50,13 @@ fn import_as(trace: &TorchTrace, from: &str, is_rank: bool) -> Imported {
     }
     imported.refusals.retain(|refusal| refusal.code != nsys::NO_GPU_ROWS);
     let on_gpu = trace.events.iter().any(|event| work(event.kind));
-    imported.operators = operators::sum(trace, from);
+    let places = places::of_operators(trace);
+    imported.operators = operators::sum(trace, &places, from);
     imported.device = trace.devices.first().cloned();
     imported.memory = memory::peaks(trace, from);
     if let Some(events) = &mut imported.sidecars.trace {
         events.memory = memory::points(trace, first_ns(trace));
+        events.host = host::events(trace, &places, first_ns(trace));
     }
     if let Some(known) = &trace.recording {
         imported.program_model = recording::model(known);
@@ -104,8 +107,8 @@ struct TorchRows<'a>(&'a TorchTrace);
 
 const PROCESS_ID: i64 = 1 << 24;
 
-fn thread(event: &TorchEvent) -> i64 {
-    PROCESS_ID | (event.tid & (PROCESS_ID - 1))
+fn thread_id(tid: i64) -> i64 {
+    PROCESS_ID | (tid & (PROCESS_ID - 1))
 }
 
 impl TorchRows<'_> {
@@ -200,7 +203,7 @@ impl TraceRows for TorchRows<'_> {
             row(ApiCall {
                 start_ns: event.start_ns,
                 end_ns: end(event),
-                global_tid: Some(thread(event)),
+                global_tid: Some(thread_id(event.tid)),
                 correlation: event.correlation,
                 name: Some(i64::from(event.name)),
                 return_value: None,
@@ -221,7 +224,7 @@ impl TraceRows for TorchRows<'_> {
                 text: None,
                 text_id: Some(i64::from(event.name)),
                 domain: None,
-                global_tid: Some(thread(event)),
+                global_tid: Some(thread_id(event.tid)),
                 end_global_tid: None,
                 range_id: None,
                 category: None,

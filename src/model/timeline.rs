@@ -260,6 +260,10 @@ pub struct IdleGroup {
     /// kernel.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub call: String,
+    /// The innermost operator or function in which the launching thread was for at least half of
+    /// the time of this cause; only of `host_late`, and of a framework's trace that tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostWork>,
     /// Number of gaps.
     pub gaps: u64,
     /// Time of this cause in nanoseconds.
@@ -268,6 +272,20 @@ pub struct IdleGroup {
     pub longest_ns: u64,
     /// Start of the longest gap, in nanoseconds since the first event of the trace.
     pub longest_start_ns: u64,
+}
+
+/// An operator or a function of the host that the GPU waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostWork {
+    /// Name of the operator, or of a range: `aten::randn`; absent if it was the function itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<String>,
+    /// The Python function, as operators have it in `places`: `data.py(9): load`; absent if the trace
+    /// does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// Time of the gaps in nanoseconds in which the thread was there.
+    pub total_ns: u64,
 }
 
 /// A gap in which no kernel ran.

@@ -4,6 +4,8 @@
 //! whichever tool recorded them (nsys, the CUPTI collector, torch.profiler). All times are
 //! nanoseconds since the first event. Lists are bounded; `cut` counts the events left out.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +37,10 @@ pub struct Trace {
     /// Calls into CUDA on the host, in order of start.
     #[serde(default)]
     pub calls: Vec<CallEvent>,
+    /// What threads of the host did, in order of start; empty unless the trace of a framework tells.
+    /// They are not in the document: the trace that they come from has them.
+    #[serde(skip)]
+    pub host: Vec<HostEvent>,
     /// The ranks of the program, by number; empty for one process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankLocation>,
@@ -161,6 +167,21 @@ pub struct CallEvent {
     /// Number of the rank; absent for one process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
+}
+
+/// A call of an operator, a range or a Python function on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostEvent {
+    /// The operator or range; `None` for a function.
+    pub operator: Option<Arc<str>>,
+    /// The function, or the one that called the operator; `None` if the trace does not tell.
+    pub function: Option<Arc<str>>,
+    /// Start in nanoseconds since the first event.
+    pub start_ns: u64,
+    /// Duration in nanoseconds, with the calls inside.
+    pub duration_ns: u64,
+    /// Id of the thread, as calls have it.
+    pub thread: u64,
 }
 
 /// Number of events that are not listed.

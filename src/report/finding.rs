@@ -5,8 +5,10 @@ use std::borrow::Cow;
 use super::busy;
 use super::kernel_name::KernelLabels;
 use super::quantity::{duration, percent};
+use super::terminal::stages::short_place;
+use super::text::{cut_middle, one_line};
 use crate::model::finding::{GainScope, PotentialGain};
-use crate::model::timeline::IdleGroup;
+use crate::model::timeline::{HostWork, IdleGroup};
 use crate::model::{Finding, Profile};
 
 /// The maximum number of kernels that a finding names in a text.
@@ -86,10 +88,7 @@ pub(super) fn idle_location_text(place: &IdleGroup, names: &KernelLabels<'_>) ->
         kernel => format!(" before {}", names.name(kernel)),
     };
     if let Some(region) = &place.region {
-        text += &format!(
-            " in `{}`",
-            super::text::cut_middle(&super::region_rows::short_xla(region), 44)
-        );
+        text += &format!(" in `{}`", cut_middle(&super::region_rows::short_xla(region), 44));
     }
     // The GPU's span begins later, with its first kernel.
     let at = format!("{} of the recording", duration(place.longest_start_ns as f64));
@@ -100,7 +99,19 @@ pub(super) fn idle_location_text(place: &IdleGroup, names: &KernelLabels<'_>) ->
     if !place.call.is_empty() {
         text += &format!(" ({})", place.call);
     }
-    text
+    text + &place.host.as_ref().map(host_text).unwrap_or_default()
+}
+
+/// What the GPU waits for: `; the host is in aten::randn, called in data.py(9): load, for 590 ms`.
+fn host_text(host: &HostWork) -> String {
+    let operator = host.operator.as_deref().map(|name| cut_middle(&one_line(name), 44));
+    let function = host.function.as_deref().map(|name| one_line(&short_place(name)));
+    let what = match (operator, function) {
+        (Some(operator), Some(function)) => format!("`{operator}`, called in `{function}`,"),
+        (Some(name), None) | (None, Some(name)) => format!("`{name}`"),
+        (None, None) => return String::new(),
+    };
+    format!("; the host is in {what} for {}", duration(host.total_ns as f64))
 }
 
 #[cfg(test)]
@@ -164,6 +175,21 @@ mod tests {
             "757 ms in 127 gaps before gemm in `decode::step`, the longest 56.9 ms at 2.25 s of the \
              recording (cuLibraryLoadData)"
         );
+        let told = |operator: Option<&str>, function: Option<&str>| {
+            let [operator, function] = [operator, function].map(|text| text.map(str::to_owned));
+            let host = Some(HostWork { operator, function, total_ns: 590_000_000 });
+            let text = idle_location_text(&IdleGroup { host, ..gaps.clone() }, &names);
+            text.split_once("; ").unwrap().1.to_owned()
+        };
+        assert_eq!(
+            told(Some("aten::randn"), Some("/a/data.py(9): load")),
+            "the host is in `aten::randn`, called in `data.py(9): load`, for 590 ms"
+        );
+        assert_eq!(
+            told(None, Some("/a/train.py: <module>")),
+            "the host is in `train.py` for 590 ms"
+        );
+        assert_eq!(told(Some("load\nbatch"), None), "the host is in `load batch` for 590 ms");
     }
 
     /// torch has two kernels for products of elements, which only a profile with both tells apart.

@@ -235,6 +235,7 @@ fn merged(places: Vec<IdleGroup>) -> Vec<IdleGroup> {
             all.push(place);
             continue;
         };
+        same.host = same.host.take().or(place.host);
         same.total_ns += place.total_ns;
         same.gaps = same.gaps.max(place.gaps);
         if same.longest_start_ns == place.longest_start_ns {

@@ -64,6 +64,8 @@ pub(super) struct AttributedGap<'a> {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) parts: BTreeMap<Cause, u64>,
+    /// Start and end of each part with the cause `host_late`.
+    pub(super) host_late: Vec<(u64, u64)>,
     after: &'a str,
     before: &'a str,
     call: &'a str,
@@ -171,6 +173,7 @@ fn explain<'a>(
         start_ns: start,
         end_ns: end,
         parts: timeline.taken,
+        host_late: timeline.host_late,
         after: name(previous.name),
         before: name(next.name),
         call: blocking_call,
@@ -183,11 +186,12 @@ fn explain<'a>(
 struct Pieces {
     free: Vec<(u64, u64)>,
     taken: BTreeMap<Cause, u64>,
+    host_late: Vec<(u64, u64)>,
 }
 
 impl Pieces {
     fn new(start: u64, end: u64) -> Pieces {
-        Pieces { free: vec![(start, end)], taken: BTreeMap::new() }
+        Pieces { free: vec![(start, end)], taken: BTreeMap::new(), host_late: Vec::new() }
     }
 
     /// Assigns a cause to all free time between `from` and `until`.
@@ -200,6 +204,9 @@ impl Pieces {
                 continue;
             }
             *self.taken.entry(cause).or_default() += b - a;
+            if cause == Cause::HostLate {
+                self.host_late.push((a, b));
+            }
             left.extend([(start, a), (b, end)].into_iter().filter(|(a, b)| a < b));
         }
         self.free = left;

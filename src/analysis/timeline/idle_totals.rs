@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::host_work::{HostEvents, HostSums};
 use super::idle::AttributedGap;
 use super::sums::{Cause, Causes};
 use crate::model::Trace;
@@ -17,29 +18,33 @@ type Key = (Cause, bool, Option<u32>, u32);
 /// The idle time of one GPU, added up by cause, region and next kernel.
 pub(super) struct IdleTotals<'a> {
     trace: &'a Trace,
-    by_key: BTreeMap<Key, IdleSum>,
+    host: &'a HostEvents<'a>,
+    by_key: BTreeMap<Key, IdleSum<'a>>,
     first_launches: Causes,
 }
 
 /// The gaps of one key.
-#[derive(Clone, Copy, Debug, Default)]
-struct IdleSum {
+#[derive(Debug, Default)]
+struct IdleSum<'a> {
     gaps: u64,
     total_ns: u64,
     longest_ns: u64,
     /// Start and end of the gap with the longest time of this cause, and its call.
     gap: (u64, u64),
     call: Option<u32>,
+    /// What the launching threads did in the time with the cause `host_late`.
+    host: HostSums<'a>,
 }
 
 impl<'a> IdleTotals<'a> {
-    pub(super) fn new(trace: &'a Trace) -> IdleTotals<'a> {
-        IdleTotals { trace, by_key: BTreeMap::new(), first_launches: Causes::default() }
+    pub(super) fn new(trace: &'a Trace, host: &'a HostEvents<'a>) -> IdleTotals<'a> {
+        IdleTotals { trace, host, by_key: BTreeMap::new(), first_launches: Causes::default() }
     }
 
     /// Adds the time of one gap to its group of each cause.
     pub(super) fn add(&mut self, gap: &AttributedGap<'_>, is_start_up: bool) {
         let next = gap.next;
+        let call = next.call.and_then(|call| self.trace.calls.get(call as usize));
         if is_start_up {
             self.first_launches.add(&gap.parts);
         }
@@ -53,12 +58,17 @@ impl<'a> IdleTotals<'a> {
                 place.gap = (gap.start_ns, gap.end_ns);
                 place.call = next.call;
             }
+            if let (Cause::HostLate, Some(call)) = (cause, call) {
+                for part in &gap.host_late {
+                    self.host.add(call.thread, *part, &mut place.host);
+                }
+            }
         }
     }
 
     /// The groups with the most time, and the sums of all gaps that are start-up.
     pub(super) fn finish(self) -> (Vec<IdleGroup>, Vec<WaitSum>) {
-        let mut all: Vec<(Key, IdleSum)> = self.by_key.into_iter().collect();
+        let mut all: Vec<(Key, IdleSum<'_>)> = self.by_key.into_iter().collect();
         all.sort_by_key(|(_, place)| Reverse(place.total_ns));
         all.truncate(MAX_LISTED_PLACES);
         let trace = self.trace;
@@ -71,6 +81,7 @@ impl<'a> IdleTotals<'a> {
                 region: region.map(|region| display_path(&region.path)),
                 before: name(before),
                 call: busiest_call(trace, &place).map(name).unwrap_or_default(),
+                host: place.host.most(place.total_ns),
                 gaps: place.gaps,
                 total_ns: place.total_ns,
                 longest_ns: place.longest_ns,
@@ -83,7 +94,7 @@ impl<'a> IdleTotals<'a> {
 
 /// The name of the call that took most of a gap, if it took at least half of it; else of the call
 /// that launched the next kernel.
-fn busiest_call(trace: &Trace, place: &IdleSum) -> Option<u32> {
+fn busiest_call(trace: &Trace, place: &IdleSum<'_>) -> Option<u32> {
     let launching = trace.calls.get(place.call? as usize)?;
     let (start, end) = place.gap;
     let until = trace.calls.partition_point(|call| call.start_ns < end);

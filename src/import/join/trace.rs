@@ -57,6 +57,7 @@ pub(super) fn join<'a>(
             .iter()
             .map(|r| r.thread)
             .chain(trace.calls.iter().map(|c| c.thread))
+            .chain(trace.host.iter().map(|h| h.thread))
             .collect();
         let thread = |id: u64| match known_threads.contains(&id) {
             true => id ^ (number << 56),
@@ -94,6 +95,11 @@ pub(super) fn join<'a>(
             call.thread = thread(call.thread);
             call
         }));
+        joined.host.extend(trace.host.into_iter().map(|mut event| {
+            times.change(&mut event.start_ns, &mut event.duration_ns);
+            event.thread = thread(event.thread);
+            event
+        }));
         joined.cut.work += trace.cut.work;
         joined.cut.ranges += trace.cut.ranges;
         joined.cut.calls += trace.cut.calls;
@@ -121,4 +127,5 @@ fn sort(trace: &mut Trace) {
     }
     trace.work.sort_by_key(|work| work.start_ns);
     trace.ranges.sort_by_key(|range| (range.start_ns, range.depth));
+    trace.host.sort_by_key(|event| event.start_ns);
 }

@@ -87,6 +87,7 @@ pub(super) fn list(
         work,
         ranges,
         calls,
+        host: Vec::new(),
         ranks: Vec::new(),
         memory: Vec::new(),
         from: from.to_owned(),

@@ -42,10 +42,11 @@ struct OpenOperators {
 }
 
 /// All operators, sorted by GPU time, or by their own host time if there is no GPU time.
-pub(super) fn sum(trace: &TorchTrace, from: &str) -> Vec<Operator> {
+/// `places` has their places.
+pub(super) fn sum(trace: &TorchTrace, places: &HashMap<usize, u32>, from: &str) -> Vec<Operator> {
     let mut sums: HashMap<u32, Sum> = HashMap::new();
     let on_gpu = trace.events.iter().any(|event| work(event.kind));
-    let stacks = host(trace, on_gpu, &mut sums);
+    let stacks = host(trace, places, on_gpu, &mut sums);
     for event in trace.events.iter().filter(|event| work(event.kind)) {
         let stack = event.correlation.and_then(|id| stacks.get(&id));
         if let Some(stack) = stack {
@@ -109,10 +110,10 @@ struct Open {
 /// Sums the host times. Returns the operators open at each call into CUDA.
 fn host(
     trace: &TorchTrace,
+    places: &HashMap<usize, u32>,
     on_gpu: bool,
     sums: &mut HashMap<u32, Sum>,
 ) -> HashMap<i64, OpenOperators> {
-    let places = places::of_operators(trace);
     let started: HashSet<i64> = trace
         .events
         .iter()

@@ -22,7 +22,7 @@ const NOT_A_PLACE: &[&str] = &[
     "multiprocessing/",
 ];
 
-/// The place of each operator, as an index into the trace's names, by the operator's index in the
+/// The place of each operator and range, as an index into the trace's names, by its index in the
 /// trace. A backward operator has the place of its forward operator.
 pub(super) fn of_operators(trace: &TorchTrace) -> HashMap<usize, u32> {
     let mut places = HashMap::new();
@@ -34,8 +34,9 @@ pub(super) fn of_operators(trace: &TorchTrace) -> HashMap<usize, u32> {
     calls.sort_by_key(|c| (c.pid, c.tid, c.start_ns, Reverse(c.duration_ns)));
     let mut calls = calls.into_iter().peekable();
     let events = &trace.events;
-    let mut operators: Vec<usize> =
-        (0..events.len()).filter(|at| events[*at].kind == EventKind::Operator).collect();
+    let has_place =
+        |at: &usize| matches!(events[*at].kind, EventKind::Operator | EventKind::Annotation);
+    let mut operators: Vec<usize> = (0..events.len()).filter(has_place).collect();
     operators.sort_by_key(|at| (events[*at].pid, events[*at].tid, events[*at].start_ns));
     // End time and place of the open Python calls of a thread, outermost first.
     let mut open: Vec<(i64, Option<u32>)> = Vec::new();
@@ -86,6 +87,11 @@ pub(super) fn place_text(trace: &TorchTrace, place: u32) -> String {
         Some((file, _)) => format!("{file}: <module>"),
         None => name.to_owned(),
     }
+}
+
+/// Whether a function is a place, by its index in the trace's names.
+pub(super) fn is_place_at(trace: &TorchTrace, name: u32) -> bool {
+    trace.names.get(name as usize).is_some_and(|name| is_place(name))
 }
 
 fn is_place(name: &str) -> bool {
