@@ -160,6 +160,17 @@ open_enum! {
     }
 }
 
+impl GainScope {
+    /// The total in words; that of a region without its name.
+    pub fn words(&self) -> &'static str {
+        match self {
+            Self::WallTime => "the time from the first kernel to the last",
+            Self::Region => "the time of the region",
+            _ => "the GPU time",
+        }
+    }
+}
+
 open_enum! {
     /// How reliable the evidence for a verdict is.
     pub enum Confidence {

@@ -21,7 +21,7 @@ pub(super) fn kernel(finding: &Finding, names: &KernelLabels<'_>) -> Option<Stri
     finding.kernel.as_deref().filter(|_| single).map(|kernel| names.name(kernel))
 }
 
-/// `up to 1.55 s, 62 % of the wall time`. GPU time of several GPUs is a sum, and is called so: `50 % of
+/// `up to 1.55 s, 62 % of the time from the first kernel to the last`. GPU time of several GPUs is a sum, and is called so: `50 % of
 /// the GPU time of 4 GPUs`.
 pub(super) fn worth(finding: &Finding, profile: &Profile) -> Option<String> {
     finding.stake.as_ref().map(|stake| worth_of(stake, profile))
@@ -37,13 +37,10 @@ pub(super) fn hint(findings: &[Finding], at: usize) -> Cow<'_, str> {
 }
 
 fn worth_of(stake: &PotentialGain, profile: &Profile) -> String {
-    let whole = match (&stake.of, &stake.region) {
-        (GainScope::WallTime, _) => "the wall time".to_owned(),
-        (GainScope::Region, Some(region)) => format!("`{region}`"),
-        _ => match busy::several_gpus(profile) {
-            Some(gpus) => format!("the GPU time of {gpus}"),
-            None => "the GPU time".to_owned(),
-        },
+    let whole = match (&stake.of, &stake.region, busy::several_gpus(profile)) {
+        (GainScope::Region, Some(region), _) => format!("`{region}`"),
+        (GainScope::GpuTime, _, Some(gpus)) => format!("{} of {gpus}", stake.of.words()),
+        (of, ..) => of.words().to_owned(),
     };
     let share = match 100.0 * stake.share {
         share if share < 0.01 => "less than 0.01 %".to_owned(),
@@ -143,10 +140,16 @@ mod tests {
             ..Finding::default()
         };
         let text = |finding: &Finding| worth(finding, &profile).unwrap();
-        assert_eq!(text(&finding), "up to 1.55 s, 62 % of the wall time");
+        assert_eq!(
+            text(&finding),
+            "up to 1.55 s, 62 % of the time from the first kernel to the last"
+        );
         let mut whole = finding.clone();
         whole.stake.as_mut().unwrap().share = 0.9968;
-        assert_eq!(text(&whole), "up to 1.55 s, 99.7 % of the wall time");
+        assert_eq!(
+            text(&whole),
+            "up to 1.55 s, 99.7 % of the time from the first kernel to the last"
+        );
         whole.stake.as_mut().unwrap().of = GainScope::GpuTime;
         assert_eq!(text(&whole), "up to 1.55 s, 99.7 % of the GPU time");
         let gpu = DeviceTime { span_ns: 1, ..DeviceTime::default() };
