@@ -32,7 +32,7 @@ pub(super) fn add_selection(page: &mut Page<'_>, profile: &Profile) {
         page.field("covered", &covered);
     }
     if let Some(time) = &selection.ncu_time {
-        page.field("took", &ncu_time_text(time));
+        page.field("took", &ncu_time_text(time, profile.stopped_pass().is_some()));
     }
     if selection.regions.is_empty() && selection.left_out.is_empty() {
         return;
@@ -65,7 +65,8 @@ pub(in crate::report) fn sentences(profile: &Profile) -> Vec<String> {
     let Some(selection) = &profile.selection else { return Vec::new() };
     let covered = covered_text(selection);
     let covered = covered.map(|text| format!("The chosen kernels have {text}."));
-    let took = selection.ncu_time.as_ref().map(ncu_time_text);
+    let is_stopped = profile.stopped_pass().is_some();
+    let took = selection.ncu_time.as_ref().map(|time| ncu_time_text(time, is_stopped));
     let took = took.map(|text| format!("The program took {text}."));
     covered.into_iter().chain(took).collect()
 }
@@ -80,16 +81,19 @@ fn covered_text(selection: &Selection) -> Option<String> {
     Some(format!("{percent:.1} % of the GPU time{cost}"))
 }
 
-/// `36.0 s under ncu: 12.0 s in 9 profiled launches, and 24.0 s that any choice of launches takes`.
-fn ncu_time_text(time: &NcuTime) -> String {
+/// `36.0 s under ncu: 12.0 s in 9 profiled launches, and 24.0 s that any choice of launches takes`. A
+/// program that rgpu stopped (`is_stopped`) would have taken longer.
+fn ncu_time_text(time: &NcuTime, is_stopped: bool) -> String {
     let runs = match time.runs {
         0 | 1 => String::new(),
         runs => format!(" in {runs} runs of the program"),
     };
     let es = if time.launches == 1 { "" } else { "es" };
+    let (stop, at_least) =
+        if is_stopped { (", until rgpu stopped it", "at least ") } else { ("", "") };
     format!(
-        "{:.1} s under ncu{runs}: {:.1} s in {} profiled launch{es}, and {:.1} s that any choice of \
-         launches takes",
+        "{:.1} s under ncu{runs}{stop}: {:.1} s in {} profiled launch{es}, and {at_least}{:.1} s that \
+         any choice of launches takes",
         time.seconds,
         time.launches_seconds,
         time.launches,
@@ -141,7 +145,7 @@ mod tests {
             .into(),
             ..Selection::default()
         };
-        let profile = Profile { selection: Some(selection), ..Profile::default() };
+        let mut profile = Profile { selection: Some(selection), ..Profile::default() };
         let style = Style::default();
         let names = style.names.labels(&profile);
         let mut page = Page { out: String::new(), style: &style, names };
@@ -155,6 +159,14 @@ mod tests {
                 "The program took 36.0 s under ncu: 12.0 s in 9 profiled launches, and 24.0 s that any \
                  choice of launches takes.",
             ]
+        );
+        let stop =
+            Gap { code: "stopped".into(), text: "the program was stopped after 36 s".into() };
+        profile.selection.as_mut().unwrap().left_out.push(stop);
+        assert_eq!(
+            sentences(&profile)[1],
+            "The program took 36.0 s under ncu, until rgpu stopped it: 12.0 s in 9 profiled launches, \
+             and at least 24.0 s that any choice of launches takes."
         );
     }
 }
