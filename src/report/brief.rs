@@ -159,7 +159,7 @@ fn lines(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Vec<String> {
     out
 }
 
-/// `stage LLM@prefill: 2.59 ms (gpu), 1 time, 221 TFLOP/s, MFU 22 % of tensor bf16`.
+/// `stage LLM@prefill: 2.59 ms (gpu), 1 time, 221 TFLOP/s, MFU while busy 22 % of tensor bf16`.
 fn stage(stage: &Stage) -> String {
     let case = if stage.case.is_empty() { String::new() } else { format!("{} ", stage.case) };
     let s = if stage.instances == 1 { "" } else { "s" };
@@ -177,10 +177,8 @@ fn stage(stage: &Stage) -> String {
         text += &format!(", {}", per_second(rate, "FLOP"));
     }
     if let Some(share) = &stage.utilization {
-        text += &format!(", MFU {} of {}", percent(share.percent), share.label);
-        if stage.clock == StageClock::Gpu {
-            text += " without the time in which the GPU waits";
-        }
+        let busy = if stage.clock == StageClock::Gpu { " while busy" } else { "" };
+        text += &format!(", MFU{busy} {} of {}", percent(share.percent), share.label);
     }
     text
 }

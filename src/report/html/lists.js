@@ -54,8 +54,10 @@ function stages() {
   if (!list.length) return;
   const peak = (list.find(s => s.utilization) || {}).utilization;
   const notes = ["gpu: time in which the GPU worked; host: time from entry to exit."];
-  if (peak) notes.push(`MFU is the share of ${rate(peak.peak, "FLOP/s")}: ${peak.label} (${peak.source}).`);
-  if (list.some(s => s.clock === "gpu" && s.utilization)) notes.push("With the clock gpu, rate and MFU leave out the time in which the GPU waits" + (list.some(s => s.gpu_span_ns) ? ", which “GPU span” has." : "."));
+  const busy = list.some(s => s.clock === "gpu" && s.utilization);
+  const mfu = busy ? "MFU while busy" : "MFU";
+  if (peak) notes.push(`${mfu} is the share of ${rate(peak.peak, "FLOP/s")}: ${peak.label} (${peak.source}).`);
+  if (busy) notes.push("With the clock gpu, rate and MFU leave out the time in which the GPU waits" + (list.some(s => s.gpu_span_ns) ? ", which “GPU span” has." : "."));
   section("stages", "Stages", notes.join(" "), table([
     { label: "case", cell: s => list.some(other => other.case !== s.case) ? s.case : "" },
     { label: "stage", cls: "name", cell: s => el("code", null, s.region), key: s => s.region },
@@ -64,7 +66,7 @@ function stages() {
     { label: "clock", cell: s => s.clock },
     { label: "GPU span", num: true, cell: s => s.gpu_span_ns ? duration(s.gpu_span_ns) : "", key: s => s.gpu_span_ns },
     { label: "rate", num: true, cell: s => s.flops_per_s ? rate(s.flops_per_s, "FLOP/s") : "", key: s => s.flops_per_s },
-    { label: "MFU", num: true, cell: s => s.utilization ? percent(s.utilization.percent) : "", key: s => (s.utilization || {}).percent },
+    { label: mfu, num: true, cell: s => s.utilization ? percent(s.utilization.percent) : "", key: s => (s.utilization || {}).percent },
   ], list, { label: "stages" }));
 }
 

@@ -19,7 +19,8 @@ pub(super) fn report(profile: &Profile) -> String {
         section(&mut out, stages::table(profile, plain), "");
         if let Some(peak) = profile.stages.iter().find_map(|stage| stage.utilization.as_ref()) {
             let (label, rate) = (plain(&peak.label), per_second(peak.peak, "FLOP"));
-            out += &format!("MFU is the share of {rate}: {label} ({}).\n\n", peak.source);
+            let mfu = stages::mfu_name(profile);
+            out += &format!("{mfu} is the share of {rate}: {label} ({}).\n\n", peak.source);
             if let Some(note) = stages::mfu_note(profile) {
                 out += &format!("Note: {note}.\n\n");
             }

@@ -192,7 +192,8 @@ fn mfu(out: &mut String, profile: &Profile) {
     if let Some(peak) = profile.stages.iter().find_map(|stage| stage.utilization.as_ref()) {
         let (label, rate) = (plain(&peak.label), per_second(peak.peak, "FLOP"));
         out.push_str(&format!(
-            "MFU is the share of {rate}: {label} ({}).\n\n",
+            "{} is the share of {rate}: {label} ({}).\n\n",
+            model_stages::mfu_name(profile),
             plain(&peak.source)
         ));
     }

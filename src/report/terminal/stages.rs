@@ -17,13 +17,20 @@ pub(super) fn add_stages(page: &mut Page<'_>, profile: &Profile) {
     }
 }
 
+/// Whether the MFU of a stage is that of the time in which the GPU works.
+fn has_busy_mfu(profile: &Profile) -> bool {
+    let is_of_gpu = |stage: &Stage| stage.clock == StageClock::Gpu && stage.utilization.is_some();
+    profile.stages.iter().any(is_of_gpu)
+}
+
+/// What the MFU of the table's stages is called.
+pub(in crate::report) fn mfu_name(profile: &Profile) -> &'static str {
+    if has_busy_mfu(profile) { "MFU while busy" } else { "MFU" }
+}
+
 /// That the MFU of a stage on the GPU's clock leaves out idle time.
 pub(in crate::report) fn mfu_note(profile: &Profile) -> Option<&'static str> {
-    let is_of_gpu = |stage: &Stage| stage.clock == StageClock::Gpu && stage.utilization.is_some();
-    profile
-        .stages
-        .iter()
-        .any(is_of_gpu)
+    has_busy_mfu(profile)
         .then_some("clock gpu: rate and MFU leave out the time in which the GPU waits")
 }
 
@@ -38,7 +45,7 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
         ("clock", Align::Left),
         ("GPU span", Align::Right),
         ("rate", Align::Right),
-        ("MFU", Align::Right),
+        (mfu_name(profile), Align::Right),
     ]);
     for stage in &profile.stages {
         table.add_row([
@@ -158,6 +165,19 @@ mod tests {
             assert!(out.lines().all(|line| line.chars().count() <= width), "{out}");
         }
         insta::assert_snapshot!(shown(80));
+    }
+
+    #[test]
+    fn the_mfu_of_a_stage_on_the_gpus_clock_is_that_while_it_is_busy() {
+        use crate::model::speed_of_light::Utilization;
+        let heads = [StageClock::Gpu, StageClock::Host].map(|clock| {
+            let utilization = Some(Utilization { percent: 22.0, ..Utilization::default() });
+            let stage = Stage { clock, utilization, ..Stage::default() };
+            let profile = Profile { stages: vec![stage], ..Profile::default() };
+            let table = table(&profile, str::to_owned).plain(80, 0);
+            (table.contains("MFU while busy"), mfu_note(&profile).is_some())
+        });
+        assert_eq!(heads, [(true, true), (false, false)]);
     }
 
     #[test]
