@@ -86,6 +86,12 @@ pub(super) fn rows(profile: &Profile, max: usize) -> Vec<RegionRow> {
     rows
 }
 
+/// What the GPU times of regions are the sums of, where the program also copied.
+pub(super) fn gpu_note(profile: &Profile) -> Option<&'static str> {
+    let any_gpu_time = profile.regions.iter().any(|region| region.gpu_ns.is_some());
+    (any_gpu_time && !profile.copies.is_empty()).then_some("GPU: kernels and copies")
+}
+
 /// The row of the regions that libraries open; `None` without any.
 pub(super) fn of_libraries(profile: &Profile) -> Option<RegionRow> {
     let libraries = by_time(&profile.regions).into_iter().filter(|region| is_of_library(region));
@@ -231,6 +237,7 @@ pub(super) fn short_xla(name: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::timeline::CopySum;
 
     #[test]
     fn ranges_of_xla_are_named_by_their_module() {
@@ -314,6 +321,17 @@ mod tests {
             distinct_labels(vec![format!("{}y", "z".repeat(90)), format!("{}y", "z".repeat(91))]);
         assert_eq!(twice[0].chars().count(), MAX_COLUMNS);
         assert!(twice[1].ends_with(" #2") && twice[1].chars().count() == MAX_COLUMNS, "{twice:?}");
+    }
+
+    #[test]
+    fn gpu_time_with_copies_is_called_so() {
+        let mut profile =
+            Profile { regions: vec![region(&["step"], 100, 50)], ..Profile::default() };
+        assert_eq!(gpu_note(&profile), None);
+        profile.copies = vec![CopySum { kind: "HtoD".to_owned(), ..CopySum::default() }];
+        assert_eq!(gpu_note(&profile), Some("GPU: kernels and copies"));
+        profile.regions[0].gpu_ns = None;
+        assert_eq!(gpu_note(&profile), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ function regions() {
   if (!list.length && folded) return void section("regions", "Regions", null, inLibraries);
   if (!list.length) return absent.push(["Regions", "no NVTX range was recorded"]);
   const most = Math.max(1, ...list.map(r => r.gpu_ns || 0));
-  section("regions", "Regions", "NVTX ranges as a tree, most GPU time first. GPU time is the time of work launched inside the range and its inner ranges; host time is not GPU time." + (page.summed_over ? ` Times are summed over ${page.summed_over}.` : ""), inLibraries, table([
+  section("regions", "Regions", "NVTX ranges as a tree, most GPU time first. GPU time is the time of work" + (page.copies.length ? " (kernels and copies)" : "") + " launched inside the range and its inner ranges; host time is not GPU time." + (page.summed_over ? ` Times are summed over ${page.summed_over}.` : ""), inLibraries, table([
     { label: "region", cls: "name", cell: r => {
       const node = el("div", { class: "mono", title: r.path.join(" › ") }, breakable(rangeName(r.path[r.path.length - 1])));
       node.style.paddingLeft = (r.path.length - 1) * 22 + "px";

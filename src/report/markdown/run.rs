@@ -135,6 +135,7 @@ pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
     }
     let table = table.without_empty_columns();
     section(&mut out, table, "No NVTX region was seen.");
+    region_rows::gpu_note(profile).iter().for_each(|note| out += &format!("{note}.\n\n"));
 
     out += "## Ladder\n\n";
     let mut table = TextTable::new(&[

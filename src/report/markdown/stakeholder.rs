@@ -30,6 +30,7 @@ pub(super) fn report(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Str
         regions(profile),
         "No NVTX range was recorded, so there are no times by region.",
     );
+    region_rows::gpu_note(profile).iter().for_each(|note| out += &format!("{note}.\n\n"));
     heading(&mut out, "Per-Stage Timings");
     section(
         &mut out,

@@ -97,5 +97,7 @@ pub(super) fn add_regions(page: &mut Page<'_>, profile: &Profile) {
             if row.launches > 0 { row.launches.to_string() } else { String::new() },
         ]);
     }
-    page.table(&sum_title("regions", profile), table.without_empty_columns());
+    let note = region_rows::gpu_note(profile).map(|note| format!(" ({note})")).unwrap_or_default();
+    let title = sum_title("regions", profile) + &note;
+    page.table(&title, table.without_empty_columns());
 }
