@@ -28,6 +28,7 @@ mod lifecycle;
 mod link_record;
 mod listings;
 mod local_build;
+mod memory_pools;
 mod outcome;
 mod pass_planner;
 mod profile;

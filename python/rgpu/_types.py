@@ -2684,7 +2684,7 @@ class SanitizerResult(Record):
     causes: Records[SanitizerCause]
     """Causes, each with the records that follow from it."""
     note: str | None
-    """Why the verdict is `unknown`, in the tool's words, and what is not counted."""
+    """Why the verdict is `unknown`, in the tool's words, and what is not counted or not seen."""
     from_: str | None
     """The artifact that it comes from, as its path in the run folder."""
 

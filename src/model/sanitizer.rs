@@ -22,7 +22,7 @@ pub struct SanitizerResult {
     /// Causes, each with the records that follow from it.
     #[serde(default)]
     pub causes: Vec<SanitizerCause>,
-    /// Why the verdict is `unknown`, in the tool's words, and what is not counted.
+    /// Why the verdict is `unknown`, in the tool's words, and what is not counted or not seen.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// The artifact that it comes from, as its path in the run folder.

@@ -66,9 +66,13 @@ fn sanitizer(profile: &Profile) -> Option<Headline> {
     let first = profile.sanitizer.first()?;
     let tools: Vec<String> = profile.sanitizer.iter().map(SanitizerResult::title).collect();
     let clean = profile.sanitizer.iter().all(|r| r.verdict == SanitizerVerdict::Clean);
+    let tools = tools.join(", ");
     Some(Headline::new(
         if clean { "Clean" } else { "Not known to be clean" },
-        format!("checked by {}. {}", tools.join(", "), first.note).trim_end().to_owned(),
+        match first.note.as_str() {
+            "" => format!("checked by {tools}."),
+            note => format!("checked by {tools}; {note}"),
+        },
     ))
 }
 

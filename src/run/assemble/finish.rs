@@ -13,7 +13,7 @@ use crate::model::profile::CodeLanguage;
 use crate::model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
 use crate::model::profile::{CheckVerdict, CostSource, TimingClock};
 use crate::model::{Profile, RungId, Sidecars};
-use crate::run::stages;
+use crate::run::{memory_pools, stages};
 use crate::store::RunRecord;
 use crate::tool::{DraftInfo, Request, RungInfo, Target};
 
@@ -59,6 +59,7 @@ pub(in crate::run) fn build_profile(
     profile.timing = profile.cases.first().and_then(|c| c.timing.clone());
     profile.correctness = overall_correctness(&profile.cases);
     join_code(&mut profile);
+    memory_pools::add_notes(&mut profile.sanitizer, &request.target);
     analysis::analyze_all(&mut profile, &builder.sidecars, &builder.thresholds);
     (profile, builder.sidecars)
 }
