@@ -37,6 +37,9 @@ pub(super) const XML_IMPORTER: Importer = Importer {
 
 const ROOT: &str = "<ComputeSanitizerOutput";
 
+/// What the note of a check without a summary asks for. A run that has tried it says what happened.
+pub const SEE_ALONE: &str = "see whether the program ends well alone";
+
 fn import_log_file(source: &Source<'_>) -> Result<Imported, ImportError> {
     let log = sanitizer::read_log(&source.bytes()?);
     let xml_path = source.path.with_extension("xml");
@@ -136,7 +139,7 @@ pub fn import_log(log: &Log, tool: Tool, from: &str) -> SanitizerResult {
     let mut note = match verdict {
         Verdict::Unknown(UnknownReason::NoSummary) => format!(
             "{tool} ended without its summary, so nothing is known: it crashed, or the program under \
-             it; see whether the program ends well alone"
+             it; {SEE_ALONE}"
         ),
         Verdict::Unknown(UnknownReason::Aborted(kind)) => abort_words(log, kind),
         Verdict::Clean | Verdict::Found { .. } => String::new(),

@@ -24,6 +24,7 @@ use super::required_rung::is_rung_of;
 use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result, chain};
 use crate::import::case_report::RunnerFailure;
+use crate::import::sanitizer::SEE_ALONE;
 use crate::import::{IMPORTERS, Imported, NO_GPU_ROWS, RejectedReport, Source, TracedActivity};
 use crate::model::profile::{Artifact, CaseResult, Gap};
 use crate::model::profile::{ArtifactKind, CheckVerdict};
@@ -608,6 +609,13 @@ impl ProfileBuilder {
                 Some(_) => {}
                 None => self.profile.warnings.push(Gap { code: code.to_owned(), text }),
             }
+        }
+    }
+
+    /// Says with the sanitizer's checks that crashed how the program ends alone.
+    pub(super) fn tell_end_alone(&mut self, text: &str) {
+        for result in &mut self.profile.sanitizer {
+            result.note = result.note.replace(SEE_ALONE, text);
         }
     }
 

@@ -199,6 +199,10 @@ impl PlanDriver for ProfileDriver<'_> {
             return self.next_plan(refused, result, session, context);
         }
         let Some(record) = program_error::find(request, &result) else {
+            let warning =
+                program_error::crash_on_higher_rung(request, &result, &self.builder.profile.ladder);
+            let warnings = &mut self.builder.profile.warnings;
+            warnings.extend(warning.filter(|warning| !warnings.contains(warning)));
             return self.next_plan(refused, result, session, context);
         };
         self.program_checked = true;
@@ -270,11 +274,15 @@ impl ProfileDriver<'_> {
                 Ok(NextStep::End)
             }
             Some(Fault::Program(failure)) => {
+                builder.tell_end_alone("the program fails alone, too");
                 builder.program_failure = Some(failure);
                 builder.job = Some(error.result);
                 Ok(NextStep::End)
             }
-            Some(Fault::Tool(gap)) => self.leave_tool(error, gap, session, context),
+            Some(Fault::Tool(gap)) => {
+                builder.tell_end_alone("alone, the program ends well");
+                self.leave_tool(error, gap, session, context)
+            }
         }
     }
 
@@ -291,7 +299,7 @@ impl ProfileDriver<'_> {
         let text = gap.text.clone();
         builder.profile.warnings.retain(|warning| warning.code != "program_status");
         builder.profile.warnings.push(gap);
-        if error.measured() || error.leaves_only_survey(request) {
+        if error.measured() || error.leaves_nothing_to_try(request) {
             return self.next_plan(error.refused, error.result, session, context);
         }
         let rung = error.exclude_tool(request);

@@ -127,19 +127,53 @@ fn tool_of(record: &RungRecord) -> Option<RungTool> {
     RungInfo::find(&RungId::from(record.rung.as_str())).map(|info| info.tool)
 }
 
-/// What may help where ncu crashes a program, with a semicolon before it.
+/// What may help where ncu or the sanitizer crashes a program, with a semicolon before it.
 fn advice(record: &RungRecord, request: &Request) -> String {
-    if tool_of(record) != Some(RungTool::Ncu) || crash_signal(record).is_none() {
+    let (tool, setup) = match tool_of(record) {
+        Some(RungTool::Ncu) => ("ncu", "another version of ncu (`rgpu setup ncu`)"),
+        Some(RungTool::Sanitizer) => {
+            ("the sanitizer", "another version of it (`rgpu setup sanitizer`)")
+        }
+        _ => return String::new(),
+    };
+    if crash_signal(record).is_none() {
         return String::new();
     }
-    let mut ways = vec!["another version of ncu (`rgpu setup ncu`)"];
-    if request.ncu.replay_mode.is_none() {
+    let mut ways = vec![setup];
+    if tool == "ncu" && request.ncu.replay_mode.is_none() {
         ways.insert(0, "`--replay-mode application`");
     }
     if runs_python(&request.target) {
         ways.push("for JAX, no CUDA graphs (`XLA_FLAGS=--xla_gpu_enable_command_buffer=`)");
     }
-    format!("; ncu seems to crash it. What may help: {}", ways.join(", or "))
+    format!("; {tool} seems to crash it. What may help: {}", ways.join(", or "))
+}
+
+/// The gap of a program that fails only under the tool. `ran`: where it did not fail.
+fn tool_fault(record: &RungRecord, ran: &str, request: &Request) -> Gap {
+    let (ending, advice) = (ending(record), advice(record, request));
+    let text = format!("the program {ending} on rung {}, but not {ran}{advice}", record.rung);
+    Gap { code: "fails_under_tool".to_owned(), text }
+}
+
+fn survey_that_ended_well(ladder: &[RungRecord]) -> Option<&RungRecord> {
+    ladder.iter().rev().find(|record| record.step == "survey" && record.ok && !failed(record))
+}
+
+/// The gap of a program that crashed on a rung of ncu, but not in the survey, although a lower rung was
+/// reached then. `None` if there was no such crash.
+pub(super) fn crash_on_higher_rung(
+    request: &Request,
+    result: &JobResult,
+    ladder: &[RungRecord],
+) -> Option<Gap> {
+    let Target::Program(_) = request.target else { return None };
+    let survey = survey_that_ended_well(ladder)?;
+    let is_crash = |record: &&RungRecord| {
+        !record.ok && tool_of(record) == Some(RungTool::Ncu) && crash_signal(record).is_some()
+    };
+    let crash = result.rungs.iter().find(is_crash)?;
+    Some(tool_fault(crash, &format!("on rung {}", survey.rung), request))
 }
 
 impl ProgramError {
@@ -151,9 +185,7 @@ impl ProgramError {
         request: &Request,
         ladder: &[RungRecord],
     ) -> Self {
-        let ran =
-            |earlier: &&RungRecord| earlier.step == "survey" && earlier.ok && !failed(earlier);
-        let survey = ladder.iter().rev().find(ran).cloned();
+        let survey = survey_that_ended_well(ladder).cloned();
         let (record, result, part) = (record.clone(), result.clone(), request.part);
         Self { record, survey, result, refused, part }
     }
@@ -161,7 +193,7 @@ impl ProgramError {
     /// The survey in which the program ended well, and that the error is the tool's.
     pub(super) fn survey_verdict(&self, request: &Request) -> Option<(&RungRecord, Gap)> {
         let survey = self.survey.as_ref()?;
-        Some((survey, self.tool_fault(&format!("on rung {}", survey.rung), request)))
+        Some((survey, tool_fault(&self.record, &format!("on rung {}", survey.rung), request)))
     }
 
     /// Whether the program may be run again to judge the error: it does not take long.
@@ -177,14 +209,6 @@ impl ProgramError {
     /// The exit status as a shell gives it.
     pub(super) fn shell_status(&self) -> Option<i32> {
         shell_status(&self.record)
-    }
-
-    /// The gap of a program that fails only under the tool. `ran`: where it did not fail.
-    fn tool_fault(&self, ran: &str, request: &Request) -> Gap {
-        let record = &self.record;
-        let (ending, advice) = (ending(record), advice(record, request));
-        let text = format!("the program {ending} on rung {}, but not {ran}{advice}", record.rung);
-        Gap { code: "fails_under_tool".to_owned(), text }
     }
 
     /// The note that is shown before that run.
@@ -211,7 +235,7 @@ impl ProgramError {
         if failed(record) {
             return Some(Fault::Program(failure(record, ", also without a tool", remote)));
         }
-        Some(Fault::Tool(self.tool_fault("without a tool", request)))
+        Some(Fault::Tool(tool_fault(&self.record, "without a tool", request)))
     }
 
     /// Whether the job measured something, or had a rung refused: then the ladder continues from there.
@@ -219,11 +243,12 @@ impl ProgramError {
         self.refused.is_some() || self.result.step_ok(&self.record.step)
     }
 
-    /// Whether the run has nothing but its survey: the mode has no rungs of another tool.
-    pub(super) fn leaves_only_survey(&self, request: &Request) -> bool {
+    /// Whether the mode has no rungs of another tool for the program. The run may have its survey.
+    pub(super) fn leaves_nothing_to_try(&self, request: &Request) -> bool {
         let tool = tool_of(&self.record);
         let mut rungs = request.mode.info().rungs.iter().filter_map(RungInfo::find);
-        self.survey.is_some() && rungs.all(|info| Some(info.tool) == tool)
+        let only_tool = self.survey.is_some() && rungs.all(|info| Some(info.tool) == tool);
+        only_tool || tool == Some(RungTool::Sanitizer)
     }
 
     /// Leaves out all rungs of the tool under which the program fails. Returns the rung that failed.

@@ -188,6 +188,26 @@ fn counters_that_are_refused_leave_the_time_line_standing() {
     assert!(selection.left_out.iter().any(|gap| gap.code == "counters_refused"), "{selection:?}");
 }
 
+#[test]
+fn a_crash_under_ncu_is_told_although_a_lower_rung_measures_the_program() {
+    let laptop = Laptop::new();
+    let host = FakeHost::with(&laptop, &["ncu", "nsys", "nvidia-smi"]);
+    host.mischief("ncu crash full\nncu crash detailed\n");
+    let script = laptop.write("regions.py", "#!/bin/sh\n");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let line = format!("profile --mode deep --top 1 --remote h200 -- {}", script.display());
+    let output = laptop.run(&line);
+    let shown = laptop.shown(&line, &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
+    assert_eq!(profile.rung, "ncu.basic", "{shown}");
+    let warnings: Vec<&str> = profile.warnings.iter().map(|gap| gap.text.as_str()).collect();
+    let [text] = warnings[..] else { panic!("{warnings:?}") };
+    let crash = "the program was ended by signal 6 (SIGABRT) on rung ncu.asked, but not on rung \
+                 nsys.full; ncu seems to crash it";
+    assert!(text.starts_with(crash) && text.contains("xla_gpu_enable_command_buffer"), "{text}");
+}
+
 /// JAX programs are known to end with a segmentation fault under ncu.
 #[test]
 fn a_program_that_only_ncu_crashes_keeps_its_time_line_and_its_own_status() {

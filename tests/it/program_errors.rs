@@ -47,6 +47,30 @@ fn a_program_that_fails_by_itself_is_run_twice_and_keeps_what_was_measured() {
 }
 
 #[test]
+fn a_program_that_only_the_sanitizer_crashes_is_said_to_end_well_alone() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).mischief("compute-sanitizer crash\n");
+    let app = program(&laptop, "exit 0");
+    let script = laptop.path("app.py");
+    fs::rename(app, &script).unwrap();
+    let line = format!("profile --mode sanitizer --remote h200 -- {}", script.display());
+    let output = laptop.run(&line);
+    let shown = laptop.shown(&line, &output);
+    assert_eq!((status(&output), runs(&laptop)), (0, 1), "{shown}");
+    let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
+    let note = &profile.sanitizer[0].note;
+    assert!(note.ends_with("; alone, the program ends well"), "{note}");
+    let [warning] = &profile.warnings[..] else { panic!("{:?}", profile.warnings) };
+    let crash = "the program was ended by signal 6 (SIGABRT) on rung sanitizer, but not without a \
+                 tool; the sanitizer seems to crash it";
+    let text = &warning.text;
+    assert!(text.starts_with(crash) && text.contains("xla_gpu_enable_command_buffer"), "{text}");
+    assert!(!text.contains("--replay-mode"), "it is a flag of ncu: {text}");
+    let steps: Vec<&str> = profile.ladder.iter().map(|record| record.step.as_str()).collect();
+    assert_eq!(steps, ["sanitizer-memcheck", "plain"], "the crash is not repeated");
+}
+
+#[test]
 fn a_program_that_fails_before_it_launches_anything_does_not_walk_down_the_ladder() {
     let laptop = Laptop::new();
     let host = FakeHost::new(&laptop);
