@@ -96,6 +96,22 @@ fn a_full_ncu_report_is_drawn_with_roofline_stalls_and_hot_spots() {
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
 }
 
+/// Draws the timeline again and returns the texts that leave the canvas, and the times on its axis
+/// that overlap.
+const CUT_TEXTS: &str = "(() => {
+    const draw = CanvasRenderingContext2D.prototype.fillText;
+    const texts = [], canvas = document.querySelector('#timeline canvas');
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y, room) {
+        texts.push({ text, x, y, end: x + Math.min(this.measureText(text).width, room ?? Infinity) });
+        draw.call(this, text, x, y, room);
+    };
+    for (const press of [1, 2]) { texts.length = 0; document.getElementById('theme').click(); }
+    CanvasRenderingContext2D.prototype.fillText = draw;
+    const axis = texts.filter(t => t.y === texts[0].y);
+    return [...texts.filter(t => t.end > canvas.clientWidth),
+        ...axis.filter((t, at) => at && t.x < axis[at - 1].end)].map(t => t.text);
+})()";
+
 #[test]
 fn a_timeline_is_drawn_on_its_canvas_and_answers_to_keys() {
     let laptop = Laptop::new();
@@ -113,6 +129,7 @@ fn a_timeline_is_drawn_on_its_canvas_and_answers_to_keys() {
     );
     assert!(colours.as_u64().unwrap() > 8, "{colours} colours");
     browser.value("document.querySelector('#timeline canvas').focus()");
+    assert_eq!(browser.value(CUT_TEXTS), serde_json::json!([]), "texts that are cut or overlap");
     browser.press(".");
     let told = browser.value("document.querySelector('#timeline .picked').textContent");
     assert!(told.as_str().unwrap().starts_with("cu"), "{told}");

@@ -56,6 +56,18 @@ function stacked(lane) {
   return rows;
 }
 
+/** As much of a text as is at most `room` wide, with … for what is cut off; empty if that is next to nothing. */
+function fitting(g, text, room) {
+  if (g.measureText(text).width <= room) return text;
+  let [fits, not] = [0, text.length];
+  while (not - fits > 1) {
+    const middle = (fits + not) >> 1;
+    if (g.measureText(text.slice(0, middle) + "…").width <= room) fits = middle;
+    else not = middle;
+  }
+  return fits < 3 ? "" : text.slice(0, fits) + "…";
+}
+
 /** More rows than this are shown only on request: compilers have many threads. */
 const MAX_ROWS = 24;
 
@@ -95,7 +107,7 @@ function timeline() {
     canvas.style.height = height() + "px";
     const g = canvas.getContext("2d");
     g.scale(ratio, ratio);
-    const [ink, dim, line, card, soft] = ["ink", "dim", "line", "card", "soft"].map(themed);
+    const [ink, dim, line, card, soft, onAccent] = ["ink", "dim", "line", "card", "soft", "on-accent"].map(themed);
     const palette = Array.from({ length: 10 }, (_, at) => resolved(at));
     g.fillStyle = card;
     g.fillRect(0, 0, w, height());
@@ -105,11 +117,16 @@ function timeline() {
     const labels = Math.max(2, Math.min(8, (w - gutter()) / 64));
     const step = 10 ** Math.floor(Math.log10((to - from) / labels));
     const tick = [1, 2, 5, 10].map(m => m * step).find(s => (to - from) / s <= labels);
+    let free = 0;
     for (let t = Math.ceil(from / tick) * tick; t <= to; t += tick) {
       g.fillStyle = line;
       g.fillRect(X(t), AXIS, 1, height());
       g.fillStyle = dim;
-      g.fillText(t === 0 ? "0" : axis(t, tick), Math.min(X(t) + 4, w - 56), AXIS / 2);
+      const text = t === 0 ? "0" : axis(t, tick);
+      const end = X(t) + 4 + g.measureText(text).width;
+      if (X(t) + 4 < free || end > w) continue;
+      g.fillText(text, X(t) + 4, AXIS / 2);
+      free = end + 6;
     }
     rows.forEach((row, at) => {
       const y = AXIS + at * ROW;
@@ -134,13 +151,8 @@ function timeline() {
           g.strokeRect(x, y + 2, wide, ROW - 4);
         }
         if (wide > 34) {
-          g.save();
-          g.beginPath();
-          g.rect(x, y, wide - 4, ROW);
-          g.clip();
-          g.fillStyle = event.waits ? ink : themed("on-accent");
-          g.fillText(short(event.name), x + 5, y + ROW / 2 + 0.5);
-          g.restore();
+          g.fillStyle = event.waits ? ink : onAccent;
+          g.fillText(fitting(g, short(event.name), wide - 9), x + 5, y + ROW / 2 + 0.5);
         }
       }
       g.fillStyle = row.title ? soft : card;
@@ -266,7 +278,7 @@ function waiting(show) {
         el("span", null, words(w.cause)), el("span", { class: "track" }, bar("fill", w.total_ns / most, 1)),
         el("span", { class: "num" }, duration(w.total_ns)), el("span", { class: "num dim extra" }, w.gaps ? plural(w.gaps, "gap") : ""),
       ])) : null,
-      d.waiting.length ? el("p", { class: "note causes" }, d.waiting.filter(w => CAUSES[w.cause]).map((w, at) => [at ? "; " : "", el("b", null, words(w.cause)), ": " + CAUSES[w.cause]]), ".") : null,
+      d.waiting.length ? el("p", { class: "note below" }, d.waiting.filter(w => CAUSES[w.cause]).map((w, at) => [at ? "; " : "", el("b", null, words(w.cause)), ": " + CAUSES[w.cause]]), ".") : null,
       d.gaps.length ? el("details", null, el("summary", null, "Longest times without a kernel, “at” from the start of the recording"), table([
         { label: "at", num: true, cell: g => el("button", { type: "button", on: { click: () => show(g) } }, duration(g.start_ns)), key: g => g.start_ns },
         { label: "length", num: true, cell: g => duration(g.duration_ns), key: g => g.duration_ns },
