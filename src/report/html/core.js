@@ -74,7 +74,7 @@ const names = new Map(page.names || []);
 /** A sentence of ours; text in backticks is shown as code, a name by its short form. A text with an odd number of them stays as it is. */
 const said = text => {
   const parts = text.split("`");
-  return parts.length % 2 ? parts.map((part, at) => at % 2 === 0 ? part : names.has(part) ? kernelName(part) : el("code", null, part)) : text;
+  return parts.length % 2 ? parts.map((part, at) => at % 2 === 0 ? part : names.has(part) ? kernelName(part) : el("code", { class: part.length < 24 && "whole" }, part)) : text;
 };
 /** A sentence with a long list of names in it: what precedes the list, which opens. */
 const saidShort = text => {
