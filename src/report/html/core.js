@@ -90,8 +90,8 @@ function short(name) {
   return text.length > 72 ? text.slice(0, 71) + "…" : text;
 }
 const kernelName = name => el("span", { title: name, class: "mono" }, breakable(short(name)));
-/** A long name that may break after `_`, `::` and `,`. */
-const breakable = name => name.split(/(?<=_|::|,)/).flatMap((part, at) => at ? [el("wbr"), part] : part);
+/** A long name that may break after `_`, `::` and `,`, and before a capital. */
+const breakable = name => name.split(/(?<=_|::|,)|(?<=[a-z])(?=[A-Z])/).flatMap((part, at) => at ? [el("wbr"), part] : part);
 /** The name of a range; XLA's arguments are cut to the one that names the module, operation or pass. */
 function rangeName(part) {
   const [, kind, list] = /^(TSL@\w+):#(.*)#$/.exec(part) || [];

@@ -31,20 +31,20 @@ function regions() {
 /** `net.py(9): forward` without the folders of its file. Code outside of functions has no line. */
 const shortPlace = text => text.replace(/^[^(]*\//, "").replace(/(\(\d+\))?: <module>$/, "");
 /** The places of an operator; the tooltip has their full paths. */
-const places = list => (list || []).flatMap((p, at) => [at ? "; " : null, el("span", { title: p.function }, shortPlace(p.function))]);
+const places = list => (list || []).flatMap((p, at) => [at ? "; " : null, el("span", { title: p.function }, breakable(shortPlace(p.function)))]);
 
 function operators() {
   if (!page.operators.length) return;
   section("operators", "Operators", "The calls of the framework, and the kernels that they launched.", table([
-    { label: "operator", cls: "name", cell: o => el("code", null, o.name), key: o => o.name },
+    { label: "operator", cls: "name", cell: o => el("span", { class: "mono" }, breakable(o.name)), key: o => o.name },
     { label: "calls", num: true, cell: o => count(o.calls), key: o => o.calls },
     { label: "host", num: true, cell: o => duration(o.host_ns), key: o => o.host_ns },
     { label: "own host", num: true, cell: o => duration(o.host_self_ns), key: o => o.host_self_ns },
     { label: "GPU", num: true, cell: o => o.gpu_ns === undefined ? "" : duration(o.gpu_ns), key: o => o.gpu_ns },
     { label: "own GPU", num: true, cell: o => o.gpu_self_ns === undefined ? "" : duration(o.gpu_self_ns), key: o => o.gpu_self_ns },
     { label: "rate", num: true, cell: o => o.flops && o.gpu_self_ns ? rate(1e9 * o.flops / o.gpu_self_ns, "FLOP/s") : "", key: o => o.flops && o.gpu_self_ns ? o.flops / o.gpu_self_ns : undefined },
-    { label: "called in", cls: "name", cell: o => (o.places || []).length ? places(o.places) : "" },
-    { label: "shapes", cls: "name", cell: o => o.shapes },
+    { label: "called in", cls: "detail", cell: o => (o.places || []).length ? places(o.places) : "" },
+    { label: "shapes", cls: "detail", cell: o => o.shapes },
   ], page.operators, { label: "operators", search: o => o.name, stack: true }));
 }
 
