@@ -93,6 +93,9 @@ fn a_full_ncu_report_is_drawn_with_roofline_stalls_and_hot_spots() {
     assert_eq!(fit, true);
     browser.value("document.querySelector('#hotspots button[aria-pressed=false]').click()");
     assert!(count(&mut browser, "#hotspots tbody tr") >= 50, "instructions");
+    let row = "(() => { const [first] = document.querySelectorAll('nav a'); \
+               return document.querySelector('nav').offsetHeight < 2 * first.offsetHeight; })()";
+    assert_eq!(browser.value(row), true, "the navigation is one row");
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
 }
 
