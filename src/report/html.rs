@@ -73,11 +73,16 @@ pub(super) fn page(name: &str, subtitle: &str, script: &str, data: &str) -> Stri
     )
 }
 
-/// Device, mode and start time, for the header line.
+/// Device, mode with the rung if it is another, and start time, for the header line.
 fn subtitle(subject: &ReportInput<'_>) -> String {
     let profile = subject.profile;
     let started = super::timestamp(&profile.run.started);
-    let parts = [profile.device.as_deref().unwrap_or_default(), &profile.run.mode, &started];
+    let (mode, rung) = (&profile.run.mode, profile.rung.as_str());
+    let mode = match rung.is_empty() || rung == mode {
+        true => mode.clone(),
+        false => format!("{mode}, rung {rung}"),
+    };
+    let parts = [profile.device.as_deref().unwrap_or_default(), &mode, &started];
     parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 
@@ -134,6 +139,19 @@ pub(super) fn marked_up(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_header_has_the_rung_beside_another_mode() {
+        let header = |mode: &str, rung: &str| {
+            let mut profile = crate::model::Profile::default();
+            profile.run.mode = mode.to_owned();
+            profile.rung = rung.into();
+            subtitle(&ReportInput::new(&profile, &crate::model::Sidecars::default()))
+        };
+        assert_eq!(header("torch", "nsys.full"), "torch, rung nsys.full");
+        assert_eq!(header("torch", "torch"), "torch");
+        assert_eq!(header("report", ""), "report");
+    }
 
     #[test]
     fn backticks_of_a_message_become_code_and_its_text_is_escaped() {
