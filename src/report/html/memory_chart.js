@@ -111,7 +111,7 @@ function drawnMemory(launch, flows) {
     const a = left[0] + left[1] + 4, b = right[0] - 4, from = f.from === left.name ? a : b, to = from === a ? b : a;
     const share = Math.max(0, Math.min(100, f.share || 0));
     const idle = !f.amount;
-    const stroke = idle ? "var(--line)" : `color-mix(in oklab, var(--c1) ${f.share === undefined ? 0 : 30 + 0.7 * share}%, var(--c9))`;
+    const stroke = idle ? "color-mix(in oklab, var(--dim) 60%, var(--card))" : `color-mix(in oklab, var(--c1) ${f.share === undefined ? 0 : 30 + 0.7 * share}%, var(--c9))`;
     const width = idle ? 1.5 : 2 + share / 16, head = 5 + width / 2, back = to > from ? -head * 1.5 : head * 1.5;
     plot.append(svg("line", { x1: from, x2: to + back, y1: y, y2: y, stroke, "stroke-width": width, "stroke-dasharray": f.amount === undefined ? "4 4" : null }),
       svg("path", { fill: stroke, d: `M${to} ${y}L${to + back} ${y - head}L${to + back} ${y + head}Z` }),
