@@ -216,7 +216,6 @@ fn the_memory_chart_has_the_numbers_of_ncus_own_pages() {
     browser.value("document.querySelector('#memory summary').focus()");
     browser.press(" ");
     assert_eq!(browser.value("document.querySelector('#memory details').open"), true);
-    assert_eq!(browser.value("document.querySelector('#memory .wide').tabIndex"), 0);
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
 }
 
@@ -259,9 +258,132 @@ fn a_narrow_screen_cuts_nothing_off() {
         let high = browser.value("document.documentElement.scrollHeight").as_u64().unwrap();
         assert!(high < 15_000, "{name} is {high} pixels high");
     }
-    let operators = "document.querySelector('#operators .scroll')";
-    let whole = browser.value(&format!("{operators}.scrollWidth <= {operators}.clientWidth"));
-    assert_eq!(whole, true, "all of an operator is on the screen");
+}
+
+/// Texts of the charts that are outside of them or below 11 pixels, and tables of these sections that
+/// are wider than the screen.
+const TOO_WIDE: &str = "(() => {
+    const texts = [...document.querySelectorAll('#roofline svg, #memory svg')].flatMap(chart => {
+        const box = chart.getBoundingClientRect();
+        return [...chart.querySelectorAll('text')].filter(text => {
+            const { left, right } = text.getBoundingClientRect();
+            // The parts of a chart hide each other's columns.
+            if (right < box.left || left > box.right) return false;
+            const { a, b } = text.getScreenCTM();
+            const size = parseFloat(getComputedStyle(text).fontSize) * Math.hypot(a, b);
+            return size < 11 || left < box.left - 1 || right > box.right + 1;
+        });
+    });
+    const names = ['operators', 'kernels', 'launches', 'hotspots', 'regions', 'verdicts'];
+    const tables = names.flatMap(id => [...document.querySelectorAll(`#${id} .scroll`)])
+        .filter(table => table.scrollWidth > table.clientWidth);
+    return [...texts.map(t => t.textContent), ...tables.map(t => t.ariaLabel)];
+})()";
+
+#[test]
+fn charts_and_rows_fit_any_screen() {
+    let laptop = Laptop::new();
+    let Some(mut browser) = Browser::start() else { return };
+    for recording in [
+        "ncu/2025.3.1/full-tiled-matmul/report.ncu-repz",
+        "ncu/2025.3.1/full-spill/report.ncu-repz",
+        "nsys/2025.3.1/regions/report.nsys-rep",
+        "torch/public/simple-add/trace.json",
+    ] {
+        let page = page(&laptop, recording);
+        for width in [420, 1280] {
+            browser.resize(width);
+            browser.open(&page);
+            assert_eq!(browser.value(TOO_WIDE), serde_json::json!([]), "{recording} at {width}");
+        }
+    }
+}
+
+/// A page with more launches than it keeps hot spots of; each launch takes longer than the last.
+fn page_of_many_launches(laptop: &Laptop) -> PathBuf {
+    let launch = |id: u32| {
+        let metrics = serde_json::json!({ "sm__cycles_elapsed.max": { "value": 1.0 } });
+        let roofline = serde_json::json!([
+            { "chart": "", "label": "FP32", "peak": 1e13, "unit": "FLOP/s", "source": "report" },
+            { "chart": "", "label": "DRAM", "peak": 1e12, "unit": "byte/s", "source": "report" },
+        ]);
+        serde_json::json!({ "id": id, "kernel": "k", "duration_ns": f64::from(id + 1),
+            "metrics": metrics, "roofline": roofline })
+    };
+    let spots = |id: u32| {
+        serde_json::json!({ "launch": id, "kernel": "k", "samples": 1,
+            "instructions": [{ "offset": 0, "sass": "EXIT", "samples": 1 }] })
+    };
+    let launches = (0..66).map(|id| serde_json::from_value(launch(id)).unwrap()).collect();
+    let profile = Profile { launches, ..Profile::default() };
+    let spots: Vec<_> = (0..66).map(spots).collect();
+    let spots = serde_json::json!({ "schema": "rgpu.hotspots/1", "launches": spots });
+    let hotspots = Some(serde_json::from_value(spots).unwrap());
+    let sidecars = Sidecars { hotspots, ..Sidecars::default() };
+    let subject = ReportInput::new(&profile, &sidecars);
+    laptop.write("many.html", &report("html").unwrap().text(&subject, &Style::default()))
+}
+
+#[test]
+fn the_launch_shown_first_has_its_hot_spots_and_left_out_ones_are_said_to_be() {
+    let laptop = Laptop::new();
+    let page = page_of_many_launches(&laptop);
+    let Some(mut browser) = seen(&page, "many-launches") else { return };
+    let chosen = "document.querySelector('.picker select').selectedOptions[0].textContent";
+    assert_eq!(browser.value(chosen), "#65 k, 66 ns");
+    let shown = "document.querySelector('#hotspots td.code').textContent";
+    assert_eq!(browser.value(shown), "EXIT");
+
+    // Without source lines, only the instructions can be chosen.
+    let tabs = "[...document.querySelectorAll('#hotspots .tools button:not(.gone)')]
+        .map(b => [b.textContent, b.disabled, b.ariaPressed])";
+    let expected =
+        serde_json::json!([["Source lines", true, "false"], ["Instructions", false, "true"]]);
+    assert_eq!(browser.value(tabs), expected);
+
+    // Without a point there is no chart to explain.
+    let roofline = browser.value("document.querySelector('#roofline').textContent");
+    let roofline = roofline.as_str().unwrap();
+    assert!(roofline.contains("no point can be drawn"), "{roofline}");
+    assert!(!roofline.contains("A point is"), "{roofline}");
+
+    browser.value(
+        "(() => { const s = document.querySelector('.picker select'); \
+         s.value = '64'; s.dispatchEvent(new Event('change')); })()",
+    );
+    let told = "document.querySelector('#hotspots p.dim').textContent";
+    let expected =
+        "The values per instruction of this launch are not in this page; they are in the JSON.";
+    assert_eq!(browser.value(told), expected);
+}
+
+#[test]
+fn the_place_of_start_up_among_the_findings_is_explained() {
+    let laptop = Laptop::new();
+    let Some(mut browser) = Browser::start() else { return };
+    let mut note = |ids: &[&str]| {
+        let finding = |id: &&str| {
+            serde_json::json!({ "id": id, "priority": 1, "category": "host",
+            "text": "text", "hint": "hint", "evidence": [] })
+        };
+        let findings = ids.iter().map(|id| serde_json::from_value(finding(id)).unwrap()).collect();
+        let profile = Profile { findings, ..Profile::default() };
+        let sidecars = Sidecars::default();
+        let subject = ReportInput::new(&profile, &sidecars);
+        let text = report("html").unwrap().text(&subject, &Style::default());
+        browser.open(&laptop.write("findings.html", &text));
+        let note = browser.value("document.querySelector('#findings .note').textContent");
+        note.as_str().unwrap().to_owned()
+    };
+    let start_up = "gpu_waits_for_first_launches";
+    let based = "Each finding has the numbers it is based on.";
+    assert_eq!(note(&["a", "b"]), format!("Most time at stake first. {based}"));
+    let repeats =
+        "Most time at stake first, but what repeats comes before start-up, which happens once.";
+    assert_eq!(note(&["a", start_up]), format!("{repeats} {based}"));
+    let first = "Most time at stake first. Start-up is first, because what repeats has next to \
+                 nothing to give back.";
+    assert_eq!(note(&[start_up, "a"]), format!("{first} {based}"));
 }
 
 #[test]

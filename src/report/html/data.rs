@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::analysis::rule::computes_products;
+use crate::analysis::{Limits, Thresholds};
 use crate::model::bound::BoundShare;
 use crate::model::finding::KernelVerdict;
 use crate::model::hotspots::LaunchSpots;
@@ -105,6 +107,12 @@ pub(super) struct Page<'a> {
     profiled: Vec<String>,
     warnings: Vec<&'a Gap>,
     pub(super) hotspots: Vec<LaunchSpots>,
+    /// Launches whose hot spots are not in the page.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hotspots_left_out: Vec<u32>,
+    /// The launch that the page shows first: the headline's, or else the longest with metrics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_launch: Option<u32>,
     pub(super) trace: Option<PageTrace<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     busy: Option<BusyTile>,
@@ -191,6 +199,9 @@ struct PageLaunch<'a> {
     series: &'a [MetricSeries],
     /// Whether the launch has metrics, not only a duration.
     detailed: bool,
+    /// Whether the launch computes matrix products on the tensor cores.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    matrix_products: bool,
 }
 
 /// Metrics by launch id: one row of values per launch, in the order of `ids`.
@@ -227,9 +238,16 @@ impl<'a> Page<'a> {
         let profile = subject.profile;
         let mut left_out = Vec::new();
         let labels = KernelNames::Short.labels(profile);
+        let headline = headline::headline(subject, &labels);
+        let launches = cut(&profile.launches, caps.launches, "launches", &mut left_out);
+        let first = first_launch(launches, headline.launch);
+        let order = by_importance(launches, first);
+        let metrics = MetricTable::new(&order, caps.detailed, &mut left_out);
+        let (hotspots, hotspots_left_out) = spots(subject, &order, caps, &mut left_out);
         let trace = subject.trace.map(|t| PageTrace::new(t, caps.events));
         Self {
-            headline: headline::headline(subject, &labels),
+            headline,
+            first_launch: first.map(|launch| launch.id),
             names: names(subject, caps, &labels),
             run: &profile.run,
             kernel: &profile.kernel,
@@ -249,12 +267,11 @@ impl<'a> Page<'a> {
             speed_of_light: &profile.speed_of_light,
             bound: &profile.bound,
             geometric_mean: profile.geometric_mean.as_ref(),
-            launches: cut(&profile.launches, caps.launches, "launches", &mut left_out)
+            launches: launches
                 .iter()
-                .enumerate()
-                .map(|(at, launch)| PageLaunch::new(launch, at < caps.detailed))
+                .map(|launch| PageLaunch::new(launch, metrics.rows.contains_key(&launch.id)))
                 .collect(),
-            metrics: MetricTable::new(&profile.launches, caps.detailed, &mut left_out),
+            metrics,
             kernels: cut(&profile.kernels, caps.sums, "kernels", &mut left_out),
             copies: &profile.copies,
             regions: cut(&own_regions(profile), caps.sums, "regions", &mut left_out).to_vec(),
@@ -272,7 +289,8 @@ impl<'a> Page<'a> {
             kernel_verdicts: &profile.kernel_verdicts,
             profiled: selection::sentences(profile),
             warnings: profile.stopped_pass().into_iter().chain(&profile.warnings).collect(),
-            hotspots: spots(subject, caps, &mut left_out),
+            hotspots,
+            hotspots_left_out,
             busy: BusyTile::of(profile),
             summed_over: busy::several_gpus(profile),
             timeline: profile.timeline.as_ref(),
@@ -322,15 +340,42 @@ fn cut<'t, T>(list: &'t [T], max: usize, what: &str, left_out: &mut Vec<String>)
     &list[..list.len().min(max)]
 }
 
-/// Hot spots of the first launches, with the heaviest instructions and lines of each.
+/// The launch with the id `told` if it has metrics, or else the longest that has.
+fn first_launch(launches: &[Launch], told: Option<u32>) -> Option<&Launch> {
+    let detailed = || launches.iter().filter(|launch| !launch.metrics.is_empty());
+    let ns = |launch: &Launch| launch.duration_ns.unwrap_or(0.0);
+    let longest = || detailed().rev().max_by(|a, b| ns(a).total_cmp(&ns(b)));
+    detailed().find(|launch| Some(launch.id) == told).or_else(longest)
+}
+
+/// The launches in the order in which the page keeps their details: `first`, one of each other
+/// kernel, and then the rest.
+fn by_importance<'a>(launches: &'a [Launch], first: Option<&'a Launch>) -> Vec<&'a Launch> {
+    let mut kernels: BTreeSet<&str> =
+        first.map(|launch| launch.kernel.as_str()).into_iter().collect();
+    let mut order: Vec<&Launch> = launches.iter().collect();
+    order.sort_by_cached_key(|launch| {
+        let is_first = first.is_some_and(|first| first.id == launch.id);
+        (!is_first, !kernels.insert(&launch.kernel))
+    });
+    order
+}
+
+/// Hot spots of the first launches of `order`, with the heaviest instructions and lines of each, and
+/// the launches whose hot spots are left out.
 fn spots(
     subject: &ReportInput<'_>,
+    order: &[&Launch],
     caps: ListLimits,
     left_out: &mut Vec<String>,
-) -> Vec<LaunchSpots> {
-    let Some(all) = subject.hotspots else { return Vec::new() };
-    let mut shown: Vec<LaunchSpots> =
-        cut(&all.launches, caps.spots, "launches' hot spots", left_out).to_vec();
+) -> (Vec<LaunchSpots>, Vec<u32>) {
+    let Some(all) = subject.hotspots else { return Default::default() };
+    let ranks: BTreeMap<u32, usize> = order.iter().map(|l| l.id).zip(0..).collect();
+    let mut all: Vec<&LaunchSpots> = all.launches.iter().collect();
+    all.sort_by_key(|spots| ranks.get(&spots.launch).copied().unwrap_or(usize::MAX));
+    let gone = all.iter().skip(caps.spots).map(|spots| spots.launch).collect();
+    let shown = cut(&all, caps.spots, "launches' hot spots", left_out);
+    let mut shown: Vec<LaunchSpots> = shown.iter().map(|spots| (*spots).clone()).collect();
     for spots in &mut shown {
         // The page shows only the named counts; hotspots.json has all metrics by address.
         spots.instructions.iter_mut().for_each(|i| i.counts.metrics.clear());
@@ -343,7 +388,7 @@ fn spots(
         }
         spots.lines.truncate(caps.instructions);
     }
-    shown
+    (shown, gone)
 }
 
 impl<'a> PageLaunch<'a> {
@@ -363,13 +408,15 @@ impl<'a> PageLaunch<'a> {
             compute_roof: launch.compute_roof().map(|(roof, _)| roof.label.as_str()),
             series: if with_series { &launch.series } else { &[] },
             detailed: !launch.metrics.is_empty(),
+            matrix_products: computes_products(launch, &Limits::new(&Thresholds::default(), None)),
         }
     }
 }
 
 impl<'a> MetricTable<'a> {
-    fn new(launches: &'a [Launch], max: usize, left_out: &mut Vec<String>) -> Self {
-        let with: Vec<&Launch> = launches.iter().filter(|l| !l.metrics.is_empty()).collect();
+    /// The metrics of the first `max` launches of `order` that have any.
+    fn new(order: &[&'a Launch], max: usize, left_out: &mut Vec<String>) -> Self {
+        let with: Vec<&Launch> = order.iter().copied().filter(|l| !l.metrics.is_empty()).collect();
         if with.len() > max {
             left_out.push(format!(
                 "the metrics of {} of {} launches are in the JSON and CSV alone",
@@ -441,5 +488,48 @@ impl<'a> PageTrace<'a> {
                 .collect(),
             cut,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A launch with one metric.
+    fn launch(id: u32, kernel: &str, ns: f64, metric: &str, value: f64) -> Launch {
+        serde_json::from_value(json!({
+            "id": id, "kernel": kernel, "duration_ns": ns, "metrics": { metric: { "value": value } },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn details_of_the_first_launch_and_of_each_kernel_are_kept_before_others() {
+        let launch = |id, kernel, ns| launch(id, kernel, ns, "m", 1.0);
+        let launches = [
+            launch(0, "a", 1.0),
+            launch(1, "a", 2.0),
+            launch(2, "b", 1.0),
+            launch(3, "c", 9.0),
+            launch(4, "c", 9.0),
+        ];
+        let first = |told| first_launch(&launches, told).map(|launch| launch.id);
+        assert_eq!([first(None), first(Some(1)), first(Some(7))], [Some(3), Some(1), Some(3)]);
+        let order = by_importance(&launches, first_launch(&launches, None));
+        assert_eq!(order.iter().map(|launch| launch.id).collect::<Vec<_>>(), [3, 0, 2, 1, 4]);
+    }
+
+    /// Moving constants keeps the tensor pipe of an element-wise kernel busy for some percent.
+    #[test]
+    fn a_busy_tensor_pipe_alone_is_no_matrix_product() {
+        let products = |kernel, percent| {
+            let busy = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active";
+            PageLaunch::new(&launch(0, kernel, 1.0, busy, percent), false).matrix_products
+        };
+        assert!(!products("elementwise_kernel", 4.17));
+        assert!(products("elementwise_kernel", 40.0));
+        assert!(products("nvjet_sm90_tst_8x64_64x16_2x1_v_bz_TNN", 4.17));
     }
 }

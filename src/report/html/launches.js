@@ -1,17 +1,17 @@
 // The selected launch, the lists of launches and kernels, and the stall reasons.
 
-let chosen = 0;
+let chosen = Math.max(0, page.launches.findIndex(l => l.id === page.first_launch));
 const watchers = [];
 const current = () => page.launches[chosen];
 /** Draws now and whenever another launch is selected. */
 function onLaunch(f) { watchers.push(f); f(current()); }
 function choose(at) { chosen = at; watchers.forEach(f => f(current())); }
-
-/** The launch of the headline, else the longest with metrics. */
-function firstChosen() {
-  const told = page.launches.findIndex(l => l.detailed && l.id === page.headline.launch);
-  const longest = page.launches.reduce((a, b) => (b.detailed && !(a && a.duration_ns >= b.duration_ns) ? b : a), null);
-  return told >= 0 ? told : Math.max(0, page.launches.indexOf(longest));
+/** Draws into `box` as `onLaunch`, and again when its width changes; `f` gets the width too. */
+function onLaunchAndWidth(box, f) {
+  let width;
+  const draw = () => { width = box.clientWidth; f(current(), width || 1100); };
+  onLaunch(draw);
+  new ResizeObserver(() => { if (box.clientWidth !== width) draw(); }).observe(box);
 }
 
 function label(launch) {
@@ -46,7 +46,7 @@ function launches() {
         { label: "mem %", ...pct("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed") },
         { label: "bound by", cell: l => l.classification ? words(l.classification.primary) : "" },
         { label: "region", cls: "name", cell: l => l.region.length ? el("span", { class: "mono", title: region(l.region) }, breakable(region(l.region.map(rangeName)))) : "", key: l => region(l.region) },
-      ], list, { label: "launches", search: list.length > 12 ? l => l.kernel + " " + region(l.region) : null, pick: (line, l) => {
+      ], list, { label: "launches", stack: true, search: list.length > 12 ? l => l.kernel + " " + region(l.region) : null, pick: (line, l) => {
         if (list.length < 2) return;
         const at = list.indexOf(l);
         line.className = "pick" + (at === chosen ? " on" : "");
@@ -67,7 +67,7 @@ function launches() {
       { label: "mean", num: true, cell: k => duration(k.total_ns / Math.max(1, k.launches)), key: k => k.total_ns / k.launches },
       { label: "min", num: true, cell: k => duration(k.min_ns), key: k => k.min_ns },
       { label: "max", num: true, cell: k => duration(k.max_ns), key: k => k.max_ns },
-    ], page.kernels, { label: "kernels", search: page.kernels.length > 12 ? k => k.kernel : null }));
+    ], page.kernels, { label: "kernels", stack: true, search: page.kernels.length > 12 ? k => k.kernel : null }));
   }
 }
 

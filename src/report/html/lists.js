@@ -25,7 +25,7 @@ function regions() {
       const text = k => `${short(k.kernel)} ×${count(k.launches)} ${duration(k.total_ns)}`;
       return rest.length ? el("details", null, el("summary", null, text(first) + `, ${rest.length} more`), rest.map(k => el("div", { class: "dim" }, text(k)))) : el("span", { class: "dim" }, text(first));
     } },
-  ], list, { label: "regions", search: list.length > 8 ? r => r.path.join("::") + " " + r.kernels.map(k => k.kernel).join(" ") : null }));
+  ], list, { label: "regions", stack: true, search: list.length > 8 ? r => r.path.join("::") + " " + r.kernels.map(k => k.kernel).join(" ") : null }));
 }
 
 /** `net.py(9): forward` without the folders of its file. Code outside of functions has no line. */

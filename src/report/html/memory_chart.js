@@ -84,22 +84,24 @@ function memoryChart() {
   }
   const box = el("div");
   section("memory", "Memory", "What the kernel asks of each memory space, and what caches and memories then move for it. An arrow points the way the data goes. The wider and the more orange it is, the nearer it is to its peak.", box);
-  onLaunch(launch => {
+  onLaunchAndWidth(box, (launch, width) => {
     const flows = memoryFlows(launch);
-    box.replaceChildren(...(flows ? drawnMemory(launch, flows) : [el("p", { class: "dim" }, "The counters of the memory chart are absent for this launch.")]));
+    box.replaceChildren(...(flows ? drawnMemory(launch, flows, width) : [el("p", { class: "dim" }, "The counters of the memory chart are absent for this launch.")]));
   });
 }
 
 const amountOf = (x, unit) => unit === "bytes" ? bytes(x) : scaled(x, [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]);
 const inUnit = f => f.amount === undefined ? "absent" : amountOf(f.amount, f.unit) + ({ bytes: "", instructions: " inst" }[f.unit] ?? " " + f.unit);
 
-function drawnMemory(launch, flows) {
-  const ROW = 62, HEAD = 26, W = 1240;
+function drawnMemory(launch, flows, width) {
+  const ROW = 62, HEAD = 26;
   const cached = flows.spaces.filter(s => s.into === "l1"), shared = flows.spaces.filter(s => s.into === "shared");
   const gap = 14, h = HEAD + flows.spaces.length * ROW + gap;
-  const [kernel, spaces, caches, l2, memory] = [[0, 80], [228, 138], [574, 142], [850, 118], [1102, 138]];
-  const plot = svg("svg", { class: "plot memory", viewBox: `0 0 ${W} ${h + 2}`, role: "img",
-    "aria-label": `Memory chart of ${short(launch.kernel)}; the table below has its numbers` });
+  // Where the text of the whole chart would be too small, its parts stand below each other.
+  const inParts = width < 1050;
+  const columns = inParts ? [[0, 80], [248, 124], [540, 124], [832, 124], [1124, 124]] : [[0, 80], [228, 138], [574, 142], [850, 118], [1102, 138]];
+  const [kernel, spaces, caches, l2, memory] = columns;
+  const plot = svg("svg", { class: "plot memory", role: "img" });
   const box = (column, y, height, name, lines = [], cls = "", title = "") => {
     const middle = column[0] + column[1] / 2, first = y + height / 2 + 5 - 8.5 * lines.length;
     plot.append(svg("rect", { class: "unit " + cls, x: column[0] + 1, y: y + 1, width: column[1] - 2, height: height - 2, rx: 8 }, title && svg("title", null, title)),
@@ -154,7 +156,14 @@ function drawnMemory(launch, flows) {
   if (flows.unused.length) notes.push(`Not used by this launch: ${flows.unused.join(", ")}.`);
   if (flows.unknown.length) notes.push(`Not in the report: ${flows.unknown.join(", ")}.`);
   if (flows.all.some(f => f.amount === undefined)) notes.push("A dashed arrow is absent from the report; it is not 0.");
-  return [el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Memory chart" }, plot),
+  const part = ([left], [right, size], at) => {
+    const drawn = plot.cloneNode(true);
+    drawn.setAttribute("viewBox", `${left} 0 ${right + size - left} ${h + 2}`);
+    drawn.setAttribute("aria-label", `Memory chart of ${short(launch.kernel)}${inParts ? `, part ${at + 1} of 4` : ""}; the table below has its numbers`);
+    return drawn;
+  };
+  const parts = inParts ? columns.slice(1).map((column, at) => part(columns[at], column, at)) : [part(kernel, memory)];
+  return [el("div", { class: inParts && "parts" }, parts),
     notes.length ? el("p", { class: "note" }, notes.join(" ")) : null,
     el("details", null, el("summary", null, "Every arrow, with its metrics"), table([
       { label: "from", cell: f => f.from }, { label: "to", cell: f => f.to },

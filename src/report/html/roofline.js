@@ -6,8 +6,8 @@ function roofline() {
     return absent.push(["Roofline", "the report has no roofline ceilings (ncu's sections SpeedOfLight_*RooflineChart)"]);
   }
   const box = el("div");
-  section("roofline", "Roofline", "A point is the rate that the launch reached; the distance to the line above is the possible gain. The points of all memory levels have the same rate.", box);
-  onLaunch(launch => box.replaceChildren(...(drawable(launch) ? roofs(launch) : [el("p", { class: "dim" }, "No ceilings were collected for this launch.")])));
+  section("roofline", "Roofline", null, box);
+  onLaunchAndWidth(box, (launch, width) => box.replaceChildren(...(drawable(launch) ? roofs(launch, width) : [el("p", { class: "dim" }, "No ceilings were collected for this launch.")])));
 }
 
 /** Each ceiling once, since charts repeat them. */
@@ -20,7 +20,7 @@ function ceilings(launch, test) {
   return [...seen.values()];
 }
 
-function roofs(launch) {
+function roofs(launch, w) {
   const memory = ceilings(launch, r => r.unit === "byte/s" && r.peak > 0).sort((a, b) => a.peak - b.peak);
   const compute = ceilings(launch, r => r.unit === "FLOP/s" && r.peak > 0).sort((a, b) => b.peak - a.peak);
   const reached = compute.find(r => r.label === launch.compute_roof) || null;
@@ -48,20 +48,24 @@ function roofs(launch) {
   const low = Math.max(Math.log10(Math.max(...ys)) - 8, Math.log10(Math.min(...ys)) - 1.2);
   const [y0, y1] = [Math.floor(low), Math.ceil(Math.log10(Math.max(...ys)) + 0.1)];
   const named = c => `${c.label} ${rate(c.peak, c.unit)}`;
-  // A letter is 7 units wide at most.
-  const right = Math.min(420, 24 + 7 * Math.max(...lines.map(c => named(c).length), 20));
-  const [w, h, left, top, bottom] = [1100, 470, 92, 14, 44];
+  // On a narrow screen there is no room for the names of ceilings: they have numbers, and the legend has the names.
+  const narrow = w < 640;
+  // A letter is 7 pixels wide at most.
+  const right = narrow ? 24 : Math.min(420, 24 + 7 * Math.max(...lines.map(c => named(c).length), 20));
+  const [h, left, top, bottom] = narrow ? [380, 56, 26, 44] : [470, 92, 14, 44];
   const X = v => left + (Math.log10(v) - x0) / (x1 - x0) * (w - left - right);
   const Y = v => top + (y1 - Math.log10(v)) / (y1 - y0) * (h - top - bottom);
   const plot = svg("svg", { class: "plot", viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": `Roofline of ${launch.kernel}; the table below has its numbers` });
+  const nth = Math.ceil(48 * (x1 - x0) / (w - left - right));
   for (let e = x0; e <= x1; e++) {
-    plot.append(svg("line", { class: "grid", x1: X(10 ** e), x2: X(10 ** e), y1: top, y2: h - bottom }),
-      svg("text", { x: X(10 ** e), y: h - bottom + 17, "text-anchor": "middle" }, e < 0 ? String(10 ** e) : count(10 ** e)));
+    plot.append(svg("line", { class: "grid", x1: X(10 ** e), x2: X(10 ** e), y1: top, y2: h - bottom }));
+    if ((e - x0) % nth === 0) plot.append(svg("text", { x: X(10 ** e), y: h - bottom + 17, "text-anchor": "middle" }, e < 0 ? String(10 ** e) : count(10 ** e)));
   }
   for (let e = y0; e <= y1; e++) {
     plot.append(svg("line", { class: "grid", x1: left, x2: w - right, y1: Y(10 ** e), y2: Y(10 ** e) }),
-      svg("text", { x: left - 8, y: Y(10 ** e) + 4, "text-anchor": "end" }, si(10 ** e, "FLOP/s").replace(".00", "").replace(/\.0 /, " ")));
+      svg("text", { x: left - 8, y: Y(10 ** e) + 4, "text-anchor": "end" }, si(10 ** e, narrow ? "" : "FLOP/s").replace(".00", "").replace(/\.0 /, " ")));
   }
+  if (narrow) plot.append(svg("text", { x: left - 8, y: 12, "text-anchor": "end" }, "FLOP/s"));
   plot.append(svg("text", { x: (left + w - right) / 2, y: h - 8, "text-anchor": "middle" }, "arithmetic intensity in FLOP per byte"));
   const top0 = lines.length ? lines[0].peak : 10 ** y1;
   memory.forEach((m, at) => {
@@ -72,17 +76,17 @@ function roofs(launch) {
     plot.append(svg("path", { class: "roof", stroke, d: `M${X(from)} ${Y(from * m.peak)}L${X(to)} ${Y(to * m.peak)}` }));
     const angle = -Math.atan2(Y(from * m.peak) - Y(to * m.peak), X(to) - X(from)) * 180 / Math.PI;
     const lx = 10 ** (Math.log10(from) + 0.03 * (x1 - x0));
-    plot.append(svg("text", { x: X(lx), y: Y(lx * m.peak) - 6, transform: `rotate(${angle} ${X(lx)} ${Y(lx * m.peak)})`, style: null, fill: stroke, class: "strong" }, `${m.label} ${rate(m.peak, m.unit)}`));
+    plot.append(svg("text", { x: X(lx), y: Y(lx * m.peak) - 6, transform: `rotate(${angle} ${X(lx)} ${Y(lx * m.peak)})`, fill: stroke, class: "strong" }, narrow ? m.label : `${m.label} ${rate(m.peak, m.unit)}`));
   });
   let last = -Infinity;
-  lines.forEach(c => {
+  lines.forEach((c, at) => {
     const fastest = memory[memory.length - 1].peak;
     const from = Math.min(10 ** x1, Math.max(10 ** x0, c.peak / fastest));
     const used = c.achieved > 0;
     plot.append(svg("path", { class: "roof" + (used ? "" : " faint"), stroke: used ? "var(--ink)" : "var(--dim)", d: `M${X(from)} ${Y(c.peak)}L${X(10 ** x1)} ${Y(c.peak)}` }));
     const y = Math.max(Y(c.peak) + 4, last + 14);
     last = y;
-    plot.append(svg("text", { x: w - right + 8, y, class: used ? "strong" : null }, named(c)));
+    plot.append(svg("text", { x: w - right + 8, y, class: used ? "strong" : null }, narrow ? at + 1 : named(c)));
   });
   points.forEach(p => {
     const at = memory.indexOf(p.memory);
@@ -99,7 +103,9 @@ function roofs(launch) {
     return el("span", null, swatch, at + (p.x > limit ? "not drawn: next to no traffic was counted there"
       : `${percent(100 * p.y / Math.min(reached.peak, p.x * p.memory.peak))} of its roof`));
   }));
-  return [el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Roofline" }, plot), notes, ...(apart ? [el("p", { class: "note" }, said(apart))] : []), every];
+  const numbers = narrow && el("div", { class: "legend" }, lines.map((c, at) => el(c.achieved > 0 ? "b" : "span", null, `${at + 1}: ${named(c)}`)));
+  return [el("p", { class: "note" }, "A point is the rate that the launch reached; the distance to the line above is the possible gain. The points of all memory levels have the same rate."),
+    plot, numbers, notes, apart && el("p", { class: "note" }, said(apart)), every].filter(Boolean);
 }
 
 /** That the launch's work on the tensor cores is in no ceiling of the report, or null. */
@@ -108,8 +114,8 @@ function tensorWork(launch, reached) {
   const [tcgen05, tensor] = ["sm__pipe_tc_cycles_active", "sm__pipe_tensor_cycles_active"];
   const [active, elapsed] = [".avg.pct_of_peak_sustained_active", ".avg.pct_of_peak_sustained_elapsed"];
   const busy = number(launch, tcgen05 + active, tensor + active, tcgen05 + elapsed, tensor + elapsed);
-  // Constants go through these pipes too.
-  if (!(busy >= 2)) return null;
+  // A busy pipe is not enough: constants go through it too.
+  if (busy === undefined || !launch.matrix_products) return null;
   return `The tensor cores were busy for ${percent(busy)} of the time. Their operations are not counted in this report (ncu's section SpeedOfLight_HierarchicalTensorRooflineChart counts them; \`--set full\` has it), so ${reached ? "the points are of the other work only" : "no point can be drawn"}.`;
 }
 

@@ -120,11 +120,19 @@ function kernelVerdicts() {
     ], list, { stack: true }));
 }
 
+/** Where start-up is in the order of the findings, and why. */
+function startUpOrder() {
+  const list = page.findings.filter(f => f.category !== "correctness");
+  const at = list.findIndex(f => f.id === "gpu_waits_for_first_launches");
+  if (at < 0 || list.length < 2) return "";
+  return at === 0 ? ". Start-up is first, because what repeats has next to nothing to give back"
+    : ", but what repeats comes before start-up, which happens once";
+}
+
 function findings() {
   if (!page.findings.length) return absent.push(["What to try", "no rule found anything to act on"]);
   const several = new Set(page.findings.map(f => f.kernel || f.launch)).size > 1;
-  const startsUp = page.findings.some(f => f.id === "gpu_waits_for_first_launches");
-  section("findings", "What to try", "Most time at stake first" + (startsUp ? ", but what repeats comes before start-up, which happens once. Each finding has" : ", each with") + " the numbers it is based on.",
+  section("findings", "What to try", `Most time at stake first${startUpOrder()}. Each finding has the numbers it is based on.`,
     el("ol", { class: "findings" }, page.findings.map((f, at) => {
       const launch = page.launches[f.launch];
       const kernel = f.kernel || (launch && launch.kernel);

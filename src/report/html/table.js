@@ -54,7 +54,7 @@ function table(columns, rows, { search, limit = 100, label, pick, sort, stack, t
         on: { input: e => { query = e.target.value.toLowerCase(); shown = limit; draw(); } } }),
       ...tools, counter, more));
   }
-  box.append(el("div", { class: "scroll", tabindex: rows.length > 12 ? 0 : null, role: "region", "aria-label": label },
+  box.append(el("div", { class: rows.length > 20 ? "scroll" : "scroll few", tabindex: rows.length > 12 ? 0 : null, role: "region", "aria-label": label },
     el("table", { class: stack && "stack" }, el("thead", null, el("tr", null, heads)), body)));
   draw();
   return box;
