@@ -129,6 +129,7 @@ fn table(body: &mut String, run: &SuiteRun, history: &History) {
 fn table_row<'a>(row: &'a SuiteRow, time: Option<&SuiteTime>, history: &History) -> TableRow<'a> {
     let judged = time.and_then(|time| time.against.as_ref());
     let slower = judged.is_some_and(|judged| judged.verdict == SuiteVerdict::Slower);
+    let state = if slower { "slower" } else { row.state.as_str() };
     let pair = time.and_then(|time| at_size(row, time));
     let expected = judged.map(|judged| {
         let speedup = speedup_text(judged.speedup);
@@ -145,10 +146,10 @@ fn table_row<'a>(row: &'a SuiteRow, time: Option<&SuiteTime>, history: &History)
     let side = time.map(|time| time.key.side.as_str()).filter(|side| *side != "kernel");
     TableRow {
         case: &row.case,
-        state: if slower { "slower" } else { row.state.as_str() },
+        state,
         cells: [
             escape(&row.case),
-            format!("{}{}", row.state.as_str(), reason.unwrap_or_default()),
+            format!("{state}{}", reason.unwrap_or_default()),
             time.map(|t| escape(&sizes_without_axes(&t.size, &row.case))).unwrap_or_default(),
             escape(side.unwrap_or_default()),
             time.map(time_text).unwrap_or_default(),

@@ -620,6 +620,7 @@ mod tests {
         assert!(shown.contains(&format!("\n  {name}\n      AMBIGUOUS: the interval")), "{shown}");
         assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
         // Sizes that are no axes, and sides, follow the name.
+        let style = Style { table_width: 100, ..Style::default() };
         comparison.rows[0].sizes += ",batch=2";
         comparison.rows[0].side = "optimised".into();
         let shown = comparison_table(&comparison, &style);
@@ -647,7 +648,7 @@ mod tests {
         let rows = vec![row(case(16, "eager")), row(case(1024, "graph"))];
         let run = SuiteRun { rows, ..SuiteRun::default() };
         let shown = table(&run, &Style { table_width: 95, ..Style::default() });
-        let row = "  gemm:decode[m=1024,MODE=graph]  large  10.0 µs ± 1.0 %\n";
+        let row = "  gemm:decode[m=1024,MODE=graph]  large       10.0 µs ± 1.0 %\n";
         assert!(shown.contains(note) && shown.contains(row), "{shown}");
         assert!(!table(&run, &Style::default()).contains("the same in all"));
     }

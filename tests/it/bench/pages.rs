@@ -91,8 +91,8 @@ fn pages_fit_a_narrow_screen_and_name_their_project() {
             browser.wish(scheme);
             browser.resize(width);
             browser.open(&file);
-            let wide = browser.value("document.documentElement.scrollWidth");
-            assert_eq!(wide, width, "{name}");
+            let wide = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
+            assert!(wide <= u64::from(width), "{name} is {wide} pixels wide");
             let text = browser.value("document.body.innerText");
             assert!(text.as_str().unwrap().contains("attention-kernels"), "{text}");
             browser.picture(&target.join(format!("pages/{name}-{width}-{scheme}.png")));
