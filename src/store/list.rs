@@ -185,8 +185,11 @@ impl Runs {
         }
     }
 
-    /// Finds a run; `latest` and `latest~N` count only those that `counts` accepts.
-    fn find_among(
+    /// As [`Runs::find`], but `latest` and `latest~N` count only runs that `counts` accepts.
+    ///
+    /// # Errors
+    /// As [`Runs::find`].
+    pub fn find_among(
         &self,
         name: &str,
         counts: impl Fn(&RunFolder) -> bool,

@@ -22,7 +22,7 @@ const FILE: &str = "suite.json";
 pub(super) fn find(app: &App, name: Option<&str>) -> Result<(RunFolder, SuiteRun)> {
     let runs = Runs::new(&app.config.runs_dir.value);
     let folder = match name {
-        Some(name) => match runs.find_preferring(name, |run| run.path().join(FILE).is_file()) {
+        Some(name) => match runs.find_among(name, |run| run.path().join(FILE).is_file()) {
             Err(StoreError::Ambiguous { name, fits }) => only_suite(&runs, name, fits)?,
             Err(StoreError::Unknown(_)) => return Err(unknown_suite(&runs, name)?),
             found => found?,
