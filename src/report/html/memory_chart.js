@@ -99,7 +99,7 @@ function drawnMemory(launch, flows, width) {
   const gap = 14, h = HEAD + flows.spaces.length * ROW + gap;
   // Where the text of the whole chart would be too small, its parts stand below each other.
   const inParts = width < 1050;
-  const columns = inParts ? [[0, 80], [248, 124], [540, 124], [832, 124], [1124, 124]] : [[0, 80], [228, 138], [574, 142], [850, 118], [1102, 138]];
+  const columns = inParts ? [[0, 80], [260, 121], [561, 121], [862, 121], [1163, 121]] : [[0, 80], [228, 138], [574, 142], [850, 118], [1102, 138]];
   const [kernel, spaces, caches, l2, memory] = columns;
   const plot = svg("svg", { class: "plot memory", role: "img" });
   const box = (column, y, height, name, lines = [], cls = "", title = "") => {
