@@ -10,20 +10,23 @@ use std::collections::HashMap;
 
 use super::classify::Verdicts;
 use super::geometry::GeometryTimes;
-use super::known_kernel::{Author, author, fuse_hint};
+use super::known_kernel::{Author, author, fuse_hint, matrix_unit};
 use super::operator_products::unfitting_size;
 use super::rule::{Conclusion, Rule, VerdictRole};
 use super::stake::gains;
 use super::timeline::{GraphUse, Graphs};
 use super::tuning::{self, Tuner};
 use crate::model::finding::{CoveredKernel, GainScope, PotentialGain};
-use crate::model::timeline::{Timeline, WHOLE_GRAPHS};
+use crate::model::timeline::{KernelSum, Timeline, WHOLE_GRAPHS};
 use crate::model::{Finding, Launch, Operator, Profile};
 
 const LAUNCH_BOUND: &str = "launch_bound";
 
 /// A finding about a smaller share of the time is left out: nobody would act on it.
 const MIN_SHARE: f64 = 0.001;
+
+/// The hint for short kernels of a CUDA graph.
+const IN_GRAPH: &str = "it is in a CUDA graph already: fuse small kernels, or batch the work";
 
 /// A launch with the verdict of one rule.
 struct Member<'a> {
@@ -67,7 +70,11 @@ pub(super) fn findings(profile: &Profile, verdicts: &[Verdicts], graphs: &Graphs
                 VerdictRole::Symptom => primary || sums.by_kernel.len() == 1,
                 VerdictRole::Bound | VerdictRole::Cause => true,
             };
-            if !is_reported || !sums.counts(launch, rule) {
+            // Inside a graph a launch costs little, and a matrix product is work that must be done.
+            let is_work_of_graph = rule.id == LAUNCH_BOUND
+                && graphs.use_of(launch) == GraphUse::Inside
+                && matrix_unit(&launch.kernel).is_some();
+            if !is_reported || is_work_of_graph || !sums.counts(launch, rule) {
                 continue;
             }
             let total_ns = duration(launch) * sums.scale(launch, rule);
@@ -100,9 +107,7 @@ fn hint(
 ) -> String {
     if rule.id == LAUNCH_BOUND {
         return match graph_use {
-            GraphUse::Inside => {
-                "it is in a CUDA graph already: fuse small kernels, or batch the work".to_owned()
-            }
+            GraphUse::Inside => IN_GRAPH.to_owned(),
             GraphUse::Beside => {
                 "the program replays CUDA graphs, and these launches are outside of \
                                  them, perhaps their warm-up: fuse small kernels, or batch the work"
@@ -137,7 +142,7 @@ fn hint(
 /// Launches and times of a profile's kernels.
 struct LaunchSums<'a> {
     by_kernel: HashMap<&'a str, KernelLaunches>,
-    /// Summed over `gpus`.
+    /// Summed over `gpus`, without the set-up that mode `deep` found.
     gpu_ns: f64,
     /// The mean over `gpus`.
     wall_ns: Option<f64>,
@@ -176,15 +181,22 @@ impl<'a> LaunchSums<'a> {
             *launches += 1;
             *ns += launch.duration_ns.unwrap_or_default();
         }
+        // Set-up that the survey of mode `deep` found.
+        let set_up = profile.selection.as_ref().map(|selection| &selection.set_up_ns);
+        let set_up_ns =
+            |kernel: &KernelSum| set_up?.get(&kernel.kernel).map(|set_up_ns| *set_up_ns as f64);
         for kernel in &profile.kernels {
             if let Some(sums) = by_kernel.get_mut(kernel.kernel.as_str()) {
                 let (launches, ns) = sums.benchmarked;
-                let (launches, ns) =
-                    (kernel.launches.saturating_sub(launches), kernel.total_ns as f64 - ns);
-                sums.all = Some((launches, ns.max(0.0)));
+                let ns = set_up_ns(kernel).unwrap_or(ns);
+                let launches = kernel.launches.saturating_sub(launches);
+                sums.all = Some((launches, (kernel.total_ns as f64 - ns).max(0.0)));
             }
         }
-        let summed: f64 = profile.kernels.iter().map(|kernel| kernel.total_ns as f64).sum();
+        let steady = |kernel: &KernelSum| {
+            (kernel.total_ns as f64 - set_up_ns(kernel).unwrap_or_default()).max(0.0)
+        };
+        let summed: f64 = profile.kernels.iter().map(steady).sum();
         let times = by_kernel.values().map(|k| k.counted.1 + k.uncounted.1 + k.benchmarked.1);
         let listed: f64 = times.sum();
         let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus).max(1);
@@ -326,7 +338,9 @@ impl Cause<'_> {
             LAUNCH_BOUND => {
                 let limit =
                     first.conclusion.evidence.first().and_then(|e| e.threshold).unwrap_or_default();
-                format!("run for less than {:.0} µs, about as long as a launch takes", limit / 1e3)
+                let as_launch =
+                    if first.hint == IN_GRAPH { "" } else { ", about as long as a launch takes" };
+                format!("run for less than {:.0} µs{as_launch}", limit / 1e3)
             }
             _ => self.rule.plural_predicate.to_owned(),
         };
@@ -386,7 +400,6 @@ mod tests {
     use super::*;
     use crate::analysis::analyze;
     use crate::model::selection::{GeometrySum, KernelChoice};
-    use crate::model::timeline::KernelSum;
     use crate::model::{Metric, Selection, Value};
 
     const SM: &str = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
