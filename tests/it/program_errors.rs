@@ -49,7 +49,7 @@ fn a_program_that_fails_by_itself_is_run_twice_and_keeps_what_was_measured() {
 #[test]
 fn a_program_that_only_the_sanitizer_crashes_is_said_to_end_well_alone() {
     let laptop = Laptop::new();
-    FakeHost::new(&laptop).mischief("compute-sanitizer crash\n");
+    FakeHost::new(&laptop).mischief("compute-sanitizer program-crashes\n");
     let app = program(&laptop, "exit 0");
     let script = laptop.path("app.py");
     fs::rename(app, &script).unwrap();

@@ -26,6 +26,10 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
         println!("========= COMPUTE-SANITIZER");
         return Ok(program::run(options.program, &[]).unwrap_or(1));
     }
+    if is("program-crashes") {
+        println!("========= COMPUTE-SANITIZER");
+        std::process::abort();
+    }
     if is("device-not-supported") {
         let aborted = Recording::open("sanitizer", "synthetic/aborted")?;
         print!("{}", aborted.text("device.log.txt"));
