@@ -345,12 +345,12 @@ impl Cause<'_> {
             _ => self.rule.plural_predicate.to_owned(),
         };
         let total: f64 = self.members.iter().map(|member| member.total_ns).sum();
-        let (part, whole, what) = match (self.rule.id, sums.wall_ns) {
-            (LAUNCH_BOUND, Some(wall)) => (total / sums.gpus as f64, wall, "wall"),
-            _ => (total, sums.gpu_ns, "GPU"),
+        let (part, whole, of) = match (self.rule.id, sums.wall_ns) {
+            (LAUNCH_BOUND, Some(wall)) => (total / sums.gpus as f64, wall, GainScope::WallTime),
+            _ => (total, sums.gpu_ns, GainScope::GpuTime),
         };
-        let mean = match (what, sums.gpus) {
-            ("wall", gpus @ 2..) => format!(" (the mean of {gpus} GPUs)"),
+        let mean = match (of == GainScope::WallTime, sums.gpus) {
+            (true, gpus @ 2..) => format!(" (the mean of {gpus} GPUs)"),
             _ => String::new(),
         };
         let judged = sums.judged(profile, self.rule);
@@ -362,10 +362,11 @@ impl Cause<'_> {
             false => "launches".to_owned(),
         };
         format!(
-            "{members} launches of {} kernels {predicate}: {} of the {all}, {} of the {what} time{mean}",
+            "{members} launches of {} kernels {predicate}: {} of the {all}, {} of {}{mean}",
             covers.len(),
             percent(members as f64, judged as f64),
             percent(part, whole),
+            of.words(),
         )
     }
 }
@@ -569,7 +570,8 @@ mod tests {
         analyze(&mut profile);
         // 80 µs of the 100 µs that the four GPUs have together.
         let only = &profile.findings[0];
-        assert!(only.text.ends_with("80 % of the wall time (the mean of 4 GPUs)"), "{}", only.text);
+        let end = "80 % of the time from the first kernel to the last (the mean of 4 GPUs)";
+        assert!(only.text.ends_with(end), "{}", only.text);
         let stake = only.stake.as_ref().unwrap();
         assert_eq!((stake.ns, stake.of.as_str(), stake.share), (20_000, "wall_time", 0.8));
     }

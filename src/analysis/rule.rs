@@ -37,7 +37,6 @@ mod tmem_bound;
 mod uncoalesced;
 mod uncoalesced_atomics;
 
-pub(crate) use matrix::computes_products;
 pub(super) use tensor_bound::AT_PEAK_HINT;
 
 /// A rule that turns a launch's metrics into findings.

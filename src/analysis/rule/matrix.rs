@@ -41,7 +41,7 @@ fn operations(launch: &Launch, suffix: &str) -> Option<f64> {
 }
 
 /// Whether a launch computes matrix products on the tensor cores: its name says so, or its counters.
-pub(crate) fn computes_products(launch: &Launch, limits: &Limits<'_>) -> bool {
+pub(super) fn computes_products(launch: &Launch, limits: &Limits<'_>) -> bool {
     let named = is_named_product(launch);
     let used = limits.threshold(&TENSOR_USED).value;
     let busy = launch.first_number(TENSOR_ACTIVE).is_some_and(|(_, busy)| busy >= used);

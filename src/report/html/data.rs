@@ -6,8 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::analysis::rule::computes_products;
-use crate::analysis::{Limits, Thresholds};
 use crate::model::bound::BoundShare;
 use crate::model::finding::KernelVerdict;
 use crate::model::hotspots::LaunchSpots;
@@ -199,9 +197,6 @@ struct PageLaunch<'a> {
     series: &'a [MetricSeries],
     /// Whether the launch has metrics, not only a duration.
     detailed: bool,
-    /// Whether the launch computes matrix products on the tensor cores.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    matrix_products: bool,
 }
 
 /// Metrics by launch id: one row of values per launch, in the order of `ids`.
@@ -408,7 +403,6 @@ impl<'a> PageLaunch<'a> {
             compute_roof: launch.compute_roof().map(|(roof, _)| roof.label.as_str()),
             series: if with_series { &launch.series } else { &[] },
             detailed: !launch.metrics.is_empty(),
-            matrix_products: computes_products(launch, &Limits::new(&Thresholds::default(), None)),
         }
     }
 }
@@ -497,17 +491,16 @@ mod tests {
 
     use super::*;
 
-    /// A launch with one metric.
-    fn launch(id: u32, kernel: &str, ns: f64, metric: &str, value: f64) -> Launch {
+    /// A launch with a metric.
+    fn launch(id: u32, kernel: &str, ns: f64) -> Launch {
         serde_json::from_value(json!({
-            "id": id, "kernel": kernel, "duration_ns": ns, "metrics": { metric: { "value": value } },
+            "id": id, "kernel": kernel, "duration_ns": ns, "metrics": { "m": { "value": 1.0 } },
         }))
         .unwrap()
     }
 
     #[test]
     fn details_of_the_first_launch_and_of_each_kernel_are_kept_before_others() {
-        let launch = |id, kernel, ns| launch(id, kernel, ns, "m", 1.0);
         let launches = [
             launch(0, "a", 1.0),
             launch(1, "a", 2.0),
@@ -519,17 +512,5 @@ mod tests {
         assert_eq!([first(None), first(Some(1)), first(Some(7))], [Some(3), Some(1), Some(3)]);
         let order = by_importance(&launches, first_launch(&launches, None));
         assert_eq!(order.iter().map(|launch| launch.id).collect::<Vec<_>>(), [3, 0, 2, 1, 4]);
-    }
-
-    /// Moving constants keeps the tensor pipe of an element-wise kernel busy for some percent.
-    #[test]
-    fn a_busy_tensor_pipe_alone_is_no_matrix_product() {
-        let products = |kernel, percent| {
-            let busy = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active";
-            PageLaunch::new(&launch(0, kernel, 1.0, busy, percent), false).matrix_products
-        };
-        assert!(!products("elementwise_kernel", 4.17));
-        assert!(products("elementwise_kernel", 40.0));
-        assert!(products("nvjet_sm90_tst_8x64_64x16_2x1_v_bz_TNN", 4.17));
     }
 }

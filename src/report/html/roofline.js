@@ -114,8 +114,8 @@ function tensorWork(launch, reached) {
   const [tcgen05, tensor] = ["sm__pipe_tc_cycles_active", "sm__pipe_tensor_cycles_active"];
   const [active, elapsed] = [".avg.pct_of_peak_sustained_active", ".avg.pct_of_peak_sustained_elapsed"];
   const busy = number(launch, tcgen05 + active, tensor + active, tcgen05 + elapsed, tensor + elapsed);
-  // A busy pipe is not enough: constants go through it too.
-  if (busy === undefined || !launch.matrix_products) return null;
+  // On Hopper constants go through this pipe too (`HFMA2.MMA`), which keeps it busy for some percent.
+  if (busy === undefined || busy < 10) return null;
   return `The tensor cores were busy for ${percent(busy)} of the time. Their operations are not counted in this report (ncu's section SpeedOfLight_HierarchicalTensorRooflineChart counts them; \`--set full\` has it), so ${reached ? "the points are of the other work only" : "no point can be drawn"}.`;
 }
 
