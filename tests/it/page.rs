@@ -260,7 +260,7 @@ fn a_narrow_screen_cuts_nothing_off() {
     }
 }
 
-/// Texts of the charts that are outside of them or below 11 pixels, and tables of these sections that
+/// Texts of the charts that are outside of them or below 10 pixels, and tables of these sections that
 /// are wider than the screen.
 const TOO_WIDE: &str = "(() => {
     const texts = [...document.querySelectorAll('#roofline svg, #memory svg')].flatMap(chart => {
@@ -271,7 +271,7 @@ const TOO_WIDE: &str = "(() => {
             if (right < box.left || left > box.right) return false;
             const { a, b } = text.getScreenCTM();
             const size = parseFloat(getComputedStyle(text).fontSize) * Math.hypot(a, b);
-            return size < 11 || left < box.left - 1 || right > box.right + 1;
+            return size < 10 || left < box.left - 1 || right > box.right + 1;
         });
     });
     const names = innerWidth > 640 ? ['operators']
@@ -331,7 +331,7 @@ fn the_launch_shown_first_has_its_hot_spots_and_left_out_ones_are_said_to_be() {
     let page = page_of_many_launches(&laptop);
     let Some(mut browser) = seen(&page, "many-launches") else { return };
     let chosen = "document.querySelector('.picker select').selectedOptions[0].textContent";
-    assert_eq!(browser.value(chosen), "#65 k, 66\u{a0}ns");
+    assert_eq!(browser.value(chosen), "#65 k, 66 ns");
     let shown = "document.querySelector('#hotspots td.code').textContent";
     assert_eq!(browser.value(shown), "EXIT");
 
