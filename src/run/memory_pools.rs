@@ -42,7 +42,7 @@ fn may_have_pool(target: &Target) -> bool {
         program.env.contains_key(*name)
             || words.iter().any(|word| word.split('=').next() == Some(*name))
     };
-    is_python && !VARIABLES.iter().any(|name| turns_off(&name))
+    is_python && !VARIABLES.iter().any(turns_off)
 }
 
 #[cfg(test)]

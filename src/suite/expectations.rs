@@ -5,7 +5,8 @@
 //! A time is judged by the same function as every comparison, with a threshold that is the least
 //! effect plus the spread between sessions. A session is an earlier run of the suite with the same
 //! key and code. With fewer than [`MIN_SESSIONS`] the spread is not known, and a difference below
-//! [`UNKNOWN_SESSION_SPREAD`] is ambiguous. A GPU that the expectation was not measured on adds the
+//! [`UNKNOWN_SESSION_SPREAD`] is ambiguous. Few sessions show too small a spread: a difference that the
+//! next one may well have ([`REACH`]) is ambiguous, too. A GPU that the expectation was not measured on adds the
 //! spread between devices, and [`UNKNOWN_SPREAD`] until that is known.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,14 @@ pub const UNKNOWN_SPREAD: f64 = 0.10;
 /// How far two sessions of the same code may be apart, as a fraction, where their spread is not
 /// known. Equal kernels of 5 µs were 4.7 % apart on one H200 within minutes.
 pub const UNKNOWN_SESSION_SPREAD: f64 = 0.05;
+
+/// How many times the largest distance from the median of so many sessions or more the next one keeps
+/// within, in 95 % of cases, if sessions are normally distributed (200,000 simulated draws of each).
+const REACH: [(u64, f64); 7] =
+    [(20, 1.0), (15, 1.1), (10, 1.3), (8, 1.44), (6, 1.7), (5, 1.93), (4, 2.51)];
+
+/// The same of [`MIN_SESSIONS`].
+const REACH_OF_FEW: f64 = 3.66;
 
 /// The smallest number of sessions that make an expectation.
 pub const MIN_SESSIONS: usize = 3;
@@ -421,6 +430,15 @@ impl Expectation {
     }
 }
 
+impl Expectation {
+    /// By how much the next session may be further from the median than any so far, as a fraction.
+    fn unseen_spread(&self) -> f64 {
+        let reach = REACH.iter().find(|(sessions, _)| self.sessions >= *sessions);
+        let reach = reach.map_or(REACH_OF_FEW, |(_, reach)| *reach);
+        (self.session_spread * (reach - 1.0)).min(UNKNOWN_SESSION_SPREAD)
+    }
+}
+
 /// Judges two times of different sessions. `threshold` is the least effect, and `spread` how far
 /// sessions are apart, if known: both are fractions. `None` if a median is not positive.
 pub(super) fn judge_sessions(
@@ -469,18 +487,29 @@ fn judge(
     }
     let side =
         |median_ns, ci95_ns, samples| SideTime { median_ns, ci95_ns: Some(ci95_ns), samples };
-    let judgement = judge_sessions(
-        side(entry.median_ns, entry.ci95_ns, entry.samples),
-        side(time.median_ns, time.ci95_ns, time.samples),
-        least_effect + extra_spread,
-        entry.spread(&time.device),
-    );
-    let Some(mut judgement) = judgement else {
+    let judged = |unseen_spread| {
+        judge_sessions(
+            side(entry.median_ns, entry.ci95_ns, entry.samples),
+            side(time.median_ns, time.ci95_ns, time.samples),
+            least_effect + extra_spread + unseen_spread,
+            entry.spread(&time.device),
+        )
+    };
+    let Some((mut judgement, surest)) = judged(0.0).zip(judged(entry.unseen_spread())) else {
         return verdict_without_numbers(
             SuiteVerdict::Incomparable,
             "a median is not positive".to_owned(),
         );
     };
+    let differs = matches!(judgement.verdict, SuiteVerdict::Faster | SuiteVerdict::Slower);
+    if differs && surest.verdict != judgement.verdict {
+        judgement.verdict = SuiteVerdict::Ambiguous;
+        judgement.why = format!(
+            "{} sessions are {:.1} % apart, and the next one may be further away",
+            entry.sessions,
+            100.0 * entry.session_spread
+        );
+    }
     if let (Some(least), Some(percent)) = (entry.min_sol_percent, time.sol_percent)
         && percent < least
     {
@@ -587,6 +616,22 @@ mod tests {
         ] {
             assert_eq!(verdict(&all, &time(ns, "GPU-1")), wanted, "{ns}");
         }
+    }
+
+    /// `vecadd` of 65,536 numbers on one H200: three sessions, and a fourth that was 4 % slower.
+    #[test]
+    fn few_sessions_show_too_small_a_spread() {
+        let sessions = [4800.0, 4736.0, 4736.0].map(|ns| session(ns, "GPU-1"));
+        let sessions: Vec<&HistoryPoint> = sessions.iter().collect();
+        let mut all =
+            Expectations { schema: SCHEMA.into(), gpu: "NVIDIA H200".into(), entries: Vec::new() };
+        all.update(&time(4736.0, "GPU-1"), &sessions, Some("abc"), false, &[]);
+        let fourth = all.judge(&time(4928.0, "GPU-1"), 0.01, Validity::Portable);
+        assert_eq!(fourth.verdict, SuiteVerdict::Ambiguous);
+        assert!(fourth.why.starts_with("3 sessions are 1.4 % apart"), "{}", fourth.why);
+        assert_eq!(verdict(&all, &time(5200.0, "GPU-1")), SuiteVerdict::Slower);
+        all.entries[0].sessions = 20;
+        assert_eq!(verdict(&all, &time(4928.0, "GPU-1")), SuiteVerdict::Slower);
     }
 
     #[test]

@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(runs(&query), ["one", "two"]);
         assert_eq!(index.seconds_of("s:a"), Some(3.0));
         for (gpu, count) in [("h200", 2), ("b200", 0)] {
-            let query = TimeQuery { case: "s:*".into(), gpu: Some(gpu.into()), ..query.clone() };
+            let query = TimeQuery { case: "s:*".into(), gpu: Some(gpu.into()) };
             assert_eq!(runs(&query).len(), count);
         }
     }

@@ -97,10 +97,10 @@ fn table(body: &mut String, run: &SuiteRun, history: &History) {
     }
     let states: BTreeSet<&str> = rows.iter().map(|row| row.state).collect();
     let options: String = states.iter().map(|state| format!("<option>{state}</option>")).collect();
-    let _ = write!(
+    let _ = writeln!(
         body,
         "<p><input id=\"filter\" placeholder=\"filter\" aria-label=\"filter\">\
-         <select id=\"state\" aria-label=\"state\"><option value=\"\">all</option>{options}</select></p>\n"
+         <select id=\"state\" aria-label=\"state\"><option value=\"\">all</option>{options}</select></p>"
     );
     *body += "<div class=\"scroll\"><table id=\"cases\"><thead><tr>";
     let has_cells = |at: &usize| rows.iter().any(|row| !row.cells[*at].is_empty());
