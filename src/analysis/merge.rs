@@ -200,7 +200,9 @@ impl<'a> LaunchSums<'a> {
         let times = by_kernel.values().map(|k| k.counted.1 + k.uncounted.1 + k.benchmarked.1);
         let listed: f64 = times.sum();
         let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus).max(1);
-        let wall = profile.timeline.iter().flat_map(|timeline| &timeline.devices);
+        // A timeline of the first events only has no span of all launches.
+        let whole = profile.timeline.iter().filter(|timeline| !timeline.partial);
+        let wall = whole.flat_map(|timeline| &timeline.devices);
         let wall: u64 = wall.map(|device| device.span_ns).sum();
         LaunchSums {
             by_kernel,
@@ -574,6 +576,11 @@ mod tests {
         assert!(only.text.ends_with(end), "{}", only.text);
         let stake = only.stake.as_ref().unwrap();
         assert_eq!((stake.ns, stake.of.as_str(), stake.share), (20_000, "wall_time", 0.8));
+        // The span of the first events is no measure of all launches.
+        profile.timeline.as_mut().unwrap().partial = true;
+        profile.findings.clear();
+        analyze(&mut profile);
+        assert!(profile.findings[0].text.ends_with("100 % of the GPU time"));
     }
 
     #[test]

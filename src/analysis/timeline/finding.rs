@@ -88,6 +88,11 @@ const OUTSIDE_GRAPHS: &str = "the program replays CUDA graphs already: capture w
 /// [`PLAN_NS`]: that long it takes to make a plan for a new shape.
 const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the shapes equal (pad a \
      cache that grows, and mask it), or use another backend (`torch.nn.attention.sdpa_kernel`)";
+/// The hint for a host that is late by [`HOST_WORK_NS`] in the mean: it does work of its own then.
+const HOST_WORK: &str = "do this work of the host ahead of time, on other threads or processes (a data \
+     loader with workers, pinned memory, copies with `non_blocking`), or on the GPU";
+/// Nanoseconds of host work before a launch that no sequence of launches explains.
+const HOST_WORK_NS: u64 = 1_000_000;
 /// The hint for start-up that is mostly allocation.
 const ALLOCATE_ONCE: &str = "allocate memory once, before what you measure, and use it again (an \
      allocator that keeps memory, a pool); run a few steps as a warm-up first";
@@ -183,6 +188,8 @@ fn waiting(
         ALLOCATE_ONCE
     } else if idle.id == "gpu_waits_for_host" && places.iter().any(plans) {
         PLANS
+    } else if idle.id == "gpu_waits_for_host" && ns / gaps.max(1) >= HOST_WORK_NS {
+        HOST_WORK
     } else if idle.hint.contains("CUDA graph") && most(&|place| graphs.has_kernel(&place.before)) {
         KERNELS_OF_GRAPHS
     } else if idle.hint.contains("CUDA graph") && graphs.are_replayed {

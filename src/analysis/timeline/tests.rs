@@ -418,6 +418,18 @@ fn what_real_programs_do_once_is_start_up() {
 }
 
 #[test]
+fn a_host_that_works_for_long_is_told_to_work_ahead_of_time() {
+    let hint = |step_us: u64| {
+        let work: Vec<_> = (0..40).map(|step| ("gemm", step * step_us, 10)).collect();
+        let found = found(&kernels(&work, &[]));
+        assert_eq!(ids(&found), ["gpu_waits_for_host"]);
+        found[0].hint.clone()
+    };
+    assert!(hint(5000).contains("a data loader with workers"), "{}", hint(5000));
+    assert!(hint(100).contains("CUDA graph"), "{}", hint(100));
+}
+
+#[test]
 fn memory_that_is_allocated_is_start_up_until_it_repeats() {
     let allocated = |steps: u64, allocating: std::ops::Range<u64>| {
         let work: Vec<_> = (0..steps).map(|step| ("gemm", step * 1000, 10)).collect();
