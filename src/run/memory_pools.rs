@@ -11,7 +11,8 @@ const VARIABLES: [&str; 2] = ["PYTORCH_NO_CUDA_MEMORY_CACHING", "XLA_PYTHON_CLIE
 
 const NOTE: &str = "overruns inside a memory pool of PyTorch, JAX or CuPy are not seen; without the \
                     pool: `-- env PYTORCH_NO_CUDA_MEMORY_CACHING=1 python3 …` (PyTorch, not with CUDA \
-                    graphs) or `-- env XLA_PYTHON_CLIENT_ALLOCATOR=platform python3 …` (JAX)";
+                    graphs) or `-- env XLA_PYTHON_CLIENT_ALLOCATOR=platform python3 …` (JAX), or in the \
+                    program `cupy.cuda.set_allocator(None)` (CuPy)";
 
 /// Says with the clean results of memcheck that overruns inside a pool are not seen, if the program
 /// may have one.

@@ -17,20 +17,22 @@ pub(super) fn add_stages(page: &mut Page<'_>, profile: &Profile) {
     }
 }
 
-/// Whether the MFU of a stage is that of the time in which the GPU works.
-fn has_busy_mfu(profile: &Profile) -> bool {
-    let is_of_gpu = |stage: &Stage| stage.clock == StageClock::Gpu && stage.utilization.is_some();
-    profile.stages.iter().any(is_of_gpu)
+/// Whether the MFU of some and of all stages is that of the time in which the GPU works.
+fn busy_mfu(profile: &Profile) -> (bool, bool) {
+    let with_mfu = || profile.stages.iter().filter(|stage| stage.utilization.is_some());
+    let is_of_gpu = |stage: &Stage| stage.clock == StageClock::Gpu;
+    (with_mfu().any(is_of_gpu), with_mfu().all(is_of_gpu))
 }
 
 /// What the MFU of the table's stages is called.
 pub(in crate::report) fn mfu_name(profile: &Profile) -> &'static str {
-    if has_busy_mfu(profile) { "MFU while busy" } else { "MFU" }
+    if busy_mfu(profile) == (true, true) { "MFU while busy" } else { "MFU" }
 }
 
 /// That the MFU of a stage on the GPU's clock leaves out idle time.
 pub(in crate::report) fn mfu_note(profile: &Profile) -> Option<&'static str> {
-    has_busy_mfu(profile)
+    busy_mfu(profile)
+        .0
         .then_some("clock gpu: rate and MFU leave out the time in which the GPU waits")
 }
 
