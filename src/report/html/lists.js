@@ -54,8 +54,9 @@ function stages() {
   if (!list.length) return;
   const peak = (list.find(s => s.utilization) || {}).utilization;
   const notes = ["gpu: time in which the GPU worked; host: time from entry to exit."];
-  const busy = list.some(s => s.clock === "gpu" && s.utilization);
-  const mfu = busy ? "MFU while busy" : "MFU";
+  const clocks = list.filter(s => s.utilization).map(s => s.clock);
+  const busy = clocks.includes("gpu");
+  const mfu = busy && !clocks.includes("host") ? "MFU while busy" : "MFU";
   if (peak) notes.push(`${mfu} is the share of ${rate(peak.peak, "FLOP/s")}: ${peak.label} (${peak.source}).`);
   if (busy) notes.push("With the clock gpu, rate and MFU leave out the time in which the GPU waits" + (list.some(s => s.gpu_span_ns) ? ", which “GPU span” has." : "."));
   section("stages", "Stages", notes.join(" "), table([
