@@ -16,7 +16,7 @@ use crate::model::suite::{
     ExpectationUpdate, MeasurementKey, RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict,
 };
 use crate::model::suite_history::HistoryPoint;
-use crate::number_form::by_number;
+use crate::number_form::{by_number, counted};
 use crate::report::suite::MIN_REASON_WIDTH;
 use crate::report::{Align, TextTable, duration};
 use crate::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
@@ -220,9 +220,9 @@ impl ExpectationResult {
         // Otherwise a host that has lost its GPU passes every condition.
         if self.without_gpu > 0 && (args.update_expectations || !fail_on.is_empty()) {
             app.print_error(&format!(
-                "no kernel was timed in {} cases, since their host has no GPU: there is nothing to \
-                 judge or to expect",
-                self.without_gpu
+                "no kernel was timed in {}, since the host has no GPU: there is nothing to judge or to \
+                 expect",
+                counted(self.without_gpu, "case", "cases")
             ));
             return Ok(Exit::Tool as u8);
         }

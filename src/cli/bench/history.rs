@@ -82,6 +82,9 @@ fn no_history(index: Option<&RunIndex>, args: &HistoryArgs) -> Result<Failure> {
             failure = failure.hint(format!("did you mean `{}`?", near.join("`, `")));
         }
     }
+    if args.since.is_some() && !states.is_empty() {
+        return Ok(failure.hint("without `--since` all of its times are shown"));
+    }
     Ok(failure
         .hint("`rgpu bench list` shows the cases; `*` and `?` match any characters")
         .hint("`rgpu runs reindex` makes the index again from the run folders"))

@@ -67,7 +67,7 @@ const COLUMNS: [(&str, &str); 12] = [
     ("time", "n"),
     ("samples", ""),
     ("in a graph", "n"),
-    ("of the speed of light", "n"),
+    ("of the roofline", "n"),
     ("speedup", "n"),
     ("pair", ""),
     ("expected", ""),
@@ -324,7 +324,7 @@ fn axes(body: &mut String, run: &SuiteRun) {
     }
 }
 
-/// Shares of the speed of light, as bars.
+/// Shares of the roofline, as bars.
 fn light(body: &mut String, run: &SuiteRun) {
     let known: Vec<(String, f64)> = run
         .times()
@@ -333,7 +333,8 @@ fn light(body: &mut String, run: &SuiteRun) {
     if known.is_empty() {
         return;
     }
-    *body += "<h2>Share of the speed of light</h2>\n<div class=\"scroll\"><table class=\"light\"><tbody>\n";
+    *body +=
+        "<h2>Share of the roofline</h2>\n<div class=\"scroll\"><table class=\"light\"><tbody>\n";
     for (name, percent) in known {
         let _ = writeln!(
             body,
