@@ -6,7 +6,7 @@
 //! effect plus the spread between sessions. A session is an earlier run of the suite with the same
 //! key and code. With fewer than [`MIN_SESSIONS`] the spread is not known, and a difference below
 //! [`UNKNOWN_SESSION_SPREAD`] is ambiguous. Few sessions show too small a spread: a difference that the
-//! next one may well have ([`REACH`]) is ambiguous, too. A GPU that the expectation was not measured on adds the
+//! next one may well have is ambiguous, too. A GPU that the expectation was not measured on adds the
 //! spread between devices, and [`UNKNOWN_SPREAD`] until that is known.
 
 use std::collections::{BTreeMap, BTreeSet};
