@@ -113,7 +113,7 @@ pub(super) fn element_wise(name: &str) -> Option<ElementWise> {
         "true_divide",
         "where",
     ];
-    const MOVES: &[&str] = &["direct_copy_kernel_cuda", "FillFunctor"];
+    const MOVES: &[&str] = &["copy_kernel_cuda", "FillFunctor"];
     let kind = |moves| if moves { ElementWise::Move } else { ElementWise::Arithmetic };
     match author(name) {
         Author::Torch => {
@@ -214,9 +214,13 @@ mod tests {
         let torch = |kernel, functor| format!("void at::native::{kernel}<4, {functor}, X>(int)");
         let add = "at::native::CUDAFunctor_add<float>";
         let copy = "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}";
+        let half =
+            "at::native::float16_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}";
         let cases = [
             (torch("vectorized_elementwise_kernel", add), Some(ElementWise::Arithmetic)),
             (torch("unrolled_elementwise_kernel", copy), Some(ElementWise::Move)),
+            // `.half()` and `.bfloat16()` of a contiguous tensor.
+            (torch("vectorized_elementwise_kernel", half), Some(ElementWise::Move)),
             (torch("index_elementwise_kernel", add), None),
             (torch("reduce_kernel", add), None),
             ("cupy_add__float32_float32_float32".to_owned(), Some(ElementWise::Arithmetic)),
