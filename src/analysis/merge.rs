@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use super::classify::Verdicts;
+use super::classify::{LAUNCH_BOUND, Verdicts};
 use super::geometry::GeometryTimes;
 use super::known_kernel::{Author, author, fuse_hint, matrix_unit};
 use super::operator_products::unfitting_size;
@@ -19,8 +19,6 @@ use super::tuning::{self, Tuner};
 use crate::model::finding::{CoveredKernel, GainScope, PotentialGain};
 use crate::model::timeline::{KernelSum, Timeline, WHOLE_GRAPHS};
 use crate::model::{Finding, Launch, Operator, Profile};
-
-const LAUNCH_BOUND: &str = "launch_bound";
 
 /// A finding about a smaller share of the time is left out: nobody would act on it.
 const MIN_SHARE: f64 = 0.001;

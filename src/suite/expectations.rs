@@ -45,11 +45,8 @@ pub const UNKNOWN_SESSION_SPREAD: f64 = 0.05;
 
 /// How many times the largest distance from the median of so many sessions or more the next one keeps
 /// within, in 95 % of cases, if sessions are normally distributed (200,000 simulated draws of each).
-const REACH: [(u64, f64); 7] =
-    [(20, 1.0), (15, 1.1), (10, 1.3), (8, 1.44), (6, 1.7), (5, 1.93), (4, 2.51)];
-
-/// The same of [`MIN_SESSIONS`].
-const REACH_OF_FEW: f64 = 3.66;
+const REACH: [(u64, f64); 8] =
+    [(20, 1.0), (15, 1.1), (10, 1.3), (8, 1.44), (6, 1.7), (5, 1.93), (4, 2.51), (0, 3.66)];
 
 /// The smallest number of sessions that make an expectation.
 pub const MIN_SESSIONS: usize = 3;
@@ -428,13 +425,11 @@ impl Expectation {
             false => self.device_spread,
         }
     }
-}
 
-impl Expectation {
     /// By how much the next session may be further from the median than any so far, as a fraction.
     fn unseen_spread(&self) -> f64 {
         let reach = REACH.iter().find(|(sessions, _)| self.sessions >= *sessions);
-        let reach = reach.map_or(REACH_OF_FEW, |(_, reach)| *reach);
+        let reach = reach.map_or(1.0, |(_, reach)| *reach);
         (self.session_spread * (reach - 1.0)).min(UNKNOWN_SESSION_SPREAD)
     }
 }
