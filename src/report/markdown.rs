@@ -17,8 +17,8 @@ pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> 
     let names = style.names.labels(subject.profile);
     vec![
         Document::new("report.md", run::report(subject.profile, &names)),
-        Document::new("kernels.md", kernels::report(subject.profile)),
-        Document::new("operators.md", operators::report(subject.profile)),
+        Document::new("kernels.md", kernels::report(subject.profile, &names)),
+        Document::new("operators.md", operators::report(subject.profile, &names)),
         Document::new("stakeholder_summary.md", stakeholder::report(subject, &names)),
     ]
 }

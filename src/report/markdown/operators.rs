@@ -1,12 +1,12 @@
 //! `operators.md`: operators of a framework with the kernels that they launched.
 
-use super::{Align, TextTable, plain, section};
+use super::{Align, KernelLabels, TextTable, plain, section};
 use crate::model::Profile;
 use crate::report::quantity::{duration, per_second};
 use crate::report::terminal::head::{memory_text, model_text};
 use crate::report::terminal::stages;
 
-pub(super) fn report(profile: &Profile) -> String {
+pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
     let mut out = format!("# Operators of {}\n\n", plain(&profile.kernel.name));
     if let Some(model) = &profile.kernel.model {
         out += &format!("Model: {}.\n\n", plain(&model_text(model)));
@@ -27,7 +27,7 @@ pub(super) fn report(profile: &Profile) -> String {
         }
         out += "## Operators\n\n";
     }
-    section(&mut out, table(profile, usize::MAX), NO_OPERATORS_NOTE);
+    section(&mut out, table(profile, names, usize::MAX), NO_OPERATORS_NOTE);
     out
 }
 
@@ -36,7 +36,7 @@ pub(super) const NO_OPERATORS_NOTE: &str =
     "This run has no torch trace, the only source of operators.";
 
 /// A table of the first `max` operators.
-pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
+pub(super) fn table(profile: &Profile, names: &KernelLabels<'_>, max: usize) -> TextTable {
     let mut table = TextTable::new(&[
         ("operator", Align::Left),
         ("calls", Align::Right),
@@ -58,7 +58,7 @@ pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
             o.flops_per_s().map(|rate| per_second(rate, "FLOP")).unwrap_or_default(),
             time(o.host_ns),
             time(o.host_self_ns),
-            o.kernels.first().map(|k| plain(&k.kernel)).unwrap_or_default(),
+            o.kernels.first().map(|k| plain(&names.name(&k.kernel))).unwrap_or_default(),
             o.places.iter().map(|p| plain(&p.function)).collect::<Vec<_>>().join("; "),
         ]);
     }
@@ -69,6 +69,7 @@ pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
 mod tests {
     use super::*;
     use crate::model::Operator;
+    use crate::report::kernel_name::KernelNames;
 
     #[test]
     fn times_have_the_unit_that_fits() {
@@ -80,7 +81,9 @@ mod tests {
             ..Operator::default()
         };
         let profile = Profile { operators: vec![operator], ..Profile::default() };
-        let row = table(&profile, 1).markdown().lines().last().unwrap_or_default().to_owned();
+        let names = KernelNames::Short.labels(&profile);
+        let row =
+            table(&profile, &names, 1).markdown().lines().last().unwrap_or_default().to_owned();
         assert_eq!(row, "| aten::mm | 0 | 59.7 µs | 123 s | 1.20 ms |");
     }
 }

@@ -40,9 +40,9 @@ pub(super) fn report(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Str
     heading(&mut out, "MFU");
     mfu(&mut out, profile);
     heading(&mut out, "Top Operators");
-    section(&mut out, operators::table(profile, MAX_TOP_ROWS), operators::NO_OPERATORS_NOTE);
+    section(&mut out, operators::table(profile, names, MAX_TOP_ROWS), operators::NO_OPERATORS_NOTE);
     heading(&mut out, "Top Kernels");
-    section(&mut out, kernels::table(profile, MAX_TOP_ROWS), kernels::NO_KERNELS_NOTE);
+    section(&mut out, kernels::table(profile, names, MAX_TOP_ROWS), kernels::NO_KERNELS_NOTE);
     heading(&mut out, "Recommendations");
     recommendations(&mut out, profile, names);
     heading(&mut out, "Narrative");
