@@ -14,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 ARCHIVE_LIMIT = 15 * 1024 * 1024  # bytes of one archive
-FILE_LIMIT = 3 * 1024 * 1024  # bytes of one file in it
+FILE_LIMIT = int(os.environ.get("FILE_MIB", "3")) * 1024 * 1024  # bytes of one file in it
 
 
 class Finished:
@@ -135,7 +135,7 @@ class Session:
         named += [(file, f"config/{file.relative_to(self.home / '.config')}") for file in self.home.glob(".config/**/*")]
         named += [(file, str(file.relative_to(self.out))) for file in self.out.rglob("*")]
         sizes = [(file.stat().st_size, file, name) for file, name in named if file.is_file() and not file.is_symlink()]
-        with tarfile.open(path, "w:xz") as tar:
+        with tarfile.open(path, "w:xz", preset=2) as tar:
             for size, file, name in sorted(sizes):
                 total += size
                 if size > FILE_LIMIT or total > 12 * ARCHIVE_LIMIT:  # reports compress to a tenth or less
