@@ -61,8 +61,11 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     // After the ranks: what a rank waits for others is no fault of its own collectives.
     let idle = trace.map(|trace| timeline::analyze(profile, trace, &graphs, &limits));
     let verdicts = classify::classify_launches(profile, thresholds);
-    let found = merge::findings(profile, &verdicts, &graphs);
-    profile.findings.extend(set_up::finding(profile, &limits));
+    let set_up = set_up::SetUp::of(profile, &limits);
+    let set_up_ids = set_up.as_ref().map(set_up::SetUp::ids).unwrap_or_default();
+    let found = merge::findings(profile, &verdicts, &graphs, &set_up_ids);
+    let only_set_up = set_up.map(|set_up| set_up.finding(profile, &limits));
+    profile.findings.extend(only_set_up);
     profile.findings.extend(idle.into_iter().chain(of_ranks).flatten());
     profile.findings.extend(found);
     profile.findings.extend(operator_products::near_peak(profile, &limits));

@@ -6,7 +6,7 @@
 //! launches that have them are judged, and stand for the others of that kernel; in mode `deep` for
 //! those with their geometry.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::classify::{LAUNCH_BOUND, Verdicts};
 use super::geometry::GeometryTimes;
@@ -43,8 +43,14 @@ struct Cause<'a> {
     members: Vec<Member<'a>>,
 }
 
-/// The findings of a profile's launches. `verdicts` has those on each launch.
-pub(super) fn findings(profile: &Profile, verdicts: &[Verdicts], graphs: &Graphs) -> Vec<Finding> {
+/// The findings of a profile's launches. `verdicts` has those on each launch; the launches of
+/// `set_up` get none, since nobody tunes what runs once.
+pub(super) fn findings(
+    profile: &Profile,
+    verdicts: &[Verdicts],
+    graphs: &Graphs,
+    set_up: &HashSet<u32>,
+) -> Vec<Finding> {
     let benchmarked = tuning::benchmarked_launches(&profile.launches);
     let sums = LaunchSums::new(profile, benchmarked);
     let mut causes: Vec<Cause<'_>> = Vec::new();
@@ -54,7 +60,9 @@ pub(super) fn findings(profile: &Profile, verdicts: &[Verdicts], graphs: &Graphs
     let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
     // Nobody tunes the kernels that tune.
     let tuning = tuning::kernels(&profile.launches, &profile.kernels);
-    order.retain(|(launch, _)| !tuning.contains_key(launch.kernel.as_str()));
+    order.retain(|(launch, _)| {
+        !tuning.contains_key(launch.kernel.as_str()) && !set_up.contains(&launch.id)
+    });
     order.sort_by(|a, b| duration(b.0).total_cmp(&duration(a.0)));
     for (launch, verdicts) in order {
         let short =
@@ -735,6 +743,14 @@ mod tests {
         let of = |launches: Vec<Launch>| analyzed(launches).findings.remove(0);
         let first = of(vec![cast.clone(), cast.clone(), gemm.clone()]);
         assert_eq!(first.id, "only_set_up");
+        // Their launches are short, with more of the time than the casts alone.
+        let short = launch(&cast.kernel, 2.5, &[(SM, 2.0), (MEMORY, 8.0)]);
+        let small = launch("void at::native::clamp(int)", 2.4, &[(SM, 2.0), (MEMORY, 8.0)]);
+        let profile =
+            analyzed(vec![short.clone(), short.clone(), short.clone(), short, small, gemm.clone()]);
+        assert_eq!(profile.findings[0].id, "only_set_up");
+        let covers = profile.findings[1..].iter().flat_map(|finding| &finding.covers);
+        assert!(covers.clone().all(|covered| covered.kernel != cast.kernel), "{covers:?}");
         assert!(first.text.contains("goes into filling, copying and converting"), "{first:?}");
         // In the middle of the work, or nothing else.
         assert_ne!(of(vec![gemm, cast.clone(), cast.clone()]).id, "only_set_up");

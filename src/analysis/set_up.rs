@@ -55,82 +55,109 @@ fn is_preparation(range: &str) -> bool {
     words.split(|c: char| !c.is_alphanumeric()).any(|word| PREPARING.contains(&word))
 }
 
-/// The finding, if counters were measured mostly on such kernels.
-pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding> {
-    if profile.timeline.is_some() || !profile.launches.iter().any(|l| !l.metrics.is_empty()) {
-        return None;
+/// The launches that are set-up, where they hold most of the time of a profile of counters.
+pub(super) struct SetUp<'a> {
+    launches: Vec<&'a Launch>,
+    /// Such as `making random numbers`.
+    what: String,
+    ns: f64,
+    share: f64,
+}
+
+impl<'a> SetUp<'a> {
+    /// `None` if they hold little of the time, or if a timeline tells what follows them.
+    pub(super) fn of(profile: &'a Profile, limits: &Limits<'_>) -> Option<Self> {
+        if profile.timeline.is_some() || !profile.launches.iter().any(|l| !l.metrics.is_empty()) {
+            return None;
+        }
+        let ns = |launches: &[&Launch]| launches.iter().filter_map(|l| l.duration_ns).sum::<f64>();
+        let all: Vec<&Launch> = profile.launches.iter().collect();
+        let benchmarked = tuning::benchmarked_launches(&profile.launches);
+        let tuning = |launch: &&Launch| benchmarked.contains_key(&launch.id);
+        let tunes = |tuner: Tuner| benchmarked.values().any(|of_launch| *of_launch == tuner);
+        let random = |launch: &&Launch| makes_random_numbers(launch);
+        let moves = |launch: &&Launch| element_wise(&launch.kernel) == Some(ElementWise::Move);
+        let prepares = |launch: &&&Launch| random(launch) || tuning(launch) || moves(launch);
+        // Weights are copied and cast before the work; a program of nothing else has that as its work.
+        let leading = all.iter().take_while(prepares).count();
+        let leading = if leading < all.len() { leading } else { 0 };
+        let what: Vec<&str> = [
+            (all.iter().any(random), "making random numbers"),
+            (all[..leading].iter().any(moves), "filling, copying and converting tensors"),
+            (tunes(Tuner::Xla), "autotuning of XLA"),
+            (tunes(Tuner::Triton), "benchmarks of Triton's kernels"),
+        ]
+        .into_iter()
+        .filter_map(|(is_there, what)| is_there.then_some(what))
+        .collect();
+        let is_set_up =
+            |(at, launch): &(usize, &Launch)| *at < leading || random(launch) || tuning(launch);
+        let set_up = all.iter().copied().enumerate().filter(is_set_up);
+        let launches: Vec<&Launch> = set_up.map(|(_, launch)| launch).collect();
+        let (total_ns, ns) = (ns(&all), ns(&launches));
+        let share = ns / total_ns;
+        // The share is NaN without durations.
+        (share >= limits.threshold(&SETUP_SHARE).value).then(|| SetUp {
+            launches,
+            what: what.join(" and "),
+            ns,
+            share,
+        })
     }
-    let ns = |launches: &[&Launch]| launches.iter().filter_map(|l| l.duration_ns).sum::<f64>();
-    let all: Vec<&Launch> = profile.launches.iter().collect();
-    let benchmarked = tuning::benchmarked_launches(&profile.launches);
-    let tuning = |launch: &&Launch| benchmarked.contains_key(&launch.id);
-    let tunes = |tuner: Tuner| benchmarked.values().any(|of_launch| *of_launch == tuner);
-    let random = |launch: &&Launch| makes_random_numbers(launch);
-    let moves = |launch: &&Launch| element_wise(&launch.kernel) == Some(ElementWise::Move);
-    let prepares = |launch: &&&Launch| random(launch) || tuning(launch) || moves(launch);
-    // Weights are copied and cast before the work; a program of nothing else has that as its work.
-    let leading = all.iter().take_while(prepares).count();
-    let leading = if leading < all.len() { leading } else { 0 };
-    let what: Vec<&str> = [
-        (all.iter().any(random), "making random numbers"),
-        (all[..leading].iter().any(moves), "filling, copying and converting tensors"),
-        (tunes(Tuner::Xla), "autotuning of XLA"),
-        (tunes(Tuner::Triton), "benchmarks of Triton's kernels"),
-    ]
-    .into_iter()
-    .filter_map(|(is_there, what)| is_there.then_some(what))
-    .collect();
-    let what = what.join(" and ");
-    let is_set_up =
-        |(at, launch): &(usize, &Launch)| *at < leading || random(launch) || tuning(launch);
-    let set_up = all.iter().copied().enumerate().filter(is_set_up);
-    let set_up: Vec<&Launch> = set_up.map(|(_, launch)| launch).collect();
-    let (total_ns, set_up_ns) = (ns(&all), ns(&set_up));
-    let limit = limits.threshold(&SETUP_SHARE);
-    let share = set_up_ns / total_ns;
-    // The share is NaN without durations.
-    if share.is_nan() || share < limit.value {
-        return None;
+
+    /// Ids of the launches.
+    pub(super) fn ids(&self) -> HashSet<u32> {
+        self.launches.iter().map(|launch| launch.id).collect()
     }
-    let mut covers: Vec<CoveredKernel> = Vec::new();
-    for launch in &set_up {
-        let ns = launch.duration_ns.unwrap_or_default().round() as u64;
-        let covered = match covers.iter().position(|covered| covered.kernel == launch.kernel) {
-            Some(at) => &mut covers[at],
-            None => {
+
+    /// The finding that little but set-up was profiled.
+    pub(super) fn finding(&self, profile: &Profile, limits: &Limits<'_>) -> Finding {
+        let limit = limits.threshold(&SETUP_SHARE);
+        let share = self.share;
+        Finding {
+            id: "only_set_up".to_owned(),
+            category: "selection".to_owned(),
+            stake: Some(PotentialGain {
+                ns: self.ns.round() as u64,
+                of: GainScope::GpuTime,
+                region: None,
+                share,
+            }),
+            text: format!(
+                "{:.0} % of the GPU time of the profiled launches goes into {}: these {} launches \
+                 are probably the program's set-up",
+                100.0 * share,
+                self.what,
+                profile.launches.len()
+            ),
+            hint:
+                "profile what matters: an NVTX range with `--regions NAME`, the kernels that hold \
+                   the time with `--mode deep`, or more launches with `--launch-count N`"
+                    .to_owned(),
+            evidence: vec![limit.share_evidence("launches.set_up_share", share, "of the GPU time")],
+            covers: self.covers(),
+            ..Finding::default()
+        }
+    }
+
+    /// The kernels of the launches, that with most time first.
+    fn covers(&self) -> Vec<CoveredKernel> {
+        let mut covers: Vec<CoveredKernel> = Vec::new();
+        for launch in &self.launches {
+            let ns = launch.duration_ns.unwrap_or_default().round() as u64;
+            let at = covers.iter().position(|covered| covered.kernel == launch.kernel);
+            let at = at.unwrap_or_else(|| {
                 let kernel = launch.kernel.clone();
                 covers.push(CoveredKernel { kernel, ..CoveredKernel::default() });
-                covers.last_mut()?
-            }
-        };
-        covered.launches += 1;
-        covered.total_ns += ns;
-        covered.stake_ns += ns;
+                covers.len() - 1
+            });
+            covers[at].launches += 1;
+            covers[at].total_ns += ns;
+            covers[at].stake_ns += ns;
+        }
+        covers.sort_by_key(|covered| std::cmp::Reverse(covered.total_ns));
+        covers
     }
-    covers.sort_by_key(|covered| std::cmp::Reverse(covered.total_ns));
-    Some(Finding {
-        id: "only_set_up".to_owned(),
-        category: "selection".to_owned(),
-        stake: Some(PotentialGain {
-            ns: set_up_ns.round() as u64,
-            of: GainScope::GpuTime,
-            region: None,
-            share,
-        }),
-        text: format!(
-            "{:.0} % of the GPU time of the profiled launches goes into {what}: these {} launches \
-             are probably the program's set-up",
-            100.0 * share,
-            all.len()
-        ),
-        hint:
-            "profile what matters: an NVTX range with `--regions NAME`, the kernels that hold the \
-               time with `--mode deep`, or more launches with `--launch-count N`"
-                .to_owned(),
-        evidence: vec![limit.share_evidence("launches.set_up_share", share, "of the GPU time")],
-        covers,
-        ..Finding::default()
-    })
 }
 
 #[cfg(test)]
