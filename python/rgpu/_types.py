@@ -1560,8 +1560,8 @@ class Launch(Record):
     default is `domain@name`.
     """
     region_inferred: bool
-    """Whether `region` is inferred: the launching thread opens no range itself, and another thread
-    was in the region.
+    """Whether `region` is inferred: the launching thread opens no range itself, or only ranges
+    around collectives, and another thread was in the region.
     """
     metrics: dict[str, Metric]
     """Metrics by NVIDIA's metric name."""
@@ -2329,8 +2329,9 @@ class Region(Record):
     has it. Absent for start/end regions, and if no trace tells.
     """
     inferred_gpu_ns: int | None
-    """The part of `gpu_ns` that is inferred: a thread without any range launched it while another
-    thread was in the region, as autograd's does in a backward pass.
+    """The part of `gpu_ns` that is inferred: a thread without any range, or only with ranges around
+    collectives, launched it while another thread was in the region, as autograd's does in a
+    backward pass.
     """
     kernels: Records[KernelSum]
     """Kernels launched inside, summed by name."""

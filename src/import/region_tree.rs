@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::model::Region;
 use crate::model::timeline::RegionKind;
-pub(super) use steps::{InnermostLookup, RangeAround};
+pub(super) use steps::{InnermostLookup, RangeAround, is_around_collective};
 use steps::{OpenRange, RegionChanges, ThreadChanges};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +127,7 @@ impl Tree {
             let mut open: Vec<(i64, OpenRange)> = Vec::new();
             for index in of_lane {
                 let range = &ranges[*index];
+                steps.add_range(&range.part);
                 Tree::close(&mut open, range.start_ns, &mut steps);
                 let outer = open.last().map(|(_, outer)| *outer);
                 let node = self.enter(outer.map(|outer| outer.node), range);

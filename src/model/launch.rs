@@ -51,8 +51,8 @@ pub struct Launch {
     /// default is `domain@name`.
     #[serde(default)]
     pub region: Vec<String>,
-    /// Whether `region` is inferred: the launching thread opens no range itself, and another thread
-    /// was in the region.
+    /// Whether `region` is inferred: the launching thread opens no range itself, or only ranges
+    /// around collectives, and another thread was in the region.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub region_inferred: bool,
     /// Metrics by NVIDIA's metric name.

@@ -31,8 +31,9 @@ pub struct Region {
     /// has it. Absent for start/end regions, and if no trace tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_span_ns: Option<u64>,
-    /// The part of `gpu_ns` that is inferred: a thread without any range launched it while another
-    /// thread was in the region, as autograd's does in a backward pass.
+    /// The part of `gpu_ns` that is inferred: a thread without any range, or only with ranges around
+    /// collectives, launched it while another thread was in the region, as autograd's does in a
+    /// backward pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inferred_gpu_ns: Option<u64>,
     /// Kernels launched inside, summed by name.

@@ -6,6 +6,7 @@ use rgpu_format::ncu_rep::{NcuReport, NvtxStack, NvtxState};
 
 use super::launch::kernels_of_range;
 use crate::import::imported::kernel_sums;
+use crate::import::region_tree::is_around_collective;
 use crate::model::timeline::RangeResult;
 use crate::model::timeline::RegionKind;
 use crate::model::{Launch, Region};
@@ -48,16 +49,21 @@ pub(super) struct LaunchPath {
     pub(super) is_inferred: bool,
 }
 
-/// Removes inferred regions of threads that open ranges themselves elsewhere in the report, as the
-/// import of timelines does.
+/// Removes inferred regions of threads that open ranges themselves elsewhere in the report, other than
+/// around collectives, as the import of timelines does.
 pub(super) fn keep_own_regions(report: &NcuReport<'_>, launches: &mut [Launch]) {
     if launches.iter().all(|launch| !launch.region_inferred) {
         return;
     }
     let states = report.results().filter_map(|result| result.nvtx());
-    let opening: HashSet<u64> = states
-        .flat_map(|s| s.stacks.iter().map(|stack| stack.thread).collect::<Vec<_>>())
-        .collect();
+    let has_own_range = |state: &NvtxState, stack: &NvtxStack| {
+        stack.path.iter().any(|name| !is_around_collective(&part(state, stack.domain, name)))
+    };
+    let opening = |state: NvtxState| -> Vec<u64> {
+        let own = state.stacks.iter().filter(|stack| has_own_range(&state, stack));
+        own.map(|stack| stack.thread).collect()
+    };
+    let opening: HashSet<u64> = states.flat_map(opening).collect();
     for (result, launch) in report.results().zip(launches) {
         let opens = result.launch().is_some_and(|kernel| opening.contains(&kernel.thread));
         if launch.region_inferred && opens {

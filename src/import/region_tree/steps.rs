@@ -25,28 +25,47 @@ const MAX_THREADS: usize = 16;
 
 /// The changes of one thread by time; each holds until the next. `None` is outside all ranges.
 #[derive(Debug, Default)]
-pub(super) struct RegionChanges(Vec<(i64, Option<OpenRange>)>);
+pub(super) struct RegionChanges {
+    by_time: Vec<(i64, Option<OpenRange>)>,
+    /// Whether a range of the thread is neither NCCL's nor torch's own around a collective.
+    has_own_ranges: bool,
+}
+
+/// Prefixes of the ranges that NCCL and torch open around collectives, on whichever thread starts them.
+/// In a backward pass with DistributedDataParallel or FSDP it is autograd's.
+const COLLECTIVE_RANGES: &[&str] = &["NCCL@", "nccl:", "FSDP::", "FullyShardedDataParallel."];
+
+/// Whether a range, as a part of a path, is around a collective.
+pub(in crate::import) fn is_around_collective(part: &str) -> bool {
+    COLLECTIVE_RANGES.iter().any(|prefix| part.starts_with(prefix))
+}
 
 impl RegionChanges {
     /// Sets the innermost range from `at_ns` on. Must be called in time order; an earlier time is
     /// moved to the last one.
     pub(super) fn change(&mut self, at_ns: i64, range: Option<OpenRange>) {
-        match self.0.last_mut() {
+        match self.by_time.last_mut() {
             Some((last, known)) if at_ns <= *last => *known = range,
-            _ => self.0.push((at_ns, range)),
+            _ => self.by_time.push((at_ns, range)),
         }
     }
 
+    /// Notes that the thread opens this range.
+    pub(super) fn add_range(&mut self, part: &str) {
+        self.has_own_ranges |= !is_around_collective(part);
+    }
+
     fn at(&self, at_ns: i64, finger: &mut usize) -> Option<OpenRange> {
-        let after = |index: usize| self.0.get(index).is_none_or(|(start, _)| at_ns < *start);
-        let holds = |index: usize| self.0.get(index).is_some_and(|(start, _)| *start <= at_ns);
+        let changes = &self.by_time;
+        let after = |index: usize| changes.get(index).is_none_or(|(start, _)| at_ns < *start);
+        let holds = |index: usize| changes.get(index).is_some_and(|(start, _)| *start <= at_ns);
         if !(holds(*finger) && after(*finger + 1)) {
             *finger = match holds(*finger + 1) && after(*finger + 2) {
                 true => *finger + 1,
-                false => self.0.partition_point(|(start, _)| *start <= at_ns).checked_sub(1)?,
+                false => changes.partition_point(|(start, _)| *start <= at_ns).checked_sub(1)?,
             };
         }
-        self.0.get(*finger)?.1
+        changes.get(*finger)?.1
     }
 }
 
@@ -60,7 +79,7 @@ pub(in crate::import) struct InnermostLookup<'t> {
     lanes: &'t ThreadChanges,
     last: Option<((u64, u64), Option<&'t RegionChanges>)>,
     finger: usize,
-    /// Threads with ranges by process, each with the last position. Made when first needed.
+    /// Threads with ranges of their own by process, each with the last position. Made when first needed.
     of_process: HashMap<u64, Vec<(&'t RegionChanges, usize)>>,
 }
 
@@ -69,9 +88,9 @@ impl<'t> InnermostLookup<'t> {
         InnermostLookup { lanes, last: None, finger: 0, of_process: HashMap::new() }
     }
 
-    /// The innermost range around a call of a thread. A thread that opens no range at all works for
-    /// another one, as autograd's does: its calls lie in the range of the only other thread of the
-    /// process that has one open.
+    /// The innermost range around a call of a thread. A thread that opens no range at all, or only
+    /// ranges around collectives, works for another one, as autograd's does: its calls lie in the range
+    /// of the only other thread of the process that has one open.
     pub(in crate::import) fn around(
         &mut self,
         process: u64,
@@ -79,14 +98,20 @@ impl<'t> InnermostLookup<'t> {
         at_ns: i64,
     ) -> Option<RangeAround> {
         let lane = (process, thread);
-        let is_last = matches!(self.last, Some((last, Some(_))) if last == lane);
-        if is_last || self.lanes.contains_key(&lane) {
-            let innermost = self.at(process, thread, at_ns)?;
-            return Some(RangeAround { innermost, is_inferred: false });
+        let changes = match self.last {
+            Some((last, changes)) if last == lane => changes,
+            _ => self.lanes.get(&lane),
+        };
+        if let Some(changes) = changes {
+            let own = self.at(process, thread, at_ns);
+            if own.is_some() || changes.has_own_ranges {
+                return own.map(|innermost| RangeAround { innermost, is_inferred: false });
+            }
         }
         let lanes = self.lanes;
         let threads = self.of_process.entry(process).or_insert_with(|| {
-            let own = lanes.iter().filter(|((of, _), _)| *of == process);
+            let own =
+                lanes.iter().filter(|((of, _), changes)| *of == process && changes.has_own_ranges);
             own.map(|(_, changes)| (changes, 0)).collect()
         });
         if threads.len() > MAX_THREADS {
@@ -147,6 +172,7 @@ mod tests {
         let mut lanes = ThreadChanges::default();
         for (thread, node) in [(1, 1), (2, 2)] {
             let mut changes = RegionChanges::default();
+            changes.add_range("step");
             changes.change(10 * thread, open(node));
             changes.change(10 * thread + 15, None);
             lanes.insert((7, thread as u64), changes);
@@ -166,5 +192,32 @@ mod tests {
             [None, Some((1, true)), None, Some((2, true))]
         );
         assert_eq!(InnermostLookup::new(&lanes).around(8, 3, 15), None, "another process");
+    }
+
+    /// DistributedDataParallel: autograd's thread starts collectives between the kernels of a backward
+    /// pass, and torch opens a range around each.
+    #[test]
+    fn a_thread_with_ranges_around_collectives_alone_works_for_another_thread() {
+        let open = |node| Some(OpenRange { node, range: node });
+        let around = |range: &str, at_ns| {
+            let mut lanes = ThreadChanges::default();
+            for (thread, node, part, from_ns, to_ns) in
+                [(1, 1, "torch@step", 10, 50), (2, 2, range, 20, 30)]
+            {
+                let mut changes = RegionChanges::default();
+                changes.add_range(part);
+                changes.change(from_ns, open(node));
+                changes.change(to_ns, None);
+                lanes.insert((7, thread), changes);
+            }
+            let around = InnermostLookup::new(&lanes).around(7, 2, at_ns);
+            around.map(|a| (a.innermost.node, a.is_inferred))
+        };
+        assert_eq!(
+            [5, 15, 25, 40, 55].map(|ns| around("nccl:all_reduce", ns)),
+            [None, Some((1, true)), Some((2, false)), Some((1, true)), None]
+        );
+        assert_eq!(around("NCCL@ncclAllReduce", 40), Some((1, true)));
+        assert_eq!(around("load", 40), None);
     }
 }

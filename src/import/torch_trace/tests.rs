@@ -93,6 +93,18 @@ fn steps_of_a_training_are_stages_and_its_operators_know_their_functions() {
     assert!(imported.regions.iter().any(|r| r.display().ends_with("Optimizer.step#SGD.step")));
 }
 
+/// DistributedDataParallel: autograd's thread starts collectives, and torch opens a range around each.
+#[test]
+fn a_backward_pass_with_collectives_counts_for_its_step() {
+    let imported = imported_from("hook", "ddp");
+    let step = imported.regions.iter().find(|region| region.display() == "torch@step").unwrap();
+    assert_eq!((step.gpu_ns, step.inferred_gpu_ns), (Some(2_655_865), Some(1_575_291)));
+    let inferred = imported.launches.iter().filter(|launch| launch.region_inferred).count();
+    assert_eq!((imported.launches.len(), inferred), (63, 49));
+    let collectives = |r: &&crate::model::Region| r.display() == "nccl:all_reduce";
+    assert_eq!(imported.regions.iter().find(collectives).unwrap().instances, Some(5));
+}
+
 #[test]
 fn calls_of_a_hugging_face_model_are_stages_with_their_rate() {
     let imported = imported_from("hook", "llama");
