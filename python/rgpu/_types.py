@@ -2851,6 +2851,11 @@ class Stage(Record):
     last, including the time in which the GPU waits. Absent unless `clock` is `gpu` and a trace
     has these times.
     """
+    plain_ns: int | None
+    """Time in nanoseconds of an instance without torch's profiler, which lengthens the host's time:
+    the median of steps of the optimizer that followed the recorded ones. Absent if these were
+    fewer than four or uneven, and for other stages.
+    """
     flops: float | None
     """Floating-point operations of one instance: of a kernel, from `[work.regions]`; of a program,
     as counted while it ran.

@@ -10,6 +10,7 @@ mod host_work;
 mod idle;
 mod idle_totals;
 mod measure;
+mod plain_steps;
 mod scope;
 mod start_up;
 mod sums;
@@ -72,7 +73,9 @@ pub(super) fn analyze(
     profile.timeline = timeline(trace, limits);
     let ranks = profile.ranks.as_ref();
     let of_timeline = |timeline| finding::findings(timeline, ranks, graphs, limits);
-    let idle = profile.timeline.iter().flat_map(of_timeline);
+    let limited =
+        |timeline| plain_steps::limit(of_timeline(timeline), timeline, &profile.stages, limits);
+    let idle = profile.timeline.iter().flat_map(limited);
     idle.chain(element_wise::finding(trace, limits)).collect()
 }
 

@@ -60,7 +60,7 @@ fn import_as(trace: &TorchTrace, from: &str, is_rank: bool) -> Imported {
     }
     if let Some(known) = &trace.recording {
         imported.program_model = recording::model(known);
-        imported.stages = recording::stages(known, &imported.regions);
+        imported.stages = recording::stages(known, trace.plain_step_ns, &imported.regions);
         imported.gaps.extend(recording::gaps(known, from));
         if known.cuda && !on_gpu {
             imported.refusals.push(RejectedReport {

@@ -27,6 +27,11 @@ pub struct Stage {
     /// has these times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_span_ns: Option<f64>,
+    /// Time in nanoseconds of an instance without torch's profiler, which lengthens the host's time:
+    /// the median of steps of the optimizer that followed the recorded ones. Absent if these were
+    /// fewer than four or uneven, and for other stages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain_ns: Option<u64>,
     /// Floating-point operations of one instance: of a kernel, from `[work.regions]`; of a program,
     /// as counted while it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -59,6 +59,7 @@ fn stage(region: &Region, cases: &[Case]) -> Option<Stage> {
         mean_ns,
         clock,
         gpu_span_ns: span.map(|span| span as f64 / instances as f64),
+        plain_ns: None,
         flops,
         flops_per_s: flops.filter(|_| mean_ns > 0.0).map(|flops| flops * 1e9 / mean_ns),
         utilization: None,

@@ -79,6 +79,36 @@ fn steps_of_a_training_are_recorded_without_a_change_of_the_program() {
     }
 }
 
+/// The hook's clock gives these milliseconds at the ends of the steps from the fifth on, and fails after
+/// them.
+#[test]
+fn steps_after_the_recording_tell_how_long_one_takes_without_the_profiler() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let plain_ns = |ends_ms: &[u32], steps: u32, end: &str| {
+        let clock = format!(
+            "import time\n\
+             ends = iter({ends_ms:?})\n\
+             time.monotonic_ns = lambda: next(ends) * 10**6\n"
+        );
+        let app = program(&laptop, &format!("{clock}{}{end}", training(steps)), GPU_TRACE);
+        let line = format!("profile --mode torch --remote h200 -- python3 {app}");
+        let (shown, profile) = profiled(&laptop, &line);
+        assert_eq!(profile.rung, "torch", "{shown}");
+        assert!(!shown.contains("stepped failed"), "{shown}");
+        let [step] = &profile.stages[..] else { panic!("{:#?}", profile.stages) };
+        (step.instances, step.plain_ns)
+    };
+    assert_eq!(plain_ns(&[50, 54, 58, 63], 8, ""), (3, Some(4_000_000)));
+    assert_eq!(plain_ns(&[50, 54, 58], 7, ""), (3, None), "too few");
+    assert_eq!(plain_ns(&[50, 54, 58, 62, 66, 90], 10, ""), (3, None), "uneven");
+    let eleven: Vec<u32> = (0..11).map(|step| 5 * step).collect();
+    assert_eq!(plain_ns(&eleven, 40, ""), (3, Some(5_000_000)), "no more than ten");
+    let own = "torch.profiler.profile(\
+               activities=[], record_shapes=0, profile_memory=0, with_stack=0).start()\n";
+    assert_eq!(plain_ns(&[50, 54, 58, 63], 8, own), (3, None), "a profiler of its own");
+}
+
 #[test]
 fn a_range_can_be_chosen_and_other_ranges_are_regions() {
     let laptop = Laptop::new();

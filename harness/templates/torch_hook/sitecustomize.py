@@ -23,6 +23,9 @@ NVTX ranges of `torch.cuda.nvtx` are ranges of the trace too. One that is open w
 begins is in it from then on, but not if steps are recorded. A call of a Hugging Face model is
 `LLM@prefill`, `LLM@decode_step` or `LLM@forward`. The trace's key `rgpu` has the model, the FLOPs of
 these ranges and the peak of the memory, as `src/format/src/torch_trace.rs` reads them.
+
+Recording lengthens the host's time. So the hook also times up to PLAIN_STEPS steps after the recorded
+ones. Their median is the trace's key `rgpu_plain_step_ns`, unless they are too few or uneven.
 """
 
 import atexit
@@ -46,6 +49,11 @@ STOPS_AFTER_RANGE = os.environ.get("RGPU_TORCH_FOR") == "range"
 FOR_S = 0.0 if STOPS_AFTER_RANGE else float(os.environ.get("RGPU_TORCH_FOR", "0"))
 WINDOW = AFTER_S > 0 or FOR_S > 0
 STEPS = 3
+# Steps to time without the profiler, the fewest that tell something, and how far their mean may exceed
+# their median: a loader that delivers several batches at once makes most steps shorter than their mean.
+PLAIN_STEPS = 10
+MIN_PLAIN_STEPS = 3
+MAX_MEAN_TO_MEDIAN = 1.25
 LIMIT_S = {"program": 5.0, "range": 15.0, "steps": 15.0, "window": 15.0}
 LIMIT_WITHOUT_PLACES_S = 60.0
 # Python functions of torch, and what has no file, only pass a call on; the trace has none of them.
@@ -123,6 +131,8 @@ class Recording:
         # The first optimizer's id, and the steps of it that are in the trace.
         self.optimizer, self.steps = None, 0
         self.step_range = None
+        # The trace of whole steps, and the times at which later steps ended, in nanoseconds.
+        self.trace_of_steps, self.step_ends = None, []
         self.deadline = None
         self.starting = False
         self.model = None
@@ -181,6 +191,8 @@ class Recording:
             if self.places:
                 trim(path + ".new")
             os.replace(path + ".new", path)
+        if what == "steps" and not self.cut:
+            self.trace_of_steps = path
 
     def facts(self, what):
         torch = self.torch
@@ -288,7 +300,11 @@ class Recording:
     @guarded
     def other_profiler(self):
         """Makes way for a profiler that the program itself starts: there can be one."""
-        if not self.starting and self.profiler is not None:
+        if self.starting:
+            return
+        # The steps that it records take longer, too.
+        self.trace_of_steps = None
+        if self.profiler is not None:
             say("the program starts a profiler itself, so the recording ends")
             self.cut = True
             self.finish()
@@ -307,6 +323,25 @@ class Recording:
                 self.begin_step()
             else:
                 self.finish()
+        elif self.trace_of_steps is not None:
+            # The first step after the recording begins with an idle GPU. It only gives the time at
+            # which the next one begins.
+            self.step_ends.append(time.monotonic_ns())
+            if len(self.step_ends) > PLAIN_STEPS:
+                self.add_plain_step()
+
+    @guarded
+    def add_plain_step(self):
+        """Adds the time of a step without the profiler to the trace."""
+        path, self.trace_of_steps = self.trace_of_steps, None
+        if path is None or os.getpid() != self.pid:
+            return
+        times = sorted(end - start for start, end in zip(self.step_ends, self.step_ends[1:]))
+        if len(times) < MIN_PLAIN_STEPS:
+            return
+        median = times[len(times) // 2]
+        if sum(times) <= MAX_MEAN_TO_MEDIAN * median * len(times):
+            add_key(path, "rgpu_plain_step_ns", median)
 
     def begin_step(self):
         self.step_range = self.torch.profiler.record_function("torch@step")
@@ -478,6 +513,7 @@ def torch_imported(torch):
     watch_ranges(recording)
     watch_compilation(recording)
     watch_profilers(recording)
+    atexit.register(recording.add_plain_step)
     atexit.register(recording.finish)
     if WITHOUT_GPU:
         recording.gpu_opened()
@@ -582,6 +618,17 @@ def trim(path):
             kept += [PYTHON_CALL, json.dumps(name)[1:-1], there, rest]
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(kept)
+
+
+def add_key(path, key, value):
+    """Adds a key to the JSON object in a file."""
+    with open(path, "r+b") as file:
+        file.seek(max(0, os.path.getsize(path) - 4096))
+        start, end = file.tell(), file.read().rstrip()
+        if end.endswith(b"}"):
+            file.seek(start + len(end) - 1)
+            file.write(f", {json.dumps(key)}: {json.dumps(value)}\n}}\n".encode())
+            file.truncate()
 
 
 def is_place(name):

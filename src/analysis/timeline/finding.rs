@@ -76,6 +76,11 @@ const IDLE: &[Idle] = &[
     },
 ];
 
+/// Whether a finding is about idle time of what the program repeats.
+pub(super) fn is_steady_idle(id: &str) -> bool {
+    IDLE.iter().any(|idle| idle.id == id && idle.first_launch == Some(false))
+}
+
 /// The hint for launches that are late although they replay CUDA graphs.
 const GRAPHS_ALREADY: &str = "the launches replay CUDA graphs already: put more work into each \
      graph, and queue the next replay before looking at a result";
@@ -328,7 +333,7 @@ fn percent(share: f64) -> String {
 }
 
 /// `4.47 ms`, `2.50 s`.
-fn time(ns: u64) -> String {
+pub(super) fn time(ns: u64) -> String {
     match ns as f64 / 1e9 {
         seconds if seconds >= 1.0 => format!("{seconds:.2} s"),
         seconds => format!("{:.2} ms", seconds * 1e3),

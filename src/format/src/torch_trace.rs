@@ -16,7 +16,7 @@
 //! With `"ph": "i"` and the name `[memory]`, an event is a change of an allocator, from whose `args` we
 //! take `Device Type` (0 is the host), `Device Id`, `Total Allocated` and `Total Reserved`. Backward
 //! operators have the `Sequence number` of their forward operator and its `Fwd thread id`, which is 0
-//! for forward operators. The key `rgpu` is our own ([`Recording`]).
+//! for forward operators. The keys `rgpu` ([`Recording`]) and `rgpu_plain_step_ns` are our own.
 //!
 //! Kernels of NCCL have the arguments of their collective since torch 2.3: `Collective name`, `In msg
 //! nelems`, `Out msg nelems`, `dtype`, `Group size`, `Process Group Name`, `Process Group Ranks`.
@@ -178,6 +178,9 @@ pub struct TorchTrace {
     pub memory: Vec<MemoryChange>,
     /// The record that our own hook added.
     pub recording: Option<Recording>,
+    /// Nanoseconds of a step of the optimizer without the profiler: the median of those that our hook
+    /// timed after the recording. `None` if they were too few or uneven.
+    pub plain_step_ns: Option<u64>,
     /// The distinct names of events; events have an index into them.
     pub names: Vec<String>,
     /// Names of the GPUs, in the trace's order.
@@ -522,6 +525,10 @@ impl<'de> Visitor<'de> for Document<'_> {
                     let recording: &serde_json::value::RawValue = map.next_value()?;
                     self.0.trace.recording = serde_json::from_str(recording.get()).ok();
                 }
+                "rgpu_plain_step_ns" => {
+                    let step: &serde_json::value::RawValue = map.next_value()?;
+                    self.0.trace.plain_step_ns = step.get().parse().ok();
+                }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -593,7 +600,8 @@ mod tests {
             {"ph":"X","cat":"cpu_op","name":"MmBackward0","pid":7,"tid":9,"ts":3,"dur":1,
              "args":{"Sequence number":4,"Fwd thread id":1}}],
             "rgpu":{"recorded":"steps","steps":3,"cuda":true,"model":{"name":"llama","parameters":5},
-                    "work":{"LLM@prefill":{"calls":1,"flops":2e9}},"memory":{"peak_allocated_bytes":9}}}"#;
+                    "work":{"LLM@prefill":{"calls":1,"flops":2e9}},"memory":{"peak_allocated_bytes":9}},
+            "rgpu_plain_step_ns": 4012345}"#;
         let trace = TorchTrace::read(text.as_bytes()).unwrap();
         let call = trace.python_calls[0];
         assert_eq!(trace.names[call.name as usize], "train.py(3): step");
@@ -604,6 +612,7 @@ mod tests {
         assert_eq!((trace.events[0].sequence, trace.events[0].is_backward), (Some(4), true));
         let recording = trace.recording.unwrap();
         assert_eq!((recording.steps, recording.cuda, recording.cut), (3, true, false));
+        assert_eq!(trace.plain_step_ns, Some(4_012_345));
         assert_eq!(recording.work["LLM@prefill"], RangeWork { calls: 1, flops: 2e9 });
         assert_eq!(recording.model.unwrap().parameters, Some(5));
         assert_eq!(recording.memory.unwrap().peak_allocated_bytes, 9);

@@ -28,8 +28,12 @@ pub(super) fn model(recording: &Recording) -> Option<ModelInfo> {
 
 /// The stages among the regions: steps of an optimizer and calls of a model, by name. Steps follow
 /// each other, so that the host's time is theirs. A call of a model returns before the GPU has done
-/// its work, so that its time is the GPU's.
-pub(super) fn stages(recording: &Recording, regions: &[Region]) -> Vec<Stage> {
+/// its work, so that its time is the GPU's. `plain_step_ns` is the time of a step without the profiler.
+pub(super) fn stages(
+    recording: &Recording,
+    plain_step_ns: Option<u64>,
+    regions: &[Region],
+) -> Vec<Stage> {
     let mut stages: Vec<Stage> = Vec::new();
     let is_stage = |name: &str| name == STEP || name.starts_with(MODEL_DOMAIN);
     let names = regions.iter().filter_map(|region| region.path.last());
@@ -62,6 +66,7 @@ pub(super) fn stages(recording: &Recording, regions: &[Region]) -> Vec<Stage> {
             mean_ns,
             clock,
             gpu_span_ns: span.map(|span| span as f64 / instances as f64),
+            plain_ns: plain_step_ns.filter(|ns| name == STEP && *ns > 0),
             flops,
             flops_per_s: flops.map(|flops| flops * 1e9 / mean_ns),
             utilization: None,
@@ -161,7 +166,9 @@ mod tests {
             .into(),
             ..Recording::default()
         };
-        let stages = stages(&recording, &regions);
+        let stages = stages(&recording, Some(900), &regions);
+        let plain: Vec<_> = stages.iter().map(|stage| stage.plain_ns).collect();
+        assert_eq!(plain, [None, Some(900), None]);
         let spans: Vec<_> = stages.iter().map(|stage| stage.gpu_span_ns).collect();
         assert_eq!(spans, [Some(5_000.0), None, None]);
         let shown: Vec<_> = stages
