@@ -3388,6 +3388,10 @@ class Work(Record):
     """Number of the CUDA stream."""
     bytes: int | None
     """Bytes copied or set; only for copies and memsets."""
+    pageable: bool | None
+    """Whether the host's side of a copy is pageable memory, not pinned; absent if the copy has no
+    side on the host, or the tool does not tell.
+    """
     call: int | None
     """The call that submitted it (index into `calls`), if known and listed."""
     launch: int | None

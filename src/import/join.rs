@@ -267,6 +267,7 @@ mod tests {
                     device: 0,
                     stream: 0,
                     bytes: None,
+                    pageable: None,
                     call: None,
                     launch: None,
                     regions: Vec::new(),

@@ -138,6 +138,15 @@ fn copy_kind(name: &str) -> CopyKind {
     }
 }
 
+/// Whether the host's side of a copy is pageable memory, from such a name. `None` if it does not tell.
+fn is_pageable(name: &str) -> Option<bool> {
+    match (name.contains("Pageable"), name.contains("Pinned")) {
+        (true, _) => Some(true),
+        (false, true) => Some(false),
+        (false, false) => None,
+    }
+}
+
 impl TraceRows for TorchRows<'_> {
     type Error = Infallible;
 
@@ -171,6 +180,7 @@ impl TraceRows for TorchRows<'_> {
                 end_ns: end(event),
                 bytes: event.bytes.unwrap_or(0),
                 kind: copy_kind(self.0.name(event)),
+                pageable: is_pageable(self.0.name(event)),
                 device: event.device,
                 stream: stream(event),
                 correlation: event.correlation,

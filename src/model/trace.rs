@@ -74,6 +74,10 @@ pub struct TraceWork {
     /// Bytes copied or set; only for copies and memsets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// Whether the host's side of a copy is pageable memory, not pinned; absent if the copy has no
+    /// side on the host, or the tool does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pageable: Option<bool>,
     /// The call that submitted it (index into `calls`), if known and listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<u32>,

@@ -126,6 +126,7 @@ mod tests {
                 device: 0,
                 stream,
                 bytes: None,
+                pageable: None,
                 call: None,
                 launch: None,
                 regions: Vec::new(),

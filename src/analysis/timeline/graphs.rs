@@ -95,6 +95,7 @@ mod tests {
             device: 0,
             stream: 7,
             bytes: None,
+            pageable: None,
             call: Some(call),
             launch: Some(launch),
             regions: Vec::new(),

@@ -115,6 +115,22 @@ impl CopyKind {
             n => CopyKind::Other(n),
         }
     }
+
+    /// Whether the host's side of a copy is pageable memory, from CUPTI's numbers of
+    /// `CUpti_ActivityMemoryKind` for its source and its target. `None` without a side on the host,
+    /// and for other kinds of memory.
+    pub fn is_pageable(self, source: Option<i64>, target: Option<i64>) -> Option<bool> {
+        let host = match self {
+            CopyKind::HostToDevice => source?,
+            CopyKind::DeviceToHost => target?,
+            _ => return None,
+        };
+        match host {
+            0 => Some(true),
+            1 => Some(false),
+            _ => None,
+        }
+    }
 }
 
 /// One copy of memory that a GPU made.
@@ -128,6 +144,9 @@ pub struct Memcpy {
     pub bytes: u64,
     /// The memories that it reads and writes.
     pub kind: CopyKind,
+    /// Whether the host's side of it is pageable memory, not pinned. `None` without a side on the
+    /// host, or if its memory is not known.
+    pub pageable: Option<bool>,
     /// CUDA device number in its process.
     pub device: Option<u32>,
     /// CUDA stream number in its context.

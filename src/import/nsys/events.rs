@@ -48,11 +48,13 @@ pub(super) fn list(
     let launches: HashMap<u64, u32> =
         trace.first_kernels.iter().zip(0..).map(|((work, _), id)| (work.number, id)).collect();
     let listed = trace.listed.iter().map(|work| {
+        let mut is_pageable = None;
         let (kind, name, bytes) = match work.what {
             NsysWorkKind::Kernel { name } => {
                 (TraceWorkKind::Kernel, names.index(&trace.kernels[name as usize]), None)
             }
-            NsysWorkKind::Copy { kind, bytes } => {
+            NsysWorkKind::Copy { kind, bytes, pageable } => {
+                is_pageable = pageable;
                 (TraceWorkKind::Copy, names.index(&copy_name(kind)), Some(bytes))
             }
             NsysWorkKind::Set { bytes } => (TraceWorkKind::Set, names.index("memset"), Some(bytes)),
@@ -67,6 +69,7 @@ pub(super) fn list(
             device: work.device,
             stream: u64::from(work.stream),
             bytes,
+            pageable: is_pageable,
             call: work.key().and_then(|key| call_of.get(&key).copied()),
             launch: launches.get(&work.number).copied(),
             regions: inside.iter().map(|node| regions.index(&placed.tree, *node)).collect(),

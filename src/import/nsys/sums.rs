@@ -81,7 +81,7 @@ impl Totals {
                 self.graphs.add(work.ns());
                 return;
             }
-            NsysWorkKind::Copy { kind, bytes } => (Some(kind), bytes),
+            NsysWorkKind::Copy { kind, bytes, .. } => (Some(kind), bytes),
             NsysWorkKind::Set { bytes } => (None, bytes),
         };
         let (count, sum, total) = self.copies.entry(kind).or_default();

@@ -73,6 +73,7 @@ pub(super) enum NsysWorkKind {
     Copy {
         kind: CopyKind,
         bytes: u64,
+        pageable: Option<bool>,
     },
     Set {
         bytes: u64,
@@ -178,7 +179,7 @@ fn read_work<R: TraceRows>(
     trace.kernel_count = trace.work_count;
     file.memcpys(|c| {
         let work = NsysWork {
-            what: NsysWorkKind::Copy { kind: c.kind, bytes: c.bytes },
+            what: NsysWorkKind::Copy { kind: c.kind, bytes: c.bytes, pageable: c.pageable },
             number: 0,
             start_ns: c.start_ns,
             end_ns: c.end_ns,

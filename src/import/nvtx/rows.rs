@@ -118,6 +118,7 @@ impl TraceRows for LogRows<'_> {
                 end_ns,
                 bytes: work.bytes,
                 kind: CopyKind::from_number(i64::from(kind)),
+                pageable: None,
                 device: Some(work.device),
                 stream: Some(work.stream),
                 correlation: Some(i64::from(work.id)),

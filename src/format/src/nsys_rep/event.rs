@@ -254,16 +254,20 @@ fn gpu_event(numbers: &Numbers, number: u32, detail: Message<'_>) -> Result<Even
             local_bytes_per_thread: detail.unsigned(18),
             graph_node: detail.int(27).filter(|node| *node != 0),
         }),
-        102 => Event::Memcpy(Memcpy {
-            start_ns,
-            end_ns,
-            bytes: detail.unsigned(1).unwrap_or(0),
-            kind: CopyKind::from_number(detail.int_or_zero(2)),
-            device,
-            stream,
-            correlation,
-            global_pid,
-        }),
+        102 => {
+            let kind = CopyKind::from_number(detail.int_or_zero(2));
+            Event::Memcpy(Memcpy {
+                start_ns,
+                end_ns,
+                bytes: detail.unsigned(1).unwrap_or(0),
+                kind,
+                pageable: kind.is_pageable(detail.int(4), detail.int(5)),
+                device,
+                stream,
+                correlation,
+                global_pid,
+            })
+        }
         107 => Event::Graph(GraphLaunch {
             start_ns,
             end_ns,

@@ -111,14 +111,18 @@ impl TableRow for Memcpy {
         "streamId",
         "correlationId",
         "globalPid",
+        "srcKind",
+        "dstKind",
     ];
 
     fn read(f: &Fields<'_, '_>) -> Memcpy {
+        let kind = CopyKind::from_number(f.int(3).unwrap_or(0));
         Memcpy {
             start_ns: f.int(0).unwrap_or(0),
             end_ns: f.int(1).unwrap_or(0),
             bytes: f.unsigned(2).unwrap_or(0),
-            kind: CopyKind::from_number(f.int(3).unwrap_or(0)),
+            kind,
+            pageable: kind.is_pageable(f.int(8), f.int(9)),
             device: f.small(4),
             stream: f.small(5),
             correlation: f.int(6),

@@ -29,9 +29,9 @@ const NEW: &str = "
         NULL, 0, 16, 64, 1, 1, 256, 1, 1, 0, 1024, 0, NULL);
     CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, bytes INTEGER,
         copyKind INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER,
-        globalPid INTEGER);
-    INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (100, 200, 4096, 1, 0, 7, 40, 16777216),
-        (3000, 3100, 64, 12, 0, 7, 43, 16777216);
+        globalPid INTEGER, srcKind INTEGER, dstKind INTEGER);
+    INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (100, 200, 4096, 1, 0, 7, 40, 16777216, 1, 2),
+        (3000, 3100, 64, 12, 0, 7, 43, 16777216, 2, 4), (3200, 3300, 8, 2, 0, 7, 44, 16777216, 2, 0);
     CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, eventClass INTEGER,
         globalTid INTEGER, correlationId INTEGER, nameId INTEGER, returnValue INTEGER);
     INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (900, 950, 0, 16777217, 42, 3, 0);
@@ -77,8 +77,13 @@ fn every_table_of_a_new_export_is_read() {
     assert_eq!((kernel.mangled, kernel.cluster), (None, None));
     assert_eq!((kernel.registers, kernel.dynamic_shared_bytes), (Some(16), Some(1024)));
     let mut copies = Vec::new();
-    file.memcpys(|c| copies.push((c.kind, c.bytes))).unwrap();
-    assert_eq!(copies, [(CopyKind::HostToDevice, 4096), (CopyKind::Other(12), 64)]);
+    file.memcpys(|c| copies.push((c.kind, c.bytes, c.pageable))).unwrap();
+    let expected = [
+        (CopyKind::HostToDevice, 4096, Some(false)),
+        (CopyKind::Other(12), 64, None),
+        (CopyKind::DeviceToHost, 8, Some(true)),
+    ];
+    assert_eq!(copies, expected);
     let mut calls = Vec::new();
     file.api_calls(|c| calls.push((c.correlation, c.global_tid))).unwrap();
     assert_eq!(calls, [(Some(42), Some(16_777_217))]);
