@@ -630,6 +630,10 @@ class DeviceTime(Record):
     """Time in nanoseconds of that start-up in which the launching thread allocates memory on the
     GPU or pinned memory; absent if it allocates none.
     """
+    pageable_copies: Records[PageableCopies]
+    """Large copies from and to pageable memory while no kernel ran, by kind, most time first. Those
+    in gaps that are start-up are left out.
+    """
     tuning_ns: int
     """Time in nanoseconds in which kernels ran that only tune: those of XLA's autotuning and of
     Triton's benchmarks.
@@ -1960,6 +1964,24 @@ class Origin(Record):
     """Labels of `--label KEY=VALUE`, by key."""
     note: str
     """The text of `--note`."""
+
+
+class PageableCopies(Record):
+    """Copies of one kind from or to pageable memory."""
+
+    __slots__ = ()
+    kind: str
+    """`HtoD` or `DtoH`."""
+    copies: int
+    """Number of copies."""
+    min_bytes: int
+    """Bytes of the smallest."""
+    max_bytes: int
+    """Bytes of the largest."""
+    total_ns: int
+    """Time in nanoseconds in which they ran and no kernel did."""
+    call_ns: int
+    """Time in nanoseconds in which their calls held the host and no kernel ran."""
 
 
 class PairResult(Record):

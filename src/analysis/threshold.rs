@@ -156,6 +156,8 @@ table! {
         "% of peak from which Blackwell's tensor memory is the bound");
     WAITING_SHARE = row("waiting_share", 0.1, "rgpu",
         "share of the time from the first kernel to the last in which no kernel runs for one cause; a large start-up is left out");
+    PAGEABLE_SHARE = row("pageable_share", 0.05, "rgpu",
+        "share of that time in which no kernel runs but a large copy from or to pageable memory");
     FUSIBLE_SHARE = row("fusible_share", 0.1, "rgpu",
         "share of the GPU time that element-wise kernels could give back if those that follow one another were fused");
     PREPARATIONS = row("preparations", 8.0, "rgpu",

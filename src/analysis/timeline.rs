@@ -11,6 +11,7 @@ mod idle;
 mod idle_totals;
 mod measure;
 mod plain_steps;
+mod pageable;
 mod scope;
 mod start_up;
 mod sums;
@@ -116,6 +117,9 @@ fn of_device(
     }
     let gaps: Vec<_> = parts.iter().flat_map(|part| idle::gaps(trace, part, waits)).collect();
     let marks = start_up.mark(&gaps);
+    let steady = gaps.iter().zip(&marks).filter(|(_, is_start_up)| !**is_start_up);
+    let steady: Vec<_> = steady.map(|(gap, _)| (gap.start_ns, gap.end_ns)).collect();
+    time.pageable_copies = pageable::sums(trace, parts, steady);
     let mut allocation_ns = 0;
     for (gap, is_start_up) in gaps.into_iter().zip(marks) {
         causes.add(&gap.parts);

@@ -195,6 +195,10 @@ pub struct DeviceTime {
     /// or pinned memory; absent if it allocates none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_up_allocation_ns: Option<u64>,
+    /// Large copies from and to pageable memory while no kernel ran, by kind, most time first. Those
+    /// in gaps that are start-up are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pageable_copies: Vec<PageableCopies>,
     /// Time in nanoseconds in which kernels ran that only tune: those of XLA's autotuning and of
     /// Triton's benchmarks.
     #[serde(default)]
@@ -273,6 +277,32 @@ pub struct IdleGroup {
     pub longest_ns: u64,
     /// Start of the longest gap, in nanoseconds since the first event of the trace.
     pub longest_start_ns: u64,
+}
+
+/// The longest gaps of a group, if they are few and hold most of its time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LongGaps {
+    /// Number of gaps.
+    pub gaps: u64,
+    /// Their time of the group's cause in nanoseconds.
+    pub total_ns: u64,
+}
+
+/// Copies of one kind from or to pageable memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PageableCopies {
+    /// `HtoD` or `DtoH`.
+    pub kind: String,
+    /// Number of copies.
+    pub copies: u64,
+    /// Bytes of the smallest.
+    pub min_bytes: u64,
+    /// Bytes of the largest.
+    pub max_bytes: u64,
+    /// Time in nanoseconds in which they ran and no kernel did.
+    pub total_ns: u64,
+    /// Time in nanoseconds in which their calls held the host and no kernel ran.
+    pub call_ns: u64,
 }
 
 /// An operator or a function of the host that the GPU waited for.

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use super::graphs::{Graphs, is_graph_launch};
+use super::pageable;
 use crate::analysis::Limits;
 use crate::analysis::threshold::{NCCL_ALONE, WAITING_SHARE};
 use crate::model::finding::{GainScope, PotentialGain};
 use crate::model::ranks::Ranks;
-use crate::model::timeline::{DeviceTime, IdleGroup, Timeline, WaitCause, WaitSum};
+use crate::model::timeline::{DeviceTime, IdleGroup, PageableCopies, Timeline, WaitCause, WaitSum};
 use crate::model::{Evidence, Finding};
 use crate::number_form::counted;
 
@@ -15,7 +16,7 @@ use crate::number_form::counted;
 const MAX_PLACES: usize = 5;
 
 /// Fewer gaps do not show what repeats: they are compared with the whole span.
-const MIN_REPEATED_GAPS: u64 = 10;
+pub(super) const MIN_REPEATED_GAPS: u64 = 10;
 
 /// A cause of idle time that a user can remove.
 struct Idle {
@@ -27,6 +28,9 @@ struct Idle {
     because: &'static str,
     hint: &'static str,
 }
+
+/// Id of the finding about copies.
+const COPIES: &str = "gpu_waits_for_copies";
 
 /// Id of the finding about start-up.
 pub(crate) const START_UP: &str = "gpu_waits_for_first_launches";
@@ -67,7 +71,7 @@ const IDLE: &[Idle] = &[
                (cudaStreamWaitEvent) instead of waiting on the host",
     },
     Idle {
-        id: "gpu_waits_for_copies",
+        id: COPIES,
         causes: &[WaitCause::Copy],
         first_launch: None,
         because: "only copies ran",
@@ -129,17 +133,31 @@ pub(super) fn findings(
             let rank = ranks.iter().flat_map(|ranks| &ranks.ranks);
             let rank = rank.filter(|rank| Some(rank.location.rank) == device.rank);
             let waited_ns = rank.map(|rank| rank.waited_ns).sum();
-            let found = idle.chain(nccl(device, waited_ns, several, limits));
+            let idle: Vec<Finding> = idle.collect();
+            let is_told = idle.iter().any(|finding| {
+                finding.id == COPIES && mostly_pageable(device, stake_ns(finding)).is_some()
+            });
+            let pageable = pageable::finding(device, several, limits).filter(|_| !is_told);
+            let found = idle.into_iter().chain(pageable);
+            let found = found.chain(nccl(device, waited_ns, several, limits));
             found.map(|finding| Finding { rank: device.rank, ..finding }).collect::<Vec<_>>()
         })
         .collect();
     if timeline.devices.iter().any(|device| device.rank.is_some()) {
-        let ns = |finding: &Finding| finding.stake.as_ref().map_or(0, |stake| stake.ns);
-        all.sort_by_key(|finding| std::cmp::Reverse(ns(finding)));
+        all.sort_by_key(|finding| std::cmp::Reverse(stake_ns(finding)));
         let mut seen = HashSet::new();
         all.retain(|finding| seen.insert(finding.id.clone()));
     }
     all
+}
+
+fn stake_ns(finding: &Finding) -> u64 {
+    finding.stake.as_ref().map_or(0, |stake| stake.ns)
+}
+
+/// The copies from or to pageable memory, if they are most of the time of all copies.
+fn mostly_pageable(device: &DeviceTime, all_ns: u64) -> Option<&PageableCopies> {
+    device.pageable_copies.first().filter(|copies| copies.total_ns * 2 > all_ns)
 }
 
 /// Time and gaps of these causes, of all gaps or of those that first launches end.
@@ -187,6 +205,7 @@ fn waiting(
     let plans = |place: &IdleGroup| {
         place.before.contains("cudnn") && place.total_ns * 2 > ns && place.longest_ns > PLAN_NS
     };
+    let pageable = mostly_pageable(device, ns).filter(|_| idle.id == COPIES);
     let hint = if most(&|place| is_graph_launch(&place.call)) {
         GRAPHS_ALREADY
     } else if idle.id == START_UP && device.start_up_allocation_ns.unwrap_or(0) * 2 > ns {
@@ -207,14 +226,15 @@ fn waiting(
         category: "host".to_owned(),
         stake: Some(stake(ns, device)),
         text: format!(
-            "{} {}runs no kernel because {} ({}{})",
+            "{} {}runs no kernel because {} ({}{}{})",
             part_of(share, whole_ns, device),
             subject(device, several),
             idle.because,
             counted(gaps, "gap", "gaps"),
             allocations(device, idle, ns),
+            pageable.map(pageable::clause).unwrap_or_default(),
         ),
-        hint: hint.to_owned(),
+        hint: pageable.map_or_else(|| hint.to_owned(), pageable::hint),
         evidence: vec![
             threshold.share_evidence(&metric, share, ""),
             Evidence::number("timeline.kernel_ns", device.kernel_ns as f64, "ns"),
@@ -288,7 +308,7 @@ fn nccl(
     })
 }
 
-fn stake(ns: u64, device: &DeviceTime) -> PotentialGain {
+pub(super) fn stake(ns: u64, device: &DeviceTime) -> PotentialGain {
     let share = share(ns, device.span_ns).unwrap_or(0.0);
     PotentialGain { ns, of: GainScope::WallTime, region: None, share }
 }
@@ -305,7 +325,7 @@ pub(crate) fn steady_ns(device: &DeviceTime, limits: &Limits<'_>) -> u64 {
 
 /// `for 54 % of 2.25 s`; of less than the whole span, `apart from start-up (2.00 s), for 54 % of the other
 /// 250.00 ms`. Start-up is in pieces, so that the rest is no time after it.
-fn part_of(share: f64, whole_ns: u64, device: &DeviceTime) -> String {
+pub(super) fn part_of(share: f64, whole_ns: u64, device: &DeviceTime) -> String {
     let (share, whole) = (percent(share), time(whole_ns));
     match device.span_ns.saturating_sub(whole_ns) {
         0 => format!("for {share} of {whole}"),
@@ -316,7 +336,7 @@ fn part_of(share: f64, whole_ns: u64, device: &DeviceTime) -> String {
     }
 }
 
-fn subject(device: &DeviceTime, several: bool) -> String {
+pub(super) fn subject(device: &DeviceTime, several: bool) -> String {
     match device.rank {
         Some(rank) => format!("rank {rank} "),
         None if several => format!("GPU {} ", device.device),
@@ -340,6 +360,6 @@ pub(super) fn time(ns: u64) -> String {
     }
 }
 
-fn share(ns: u64, whole_ns: u64) -> Option<f64> {
+pub(super) fn share(ns: u64, whole_ns: u64) -> Option<f64> {
     (whole_ns > 0).then(|| ns as f64 / whole_ns as f64)
 }

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::computes;
 use super::graphs::is_graph_launch;
 use super::idle::AttributedGap;
+use super::measure::overlap_ns;
 use crate::analysis::Limits;
 use crate::analysis::threshold::{ONE_OFF_NS, PREPARATIONS};
 use crate::analysis::tuning;
@@ -187,7 +188,7 @@ impl<'a> StartUp<'a> {
     pub(super) fn allocation_ns(&self, gap: &AttributedGap<'_>) -> u64 {
         let call = gap.next.call.and_then(|call| self.trace.calls.get(call as usize));
         let allocations = call.and_then(|call| self.allocations.get(&call.thread));
-        overlap(allocations.map_or(&[][..], Vec::as_slice), gap)
+        overlap_ns(allocations.map_or(&[][..], Vec::as_slice), (gap.start_ns, gap.end_ns))
     }
 
     /// Whether code is loaded or compiled in a gap.
@@ -198,7 +199,8 @@ impl<'a> StartUp<'a> {
             starts.get(next).is_some_and(|start| *start < gap.end_ns)
         });
         let compiling = self.compiling.get(&gap.next.rank).map_or(&[][..], Vec::as_slice);
-        loads || overlap(compiling, gap) * 2 >= gap.end_ns - gap.start_ns
+        let compiled_ns = overlap_ns(compiling, (gap.start_ns, gap.end_ns));
+        loads || compiled_ns * 2 >= gap.end_ns - gap.start_ns
     }
 }
 
@@ -210,13 +212,6 @@ struct Preparations {
     /// Gaps in which memory is allocated, and whether one of them is in the later half of all gaps.
     allocations: u64,
     allocates_late: bool,
-}
-
-/// Nanoseconds of a gap in these intervals, which are sorted and disjoint.
-fn overlap(intervals: &[(u64, u64)], gap: &AttributedGap<'_>) -> u64 {
-    let first = intervals.partition_point(|(_, end)| *end <= gap.start_ns);
-    let inside = intervals[first..].iter().take_while(|(start, _)| *start < gap.end_ns);
-    inside.map(|(start, end)| gap.end_ns.min(*end) - gap.start_ns.max(*start)).sum()
 }
 
 /// Start of the first replay of CUDA graphs on each GPU that has many of them, and not many more
