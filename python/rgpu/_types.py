@@ -1132,6 +1132,8 @@ class IdlePlace(Record):
     """
     gaps: int
     """Number of gaps."""
+    long_gaps: LongGaps | None
+    """The fewest gaps that hold at least 90 % of the time, if they are at most a quarter of all."""
     total_ns: int
     """Time of this cause in nanoseconds."""
     longest_ns: int
@@ -1706,6 +1708,16 @@ class LogSettings(Record):
     """Log level as in Python's `logging` (10: everything); absent if it was not changed."""
     print_ir: bool
     """Whether the DSL printed its IR."""
+
+
+class LongGaps(Record):
+    """The longest gaps of a group, if they are few and hold most of its time."""
+
+    __slots__ = ()
+    gaps: int
+    """Number of gaps."""
+    total_ns: int
+    """Their time of the group's cause in nanoseconds."""
 
 
 class LongestStep(Record):

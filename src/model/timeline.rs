@@ -271,6 +271,9 @@ pub struct IdleGroup {
     pub host: Option<HostWork>,
     /// Number of gaps.
     pub gaps: u64,
+    /// The fewest gaps that hold at least 90 % of the time, if they are at most a quarter of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long_gaps: Option<LongGaps>,
     /// Time of this cause in nanoseconds.
     pub total_ns: u64,
     /// The part of the longest gap that has this cause, in nanoseconds.

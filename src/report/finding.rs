@@ -79,6 +79,11 @@ pub(super) fn idle_location_text(place: &IdleGroup, names: &KernelLabels<'_>) ->
         0 | 1 => text += " in 1 gap",
         gaps => text += &format!(" in {gaps} gaps"),
     }
+    // Of a single long gap the longest one tells.
+    if let Some(long) = place.long_gaps.as_ref().filter(|long| long.gaps > 1) {
+        let share = percent(100.0 * long.total_ns as f64 / place.total_ns.max(1) as f64);
+        text += &format!(", {} of which hold {share} of it,", long.gaps);
+    }
     // nsys has no names of the kernels in a graph that it traces as a whole.
     text += &match place.before.as_str() {
         "graph" if place.call.contains("GraphLaunch") => " before a CUDA graph".to_owned(),
@@ -115,7 +120,7 @@ fn host_text(host: &HostWork) -> String {
 mod tests {
     use super::*;
     use crate::model::finding::CoveredKernel;
-    use crate::model::timeline::{DeviceTime, KernelSum, Timeline};
+    use crate::model::timeline::{DeviceTime, KernelSum, LongGaps, Timeline};
     use crate::report::kernel_name::KernelNames;
 
     #[test]
@@ -177,6 +182,12 @@ mod tests {
             idle_location_text(&gaps, &names),
             "757 ms in 127 gaps before gemm in `decode::step`, the longest 56.9 ms at 2.25 s of the \
              recording (cuLibraryLoadData)"
+        );
+        let long_gaps = Some(LongGaps { gaps: 15, total_ns: 749_400_000 });
+        let few = idle_location_text(&IdleGroup { long_gaps, ..gaps.clone() }, &names);
+        assert!(
+            few.starts_with("757 ms in 127 gaps, 15 of which hold 99 % of it, before gemm"),
+            "{few}"
         );
         let told = |operator: Option<&str>, function: Option<&str>| {
             let [operator, function] = [operator, function].map(|text| text.map(str::to_owned));

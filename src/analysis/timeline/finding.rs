@@ -270,6 +270,8 @@ fn merged(places: Vec<IdleGroup>) -> Vec<IdleGroup> {
         same.host = same.host.take().or(place.host);
         same.total_ns += place.total_ns;
         same.gaps = same.gaps.max(place.gaps);
+        // The long ones of one cause say nothing about the sum.
+        same.long_gaps = None;
         if same.longest_start_ns == place.longest_start_ns {
             same.longest_ns += place.longest_ns;
         }
