@@ -77,5 +77,6 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let repeating_ns = stake::leading_ns(steady_ns, steady_share, span_ns);
     let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus);
     stake::sort(&mut profile.findings, repeating_ns, gpus);
+    set_up::mark_kernels(profile);
     profile.kernel_verdicts = kernel_verdict::of(profile, &limits);
 }

@@ -18,6 +18,7 @@ mod html;
 mod input;
 mod json;
 mod kernel_name;
+mod kernel_sums;
 mod markdown;
 mod missing;
 pub mod page_parts;

@@ -1492,6 +1492,10 @@ class KernelSum(Record):
     """Number of launches."""
     total_ns: int
     """GPU time in nanoseconds."""
+    set_up_ns: int | None
+    """The part of `total_ns` in launches that are set-up, such as a compiler's benchmarks; absent
+    if none is known.
+    """
     min_ns: int
     """Shortest duration in nanoseconds."""
     max_ns: int

@@ -49,18 +49,11 @@ fn why_not_measured(profile: &Profile) -> &'static str {
 }
 
 /// The kernels with at least 5 % of the GPU time, or of the time without a compiler's tuning, longest
-/// first. The time of launches that mode `deep` found to be set-up does not count. The profile has its
-/// findings.
+/// first. The time of launches that are set-up does not count. The profile has its findings.
 pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
     let tuning = tuning::kernels(&profile.launches, &profile.kernels);
     let tunes = |kernel: &KernelSum| tuning.contains_key(kernel.kernel.as_str());
-    let set_up_ns = |kernel: &KernelSum| {
-        let selection = profile.selection.as_ref();
-        selection.and_then(|selection| selection.set_up_ns.get(&kernel.kernel)).copied()
-    };
-    let without_set_up = profile.kernels.iter().map(|kernel| {
-        (kernel, kernel.total_ns.saturating_sub(set_up_ns(kernel).unwrap_or_default()))
-    });
+    let without_set_up = profile.kernels.iter().map(|kernel| (kernel, kernel.work_ns()));
     let mut kernels: Vec<(&KernelSum, u64)> = without_set_up.collect();
     kernels.sort_by_key(|(_, ns)| Reverse(*ns));
     let total_ns = |counts: &dyn Fn(&KernelSum) -> bool| {
@@ -203,6 +196,7 @@ fn why_none(launch: &Launch) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::set_up;
     use super::super::threshold::{Limits, Thresholds};
     use super::*;
     use crate::model::selection::Selection;
@@ -219,16 +213,17 @@ mod tests {
         };
         let kernels = vec![sum("fill", 53_000), sum("gelu", 17_000), sum("gemm", 2_700)];
         let mut profile = Profile { kernels, ..Profile::default() };
-        let shown = |profile: &Profile| {
+        let shown = |profile: &mut Profile| {
+            set_up::mark_kernels(profile);
             let verdicts = of(profile, &Limits::new(&Thresholds::default(), None)).into_iter();
             verdicts.map(|v| (v.kernel, v.total_ns, v.percent.round())).collect::<Vec<_>>()
         };
         let all = [("fill".into(), 53_000, 73.0), ("gelu".into(), 17_000, 23.0)];
-        assert_eq!(shown(&profile), all);
+        assert_eq!(shown(&mut profile), all);
         let set_up = [("fill", 53_000), ("gelu", 16_700)].map(|(name, ns)| (name.to_owned(), ns));
         let selection = Selection { set_up_ns: set_up.into(), ..Selection::default() };
         profile.selection = Some(selection);
         let counted = [("gemm".into(), 2_700, 90.0), ("gelu".into(), 300, 10.0)];
-        assert_eq!(shown(&profile), counted);
+        assert_eq!(shown(&mut profile), counted);
     }
 }

@@ -1,12 +1,14 @@
 //! Tells which launches are a program's set-up, and when the profiled ones are nothing else: they
 //! fill tensors with random numbers, convert weights, or tune kernels.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::known_kernel::{ElementWise, element_wise};
 use super::threshold::{Limits, SETUP_SHARE};
 use super::tuning::{self, Tuner};
 use crate::model::finding::{CoveredKernel, GainScope, PotentialGain};
+use crate::model::timeline::TimelineScope;
 use crate::model::{Finding, Launch, Profile};
 
 /// Parts of the names of kernels that make random numbers: torch's, cuRAND's and JAX' ones.
@@ -46,6 +48,41 @@ pub(crate) fn preparing_launches(launches: &[Launch]) -> HashSet<u32> {
 fn makes_random_numbers(launch: &Launch) -> bool {
     let of_jax = |part: &String| RANDOM_MODULES.iter().any(|module| part.contains(module));
     RANDOM.iter().any(|word| launch.kernel.contains(word)) || launch.region.iter().any(of_jax)
+}
+
+/// Sets the time of each kernel that is set-up, and sorts kernels by their other time, longest first:
+/// launches by which a compiler benchmarks, and of a whole program those that prepare its work. Mode
+/// `deep` has found them in its first pass. If all time is set-up, none is told apart.
+pub(super) fn mark_kernels(profile: &mut Profile) {
+    let times = match (&profile.selection, &profile.timeline) {
+        (Some(selection), _) => selection.set_up_ns.clone(),
+        (None, Some(timeline)) => {
+            set_up_times(&profile.launches, timeline.scope == TimelineScope::Program)
+        }
+        (None, None) => return,
+    };
+    for kernel in &mut profile.kernels {
+        let ns = times.get(&kernel.kernel).copied().unwrap_or(0).min(kernel.total_ns);
+        // Durations of launches are rounded one by one.
+        kernel.set_up_ns = Some(ns).filter(|ns| *ns > kernel.total_ns / 1000);
+    }
+    if profile.kernels.iter().all(|kernel| kernel.work_ns() == 0) {
+        profile.kernels.iter_mut().for_each(|kernel| kernel.set_up_ns = None);
+    }
+    profile.kernels.sort_by_key(|kernel| Reverse((kernel.work_ns(), kernel.total_ns)));
+}
+
+/// Nanoseconds of each kernel's launches that are set-up.
+fn set_up_times(launches: &[Launch], is_program: bool) -> BTreeMap<String, u64> {
+    let benchmarked = tuning::benchmarked_launches(launches);
+    let preparing = if is_program { preparing_launches(launches) } else { HashSet::new() };
+    let mut times: BTreeMap<String, f64> = BTreeMap::new();
+    for launch in launches {
+        if benchmarked.contains_key(&launch.id) || preparing.contains(&launch.id) {
+            *times.entry(launch.kernel.clone()).or_default() += launch.duration_ns.unwrap_or(0.0);
+        }
+    }
+    times.into_iter().map(|(kernel, ns)| (kernel, ns.max(0.0).round() as u64)).collect()
 }
 
 /// Whether a range is named for preparations. Libraries name their own ranges after functions.
@@ -163,6 +200,7 @@ impl<'a> SetUp<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::timeline::{KernelSum, Timeline};
 
     const RANDOM: &str =
         "void at::native::<unnamed>::distribution_elementwise_grid_stride_kernel<float>(int)";
@@ -203,6 +241,34 @@ mod tests {
             ("gemm", ""),
         ];
         assert_eq!(preparing(&of), [0]);
+    }
+
+    #[test]
+    fn set_up_of_a_traced_program_is_told_apart_and_comes_last() {
+        let mut launches =
+            launches(&[(RANDOM, ""), ("gemm", "warmup"), ("gemm", ""), ("gemm", "")]);
+        launches.iter_mut().for_each(|launch| launch.duration_ns = Some(100.0));
+        let sum = |kernel: &str, total_ns| KernelSum {
+            kernel: kernel.to_owned(),
+            total_ns,
+            ..KernelSum::default()
+        };
+        let kernels = vec![sum("gemm", 300), sum(RANDOM, 100), sum("copy", 50)];
+        let mut profile = Profile { launches, kernels, ..Profile::default() };
+        let marked = |profile: &mut Profile| {
+            mark_kernels(profile);
+            let kernels = profile.kernels.iter();
+            kernels.map(|kernel| (kernel.kernel.clone(), kernel.set_up_ns)).collect::<Vec<_>>()
+        };
+        assert!(marked(&mut profile).iter().all(|(_, ns)| ns.is_none()), "no trace");
+        profile.timeline = Some(Timeline::default());
+        let expected = [("gemm", Some(100)), ("copy", None), (RANDOM, Some(100))];
+        let expected = expected.map(|(kernel, ns)| (kernel.to_owned(), ns));
+        assert_eq!(marked(&mut profile), expected);
+        assert_eq!(marked(&mut profile), expected, "again");
+        // Of a program that only sets up, nothing is told apart.
+        profile.kernels.retain(|kernel| kernel.kernel == RANDOM);
+        assert_eq!(marked(&mut profile), [(RANDOM.to_owned(), None)]);
     }
 
     #[test]

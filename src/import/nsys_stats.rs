@@ -88,6 +88,7 @@ fn kernel_sum(table: &Table, row: &[String], name: &[&str]) -> KernelSum {
         kernel: table.cell(row, table.column(name)).to_owned(),
         launches: whole(number(table.cell(row, table.column(COUNT)))),
         total_ns: whole(table.ns(row, table.column(TOTAL))),
+        set_up_ns: None,
         min_ns: whole(table.ns(row, table.column(LEAST))),
         max_ns: whole(table.ns(row, table.column(MOST))),
     }

@@ -99,10 +99,21 @@ pub struct KernelSum {
     pub launches: u64,
     /// GPU time in nanoseconds.
     pub total_ns: u64,
+    /// The part of `total_ns` in launches that are set-up, such as a compiler's benchmarks; absent if
+    /// none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_up_ns: Option<u64>,
     /// Shortest duration in nanoseconds.
     pub min_ns: u64,
     /// Longest duration in nanoseconds.
     pub max_ns: u64,
+}
+
+impl KernelSum {
+    /// GPU time in nanoseconds without set-up.
+    pub fn work_ns(&self) -> u64 {
+        self.total_ns.saturating_sub(self.set_up_ns.unwrap_or(0))
+    }
 }
 
 /// All copies or memsets of one kind.

@@ -9,6 +9,7 @@ use super::bound::share_text;
 use super::finding;
 use super::headline::headline;
 use super::kernel_name::KernelLabels;
+use super::kernel_sums::set_up_text;
 use super::missing;
 use super::quantity::{duration, measured, per_second, percent, threshold};
 use super::region_rows;
@@ -221,7 +222,8 @@ fn sums(profile: &Profile, names: &KernelLabels<'_>, say: &mut impl FnMut(String
         let name = names.name(&k.kernel);
         let total = duration(k.total_ns as f64);
         let launches = if k.launches == 1 { "launch" } else { "launches" };
-        say(format!("kernel: {name}, {total} in {} {launches}", k.launches));
+        let set_up = set_up_text(k).map_or_else(String::new, |text| format!(", {text}"));
+        say(format!("kernel: {name}, {total} in {} {launches}{set_up}", k.launches));
     }
     for row in region_rows::rows(profile, 40) {
         if row.gpu_ns.is_some() {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use super::kernel_sums::work_ns;
 use super::{Document, ReportInput, Style};
 use crate::model::{Launch, Profile, Value};
 
@@ -63,8 +64,9 @@ fn kernels(profile: &Profile) -> Vec<u8> {
         "min [ns]",
         "max [ns]",
         "share [%]",
+        "set-up [ns]",
     ]);
-    let all: u64 = profile.kernels.iter().map(|k| k.total_ns).sum();
+    let all = work_ns(profile);
     for k in &profile.kernels {
         buffer.row([
             text(&k.kernel),
@@ -74,7 +76,8 @@ fn kernels(profile: &Profile) -> Vec<u8> {
             format!("{:.1}", k.total_ns as f64 / k.launches.max(1) as f64),
             k.min_ns.to_string(),
             k.max_ns.to_string(),
-            format!("{:.3}", 100.0 * k.total_ns as f64 / all.max(1) as f64),
+            format!("{:.3}", 100.0 * k.work_ns() as f64 / all.max(1) as f64),
+            number(k.set_up_ns),
         ]);
     }
     buffer.into_bytes()
@@ -182,6 +185,7 @@ mod tests {
                 kernel: "=cmd|' /C calc'!A0".to_owned(),
                 launches: 2,
                 total_ns: 3,
+                set_up_ns: None,
                 min_ns: 1,
                 max_ns: 2,
             }],

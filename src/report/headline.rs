@@ -4,7 +4,7 @@ use super::bound::share_text;
 use super::kernel_name::KernelLabels;
 use super::quantity::{duration, measured, percent};
 use super::text::capital;
-use super::{ReportInput, busy, finding};
+use super::{ReportInput, busy, finding, kernel_sums};
 use crate::model::profile::{CheckVerdict, TimingClock};
 use crate::model::sanitizer::{SanitizerResult, SanitizerVerdict};
 use crate::model::{Classification, Launch, Profile};
@@ -179,15 +179,16 @@ fn predicate(verdict: &str) -> String {
 
 fn timeline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Option<Headline> {
     let top = subject.profile.kernels.first()?;
-    let total: u64 = subject.profile.kernels.iter().map(|k| k.total_ns).sum();
-    let share = 100.0 * top.total_ns as f64 / total.max(1) as f64;
+    let total = kernel_sums::work_ns(subject.profile);
+    let share = 100.0 * top.work_ns() as f64 / total.max(1) as f64;
     let sum = busy::several_gpus(subject.profile);
     let sum = sum.map_or_else(String::new, |gpus| format!(" (the sum of {gpus})"));
     let text = format!(
-        "{} has {} of {} in kernels{sum}, over {} launches.",
+        "{} has {} of {} in kernels{sum}{}, over {} launches.",
         names.name(&top.kernel),
         percent(share),
         duration(total as f64),
+        kernel_sums::apart_from_set_up(subject.profile),
         top.launches
     );
     // Idle time comes first, with its cause.

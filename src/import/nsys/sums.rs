@@ -44,6 +44,7 @@ impl KernelTimes {
             kernel: kernel.to_owned(),
             launches: self.launches,
             total_ns: self.total,
+            set_up_ns: None,
             min_ns: self.least,
             max_ns: self.most,
         }

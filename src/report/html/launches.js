@@ -58,11 +58,14 @@ function launches() {
       } }));
   }
   if (page.kernels.length && !list.some(l => l.detailed)) {
-    const total = sum(page.kernels.map(k => k.total_ns));
-    section("kernels", "Kernels", `${plural(page.kernels.length, "kernel")}, ${duration(total)} on ${page.summed_over ? `the GPUs, summed over ${page.summed_over}` : "the GPU"}.`, table([
+    const work = k => k.total_ns - (k.set_up_ns || 0);
+    const total = sum(page.kernels.map(work));
+    const setUp = sum(page.kernels.map(k => k.set_up_ns || 0));
+    section("kernels", "Kernels", `${plural(page.kernels.length, "kernel")}, ${duration(total)} on ${page.summed_over ? `the GPUs, summed over ${page.summed_over}` : "the GPU"}${setUp ? `, apart from ${duration(setUp)} of set-up` : ""}.`, table([
       { label: "kernel", cell: k => kernelName(k.kernel), key: k => k.kernel, cls: "name" },
-      { label: "share", num: true, cell: k => percent(100 * k.total_ns / Math.max(1, total)), key: k => k.total_ns },
+      { label: "share", num: true, cell: k => percent(100 * work(k) / Math.max(1, total)), key: work },
       { label: "total", num: true, cell: k => duration(k.total_ns), key: k => k.total_ns },
+      ...(setUp ? [{ label: "set-up", num: true, cell: k => k.set_up_ns ? duration(k.set_up_ns) : "", key: k => k.set_up_ns || 0 }] : []),
       { label: "launches", num: true, cell: k => count(k.launches), key: k => k.launches },
       { label: "mean", num: true, cell: k => duration(k.total_ns / Math.max(1, k.launches)), key: k => k.total_ns / k.launches },
       { label: "min", num: true, cell: k => duration(k.min_ns), key: k => k.min_ns },

@@ -5,6 +5,7 @@ use crate::model::Profile;
 use crate::report::busy;
 use crate::report::checks;
 use crate::report::finding;
+use crate::report::kernel_sums::set_up_cell;
 use crate::report::missing;
 use crate::report::quantity::{
     cost, duration, measured, per_second, percent, threshold, timestamp,
@@ -90,6 +91,7 @@ pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
         ("kernel", Align::Left),
         ("launches", Align::Right),
         ("total", Align::Right),
+        ("of it set-up", Align::Right),
         ("mean", Align::Right),
     ]);
     for k in &profile.kernels {
@@ -98,10 +100,11 @@ pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
             plain(&names.name(&k.kernel)),
             k.launches.to_string(),
             duration(k.total_ns as f64),
+            set_up_cell(k),
             duration(mean),
         ]);
     }
-    section(&mut out, table, "This rung records no kernels.");
+    section(&mut out, table.without_empty_columns(), "This rung records no kernels.");
 
     launches(&mut out, profile, names);
 

@@ -11,7 +11,7 @@ use crate::report::quantity::{duration, measured, per_second, percent, threshold
 use crate::report::region_rows;
 use crate::report::terminal::stages as model_stages;
 use crate::report::text::capital;
-use crate::report::{ReportInput, busy};
+use crate::report::{ReportInput, busy, kernel_sums};
 
 /// The maximum number of rows of the top tables and recommendations.
 const MAX_TOP_ROWS: usize = 10;
@@ -261,13 +261,14 @@ fn narrative(out: &mut String, subject: &ReportInput<'_>, names: &KernelLabels<'
         ));
     }
     if let Some(top) = profile.kernels.first() {
-        let total: u64 = profile.kernels.iter().map(|k| k.total_ns).sum();
+        let total = kernel_sums::work_ns(profile);
         sentences.push(format!(
-            "`{}` has {} of the {} in {} (`kernels[0].total_ns`).",
+            "`{}` has {} of the {} in {}{} (`kernels[0].total_ns`).",
             code(&names.name(&top.kernel)),
-            percent(100.0 * top.total_ns as f64 / total.max(1) as f64),
+            percent(100.0 * top.work_ns() as f64 / total.max(1) as f64),
             duration(total as f64),
-            busy::sum_title("kernels", profile)
+            busy::sum_title("kernels", profile),
+            kernel_sums::apart_from_set_up(profile)
         ));
     }
     if let Some((launch, class)) = longest(profile) {

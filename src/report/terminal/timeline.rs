@@ -3,6 +3,7 @@
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
 use crate::report::busy::sum_title;
+use crate::report::kernel_sums::set_up_cell;
 use crate::report::quantity::percent;
 use crate::report::quantity::{bytes, duration};
 use crate::report::region_rows;
@@ -17,6 +18,7 @@ pub(super) fn add_kernels(page: &mut Page<'_>, profile: &Profile) {
         ("kernel", Align::Left),
         ("launches", Align::Right),
         ("total", Align::Right),
+        ("set-up", Align::Right),
         ("mean", Align::Right),
         ("min", Align::Right),
         ("max", Align::Right),
@@ -26,12 +28,13 @@ pub(super) fn add_kernels(page: &mut Page<'_>, profile: &Profile) {
             page.names.name(&k.kernel),
             k.launches.to_string(),
             duration(k.total_ns as f64),
+            set_up_cell(k),
             duration(k.total_ns as f64 / k.launches.max(1) as f64),
             duration(k.min_ns as f64),
             duration(k.max_ns as f64),
         ]);
     }
-    page.table(&sum_title("kernels", profile), table);
+    page.table(&sum_title("kernels", profile), table.without_empty_columns());
     let mut table = TextTable::new(&[
         ("copies", Align::Left),
         ("count", Align::Right),
