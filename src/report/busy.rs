@@ -5,7 +5,7 @@
 
 use super::quantity::{duration, percent};
 use crate::model::Profile;
-use crate::model::timeline::DeviceTime;
+use crate::model::timeline::{DeviceTime, WHOLE_GRAPHS};
 
 /// Busy times of the GPUs, each from its first to its last kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +131,16 @@ pub(super) fn busy(profile: &Profile) -> Option<BusyTime> {
     (!gpus.is_empty()).then(|| BusyTime { gpus, ranks: timeline.ranks() })
 }
 
+/// What the busy share includes if CUDA graphs were traced without their kernels; `None` without such
+/// graphs.
+pub(super) fn graphs_note(profile: &Profile) -> Option<&'static str> {
+    let is_there = profile.kernels.iter().any(|kernel| kernel.kernel == WHOLE_GRAPHS);
+    is_there.then_some(
+        "A CUDA graph that nsys traced as a whole counts as busy from its start to its end, with the \
+         gaps between its kernels.",
+    )
+}
+
 /// The GPUs over which sums of a profile run: `4 GPUs`, `2 ranks`. `None` for a single one.
 pub(super) fn several_gpus(profile: &Profile) -> Option<String> {
     let timeline = profile.timeline.as_ref()?;
@@ -153,7 +163,7 @@ pub(super) fn sum_title(title: &str, profile: &Profile) -> String {
 mod tests {
     use super::*;
     use crate::model::Finding;
-    use crate::model::timeline::{Timeline, WaitCause, WaitSum};
+    use crate::model::timeline::{KernelSum, Timeline, WaitCause, WaitSum};
 
     fn profile(devices: Vec<DeviceTime>) -> Profile {
         let timeline = Timeline { devices, ..Timeline::default() };
@@ -181,6 +191,14 @@ mod tests {
         assert_eq!(times.note(), "41.0 ms of 100 ms from its first to its last kernel");
         assert_eq!(several_gpus(&one), None);
         assert_eq!(busy(&Profile::default()), None);
+    }
+
+    #[test]
+    fn gaps_inside_of_graphs_are_told_only_where_graphs_were_traced_as_a_whole() {
+        let sum = |kernel: &str| KernelSum { kernel: kernel.to_owned(), ..KernelSum::default() };
+        let note = |name| graphs_note(&Profile { kernels: vec![sum(name)], ..Profile::default() });
+        assert_eq!(note("gemm"), None);
+        assert!(note(WHOLE_GRAPHS).unwrap().contains("gaps between its kernels"));
     }
 
     #[test]
