@@ -7,6 +7,7 @@ use super::classify::LAUNCH_BOUND;
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use super::geometry::GeometryTimes;
 use super::known_kernel::is_collective;
+use super::set_up::{preparing_launches, what_prepares};
 use super::threshold::{KERNEL_SHARE, Limits};
 use super::tuning;
 use crate::model::finding::KernelVerdict;
@@ -68,6 +69,7 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
         let whole = if tunes(kernel) { all } else { untuned };
         *ns as f64 / whole >= limit
     });
+    let preparing = preparing_launches(&profile.launches);
     let geometries = GeometryTimes::new(profile);
     let judge = Judge {
         geometries: &geometries,
@@ -80,6 +82,13 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
         let (launch, verdict, text) = match tuning.get(kernel.kernel.as_str()) {
             _ if kernel.kernel == WHOLE_GRAPHS => (None, None, NOT_TRACED.to_owned()),
             Some(what) => (None, None, format!("it is set-up: {what}")),
+            // A kernel with counters has a verdict on what they say.
+            None if launches.len() as u64 == kernel.launches
+                && launches.iter().all(|l| l.metrics.is_empty() && preparing.contains(&l.id)) =>
+            {
+                let what = launches.first().map(|launch| what_prepares(launch));
+                (None, None, format!("it is set-up: {}", what.unwrap_or_default()))
+            }
             None if launches.iter().all(|launch| launch.metrics.is_empty())
                 && is_chosen(profile, &kernel.kernel) =>
             {
@@ -225,5 +234,39 @@ mod tests {
         profile.selection = Some(selection);
         let counted = [("gemm".into(), 2_700, 90.0), ("gelu".into(), 300, 10.0)];
         assert_eq!(shown(&mut profile), counted);
+    }
+
+    /// `torch.profiler` records a decoder's random weights with the work, and counts nothing.
+    #[test]
+    fn a_kernel_that_only_sets_the_program_up_says_so_where_nothing_is_counted() {
+        const RANDOM: &str =
+            "void at::native::<unnamed>::distribution_elementwise_grid_stride_kernel<float>(int)";
+        let order = [RANDOM, RANDOM, "gemm", "gemm", "gemm", "gemm"];
+        let launch = |(id, kernel): (u32, &&str)| Launch {
+            id,
+            kernel: (*kernel).to_owned(),
+            duration_ns: Some(1000.0),
+            ..Launch::default()
+        };
+        let sum = |kernel: &str, launches| KernelSum {
+            kernel: kernel.to_owned(),
+            total_ns: 1000 * launches,
+            launches,
+            ..KernelSum::default()
+        };
+        let mut profile = Profile {
+            launches: (0..).zip(&order).map(launch).collect(),
+            kernels: vec![sum(RANDOM, 2), sum("gemm", 4)],
+            ..Profile::default()
+        };
+        let text_of_random = |profile: &Profile| {
+            let verdicts = of(profile, &Limits::new(&Thresholds::default(), None));
+            verdicts.into_iter().find(|verdict| verdict.kernel == RANDOM).unwrap().text
+        };
+        let text = "it is set-up: it makes random numbers, only before the program's work";
+        assert_eq!(text_of_random(&profile), text);
+        // Launches that are not listed may be among the work.
+        profile.kernels[0].launches = 3;
+        assert!(text_of_random(&profile).starts_with("no counters were measured"));
     }
 }

@@ -45,6 +45,14 @@ pub(crate) fn preparing_launches(launches: &[Launch]) -> HashSet<u32> {
     launches.iter().filter(prepares).map(|launch| launch.id).collect()
 }
 
+/// What one of the [`preparing_launches`] does.
+pub(super) fn what_prepares(launch: &Launch) -> &'static str {
+    match makes_random_numbers(launch) {
+        true => "it makes random numbers, only before the program's work",
+        false => "its launches are in ranges that are named for preparations",
+    }
+}
+
 fn makes_random_numbers(launch: &Launch) -> bool {
     let of_jax = |part: &String| RANDOM_MODULES.iter().any(|module| part.contains(module));
     RANDOM.iter().any(|word| launch.kernel.contains(word)) || launch.region.iter().any(of_jax)
