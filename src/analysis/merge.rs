@@ -478,7 +478,10 @@ mod tests {
         let profile = analyzed(vec![large, thin]);
         let first = &profile.findings[0];
         assert_eq!(first.id, "tensor_bound");
-        assert_eq!(first.text, "at 94 % of the tensor peak, about 784 TFLOP/s; little is left");
+        assert_eq!(
+            first.text,
+            "at 94 % of the tensor peak, about 784 TFLOP/s executed, padding included; little is left"
+        );
         assert!(first.hint.starts_with("leave the kernel as it is"), "{}", first.hint);
         let told = |word: &str| profile.findings.iter().any(|f| f.hint.contains(word));
         assert!(!told("tensor cores where") && !told("use the tensor cores"));

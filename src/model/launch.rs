@@ -12,6 +12,10 @@ use super::{Classification, Metric, Value};
 /// Prefix of the name of an ncu result that covers a whole CUDA graph. The graph's kernels follow.
 pub const GRAPH_PREFIX: &str = "CUDA graph of ";
 
+/// Says which operations a rate of the tensor cores counts: a tile that a small product does not
+/// fill is executed whole.
+pub const EXECUTED: &str = "executed, padding included";
+
 /// One kernel launch. Launches of the same kernel are separate entries, in time order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Launch {
@@ -110,9 +114,7 @@ impl Launch {
             reached().filter(|(roof, _)| roof.names_instruction()).map(|(_, rate)| rate).sum();
         // Half of it, since other instructions can have a part of the type's operations.
         let is_counted_twice = |roof: &Roof, rate: f64| {
-            roof.label.starts_with("tensor ")
-                && !roof.names_instruction()
-                && by_instruction >= 0.5 * rate
+            roof.is_tensor() && !roof.names_instruction() && by_instruction >= 0.5 * rate
         };
         reached()
             .filter(|(roof, rate)| !is_counted_twice(roof, *rate))
@@ -121,6 +123,11 @@ impl Launch {
 }
 
 impl Roof {
+    /// Whether the ceiling is one of the tensor cores.
+    pub fn is_tensor(&self) -> bool {
+        self.label.starts_with("tensor ")
+    }
+
     /// Whether the ceiling is that of a matrix instruction (`hmma`, `hgmma`), not of a type.
     fn names_instruction(&self) -> bool {
         self.label.split(' ').any(|word| word.ends_with("mma"))

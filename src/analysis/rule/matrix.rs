@@ -10,9 +10,15 @@ use crate::analysis::concept::{
 use crate::analysis::known_kernel::{MatrixUnit, matrix_unit};
 use crate::analysis::threshold::{Limits, TENSOR_UNCOUNTED, TENSOR_USED};
 use crate::model::Launch;
+use crate::model::launch::EXECUTED;
 
 /// Dense 16-bit operations of an SM of Hopper in one cycle.
 const HOPPER_OPERATIONS: f64 = 4096.0;
+
+/// Below this share of the time, in percent, a verdict leaves out the rate of the tensor cores. The
+/// counted operations include those on the padding of tiles, which are most of them where a product
+/// is small.
+const MIN_RATED_PERCENT: f64 = 10.0;
 
 /// Whether matrix products ran, decided by tensor operation counters or, without them, by how busy
 /// the pipe is.
@@ -75,7 +81,9 @@ impl TensorUse<'_> {
             share if share > 0.0 && share < 0.5 => "less than 1".to_owned(),
             share => format!("{share:.0}"),
         };
-        format!("the tensor cores are busy for {share} % of the time{}", self.rate())
+        let is_rated = self.of_peak() >= MIN_RATED_PERCENT;
+        let rate = if is_rated { self.rate() } else { String::new() };
+        format!("the tensor cores are busy for {share} % of the time{rate}")
     }
 
     /// The use of a launch that is near the peak, as a sentence.
@@ -83,10 +91,10 @@ impl TensorUse<'_> {
         format!("at {:.0} % of the tensor peak{}; little is left", self.of_peak(), self.rate())
     }
 
-    /// `, about 784 TFLOP/s`; empty if unknown.
+    /// `, about 784 TFLOP/s executed, padding included`; empty if unknown.
     fn rate(&self) -> String {
         let rate = flops_per_s(self.launch, self.major)
-            .map(|rate| format!(", about {:.0} TFLOP/s", rate / 1e12));
+            .map(|rate| format!(", about {:.0} TFLOP/s {EXECUTED}", rate / 1e12));
         rate.unwrap_or_default()
     }
 }

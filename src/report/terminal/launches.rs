@@ -1,6 +1,7 @@
 //! ncu's launches with stall reasons, roofline and bounds.
 
 use super::{MAX_ROWS, Page};
+use crate::model::launch::EXECUTED;
 use crate::model::profile::CodeLanguage;
 use crate::model::{Classification, Launch, Profile};
 use crate::report::quantity::{digits, duration, measured, per_second, percent};
@@ -80,8 +81,9 @@ pub(in crate::report) fn roofline_text(launch: &Launch) -> Option<String> {
     let intensity = rate / bytes;
     let roof = compute.peak.min(intensity * memory.peak);
     let roof_label = if roof < compute.peak { &memory.label } else { &compute.label };
+    let executed = if compute.is_tensor() { format!(" {EXECUTED}") } else { String::new() };
     Some(format!(
-        "{} {}, {} of the {roof_label} roof at {} FLOP/byte (ceilings: {})",
+        "{} {}{executed}, {} of the {roof_label} roof at {} FLOP/byte (ceilings: {})",
         per_second(rate, "FLOP"),
         compute.label,
         percent(100.0 * rate / roof),
