@@ -32,6 +32,7 @@ pub mod selection;
 pub mod sidecars;
 pub mod speed_of_light;
 pub mod stage;
+pub mod stall_meaning;
 pub mod suite;
 pub mod suite_history;
 pub mod timeline;

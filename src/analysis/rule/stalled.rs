@@ -4,6 +4,7 @@ use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::ISSUE_ACTIVE;
 use crate::analysis::threshold::{ISSUE_ACTIVE as ISSUE, Limits, STALL_SHARE};
 use crate::model::Launch;
+use crate::model::stall_meaning::awaited;
 
 pub(super) const RULE: Rule = Rule {
     id: "stalled",
@@ -14,48 +15,27 @@ pub(super) const RULE: Rule = Rule {
     apply,
 };
 
-/// Stall reason, its meaning, and the hint.
-const REASONS: &[(&str, &str, &str)] = &[
-    (
-        "barrier",
-        "`__syncthreads`",
-        "even out the work before barriers, use smaller blocks, or synchronise less",
-    ),
-    ("branch_resolving", "branches", "use fewer jumps: unroll, or compute both sides"),
-    ("dispatch_stall", "the dispatcher", "look at the hot spots; this is rare"),
-    ("drain", "stores at the kernel's end", "store earlier, and coalesced"),
-    (
-        "gmma",
-        "warpgroup matrix operations",
-        "keep more stages in flight, and let a second warpgroup compute meanwhile",
-    ),
-    ("imc_miss", "the constant cache", "index constants alike in all lanes of a warp"),
-    (
-        "lg_throttle",
-        "the queue for local and global memory",
-        "issue fewer and wider accesses; look for spills",
-    ),
+/// Stall reason and hint.
+const HINTS: &[(&str, &str)] = &[
+    ("barrier", "even out the work before barriers, use smaller blocks, or synchronise less"),
+    ("branch_resolving", "use fewer jumps: unroll, or compute both sides"),
+    ("dispatch_stall", "look at the hot spots; this is rare"),
+    ("drain", "store earlier, and coalesced"),
+    ("gmma", "keep more stages in flight, and let a second warpgroup compute meanwhile"),
+    ("imc_miss", "index constants alike in all lanes of a warp"),
+    ("lg_throttle", "issue fewer and wider accesses; look for spills"),
     (
         "long_scoreboard",
-        "loads from L2 or DRAM",
         "have more loads in flight (unroll, `cp.async`, TMA), or reuse data in shared memory",
     ),
-    ("math_pipe_throttle", "a busy arithmetic pipe", "mix in other work, or use a faster pipe"),
-    ("membar", "memory fences", "fence less often or in a narrower scope"),
-    (
-        "mio_throttle",
-        "the queue for shared memory and special functions",
-        "issue fewer and wider shared-memory accesses; keep more in registers",
-    ),
-    ("no_instruction", "instruction fetch", "shrink the loop, or unroll less"),
-    (
-        "short_scoreboard",
-        "shared memory or special functions",
-        "remove bank conflicts; use cheaper functions",
-    ),
-    ("sleeping", "`nanosleep`", "poll less often"),
-    ("tex_throttle", "the queue for textures", "issue fewer texture instructions"),
-    ("wait", "fixed latencies", "have more independent instructions a thread"),
+    ("math_pipe_throttle", "mix in other work, or use a faster pipe"),
+    ("membar", "fence less often or in a narrower scope"),
+    ("mio_throttle", "issue fewer and wider shared-memory accesses; keep more in registers"),
+    ("no_instruction", "shrink the loop, or unroll less"),
+    ("short_scoreboard", "remove bank conflicts; use cheaper functions"),
+    ("sleeping", "poll less often"),
+    ("tex_throttle", "issue fewer texture instructions"),
+    ("wait", "have more independent instructions a thread"),
 ];
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
@@ -66,8 +46,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if issue >= limits.threshold(&ISSUE).value || share <= limits.threshold(&STALL_SHARE).value {
         return None;
     }
-    let row = REASONS.iter().find(|row| row.0 == stall.reason);
-    let (what, hint) = row.map_or((stall.reason.as_str(), ""), |row| (row.1, row.2));
+    let what = awaited(&stall.reason).unwrap_or(&stall.reason);
+    let hint = HINTS.iter().find(|row| row.0 == stall.reason).map_or("", |row| row.1);
     let metric =
         format!("smsp__average_warps_issue_stalled_{}_per_issue_active.ratio", stall.reason);
     Some(Conclusion {

@@ -16,6 +16,7 @@ use crate::model::profile::{
 };
 use crate::model::ranks::Ranks;
 use crate::model::sanitizer::SanitizerResult;
+use crate::model::stall_meaning::stall_meaning;
 use crate::model::timeline::{CopySum, KernelSum, Timeline};
 use crate::model::trace::{Trace, TraceWorkKind};
 use crate::model::{
@@ -80,6 +81,9 @@ pub(super) struct Page<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     geometric_mean: Option<&'a GeometricMean>,
     launches: Vec<PageLaunch<'a>>,
+    /// What the stall reasons on the page say of a warp.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    stall_meanings: BTreeMap<&'a str, String>,
     pub(super) metrics: MetricTable<'a>,
     kernels: &'a [KernelSum],
     copies: &'a [CopySum],
@@ -266,6 +270,7 @@ impl<'a> Page<'a> {
                 .iter()
                 .map(|launch| PageLaunch::new(launch, metrics.rows.contains_key(&launch.id)))
                 .collect(),
+            stall_meanings: stall_meanings(launches),
             metrics,
             kernels: cut(&profile.kernels, caps.sums, "kernels", &mut left_out),
             copies: &profile.copies,
@@ -295,6 +300,12 @@ impl<'a> Page<'a> {
             left_out,
         }
     }
+}
+
+/// The stall reasons of launches, and what each says of a warp.
+fn stall_meanings(launches: &[Launch]) -> BTreeMap<&str, String> {
+    let reasons = launches.iter().flat_map(|launch| &launch.stalls).map(|s| s.reason.as_str());
+    reasons.filter_map(|reason| Some((reason, stall_meaning(reason)?))).collect()
 }
 
 /// The regions that are no library's, as a tree.

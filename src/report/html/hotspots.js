@@ -35,7 +35,7 @@ function hotspots() {
       { label: "samples", num: true, cell: r => r.samples === undefined ? "" : count(r.samples), key: r => r.samples || 0 },
       { label: "share", num: true, cls: "hot", cell: r => [bar(null, (r.samples || 0) / most), heat(r)], key: r => r.samples || 0 },
     ];
-    const waits = { label: "waits for", cell: r => { const w = worst(r); return w ? el("span", { class: "whole" }, `${w[0]} ${(100 * w[1] / Math.max(1, r.samples || w[1])).toFixed(0)} %`) : ""; }, key: r => (worst(r) || [""])[0] };
+    const waits = { label: "waits for", cell: r => { const w = worst(r); return w ? el("span", { class: "whole", title: stallTitle(w[0]) }, `${w[0]} ${(100 * w[1] / Math.max(1, r.samples || w[1])).toFixed(0)} %`) : ""; }, key: r => (worst(r) || [""])[0] };
     const counted = [
       { label: "executed", num: true, cell: r => r.executed === undefined ? "" : count(r.executed), key: r => r.executed },
       { label: "threads", num: true, cell: r => r.thread_executed === undefined || !r.executed ? "" : (r.thread_executed / r.executed).toFixed(1), key: r => r.thread_executed / r.executed },
@@ -55,7 +55,8 @@ function hotspots() {
     if (!spots.lines.length) facts.push("no source lines: the code was compiled without `-lineinfo`, or the report has no cubin");
     else if (spots.lines.every(l => l.text === undefined)) facts.push("the report does not contain the source (`ncu --import-source yes` adds it)");
     if (spots.instructions.every(i => i.sass === undefined)) facts.push("no instruction texts: there was no disassembler");
-    box.replaceChildren(list, el("p", { class: "note below" }, said(facts.join("; ") + ".")));
+    const reasons = (view === "lines" ? spots.lines : spots.instructions).map(worst).filter(Boolean).map(w => w[0]);
+    box.replaceChildren(...[list, el("p", { class: "note below" }, said(facts.join("; ") + ".")), stallMeanings(reasons)].filter(Boolean));
     box.dataset.drawn = view === "lines" ? spots.lines.length : spots.instructions.length;
   }
   onLaunch(draw);

@@ -74,6 +74,16 @@ function launches() {
   }
 }
 
+const stallMeaning = reason => (page.stall_meanings || {})[reason];
+/** The tooltip of a stall reason. */
+const stallTitle = reason => stallMeaning(reason) ? `${reason}: a warp ${stallMeaning(reason).replaceAll("`", "")}` : null;
+/** What stall reasons mean, for those who have no pointer. */
+function stallMeanings(reasons) {
+  const known = [...new Set(reasons)].filter(stallMeaning);
+  return known.length > 0 && el("details", { class: "note below" }, el("summary", null, "What the reasons say of a warp"),
+    el("dl", { class: "facts" }, known.map(reason => [el("dt", { class: "mono" }, reason), el("dd", null, said(stallMeaning(reason)))])));
+}
+
 function stalls() {
   if (!page.launches.some(l => l.stalls.length)) {
     return absent.push(["Stalls", "no warp states were collected (ncu's sections WarpStateStats and SourceCounters)"]);
@@ -85,12 +95,12 @@ function stalls() {
     const samples = sum(list.map(s => s.samples || 0));
     const share = s => s.percent === undefined ? (samples ? 100 * (s.samples || 0) / samples : 0) : s.percent;
     const most = Math.max(1, ...list.map(share));
-    box.replaceChildren(list.length ? el("div", { class: "bars" }, list.map((s, at) => [
-      el("span", { class: "mono" }, s.reason),
+    box.replaceChildren(...(list.length ? [el("div", { class: "bars" }, list.map((s, at) => [
+      el("span", { class: "mono", title: stallTitle(s.reason) }, s.reason),
       el("span", { class: "track" }, bar("fill", share(s) / most, s.reason === "selected" ? 2 : at < 3 ? 1 : 9)),
       el("span", { class: "num" }, percent(share(s))),
       el("span", { class: "num dim extra" }, s.samples === undefined ? "" : plural(s.samples, "sample")),
-    ])) : el("p", { class: "dim" }, "No warp states were collected for this launch."));
+    ])), stallMeanings(list.map(s => s.reason))].filter(Boolean) : [el("p", { class: "dim" }, "No warp states were collected for this launch.")]));
     box.dataset.drawn = list.length;
   });
 }
