@@ -53,6 +53,15 @@ function axis(ns, step) {
   const [scale, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([s]) => Math.abs(ns) >= s) || [1, "ns"];
   return (ns / scale).toFixed(Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9))) + " " + unit;
 }
+/** Round values from `low` to `high`, about `most` of them: multiples of 1, 2 or 5 times a power of ten. */
+function roundTicks(low, high, most) {
+  if (!(high > low)) return { list: [low], gap: 1 };
+  const power = 10 ** Math.floor(Math.log10((high - low) / most));
+  const gap = [1, 2, 5].map(m => m * power).find(gap => (high - low) / gap <= most) || 10 * power;
+  const list = [];
+  for (let n = Math.ceil(low / gap); n * gap <= high; n++) list.push(n * gap);
+  return { list, gap };
+}
 const bytes = n => scaled(n, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
 const si = (x, unit) => {
   const text = scaled(x, [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]);

@@ -18,13 +18,14 @@ function memoryPlot(points, name) {
   const steps = at => points.map((p, n) => (n ? `H${X(p[0]).toFixed(1)}V` : `M${X(p[0]).toFixed(1)} `) + Y(p[at]).toFixed(1)).join("");
   const highest = points.reduce((a, b) => b[2] > a[2] ? b : a);
   const plot = svg("svg", { class: "plot", viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": `GPU memory over time: at most ${bytes(highest[2])} in tensors` });
-  for (const part of [0, 0.5, 1]) {
-    plot.append(svg("line", { class: "grid", x1: left, x2: w - right, y1: Y(most * part), y2: Y(most * part) }),
-      svg("text", { x: left - 8, y: Y(most * part) + 4, "text-anchor": "end" }, bytes(most * part)));
+  for (const n of roundTicks(0, most * 1.05, 5).list) {
+    plot.append(svg("line", { class: "grid", x1: left, x2: w - right, y1: Y(n), y2: Y(n) }),
+      svg("text", { x: left - 8, y: Y(n) + 4, "text-anchor": "end" }, bytes(n)));
   }
-  for (let at = 0; at <= 4; at++) {
-    const ns = from + (to - from) * at / 4;
-    plot.append(svg("text", { x: X(ns), y: h - 10, "text-anchor": ["start", "middle", "middle", "middle", "end"][at] }, axis(ns, Math.max(1, (to - from) / 40))));
+  const times = roundTicks(from, to, 6);
+  for (const ns of times.list) {
+    const anchor = X(ns) > w - right - 30 ? "end" : "middle";
+    plot.append(svg("text", { x: X(ns), y: h - 10, "text-anchor": anchor }, ns === 0 ? "0" : axis(ns, times.gap)));
   }
   plot.append(svg("path", { class: "roof", stroke: color(1), d: steps(3) }), svg("path", { class: "roof", stroke: color(0), d: steps(2) }),
     svg("circle", { cx: X(highest[0]), cy: Y(highest[2]), r: 5, fill: color(0), stroke: "var(--card)", "stroke-width": 2 },

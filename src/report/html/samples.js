@@ -21,15 +21,14 @@ function distribution({ name, label, time }) {
   const x = ns => width * Math.max(0, Math.min(1, (ns - low_ns) / (high_ns - low_ns)));
   const [from, to] = time.ci95_ns.map(x), middle = x(time.median_ns);
   const outside = [[below, "below"], [above, "above"]].filter(([n]) => n).map(([n, side]) => `${count(n)} ${side}`);
-  const gap = (high_ns - low_ns) / 10;
+  const ticks = roundTicks(low_ns, high_ns, 5);
   return el("figure", null,
     el("figcaption", null, el("b", null, name), name && " ", el("span", { class: "dim" }, `${label}: ${duration(time.median_ns)}, ${plural(time.samples, "sample")}${outside.length ? ` (${outside.join(", ")} the bins)` : ""}`)),
     svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot", role: "img", "aria-label": `Distribution of the samples of ${name || "the kernel"}, ${label}` },
       svg("rect", { class: "band", x: from.toFixed(1), y: 4, width: Math.max(1, to - from).toFixed(1), height: floor - 4 }),
       counts.map((n, at) => n > 0 && svg("rect", { class: "bin", x: (at * step + 0.5).toFixed(1), width: (step - 1).toFixed(1),
-        y: (floor - 66 * n / most).toFixed(1), height: (66 * n / most).toFixed(1) }, svg("title", null, `${count(n)} from ${axis(low_ns + at * (high_ns - low_ns) / counts.length, gap / 40)}`))),
+        y: (floor - 66 * n / most).toFixed(1), height: (66 * n / most).toFixed(1) }, svg("title", null, `${count(n)} from ${axis(low_ns + at * (high_ns - low_ns) / counts.length, (high_ns - low_ns) / 400)}`))),
       svg("line", { class: "median", x1: middle.toFixed(1), x2: middle.toFixed(1), y1: 2, y2: floor }),
       svg("line", { class: "axis", x1: 0, x2: width, y1: floor, y2: floor }),
-      svg("text", { x: 0, y: floor + 16 }, axis(low_ns, gap)),
-      svg("text", { x: width, y: floor + 16, "text-anchor": "end" }, axis(high_ns, gap))));
+      ticks.list.map(ns => svg("text", { x: Math.max(18, Math.min(width - 18, x(ns))).toFixed(1), y: floor + 16, "text-anchor": "middle" }, axis(ns, ticks.gap)))));
 }

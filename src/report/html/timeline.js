@@ -115,14 +115,13 @@ function timeline() {
     g.textBaseline = "middle";
     let drawn = 0;
     const labels = Math.max(2, Math.min(8, (w - gutter()) / 64));
-    const step = 10 ** Math.floor(Math.log10((to - from) / labels));
-    const tick = [1, 2, 5, 10].map(m => m * step).find(s => (to - from) / s <= labels);
+    const { list, gap } = roundTicks(from, to, labels);
     let free = 0;
-    for (let t = Math.ceil(from / tick) * tick; t <= to; t += tick) {
+    for (const t of list) {
       g.fillStyle = line;
       g.fillRect(X(t), AXIS, 1, height());
       g.fillStyle = dim;
-      const text = t === 0 ? "0" : axis(t, tick);
+      const text = t === 0 ? "0" : axis(t, gap);
       const end = X(t) + 4 + g.measureText(text).width;
       if (X(t) + 4 < free || end > w) continue;
       g.fillText(text, X(t) + 4, AXIS / 2);

@@ -1,8 +1,9 @@
 // Plots with two logarithmic axes.
 
-/** Labelled powers of ten, or 1-2-5 steps where there are few, within [low, high]. */
+/** Labelled powers of ten, 1-2-5 steps where there are few, or round values if those are few too, within [low, high]. */
 function ticks(low, high) {
-  const steps = Math.log10(high / low) > 3 ? [1] : Math.log10(high / low) > 1.2 ? [1, 3] : [1, 1.5, 2, 3, 4, 5, 7];
+  if (high / low <= 8) return roundTicks(low, high, 6).list;
+  const steps = Math.log10(high / low) > 2.5 ? [1] : [1, 2, 5];
   const list = [];
   for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++) {
     for (const step of steps) {
