@@ -121,13 +121,10 @@ fn lint(app: &App, opened: &OpenedProfile) -> Result<Status> {
     Ok(if findings.is_empty() { 0 } else { Exit::Findings as u8 })
 }
 
-/// Refuses flags that ask for two formats.
+/// Refuses flags that do not fit the format.
 fn check_format(app: &App, args: &ReportArgs) -> Result<()> {
     let format = args.format.as_deref();
-    if let Some(other) = format.filter(|format| app.global.json && *format != "json") {
-        let words = format!("`--json` and `--format {other}` ask for two formats of one report");
-        return Err(Failure::new(Exit::Usage, "usage", words).hint("leave one of them out"));
-    }
+    app.check_one_format(format)?;
     if args.bytes.is_some() && format != Some("brief") {
         return Err(Failure::new(
             Exit::Usage,

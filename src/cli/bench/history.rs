@@ -14,6 +14,7 @@ use crate::report::suite::{history_page, history_table};
 use crate::suite::{PointsByKey, RunIndex, TimeQuery, history};
 
 pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
+    app.check_one_format(args.format.as_deref())?;
     let format = args.format.as_deref().unwrap_or(if app.global.json { "json" } else { "table" });
     if args.out.is_some() && format != "html" {
         return Err(Failure::new(Exit::Usage, "usage", "`--out` is for `--format html`")

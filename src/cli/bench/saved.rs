@@ -119,6 +119,7 @@ pub(super) fn print(app: &App, folder: &RunFolder, run: &SuiteRun) -> Result<()>
     app.print(&format!("  run         {}\n", app.short(folder.path())));
     Ok(())
 }
+    app.check_one_format(args.format.as_deref())?;
 
 /// Shows a suite again.
 pub(super) fn show(app: &App, args: &ShowArgs) -> Result<Status> {

@@ -124,6 +124,15 @@ impl App {
         path.strip_prefix(&self.cwd).unwrap_or(path).display().to_string()
     }
 
+    /// Refuses `--json` beside another `--format`.
+    pub(in crate::cli) fn check_one_format(&self, format: Option<&str>) -> Result<()> {
+        let Some(other) = format.filter(|format| self.global.json && *format != "json") else {
+            return Ok(());
+        };
+        let words = format!("`--json` and `--format {other}` ask for two formats of one report");
+        Err(Failure::new(Exit::Usage, "usage", words).hint("leave one of them out"))
+    }
+
     /// Whether somebody can answer a question at the terminal.
     pub(in crate::cli) fn is_attended(&self) -> bool {
         std::io::stdin().is_terminal() && self.terminal.stderr_tty

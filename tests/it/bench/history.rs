@@ -59,6 +59,11 @@ fn two_suites_are_compared_and_the_history_is_kept_or_made_again() {
         assert!(shown.contains("`--out` is for `--format html`"), "{shown}");
         assert!(shown.ends_with("status 2\n") && !laptop.project("history.txt").exists());
     }
+    for line in ["bench history memory:* --format html", "bench show --format markdown"] {
+        let shown = laptop.show(&format!("{line} --json"));
+        assert!(shown.contains("ask for two formats"), "{shown}");
+        assert!(shown.ends_with("status 2\n"), "{shown}");
+    }
     let notes = laptop.project("notes.md");
     fs::write(&notes, "# mine\n").unwrap();
     let page = "bench history memory:* --format html --out notes.md";
