@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::exec::on_a_terminal;
 use crate::laptop::{Laptop, fixture, status, wait_for, words};
 
 const VECADD: &str = "fatbin/13.5/vecadd";
@@ -585,7 +586,7 @@ fn a_file_that_nvdisasm_refuses_keeps_no_other_from_being_shown() {
 }
 
 #[test]
-fn rows_of_tables_are_one_line_in_a_pipe_and_as_long_as_columns_says_elsewhere() {
+fn rows_of_tables_are_one_line_in_a_pipe_and_as_long_as_columns_says_on_a_terminal() {
     let long = format!("{}/k.cubin", "a_folder_with_a_long_name/".repeat(6));
     let laptop = laptop(&[("cubin/13.5/facts/sm_90a.cubin", &long)]);
     let rows = |columns: Option<&str>| {
@@ -596,7 +597,10 @@ fn rows_of_tables_are_one_line_in_a_pipe_and_as_long_as_columns_says_elsewhere()
     };
     let whole = rows(None);
     assert!(whole.len() == 4 && whole[0].contains("barriers"), "{whole:?}");
-    let narrow = rows(Some("60"));
+    assert_eq!(rows(Some("60")), whole, "a shell may export `COLUMNS`");
+    let columns = [("COLUMNS", "60")];
+    let Some(seen) = on_a_terminal(&laptop, "disasm . --tool none", &columns) else { return };
+    let narrow: Vec<&str> = seen.lines().skip(1).map(str::trim_end).collect();
     assert!(narrow.iter().all(|row| row.chars().count() <= 60), "{narrow:?}");
     assert!(!narrow[0].contains("barriers"), "{narrow:?}");
 }

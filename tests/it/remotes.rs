@@ -135,14 +135,13 @@ fn names_and_paths_stay_whole_however_narrow_the_terminal_is() {
     assert_eq!(status(&laptop.run(&format!("remote add long-name {url}"))), 0);
     for columns in [60, 200] {
         for line in ["remote check h200", "remote list"] {
-            let mut command = laptop.rgpu(crate::laptop::words(line));
-            let output = command.env("COLUMNS", columns.to_string()).output().unwrap();
-            let text = laptop.shown(line, &output);
+            let width = columns.to_string();
+            let more = [("COLUMNS", width.as_str()), ("NO_COLOR", "1")];
+            let Some(text) = on_a_terminal(&laptop, &format!("{line} -q"), &more) else { return };
             let whole = if line == "remote list" { url } else { "bin/nvidia-smi" };
             assert!(text.contains(whole), "{text}");
             let wide = |row: &&str| row.contains(' ') && row.chars().count() > columns;
-            let rows = String::from_utf8_lossy(&output.stdout).into_owned();
-            let wide: Vec<&str> = rows.lines().filter(wide).collect();
+            let wide: Vec<&str> = text.lines().map(str::trim_end).filter(wide).collect();
             assert!(wide.iter().all(|row| row.trim().split(' ').count() == 1), "{wide:?}");
         }
     }

@@ -148,10 +148,7 @@ impl App {
 
     /// The width and colours of reports on this terminal, and the names of kernels.
     pub(in crate::cli) fn style(&self) -> Style {
-        let width = match (self.terminal.columns, self.terminal.stdout_tty) {
-            (None, false) => 80,
-            _ => self.terminal.width.min(120),
-        };
+        let width = if self.terminal.stdout_tty { self.terminal.width.min(120) } else { 80 };
         Style {
             width,
             table_width: self.columns(),

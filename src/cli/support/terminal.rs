@@ -114,7 +114,8 @@ pub(in crate::cli) struct Terminal {
     pub stderr_color: bool,
     /// Columns, 80 if unknown, at least 40.
     pub width: usize,
-    /// Columns given by `COLUMNS`, if it is set.
+    /// Columns given by `COLUMNS`, if it is set and stdout is a terminal. A shell may export it to
+    /// every program, so in a pipe nobody has asked for it.
     pub columns: Option<usize>,
 }
 
@@ -127,6 +128,7 @@ impl Terminal {
         let color = |tty| has_color(choice, tty, |name| std::env::var_os(name));
         let columns: Option<usize> = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
         let width = columns.or_else(terminal_width);
+        let columns = columns.filter(|_| stdout_tty);
         Self {
             stdout_tty,
             stderr_tty,
