@@ -59,7 +59,7 @@ pub fn html(run: &SuiteRun, history: &History, project: &Path) -> String {
 }
 
 /// The columns of the table of cases, with their classes.
-const COLUMNS: [(&str, &str); 12] = [
+const COLUMNS: [(&str, &str); 11] = [
     ("case", ""),
     ("state", ""),
     ("size", ""),
@@ -68,7 +68,6 @@ const COLUMNS: [(&str, &str); 12] = [
     ("samples", ""),
     ("in a graph", "n"),
     ("of the roofline", "n"),
-    ("speedup", "n"),
     ("pair", ""),
     ("expected", ""),
     ("history", ""),
@@ -156,8 +155,7 @@ fn table_row<'a>(row: &'a SuiteRow, time: Option<&SuiteTime>, history: &History)
             time.map(draw_samples).unwrap_or_default(),
             time.and_then(|t| t.graph.as_ref()).map(graph_text).unwrap_or_default(),
             time.and_then(|t| t.sol_percent).map(|x| format!("{x:.0} %")).unwrap_or_default(),
-            speedup_text(pair.as_ref().and_then(|pair| pair.speedup)),
-            pair.map(|pair| pair.verdict_text()).unwrap_or_default(),
+            pair.map(|pair| pair_text(&pair)).unwrap_or_default(),
             expected.unwrap_or_default(),
             sparkline.map(draw_sparkline).unwrap_or_default(),
         ],
@@ -176,12 +174,16 @@ fn mean_row<'a>(row: &'a SuiteRow, mean_of: String, pair: &PairCell) -> TableRow
     let mut cells = <[String; COLUMNS.len()]>::default();
     cells[0] = escape(&row.case);
     cells[2] = mean_of;
-    cells[8] = speedup_text(pair.speedup);
-    cells[9] = pair.verdict_text();
+    cells[8] = pair_text(pair);
     TableRow { case: &row.case, state: row.state.as_str(), cells, state_class: "" }
 }
 
-/// How the samples of a time are spread, with its median and interval, in 120 by 18 pixels.
+/// The speedup of a pair, and the verdict.
+fn pair_text(pair: &PairCell) -> String {
+    format!("{} {}", speedup_text(pair.speedup), pair.verdict_text()).trim().to_owned()
+}
+
+/// How the samples of a time are spread, with its median and interval, in 120 by 18 units.
 fn draw_samples(time: &SuiteTime) -> String {
     let Some(spread) = time.histogram.as_ref().filter(|h| h.high_ns > h.low_ns) else {
         return String::new();
@@ -192,7 +194,7 @@ fn draw_samples(time: &SuiteTime) -> String {
         2.0 + 116.0 * ((ns - spread.low_ns) / (spread.high_ns - spread.low_ns)).clamp(0.0, 1.0)
     };
     let mut out =
-        "<svg class=\"spread\" viewBox=\"0 0 120 18\" width=\"120\" height=\"18\" role=\"img\">"
+        "<svg class=\"spread\" viewBox=\"0 0 120 18\" preserveAspectRatio=\"none\" role=\"img\">"
             .to_owned();
     let [low, high] = time.ci95_ns.map(place);
     let _ = write!(
@@ -226,7 +228,7 @@ fn draw_samples(time: &SuiteTime) -> String {
     out
 }
 
-/// The times of a key in a line of 120 by 18 pixels.
+/// The times of a key in a line of 120 by 18 units.
 fn draw_sparkline(series: &Series) -> String {
     const NEWEST: usize = 60;
     let skipped = series.points.len().saturating_sub(NEWEST);
@@ -243,7 +245,7 @@ fn draw_sparkline(series: &Series) -> String {
     };
     let line: Vec<String> = times.iter().enumerate().map(place).collect();
     format!(
-        "<svg viewBox=\"0 0 120 18\" width=\"120\" height=\"18\"><polyline class=\"s0\" points=\"{}\"/>\
+        "<svg class=\"line\" viewBox=\"0 0 120 18\" preserveAspectRatio=\"none\"><polyline class=\"s0\" points=\"{}\"/>\
          <title>{} to {}, {} suites</title></svg>",
         line.join(" "),
         duration(low),

@@ -66,11 +66,11 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.n{white-space:no
 tbody tr:hover{background:var(--row)}.bad{color:var(--bad);font-weight:600}.good{color:var(--good)}.warn{color:var(--warn)}.faint{color:var(--faint)}\
 code{font-family:ui-monospace,monospace;font-size:12px}input,select{font:inherit;padding:3px 6px;margin:0 10px 8px 0;\
 color:inherit;background:var(--row);border:1px solid var(--line)}.scroll{overflow-x:auto}\
-svg{max-width:100%;height:auto;display:block}td svg{max-width:none}.scroll>svg.roofline{min-width:44rem}svg text{fill:var(--faint);font:11px system-ui,sans-serif}\
+svg{max-width:100%;height:auto;display:block}td svg{max-width:none}svg.spread,svg.line{width:5.5rem;height:18px}.scroll>svg.roofline{min-width:44rem}svg text{fill:var(--faint);font:11px system-ui,sans-serif}\
 svg .grid{stroke:var(--line)}svg .band{fill:var(--faint);opacity:.35}svg .median{stroke:var(--bad);stroke-width:1.2}svg.spread .s0{stroke:none}svg .mark{stroke:var(--bad);stroke-dasharray:4 3}.s0{stroke:var(--c0);fill:var(--c0)}.s1{stroke:var(--c1);fill:var(--c1)}.s2{stroke:var(--c2);fill:var(--c2)}\
 .s3{stroke:var(--c3);fill:var(--c3)}.s4{stroke:var(--c4);fill:var(--c4)}.s5{stroke:var(--c5);fill:var(--c5)}\
 .legend span{margin-right:1rem}.k0{color:var(--c0)}.k1{color:var(--c1)}.k2{color:var(--c2)}.k3{color:var(--c3)}.k4{color:var(--c4)}.k5{color:var(--c5)}\
-#cases td:first-child,.light td:first-child{min-width:13rem;overflow-wrap:anywhere}#cases td:nth-child(2){min-width:4.5rem}.light{width:auto}\
+#cases td:first-child,.light td:first-child{min-width:14rem;overflow-wrap:anywhere}#cases td:nth-child(2){min-width:4.5rem}#cases th{vertical-align:bottom}.light{width:auto}\
 svg text.k0{fill:var(--c0)}svg text.k1{fill:var(--c1)}svg text.k2{fill:var(--c2)}svg text.k3{fill:var(--c3)}\
 svg text.k4{fill:var(--c4)}svg text.k5{fill:var(--c5)}\
 svg polyline[class]{fill:none;stroke-width:1.6}svg .roof{stroke:var(--ink);stroke-width:1.4}\

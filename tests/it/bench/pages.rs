@@ -3,7 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use rgpu::model::suite::{MeasurementKey, RowState, SuiteRow, SuiteRun, SuiteTime};
+use rgpu::model::comparison::TimeVerdict;
+use rgpu::model::profile::{GraphTiming, Histogram};
+use rgpu::model::suite::{
+    MeasurementKey, PairResult, RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict,
+    TimeJudgement,
+};
 use rgpu::model::suite_history::{EarlierChange, History, HistoryPoint, Series};
 use rgpu::report::suite::{history_page, html};
 
@@ -99,4 +104,81 @@ fn pages_fit_a_narrow_screen_and_name_their_project() {
         }
     }
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
+}
+
+/// A pair whose rows have every column of the table.
+fn suite_with_every_column() -> SuiteRun {
+    let time = |side: &str| SuiteTime {
+        key: MeasurementKey {
+            case: "memory:transpose".into(),
+            side: side.into(),
+            ..MeasurementKey::default()
+        },
+        size: "large".into(),
+        median_ns: 44_500.0,
+        ci95_ns: [44_400.0, 44_600.0],
+        samples: 50,
+        histogram: Some(Histogram {
+            low_ns: 44_000.0,
+            high_ns: 45_000.0,
+            counts: vec![1, 9, 30, 9, 1],
+            below: 0,
+            above: 0,
+        }),
+        graph: Some(GraphTiming {
+            median_ns: 2_070.0,
+            ci95_ns: [2_060.0, 2_080.0],
+            ..GraphTiming::default()
+        }),
+        sol_percent: Some(63.0),
+        against: Some(TimeJudgement {
+            verdict: SuiteVerdict::Ambiguous,
+            speedup: Some(1.012),
+            ci95: None,
+            threshold: None,
+            why: String::new(),
+        }),
+        ..SuiteTime::default()
+    };
+    let pair = PairResult {
+        verdict: TimeVerdict::Faster,
+        speedup: Some(1.897),
+        ci95: None,
+        too_close: true,
+        summary: String::new(),
+        parts: Vec::new(),
+        grown: Vec::new(),
+        sizes: Vec::new(),
+    };
+    let row = |case: &str| SuiteRow {
+        case: case.to_owned(),
+        state: RowState::Ok,
+        times: vec![time("baseline"), time("optimised")],
+        pair: Some(pair.clone()),
+        ..SuiteRow::default()
+    };
+    let rows = vec![row("memory:transpose"), row("memory:vecadd[n=16777216,dtype=bf16]")];
+    SuiteRun { id: "night".into(), rows, ..SuiteRun::default() }
+}
+
+#[test]
+fn the_table_of_a_suite_fits_a_window_of_1280_pixels() {
+    let Some(mut browser) = Browser::start() else { return };
+    let run = suite_with_every_column();
+    let mut history = history();
+    history.series[0].key = run.rows[0].times[1].key.clone();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("suite.html");
+    fs::write(&file, html(&run, &history, Path::new(PROJECT))).unwrap();
+    // A window of 1280 pixels has 15 fewer where its scroll bar takes room.
+    browser.resize(1265);
+    browser.open(&file);
+    let [columns, wide, room] = [
+        "document.querySelectorAll('#cases th').length",
+        "document.querySelector('#cases').parentElement.scrollWidth",
+        "document.querySelector('#cases').parentElement.clientWidth",
+    ]
+    .map(|number| browser.value(number).as_u64().unwrap());
+    assert_eq!(columns, 11, "a column is empty");
+    assert!(wide <= room, "the table is {wide} pixels wide, and its box {room}");
 }
