@@ -30,6 +30,10 @@ pub struct Series {
     pub key: MeasurementKey,
     /// The points, oldest first.
     pub points: Vec<HistoryPoint>,
+    /// Whether the changes are those of the times inside CUDA graphs (`graph_ns`), by which short
+    /// kernels are judged: every point has one. Otherwise they are those of `median_ns`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_graphs: bool,
     /// Where the time changed.
     pub changes: Vec<ChangePoint>,
     /// Number of points before the first one, which `--since` leaves out.
@@ -38,6 +42,19 @@ pub struct Series {
     /// The newest change before the first point; absent if none was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier_change: Option<EarlierChange>,
+}
+
+impl Series {
+    /// The time of a point by which the case is judged.
+    pub fn judged_ns(&self, point: &HistoryPoint) -> f64 {
+        point.graph_ns.filter(|_| self.in_graphs).unwrap_or(point.median_ns)
+    }
+
+    /// The interval of [`Series::judged_ns`]; `None` for a time in a graph, of which only the median
+    /// is kept.
+    pub fn judged_interval(&self, point: &HistoryPoint) -> Option<[f64; 2]> {
+        (!self.in_graphs).then_some(point.ci95_ns)
+    }
 }
 
 fn is_zero(count: &usize) -> bool {

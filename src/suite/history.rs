@@ -20,8 +20,11 @@ fn series(
     threshold: f64,
     since: Option<&str>,
 ) -> Series {
-    let medians: Vec<f64> = points.iter().map(|point| point.median_ns).collect();
-    let mut changes = change_points(&medians, threshold);
+    // As `compare` does: a time between events has a part that is not the kernel's.
+    let in_graphs: Option<Vec<f64>> = points.iter().map(|point| point.graph_ns).collect();
+    let is_in_graphs = in_graphs.is_some();
+    let events = || points.iter().map(|point| point.median_ns).collect();
+    let mut changes = change_points(&in_graphs.unwrap_or_else(events), threshold);
     let is_earlier =
         |point: &HistoryPoint| since.is_some_and(|since| point.started.as_str() < since);
     let first = points.partition_point(is_earlier);
@@ -34,7 +37,14 @@ fn series(
         p: change.p,
     });
     changes.iter_mut().for_each(|change| change.at -= first);
-    Series { key, points: points.split_off(first), changes, earlier_points: first, earlier_change }
+    Series {
+        key,
+        points: points.split_off(first),
+        in_graphs: is_in_graphs,
+        changes,
+        earlier_points: first,
+        earlier_change,
+    }
 }
 
 #[cfg(test)]
@@ -67,6 +77,21 @@ mod tests {
         assert_eq!((shown.changes[0].at, shown.points[0].run.as_str()), (0, "night-20"));
         assert_eq!((shown.changes[0].before, shown.changes[0].after), (100.1, 110.1));
         assert_eq!(shown.earlier_change, None);
+    }
+
+    #[test]
+    fn short_kernels_are_judged_by_their_times_in_graphs_if_all_suites_have_them() {
+        let mut of_graphs = points();
+        for point in of_graphs.values_mut().flatten() {
+            point.graph_ns = Some(50.0);
+        }
+        let series = history(of_graphs.clone(), 0.01, None).series.pop().unwrap();
+        assert!(series.in_graphs && series.changes.is_empty(), "{series:?}");
+        assert_eq!(series.judged_ns(&series.points[0]), 50.0);
+        of_graphs.values_mut().for_each(|points| points[3].graph_ns = None);
+        let series = history(of_graphs, 0.01, None).series.pop().unwrap();
+        assert_eq!((series.in_graphs, series.changes.len()), (false, 1));
+        assert_eq!(series.judged_ns(&series.points[0]), 100.0);
     }
 
     #[test]

@@ -96,6 +96,8 @@ async function suiteView(params, id) {
 
 async function historyView(params) {
   const data = await get("/history", only(params, ["case", "gpu"]));
+  // Short kernels are judged by their times in CUDA graphs.
+  const judged = (series, point) => series.in_graphs ? point.graph_ns : point.median_ns;
   const name = key => [key.case, key.side === "kernel" ? "" : key.side, key.case.endsWith(`[${key.sizes}]`) ? "" : key.sizes, key.gpu, key.toolkit].filter(Boolean).join(" · ");
   const search = el("input", { type: "search", value: params.case || "", placeholder: "memory:*", "data-focus": "case", title: "the key / goes here",
     on: { change: event => { location.hash = view("/history", { ...params, case: event.target.value }); } } });
@@ -107,8 +109,9 @@ async function historyView(params) {
       !exported && data.series.length > 0 && el("p", { class: "note" }, said("Times of run folders that were copied here appear after `rgpu runs reindex`.")),
       el("div", { class: "plots" }, data.series.slice(0, 60).map(series => card(name(series.key),
         timePlot(series.points.map((point, at) => ({
-          value: point.median_ns, at: point.started, interval: point.ci95_ns, change: series.changes.some(change => change.at === at),
-          title: `${point.started} · ${point.run} · ${duration(point.median_ns)} · ${point.commit.slice(0, 9)}` })), "History of " + name(series.key)),
+          value: judged(series, point), at: point.started, interval: series.in_graphs ? null : point.ci95_ns, change: series.changes.some(change => change.at === at),
+          title: `${point.started} · ${point.run} · ${duration(judged(series, point))} · ${point.commit.slice(0, 9)}` })), "History of " + name(series.key)),
+        series.in_graphs && el("p", { class: "note" }, "times in a CUDA graph"),
         series.changes.length > 0 && el("ul", { class: "plain" }, series.changes.map(change => el("li", null,
           "changed at ", runLink(series.points[change.at].run), `: ${duration(change.before)} to ${duration(change.after)} (${((change.after / change.before - 1) * 100).toFixed(1)} %)`)))))),
       data.series.length > 60 && problem(`The first 60 of ${data.series.length} series are drawn: choose cases.`),

@@ -15,7 +15,10 @@ use crate::report::{Align, Style, TextTable, verdict_color};
 /// The maximum number of points of a series in a terminal.
 const MAX_SHOWN_POINTS: usize = 30;
 
-/// The key in one line.
+/// Says which times of a short kernel a series has.
+const IN_GRAPHS: &str = "times in a CUDA graph";
+
+/// The key in one line, with the clock of its times if that is not CUDA events.
 fn series_title(series: &Series) -> String {
     let key = &series.key;
     let sizes = sizes_without_axes(&key.sizes, &key.case);
@@ -27,12 +30,13 @@ fn series_title(series: &Series) -> String {
         &key.toolkit,
     ];
     let driver = format!("driver {}", key.driver);
+    let timed = if series.in_graphs { IN_GRAPHS } else { "" };
     let clocks = match key.clocks.as_str() {
         "as_found" => "clocks not locked".to_owned(),
         "" => String::new(),
         policy => format!("clocks {policy}"),
     };
-    let words = words.into_iter().chain([driver.as_str(), &clocks]);
+    let words = words.into_iter().chain([driver.as_str(), &clocks, timed]);
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 
@@ -120,11 +124,13 @@ pub fn history_table(history: &History, style: &Style) -> String {
         let skipped = series.points.len().saturating_sub(MAX_SHOWN_POINTS);
         for (at, point) in series.points.iter().enumerate().skip(skipped) {
             let changed = series.changes.iter().find(|change| change.at == at);
-            let [low, high] = point.ci95_ns;
+            let interval = series.judged_interval(point);
+            let interval =
+                interval.map(|[low, high]| format!("{} – {}", duration(low), duration(high)));
             table.add_row([
                 timestamp(&point.started),
-                duration(point.median_ns),
-                format!("{} – {}", duration(low), duration(high)),
+                duration(series.judged_ns(point)),
+                interval.unwrap_or_default(),
                 point.device.get(..12).unwrap_or(&point.device).to_owned(),
                 point.commit.get(..9).unwrap_or(&point.commit).to_owned()
                     + if point.dirty { "+" } else { "" },
@@ -167,13 +173,13 @@ pub fn history_page(history: &History, project: &Path) -> String {
         let places = axis_places(series);
         let point = |(at, point): (usize, &crate::model::suite_history::HistoryPoint)| PlotPoint {
             x: places[at],
-            y: point.median_ns,
-            interval: Some(point.ci95_ns),
+            y: series.judged_ns(point),
+            interval: series.judged_interval(point),
             title: format!(
                 "{} · {} · {} · {} · {}",
                 timestamp(&point.started),
                 point.run,
-                duration(point.median_ns),
+                duration(series.judged_ns(point)),
                 point.commit.get(..12).unwrap_or(&point.commit),
                 point.device
             ),
@@ -246,6 +252,26 @@ mod tests {
                 assert_eq!(shown.matches(words).count(), 1, "{words}: {shown}");
             }
             assert_eq!(shown.matches("no change can be found").count(), 1, "{shown}");
+        }
+    }
+
+    #[test]
+    fn times_in_graphs_are_shown_where_they_are_judged() {
+        let point = HistoryPoint {
+            median_ns: 4_700.0,
+            ci95_ns: [4_690.0, 4_710.0],
+            graph_ns: Some(2_110.0),
+            ..HistoryPoint::default()
+        };
+        let series = Series { points: vec![point], in_graphs: true, ..Series::default() };
+        let history = History { series: vec![series], ..History::default() };
+        for shown in [
+            history_table(&history, &Style::default()),
+            history_page(&history, Path::new("/home/me/kernels")),
+        ] {
+            let shown = shown.replace('\u{a0}', " ");
+            assert!(shown.contains("2.11 µs") && shown.contains(IN_GRAPHS), "{shown}");
+            assert!(!shown.contains("4.7"), "{shown}");
         }
     }
 

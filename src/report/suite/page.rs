@@ -232,7 +232,8 @@ fn draw_samples(time: &SuiteTime) -> String {
 fn draw_sparkline(series: &Series) -> String {
     const NEWEST: usize = 60;
     let skipped = series.points.len().saturating_sub(NEWEST);
-    let times: Vec<f64> = series.points[skipped..].iter().map(|point| point.median_ns).collect();
+    let times: Vec<f64> =
+        series.points[skipped..].iter().map(|point| series.judged_ns(point)).collect();
     let (low, high) =
         times.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), x| (low.min(*x), high.max(*x)));
     if times.len() < 2 {
@@ -246,11 +247,12 @@ fn draw_sparkline(series: &Series) -> String {
     let line: Vec<String> = times.iter().enumerate().map(place).collect();
     format!(
         "<svg class=\"line\" viewBox=\"0 0 120 18\" preserveAspectRatio=\"none\"><polyline class=\"s0\" points=\"{}\"/>\
-         <title>{} to {}, {} suites</title></svg>",
+         <title>{} to {}, {} suites{}</title></svg>",
         line.join(" "),
         duration(low),
         duration(high),
-        series.points.len()
+        series.points.len(),
+        if series.in_graphs { ", in a CUDA graph" } else { "" }
     )
 }
 
