@@ -2,7 +2,7 @@
 //! kernels and remotes.
 //!
 //! Clap writes the scripts and completes every value with file names. This module changes the
-//! values of `--kernel` and `--remote`, and the arguments called `remote`, `run` and `what`, so
+//! values of `--kernel`, `--remote` and `--failed SUITE`, and the arguments called `remote`, `run` and `what`, so
 //! that the shell asks `rgpu __names`. Of a list such as `--remote a,b` the last name is completed.
 //! Names that are not a plain word in every shell are left out, because bash expands the words it
 //! is offered and anybody can write a project's kernels.
@@ -34,6 +34,8 @@ pub(super) enum NameKind {
     Remotes,
     /// Arguments of `runs show`.
     Runs,
+    /// Names for `bench run --failed`.
+    Suites,
 }
 
 /// Prints the script for a shell.
@@ -59,6 +61,10 @@ pub(super) fn names(app: &App, kind: NameKind) -> Result<Status> {
         }
         NameKind::Runs => {
             let ids = Runs::new(&app.config.runs_dir.value).ids()?;
+            ids.into_iter().chain([LATEST.to_owned()]).collect()
+        }
+        NameKind::Suites => {
+            let ids = Runs::new(&app.config.runs_dir.value).suite_ids()?;
             ids.into_iter().chain([LATEST.to_owned()]).collect()
         }
     };
@@ -150,6 +156,7 @@ fn bash(text: &str, arguments: &[NamedArgument]) -> String {
         let offer = match flag {
             "--kernel)" | "-K)" => Some(completion_reply("kernels", "-f ")),
             "--remote)" | "-r)" => Some(listed.clone()),
+            "--failed)" => Some(completion_reply("suites", "")),
             _ => None,
         };
         let changed = match (offer, current) {
@@ -169,6 +176,7 @@ fn bash(text: &str, arguments: &[NamedArgument]) -> String {
             "-K)" => "-K)",
             "--remote)" => "--remote)",
             "-r)" => "-r)",
+            "--failed)" => "--failed)",
             _ => "",
         };
         changed.unwrap_or_else(|| line.to_owned()) + "\n"
@@ -191,6 +199,10 @@ _rgpu_remotes() {
 
 _rgpu_runs() {
     compadd -- ${(f)"$(rgpu __names runs 2>/dev/null)"}
+}
+
+_rgpu_suites() {
+    compadd -- ${(f)"$(rgpu __names suites 2>/dev/null)"}
 }
 
 _rgpu_runs_files() {
@@ -217,7 +229,8 @@ _rgpu_runs_files() {
     let text: String = text.lines().map(line).collect();
     let text = text
         .replace(":NAME|PATH:_default'", ":NAME|PATH:_rgpu_kernels'")
-        .replace(":REMOTE:_default'", ":REMOTE:_rgpu_remotes'");
+        .replace(":REMOTE:_default'", ":REMOTE:_rgpu_remotes'")
+        .replace(":SUITE:_default'", ":SUITE:_rgpu_suites'");
     // Before the file calls the functions it defines.
     let at = text.rfind("if [ \"$funcstack[1]\"").unwrap_or(text.len());
     format!("{}{FUNCTIONS}{}", &text[..at], &text[at..])
@@ -231,6 +244,9 @@ fn fish(text: &str, arguments: &[NamedArgument]) -> String {
         _ if !line.ends_with(" -r") => format!("{line}\n"),
         _ if line.contains(" -l kernel ") => {
             format!("{line} -a '(rgpu __names kernels 2>/dev/null)'\n")
+        }
+        _ if line.contains(" -l failed ") => {
+            format!("{line} -f -a '(rgpu __names suites 2>/dev/null)'\n")
         }
         _ if line.contains(" -l remote ") => format!("{line} -f -a {remotes}\n"),
         _ => format!("{line}\n"),
@@ -272,6 +288,10 @@ mod tests {
         assert_eq!(runs, 10);
         assert_eq!(asks(Shell::Bash, "__names runs"), runs);
         assert_eq!(asks(Shell::Zsh, ":_rgpu_runs'") + asks(Shell::Zsh, ":_rgpu_runs_files'"), runs);
+        // `bench run --failed SUITE` alone: `--failed` of `runs list` takes no value.
+        assert_eq!(asks(Shell::Bash, "__names suites"), 1);
+        assert_eq!(asks(Shell::Zsh, ":_rgpu_suites'"), 1);
+        assert_eq!(asks(Shell::Fish, "__names suites"), 1);
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             assert!(!script(shell).contains("__names'"), "it offers what is for shells alone");
         }

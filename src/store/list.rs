@@ -299,6 +299,16 @@ impl Runs {
         dated.into_iter().map(|(_, id)| id).collect()
     }
 
+    /// The ids of the suites among the runs, in the order of [`Runs::ids`].
+    ///
+    /// # Errors
+    /// As [`Runs::ids`].
+    pub fn suite_ids(&self) -> Result<Vec<String>, StoreError> {
+        let mut ids = self.ids()?;
+        ids.retain(|id| self.root.join(id).join(SUITE).is_file());
+        Ok(ids)
+    }
+
     /// The ids of all runs, in no order.
     ///
     /// # Errors

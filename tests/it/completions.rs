@@ -16,6 +16,9 @@ fn laptop() -> Laptop {
     fs::write(laptop.path("home/.ssh/config"), "Host hal *.lab\n  User me\n").unwrap();
     laptop.write("kernels/heat/kernel.toml", "");
     assert_eq!(status(&laptop.run("exec --run-id one -- true")), 0);
+    for file in ["run.json", "suite.json"] {
+        laptop.write(&format!("artifacts/runs/night/{file}"), "{}");
+    }
     laptop.write("one.cubin", "");
     laptop.write("kernels/h$(touch ruined)/kernel.toml", "");
     laptop
@@ -73,6 +76,7 @@ fn bash_completes_kernels_remotes_and_runs() {
     }
     assert_eq!(completed("remote check --acc"), "--accept-new\n");
     assert_eq!(completed("runs show on"), "one\n");
+    assert_eq!(completed("bench run --failed "), "latest\nnight\n");
     assert_eq!(completed("runs attach l"), "latest\n");
     assert_eq!(completed("runs list --remote h1"), "h100\n");
     assert_eq!(completed("report one."), "one.cubin\n");

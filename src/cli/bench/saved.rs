@@ -76,10 +76,7 @@ fn no_suite() -> Failure {
 /// All suites, the one that started last at the end.
 fn suites(runs: &Runs) -> Result<Vec<RunFolder>> {
     let mut found: Vec<(String, RunFolder)> = Vec::new();
-    for id in runs.ids()? {
-        if !runs.root().join(&id).join(FILE).is_file() {
-            continue;
-        }
+    for id in runs.suite_ids()? {
         let folder = runs.find(&id)?;
         let record = folder.record()?;
         found.push((record.started, folder));
@@ -119,10 +116,10 @@ pub(super) fn print(app: &App, folder: &RunFolder, run: &SuiteRun) -> Result<()>
     app.print(&format!("  run         {}\n", app.short(folder.path())));
     Ok(())
 }
-    app.check_one_format(args.format.as_deref())?;
 
 /// Shows a suite again.
 pub(super) fn show(app: &App, args: &ShowArgs) -> Result<Status> {
+    app.check_one_format(args.format.as_deref())?;
     let (folder, run) = find(app, args.run.as_deref())?;
     match args.format.as_deref() {
         None => print(app, &folder, &run)?,
