@@ -269,7 +269,8 @@ mod tests {
             kernels.map(|kernel| (kernel.kernel.clone(), kernel.set_up_ns)).collect::<Vec<_>>()
         };
         assert!(marked(&mut profile).iter().all(|(_, ns)| ns.is_none()), "no trace");
-        profile.timeline = Some(Timeline::default());
+        let scope = TimelineScope::Program;
+        profile.timeline = Some(Timeline { scope, ..Timeline::default() });
         let expected = [("gemm", Some(100)), ("copy", None), (RANDOM, Some(100))];
         let expected = expected.map(|(kernel, ns)| (kernel.to_owned(), ns));
         assert_eq!(marked(&mut profile), expected);
