@@ -1,3 +1,5 @@
+//! Findings of launches, from profiles made here and from recorded counters.
+
 use super::*;
 use crate::analysis::analyze;
 use crate::model::selection::{GeometrySum, KernelChoice};
