@@ -139,9 +139,10 @@ fn advice(record: &RungRecord, request: &Request) -> String {
     if crash_signal(record).is_none() {
         return String::new();
     }
-    let mut ways = vec![setup];
+    // Such a crash often depends on timing: the next run may end well.
+    let mut ways = vec!["another run", setup];
     if tool == "ncu" && request.ncu.replay_mode.is_none() {
-        ways.insert(0, "`--replay-mode application`");
+        ways.insert(1, "`--replay-mode application`");
     }
     if runs_python(&request.target) {
         ways.push("for JAX, no CUDA graphs (`XLA_FLAGS=--xla_gpu_enable_command_buffer=`)");

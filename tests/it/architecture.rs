@@ -115,6 +115,7 @@ const REGISTRIES: &[Registry] = &[
             "headline",
             "checks",
             "kernel_name",
+            "kernel_sums",
             "page_parts",
             "prediction",
             "quantity",

@@ -6,6 +6,10 @@ use std::process::Command;
 
 use crate::laptop::{Laptop, status};
 
+/// A suite without cases.
+const SUITE: &str = r#"{"schema": "rgpu.suite/1", "id": "night", "started": "2026-11-28T10:31:34Z",
+    "seconds": 57.5, "state": "done", "clean": true, "rgpu": "0.1.0", "options": {}, "rows": []}"#;
+
 /// A laptop with two remotes, a host of ssh's, and kernels in its project, one of a hostile name.
 fn laptop() -> Laptop {
     let laptop = Laptop::new();
@@ -16,9 +20,9 @@ fn laptop() -> Laptop {
     fs::write(laptop.path("home/.ssh/config"), "Host hal *.lab\n  User me\n").unwrap();
     laptop.write("kernels/heat/kernel.toml", "");
     assert_eq!(status(&laptop.run("exec --run-id one -- true")), 0);
-    for file in ["run.json", "suite.json"] {
-        laptop.write(&format!("artifacts/runs/night/{file}"), "{}");
-    }
+    laptop.write("artifacts/runs/night/suite.json", SUITE);
+    let run = |id: &str| laptop.project(&format!("artifacts/runs/{id}/run.json"));
+    fs::copy(run("one"), run("night")).unwrap();
     laptop.write("one.cubin", "");
     laptop.write("kernels/h$(touch ruined)/kernel.toml", "");
     laptop
