@@ -36,7 +36,7 @@ pub struct Stage {
     /// as counted while it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<f64>,
-    /// Achieved rate in FLOP/s.
+    /// Achieved rate in FLOP/s: by `plain_ns` if that is known, else by `mean_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops_per_s: Option<f64>,
     /// The rate compared with the peak: `percent` is the model FLOP utilisation (MFU). Absent if no

@@ -4,8 +4,8 @@
 //! highest: sums over GPUs exceed the time that passed.
 
 use super::quantity::{duration, percent};
-use crate::model::Profile;
 use crate::model::timeline::{DeviceTime, WHOLE_GRAPHS};
+use crate::model::{Profile, Stage};
 
 /// Busy times of the GPUs, each from its first to its last kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,14 +131,29 @@ pub(super) fn busy(profile: &Profile) -> Option<BusyTime> {
     (!gpus.is_empty()).then(|| BusyTime { gpus, ranks: timeline.ranks() })
 }
 
-/// What the busy share includes if CUDA graphs were traced without their kernels; `None` without such
-/// graphs.
-pub(super) fn graphs_note(profile: &Profile) -> Option<&'static str> {
-    let is_there = profile.kernels.iter().any(|kernel| kernel.kernel == WHOLE_GRAPHS);
-    is_there.then_some(
-        "A CUDA graph that nsys traced as a whole counts as busy from its start to its end, with the \
-         gaps between its kernels.",
-    )
+/// What a reader must know of the busy share, in sentences: that CUDA graphs were traced without their
+/// kernels, and what it is without torch's profiler.
+pub(super) fn notes(profile: &Profile) -> Vec<String> {
+    let has_graphs = profile.kernels.iter().any(|kernel| kernel.kernel == WHOLE_GRAPHS);
+    let graphs = has_graphs.then(|| {
+        "nsys traced CUDA graphs as a whole: each counts as busy from start to end, gaps between its \
+         kernels included."
+            .to_owned()
+    });
+    graphs.into_iter().chain(unprofiled(profile)).collect()
+}
+
+/// `Without torch's profiler the GPU is busy 67 % of a step.`, if that is known of the only GPU.
+fn unprofiled(profile: &Profile) -> Option<String> {
+    let [device] = &profile.timeline.as_ref()?.devices[..] else { return None };
+    let timed = |stage: &Stage| Some((stage.plain_ns? as f64, stage.instances));
+    let (plain_ns, steps) = profile.stages.iter().find_map(timed)?;
+    let busy_ns = device.kernel_ns as f64 / steps.max(1) as f64;
+    // A host that runs ahead of the GPU ends its steps earlier than the GPU does.
+    (busy_ns <= plain_ns).then(|| {
+        let share = percent(100.0 * busy_ns / plain_ns);
+        format!("Without torch's profiler the GPU is busy {share} of a step.")
+    })
 }
 
 /// The GPUs over which sums of a profile run: `4 GPUs`, `2 ranks`. `None` for a single one.
@@ -196,9 +211,26 @@ mod tests {
     #[test]
     fn gaps_inside_of_graphs_are_told_only_where_graphs_were_traced_as_a_whole() {
         let sum = |kernel: &str| KernelSum { kernel: kernel.to_owned(), ..KernelSum::default() };
-        let note = |name| graphs_note(&Profile { kernels: vec![sum(name)], ..Profile::default() });
-        assert_eq!(note("gemm"), None);
-        assert!(note(WHOLE_GRAPHS).unwrap().contains("gaps between its kernels"));
+        let notes = |name| notes(&Profile { kernels: vec![sum(name)], ..Profile::default() });
+        assert!(notes("gemm").is_empty());
+        assert!(notes(WHOLE_GRAPHS)[0].contains("gaps between its kernels included"));
+    }
+
+    #[test]
+    fn the_busy_share_of_a_step_without_the_profiler_is_told_where_it_is_known() {
+        let device = DeviceTime { kernel_ns: 39_300_000, ..DeviceTime::default() };
+        let timeline = Some(Timeline { devices: vec![device], ..Timeline::default() });
+        let note = |plain_ns| {
+            let stage = Stage { instances: 3, plain_ns, ..Stage::default() };
+            let timeline = timeline.clone();
+            unprofiled(&Profile { timeline, stages: vec![stage], ..Profile::default() })
+        };
+        assert_eq!(
+            note(Some(19_530_000)).unwrap(),
+            "Without torch's profiler the GPU is busy 67 % of a step."
+        );
+        assert_eq!(note(Some(12_000_000)), None);
+        assert_eq!(note(None), None);
     }
 
     #[test]

@@ -140,16 +140,16 @@ fn several_kernels(profile: &Profile, names: &KernelLabels<'_>) -> Option<Headli
     if first.id == "only_set_up" {
         return Some(Headline::new("Mostly set-up was profiled", format!("{}.", first.text)));
     }
-    let launch = profile.launches.iter().find(|launch| Some(launch.id) == first.launch)?;
-    let name = names.name(&launch.kernel);
-    let title = match first.covers.len() {
-        0 | 1 => format!("{name} {}", predicate(&first.id)),
-        kernels => format!("{kernels} kernels: {}", first.id.replace('_', " ")),
+    let launch = profile.launches.iter().find(|launch| Some(launch.id) == first.launch);
+    let title = match (first.covers.len(), launch) {
+        _ if first.id == "element_wise_kernels" => "Element-wise kernels in a row".to_owned(),
+        (0 | 1, launch) => format!("{} {}", names.name(&launch?.kernel), predicate(&first.id)),
+        (kernels, _) => format!("{kernels} kernels: {}", first.id.replace('_', " ")),
     };
     let worth = finding::worth(first, profile);
     let worth = worth.map(|worth| format!("; worth {worth}")).unwrap_or_default();
-    let text = format!("{}{worth}.", first.text);
-    Some(Headline { launch: Some(launch.id), ..Headline::new(title, text) })
+    let text = format!("{}{worth}.", capital(&first.text));
+    Some(Headline { launch: launch.map(|launch| launch.id), ..Headline::new(title, text) })
 }
 
 /// A verdict as the predicate of a sentence about its kernel.
@@ -194,7 +194,7 @@ fn timeline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Option<Headl
     // Idle time comes first, with its cause.
     let first = subject.profile.findings.first().filter(|first| !first.places.is_empty());
     let mut text = first.map_or(text, |first| format!("{}.", capital(&first.text)));
-    busy::graphs_note(subject.profile).iter().for_each(|note| text += &format!(" {note}"));
+    busy::notes(subject.profile).iter().for_each(|note| text += &format!(" {note}"));
     let title = match busy::busy(subject.profile) {
         Some(busy) => busy.sentence(),
         None => format!("{} takes most of the GPU's time", names.name(&top.kernel)),

@@ -15,6 +15,9 @@ use crate::number_form::counted;
 /// The maximum number of places that a finding lists.
 const MAX_PLACES: usize = 5;
 
+/// The GPU of a timeline of one, and what it does in the findings about idle time.
+pub(super) const SUBJECT: &str = "the GPU runs no kernel";
+
 /// Fewer gaps do not show what repeats: they are compared with the whole span.
 pub(super) const MIN_REPEATED_GAPS: u64 = 10;
 
@@ -100,6 +103,12 @@ const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the
 /// The hint for a host that is late by [`HOST_WORK_NS`] in the mean: it does work of its own then.
 const HOST_WORK: &str = "do this work of the host ahead of time, on other threads or processes (a data \
      loader with workers, pinned memory, copies with `non_blocking`), or on the GPU";
+/// The hint for a host that is late by less than [`LAUNCHES_NS`] in the mean: its launches take that time.
+const LAUNCHES: &str = "launch less: capture a step that repeats in a CUDA graph (in torch \
+     `torch.compile(mode=\"reduce-overhead\")`), fuse small kernels (`torch.compile`, an optimizer with \
+     `fused=True`), or batch the work; queue several steps before looking at a result";
+/// Nanoseconds that the host takes for a launch or a few of them.
+const LAUNCHES_NS: u64 = 100_000;
 /// Nanoseconds of host work before a launch that no sequence of launches explains.
 const HOST_WORK_NS: u64 = 1_000_000;
 /// The hint for start-up that is mostly allocation.
@@ -218,6 +227,8 @@ fn waiting(
         KERNELS_OF_GRAPHS
     } else if idle.hint.contains("CUDA graph") && graphs.are_replayed {
         OUTSIDE_GRAPHS
+    } else if idle.id == "gpu_waits_for_host" && ns / gaps.max(1) < LAUNCHES_NS {
+        LAUNCHES
     } else {
         idle.hint
     };
@@ -347,7 +358,7 @@ pub(super) fn subject(device: &DeviceTime, several: bool) -> String {
 }
 
 /// `43 %`; a share just below the whole is `99.7 %`.
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     match 100.0 * share {
         percent if (99.0..99.95).contains(&percent) => format!("{percent:.1} %"),
         percent => format!("{percent:.0} %"),

@@ -86,21 +86,22 @@ fn direction(copies: &PageableCopies) -> &'static str {
     if copies.kind == "DtoH" { "to" } else { "from" }
 }
 
-/// `20 copies of 16.8 MB; their calls hold the host for 50.31 ms`.
+/// `20 copies of 16.8 MB each; their calls hold the host for 50.31 ms`.
 fn amount(copies: &PageableCopies) -> String {
     let size = match (megabytes(copies.min_bytes), megabytes(copies.max_bytes)) {
         (least, most) if least == most => most,
         (least, most) => format!("{least} to {most}"),
     };
     let count = counted(copies.copies, "copy", "copies");
+    let each = by_number(copies.copies, "", " each");
     if copies.call_ns == 0 {
-        return format!("{count} of {size}");
+        return format!("{count} of {size}{each}");
     }
     let calls = by_number(copies.copies, "its call holds", "their calls hold");
-    format!("{count} of {size}; {calls} the host for {}", time(copies.call_ns))
+    format!("{count} of {size}{each}; {calls} the host for {}", time(copies.call_ns))
 }
 
-/// `; 20 copies of 16.8 MB from pageable memory, …`, for a finding about all copies.
+/// `; 20 copies of 16.8 MB each from pageable memory, …`, for a finding about all copies.
 pub(super) fn clause(copies: &PageableCopies) -> String {
     format!(
         "; {} of it {} pageable memory: {}",
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(
             finding.text,
             "for 8 % of 14.10 ms the GPU runs no kernel while it copies from pageable memory \
-             (14 copies of 16.8 MB; their calls hold the host for 1.82 ms)"
+             (14 copies of 16.8 MB each; their calls hold the host for 1.82 ms)"
         );
         assert_eq!(finding.stake.unwrap().ns, 14 * 80_000);
         assert!(finding.hint.contains("`pin_memory=True`"), "{}", finding.hint);
@@ -226,7 +227,7 @@ mod tests {
         let copies = all.iter().find(|finding| finding.id == "gpu_waits_for_copies").unwrap();
         assert!(
             copies.text.ends_with(
-                "(14 gaps; 8.40 ms of it from pageable memory: 14 copies of 16.8 MB; their \
+                "(14 gaps; 8.40 ms of it from pageable memory: 14 copies of 16.8 MB each; their \
                  calls hold the host for 9.10 ms)"
             ),
             "{}",

@@ -1,8 +1,9 @@
 //! Limits findings about idle time to what the host's time without torch's profiler leaves of it.
 
-use super::finding::{is_steady_idle, time};
+use super::finding::{SUBJECT, is_steady_idle, percent, time};
 use crate::analysis::Limits;
 use crate::analysis::threshold::WAITING_SHARE;
+use crate::model::finding::{GainScope, PotentialGain};
 use crate::model::timeline::Timeline;
 use crate::model::{Evidence, Finding, Stage};
 
@@ -18,31 +19,38 @@ pub(super) fn limit(
     stages: &[Stage],
     limits: &Limits<'_>,
 ) -> Vec<Finding> {
-    let timed = stages.iter().find_map(|stage| Some((stage.plain_ns?, stage.instances)));
+    let timed = stages.iter().find_map(|stage| Some((stage, stage.plain_ns?)));
     // Which of several GPUs a finding is about is not known here.
-    let (Some((step_ns, steps)), [device]) = (timed, &timeline.devices[..]) else {
+    let (Some((stage, step_ns)), [device]) = (timed, &timeline.devices[..]) else {
         return findings;
     };
-    let plain_ns = step_ns.saturating_mul(steps);
-    if steps == 0 || plain_ns == 0 {
+    let plain_ns = step_ns.saturating_mul(stage.instances);
+    let idle_ns = plain_ns.saturating_sub(device.kernel_ns);
+    let steady = findings.iter().filter(|finding| is_steady_idle(&finding.id));
+    let told_ns: u64 = steady.filter_map(|f| f.stake.as_ref()).map(|stake| stake.ns).sum();
+    if plain_ns == 0 || told_ns <= idle_ns {
         return findings;
     }
-    let idle_ns = plain_ns.saturating_sub(device.kernel_ns);
-    let is_much = idle_ns as f64 >= limits.threshold(&WAITING_SHARE).value * plain_ns as f64;
+    let remains = idle_ns as f64 / told_ns as f64;
+    let least = limits.threshold(&WAITING_SHARE).value;
     findings.retain_mut(|finding| {
-        let stake = finding.stake.as_mut().filter(|stake| stake.ns > idle_ns);
-        let Some(stake) = stake.filter(|_| is_steady_idle(&finding.id)) else {
-            return true;
-        };
-        stake.share *= idle_ns as f64 / stake.ns as f64;
-        stake.ns = idle_ns;
-        finding.text += &format!(
-            "; a step takes {} without the profiler and {} with it",
+        let stake = finding.stake.as_mut().filter(|_| is_steady_idle(&finding.id));
+        let Some(stake) = stake else { return true };
+        let ns = (stake.ns as f64 * remains) as u64;
+        let share = ns as f64 / plain_ns as f64;
+        let region = Some(stage.region.clone());
+        *stake = PotentialGain { ns, of: GainScope::Region, region, share };
+        // The text begins with the share of the recorded time.
+        let rest = finding.text.split_once(SUBJECT).map_or(&*finding.text, |(_, rest)| rest);
+        finding.text = format!(
+            "for {} of a step {SUBJECT}{rest}; the profiler's time is left out: a step takes {} \
+             without it, and {} with it",
+            percent(share),
             time(step_ns),
-            time(device.span_ns / steps)
+            time(stage.mean_ns as u64)
         );
         finding.evidence.push(Evidence::number("stage.plain", step_ns as f64, "ns"));
-        is_much
+        share >= least
     });
     findings
 }
@@ -51,49 +59,60 @@ pub(super) fn limit(
 mod tests {
     use super::*;
     use crate::analysis::Thresholds;
-    use crate::model::finding::PotentialGain;
     use crate::model::timeline::DeviceTime;
 
     /// Findings after the limit, of three steps in 20.07 ms whose kernels take 7.99 ms.
-    fn limited(plain_ns: Option<u64>, ids: &[&str]) -> Vec<Finding> {
+    fn limited(plain_ns: Option<u64>, found: &[(&str, u64)]) -> Vec<(String, u64, String)> {
         let device =
             DeviceTime { span_ns: 20_070_000, kernel_ns: 7_990_000, ..DeviceTime::default() };
         let timeline = Timeline { devices: vec![device], ..Timeline::default() };
-        let stage = Stage { instances: 3, plain_ns, ..Stage::default() };
-        let stake = PotentialGain { ns: 6_570_000, share: 0.3273, ..PotentialGain::default() };
-        let finding = |id: &&str| Finding {
+        let (region, mean_ns) = ("torch@step".to_owned(), 6_690_000.0);
+        let stage = Stage { instances: 3, mean_ns, region, plain_ns, ..Stage::default() };
+        let finding = |(id, ns): &(&str, u64)| Finding {
             id: (*id).to_owned(),
-            text: "idle".to_owned(),
-            stake: Some(stake.clone()),
+            text: "for 33 % of 20.07 ms the GPU runs no kernel because X".to_owned(),
+            stake: Some(PotentialGain { ns: *ns, ..PotentialGain::default() }),
             ..Finding::default()
         };
         let own = Thresholds::default();
-        let findings = ids.iter().map(finding).collect();
-        limit(findings, &timeline, &[stage], &Limits::new(&own, None))
+        let findings = found.iter().map(finding).collect();
+        let limited = limit(findings, &timeline, &[stage], &Limits::new(&own, None));
+        limited.into_iter().map(|f| (f.id, f.stake.unwrap().ns, f.text)).collect()
     }
 
     /// Data-parallel training on one H200.
     #[test]
     fn idle_time_is_at_most_what_the_same_steps_have_without_the_profiler() {
+        let host = ("gpu_waits_for_host", 6_570_000);
+        let [(_, ns, text)] = &limited(Some(4_000_000), &[host])[..] else { panic!() };
+        assert_eq!(*ns, 4_010_000);
+        assert_eq!(
+            text,
+            "for 33 % of a step the GPU runs no kernel because X; the profiler's time is left out: a \
+             step takes 4.00 ms without it, and 6.69 ms with it"
+        );
         let shown = |plain_ns| {
-            let findings = limited(plain_ns, &["gpu_waits_for_host"]);
-            let stake = |f: &Finding| f.stake.as_ref().map(|stake| (stake.ns, stake.share));
-            findings.into_iter().map(|f| (stake(&f).unwrap(), f.text)).collect::<Vec<_>>()
+            let all = limited(plain_ns, &[host]);
+            all.first().map(|(_, ns, text)| (*ns, text.starts_with("for 33 % of 20.07 ms")))
         };
-        let [((ns, share), text)] = &shown(Some(4_000_000))[..] else { panic!() };
-        assert_eq!((*ns, (share * 1e3).round()), (4_010_000, 200.0));
-        assert_eq!(text, "idle; a step takes 4.00 ms without the profiler and 6.69 ms with it");
-        let as_before = [((6_570_000, 0.3273), "idle".to_owned())];
-        assert_eq!(shown(None), as_before);
-        assert_eq!(shown(Some(6_000_000)), as_before, "the limit is higher");
-        assert_eq!(shown(Some(2_900_000)), [], "8 % of the steps remain");
-        assert_eq!(shown(Some(1_000_000)), [], "the host runs ahead of the GPU");
+        assert_eq!(shown(None), Some((6_570_000, true)));
+        assert_eq!(shown(Some(6_000_000)), Some((6_570_000, true)), "the limit is higher");
+        assert_eq!(shown(Some(2_900_000)), None, "8 % of the steps remain");
+        assert_eq!(shown(Some(1_000_000)), None, "the host runs ahead of the GPU");
+    }
+
+    #[test]
+    fn several_causes_share_what_remains() {
+        let both = [("gpu_waits_for_host", 6_000_000), ("gpu_waits_for_launches", 3_000_000)];
+        let both = limited(Some(4_000_000), &both);
+        assert_eq!(both.iter().map(|(_, ns, _)| *ns).collect::<Vec<_>>(), [2_673_333, 1_336_666]);
     }
 
     #[test]
     fn start_up_and_copies_have_no_limit() {
         let ids = ["gpu_waits_for_first_launches", "gpu_waits_for_copies", "fp32_gemm"];
-        let all = limited(Some(1_000_000), &ids);
-        assert!(all.iter().map(|finding| finding.id.as_str()).eq(ids));
+        let all = limited(Some(1_000_000), &ids.map(|id| (id, 6_570_000)));
+        assert!(all.iter().all(|(_, ns, _)| *ns == 6_570_000));
+        assert!(all.iter().map(|(id, ..)| id.as_str()).eq(ids));
     }
 }

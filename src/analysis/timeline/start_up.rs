@@ -2,7 +2,8 @@
 //!
 //! A gap is start-up if one of these holds:
 //!
-//! 1. The first launch of a kernel ends it.
+//! 1. The first launch of a kernel ends it, unless the recording has an optimizer's steps, which our
+//!    hook of torch records from the second one on.
 //! 2. One of XLA's autotuning kernels ends it, or a launch of Triton's benchmarks begins or ends it.
 //! 3. The launching thread loads or compiles code in it, or compilers' NVTX ranges cover half of it:
 //!    another kernel may have the same name. Before one kernel this happens a few times at most,
@@ -50,6 +51,9 @@ const MAX_KERNELS_PER_REPLAY: usize = 10;
 const COMPILES: &[&str] = &["XlaPass", "XlaCompile", "XlaEmit", "XlaCreateGpuExecutable"];
 const XLA_DOMAIN: &str = "TSL@";
 
+/// The range of an optimizer's step that our hook of torch records.
+const LATER_STEP: &str = "torch@step";
+
 /// How many times as long as all others before its kernel a gap is that happens once.
 const ONE_OFF_RATIO: u64 = 10;
 
@@ -83,7 +87,8 @@ impl<'a> StartUp<'a> {
     /// `whole` for a whole program, which replays graphs in no other case of the same run.
     pub(super) fn new(trace: &'a Trace, whole: bool, limits: &Limits<'_>) -> StartUp<'a> {
         let mut first_starts = HashMap::new();
-        for work in trace.work.iter().filter(|work| computes(work)) {
+        let begins_later = trace.names.iter().any(|name| name == LATER_STEP);
+        for work in trace.work.iter().filter(|work| computes(work) && !begins_later) {
             let first = first_starts.entry(key(work)).or_insert(work.start_ns);
             *first = work.start_ns.min(*first);
         }

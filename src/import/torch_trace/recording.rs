@@ -54,6 +54,7 @@ pub(super) fn stages(
             continue;
         }
         let mean_ns = total as f64 / instances as f64;
+        let plain_ns = plain_step_ns.filter(|ns| name == STEP && *ns > 0);
         let is_on_gpu = clock == StageClock::Gpu;
         let span: Option<u64> = all().map(|region| region.gpu_span_ns).sum();
         let span = span.filter(|span| is_on_gpu && *span > 0);
@@ -66,9 +67,9 @@ pub(super) fn stages(
             mean_ns,
             clock,
             gpu_span_ns: span.map(|span| span as f64 / instances as f64),
-            plain_ns: plain_step_ns.filter(|ns| name == STEP && *ns > 0),
+            plain_ns,
             flops,
-            flops_per_s: flops.map(|flops| flops * 1e9 / mean_ns),
+            flops_per_s: flops.map(|flops| flops * 1e9 / plain_ns.map_or(mean_ns, |ns| ns as f64)),
             utilization: None,
             from: all().next().map(|region| region.from.clone()).unwrap_or_default(),
         });
@@ -166,9 +167,9 @@ mod tests {
             .into(),
             ..Recording::default()
         };
-        let stages = stages(&recording, Some(900), &regions);
+        let stages = stages(&recording, Some(1_000), &regions);
         let plain: Vec<_> = stages.iter().map(|stage| stage.plain_ns).collect();
-        assert_eq!(plain, [None, Some(900), None]);
+        assert_eq!(plain, [None, Some(1_000), None]);
         let spans: Vec<_> = stages.iter().map(|stage| stage.gpu_span_ns).collect();
         assert_eq!(spans, [Some(5_000.0), None, None]);
         let shown: Vec<_> = stages
@@ -177,7 +178,7 @@ mod tests {
             .collect();
         let expected = [
             ("LLM@prefill".to_owned(), 2, 500.0, "gpu".to_owned(), Some(2e12)),
-            ("torch@step".to_owned(), 2, 2_000.0, "host".to_owned(), Some(2e12)),
+            ("torch@step".to_owned(), 2, 2_000.0, "host".to_owned(), Some(4e12)),
             ("LLM@forward".to_owned(), 2, 5.0, "host".to_owned(), None),
         ];
         assert_eq!(shown, expected);

@@ -54,6 +54,7 @@ function stages() {
   if (!list.length) return;
   const peak = (list.find(s => s.utilization) || {}).utilization;
   const notes = ["gpu: time in which the GPU worked; host: time from entry to exit."];
+  if (list.some(s => s.plain_ns)) notes.push("“unprofiled”: time of a step without torch's profiler, by which rate and MFU are.");
   const clocks = list.filter(s => s.utilization).map(s => s.clock);
   const busy = clocks.includes("gpu");
   const mfu = busy && !clocks.includes("host") ? "MFU while busy" : "MFU";
@@ -64,6 +65,7 @@ function stages() {
     { label: "stage", cls: "name", cell: s => el("code", null, s.region), key: s => s.region },
     { label: "count", num: true, cell: s => count(s.instances), key: s => s.instances },
     { label: "mean", num: true, cell: s => duration(s.mean_ns), key: s => s.mean_ns },
+    ...(list.some(s => s.plain_ns) ? [{ label: "unprofiled", num: true, cell: s => s.plain_ns ? duration(s.plain_ns) : "", key: s => s.plain_ns || 0 }] : []),
     { label: "clock", cell: s => s.clock },
     { label: "GPU span", num: true, cell: s => s.gpu_span_ns ? duration(s.gpu_span_ns) : "", key: s => s.gpu_span_ns },
     { label: "rate", num: true, cell: s => s.flops_per_s ? rate(s.flops_per_s, "FLOP/s") : "", key: s => s.flops_per_s },

@@ -28,7 +28,7 @@ pub(super) fn add_selection(page: &mut Page<'_>, profile: &Profile) {
         ]);
     }
     page.table("kernels that hold the time", table);
-    if let Some(covered) = covered_text(selection) {
+    if let Some(covered) = covered_text(profile, selection) {
         page.field("covered", &covered);
     }
     if let Some(time) = &selection.ncu_time {
@@ -63,7 +63,7 @@ pub(super) fn add_selection(page: &mut Page<'_>, profile: &Profile) {
 /// What the chosen kernels cover and how long that took, in sentences for other reports.
 pub(in crate::report) fn sentences(profile: &Profile) -> Vec<String> {
     let Some(selection) = &profile.selection else { return Vec::new() };
-    let covered = covered_text(selection);
+    let covered = covered_text(profile, selection);
     let covered = covered.map(|text| format!("The chosen kernels have {text}."));
     let is_stopped = profile.stopped_pass().is_some();
     let took = selection.ncu_time.as_ref().map(|time| ncu_time_text(time, is_stopped));
@@ -72,9 +72,11 @@ pub(in crate::report) fn sentences(profile: &Profile) -> Vec<String> {
 }
 
 /// `61.2 % of the GPU time; 38 passes a launch, 12 s expected on an idle machine`.
-fn covered_text(selection: &Selection) -> Option<String> {
+/// The price is that of the best rung.
+fn covered_text(profile: &Profile, selection: &Selection) -> Option<String> {
     let percent = selection.covered_percent.filter(|percent| *percent > 0.0)?;
-    let cost = selection.price.as_ref().map_or(String::new(), |price| {
+    let price = selection.price.as_ref().filter(|_| profile.data_lost_on_rung().is_none());
+    let cost = price.map_or(String::new(), |price| {
         let (passes, seconds) = (price.passes, price.seconds);
         format!("; {passes} passes a launch, {seconds:.0} s expected on an idle machine")
     });
