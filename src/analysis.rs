@@ -60,9 +60,11 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let of_ranks = of_ranks.map(|joined| ranks::analyze(profile, joined, &limits));
     // After the ranks: what a rank waits for others is no fault of its own collectives.
     let idle = trace.map(|trace| timeline::analyze(profile, trace, &graphs, &limits));
+    set_up::mark_kernels(profile);
     let verdicts = classify::classify_launches(profile, thresholds);
     let set_up = set_up::SetUp::of(profile, &limits);
-    let set_up_ids = set_up.as_ref().map(set_up::SetUp::ids).unwrap_or_default();
+    let mut set_up_ids = set_up.as_ref().map(set_up::SetUp::ids).unwrap_or_default();
+    set_up_ids.extend(set_up::preparing_in(profile));
     let found = merge::findings(profile, &verdicts, &graphs, &set_up_ids);
     let only_set_up = set_up.map(|set_up| set_up.finding(profile, &limits));
     profile.findings.extend(only_set_up);
@@ -77,6 +79,5 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let repeating_ns = stake::leading_ns(steady_ns, steady_share, span_ns);
     let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus);
     stake::sort(&mut profile.findings, repeating_ns, gpus);
-    set_up::mark_kernels(profile);
     profile.kernel_verdicts = kernel_verdict::of(profile, &limits);
 }

@@ -20,7 +20,7 @@ use super::stake::gains;
 use super::timeline::{GraphUse, Graphs};
 use super::tuning::{self, Tuner};
 use crate::model::finding::{CoveredKernel, GainScope, PotentialGain};
-use crate::model::timeline::{KernelSum, Timeline, WHOLE_GRAPHS};
+use crate::model::timeline::{Timeline, WHOLE_GRAPHS};
 use crate::model::{Finding, Launch, Operator, Profile};
 
 /// A finding about a smaller share of the time is left out: nobody would act on it.
@@ -68,22 +68,23 @@ pub(super) fn findings(
     });
     order.sort_by(|a, b| duration(b.0).total_cmp(&duration(a.0)));
     for (launch, verdicts) in order {
-        let short =
-            sums.by_kernel.len() > 1 && verdicts.iter().any(|(rule, _)| rule.id == LAUNCH_BOUND);
+        // Inside a graph a launch costs little, and a matrix product is work that must be done.
+        let is_work_of_graph =
+            graphs.use_of(launch) == GraphUse::Inside && matrix_unit(&launch.kernel).is_some();
+        let short = !is_work_of_graph
+            && sums.by_kernel.len() > 1
+            && verdicts.iter().any(|(rule, _)| rule.id == LAUNCH_BOUND);
         for ((rule, conclusion), gain) in verdicts.iter().zip(gains(launch, verdicts)) {
             // With several kernels, a short launch gets only its launch_bound verdict, and a symptom
             // is omitted unless it is the primary verdict.
             let primary = std::ptr::eq(*rule, verdicts[0].0);
             let is_reported = match rule.kind {
                 _ if short => rule.id == LAUNCH_BOUND,
+                _ if is_work_of_graph && rule.id == LAUNCH_BOUND => false,
                 VerdictRole::Symptom => primary || sums.by_kernel.len() == 1,
                 VerdictRole::Bound | VerdictRole::Cause => true,
             };
-            // Inside a graph a launch costs little, and a matrix product is work that must be done.
-            let is_work_of_graph = rule.id == LAUNCH_BOUND
-                && graphs.use_of(launch) == GraphUse::Inside
-                && matrix_unit(&launch.kernel).is_some();
-            if !is_reported || is_work_of_graph || !sums.counts(launch, rule) {
+            if !is_reported || !sums.counts(launch, rule) {
                 continue;
             }
             let total_ns = duration(launch) * sums.scale(launch, rule);
@@ -151,7 +152,7 @@ fn hint(
 /// Launches and times of a profile's kernels.
 struct LaunchSums<'a> {
     by_kernel: HashMap<&'a str, KernelLaunches>,
-    /// Summed over `gpus`, without the set-up that mode `deep` found.
+    /// Summed over `gpus`, without set-up.
     gpu_ns: f64,
     /// The mean over `gpus`.
     wall_ns: Option<f64>,
@@ -190,22 +191,15 @@ impl<'a> LaunchSums<'a> {
             *launches += 1;
             *ns += launch.duration_ns.unwrap_or_default();
         }
-        // Set-up that the survey of mode `deep` found.
-        let set_up = profile.selection.as_ref().map(|selection| &selection.set_up_ns);
-        let set_up_ns =
-            |kernel: &KernelSum| set_up?.get(&kernel.kernel).map(|set_up_ns| *set_up_ns as f64);
         for kernel in &profile.kernels {
             if let Some(sums) = by_kernel.get_mut(kernel.kernel.as_str()) {
                 let (launches, ns) = sums.benchmarked;
-                let ns = set_up_ns(kernel).unwrap_or(ns);
+                let ns = kernel.set_up_ns.map_or(ns, |ns| ns as f64);
                 let launches = kernel.launches.saturating_sub(launches);
                 sums.all = Some((launches, (kernel.total_ns as f64 - ns).max(0.0)));
             }
         }
-        let steady = |kernel: &KernelSum| {
-            (kernel.total_ns as f64 - set_up_ns(kernel).unwrap_or_default()).max(0.0)
-        };
-        let summed: f64 = profile.kernels.iter().map(steady).sum();
+        let summed: f64 = profile.kernels.iter().map(|kernel| kernel.work_ns() as f64).sum();
         let times = by_kernel.values().map(|k| k.counted.1 + k.uncounted.1 + k.benchmarked.1);
         let listed: f64 = times.sum();
         let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus).max(1);

@@ -45,6 +45,21 @@ pub(crate) fn preparing_launches(launches: &[Launch]) -> HashSet<u32> {
     launches.iter().filter(prepares).map(|launch| launch.id).collect()
 }
 
+/// Ids of the launches that prepare the work, in a profile that has all launches of a program or its first
+/// ones. If there are no others, none: then they are what the user asked for. Mode `deep` has launches that
+/// it chose.
+pub(super) fn preparing_in(profile: &Profile) -> HashSet<u32> {
+    let is_program = match &profile.timeline {
+        Some(timeline) => timeline.scope == TimelineScope::Program,
+        None => true,
+    };
+    if !is_program || profile.selection.is_some() {
+        return HashSet::new();
+    }
+    let preparing = preparing_launches(&profile.launches);
+    if preparing.len() < profile.launches.len() { preparing } else { HashSet::new() }
+}
+
 /// What one of the [`preparing_launches`] does.
 pub(super) fn what_prepares(launch: &Launch) -> &'static str {
     match makes_random_numbers(launch) {
@@ -64,9 +79,7 @@ fn makes_random_numbers(launch: &Launch) -> bool {
 pub(super) fn mark_kernels(profile: &mut Profile) {
     let times = match (&profile.selection, &profile.timeline) {
         (Some(selection), _) => selection.set_up_ns.clone(),
-        (None, Some(timeline)) => {
-            set_up_times(&profile.launches, timeline.scope == TimelineScope::Program)
-        }
+        (None, Some(_)) => set_up_times(profile),
         (None, None) => return,
     };
     for kernel in &mut profile.kernels {
@@ -81,11 +94,11 @@ pub(super) fn mark_kernels(profile: &mut Profile) {
 }
 
 /// Nanoseconds of each kernel's launches that are set-up.
-fn set_up_times(launches: &[Launch], is_program: bool) -> BTreeMap<String, u64> {
-    let benchmarked = tuning::benchmarked_launches(launches);
-    let preparing = if is_program { preparing_launches(launches) } else { HashSet::new() };
+fn set_up_times(profile: &Profile) -> BTreeMap<String, u64> {
+    let benchmarked = tuning::benchmarked_launches(&profile.launches);
+    let preparing = preparing_in(profile);
     let mut times: BTreeMap<String, f64> = BTreeMap::new();
-    for launch in launches {
+    for launch in &profile.launches {
         if benchmarked.contains_key(&launch.id) || preparing.contains(&launch.id) {
             *times.entry(launch.kernel.clone()).or_default() += launch.duration_ns.unwrap_or(0.0);
         }
@@ -169,10 +182,11 @@ impl<'a> SetUp<'a> {
                 share,
             }),
             text: format!(
-                "{:.0} % of the GPU time of the profiled launches goes into {}: these {} launches \
-                 are probably the program's set-up",
+                "{:.0} % of the GPU time of the profiled launches is probably the program's set-up: {} ({} \
+                 of the {} launches)",
                 100.0 * share,
                 self.what,
+                self.launches.len(),
                 profile.launches.len()
             ),
             hint:

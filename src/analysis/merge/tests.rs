@@ -3,6 +3,7 @@
 use super::*;
 use crate::analysis::analyze;
 use crate::model::selection::{GeometrySum, KernelChoice};
+use crate::model::timeline::KernelSum;
 use crate::model::{Metric, Selection, Value};
 
 const SM: &str = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
@@ -74,7 +75,7 @@ fn a_library_gemm_at_its_peak_is_not_told_to_use_tensor_cores() {
     assert_eq!(first.id, "tensor_bound");
     assert_eq!(
         first.text,
-        "at 94 % of the tensor peak, about 784 TFLOP/s executed, padding included; little is left"
+        "at 94 % of the tensor peak at its clock, about 784 TFLOP/s executed, padding included; little is left"
     );
     assert!(first.hint.starts_with("leave the kernel as it is"), "{}", first.hint);
     let told = |word: &str| profile.findings.iter().any(|f| f.hint.contains(word));
@@ -102,7 +103,7 @@ fn a_gemm_below_its_peak_or_without_tensor_counters_is_not_told_that_little_is_l
     let tail = [(SM, 75.0), (MEMORY, 40.0), (ACTIVE, 95.0), (TENSOR, 65.0)];
     assert_eq!(told(&tail), "the tensor cores are busy for 65 % of the time");
     let full = [(SM, 90.0), (MEMORY, 40.0), (ACTIVE, 92.0), (TENSOR, 88.0)];
-    assert_eq!(told(&full), "at 88 % of the tensor peak; little is left");
+    assert_eq!(told(&full), "at 88 % of the tensor peak at its clock; little is left");
     assert_eq!(told(&[(SM, 90.0), (MEMORY, 40.0)]), "the SMs run at 90 % of their peak");
 }
 
@@ -119,7 +120,7 @@ fn a_kernel_has_one_finding_of_a_verdict_with_the_advice_of_the_most_at_stake() 
     };
     let below = "the tensor cores are busy for 70 % of the time".to_owned();
     assert_eq!(told(vec![of(900.0, 90.0), of(400.0, 70.0)]), (below, false, 2));
-    let near = "at 90 % of the tensor peak; little is left".to_owned();
+    let near = "at 90 % of the tensor peak at its clock; little is left".to_owned();
     assert_eq!(told(vec![of(900.0, 90.0), of(100.0, 70.0)]), (near, true, 2));
 }
 
@@ -343,7 +344,12 @@ fn weights_that_are_cast_first_are_set_up() {
     assert_eq!(profile.findings[0].id, "only_set_up");
     let covers = profile.findings[1..].iter().flat_map(|finding| &finding.covers);
     assert!(covers.clone().all(|covered| covered.kernel != cast.kernel), "{covers:?}");
-    assert!(first.text.contains("goes into filling, copying and converting"), "{first:?}");
+    assert!(
+        first
+            .text
+            .contains("set-up: filling, copying and converting tensors (2 of the 3 launches)"),
+        "{first:?}"
+    );
     // In the middle of the work, or nothing else.
     assert_ne!(of(vec![gemm, cast.clone(), cast.clone()]).id, "only_set_up");
     assert_ne!(of(vec![cast.clone(), cast]).id, "only_set_up");
@@ -360,7 +366,7 @@ fn xlas_autotuning_is_set_up_and_no_limit() {
     let profile = analyzed(vec![delay, gemm]);
     let first = &profile.findings[0];
     assert_eq!(first.id, "only_set_up");
-    assert!(first.text.contains("goes into autotuning of XLA"), "{}", first.text);
+    assert!(first.text.contains("set-up: autotuning of XLA"), "{}", first.text);
     assert!(profile.findings[1..].iter().all(|f| !f.text.contains("DelayKernel")));
     assert!(profile.findings.iter().all(|f| f.id != "small_grid"));
     assert_eq!(profile.kernel_verdicts[0].text, "it is set-up: autotuning of XLA");

@@ -61,7 +61,7 @@ function launches() {
     const work = k => k.total_ns - (k.set_up_ns || 0);
     const total = sum(page.kernels.map(work));
     const setUp = sum(page.kernels.map(k => k.set_up_ns || 0));
-    section("kernels", "Kernels", `${plural(page.kernels.length, "kernel")}, ${duration(total)} on ${page.summed_over ? `the GPUs, summed over ${page.summed_over}` : "the GPU"}${setUp ? `, apart from ${duration(setUp)} of set-up` : ""}.`, table([
+    section("kernels", "Kernels", `${plural(page.kernels.length, "kernel")}, ${duration(total)} on ${page.summed_over ? `the GPUs, summed over ${page.summed_over}` : "the GPU"}${setUp ? `, apart from ${duration(setUp)} of set-up: ${SET_UP}. Shares leave it out` : ""}.`, table([
       { label: "kernel", cell: k => kernelName(k.kernel), key: k => k.kernel, cls: "name" },
       { label: "share", num: true, cell: k => percent(100 * work(k) / Math.max(1, total)), key: work },
       { label: "total", num: true, cell: k => duration(k.total_ns), key: k => k.total_ns },
@@ -73,6 +73,9 @@ function launches() {
     ], page.kernels, { label: "kernels", stack: true, search: page.kernels.length > 12 ? k => k.kernel : null }));
   }
 }
+
+/** What is counted as set-up. */
+const SET_UP = "a compiler's benchmarks, launches in ranges such as “init” or “warmup”, and random numbers before the work";
 
 const stallMeaning = reason => (page.stall_meanings || {})[reason];
 /** The tooltip of a stall reason. */
@@ -89,15 +92,17 @@ function stalls() {
     return absent.push(["Stalls", "no warp states were collected (ncu's sections WarpStateStats and SourceCounters)"]);
   }
   const box = el("div");
-  section("stalls", "Why warps waited", "Share of a warp's time between two of its instructions, from exact counters, and the number of samples with that reason.", box);
+  section("stalls", "Why warps waited", "", box);
   onLaunch(launch => {
     const list = launch.stalls.filter(s => (s.percent || 0) >= 0.05 || s.samples);
     const samples = sum(list.map(s => s.samples || 0));
     const share = s => s.percent === undefined ? (samples ? 100 * (s.samples || 0) / samples : 0) : s.percent;
-    const most = Math.max(1, ...list.map(share));
-    box.replaceChildren(...(list.length ? [el("div", { class: "bars" }, list.map((s, at) => [
+    const counted = list.some(s => s.percent !== undefined);
+    const base = counted ? "Share of a warp's time between two of its instructions, from exact counters, and the number of samples with that reason."
+      : "Share of the samples of waiting warps, and their number: this launch has no counters of warp states.";
+    box.replaceChildren(...(list.length ? [el("p", { class: "note" }, base), el("div", { class: "bars" }, list.map((s, at) => [
       el("span", { class: "mono", title: stallTitle(s.reason) }, s.reason),
-      el("span", { class: "track" }, bar("fill", share(s) / most, s.reason === "selected" ? 2 : at < 3 ? 1 : 9)),
+      el("span", { class: "track" }, bar("fill", share(s) / 100, s.reason === "selected" ? 2 : at < 3 ? 1 : 9)),
       el("span", { class: "num" }, percent(share(s))),
       el("span", { class: "num dim extra" }, s.samples === undefined ? "" : plural(s.samples, "sample")),
     ])), stallMeanings(list.map(s => s.reason))].filter(Boolean) : [el("p", { class: "dim" }, "No warp states were collected for this launch.")]));
