@@ -242,6 +242,9 @@ fn elementwise(kernel: &str, args: &[&str]) -> Option<String> {
         _ => ("", functors.next()?),
     };
     let (operator, element) = operator_of(functor, 0)?;
+    // `addcmul` and `addcdiv`: their own functor has the operator on its operands.
+    let is_pointwise = prefix == "foreach " && args.iter().any(|arg| arg.contains("PointwiseOp"));
+    let operator = if is_pointwise { format!("addc{operator}") } else { operator };
     let prefix = if operator.starts_with(prefix) { "" } else { prefix };
     // The name of a cast has the type of the result alone; the kernel reads the other one at run time.
     let is_cast = operator == "copy" && args.iter().any(|arg| arg.contains("::LoadWithCast<"));

@@ -220,16 +220,16 @@ fn the_memory_chart_has_the_numbers_of_ncus_own_pages() {
 }
 
 #[test]
-fn the_memory_chart_shows_what_a_report_lacks_as_absent() {
+fn the_memory_chart_shows_what_a_report_lacks_as_not_collected() {
     let laptop = Laptop::new();
     let page = page(&laptop, "ncu/2025.3.1/eight-transpose-conflicts/report.ncu-repz");
     let Some(mut browser) = seen(&page, "memory-chart-gaps") else { return };
     let arrows = arrows(&mut browser);
-    assert_eq!(arrows["l1tex__m_xbar2l1tex_read_bytes.sum"], "absent");
+    assert_eq!(arrows["l1tex__m_xbar2l1tex_read_bytes.sum"], "not collected");
     assert_eq!(arrows["l1tex__t_requests_pipe_lsu_mem_local_op_ld.sum"], "0");
     let drawn = browser.value("document.querySelector('#memory').textContent");
     let drawn = drawn.as_str().unwrap();
-    assert_eq!(drawn.matches("hit rate absent").count(), 2, "{drawn}");
+    assert_eq!(drawn.matches("hit rate not collected").count(), 2, "{drawn}");
     assert!(drawn.contains("Not in the report: TMA, Tensor operands."), "{drawn}");
 
     // Without any of its counters there is no chart, and the page says so.
@@ -379,8 +379,7 @@ fn the_place_of_start_up_among_the_findings_is_explained() {
     let start_up = "gpu_waits_for_first_launches";
     let based = "Each finding has the numbers it is based on.";
     assert_eq!(note(&["a", "b"]), format!("Most time at stake first. {based}"));
-    let repeats =
-        "Most time at stake first, but what repeats comes before start-up, which happens once.";
+    let repeats = "Most time at stake first, but what repeats and has much time at stake comes before start-up, which happens once.";
     assert_eq!(note(&["a", start_up]), format!("{repeats} {based}"));
     let first = "Most time at stake first. Start-up is first, because what repeats has next to \
                  nothing to give back.";

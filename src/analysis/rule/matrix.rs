@@ -88,7 +88,11 @@ impl TensorUse<'_> {
 
     /// The use of a launch that is near the peak, as a sentence.
     pub(super) fn text_at_peak(&self) -> String {
-        format!("at {:.0} % of the tensor peak{}; little is left", self.of_peak(), self.rate())
+        format!(
+            "at {:.0} % of the tensor peak at its clock{}; little is left",
+            self.of_peak(),
+            self.rate()
+        )
     }
 
     /// `, about 784 TFLOP/s executed, padding included`; empty if unknown.

@@ -91,7 +91,7 @@ function memoryChart() {
 }
 
 const amountOf = (x, unit) => unit === "bytes" ? bytes(x) : scaled(x, [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]);
-const inUnit = f => f.amount === undefined ? "absent" : amountOf(f.amount, f.unit) + ({ bytes: "", instructions: " inst" }[f.unit] ?? " " + f.unit);
+const inUnit = f => f.amount === undefined ? "not collected" : amountOf(f.amount, f.unit) + ({ bytes: "", instructions: " inst" }[f.unit] ?? " " + f.unit);
 
 function drawnMemory(launch, flows, width) {
   const ROW = 62, HEAD = 26;
@@ -126,7 +126,7 @@ function drawnMemory(launch, flows, width) {
     arrow(back, left, right, out && back ? y + height / 2 + 22 : y + height / 2 + 5);
   };
   const named = (column, name) => Object.assign([...column], { name });
-  const rate = (text, id, show) => { const x = number(launch, id); return `${text} ${x === undefined ? "absent" : show(x)}`; };
+  const rate = (text, id, show) => { const x = number(launch, id); return `${text} ${x === undefined ? "not collected" : show(x)}`; };
   [["kernel", kernel], ["memory space", spaces], ["on the SM", caches], ["on the GPU", l2], ["memory", memory]].forEach(([text, [x, w]]) =>
     plot.append(svg("text", { x: x + w / 2, y: 14, "text-anchor": "middle" }, text)));
 
@@ -167,7 +167,7 @@ function drawnMemory(launch, flows, width) {
     notes.length ? el("p", { class: "note" }, notes.join(" ")) : null,
     el("details", null, el("summary", null, "Every arrow, with its metrics"), table([
       { label: "from", cell: f => f.from }, { label: "to", cell: f => f.to },
-      { label: "amount", num: true, cell: f => f.amount === undefined ? "absent" : count(f.amount), key: f => f.amount },
+      { label: "amount", num: true, cell: f => f.amount === undefined ? "not collected" : count(f.amount), key: f => f.amount },
       { label: "unit", cell: f => f.unit },
       { label: "of the peak", num: true, cell: f => f.share === undefined ? "" : percent(f.share), key: f => f.share },
       { label: "metrics", cls: "name", cell: f => el("code", null, f.ids.join(" + ") + (f.scale ? ` × ${f.scale}` : "")) },

@@ -105,7 +105,7 @@ function roofs(launch, w) {
   }));
   const numbers = narrow && el("div", { class: "legend" }, lines.map((c, at) => el(c.achieved > 0 ? "b" : "span", null, `${at + 1}: ${named(c)}`)));
   const executed = /tensor/i.test(reached.label) ? " Operations of the tensor cores are those that ran, padding included." : "";
-  return [el("p", { class: "note" }, "A point is the rate that the launch reached; the distance to the line above is the possible gain. The points of all memory levels have the same rate." + executed),
+  return [el("p", { class: "note" }, "A point is the rate that the launch reached; the distance to the line above is the possible gain. The points of all memory levels have the same rate. Ceilings are at the clock at which the launch ran." + executed),
     plot, numbers, notes, apart && el("p", { class: "note" }, said(apart)), every].filter(Boolean);
 }
 

@@ -126,7 +126,7 @@ function startUpOrder() {
   const at = list.findIndex(f => f.id === "gpu_waits_for_first_launches");
   if (at < 0 || list.length < 2) return "";
   return at === 0 ? ". Start-up is first, because what repeats has next to nothing to give back"
-    : ", but what repeats comes before start-up, which happens once";
+    : ", but what repeats and has much time at stake comes before start-up, which happens once";
 }
 
 function findings() {

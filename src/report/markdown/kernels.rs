@@ -2,6 +2,7 @@
 
 use super::{Align, KernelLabels, TextTable, plain, section};
 use crate::model::Profile;
+use crate::report::kernel_sums::set_up_cell;
 use crate::report::quantity::duration;
 
 pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
@@ -32,6 +33,7 @@ pub(super) fn table(profile: &Profile, names: &KernelLabels<'_>, max: usize) -> 
         ("kernel", Align::Left),
         ("device", Align::Left),
         ("total", Align::Right),
+        ("of it set-up", Align::Right),
         ("calls", Align::Right),
         ("mean", Align::Right),
     ]);
@@ -41,6 +43,7 @@ pub(super) fn table(profile: &Profile, names: &KernelLabels<'_>, max: usize) -> 
             plain(&names.name(&k.kernel)),
             device.clone(),
             duration(k.total_ns as f64),
+            set_up_cell(k),
             k.launches.to_string(),
             duration(k.total_ns as f64 / k.launches.max(1) as f64),
         ]);
