@@ -2899,7 +2899,7 @@ class Stage(Record):
     as counted while it ran.
     """
     flops_per_s: float | None
-    """Achieved rate in FLOP/s."""
+    """Achieved rate in FLOP/s: by `plain_ns` if that is known, else by `mean_ns`."""
     utilization: Utilization | None
     """The rate compared with the peak: `percent` is the model FLOP utilisation (MFU). Absent if no
     peak is known.
