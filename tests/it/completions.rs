@@ -21,7 +21,7 @@ fn laptop() -> Laptop {
     laptop.write("kernels/heat/kernel.toml", "");
     assert_eq!(status(&laptop.run("exec --run-id one -- true")), 0);
     laptop.write("artifacts/runs/night/suite.json", SUITE);
-    let run = |id: &str| laptop.project(&format!("artifacts/runs/{id}/run.json"));
+    let run = |id: &str| laptop.project(format!("artifacts/runs/{id}/run.json"));
     fs::copy(run("one"), run("night")).unwrap();
     laptop.write("one.cubin", "");
     laptop.write("kernels/h$(touch ruined)/kernel.toml", "");
