@@ -13,6 +13,8 @@ pub(super) struct BusyTime {
     gpus: Vec<GpuBusyTime>,
     /// Number of ranks that they belong to; 0 for one process.
     ranks: usize,
+    /// The busy share of a step without torch's profiler.
+    unprofiled: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +74,14 @@ impl BusyTime {
         };
         let after =
             self.start_up().map_or_else(String::new, |ns| format!(" apart from start-up ({ns})"));
-        format!("{subject} busy {} of the time{after}", self.percent())
+        let share = self.percent();
+        match &self.unprofiled {
+            Some(step) => format!(
+                "{subject} busy {step} of a step without torch's profiler, and {share} of the recorded \
+                 time{after}"
+            ),
+            None => format!("{subject} busy {share} of the time{after}"),
+        }
     }
 
     /// `from its first to its last kernel`; of several GPUs `each …`.
@@ -128,32 +137,28 @@ pub(super) fn busy(profile: &Profile) -> Option<BusyTime> {
     let starts_up = profile.findings.iter().any(|f| f.id == "gpu_waits_for_first_launches");
     let gpus = timeline.devices.iter().filter(|device| device.span_ns > 0);
     let gpus: Vec<_> = gpus.map(|device| GpuBusyTime::new(device, starts_up)).collect();
-    (!gpus.is_empty()).then(|| BusyTime { gpus, ranks: timeline.ranks() })
+    let unprofiled = unprofiled(profile);
+    (!gpus.is_empty()).then(|| BusyTime { gpus, ranks: timeline.ranks(), unprofiled })
 }
 
-/// What a reader must know of the busy share, in sentences: that CUDA graphs were traced without their
-/// kernels, and what it is without torch's profiler.
-pub(super) fn notes(profile: &Profile) -> Vec<String> {
-    let has_graphs = profile.kernels.iter().any(|kernel| kernel.kernel == WHOLE_GRAPHS);
-    let graphs = has_graphs.then(|| {
+/// What the busy share includes if CUDA graphs were traced without their kernels; `None` without such
+/// graphs.
+pub(super) fn graphs_note(profile: &Profile) -> Option<&'static str> {
+    let is_there = profile.kernels.iter().any(|kernel| kernel.kernel == WHOLE_GRAPHS);
+    is_there.then_some(
         "nsys traced CUDA graphs as a whole: each counts as busy from start to end, gaps between its \
-         kernels included."
-            .to_owned()
-    });
-    graphs.into_iter().chain(unprofiled(profile)).collect()
+         kernels included.",
+    )
 }
 
-/// `Without torch's profiler the GPU is busy 67 % of a step.`, if that is known of the only GPU.
+/// The busy share of a step without torch's profiler, if that is known of the only GPU: `67 %`.
 fn unprofiled(profile: &Profile) -> Option<String> {
     let [device] = &profile.timeline.as_ref()?.devices[..] else { return None };
     let timed = |stage: &Stage| Some((stage.plain_ns? as f64, stage.instances));
     let (plain_ns, steps) = profile.stages.iter().find_map(timed)?;
     let busy_ns = device.kernel_ns as f64 / steps.max(1) as f64;
     // A host that runs ahead of the GPU ends its steps earlier than the GPU does.
-    (busy_ns <= plain_ns).then(|| {
-        let share = percent(100.0 * busy_ns / plain_ns);
-        format!("Without torch's profiler the GPU is busy {share} of a step.")
-    })
+    (busy_ns <= plain_ns).then(|| percent(100.0 * busy_ns / plain_ns))
 }
 
 /// The GPUs over which sums of a profile run: `4 GPUs`, `2 ranks`. `None` for a single one.
@@ -211,26 +216,31 @@ mod tests {
     #[test]
     fn gaps_inside_of_graphs_are_told_only_where_graphs_were_traced_as_a_whole() {
         let sum = |kernel: &str| KernelSum { kernel: kernel.to_owned(), ..KernelSum::default() };
-        let notes = |name| notes(&Profile { kernels: vec![sum(name)], ..Profile::default() });
-        assert!(notes("gemm").is_empty());
-        assert!(notes(WHOLE_GRAPHS)[0].contains("gaps between its kernels included"));
+        let note = |name| graphs_note(&Profile { kernels: vec![sum(name)], ..Profile::default() });
+        assert_eq!(note("gemm"), None);
+        assert!(note(WHOLE_GRAPHS).unwrap().contains("gaps between its kernels included"));
     }
 
     #[test]
     fn the_busy_share_of_a_step_without_the_profiler_is_told_where_it_is_known() {
-        let device = DeviceTime { kernel_ns: 39_300_000, ..DeviceTime::default() };
-        let timeline = Some(Timeline { devices: vec![device], ..Timeline::default() });
-        let note = |plain_ns| {
-            let stage = Stage { instances: 3, plain_ns, ..Stage::default() };
-            let timeline = timeline.clone();
-            unprofiled(&Profile { timeline, stages: vec![stage], ..Profile::default() })
+        let ms = 1_000_000;
+        let device = DeviceTime {
+            kernel_ns: 39 * ms,
+            busy_ns: 39 * ms,
+            span_ns: 117 * ms,
+            ..DeviceTime::default()
+        };
+        let sentence = |plain_ns| {
+            let stages = vec![Stage { instances: 3, plain_ns, ..Stage::default() }];
+            busy(&Profile { stages, ..profile(vec![device.clone()]) }).unwrap().sentence()
         };
         assert_eq!(
-            note(Some(19_530_000)).unwrap(),
-            "Without torch's profiler the GPU is busy 67 % of a step."
+            sentence(Some(19_500_000)),
+            "The GPU was busy 67 % of a step without torch's profiler, and 33 % of the recorded time"
         );
-        assert_eq!(note(Some(12_000_000)), None);
-        assert_eq!(note(None), None);
+        for unknown in [Some(12 * ms), None] {
+            assert_eq!(sentence(unknown), "The GPU was busy 33 % of the time");
+        }
     }
 
     #[test]

@@ -24,7 +24,9 @@ pub(super) fn kernel(finding: &Finding, names: &KernelLabels<'_>) -> Option<Stri
 /// `up to 1.55 s, 62 % of the time from the first kernel to the last`. GPU time of several GPUs is a sum, and is called so: `50 % of
 /// the GPU time of 4 GPUs`.
 pub(super) fn worth(finding: &Finding, profile: &Profile) -> Option<String> {
-    finding.stake.as_ref().map(|stake| worth_of(stake, profile))
+    // What was profiled instead of the work has nothing to give back.
+    let stake = finding.stake.as_ref().filter(|_| finding.id != "only_set_up");
+    stake.map(|stake| worth_of(stake, profile))
 }
 
 /// The advice of finding `at`. Advice that an earlier finding gives is not said again: `as for finding 3`.

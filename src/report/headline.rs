@@ -194,7 +194,7 @@ fn timeline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Option<Headl
     // Idle time comes first, with its cause.
     let first = subject.profile.findings.first().filter(|first| !first.places.is_empty());
     let mut text = first.map_or(text, |first| format!("{}.", capital(&first.text)));
-    busy::notes(subject.profile).iter().for_each(|note| text += &format!(" {note}"));
+    busy::graphs_note(subject.profile).iter().for_each(|note| text += &format!(" {note}"));
     let title = match busy::busy(subject.profile) {
         Some(busy) => busy.sentence(),
         None => format!("{} takes most of the GPU's time", names.name(&top.kernel)),

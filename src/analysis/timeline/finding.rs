@@ -83,6 +83,16 @@ const IDLE: &[Idle] = &[
     },
 ];
 
+/// Nanoseconds of all idle time of what the program repeats, other than for copies.
+pub(super) fn steady_idle_ns(device: &DeviceTime) -> u64 {
+    let steady = IDLE.iter().filter(|idle| idle.first_launch == Some(false));
+    let of = |idle: &Idle| {
+        let first_ns = sum_of(&device.first_launches, idle.causes).0;
+        sum_of(&device.waiting, idle.causes).0.saturating_sub(first_ns)
+    };
+    steady.map(of).sum()
+}
+
 /// Whether a finding is about idle time of what the program repeats.
 pub(super) fn is_steady_idle(id: &str) -> bool {
     IDLE.iter().any(|idle| idle.id == id && idle.first_launch == Some(false))
@@ -104,11 +114,11 @@ const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the
 const HOST_WORK: &str = "do this work of the host ahead of time, on other threads or processes (a data \
      loader with workers, pinned memory, copies with `non_blocking`), or on the GPU";
 /// The hint for a host that is late by less than [`LAUNCHES_NS`] in the mean: its launches take that time.
-const LAUNCHES: &str = "launch less: capture a step that repeats in a CUDA graph (in torch \
-     `torch.compile(mode=\"reduce-overhead\")`), fuse small kernels (`torch.compile`, an optimizer with \
-     `fused=True`), or batch the work; queue several steps before looking at a result";
+const LAUNCHES: &str = "launch less: capture a step that repeats in a CUDA graph, fuse small kernels, \
+     or batch the work; queue several steps before looking at a result (in torch: \
+     `torch.compile(mode=\"reduce-overhead\")`, an optimizer with `fused=True`)";
 /// Nanoseconds that the host takes for a launch or a few of them.
-const LAUNCHES_NS: u64 = 100_000;
+const LAUNCHES_NS: u64 = 200_000;
 /// Nanoseconds of host work before a launch that no sequence of launches explains.
 const HOST_WORK_NS: u64 = 1_000_000;
 /// The hint for start-up that is mostly allocation.

@@ -1,6 +1,6 @@
 //! Limits findings about idle time to what the host's time without torch's profiler leaves of it.
 
-use super::finding::{SUBJECT, is_steady_idle, percent, time};
+use super::finding::{SUBJECT, is_steady_idle, percent, steady_idle_ns, time};
 use crate::analysis::Limits;
 use crate::analysis::threshold::WAITING_SHARE;
 use crate::model::finding::{GainScope, PotentialGain};
@@ -26,13 +26,12 @@ pub(super) fn limit(
     };
     let plain_ns = step_ns.saturating_mul(stage.instances);
     let idle_ns = plain_ns.saturating_sub(device.kernel_ns);
-    let steady = findings.iter().filter(|finding| is_steady_idle(&finding.id));
-    let told_ns: u64 = steady.filter_map(|f| f.stake.as_ref()).map(|stake| stake.ns).sum();
-    if plain_ns == 0 || told_ns <= idle_ns {
+    let recorded_ns = steady_idle_ns(device);
+    if plain_ns == 0 || recorded_ns <= idle_ns {
         return findings;
     }
-    let remains = idle_ns as f64 / told_ns as f64;
-    let least = limits.threshold(&WAITING_SHARE).value;
+    let remains = idle_ns as f64 / recorded_ns as f64;
+    let threshold = limits.threshold(&WAITING_SHARE);
     findings.retain_mut(|finding| {
         let stake = finding.stake.as_mut().filter(|_| is_steady_idle(&finding.id));
         let Some(stake) = stake else { return true };
@@ -43,14 +42,17 @@ pub(super) fn limit(
         // The text begins with the share of the recorded time.
         let rest = finding.text.split_once(SUBJECT).map_or(&*finding.text, |(_, rest)| rest);
         finding.text = format!(
-            "for {} of a step {SUBJECT}{rest}; the profiler's time is left out: a step takes {} \
-             without it, and {} with it",
+            "for {} of a step {SUBJECT}{rest}; the share, not the gaps, leaves out the profiler's \
+             time: a step takes {} without it, and {} with it",
             percent(share),
             time(step_ns),
             time(stage.mean_ns as u64)
         );
-        finding.evidence.push(Evidence::number("stage.plain", step_ns as f64, "ns"));
-        share >= least
+        finding.evidence = vec![
+            threshold.share_evidence("stage.waiting", share, ""),
+            Evidence::number("stage.plain", step_ns as f64, "ns"),
+        ];
+        share >= threshold.value
     });
     findings
 }
@@ -59,12 +61,21 @@ pub(super) fn limit(
 mod tests {
     use super::*;
     use crate::analysis::Thresholds;
-    use crate::model::timeline::DeviceTime;
+    use crate::model::timeline::{DeviceTime, WaitCause, WaitSum};
 
     /// Findings after the limit, of three steps in 20.07 ms whose kernels take 7.99 ms.
     fn limited(plain_ns: Option<u64>, found: &[(&str, u64)]) -> Vec<(String, u64, String)> {
-        let device =
-            DeviceTime { span_ns: 20_070_000, kernel_ns: 7_990_000, ..DeviceTime::default() };
+        let waiting = found.iter().map(|(id, total_ns)| WaitSum {
+            cause: match *id {
+                "gpu_waits_for_host" => WaitCause::HostLate,
+                "gpu_waits_for_launches" => WaitCause::LaunchLatency,
+                _ => WaitCause::Copy,
+            },
+            total_ns: *total_ns,
+            ..WaitSum::default()
+        });
+        let (waiting, kernel_ns) = (waiting.collect(), 7_990_000);
+        let device = DeviceTime { kernel_ns, waiting, ..DeviceTime::default() };
         let timeline = Timeline { devices: vec![device], ..Timeline::default() };
         let (region, mean_ns) = ("torch@step".to_owned(), 6_690_000.0);
         let stage = Stage { instances: 3, mean_ns, region, plain_ns, ..Stage::default() };
@@ -88,8 +99,8 @@ mod tests {
         assert_eq!(*ns, 4_010_000);
         assert_eq!(
             text,
-            "for 33 % of a step the GPU runs no kernel because X; the profiler's time is left out: a \
-             step takes 4.00 ms without it, and 6.69 ms with it"
+            "for 33 % of a step the GPU runs no kernel because X; the share, not the gaps, leaves \
+             out the profiler's time: a step takes 4.00 ms without it, and 6.69 ms with it"
         );
         let shown = |plain_ns| {
             let all = limited(plain_ns, &[host]);

@@ -87,7 +87,7 @@ pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
     if let Some(gpus) = busy::several_gpus(profile).filter(|_| !profile.kernels.is_empty()) {
         out += &format!("Times are summed over {gpus}.\n\n");
     }
-    busy::notes(profile).iter().for_each(|note| out.push_str(&format!("{note}\n\n")));
+    busy::graphs_note(profile).iter().for_each(|note| out.push_str(&format!("{note}\n\n")));
     let mut table = TextTable::new(&[
         ("kernel", Align::Left),
         ("launches", Align::Right),

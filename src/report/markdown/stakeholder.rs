@@ -277,7 +277,7 @@ fn narrative(out: &mut String, subject: &ReportInput<'_>, names: &KernelLabels<'
     if let Some(busy) = busy::busy(profile) {
         let (sentence, span) = (busy.sentence(), busy.span_words());
         sentences.push(format!("{sentence}, {span} (`timeline.devices`)."));
-        sentences.extend(busy::notes(profile));
+        sentences.extend(busy::graphs_note(profile).map(str::to_owned));
     }
     for share in profile.bound.iter().take(1) {
         sentences.push(format!("It reaches {} (`bound`).", share_text(share)));

@@ -2,7 +2,7 @@
 
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
-use crate::report::busy::{notes, sum_title};
+use crate::report::busy::{graphs_note, sum_title};
 use crate::report::kernel_sums::set_up_cell;
 use crate::report::quantity::percent;
 use crate::report::quantity::{bytes, duration};
@@ -78,7 +78,7 @@ pub(super) fn add_busy_time(page: &mut Page<'_>, profile: &Profile) {
         }
         page.field(&format!("GPU {}", device.device), &text);
     }
-    notes(profile).iter().for_each(|note| page.line(&format!("  {note}")));
+    graphs_note(profile).iter().for_each(|note| page.line(&format!("  {note}")));
 }
 
 pub(super) fn add_regions(page: &mut Page<'_>, profile: &Profile) {
