@@ -9,6 +9,9 @@ use super::open_enum::open_enum;
 use super::speed_of_light::PeakSource;
 use super::{Classification, Metric, Value};
 
+/// FP16 operations of a thread that may be loads of constants. One `HFMA2` counts as four.
+const MAX_CONSTANT_OPERATIONS: f64 = 8.5;
+
 /// Prefix of the name of an ncu result that covers a whole CUDA graph. The graph's kernels follow.
 pub const GRAPH_PREFIX: &str = "CUDA graph of ";
 
@@ -117,8 +120,24 @@ impl Launch {
             roof.is_tensor() && !roof.names_instruction() && by_instruction >= 0.5 * rate
         };
         reached()
-            .filter(|(roof, rate)| !is_counted_twice(roof, *rate))
+            .filter(|(roof, rate)| {
+                !is_counted_twice(roof, *rate) && !self.loads_constants(roof, *rate)
+            })
             .max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// Whether FP16 operations are nothing but constants that compilers load with `HFMA2`: a few for
+    /// each thread, in a kernel that computes in another type.
+    fn loads_constants(&self, roof: &Roof, rate: f64) -> bool {
+        let Some(ns) = self.duration_ns else { return false };
+        let threads = |of: [u32; 3]| of.iter().map(|n| f64::from(*n)).product::<f64>();
+        let operations = rate * ns / 1e9;
+        let computes = |other: &Roof| {
+            matches!(other.label.as_str(), "FP32" | "FP64") && other.achieved > Some(0.0)
+        };
+        roof.label == "FP16"
+            && operations <= MAX_CONSTANT_OPERATIONS * threads(self.grid) * threads(self.block)
+            && self.roofline.iter().any(computes)
     }
 }
 
@@ -289,5 +308,31 @@ mod tests {
         let fp8 = vec![roof(hgmma, 8.59e14, 1e12), roof("tensor fp8", 1.72e15, 1e15)];
         assert_eq!(chosen(fp8), Some(("tensor fp8".to_owned(), 1.72e15, 1e15)));
         assert_eq!(chosen(vec![roof("FP32", 5.37e13, 0.0)]), None);
+    }
+
+    /// CuPy's addition of 16.8 million floats, one for each thread, in 82 µs.
+    #[test]
+    fn constants_that_hfma2_loads_are_no_work_in_half_precision() {
+        let roof = |label: &str, achieved| Roof {
+            label: label.to_owned(),
+            peak: 6e13,
+            unit: "FLOP/s".to_owned(),
+            achieved: Some(achieved),
+            chart: "c".to_owned(),
+            source: PeakSource::Report,
+        };
+        let chosen = |fp16, fp32| {
+            let launch = Launch {
+                grid: [131_072, 1, 1],
+                block: [128, 1, 1],
+                duration_ns: Some(81_840.0),
+                roofline: vec![roof("FP16", fp16), roof("FP32", fp32)],
+                ..Launch::default()
+            };
+            launch.compute_roof().map(|(roof, _)| roof.label.clone())
+        };
+        assert_eq!(chosen(8.2e11, 2.05e11).as_deref(), Some("FP32"));
+        assert_eq!(chosen(8.2e11, 0.0).as_deref(), Some("FP16"), "nothing else is computed");
+        assert_eq!(chosen(8.2e12, 2.05e11).as_deref(), Some("FP16"), "40 for each thread");
     }
 }
