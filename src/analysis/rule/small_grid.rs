@@ -4,7 +4,7 @@ use super::blocks::blocks;
 use super::matrix::tensor_clause;
 use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::analysis::concept::WAVES;
-use crate::analysis::known_kernel::is_collective;
+use crate::analysis::known_kernel::{is_collective, matrix_unit};
 use crate::analysis::threshold::{LAUNCH_NS, Limits, TAIL_LOST, WAVES_FULL};
 use crate::model::Launch;
 
@@ -61,7 +61,10 @@ fn by_geometry(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let blocks = blocks(launch)?;
     let sms = limits.sms().map(u64::from).filter(|sms| *sms > 0)?;
     let share = blocks as f64 / sms as f64;
-    let short = launch.duration_ns.is_some_and(|ns| ns < limits.threshold(&LAUNCH_NS).value);
+    // The grid of a short kernel hardly counts, unless it multiplies matrices: a CUDA graph has many
+    // such launches, and nothing else to say of them.
+    let short = launch.duration_ns.is_some_and(|ns| ns < limits.threshold(&LAUNCH_NS).value)
+        && matrix_unit(&launch.kernel).is_none();
     if short || share > most_waves(limits) {
         return None;
     }
@@ -76,4 +79,30 @@ fn by_geometry(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         ),
         hint: HINT.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Thresholds;
+
+    /// A product of 32 by 512 by 512 that torch's profiler recorded in a CUDA graph, and its clamp.
+    #[test]
+    fn the_grid_of_a_short_product_counts() {
+        let own = Thresholds::default();
+        let limits = Limits::new(&own, None).with_sms(Some(132));
+        let text = |kernel: &str| {
+            let launch = Launch {
+                kernel: kernel.to_owned(),
+                grid: [8, 4, 1],
+                duration_ns: Some(3072.0),
+                ..Launch::default()
+            };
+            apply(&launch, &limits).map(|conclusion| conclusion.text)
+        };
+        let told = text("nvjet_sm90_hsh_64x8_64x16_2x4_h_bz_bias_TNT");
+        let expected = "the grid of 32 blocks leaves 100 of the GPU's 132 SMs empty";
+        assert_eq!(told.as_deref(), Some(expected));
+        assert_eq!(text("clamp"), None);
+    }
 }
