@@ -60,11 +60,12 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let of_ranks = of_ranks.map(|joined| ranks::analyze(profile, joined, &limits));
     // After the ranks: what a rank waits for others is no fault of its own collectives.
     let idle = trace.map(|trace| timeline::analyze(profile, trace, &graphs, &limits));
-    set_up::mark_kernels(profile);
+    let preparing = set_up::preparing_in(profile);
+    set_up::mark_kernels(profile, &preparing);
     let verdicts = classify::classify_launches(profile, thresholds);
     let set_up = set_up::SetUp::of(profile, &limits);
     let mut set_up_ids = set_up.as_ref().map(set_up::SetUp::ids).unwrap_or_default();
-    set_up_ids.extend(set_up::preparing_in(profile));
+    set_up_ids.extend(preparing);
     let found = merge::findings(profile, &verdicts, &graphs, &set_up_ids);
     let only_set_up = set_up.map(|set_up| set_up.finding(profile, &limits));
     profile.findings.extend(only_set_up);

@@ -7,7 +7,7 @@ use super::classify::LAUNCH_BOUND;
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use super::geometry::GeometryTimes;
 use super::known_kernel::is_collective;
-use super::set_up::{preparing_launches, what_prepares};
+use super::set_up::{preparing_in, what_prepares};
 use super::threshold::{KERNEL_SHARE, Limits};
 use super::tuning;
 use crate::model::finding::KernelVerdict;
@@ -69,7 +69,7 @@ pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
         let whole = if tunes(kernel) { all } else { untuned };
         *ns as f64 / whole >= limit
     });
-    let preparing = preparing_launches(&profile.launches);
+    let preparing = preparing_in(profile);
     let geometries = GeometryTimes::new(profile);
     let judge = Judge {
         geometries: &geometries,
@@ -205,6 +205,8 @@ fn why_none(launch: &Launch) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::super::set_up;
     use super::super::threshold::{Limits, Thresholds};
     use super::*;
@@ -223,7 +225,7 @@ mod tests {
         let kernels = vec![sum("fill", 53_000), sum("gelu", 17_000), sum("gemm", 2_700)];
         let mut profile = Profile { kernels, ..Profile::default() };
         let shown = |profile: &mut Profile| {
-            set_up::mark_kernels(profile);
+            set_up::mark_kernels(profile, &HashSet::new());
             let verdicts = of(profile, &Limits::new(&Thresholds::default(), None)).into_iter();
             verdicts.map(|v| (v.kernel, v.total_ns, v.percent.round())).collect::<Vec<_>>()
         };

@@ -76,10 +76,10 @@ fn makes_random_numbers(launch: &Launch) -> bool {
 /// Sets the time of each kernel that is set-up, and sorts kernels by their other time, longest first:
 /// launches by which a compiler benchmarks, and of a whole program those that prepare its work. Mode
 /// `deep` has found them in its first pass. If all time is set-up, none is told apart.
-pub(super) fn mark_kernels(profile: &mut Profile) {
+pub(super) fn mark_kernels(profile: &mut Profile, preparing: &HashSet<u32>) {
     let times = match (&profile.selection, &profile.timeline) {
         (Some(selection), _) => selection.set_up_ns.clone(),
-        (None, Some(_)) => set_up_times(profile),
+        (None, Some(_)) => set_up_times(&profile.launches, preparing),
         (None, None) => return,
     };
     for kernel in &mut profile.kernels {
@@ -94,11 +94,10 @@ pub(super) fn mark_kernels(profile: &mut Profile) {
 }
 
 /// Nanoseconds of each kernel's launches that are set-up.
-fn set_up_times(profile: &Profile) -> BTreeMap<String, u64> {
-    let benchmarked = tuning::benchmarked_launches(&profile.launches);
-    let preparing = preparing_in(profile);
+fn set_up_times(launches: &[Launch], preparing: &HashSet<u32>) -> BTreeMap<String, u64> {
+    let benchmarked = tuning::benchmarked_launches(launches);
     let mut times: BTreeMap<String, f64> = BTreeMap::new();
-    for launch in &profile.launches {
+    for launch in launches {
         if benchmarked.contains_key(&launch.id) || preparing.contains(&launch.id) {
             *times.entry(launch.kernel.clone()).or_default() += launch.duration_ns.unwrap_or(0.0);
         }
@@ -278,7 +277,8 @@ mod tests {
         let kernels = vec![sum("gemm", 300), sum(RANDOM, 100), sum("copy", 50)];
         let mut profile = Profile { launches, kernels, ..Profile::default() };
         let marked = |profile: &mut Profile| {
-            mark_kernels(profile);
+            let preparing = preparing_in(profile);
+            mark_kernels(profile, &preparing);
             let kernels = profile.kernels.iter();
             kernels.map(|kernel| (kernel.kernel.clone(), kernel.set_up_ns)).collect::<Vec<_>>()
         };

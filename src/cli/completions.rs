@@ -2,8 +2,8 @@
 //! kernels and remotes.
 //!
 //! Clap writes the scripts and completes every value with file names. This module changes the
-//! values of `--kernel`, `--remote` and `--failed SUITE`, and the arguments called `remote`, `run` and `what`, so
-//! that the shell asks `rgpu __names`. Of a list such as `--remote a,b` the last name is completed.
+//! values of `--kernel`, `--remote` and `--failed SUITE`, and the arguments called `remote`, `run`
+//! and `what`, so that the shell asks `rgpu __names`. Of a list such as `--remote a,b` the last name is completed.
 //! Names that are not a plain word in every shell are left out, because bash expands the words it
 //! is offered and anybody can write a project's kernels.
 //!

@@ -9,7 +9,8 @@ use super::open_enum::open_enum;
 use super::speed_of_light::PeakSource;
 use super::{Classification, Metric, Value};
 
-/// FP16 operations of a thread that may be loads of constants. One `HFMA2` counts as four.
+/// FP16 operations of a thread that may be loads of constants: two `HFMA2`, each of which counts as
+/// four, and rounding.
 const MAX_CONSTANT_OPERATIONS: f64 = 8.5;
 
 /// Prefix of the name of an ncu result that covers a whole CUDA graph. The graph's kernels follow.

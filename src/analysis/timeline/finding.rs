@@ -15,8 +15,8 @@ use crate::number_form::counted;
 /// The maximum number of places that a finding lists.
 const MAX_PLACES: usize = 5;
 
-/// The GPU of a timeline of one, and what it does in the findings about idle time.
-pub(super) const SUBJECT: &str = "the GPU runs no kernel";
+/// What the GPU does in the findings about idle time, before the cause.
+pub(super) const IDLE_BECAUSE: &str = "runs no kernel because";
 
 /// Fewer gaps do not show what repeats: they are compared with the whole span.
 pub(super) const MIN_REPEATED_GAPS: u64 = 10;
@@ -247,7 +247,7 @@ fn waiting(
         category: "host".to_owned(),
         stake: Some(stake(ns, device)),
         text: format!(
-            "{} {}runs no kernel because {} ({}{}{})",
+            "{} {}{IDLE_BECAUSE} {} ({}{}{})",
             part_of(share, whole_ns, device),
             subject(device, several),
             idle.because,

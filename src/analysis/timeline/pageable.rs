@@ -28,8 +28,11 @@ pub(super) fn sums(
     for work in parts.iter().flatten() {
         let bytes = work.bytes.unwrap_or(0);
         let is_large = work.kind == TraceWorkKind::Copy && bytes > MAX_SMALL_BYTES;
+        if !is_large || work.pageable != Some(true) {
+            continue;
+        }
         let ns = overlap_ns(&gaps, (work.start_ns, work.end_ns()));
-        if !is_large || work.pageable != Some(true) || ns == 0 {
+        if ns == 0 {
             continue;
         }
         let call = work.call.and_then(|call| trace.calls.get(call as usize));

@@ -1,6 +1,6 @@
 //! Limits findings about idle time to what the host's time without torch's profiler leaves of it.
 
-use super::finding::{SUBJECT, is_steady_idle, percent, steady_idle_ns, time};
+use super::finding::{IDLE_BECAUSE, is_steady_idle, percent, steady_idle_ns, time};
 use crate::analysis::Limits;
 use crate::analysis::threshold::WAITING_SHARE;
 use crate::model::finding::{GainScope, PotentialGain};
@@ -34,15 +34,15 @@ pub(super) fn limit(
     let threshold = limits.threshold(&WAITING_SHARE);
     findings.retain_mut(|finding| {
         let stake = finding.stake.as_mut().filter(|_| is_steady_idle(&finding.id));
-        let Some(stake) = stake else { return true };
+        // The text begins with the share of the recorded time.
+        let rest = finding.text.split_once(IDLE_BECAUSE);
+        let (Some(stake), Some((_, cause))) = (stake, rest) else { return true };
         let ns = (stake.ns as f64 * remains) as u64;
         let share = ns as f64 / plain_ns as f64;
         let region = Some(stage.region.clone());
         *stake = PotentialGain { ns, of: GainScope::Region, region, share };
-        // The text begins with the share of the recorded time.
-        let rest = finding.text.split_once(SUBJECT).map_or(&*finding.text, |(_, rest)| rest);
         finding.text = format!(
-            "for {} of a step {SUBJECT}{rest}; the share, not the gaps, leaves out the profiler's \
+            "for {} of a step the GPU {IDLE_BECAUSE}{cause}; the share, not the gaps, leaves out the profiler's \
              time: a step takes {} without it, and {} with it",
             percent(share),
             time(step_ns),
