@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 
 use super::call::ServerState;
 use super::server::Server;
+use super::stdio::{INVALID_REQUEST, LineError, PARSE_ERROR, read_message};
 use super::{McpContext, files};
 use crate::error::Result;
 use crate::loopback;
@@ -76,12 +77,23 @@ async fn answer(stream: TcpStream, service: Service, token: Arc<str>) {
                 return Ok::<_, Infallible>(refusal(status));
             }
             let ends_session = request.method() == Method::DELETE;
+            let is_post = request.method() == Method::POST;
+            let (head, body) = request.into_parts();
+            let Ok(body) = Limited::new(body, MAX_BODY_BYTES).collect().await else {
+                return Ok(refusal(StatusCode::PAYLOAD_TOO_LARGE));
+            };
+            let body = body.to_bytes();
+            let wrong = read_message(&body).err().filter(|_| is_post);
+            let request = Request::from_parts(head, Full::new(body));
             let mut response = service.handle(request).await;
+            // The library has checked where the request comes from.
+            if let Some(error) = wrong.filter(|_| response.status() != StatusCode::FORBIDDEN) {
+                return Ok(error_response(&error));
+            }
             // The session has ended, and nothing is left to do: not "accepted", as the library says.
             if ends_session && response.status() == StatusCode::ACCEPTED {
                 *response.status_mut() = StatusCode::NO_CONTENT;
             }
-            // The library says so of a body that is not JSON, too, in words of its parser.
             if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
                 return Ok(refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE));
             }
@@ -90,6 +102,17 @@ async fn answer(stream: TcpStream, service: Service, token: Arc<str>) {
     });
     // A client that closes its connection is no failure.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// The answer to a body that is no message.
+fn error_response(error: &LineError) -> Response<BoxBody<Bytes, Infallible>> {
+    let mut response = Response::new(Full::new(error.response().to_string().into()).boxed());
+    // An error that belongs to a request is its answer.
+    if matches!(error.code, PARSE_ERROR | INVALID_REQUEST) {
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+    }
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 fn has_token<B>(request: &Request<B>, token: &str) -> bool {
@@ -102,9 +125,9 @@ fn refusal(status: StatusCode) -> Response<BoxBody<Bytes, Infallible>> {
     let text = match status {
         StatusCode::UNAUTHORIZED => "the token is missing or wrong: Authorization: Bearer TOKEN\n",
         StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-            "the body must be one message of MCP as JSON, with Content-Type: application/json; \
-             batches are not supported\n"
+            "the body must be one message of MCP, with Content-Type: application/json\n"
         }
+        StatusCode::PAYLOAD_TOO_LARGE => "the body is larger than 1 MiB, or it was cut off\n",
         _ => "the server is at /mcp\n",
     };
     let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());

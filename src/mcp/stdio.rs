@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use rmcp::RoleServer;
+use rmcp::model::{ClientRequest, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
@@ -21,9 +22,27 @@ const MAX_LINE_BYTES: usize = 16 << 20;
 /// How many bytes are read at once, at least.
 const READ_BYTES: usize = 8 << 10;
 
-const PARSE_ERROR: i32 = -32700;
-const INVALID_REQUEST: i32 = -32600;
+pub(super) const PARSE_ERROR: i32 = -32700;
+pub(super) const INVALID_REQUEST: i32 = -32600;
+const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
+
+/// The methods that the server answers. A request of one of them that rmcp cannot read has wrong
+/// params; rmcp itself would say that there is no such method.
+const METHODS: &[&str] = &[
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "prompts/list",
+    "prompts/get",
+    "tasks/get",
+    "tasks/cancel",
+];
 
 /// The connection with one client. `receive` may be dropped while it waits, so what it has read and
 /// what it still has to say are kept here.
@@ -46,11 +65,19 @@ struct LineWriter<W> {
 
 /// Why a line is no message.
 #[derive(Debug, PartialEq)]
-struct LineError {
+pub(super) struct LineError {
     /// The request that waits for an answer, else null.
     id: Value,
-    code: i32,
+    pub(super) code: i32,
     message: String,
+}
+
+impl LineError {
+    /// The error as a message of JSON-RPC.
+    pub(super) fn response(&self) -> Value {
+        let error = json!({"code": self.code, "message": self.message});
+        json!({"jsonrpc": "2.0", "id": self.id, "error": error})
+    }
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
@@ -148,11 +175,8 @@ where
             match read {
                 Ok(Some(message)) => return Some(message),
                 Ok(None) => {}
-                Err(LineError { id, code, message }) => {
-                    let error = json!({
-                        "jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message},
-                    });
-                    self.reply = format!("{error}\n").into_bytes();
+                Err(error) => {
+                    self.reply = format!("{}\n", error.response()).into_bytes();
                     self.is_replying = true;
                 }
             }
@@ -172,12 +196,14 @@ fn line_codec(max_line_bytes: usize) -> AnyDelimiterCodec {
 
 /// The message of a line; `None` for an empty line, and for a notification or a response that the
 /// protocol does not know: neither is ever answered.
-fn read_message(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, LineError> {
+pub(super) fn read_message(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, LineError> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line).trim_ascii();
     if line.is_empty() {
         return Ok(None);
     }
-    if let Ok(message) = serde_json::from_slice(line) {
+    if let Ok(message) = serde_json::from_slice(line)
+        && !has_wrong_params(&message)
+    {
         return Ok(Some(message));
     }
     let no_message = |id, code, message| Err(LineError { id, code, message });
@@ -217,9 +243,21 @@ fn read_message(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Lin
             no_message(id.clone(), INVALID_REQUEST, "`jsonrpc` is not \"2.0\"".to_owned())
         }
         None => no_message(id.clone(), INVALID_REQUEST, "the message has no `method`".to_owned()),
+        Some(method) if !METHODS.contains(&method) => {
+            no_message(id.clone(), METHOD_NOT_FOUND, format!("there is no method `{method}`"))
+        }
         Some(method) => {
             no_message(id.clone(), INVALID_PARAMS, format!("the `params` do not fit `{method}`"))
         }
+    }
+}
+
+/// Whether a request has params that its method does not take: rmcp takes it for a method of others.
+fn has_wrong_params(message: &RxJsonRpcMessage<RoleServer>) -> bool {
+    let JsonRpcMessage::Request(request) = message else { return false };
+    match &request.request {
+        ClientRequest::CustomRequest(custom) => METHODS.contains(&custom.method.as_str()),
+        _ => false,
     }
 }
 
@@ -252,6 +290,24 @@ mod tests {
                 json!(7),
                 -32602,
                 "do not fit `tools/call`",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":5}}"#,
+                json!(8),
+                -32602,
+                "do not fit `tools/call`",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":9,"method":"resources/read"}"#,
+                json!(9),
+                -32602,
+                "do not fit `resources/read`",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":10,"method":"none","params":3}"#,
+                json!(10),
+                -32601,
+                "there is no method `none`",
             ),
         ] {
             let error = read_message(line.as_bytes()).err().unwrap_or_else(|| panic!("{line}"));

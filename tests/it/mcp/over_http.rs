@@ -126,14 +126,47 @@ fn only_clients_with_the_token_and_of_this_machine_get_in() {
 }
 
 #[test]
-fn a_body_that_is_no_message_is_answered_in_one_sentence() {
+fn a_body_that_is_no_message_is_answered_with_the_code_of_json_rpc() {
     let laptop = Laptop::new();
     let server = Server::start(&laptop);
-    for body in ["hello", "{}", r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#] {
-        let (status, _, said) = server.send("POST", "/mcp", &[server.token()], body);
-        assert_eq!(status, 415, "{body}: {said}");
-        assert!(said.contains("one message of MCP as JSON"), "{body}: {said}");
+    let session = server.session();
+    let none = Value::Null;
+    for (body, http, id, code) in [
+        ("hello", 400, &none, -32700),
+        ("{\"jsonrpc\"", 400, &none, -32700),
+        ("{}", 400, &none, -32600),
+        ("42", 400, &none, -32600),
+        (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, 400, &none, -32600),
+        (r#"{"jsonrpc":"2.0","id":2,"method":5}"#, 400, &json!(2), -32600),
+        (r#"{"jsonrpc":"1.0","id":3,"method":"ping"}"#, 400, &json!(3), -32600),
+        (r#"{"jsonrpc":"2.0","id":4,"method":"none"}"#, 200, &json!(4), -32601),
+        (r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{}}"#, 200, &json!(5), -32602),
+        (r#"{"jsonrpc":"2.0","id":6,"method":"tools/call","params":3}"#, 200, &json!(6), -32602),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}"#,
+            200,
+            &json!(7),
+            -32602,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":8,"method":"resources/read","params":{"uri":"rgpu://x"}}"#,
+            200,
+            &json!(8),
+            -32002,
+        ),
+    ] {
+        let (status, head, said) = server.send("POST", "/mcp", &session, body);
+        assert_eq!(status, http, "{body}: {said}");
+        let error = said.lines().find_map(|line| {
+            let line = line.strip_prefix("data: ").unwrap_or(line);
+            serde_json::from_str::<Value>(line).ok().filter(|it| it["error"].is_object())
+        });
+        let error = error.unwrap_or_else(|| panic!("{body}: {head}\n{said}"));
+        assert_eq!((&error["error"]["code"], &error["id"]), (&json!(code), id), "{body}: {said}");
     }
+    // A page elsewhere learns nothing of what is wrong with its body.
+    let evil = [server.token(), "Origin: https://evil.example".to_owned()];
+    assert_eq!(server.send("POST", "/mcp", &evil, "hello").0, 403);
 }
 
 #[test]
