@@ -19,7 +19,7 @@ mod suites;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -99,6 +99,9 @@ pub enum StateError {
         /// The kind of file system, or what the test of a lock showed.
         why: String,
     },
+    /// The database was removed or replaced while it was in use.
+    #[error("`{}` was removed or replaced while this command used it", .0.display())]
+    Vanished(PathBuf),
     /// Another process has this role in the project.
     #[error("{holder} already runs as the {role} of this project")]
     Held {
@@ -138,6 +141,8 @@ impl From<StateError> for Failure {
             }
             StateError::Linked(_) => failure(Exit::Config, "linked_folder")
                 .hint("rgpu makes no such link: remove it if you did not make it"),
+            StateError::Vanished(_) => failure(Exit::Disk, "state_vanished")
+                .hint("what was written since is lost; put the folder `.rgpu` back, or start anew"),
             StateError::NoLocks { .. } => {
                 failure(Exit::Config, "no_locks").hint("put the project on a local disk")
             }
@@ -165,6 +170,8 @@ pub struct StateDb {
     connection: Connection,
     folder: PathBuf,
     id: String,
+    /// Device and inode of `state.db` when it was opened.
+    file: (u64, u64),
 }
 
 impl StateDb {
@@ -207,7 +214,9 @@ impl StateDb {
             let (path, list) = (folder.join("state.db"), own_ids.to_owned());
             return Err(StateError::MadeElsewhere { path, id, list });
         }
-        Ok(Self { connection, folder, id })
+        let path = folder.join("state.db");
+        let file = file_id(&path).map_err(io_error("read", &path))?;
+        Ok(Self { connection, folder, id, file })
     }
 
     /// The folder of the database, `.rgpu`.
@@ -225,11 +234,25 @@ impl StateDb {
         &self.connection
     }
 
+    /// Checks that the database is still the one at its path. SQLite goes on writing into a file that
+    /// was removed.
+    ///
+    /// # Errors
+    /// [`StateError::Vanished`].
+    pub fn check_in_place(&self) -> Result<(), StateError> {
+        let path = self.folder.join("state.db");
+        match file_id(&path) {
+            Ok(file) if file == self.file => Ok(()),
+            _ => Err(StateError::Vanished(path)),
+        }
+    }
+
     /// Begins an immediate transaction: no other process writes until it ends.
     ///
     /// # Errors
-    /// [`StateError::Sql`].
+    /// [`StateError::Sql`], [`StateError::Vanished`].
     pub fn begin(&mut self) -> Result<Transaction<'_>, StateError> {
+        self.check_in_place()?;
         self.connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(sql_error("change"))
@@ -253,6 +276,12 @@ impl StateDb {
         }
         self.truncate_log();
     }
+}
+
+/// The device and inode of a file.
+fn file_id(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 /// Commits a transaction. Its changes then survive a power cut.
