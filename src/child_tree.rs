@@ -4,6 +4,8 @@
 //! This process is the subreaper of all that the child starts, even of daemons, so the whole tree
 //! ends with the child, by the agent's own code.
 
+mod limited_output;
+
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
@@ -14,6 +16,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 
 use crate::process_tree::{self, Children};
+
+pub(crate) use limited_output::LimitedOutput;
+
+/// The most bytes of a log with the output of commands on this machine.
+pub(crate) const MAX_LOG_BYTES: u64 = 64 << 20;
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

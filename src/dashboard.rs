@@ -122,7 +122,11 @@ impl Server {
 
     fn own_program(&self) -> OwnProgram {
         let context = &self.context;
-        OwnProgram { path: context.program.clone(), folder: context.project.clone() }
+        OwnProgram {
+            path: context.program.clone(),
+            folder: context.project.clone(),
+            is_for_agent: false,
+        }
     }
 
     fn next_number(&self) -> u64 {

@@ -55,6 +55,6 @@ pub struct McpContext {
 
 impl McpContext {
     fn own_program(&self) -> OwnProgram {
-        OwnProgram { path: self.program.clone(), folder: self.project.clone() }
+        OwnProgram { path: self.program.clone(), folder: self.project.clone(), is_for_agent: true }
     }
 }

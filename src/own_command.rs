@@ -4,6 +4,8 @@
 //! so it continues when the server that started it ends. Only its own end, or a client that cancels, ends
 //! it.
 
+mod agent;
+
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,6 +22,10 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
 
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
+
+pub(crate) use agent::{
+    AGENT_VARIABLE, QUEUED_COMMANDS, check_agent_words, is_agent_command, is_started_by_agent,
+};
 
 const ERROR_SCHEMA: &str = "rgpu.error/1";
 
@@ -45,6 +51,8 @@ pub(crate) struct OwnProgram {
     pub(crate) path: PathBuf,
     /// The folder in which the commands run.
     pub(crate) folder: PathBuf,
+    /// Whether an agent starts the commands, which then start no other program on this machine.
+    pub(crate) is_for_agent: bool,
 }
 
 /// Checks a value that is an argument of its own: a flag in its place would change the command.
@@ -320,6 +328,9 @@ impl CommandLine {
         let mut command = Command::new(&own.path);
         command.arg0("rgpu").args(self.json.then_some("--json")).args(&self.argv);
         command.current_dir(&own.folder).process_group(0);
+        if own.is_for_agent {
+            command.env(AGENT_VARIABLE, "1");
+        }
         command.stdin(match &self.stdin {
             None => Stdio::null(),
             Some(bytes) => {

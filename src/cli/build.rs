@@ -14,6 +14,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::kernel::EntryPoint;
 use crate::model::Build;
 use crate::model::profile::ArtifactKind;
+use crate::own_command::is_started_by_agent;
 use crate::remote::RemoteSpec;
 use crate::run::{BuildOutcome, BuildRun, BuildTarget, Emit, publish_build};
 use crate::store::{Cost, RunFolder, RunRecord, atomic};
@@ -54,6 +55,8 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     let mut built = task.run_build();
     if matches!(built, Ok(BuildOutcome::NoCompiler(_)))
         && args.remote.is_none()
+        // An agent's options may name programs.
+        && !is_started_by_agent()
         && let Some(local) = task.run_build_here()
     {
         built = local;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LoopError;
 use crate::duration::parse_duration;
+use crate::own_command::is_started_by_agent;
 
 /// Who proposes changes and who reviews them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -239,6 +240,20 @@ impl LoopConfig {
             properties.insert("target".to_owned(), target);
         }
         schema
+    }
+
+    /// Refuses settings that start a program on this machine, if an agent started this process. The
+    /// settings may be the agent's own: it can write files of the project. `typed` is what the user
+    /// can type instead, after `rgpu loop`.
+    ///
+    /// # Errors
+    /// [`LoopError::NeedsUser`].
+    pub fn refuse_commands_of_agent(&self, typed: &str) -> Result<(), LoopError> {
+        if self.mode != LoopMode::Command || !is_started_by_agent() {
+            return Ok(());
+        }
+        let command = self.worker_command.clone().unwrap_or_default();
+        Err(LoopError::NeedsUser { command, typed: typed.to_owned() })
     }
 
     /// The files that a worker may change.

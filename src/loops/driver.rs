@@ -1,6 +1,7 @@
 //! Runs a loop: one function for each phase. Each ends with [`LoopRunner::enter`], which records the
 //! next phase; a killed loop begins the recorded phase again.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -52,6 +53,8 @@ pub struct LoopRunner {
     pub(super) program: PathBuf,
     pub(super) runs_dir: PathBuf,
     on_line: Box<dyn Fn(&str)>,
+    /// The files of each copy, as this process has recorded or checked them.
+    digests: BTreeMap<&'static str, tree::FileDigests>,
     /// Seconds that earlier processes ran, and since when this one does.
     ran: (f64, Instant),
     _lock: StateLock,
@@ -89,6 +92,7 @@ impl LoopRunner {
         is_fresh: bool,
         setup: LoopSetup,
     ) -> Result<Self, LoopError> {
+        config.refuse_commands_of_agent("start loop.toml")?;
         let lock = StateLock::take(loops.db.folder(), LOOP_LOCK, ROLE)?;
         if !is_fresh {
             loops.refuse_unfinished()?;
@@ -126,14 +130,11 @@ impl LoopRunner {
                     .to_owned(),
             });
         }
-        let runner = Self::new(loops, (number, id), config, state, lock, setup)?;
+        let mut runner = Self::new(loops, (number, id), config, state, lock, setup)?;
         runner.kill_leftovers();
         // In `apply` the best may be half replaced; that phase begins again from the change.
-        let best = runner.state.best.as_ref().filter(|_| runner.state.phase != Phase::Apply);
-        if let Some(best) = best
-            && tree::digest(&runner.copy("best"))? != best.digest
-        {
-            return Err(LoopError::Damaged { id: runner.id.clone(), folder: runner.copy("best") });
+        if runner.state.phase != Phase::Apply {
+            runner.check_copy("best")?;
         }
         runner.log(&format!("resumed in phase {}", runner.state.phase.as_str()));
         Ok(runner)
@@ -165,6 +166,7 @@ impl LoopRunner {
             program: setup.program,
             runs_dir: setup.runs_dir,
             on_line: setup.on_line,
+            digests: BTreeMap::new(),
             ran,
             _lock: lock,
         })
@@ -204,6 +206,8 @@ impl LoopRunner {
                 Err(PhaseError::Permanent(failure)) => return Err(self.give_up(failure)?),
             }
         }
+        // What was recorded counts only where the next command finds it.
+        self.loops.db.check_in_place()?;
         let row = self.loops.find(Some(&self.id))?;
         LoopStatus::of(&self.loops, &row)
     }
@@ -270,6 +274,77 @@ impl LoopRunner {
         self.copy(name).join(&self.config.kernel_path)
     }
 
+    /// Records the files of a copy that was just made, and returns the digest of all.
+    fn record_copy(&mut self, name: &'static str) -> Result<String, LoopError> {
+        let digests = tree::file_digests(&self.copy(name))?;
+        let digest = tree::digest_of(&digests);
+        self.digests.insert(name, digests);
+        Ok(digest)
+    }
+
+    /// Checks that a copy has the files that were recorded.
+    fn check_copy(&mut self, name: &'static str) -> Result<(), LoopError> {
+        let now = tree::file_digests(&self.copy(name))?;
+        let damaged = |file: PathBuf, recorded: String, found: String| LoopError::Damaged {
+            id: self.id.clone(),
+            file,
+            recorded,
+            found,
+        };
+        if let Some(recorded) = self.digests.get(name) {
+            return match tree::first_difference(recorded, &now) {
+                Some((path, recorded, found)) => {
+                    let file = format!("{FOLDER}/{}/{name}/{}", self.id, path.display());
+                    Err(damaged(PathBuf::from(file), recorded, found))
+                }
+                None => Ok(()),
+            };
+        }
+        // An earlier process recorded the digest of all.
+        let kept = |state: &Option<KeptState>| state.as_ref().map(|kept| kept.digest.clone());
+        let recorded = match name {
+            "start" => kept(&self.state.start),
+            "best" => kept(&self.state.best),
+            _ => Some(self.state.proposal.digest.clone()).filter(|digest| !digest.is_empty()),
+        };
+        let found = tree::digest_of(&now);
+        match recorded {
+            Some(recorded) if recorded != found => {
+                let folder = PathBuf::from(format!("{FOLDER}/{}/{name}", self.id));
+                Err(damaged(folder, format!("sha256 {recorded}"), format!("sha256 {found}")))
+            }
+            Some(_) => {
+                self.digests.insert(name, now);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks all copies: what is compared, and with what.
+    pub(super) fn check_copies(&mut self) -> Result<(), LoopError> {
+        ["start", "best", "candidate"].into_iter().try_for_each(|name| self.check_copy(name))
+    }
+
+    /// Checks that a run measured the source that was recorded. `source` and `sha256` are what the run
+    /// says.
+    pub(super) fn check_measured(&self, source: &str, sha256: &str) -> Result<(), LoopError> {
+        let source = self.loops.project.join(source);
+        for (name, digests) in &self.digests {
+            let inner = source.strip_prefix(self.copy(name)).ok();
+            let Some(recorded) = inner.and_then(|inner| digests.get(inner)) else { continue };
+            if !recorded.ends_with(sha256) {
+                return Err(LoopError::Damaged {
+                    id: self.id.clone(),
+                    file: source,
+                    recorded: recorded.clone(),
+                    found: format!("sha256 {sha256} as it was measured"),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Tells the user a line, and adds it to `run.log`.
     pub(super) fn tell(&self, text: &str) {
         self.log(text);
@@ -288,10 +363,11 @@ impl LoopRunner {
     }
 
     /// Gives the project the files of the best.
-    fn restore(&self) -> Result<(), LoopError> {
+    fn restore(&mut self) -> Result<(), LoopError> {
         if self.state.best.is_none() {
             return Ok(());
         }
+        self.check_copy("best")?;
         let backup = self.iteration_folder().join("changed");
         tree::restore(&self.loops.project, &self.copy("best"), &backup)
     }
@@ -377,11 +453,12 @@ impl LoopRunner {
         tree::copy_project(&project, &start, None)?;
         for name in ["best", "candidate"] {
             tree::copy(&start, &self.copy(name))?;
+            self.record_copy(name)?;
         }
         let mut kept = KeptState {
             iteration: 0,
             files: format!("{FOLDER}/{}/start", self.id),
-            digest: tree::digest(&start)?,
+            digest: self.record_copy("start")?,
             commit: commit_files(&project, &self.id, None, "rgpu loop: start"),
             time: None,
             profile: None,
@@ -466,6 +543,10 @@ impl LoopRunner {
 
     /// Copies what the worker changed, and decides what needs no measurement.
     fn collect_change(&mut self, claim: WorkerResult) -> Result<(), PhaseError> {
+        // The worker could write them too.
+        for name in ["start", "best"] {
+            self.check_copy(name)?;
+        }
         let (candidate, best) = (self.copy("candidate"), self.copy("best"));
         tree::copy_project(&self.loops.project, &candidate, Some(&best))?;
         let changed = tree::changed_files(&candidate, &best)?;
@@ -479,7 +560,7 @@ impl LoopRunner {
             changed.iter().filter(is_refused).map(|path| path.display().to_string()).collect();
         let decision = claim.decision;
         self.state.proposal = Proposal {
-            digest: tree::digest(&candidate)?,
+            digest: self.record_copy("candidate")?,
             claim: Some(claim),
             changed,
             ..Proposal::default()
@@ -647,16 +728,12 @@ impl LoopRunner {
 
     /// Keeps the change or takes it back, and begins the next iteration or the end.
     fn apply(&mut self) -> Result<(), LoopError> {
-        let mut proposal = self.state.proposal.clone();
-        if proposal.outcome == Some(Outcome::Kept)
-            && tree::digest(&self.copy("candidate"))? != proposal.digest
-        {
-            proposal.outcome = Some(Outcome::NotMeasured);
-            proposal.reason = "its files were changed after they were measured".to_owned();
-        }
+        let proposal = self.state.proposal.clone();
         let outcome = proposal.outcome.unwrap_or(Outcome::NotMeasured);
         if outcome == Outcome::Kept {
+            self.check_copy("candidate")?;
             tree::copy(&self.copy("candidate"), &self.copy("best"))?;
+            self.record_copy("best")?;
             fault_point::kill_if_named("loop kept");
         }
         self.restore()?;

@@ -57,13 +57,25 @@ pub enum LoopError {
         /// What to do instead.
         hint: String,
     },
-    /// The kept files of the best state are not those that were recorded.
-    #[error("the files in `{}` are not those that loop `{id}` kept", folder.display())]
+    /// A file that is measured is not the one that was recorded.
+    #[error("`{}` is not what loop `{id}` recorded: {recorded} then, {found} now", file.display())]
     Damaged {
         /// The loop's id.
         id: String,
-        /// The folder of the best state.
-        folder: PathBuf,
+        /// The file; the folder of all files, if only the digest of all was recorded.
+        file: PathBuf,
+        /// Its kind and sha256 as recorded.
+        recorded: String,
+        /// Those that were found.
+        found: String,
+    },
+    /// An agent asked for a loop that starts a program on this machine.
+    #[error("the loop starts `{command}` on this machine, which an agent may not do")]
+    NeedsUser {
+        /// The worker's or reviewer's command.
+        command: String,
+        /// The command that the user can type, without `rgpu loop`.
+        typed: String,
     },
     /// The user interrupted the loop, which can be resumed.
     #[error("interrupted; `rgpu loop resume` continues the loop")]
@@ -100,7 +112,11 @@ impl From<LoopError> for Failure {
                 failure(Exit::Usage, "wrong_state").hint(hint)
             }
             LoopError::Damaged { .. } => failure(Exit::Artifact, "loop_damaged")
+                .hint("the worker, or another program, changed it: nothing that was measured since counts")
                 .hint("`rgpu loop start --fresh` begins with the project as it is"),
+            LoopError::NeedsUser { ref typed, .. } => failure(Exit::Usage, "needs_user")
+                .hint(format!("your user can read the command and type `rgpu loop {typed}`"))
+                .hint("with `mode=manual` the loop starts no program: you write the worker's result"),
             LoopError::Interrupted => failure(Exit::Cancelled, "cancelled"),
         }
     }

@@ -16,7 +16,7 @@ use super::driver::LoopRunner;
 use super::error::io_error;
 use super::state::{LoopComparison, MeasuredTime, Outcome, Phase};
 use super::{LoopError, status};
-use crate::child_tree::{ChildAction, WaitResult};
+use crate::child_tree::{ChildAction, LimitedOutput, MAX_LOG_BYTES, WaitResult};
 use crate::error::{ErrorDocument, Exit, Failure};
 use crate::fault_point;
 use crate::model::comparison::CaseChange;
@@ -187,6 +187,8 @@ impl LoopRunner {
         prompt: &Path,
         limit: Duration,
     ) -> Result<ChildEnd, PhaseError> {
+        // Here again: a loop that is resumed has its settings from the project's database.
+        self.config.refuse_commands_of_agent("resume")?;
         let words = shlex::split(template).unwrap_or_default();
         let folder = self.iteration_folder();
         let kernel = self.loops.project.join(&self.config.kernel_path);
@@ -204,14 +206,30 @@ impl LoopRunner {
         };
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.loops.project);
-        let (out, err) = (self.open_log()?, self.open_log()?);
-        command.stdout(out).stderr(err);
-        self.run_child(command, limit)
+        let log = self.folder.join("run.log");
+        let (out, output) = LimitedOutput::start(self.open_log()?, MAX_LOG_BYTES)
+            .map_err(io_error("open", &log))?;
+        command.stdout(out.try_clone().map_err(io_error("open", &log))?).stderr(out);
+        let end = self.run_child(command, limit);
+        output.finish();
+        end
     }
 
     /// Runs rgpu, and returns its exit status and the document that it printed into `name` of the
     /// iteration's folder.
+    /// The copies that may be measured are checked before and after it.
     fn run_rgpu(&mut self, args: &[OsString], name: &str) -> Result<(i32, Vec<u8>), PhaseError> {
+        self.check_copies()?;
+        let result = self.run_rgpu_unchecked(args, name)?;
+        self.check_copies()?;
+        Ok(result)
+    }
+
+    fn run_rgpu_unchecked(
+        &mut self,
+        args: &[OsString],
+        name: &str,
+    ) -> Result<(i32, Vec<u8>), PhaseError> {
         let path = self.iteration_folder().join(name);
         let file = File::create(&path).map_err(io_error("create", &path))?;
         let mut command = Command::new(&self.program);
@@ -262,6 +280,7 @@ impl LoopRunner {
             Ok(profile) => profile,
             Err(fault) => return Ok(Err(fault)),
         };
+        self.check_measured_source(&profile)?;
         let verdict = profile.correctness.as_ref().map(|correctness| &correctness.verdict);
         Ok(match verdict {
             Some(CheckVerdict::Right) => Ok(self.run_folder(&profile.run.id)),
@@ -291,6 +310,9 @@ impl LoopRunner {
         };
         let run = self.run_folder(&comparison.b.run);
         let sides = ["a", "b"].map(|side| self.side_profile(&run, side));
+        for side in sides.iter().flatten() {
+            self.check_measured_source(side)?;
+        }
         if let [Some(base), Some(new)] = &sides
             && let Some(words) = hidden_work(base, new)
         {
@@ -327,6 +349,7 @@ impl LoopRunner {
             Ok(profile) => profile,
             Err(fault) => return Ok(Err(fault)),
         };
+        self.check_measured_source(&profile)?;
         let run = self.run_folder(&profile.run.id);
         Ok(Ok(LoopProfile {
             cubins: self.cubins(&run),
@@ -362,6 +385,14 @@ impl LoopRunner {
     fn run_folder(&self, id: &str) -> String {
         let folder = self.runs_dir.join(id);
         folder.strip_prefix(&self.loops.project).unwrap_or(&folder).to_string_lossy().into_owned()
+    }
+
+    /// Checks that a profile is one of the source that was recorded.
+    fn check_measured_source(&self, profile: &Profile) -> Result<(), LoopError> {
+        match &profile.kernel.sha256 {
+            Some(sha256) => self.check_measured(&profile.kernel.source, sha256),
+            None => Ok(()),
+        }
     }
 
     fn side_profile(&self, run: &str, side: &str) -> Option<Profile> {

@@ -4,7 +4,7 @@
 //! A copy is a folder below the loop's own. A file that is replaced or removed in the project is
 //! moved to a backup first, so nothing that anybody wrote is lost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -155,7 +155,7 @@ fn copy_files(from: &Path, to: &Path, wanted: &BTreeSet<PathBuf>) -> Result<(), 
     }
     for path in wanted {
         if FileState::of(&from.join(path)) != FileState::of(&to.join(path)) {
-            copy_file(&from.join(path), &to.join(path))?;
+            copy_file(&from.join(path), &to.join(path), FileUse::Kept)?;
         }
     }
     Ok(())
@@ -180,15 +180,18 @@ pub(super) fn restore(project: &Path, copy: &Path, backup: &Path) -> Result<(), 
     for path in &changed {
         // A folder of the copy is in the list if a file has taken its place.
         if matches!(FileState::of(&copy.join(path)), FileState::File { .. } | FileState::Link(_)) {
-            copy_file(&copy.join(path), &project.join(path))?;
+            copy_file(&copy.join(path), &project.join(path), FileUse::Edited)?;
         }
     }
     Ok(())
 }
 
-/// The sha256 over all files of a copy with their names and modes.
-pub(super) fn digest(copy: &Path) -> Result<String, LoopError> {
-    let mut text = Vec::new();
+/// What is known of each file of a copy: its kind and the sha256 of its bytes.
+pub(super) type FileDigests = BTreeMap<PathBuf, String>;
+
+/// The digest of each file of a copy.
+pub(super) fn file_digests(copy: &Path) -> Result<FileDigests, LoopError> {
+    let mut digests = FileDigests::new();
     for path in kept_files(copy)? {
         let (kind, bytes) = match FileState::of(&copy.join(&path)) {
             FileState::File { is_executable: true, bytes } => ("executable", bytes),
@@ -196,10 +199,38 @@ pub(super) fn digest(copy: &Path) -> Result<String, LoopError> {
             FileState::Link(target) => ("link", target.into_os_string().into_encoded_bytes()),
             FileState::Missing | FileState::Other => ("other", Vec::new()),
         };
-        text.extend_from_slice(path.as_os_str().as_encoded_bytes());
-        text.extend_from_slice(format!("\0{kind} {}\n", Digest::of(&bytes)).as_bytes());
+        digests.insert(path, format!("{kind} {}", Digest::of(&bytes)));
     }
-    Ok(Digest::of(&text).as_str().to_owned())
+    Ok(digests)
+}
+
+/// The sha256 over all files with their names and modes.
+pub(super) fn digest_of(digests: &FileDigests) -> String {
+    let mut text = Vec::new();
+    for (path, digest) in digests {
+        text.extend_from_slice(path.as_os_str().as_encoded_bytes());
+        text.extend_from_slice(format!("\0{digest}\n").as_bytes());
+    }
+    Digest::of(&text).as_str().to_owned()
+}
+
+/// The sha256 over all files of a copy.
+#[cfg(test)]
+fn digest(copy: &Path) -> Result<String, LoopError> {
+    Ok(digest_of(&file_digests(copy)?))
+}
+
+/// The first file that is not what was recorded, with what it was and what it is.
+pub(super) fn first_difference(
+    recorded: &FileDigests,
+    now: &FileDigests,
+) -> Option<(PathBuf, String, String)> {
+    let text = |digests: &FileDigests, path: &PathBuf| {
+        digests.get(path).cloned().unwrap_or_else(|| "no file".to_owned())
+    };
+    let mut paths = recorded.keys().chain(now.keys());
+    let path = paths.find(|path| recorded.get(*path) != now.get(*path))?;
+    Some((path.clone(), text(recorded, path), text(now, path)))
 }
 
 /// The changes of these files as a patch for `git apply` and for readers.
@@ -243,8 +274,17 @@ pub(super) fn refusal(project: &Path, path: &Path) -> Option<&'static str> {
     }
 }
 
+/// What a copied file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileUse {
+    /// It is compared and measured: nobody may write into it.
+    Kept,
+    /// The user and the worker edit it.
+    Edited,
+}
+
 /// Copies one file or link whole.
-fn copy_file(from: &Path, to: &Path) -> Result<(), LoopError> {
+fn copy_file(from: &Path, to: &Path, file_use: FileUse) -> Result<(), LoopError> {
     let folder = to.parent().unwrap_or(to);
     let copied = || -> io::Result<()> {
         if fs::symlink_metadata(to).is_ok_and(|metadata| metadata.is_dir()) {
@@ -257,6 +297,12 @@ fn copy_file(from: &Path, to: &Path) -> Result<(), LoopError> {
         }
         let new = tempfile::Builder::new().prefix(".rgpu-loop-").tempfile_in(folder)?;
         fs::copy(from, new.path())?;
+        let mode = fs::metadata(from)?.permissions().mode();
+        let mode = match file_use {
+            FileUse::Kept => mode & !0o222,
+            FileUse::Edited => mode | 0o200,
+        };
+        new.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
         new.as_file().sync_all()?;
         new.persist(to).map(drop).map_err(|e| e.error)
     };
@@ -280,7 +326,7 @@ fn move_away(path: &Path, backup: &Path) -> Result<(), LoopError> {
     }
     match fs::rename(path, &free) {
         Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
-            copy_file(path, &free)?;
+            copy_file(path, &free, FileUse::Edited)?;
             remove(path)
         }
         moved => moved.map_err(io_error("move", path)),
@@ -351,6 +397,10 @@ mod tests {
         restore(&project, &kept, &backup).unwrap();
         assert_eq!(changed_files(&project, &kept).unwrap(), Vec::<PathBuf>::new());
         assert_eq!(fs::read_to_string(project.join("k/a.cu")).unwrap(), "one\n");
+        // What is measured is read-only, and what is edited is not.
+        let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o222;
+        assert_eq!(mode(kept.join("k/a.cu")), 0);
+        assert_ne!(mode(project.join("k/a.cu")), 0);
         assert!(!project.join("hidden").exists());
         assert!(project.join("target/built").exists(), "ignored files stay");
         assert_eq!(fs::read_to_string(backup.join("k/a.cu")).unwrap(), "two\n");

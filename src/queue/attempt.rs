@@ -2,7 +2,7 @@
 //!
 //! The runner starts this process, which then depends on nobody: it outlives the runner, records the
 //! end itself, and is the subreaper of all that the command starts, even of daemons. So the whole
-//! tree ends with the attempt, by the agent's own code. Output goes straight into the log file.
+//! tree ends with the attempt, by the agent's own code. Output goes into the log file, up to a limit.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -21,8 +21,9 @@ use rustix::process::{Signal, WaitStatus};
 use super::entry::{AttemptEnd, EntrySettings, EntryState, SnapshotMode};
 use super::error::io_error;
 use super::{Queue, QueueError, environment, snapshot};
-use crate::child_tree::{ChildAction, TreeWatch, WaitResult};
+use crate::child_tree::{ChildAction, LimitedOutput, MAX_LOG_BYTES, TreeWatch, WaitResult};
 use crate::fault_point;
+use crate::own_command::{is_agent_command, is_started_by_agent};
 use crate::process_tree;
 use crate::store::atomic;
 use crate::store::state::{StateError, sql_error};
@@ -142,18 +143,21 @@ fn run(queue: &Queue, call: &AttemptCall, watch: &mut TreeWatch) -> AttemptEnd {
         Err(error) => return AttemptEnd::without_status(EntryState::Failed, error.with_causes()),
     };
     let started = prepare(queue, call, &folder).and_then(|(mut command, timeout)| {
-        let (out, err) = (log.try_clone(), log.try_clone());
-        let log_path = || queue.log_path(call.entry, call.attempt);
-        command.stdout(out.map_err(|e| io_error("open", &log_path())(e))?);
-        command.stderr(err.map_err(|e| io_error("open", &log_path())(e))?);
+        let log_path = queue.log_path(call.entry, call.attempt);
+        let (out, output) = (log.try_clone())
+            .and_then(|log| LimitedOutput::start(log, MAX_LOG_BYTES))
+            .map_err(io_error("open", &log_path))?;
+        command.stdout(out.try_clone().map_err(io_error("open", &log_path))?).stderr(out);
         let program = PathBuf::from(command.get_program());
         let child = command.spawn().map_err(io_error("start", &program))?;
-        Ok((child.id().cast_signed(), timeout))
+        Ok((child.id().cast_signed(), timeout, output))
     });
     match started {
-        Ok((pid, timeout)) => {
+        Ok((pid, timeout, output)) => {
             fault_point::kill_if_named("spawned");
-            follow(queue, call, watch, pid, timeout)
+            let end = follow(queue, call, watch, pid, timeout);
+            output.finish();
+            end
         }
         Err(error) => {
             let words = error.with_causes();
@@ -219,6 +223,11 @@ fn prepare(
     folder: &Path,
 ) -> Result<(Command, Option<Duration>), QueueError> {
     let mut work = queue.work(call.entry)?;
+    let is_of_agent = is_started_by_agent();
+    if is_of_agent && !work.is_agent_command() {
+        let refused = io::Error::other("an agent's runner starts rgpu's own commands only");
+        return Err(io_error("start", Path::new("the command"))(refused));
+    }
     if let Some(sha256) = &work.script_sha256 {
         let path = folder.join("script");
         let bytes = queue.script(call.entry)?.unwrap_or_default();
@@ -242,12 +251,17 @@ fn prepare(
     let Some((program, arguments)) = work.argv.split_first() else {
         return Err(io_error("start", Path::new(""))(io::ErrorKind::InvalidInput.into()));
     };
+    if is_of_agent && !is_inside(&queue.project, &cwd) {
+        let refused = io::Error::other("an agent's runner works in the project only");
+        return Err(io_error("enter", &cwd)(refused));
+    }
     if !cwd.is_dir() {
         return Err(io_error("enter", &cwd)(io::ErrorKind::NotFound.into()));
     }
     let mut command = Command::new(program);
     command.args(arguments).env_clear().current_dir(&cwd).stdin(Stdio::null()).process_group(0);
     let named = work.settings.env_from_runner.iter().map(String::as_str);
+    let named = named.filter(|_| !is_of_agent);
     for name in environment::FROM_RUNNER.iter().copied().chain(named.clone()) {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);
@@ -257,8 +271,13 @@ fn prepare(
         let missing = io::Error::other("it is not set where the runner was started");
         return Err(io_error("pass on the variable", Path::new(name))(missing));
     }
-    let recorded = work.env.iter().filter_map(|word| environment::split_assignment(word));
-    command.envs(recorded);
+    if is_of_agent {
+        // The database is in the project, where an agent can write.
+        command.envs(environment::recorded(std::env::vars_os()));
+    } else {
+        let recorded = work.env.iter().filter_map(|word| environment::split_assignment(word));
+        command.envs(recorded);
+    }
     if work.settings.snapshot != SnapshotMode::None {
         // A snapshot without a commit is no part of the user's repository either.
         command.env("GIT_CEILING_DIRECTORIES", folder);
@@ -267,7 +286,33 @@ fn prepare(
     Ok((command, work.timeout))
 }
 
+impl EntryCommand {
+    /// Whether an agent's runner may start it: it is a command of this program that an agent may
+    /// give.
+    fn is_agent_command(&self) -> bool {
+        self.script_sha256.is_none() && is_command_for_agents(&self.argv)
+    }
+}
+
+/// Whether a command is one of this program that an agent may give.
+fn is_command_for_agents(argv: &[OsString]) -> bool {
+    std::env::current_exe().is_ok_and(|own| is_agent_command(argv, &own))
+}
+
+/// Whether a folder is in the project, links resolved.
+fn is_inside(project: &Path, folder: &Path) -> bool {
+    match (project.canonicalize(), folder.canonicalize()) {
+        (Ok(project), Ok(folder)) => folder.starts_with(project),
+        _ => false,
+    }
+}
+
 impl Queue {
+    /// Whether a runner that an agent started may start an entry.
+    pub(super) fn is_for_agents(&self, entry: i64) -> Result<bool, QueueError> {
+        Ok(self.work(entry)?.is_agent_command())
+    }
+
     /// What an entry runs.
     fn work(&self, entry: i64) -> Result<EntryCommand, QueueError> {
         let query = "SELECT argv, env, cwd, script_sha256, timeout_ms, settings \

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
+use crate::own_command::AGENT_VARIABLE;
+
 /// Variables that are recorded.
 const RECORDED: &[&str] = &[
     "PATH",
@@ -31,6 +33,7 @@ const RECORDED: &[&str] = &[
     "RGPU_LIBEXEC",
     "RGPU_AGENT_HOME",
     "RGPU_LOCK_DIR",
+    AGENT_VARIABLE,
 ];
 
 /// Beginnings of the names of further recorded variables.

@@ -85,6 +85,11 @@ pub enum RunnerEvent {
         /// The number of the entry whose change waits to be recorded.
         entry: i64,
     },
+    /// These entries wait, and an agent's runner does not start them.
+    LeftToUser {
+        /// Their numbers.
+        entries: Vec<i64>,
+    },
     /// No entry is started any more; running ones are waited for.
     Stopping {
         /// Number of running entries.
@@ -174,6 +179,10 @@ impl Runner {
                 report(RunnerEvent::Left { entries: self.watched.keys().copied().collect() });
             }
             if requests > 1 || (self.watched.is_empty() && !has_work) {
+                let entries: Vec<i64> = self.schedule.left().collect();
+                if !entries.is_empty() {
+                    report(RunnerEvent::LeftToUser { entries });
+                }
                 return Ok(requests > 0);
             }
             tokio::select! {

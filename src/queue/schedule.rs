@@ -13,6 +13,7 @@ use rusqlite::{OptionalExtension, Row};
 
 use super::entry::{Dependency, EntrySettings, EntryState};
 use super::{Queue, QueueError, Resource, state_of};
+use crate::own_command::is_started_by_agent;
 use crate::store::state::sql_error;
 
 /// What the runner has to do next.
@@ -47,12 +48,17 @@ pub(super) struct Schedule {
     /// The last event that was read.
     last_event: i64,
     is_paused: bool,
+    /// Whether an agent started this runner: it starts rgpu's own commands only.
+    is_of_agent: bool,
+    /// The waiting entries that this runner leaves to one of the user.
+    left: BTreeSet<i64>,
 }
 
 impl Schedule {
     /// Reads the entries that wait or run.
     pub(super) fn read(queue: &Queue) -> Result<Self, QueueError> {
-        let mut schedule = Self { is_paused: queue.is_paused()?, ..Self::default() };
+        let is_of_agent = is_started_by_agent();
+        let mut schedule = Self { is_paused: queue.is_paused()?, is_of_agent, ..Self::default() };
         // Events that are added after this look are read by the next refresh.
         let last = "SELECT coalesce(max(id), 0) FROM event";
         let connection = queue.db.connection();
@@ -67,7 +73,7 @@ impl Schedule {
         });
         let rows = rows.and_then(Iterator::collect::<Result<Vec<_>, _>>);
         for (id, entry) in rows.map_err(sql_error("read"))? {
-            schedule.put(id, entry);
+            schedule.put_unless_left(queue, id, entry)?;
         }
         Ok(schedule)
     }
@@ -123,8 +129,33 @@ impl Schedule {
                 }
             }
         };
-        self.put(id, entry);
+        self.put_unless_left(queue, id, entry)
+    }
+
+    /// Takes an entry. A waiting one that an agent's runner may not start is left, as are those that
+    /// come after it.
+    fn put_unless_left(
+        &mut self,
+        queue: &Queue,
+        id: i64,
+        entry: ActiveEntry,
+    ) -> Result<(), QueueError> {
+        let is_left = self.is_of_agent
+            && entry.state == EntryState::Waiting
+            && (entry.after.iter().any(|after| self.left.contains(&after.entry))
+                || !queue.is_for_agents(id)?);
+        if is_left {
+            self.left.insert(id);
+        } else {
+            self.left.remove(&id);
+            self.put(id, entry);
+        }
         Ok(())
+    }
+
+    /// The waiting entries that this runner leaves to one of the user.
+    pub(super) fn left(&self) -> impl Iterator<Item = i64> {
+        self.left.iter().copied()
     }
 
     fn put(&mut self, id: i64, entry: ActiveEntry) {

@@ -46,6 +46,11 @@ pub(super) async fn compile_here(
     if has_compiler || is_retry || super::is_local(session.link) || !is_device {
         return Ok(());
     }
+    if !spec.flags.iter().chain(&request.build.flags).all(|flag| is_for_code(flag)) {
+        let text = "not compiled on this machine: a flag of the kernel could start a program here";
+        context.reporter.report(&RunEvent::Note { text });
+        return Ok(());
+    }
     let arch = tool::target_arch(request, facts)?;
     if request.prebuilt.iter().any(|code| code.arch == arch) {
         return Ok(());
@@ -62,6 +67,56 @@ pub(super) async fn compile_here(
     Err(failure.unwrap_or_else(|| {
         Failure::new(Exit::Kernel, "does_not_compile", "the kernel does not compile")
     }))
+}
+
+/// Flags of nvcc that say how code is compiled, by their beginnings. A project gives them, and nvcc
+/// has others that start programs (`-ccbin`, `-run`, `-Xcompiler`).
+const CODE_FLAGS: &[&str] = &[
+    "-D",
+    "-U",
+    "-I",
+    "-O",
+    "-std",
+    "--std",
+    "-lineinfo",
+    "--generate-line-info",
+    "-use_fast_math",
+    "--use_fast_math",
+    "-fmad",
+    "--fmad",
+    "-ftz",
+    "--ftz",
+    "-prec-",
+    "--prec-",
+    "-maxrregcount",
+    "--maxrregcount",
+    "-expt-",
+    "--expt-",
+    "-extended-lambda",
+    "--extended-lambda",
+    "-extra-device-vectorization",
+    "--extra-device-vectorization",
+    "-restrict",
+    "--restrict",
+    "-arch",
+    "--gpu-architecture",
+    "-Xptxas",
+    "--ptxas-options",
+    "-default-stream",
+    "--default-stream",
+    "--define-macro",
+    "--include-path",
+    "--device-debug",
+    "-Werror",
+    "--Werror",
+];
+
+/// Whether a flag, or the value of one, says how code is compiled.
+fn is_for_code(flag: &str) -> bool {
+    let is_value = !flag.starts_with(['-', '@']);
+    is_value
+        || matches!(flag, "-G" | "-g" | "-w" | "-v")
+        || CODE_FLAGS.iter().any(|known| flag.starts_with(known))
 }
 
 /// Builds for `arch` on this machine. Returns the job's result and what we know of its plan; `None` if this
@@ -128,4 +183,33 @@ async fn run_or_restore(
     }
     submitted?;
     job::follow_to_end(link, &name, &[], context).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_for_code;
+
+    #[test]
+    fn flags_that_start_programs_are_not_taken_here() {
+        for fine in ["-O3", "-DN=4", "-std=c++17", "-Xptxas", "-v", "--use_fast_math", "-lineinfo"]
+        {
+            assert!(is_for_code(fine), "{fine}");
+        }
+        for wrong in [
+            "-ccbin=./x",
+            "-ccbin",
+            "--compiler-bindir=./x",
+            "-run",
+            "--run",
+            "-Xcompiler",
+            "-Xcompiler=-B.",
+            "-Xlinker=-x",
+            "--options-file=x",
+            "@x",
+            "-o",
+            "--output-file=x",
+        ] {
+            assert!(!is_for_code(wrong), "{wrong}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `rgpu loop` as a user sees it, on a played GPU host: what is kept and what is taken back.
 
 mod crashes;
+mod hostile_workers;
 mod results;
 mod reviewers;
 mod settings;
@@ -30,6 +31,12 @@ case $proposal in
     revert) decision=REVERT; echo '// worse' >> kernels/k/k.cu ;;
     long) sed -i "s|// rgpu-fake.*|// rgpu-fake: time 0.5|" kernels/k/k.cu
         seq 3000 | sed 's|^|// line |' >> kernels/k/k.cu ;;
+    slow-best|slow-start) copy=${proposal#slow-}
+        file=$(echo artifacts/loop/*/"$copy"/kernels/k/k.cu); chmod u+w "$file"
+        echo '// slower' >> "$file"; sed -i 's|// rgpu-fake.*|// rgpu-fake: time 4|' "$file"
+        echo '// a comment' >> kernels/k/k.cu ;;
+    vanish) rm -r .rgpu; sed -i "s|// rgpu-fake.*|// rgpu-fake: time 0.5|" kernels/k/k.cu ;;
+    flood) head -c 100000000 /dev/zero | tr '\0' 'x'; echo; echo the end of it ;;
     hang) echo worker; sleep 1000; true ;;
     *) sed -i "s|// rgpu-fake.*|// rgpu-fake: $proposal|" kernels/k/k.cu ;;
 esac

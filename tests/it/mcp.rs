@@ -6,6 +6,7 @@ mod over_http;
 mod published;
 mod questions;
 mod skill;
+mod words;
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -286,16 +287,21 @@ fn a_programs_output_is_its_end_and_a_time_limit_is_an_error() {
 #[test]
 fn the_queue_ends_by_itself_and_can_be_stopped() {
     let laptop = Laptop::new();
+    FakeHost::new(&laptop);
     let mut client = Client::start(&laptop);
     let queue = |action: &str, arguments: Value| json!({"of": "queue", "action": action, "arguments": arguments, "wait_s": 30});
-    laptop.run("queue add -- true");
+    let add = json!(["--", "rgpu", "report", "none"]);
+    client.call("campaign", queue("add", add));
     let ran = client.call("campaign", queue("run", json!([])));
     assert_eq!((&ran["state"], &ran["exit"]), (&json!("done"), &json!(0)), "{ran:#}");
-    assert_eq!(ran["document"]["entries"][0]["state"], "ok", "{ran:#}");
+    assert_eq!(ran["document"]["entries"][0]["state"], "failed", "{ran:#}");
+    assert_eq!(ran["document"]["entries"][0]["name"], "rgpu report none", "{ran:#}");
     let error = client.refused("campaign", queue("stop", json!([])));
     assert_eq!(error["code"], "not_running", "{error:#}");
-    laptop.write("wait.sh", "echo begun > begun\nwhile [ ! -e go ]; do sleep 0.05; done\n");
-    laptop.run("queue add -- sh wait.sh");
+    let folder = laptop.project("").display().to_string();
+    let script = format!("cd {folder}; touch begun; while [ ! -e go ]; do sleep 0.05; done");
+    let add = json!(["--", "rgpu", "exec", "--remote=h200", "--", "sh", "-c", script]);
+    client.call("campaign", queue("add", add));
     let mut run = queue("run", json!([]));
     run["wait_s"] = json!(0);
     let running = client.call("campaign", run);

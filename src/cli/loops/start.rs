@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::{LoopArgs, exit_status, settings, show};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, shell_word};
 use crate::loops::{LoopConfig, LoopMode, LoopRunner, LoopSetup, LoopStatus, Phase};
 
 #[derive(Args, Clone, Debug)]
@@ -51,6 +51,8 @@ pub(super) fn start(app: &App, args: &StartArgs) -> Result<Status> {
         format!("mode={}", mode.as_str())
     }));
     let (mut config, origin) = LoopConfig::read(&args.file, &overrides)?;
+    let file = shell_word(args.file.display());
+    config.refuse_commands_of_agent(&format!("start {file}"))?;
     if let Err(failure) = settings::resolve(app, &mut config, &origin) {
         // A loop that was killed while it restored files has left the kernel incomplete.
         if let (false, Ok(loops)) = (args.fresh, super::open_existing(app)) {
@@ -66,6 +68,7 @@ pub(super) fn start(app: &App, args: &StartArgs) -> Result<Status> {
 /// Goes on with a loop.
 pub(super) fn resume(app: &App, args: &LoopArgs) -> Result<Status> {
     let loops = super::open_existing(app)?;
+    loops.find(args.id.as_deref())?.config.refuse_commands_of_agent("resume")?;
     let runner = LoopRunner::resume(loops, args.id.as_deref(), setup(app))?;
     end(app, runner.run()?)
 }

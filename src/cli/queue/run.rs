@@ -115,6 +115,14 @@ fn text(event: &RunnerEvent) -> String {
             let ids: Vec<String> = entries.iter().map(i64::to_string).collect();
             format!("still running: {}; the next `rgpu queue run` finds them", ids.join(", "))
         }
+        RunnerEvent::LeftToUser { entries } => {
+            let ids: Vec<String> = entries.iter().map(i64::to_string).collect();
+            format!(
+                "not started, since an agent's runner starts rgpu's own commands only: {}; your \
+                 user can type `rgpu queue run`",
+                ids.join(", ")
+            )
+        }
         RunnerEvent::Stopping { running: 0 } => "stopping".to_owned(),
         RunnerEvent::Stopping { running } => {
             format!("stopping; {running} still running (Ctrl-C again leaves them running)")

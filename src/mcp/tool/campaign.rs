@@ -1,14 +1,17 @@
 //! `campaign`: suites, the queue and loops.
 
+use std::path::Path;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use super::ToolInfo;
-use super::command::{Action, actions, output, run as run_command, stop};
+use super::command::{Action, actions, output, run_checked, stop};
 use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
-use crate::mcp::arguments::argument_error;
+use crate::mcp::arguments::{argument_error, check_words};
 use crate::mcp::call::Call;
+use crate::own_command::{QUEUED_COMMANDS, check_agent_words};
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "campaign",
@@ -31,11 +34,8 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
     call: |call| Box::pin(run(call)),
 };
 
-const FILES: &[&str] = &["--out", "--html", "--format", "--update-expectations", "--accept"];
-
-/// What the queue takes from an agent. `rgpu remote up`, say, costs money, and asks nobody.
-const QUEUED_COMMANDS: &[&str] =
-    &["profile", "exec", "build", "disasm", "report", "compare", "doctor", "bench", "loop"];
+/// The longest name of an entry that is made from its command.
+const MAX_NAME_CHARS: usize = 60;
 
 static BENCH: &[Action] = &[
     action("list", "targets and cases; --target=suite:case (globs)"),
@@ -52,11 +52,7 @@ static BENCH: &[Action] = &[
 
 static QUEUE: &[Action] = &[
     action("add", "a command: --name=WORD -- rgpu profile --kernel=K"),
-    Action {
-        name: "run",
-        about: "run the entries until none waits or runs",
-        refused: &["--detach", "--detached"],
-    },
+    action("run", "run rgpu's own commands among the entries until none waits or runs"),
     action("stop", "ask the `run` of this server to stop: it starts no more entries"),
     action("ls", "entries"),
     action("show", "one entry; ID"),
@@ -69,7 +65,7 @@ static QUEUE: &[Action] = &[
 ];
 
 static LOOP: &[Action] = &[
-    action("start", "run a loop; LOOP.TOML"),
+    action("start", "run a loop; LOOP.TOML, KEY=VALUE; its worker is you (mode manual)"),
     action("status", "its state; ID"),
     action("stop", "ask it to stop; ID"),
     action("resume", "continue it; ID"),
@@ -78,7 +74,8 @@ static LOOP: &[Action] = &[
 ];
 
 const fn action(name: &'static str, about: &'static str) -> Action {
-    Action { name, about, refused: FILES }
+    // The words of these groups are checked by an allow-list.
+    Action { name, about, refused: &[] }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -138,17 +135,38 @@ async fn run(call: Call) -> Result<Answer> {
         ("queue", "stop") => return stop(&call, ["queue", "run"], arguments.wait_s).await,
         _ => {}
     }
-    if (group, action.name) == ("queue", "add") {
-        let command = words.iter().position(|word| word == "--").map(|at| &words[at + 1..]);
-        let is_taken = command.is_some_and(|command| match command {
-            [program, name, ..] => program == "rgpu" && QUEUED_COMMANDS.contains(&name.as_str()),
-            _ => false,
-        });
-        if !is_taken {
-            return Err(argument_error("`arguments`: the queue cannot run this command here")
+    check_words(call.context(), &words)?;
+    let line = [&[group.to_owned(), action.name.to_owned()], words.as_slice()].concat();
+    if let Err(why) = check_agent_words(&line) {
+        let failure = argument_error(format!("`arguments`: {why}"));
+        return Err(match (group, action.name) {
+            ("queue", "add") => failure
                 .hint(format!("`rgpu` with one of {}", QUEUED_COMMANDS.join(", ")))
-                .hint("[\"--\", \"rgpu\", \"profile\", \"--kernel=vecadd\"]"));
-        }
+                .hint("[\"--\", \"rgpu\", \"profile\", \"--kernel=vecadd\"]"),
+            _ => failure.hint("tell your user which command to type, and why"),
+        });
     }
-    run_command(&call, &[group], action, &words, arguments.wait_s).await
+    if (group, action.name) == ("queue", "add") {
+        name_own_program(&mut words, &call.context().program)?;
+    }
+    run_checked(&call, &[group], action, &words, arguments.wait_s).await
+}
+
+/// Writes the path of this program for `rgpu` in the command of an entry: no other program of that
+/// name on PATH is started. The entry keeps the name that it would have had.
+fn name_own_program(words: &mut Vec<String>, program: &Path) -> Result<()> {
+    let path = program.to_str().ok_or_else(|| {
+        argument_error(format!("the path of rgpu, `{}`, is no text", program.display()))
+    })?;
+    let Some(at) = words.iter().position(|word| word == "--") else { return Ok(()) };
+    let line = shlex::try_join(words[at + 1..].iter().map(String::as_str)).unwrap_or_default();
+    if let Some(word) = words.get_mut(at + 1) {
+        *word = path.to_owned();
+    }
+    let is_named = |word: &String| word == "--name" || word.starts_with("--name=");
+    if !words[..at].iter().any(is_named) {
+        let name: String = line.chars().take(MAX_NAME_CHARS).collect();
+        words.insert(0, format!("--name={name}"));
+    }
+    Ok(())
 }

@@ -100,6 +100,17 @@ pub(super) async fn run(
     wait_s: Option<u64>,
 ) -> Result<Answer> {
     check_words(call.context(), words)?;
+    run_checked(call, group, action, words, wait_s).await
+}
+
+/// As [`run`], with words that were checked or are rgpu's own.
+pub(super) async fn run_checked(
+    call: &Call,
+    group: &[&str],
+    action: &Action,
+    words: &[String],
+    wait_s: Option<u64>,
+) -> Result<Answer> {
     for word in words {
         let flag = word.split('=').next().unwrap_or_default();
         if action.refused.contains(&flag) {

@@ -97,14 +97,17 @@ fn files_of_the_best_that_were_changed_are_not_gone_on_with() {
 }
 
 #[test]
-fn a_candidate_that_changes_after_its_measurement_is_not_kept() {
+fn a_candidate_that_changes_after_its_measurement_ends_the_loop() {
     let test = TestLoop::new(&["time 0.5"]);
     test.start("max_iterations=1", Some("loop in apply")).wait().unwrap();
     let candidate = test.folder().join("candidate/kernels/k/k.cu");
+    fs::remove_file(&candidate).unwrap();
     fs::write(&candidate, "// rgpu-fake: time 0.01\n").unwrap();
-    test.laptop.run("loop resume");
-    assert_eq!(outcomes(&test.report()), ["not_measured"]);
-    assert_eq!(test.marker(), "// rgpu-fake: time 1");
+    let output = test.laptop.run("loop resume");
+    let shown = test.laptop.shown("loop resume", &output);
+    assert_eq!(status(&output), 7, "{shown}");
+    assert!(shown.contains("candidate` is not what loop"), "{shown}");
+    assert_eq!(test.report()["kept"], 0);
 }
 
 #[test]

@@ -24,7 +24,12 @@ pub(super) struct Client {
 impl Client {
     /// Starts a server, without any greeting.
     pub(super) fn silent(laptop: &Laptop) -> Client {
+        Client::silent_with(laptop, &[])
+    }
+
+    fn silent_with(laptop: &Laptop, variables: &[(&str, &str)]) -> Client {
         let mut command = laptop.rgpu(["mcp"]);
+        command.envs(variables.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut server = command.spawn().unwrap();
         let (stdin, stdout) = (server.stdin.take(), server.stdout.take().unwrap());
@@ -44,6 +49,13 @@ impl Client {
     /// Starts a server and greets it.
     pub(super) fn start(laptop: &Laptop) -> Client {
         let mut client = Client::silent(laptop);
+        client.greet();
+        client
+    }
+
+    /// The same, with these environment variables.
+    pub(super) fn start_with(laptop: &Laptop, variables: &[(&str, &str)]) -> Client {
+        let mut client = Client::silent_with(laptop, variables);
         client.greet();
         client
     }

@@ -11,6 +11,27 @@ const STUBBORN: &str = "trap '' TERM INT HUP; (setsid sh -c 'trap \"\" TERM INT;
                         sh -c 'trap \"\" TERM INT; echo child; sleep 1000; true' & wait; sleep 1000; true";
 
 #[test]
+fn an_output_without_end_fills_no_disk() {
+    let queue = TestQueue::new();
+    let id = queue.add_script(
+        "--lang sh",
+        b"echo the beginning; head -c 300000000 /dev/zero | tr '\\0' x; echo; echo the end of it\n",
+    );
+    queue.run_once();
+    assert_eq!(queue.state(id), "ok");
+    let output = queue.output(id);
+    assert!(output.len() < 65 << 20, "{} bytes", output.len());
+    let text = String::from_utf8_lossy(&output);
+    assert!(text.starts_with("the beginning\nxxx"));
+    assert!(text.ends_with("x\nthe end of it\n"));
+    let line = text.lines().find(|line| line.contains("bytes of output were dropped")).unwrap();
+    let dropped: u64 = line.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!((230_000_000..300_000_000).contains(&dropped), "{line}");
+    // Those who follow the log are told where it stops.
+    assert!(text.contains("output is dropped from here on"));
+}
+
+#[test]
 fn a_time_limit_ends_children_and_daemons_that_ignore_signals() {
     let queue = TestQueue::new();
     let id = queue.add_script("--lang sh --timeout 1s", STUBBORN.as_bytes());
