@@ -91,6 +91,8 @@ fn input_kind(kind: ContainerKind) -> InputKind {
         ContainerKind::HostElf => InputKind::Elf,
         ContainerKind::Archive => InputKind::Archive,
         ContainerKind::Zip => InputKind::Zip,
+        ContainerKind::Windows => InputKind::Windows,
+        ContainerKind::CArray => InputKind::CArray,
     }
 }
 

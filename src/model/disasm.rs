@@ -32,8 +32,8 @@ pub struct Input {
     pub path: String,
     /// Whether the file could be read.
     pub status: Status,
-    /// Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `ncu_rep`; absent if the
-    /// file could not be read.
+    /// Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `windows`, `c_array`, `ncu_rep`;
+    /// absent if the file could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<InputKind>,
     /// Errors in the file or in parts of it, each with its location.
@@ -339,6 +339,10 @@ open_enum! {
         Archive = "archive",
         /// A zip archive, such as a wheel.
         Zip = "zip",
+        /// A Windows program, library or object file.
+        Windows = "windows",
+        /// A C source with code in arrays of numbers.
+        CArray = "c_array",
         /// A report of ncu.
         NcuRep = "ncu_rep",
     }

@@ -1,7 +1,8 @@
 //! Finds GPU code in any file that may contain it.
 //!
 //! [`walk`] searches cubins, fatbins, PTX, host ELF files (objects, executables, shared libraries:
-//! sections `.nv_fatbin` and `__nv_relfatbin`), `ar` archives of those, and zip files (wheels). It
+//! sections `.nv_fatbin` and `__nv_relfatbin`), Windows programs and objects (`.nv_fatb`), `ar`
+//! archives of those, zip files (wheels), and arrays of numbers in C sources (`*.cubin.cpp`). It
 //! passes each [`Image`] to the caller with its [`ImagePath`]; [`batches`] passes many at once, for
 //! several threads. A part that cannot be read is passed as an error, and the walk continues.
 //! Images are decompressed only on request. Members of a zip file are decompressed one at a time,
@@ -15,8 +16,10 @@
 //! as nvcc 12 and 13 and clang write them.
 
 mod archive;
+mod c_array;
 mod host;
 mod walk;
+mod windows;
 mod zipped;
 
 pub use walk::{ContainerKind, Image, ImageEntry, ImagePath, batches, kind, walk};
@@ -55,6 +58,12 @@ pub enum ContainerError {
     #[error("broken ELF file: {cause}")]
     HostElf {
         /// The message of the ELF library.
+        cause: String,
+    },
+    /// The Windows program or object file is broken.
+    #[error("broken file of Windows: {cause}")]
+    Windows {
+        /// The message of the library.
         cause: String,
     },
     /// A section extends beyond the file.

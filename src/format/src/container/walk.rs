@@ -1,6 +1,6 @@
 //! Detects the kind of a file and searches it accordingly.
 
-use super::{ContainerError, Limits, archive, host, zipped};
+use super::{ContainerError, Limits, archive, c_array, host, windows, zipped};
 use crate::cubin;
 use crate::fatbin::{self, Entry, FatbinError, Unpacker};
 use crate::ptx;
@@ -22,6 +22,10 @@ pub enum ContainerKind {
     Archive,
     /// A zip file, such as a wheel.
     Zip,
+    /// A Windows program or library (PE), or an object file (COFF).
+    Windows,
+    /// A C source with code in arrays of numbers.
+    CArray,
 }
 
 /// Detects the kind of a file from its first bytes (a few hundred are enough), by content alone.
@@ -38,6 +42,10 @@ pub fn kind(head: &[u8]) -> Option<ContainerKind> {
         Some(ContainerKind::Zip)
     } else if ptx::is_ptx(head) {
         Some(ContainerKind::Ptx)
+    } else if windows::is_windows(head) {
+        Some(ContainerKind::Windows)
+    } else if c_array::is_source(head) {
+        Some(ContainerKind::CArray)
     } else {
         None
     }
@@ -149,6 +157,7 @@ pub fn batches(
     };
     match kind {
         ContainerKind::Zip => zipped::walk(data, limits, visit),
+        ContainerKind::CArray => c_array::walk(data, limits, visit),
         _ => visit(inside(data, kind, &ImagePath::default(), limits)),
     }
     Ok(kind)
@@ -181,7 +190,8 @@ pub(super) fn add<'a>(
         ContainerKind::Fatbin => fatbins(data, place, limits, found),
         ContainerKind::HostElf => host::walk(data, place, limits, found),
         ContainerKind::Archive => archive::walk(data, place, limits, found),
-        ContainerKind::Zip => {}
+        ContainerKind::Windows => windows::walk(data, place, limits, found),
+        ContainerKind::Zip | ContainerKind::CArray => {}
     }
 }
 

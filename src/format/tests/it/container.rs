@@ -186,3 +186,85 @@ fn damaged_containers_never_panic() {
         damage::flip_bits(&data, 3_000, read);
     }
 }
+
+/// An object file of Windows with one section.
+fn coff(section: &[u8; 8], content: &[u8]) -> Vec<u8> {
+    let start = 20 + 40;
+    let symbols = (start + content.len()) as u32;
+    let mut file = vec![0x64, 0x86, 1, 0, 0, 0, 0, 0];
+    file.extend(symbols.to_le_bytes());
+    file.extend([0; 8]);
+    file.extend(section_header(section, content.len(), start));
+    file.extend(content);
+    // No symbols, and a table of strings that has only its own length.
+    file.extend(4u32.to_le_bytes());
+    file
+}
+
+fn section_header(section: &[u8; 8], bytes: usize, at: usize) -> Vec<u8> {
+    let mut header = section.to_vec();
+    let numbers = [bytes as u32, 0x1000, bytes as u32, at as u32, 0, 0, 0, 0x4000_0040];
+    header.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    header
+}
+
+/// A program of Windows with one section.
+fn pe(section: &[u8; 8], content: &[u8]) -> Vec<u8> {
+    let mut file = b"MZ".to_vec();
+    file.resize(0x3c, 0);
+    file.extend(0x40u32.to_le_bytes());
+    file.extend(b"PE\0\0\x64\x86\x01\0");
+    file.extend([0; 12]);
+    file.extend(112u16.to_le_bytes());
+    file.extend([0x22, 0]);
+    let optional = file.len();
+    file.extend(0x020bu16.to_le_bytes());
+    file.resize(optional + 112, 0);
+    file[optional + 32..optional + 36].copy_from_slice(&0x1000u32.to_le_bytes());
+    file[optional + 36..optional + 40].copy_from_slice(&0x200u32.to_le_bytes());
+    let start = 0x200;
+    file.extend(section_header(section, content.len(), start));
+    file.resize(start, 0);
+    file.extend(content);
+    file
+}
+
+#[test]
+fn code_is_found_in_programs_and_objects_of_windows() {
+    let fatbin = bytes("none.fatbin");
+    for file in [coff(b".nv_fatb", &fatbin), pe(b".nv_fatb", &fatbin), coff(b"__nv_rel", &fatbin)] {
+        assert_eq!(container::kind(&file[..400.min(file.len())]), Some(ContainerKind::Windows));
+        let found = images(&file);
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert_eq!(found[0].1, Ok(bytes("vecadd.sm_80.cubin")));
+        let read = |file: &[u8]| {
+            let _ = container::walk(file, &Limits::default(), &mut |_, _| {});
+        };
+        damage::cut_everywhere(&file, read);
+        damage::flip_bits(&file[..0x240.min(file.len())], 500, read);
+    }
+    assert_eq!(images(&coff(b".text\0\0\0", &fatbin)), []);
+}
+
+#[test]
+fn cubins_in_arrays_of_a_c_source_are_found() {
+    let cubin = bytes("vecadd.sm_80.cubin");
+    let mut padded = cubin.clone();
+    padded.resize(cubin.len().next_multiple_of(8), 0);
+    let narrow: Vec<String> = cubin.iter().map(|byte| format!("0x{byte:02x}")).collect();
+    let wide: Vec<String> = padded
+        .chunks_exact(8)
+        .map(|word| format!("0x{:016x}ULL", u64::from_le_bytes(word.try_into().unwrap())))
+        .collect();
+    let declared = [("unsigned char", narrow), ("unsigned long long", wide)];
+    for (kind, numbers) in declared {
+        let text = format!(
+            "// made\n#include <x>\nint small[] = {{1, 2}};\nextern const {kind} k_cubin[] = {{\n{}\n}};\n",
+            numbers.join(",\n")
+        );
+        assert_eq!(container::kind(text.as_bytes()), Some(ContainerKind::CArray));
+        let found = images(text.as_bytes());
+        assert_eq!((found.len(), found[0].0.as_str()), (1, "k_cubin"));
+        assert!(found[0].1.as_ref().unwrap().starts_with(&cubin));
+    }
+}
