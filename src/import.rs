@@ -11,6 +11,7 @@ use crate::model::profile::ArtifactKind;
 mod histogram;
 mod imported;
 mod region_tree;
+mod sound_times;
 mod source;
 mod trace_events;
 

@@ -22,6 +22,7 @@ pub mod model;
 mod child_tree;
 mod duration;
 mod fault_point;
+mod foreign_file;
 mod loopback;
 mod number_form;
 mod own_command;

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rgpu_format::{container, ncu_rep};
 
+use crate::foreign_file;
+
 /// Why there is nothing to read.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
@@ -126,6 +128,10 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
         return Err("the file is empty".to_owned());
     }
     if container::kind(&data).is_none() && !ncu_rep::begins(&data) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if let Some(known) = foreign_file::of(&name, &data) {
+            return Err(format!("{}; {}", known.what, known.next_step));
+        }
         return Ok(data);
     }
     // One byte more than the file's size, so that the end is seen without growing the buffer.

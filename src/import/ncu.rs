@@ -19,6 +19,7 @@ pub(super) mod stalls;
 use rgpu_format::ncu_rep::{self, Error, NcuReadLimits, NcuReport, NcuResult, Problem};
 
 use super::{Detail, Imported, Importer};
+use crate::import::sound_times::check_launches;
 use crate::model::hotspots::LaunchSpots;
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
@@ -96,11 +97,12 @@ fn import_in_detail(
     gaps.extend(problems.iter().map(|problem| damage(problem, from)));
     gaps.extend(unknown_fields(&report));
     let session = report.session();
+    gaps.extend(check_launches(&mut launches, from));
     region::keep_own_regions(&report, &mut launches);
     let regions = region::rows(&report, &launches, from);
     Ok(Imported {
         regions,
-        refusals: refusal::judge(&launches, &absent, requested),
+        refusals: refusal::judge(&launches, &absent, requested, &session.command_line),
         launches,
         gaps,
         tool_version: session.version("Nsight Compute").map(str::to_owned),

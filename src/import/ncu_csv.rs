@@ -15,6 +15,7 @@ use rgpu_format::ncu_csv::{
 use super::ncu::stalls;
 use super::region_tree::part;
 use super::{Imported, Importer, RejectedReport};
+use crate::import::sound_times::check_launches;
 use crate::model::launch::MessageKind;
 use crate::model::launch::RuleMessage;
 use crate::model::profile::ArtifactKind;
@@ -109,6 +110,7 @@ pub fn import(page: &NcuCsv, from: &str) -> Imported {
         launches.push(launch);
     }
     gaps.extend(absent.gaps(from));
+    gaps.extend(check_launches(&mut launches, from));
     gaps.extend(damage(page.broken.as_ref(), page.ragged, from));
     let refusals = empty(&launches, from).into_iter().collect();
     Imported { launches, gaps, refusals, ..Imported::default() }

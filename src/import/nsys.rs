@@ -13,8 +13,10 @@ mod numbers;
 mod pieces;
 pub(super) mod ranks;
 pub(super) mod rows;
+mod sound_rows;
 mod sums;
 mod trace;
+mod without_gpu;
 
 use std::path::Path;
 
@@ -113,6 +115,8 @@ fn as_asked(mut imported: Imported, source: &Source<'_>) -> Imported {
     imported
 }
 
+pub(super) use without_gpu::grouped;
+
 pub(crate) const NO_GPU_ROWS: &str = "no_gpu_rows";
 
 /// Most launches listed one by one, since a profile is one JSON document. Later ones are only
@@ -142,9 +146,25 @@ fn import_export(path: &Path, source: &Source<'_>) -> Result<Imported, NsysSqlit
     }
     let remarks = remarks(&file.diagnostics()?, &imported);
     imported.gaps.extend(remarks);
+    imported.gaps.extend(tables(&file, from));
     imported.device = file.gpus()?.into_iter().find_map(|gpu| gpu.name);
     imported.tool_version = file.export()?.remove("EXPORT_PRODUCT_VERSION");
     Ok(imported)
+}
+
+/// Gaps for tables under other names than those that nsys is known to give.
+fn tables(file: &NsysSqlite, from: &str) -> Vec<Gap> {
+    let renamed = file.renamed_tables().map(|(table, stored)| {
+        format!("{from}: the table `{stored}` was read as `{table}`, which it resembles")
+    });
+    let unread = file.unread_tables().into_iter().map(|(table, stored)| {
+        format!(
+            "{from}: there is no table `{table}`, but `{stored}`, whose columns rgpu does not \
+             know; it was not read"
+        )
+    });
+    let texts = renamed.chain(unread);
+    texts.map(|text| Gap { code: rows::UNKNOWN.to_owned(), text }).collect()
 }
 
 /// Imports a report; `from` is its path in the run folder.
@@ -213,7 +233,7 @@ pub(super) fn import<R: TraceRows>(
     is_rank: bool,
 ) -> Result<Imported, R::Error> {
     let mut imported = Imported::default();
-    let trace = trace::read(file, MAX_LAUNCHES)?;
+    let (trace, left_out) = sound_rows::read(file, MAX_LAUNCHES)?;
     let placed = attribute::AttributedWork::new(&trace);
     let (processes, joined) = ranks::read(&trace, &placed, &file.collectives(), is_rank, from);
     imported.sidecars.ranks = joined;
@@ -222,6 +242,7 @@ pub(super) fn import<R: TraceRows>(
         events.ranks = joined.ranks.iter().map(|rank| rank.location.clone()).collect();
     }
     attribute::add(&trace, placed, from, &processes, &mut imported);
+    imported.gaps.extend(left_out.gaps(from));
     imported.gaps.extend(unlisted_events_gap(&events));
     imported.sidecars.trace = Some(events);
     if !is_rank {
@@ -230,7 +251,10 @@ pub(super) fn import<R: TraceRows>(
     if trace.work_count == 0 {
         imported.refusals.push(RejectedReport {
             code: NO_GPU_ROWS,
-            text: format!("{from}: nsys traced no work on a GPU"),
+            text: format!(
+                "{from}: no work on a GPU was traced; {}",
+                without_gpu::describe(file, &trace, &left_out)?
+            ),
             ..RejectedReport::default()
         });
     }

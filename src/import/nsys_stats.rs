@@ -10,6 +10,7 @@ use rgpu_format::csv::number;
 use rgpu_format::nsys_stats::{NsysStats, Report, Table};
 
 use super::region_tree::part;
+use super::sound_times::{LeftOut, RowKind, TimeRule, TimeSample, check_launches};
 use super::{Imported, Importer};
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
@@ -133,8 +134,28 @@ fn add_copies(table: &Table, copies: &mut BTreeMap<String, CopySum>) {
 fn trace(table: &Table, from: &str, imported: &mut Imported) {
     let column = |names: &[&str]| table.column(names);
     let (start, duration, name) = (column(&["Start"]), column(&["Duration"]), column(&["Name"]));
-    let first =
-        table.rows.iter().filter_map(|row| table.ns(row, start)).fold(f64::INFINITY, f64::min);
+    let is_kernel = |row: &&Vec<String>| !table.cell(row, column(&["GrdX"])).trim().is_empty();
+    // Microseconds and milliseconds have been converted; a time that is no number has none.
+    let span = |row: &[String]| {
+        let start_ns = table.ns(row, start).filter(|ns| ns.is_finite()).map(|ns| ns as i64)?;
+        let ns = table.ns(row, duration).unwrap_or(0.0) as i64;
+        Some((start_ns, start_ns.saturating_add(ns)))
+    };
+    let mut sample = TimeSample::default();
+    for (start_ns, end_ns) in table.rows.iter().filter_map(|row| span(row)) {
+        if TimeRule::default().allows(RowKind::Kernel, start_ns, Some(end_ns)) {
+            sample.see(RowKind::Kernel, start_ns, Some(end_ns));
+        }
+    }
+    let rule = sample.window().map_or_else(TimeRule::default, |window| TimeRule::within(&window));
+    let mut left_out = LeftOut::default();
+    let is_sound = |row: &[String]| {
+        let allows = |(start, end)| rule.allows(RowKind::Kernel, start, Some(end));
+        // A print without starts keeps its rows.
+        table.cell(row, start).trim().is_empty() || span(row).is_some_and(allows)
+    };
+    let starts = table.rows.iter().filter(|row| is_sound(row));
+    let first = starts.filter_map(|row| table.ns(row, start)).fold(f64::INFINITY, f64::min);
     let small = |row: &[String], names: &[&str]| {
         number(table.cell(row, table.column(names)))
             .map(|n| n.clamp(0.0, f64::from(u32::MAX)) as u32)
@@ -142,6 +163,10 @@ fn trace(table: &Table, from: &str, imported: &mut Imported) {
     let mut kernels = 0_usize;
     let mut launches = Vec::new();
     for row in &table.rows {
+        if !is_sound(row) {
+            left_out.add(if is_kernel(&row) { RowKind::Kernel } else { RowKind::Copy });
+            continue;
+        }
         // Copies and fills have no grid.
         let triple = |prefix: &str| {
             let axis = |axis: &str| small(row, &[&format!("{prefix}{axis}")]);
@@ -162,6 +187,8 @@ fn trace(table: &Table, from: &str, imported: &mut Imported) {
             ..Launch::default()
         });
     }
+    imported.gaps.extend(left_out.gaps(from));
+    imported.gaps.extend(check_launches(&mut launches, from));
     if imported.kernels.is_empty() {
         imported.kernels = super::imported::kernel_sums(&launches);
     }
@@ -291,6 +318,22 @@ mod tests {
         };
         let all = |launches: &[Launch]| launches.iter().map(facts).collect::<Vec<_>>();
         assert_eq!(all(&stats.launches), all(&report.launches));
+    }
+
+    #[test]
+    fn rows_of_the_gpu_trace_with_times_that_cannot_be_are_left_out() {
+        let text = std::fs::read_to_string(folder().join("cuda_gpu_trace.csv")).unwrap();
+        let good = import(&NsysStats::read(text.as_bytes()).unwrap(), "stats.csv");
+        let row = |times: &str| {
+            format!("{times},9,16,1,1,256,1,1,16,0.0,0.0,,,,,NVIDIA H200 (0),1,,13,lost\n")
+        };
+        let bad = ["0,0", "451384855,-7", "1700000000000000000,5", "nan,5", "451384855,1e30"];
+        let bad: String = bad.map(row).concat();
+        let stats = NsysStats::read((text + &bad).as_bytes()).unwrap();
+        let imported = import(&stats, "stats.csv");
+        assert_eq!(imported.kernels, good.kernels);
+        let told = imported.gaps.iter().find(|gap| gap.code == "impossible_times").unwrap();
+        assert!(told.text.contains("5 kernels have times"), "{}", told.text);
     }
 
     #[test]

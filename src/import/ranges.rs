@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use rgpu_format::range_log::{self, RangeLog};
 
 use super::region_tree::part;
+use super::sound_times::{LeftOut, RowKind};
 use super::{Imported, Importer};
 use crate::model::Region;
 use crate::model::profile::ArtifactKind;
@@ -25,7 +26,12 @@ pub(super) const IMPORTER: Importer = Importer {
 pub fn import(log: &RangeLog, from: &str) -> Imported {
     let mut regions: Vec<(u64, Region)> = Vec::new();
     let mut by_path: HashMap<Vec<String>, usize> = HashMap::new();
+    let mut left_out = LeftOut::default();
     for range in &log.ranges {
+        if range.end_ns < range.start_ns {
+            left_out.add(RowKind::Range);
+            continue;
+        }
         let domain = |at: usize| range.domains.get(at).unwrap_or(&range.domain);
         let named = range.path.iter().enumerate();
         let path: Vec<String> =
@@ -57,7 +63,7 @@ pub fn import(log: &RangeLog, from: &str) -> Imported {
     });
     Imported {
         regions: regions.into_iter().map(|(_, region)| region).collect(),
-        gaps: gaps.into_iter().collect(),
+        gaps: gaps.into_iter().chain(left_out.gaps(from)).collect(),
         ..Imported::default()
     }
 }
@@ -81,5 +87,19 @@ mod tests {
         assert_eq!(regions, expected);
         assert_eq!(imported.regions[0].gpu_ns, None);
         assert_eq!(imported.gaps.len(), 1);
+    }
+
+    #[test]
+    fn a_range_that_ends_before_its_start_is_left_out_and_told() {
+        let log = br#"{"rgpu_ranges":1,"clock":"unix_ns","pid":5}
+{"domain":"rgpu","path":["a"],"start_ns":12,"end_ns":15}
+{"domain":"rgpu","path":["a"],"start_ns":16,"end_ns":15}
+"#;
+        let imported = import(&range_log::read(log).unwrap(), "raw/ranges.jsonl");
+        assert_eq!(
+            (imported.regions[0].instances, imported.regions[0].host_ns),
+            (Some(1), Some(3))
+        );
+        assert!(imported.gaps[0].text.contains("1 range has times"), "{:?}", imported.gaps);
     }
 }

@@ -1,10 +1,13 @@
 //! What an importer gets: the file, its path in the run folder, what the tool was asked for, and
 //! limits on size, threads and detail.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+
+use rgpu_format::unpack::{self, UnpackError};
 
 use super::ncu::RequestedCounters;
 
@@ -92,6 +95,22 @@ impl<'a> Source<'a> {
     /// The same file, with progress reported to `watch`.
     pub fn watched(self, watch: &'a dyn ReadProgress) -> Source<'a> {
         Source { watch: Some(watch), ..self }
+    }
+
+    /// Reads the whole file, and unpacks it if it is packed with gzip or zstd. The bytes end where the
+    /// packed ones are broken.
+    ///
+    /// # Errors
+    /// [`ImportError::Read`], [`ImportError::TooLarge`], or [`ImportError::Format`] if it cannot be
+    /// unpacked or would become too large.
+    pub fn unpacked(&self) -> Result<(Vec<u8>, Option<UnpackError>), ImportError> {
+        let file = self.bytes()?;
+        let unpacked = unpack::whole(&file, self.max_bytes).map_err(|cause| self.broken(cause))?;
+        let cut = unpacked.cut;
+        match unpacked.bytes {
+            Cow::Owned(bytes) => Ok((bytes, cut)),
+            Cow::Borrowed(_) => Ok((file, cut)),
+        }
     }
 
     /// Reads the whole file.

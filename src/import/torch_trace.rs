@@ -1,4 +1,4 @@
-//! Traces of `torch.profiler` to operators, launches, copies and regions.
+//! Traces of `torch.profiler` and of JAX to operators, launches, copies and regions.
 //!
 //! The trace is converted to the same rows as nsys's, so that work, regions and single events are
 //! imported the same way; annotations (`record_function`, the profiler's steps) are the ranges.
@@ -12,6 +12,7 @@ mod places;
 mod products;
 mod ranks;
 mod recording;
+mod sound;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -20,6 +21,7 @@ use rgpu_format::nsys_row::{
     ApiCall, CopyKind, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind, Strings,
 };
 use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
+use rgpu_format::unpack;
 
 use super::nsys::ranks::CollectiveFacts;
 use super::nsys::rows::TraceRows;
@@ -30,12 +32,23 @@ use crate::model::profile::Gap;
 /// `torch_trace`: the Chrome trace that torch.profiler exports.
 pub(super) const IMPORTER: Importer = Importer {
     kind: ArtifactKind::TorchTrace,
-    recognises: |_, head| TorchTrace::is_trace(head),
+    recognises: |_, head| TorchTrace::is_trace(&unpack::head(head, HEAD_BYTES)),
     import: |source| {
-        let trace = TorchTrace::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
-        Ok(import_as(&trace, source.from, source.is_rank))
+        let (bytes, cut) = source.unpacked()?;
+        let mut trace = TorchTrace::read(&bytes).map_err(|cause| source.broken(cause))?;
+        drop(bytes);
+        if let Some(cut) = cut {
+            trace.broken = Some(cut.to_string());
+        }
+        let left_out = sound::leave_out(&mut trace);
+        let mut imported = import_as(&trace, source.from, source.is_rank);
+        imported.gaps.extend(left_out.gaps(source.from));
+        Ok(imported)
     },
 };
+
+/// Most bytes of a packed trace that are unpacked to recognise it.
+const HEAD_BYTES: usize = 64 << 10;
 
 /// Imports a trace; `from` is its path in the run folder.
 pub fn import(trace: &TorchTrace, from: &str) -> Imported {
@@ -77,7 +90,7 @@ fn import_as(trace: &TorchTrace, from: &str, is_rank: bool) -> Imported {
         imported.gaps.push(Gap { code: code.to_owned(), text: format!("{from}: {text}") });
     };
     if !on_gpu {
-        gap("no_gpu_rows", "the trace has no GPU work; its times are host times".to_owned());
+        gap("no_gpu_rows", without_gpu(trace));
     }
     if let Some(cause) = &trace.broken {
         gap(
@@ -89,6 +102,32 @@ fn import_as(trace: &TorchTrace, from: &str, is_rank: bool) -> Imported {
         gap("damaged_report", format!("{} events lack a time or are malformed", trace.malformed));
     }
     imported
+}
+
+/// What a trace without GPU work has, and why it may have none.
+fn without_gpu(trace: &TorchTrace) -> String {
+    let count = |kind| trace.events.iter().filter(|event| event.kind == kind).count() as u64;
+    let calls = count(EventKind::Call);
+    let parts = [
+        (count(EventKind::Operator), "operators"),
+        (count(EventKind::Annotation), "ranges"),
+        (calls, "CUDA calls"),
+        (trace.python_calls.len() as u64, "calls of Python functions"),
+        (trace.other, "other events"),
+    ];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> =
+        parts.map(|(count, what)| format!("{} {what}", nsys::grouped(count))).collect();
+    let why = if calls > 0 {
+        "Its calls used a GPU, and no work was recorded: another profiler may have used CUPTI, or \
+         the work ended after the recording"
+    } else {
+        "`ProfilerActivity.CUDA` may be missing, or the program may have used no GPU"
+    };
+    format!(
+        "the trace has no GPU work; its times are host times. It has {}. {why}",
+        if parts.is_empty() { "nothing else".to_owned() } else { parts.join(", ") }
+    )
 }
 
 /// The time that single events are relative to: the start of the first one that is listed.
@@ -166,6 +205,7 @@ impl TraceRows for TorchRows<'_> {
                 demangled: Some(i64::from(event.name)),
                 grid: event.grid,
                 block: event.block,
+                graph_node: event.graph_node,
                 registers: event.registers,
                 static_shared_bytes: event.shared_bytes,
                 ..Kernel::default()

@@ -244,16 +244,21 @@ fn rest(profile: &Profile) -> Headline {
             "Nothing was run: this describes the compiled code only.",
         );
     }
+    let without_gpu = profile.gaps.iter().find(|gap| gap.code == "no_gpu_rows");
+    let without_gpu = without_gpu.map(|gap| gap.text.as_str());
     if !profile.regions.is_empty() {
         let n = profile.regions.len();
         let s = if n == 1 { "" } else { "s" };
         return if profile.copies.is_empty() {
             let title = format!("{n} region{s}, and no work on a GPU");
-            Headline::new(title, "Only host times are known.")
+            Headline::new(title, without_gpu.unwrap_or("Only host times are known."))
         } else {
             let title = format!("{n} region{s}, and no kernel on a GPU");
             Headline::new(title, "The GPU only copied and filled memory.")
         };
+    }
+    if let Some(why) = without_gpu {
+        return Headline::new("No work on a GPU", why);
     }
     let why = profile.gaps.first().map_or("Nothing was measured.", |gap| gap.text.as_str());
     Headline::new("No measurements", why)

@@ -14,6 +14,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("regular_file", &[]),
     ("number_form", &[]),
+    ("foreign_file", &[]),
     ("duration", &[]),
     ("process_tree", &[]),
     ("child_tree", &["process_tree"]),
@@ -29,7 +30,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("analysis", &["model"]),
     ("report", &["model"]),
     ("redact", &["model"]),
-    ("disasm", &["kernel", "tool", "store", "import", "analysis", "model"]),
+    ("disasm", &["foreign_file", "kernel", "tool", "store", "import", "analysis", "model"]),
     (
         "run",
         &[
@@ -68,6 +69,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "cli",
         &[
             "config",
+            "foreign_file",
             "kernel",
             "tool",
             "exec",

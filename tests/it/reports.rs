@@ -435,3 +435,41 @@ fn summaries_of_less_of_a_report_are_the_same() {
         }
     }
 }
+
+#[test]
+fn a_pointer_of_git_lfs_is_named_by_every_command_that_reads_files() {
+    let laptop = Laptop::new();
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+    let names = ["big.nsys-rep", "big.cubin", "big.json.gz"];
+    for name in names {
+        laptop.write(name, pointer);
+    }
+    for name in names {
+        for command in ["report", "disasm --tool rgpu", "compare big.cubin"] {
+            let (status, text) = failed(&laptop, &format!("{command} {name}"));
+            assert!(status == 7 && text.contains("git lfs pull"), "{command} {name}: {text}");
+        }
+    }
+}
+
+#[test]
+fn table_json_and_pages_tell_of_times_that_cannot_be() {
+    let laptop = Laptop::new();
+    let event = |ts: u64, dur: u64| {
+        format!(
+            r#"{{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":{ts},"dur":{dur},
+                "args":{{"device":0,"stream":7}}}}"#
+        )
+    };
+    let events = [event(0, 0), event(1_700_000_000_000_000, 5), event(1_700_000_000_000_010, 5)];
+    let text = format!("{{\"schemaVersion\":1,\"traceEvents\":[{}]}}", events.join(","));
+    laptop.write("synthetic.json", &text);
+    let told = "1 kernel has times that cannot be";
+    let table = laptop.show("report synthetic.json");
+    assert!(table.replace("\n", " ").contains("times that cannot be"), "{table}");
+    let json = laptop.run("report synthetic.json --format json");
+    let json = String::from_utf8_lossy(&json.stdout).into_owned();
+    assert!(json.contains(told), "{json}");
+    laptop.show("report synthetic.json --format html --out page.html");
+    assert!(std::fs::read_to_string(laptop.project("page.html")).unwrap().contains(told));
+}

@@ -11,6 +11,7 @@ use super::missing;
 use super::nvdisasm;
 use super::reading_bar::ReadingBar;
 use crate::error::{Exit, Failure, Result, shell_word};
+use crate::foreign_file;
 use crate::import::{
     DEFAULT_MAX_BYTES, Detail, IMPORTERS, ImportError, Imported, Importer, Source,
 };
@@ -181,6 +182,11 @@ pub(in crate::cli) fn import_file(source: &Source<'_>) -> Result<(&'static Impor
         .and_then(|f| f.take(64 << 10).read_to_end(&mut head))
         .map_err(unreadable)?;
     let name = file_name(path);
+    if let Some(known) = foreign_file::of(&name, &head) {
+        return Err(Failure::new(Exit::Artifact, "unknown_file", known.what)
+            .file(shown)
+            .hint(known.next_step));
+    }
     let Some(importer) = IMPORTERS.iter().find(|i| (i.recognises)(&name, &head)) else {
         let cause = match head.get(..head.len().min(40)) {
             Some(first) if !first.is_empty() => {
@@ -197,8 +203,8 @@ pub(in crate::cli) fn import_file(source: &Source<'_>) -> Result<(&'static Impor
         .cause(cause)
         .hint(
             "rgpu reads .ncu-rep, .ncu-repz, .nsys-rep, nsys's .sqlite, .csv of ncu's raw, \
-               details and source pages and of nsys stats, a sanitizer's .log or .xml, a torch trace's .json, \
-               .cubin",
+               details and source pages and of nsys stats, a sanitizer's .log or .xml, a torch or JAX trace's .json, \
+               packed (.gz, .zst) or not, .cubin",
         ));
     };
     let damaged =

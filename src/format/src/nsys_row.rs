@@ -9,6 +9,9 @@ use std::collections::HashMap;
 /// Key of a name in the table `StringIds`.
 pub type StringId = i64;
 
+/// A start or an end that the file does not have, or that is no number.
+pub const NO_TIME: i64 = i64::MIN;
+
 /// One launch of a kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kernel {
@@ -59,6 +62,8 @@ pub struct KernelInterval {
     pub end_ns: i64,
     /// CUDA device number in its process.
     pub device: Option<u32>,
+    /// CUDA context number in its process.
+    pub context: Option<u32>,
     /// CUDA stream number in its context.
     pub stream: Option<u32>,
     /// Correlation id of the API call that launched it, unique in its process.
@@ -69,6 +74,8 @@ pub struct KernelInterval {
     pub demangled: Option<StringId>,
     /// Demangled name without arguments.
     pub short: Option<StringId>,
+    /// Node of a CUDA graph, if it was launched by one.
+    pub graph_node: Option<i64>,
 }
 
 impl From<Kernel> for KernelInterval {
@@ -77,11 +84,13 @@ impl From<Kernel> for KernelInterval {
             start_ns: kernel.start_ns,
             end_ns: kernel.end_ns,
             device: kernel.device,
+            context: kernel.context,
             stream: kernel.stream,
             correlation: kernel.correlation,
             global_pid: kernel.global_pid,
             demangled: kernel.demangled,
             short: kernel.short,
+            graph_node: kernel.graph_node,
         }
     }
 }

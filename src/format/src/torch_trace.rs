@@ -27,13 +27,21 @@
 //! capitalised categories are those of 2021. Arrows between calls and kernels (`ac2g`) only repeat
 //! the correlations. Everything else is counted and skipped.
 //!
+//! JAX's traces (`*.trace.json.gz`) have no `cat`. Events of metadata name the processes and threads:
+//! `/device:GPU:0` and `Stream #7(…)`. There an event with the argument `kernel_details` (`regs:32
+//! static_shared:0 dynamic_shared:0 grid:1,1,1 block:32,1,1 …`) is a kernel, one with
+//! `memcpy_details` (`… size:4096 …`) a copy, one with `memset_details` a fill; `correlation_id` is
+//! text. The other events of a GPU repeat them by module and operation.
+//!
 //! Tested with public recordings of 2023 and 2024 (schema 1) from HolisticTraceAnalysis, and with
 //! recordings of torch 2.x on a CPU.
 
+mod jax;
 mod recording;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use thiserror::Error;
@@ -89,6 +97,8 @@ pub struct TorchEvent {
     pub device: Option<u32>,
     /// Stream, for GPU work.
     pub stream: Option<u64>,
+    /// Node of a CUDA graph, for kernels that one launched.
+    pub graph_node: Option<i64>,
     /// Number of bytes, for copies and fills.
     pub bytes: Option<u64>,
     /// Blocks of the grid, for kernels.
@@ -214,6 +224,7 @@ impl TorchTrace {
         let mut building = TraceBuilder::default();
         // Names of code that is gone are no UTF-8.
         let text = String::from_utf8_lossy(file);
+        let text = without_bare_numbers(text);
         let mut json = serde_json::Deserializer::from_str(&text);
         let outcome = Document(&mut building).deserialize(&mut json);
         let mut trace = building.trace;
@@ -232,11 +243,35 @@ impl TorchTrace {
     }
 }
 
+/// Replaces `NaN` and `Infinity`, which Python writes for numbers and JSON lacks, by `null`.
+fn without_bare_numbers(text: Cow<'_, str>) -> Cow<'_, str> {
+    const BARE: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
+    if !text.contains("NaN") && !text.contains("Infinity") {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    let (mut in_string, mut is_escaped) = (false, false);
+    let mut rest = &*text;
+    while let Some(next) = rest.chars().next() {
+        if !in_string && let Some(bare) = BARE.iter().find(|bare| rest.starts_with(**bare)) {
+            out.push_str("null");
+            rest = &rest[bare.len()..];
+            continue;
+        }
+        in_string ^= next == '"' && !is_escaped;
+        is_escaped = in_string && next == '\\' && !is_escaped;
+        out.push(next);
+        rest = &rest[next.len_utf8()..];
+    }
+    Cow::Owned(out)
+}
+
 #[derive(Default)]
 struct TraceBuilder {
     trace: TorchTrace,
     numbers: HashMap<String, u32>,
     has_events: bool,
+    jax: jax::Places,
 }
 
 /// An event as stored in the JSON. A value of an unexpected type counts as absent.
@@ -314,6 +349,18 @@ struct RawArgs<'a> {
     group: JsonText<'a>,
     #[serde(default, borrow, rename = "Process Group Ranks")]
     group_ranks: JsonText<'a>,
+    #[serde(default, borrow, rename = "graph node id")]
+    graph_node: JsonText<'a>,
+    #[serde(default, borrow)]
+    name: JsonText<'a>,
+    #[serde(default, borrow)]
+    kernel_details: JsonText<'a>,
+    #[serde(default, borrow)]
+    memcpy_details: JsonText<'a>,
+    #[serde(default, borrow)]
+    memset_details: JsonText<'a>,
+    #[serde(default, borrow)]
+    correlation_id: JsonText<'a>,
 }
 
 impl RawArgs<'_> {
@@ -362,8 +409,14 @@ impl JsonText<'_> {
         serde_json::from_str(self.json()).ok()
     }
 
+    /// A whole number, also one in quotes.
     fn int(&self) -> Option<i64> {
-        self.json().parse().ok()
+        self.unquoted().parse().ok()
+    }
+
+    fn unquoted(&self) -> &str {
+        let json = self.json();
+        json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(json)
     }
 
     fn triple(&self) -> Option<[u32; 3]> {
@@ -373,8 +426,7 @@ impl JsonText<'_> {
     /// Converts microseconds with up to three decimals to nanoseconds exactly: `f64` cannot
     /// represent nanoseconds since 1970.
     fn nanos(&self) -> Option<i64> {
-        let json = self.json();
-        let json = json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(json);
+        let json = self.unquoted();
         let (whole, fraction) = json.split_once('.').unwrap_or((json, ""));
         if fraction.bytes().any(|b| !b.is_ascii_digit()) {
             return json
@@ -405,6 +457,11 @@ impl TraceBuilder {
         let category = raw.cat.text().unwrap_or_default();
         match raw.ph.text().as_deref() {
             Some("X") if category == "python_function" => self.take_python_call(raw),
+            Some("M") => self.jax.see(raw),
+            Some("X") if category.is_empty() => match self.jax.event(raw) {
+                Some(kind) => self.take_event(raw, kind),
+                None => self.trace.other += 1,
+            },
             Some("X") => match kind(&category) {
                 Some(kind) => self.take_event(raw, kind),
                 None => self.trace.other += 1,
@@ -437,6 +494,7 @@ impl TraceBuilder {
             return;
         };
         let args = raw.args();
+        let of_jax = self.jax.facts(raw, &args);
         let small = |value: &JsonText<'_>| value.int().and_then(|n| u32::try_from(n).ok());
         let unsigned = |value: &JsonText<'_>| value.int().and_then(|n| u64::try_from(n).ok());
         let name = self.number(name);
@@ -447,14 +505,15 @@ impl TraceBuilder {
             tid: raw.tid.int().unwrap_or(-1),
             start_ns,
             duration_ns,
-            correlation: args.correlation.int(),
-            device: small(&args.device),
-            stream: unsigned(&args.stream),
-            bytes: unsigned(&args.bytes),
-            grid: args.grid.triple(),
-            block: args.block.triple(),
-            registers: small(&args.registers),
-            shared_bytes: unsigned(&args.shared),
+            correlation: args.correlation.int().or(args.correlation_id.int()),
+            device: small(&args.device).or(of_jax.device),
+            stream: unsigned(&args.stream).or(of_jax.stream),
+            graph_node: args.graph_node.int().filter(|node| *node != 0),
+            bytes: unsigned(&args.bytes).or(of_jax.bytes),
+            grid: args.grid.triple().or(of_jax.grid),
+            block: args.block.triple().or(of_jax.block),
+            registers: small(&args.registers).or(of_jax.registers),
+            shared_bytes: unsigned(&args.shared).or(of_jax.shared_bytes),
             shapes: match kind {
                 EventKind::Operator => args.shapes.json().to_owned(),
                 _ => String::new(),

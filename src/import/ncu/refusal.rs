@@ -21,9 +21,11 @@ pub(super) fn judge(
     launches: &[Launch],
     absent: &AbsentMetrics,
     requested: &RequestedCounters<'_>,
+    command_line: &str,
 ) -> Vec<RejectedReport> {
     if launches.is_empty() {
-        let text = "the report has no result".to_owned();
+        let text =
+            format!("the report has no result: ncu profiled no launch. {}", why(command_line));
         return vec![RejectedReport { code: "empty_report", text, metrics: Vec::new() }];
     }
     let named = launches.iter().any(|launch| !launch.metrics.is_empty());
@@ -35,6 +37,34 @@ pub(super) fn judge(
     refusals.extend(nan_counters(launches, absent));
     refusals.extend(unknown_metrics(launches, absent, requested));
     refusals
+}
+
+/// Why ncu may have profiled nothing, from its own command line.
+fn why(command_line: &str) -> String {
+    const FILTERS: &[&str] = &[
+        "-k",
+        "--kernel-name",
+        "--kernel-id",
+        "--launch-skip",
+        "-s",
+        "--nvtx-include",
+        "--nvtx-exclude",
+        "--range-filter",
+        "--devices",
+    ];
+    let words = command_line.split_whitespace();
+    let words = words.map(|word| word.split_once('=').map_or(word, |(name, _)| name));
+    match words.filter(|word| FILTERS.contains(word)).last() {
+        Some(filter) => format!(
+            "Its command line has `{filter}`: no launch may have matched it, or the program \
+             launched none"
+        ),
+        None => {
+            "The program may have launched no kernel, have ended before, or have launched them \
+                 in a child process (`--target-processes all` follows it)"
+                .to_owned()
+        }
+    }
 }
 
 /// Refuses a report in which counters were collected and none has a number. Seen after a kernel
@@ -111,7 +141,7 @@ mod tests {
 
     fn codes(launches: &[Launch], absent: &AbsentMetrics, requested: &[&str]) -> Vec<&'static str> {
         let requested: Vec<_> = requested.iter().map(|name| (*name).to_owned()).collect();
-        let refusals = judge(launches, absent, &RequestedCounters { metrics: &requested });
+        let refusals = judge(launches, absent, &RequestedCounters { metrics: &requested }, "");
         refusals.iter().map(|refusal| refusal.code).collect()
     }
 
@@ -138,8 +168,12 @@ mod tests {
     fn a_metric_asked_for_and_not_there_is_named() {
         let launches = [launch(&[("dram__bytes.sum", 1.0)])];
         let requested = ["dram__bytes", "dram__byte", "regex:.*", "group:x"].map(str::to_owned);
-        let refusals =
-            judge(&launches, &AbsentMetrics::default(), &RequestedCounters { metrics: &requested });
+        let refusals = judge(
+            &launches,
+            &AbsentMetrics::default(),
+            &RequestedCounters { metrics: &requested },
+            "",
+        );
         assert_eq!(refusals.len(), 1);
         assert_eq!(refusals[0].metrics, ["dram__byte"]);
     }

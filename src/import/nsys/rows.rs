@@ -43,6 +43,10 @@ pub(in crate::import) trait TraceRows {
     fn collectives(&self) -> HashMap<i64, CollectiveFacts> {
         HashMap::new()
     }
+    /// Rows that are not read, with what they are: only for a trace without GPU work.
+    fn other_rows(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
     /// Messages of the tool about its own work. Most tools have none.
     fn diagnostics(&self) -> Result<Vec<Diagnostic>, Self::Error> {
         Ok(Vec::new())
@@ -82,6 +86,18 @@ impl<'a> ExportRows<'a> {
     }
 }
 
+/// Tables that are not read, and what their rows are.
+const OTHER_TABLES: &[(&str, &str)] = &[
+    ("COMPOSITE_EVENTS", "CPU samples"),
+    ("OSRT_API", "calls of the operating system"),
+    ("SCHED_EVENTS", "switches of threads"),
+    ("CUBLAS_EVENTS", "calls of cuBLAS"),
+    ("CUDNN_EVENTS", "calls of cuDNN"),
+    ("MPI_P2P_EVENTS", "messages of MPI"),
+    ("MPI_COLLECTIVES_EVENTS", "collectives of MPI"),
+    ("GPU_METRICS", "samples of GPU metrics"),
+];
+
 impl TraceRows for ExportRows<'_> {
     type Error = NsysSqliteError;
 
@@ -119,6 +135,11 @@ impl TraceRows for ExportRows<'_> {
 
     fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), NsysSqliteError> {
         self.file.nvtx_events(self.counted(row)).map(drop)
+    }
+
+    fn other_rows(&self) -> Vec<(&'static str, u64)> {
+        let rows = OTHER_TABLES.iter().map(|(table, what)| (*what, self.file.rows_of(table)));
+        rows.filter_map(|(what, rows)| Some((what, rows?))).collect()
     }
 
     fn diagnostics(&self) -> Result<Vec<Diagnostic>, NsysSqliteError> {

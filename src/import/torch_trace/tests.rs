@@ -172,3 +172,100 @@ fn a_product_without_a_kernel_has_computed_nothing() {
     assert_eq!(operations(&traced), (2, Some(48.0)));
     assert_eq!(operations(&[product(1, 5), product(11, 15)]), (2, Some(96.0)), "on a CPU");
 }
+
+/// Imports a trace as a file, packed or not, with these events.
+fn imported_events(events: &[String], pack: fn(&[u8]) -> Vec<u8>) -> Imported {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("synthetic.pt.trace.json.gz");
+    let text = format!("{{\"schemaVersion\":1,\"traceEvents\":[{}]}}", events.join(","));
+    std::fs::write(&path, pack(text.as_bytes())).unwrap();
+    let source = crate::import::Source::new(&path, "synthetic");
+    assert!((IMPORTER.recognises)("synthetic.pt.trace.json.gz", &source.head().unwrap()));
+    (IMPORTER.import)(&source).unwrap()
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    // Two members, as `cat a.gz b.gz` makes.
+    let (a, b) = text.split_at(text.len() / 2);
+    let member = |part: &[u8]| {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(part).unwrap();
+        packer.finish().unwrap()
+    };
+    [member(a), member(b)].concat()
+}
+
+fn kernel(ts: &str, dur: &str, correlation: i64) -> String {
+    format!(
+        r#"{{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":{ts},"dur":{dur},
+            "args":{{"device":0,"stream":7,"correlation":{correlation}}}}}"#
+    )
+}
+
+#[test]
+fn packed_traces_are_read_by_their_content() {
+    let events = [kernel("1000", "5", 1)];
+    for pack in [gzip, |text: &[u8]| zstd::encode_all(text, 1).unwrap(), <[u8]>::to_vec] {
+        assert_eq!(imported_events(&events, pack).kernels[0].total_ns, 5000);
+    }
+    let cut = |text: &[u8]| {
+        let mut packed = gzip(text);
+        packed.truncate(packed.len() - 9);
+        packed
+    };
+    let many: Vec<String> = (1..200).map(|n| kernel(&(n * 10).to_string(), "5", n)).collect();
+    let cut = imported_events(&many, cut);
+    assert!(cut.gaps.iter().any(|gap| gap.text.contains("gzip")), "{:?}", cut.gaps);
+}
+
+#[test]
+fn events_with_times_that_cannot_be_do_not_stretch_the_trace() {
+    let today = 1_700_000_000_000_000_i64;
+    let mut events: Vec<String> =
+        (1..6).map(|n| kernel(&(today + n * 10).to_string(), "5", n)).collect();
+    let good = imported_events(&events, <[u8]>::to_vec);
+    for (ts, dur) in [("0", "0"), ("0", "7"), ("NaN", "1"), ("\"x\"", "1"), ("12", "-3")] {
+        events.truncate(5);
+        // The broken rows come first: what follows must be read, too.
+        (0..3).for_each(|n| events.insert(0, kernel(ts, dur, 10 + n)));
+        let imported = imported_events(&events, <[u8]>::to_vec);
+        assert_eq!(imported.kernels, good.kernels, "{ts} {dur}");
+        let span = |imported: &Imported| imported.sidecars.trace.as_ref().unwrap().span_ns;
+        assert_eq!(span(&imported), span(&good), "{ts} {dur}");
+        let told = imported.gaps.iter().any(|gap| gap.text.contains("3 "));
+        assert!(told, "{ts} {dur}: {:?}", imported.gaps);
+        events.drain(..3);
+    }
+}
+
+#[test]
+fn operators_do_not_get_the_time_that_the_streams_order_forbids() {
+    let mut events: Vec<String> = (0..20)
+        .map(|n| kernel(&(1000 + n * 20).to_string(), if n == 5 { "3000000" } else { "9" }, n))
+        .collect();
+    for n in 0..20 {
+        let ts = 100 + n * 2;
+        events.push(format!(
+            r#"{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":9,"ts":{ts},"dur":1}}"#
+        ));
+        events.push(format!(
+            r#"{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":{ts},
+                "dur":1,"args":{{"correlation":{n}}}}}"#
+        ));
+    }
+    let imported = imported_events(&events, <[u8]>::to_vec);
+    assert_eq!(imported.kernels[0].total_ns, 19 * 9000 + 20_000);
+    assert_eq!(imported.operators[0].gpu_ns, Some(19 * 9000 + 20_000));
+    assert!(imported.gaps.iter().any(|gap| gap.code == "stream_overlap"));
+}
+
+#[test]
+fn a_trace_without_gpu_work_tells_what_it_has() {
+    let event =
+        r#"{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":9,"ts":5,"dur":1}"#.to_owned();
+    let imported = imported_events(&[event.clone(), event], <[u8]>::to_vec);
+    let gap = imported.gaps.iter().find(|gap| gap.code == "no_gpu_rows").unwrap();
+    assert!(gap.text.contains("2 operators"), "{}", gap.text);
+    assert!(gap.text.contains("ProfilerActivity.CUDA"), "{}", gap.text);
+}

@@ -22,6 +22,8 @@ pub struct NsysSqlite {
     bytes: u64,
     connection: Connection,
     tables: HashSet<String>,
+    /// Names in the file of tables that have another one.
+    renamed: BTreeMap<&'static str, String>,
     /// How many threads read a large table.
     readers: usize,
 }
@@ -42,7 +44,69 @@ impl NsysSqlite {
         if !known.iter().any(|name| tables.contains(*name)) {
             return Err(NsysSqliteError::NotNsys { tables: tables.len() });
         }
-        Ok(NsysSqlite { uri, bytes, connection, tables, readers: in_order::readers() })
+        let mut file = NsysSqlite {
+            uri,
+            bytes,
+            connection,
+            tables,
+            renamed: BTreeMap::new(),
+            readers: in_order::readers(),
+        };
+        file.find_renamed::<Kernel>();
+        file.find_renamed::<Memcpy>();
+        file.find_renamed::<Memset>();
+        file.find_renamed::<GraphLaunch>();
+        file.find_renamed::<NvtxEvent>();
+        Ok(file)
+    }
+
+    /// Looks for a missing table under another name, by its columns.
+    fn find_renamed<T: TableRow>(&mut self) {
+        if !self.tables.contains(T::TABLE)
+            && let Some(stored) =
+                table::with_columns(&self.connection, &self.tables, T::OWN_COLUMNS)
+        {
+            self.renamed.insert(T::TABLE, stored);
+        }
+    }
+
+    /// The name of a table in the file. `None` if the file has no such table.
+    fn stored<'a>(&'a self, table: &'a str) -> Option<&'a str> {
+        let known = self.tables.contains(table).then_some(table);
+        known.or_else(|| self.renamed.get(table).map(String::as_str))
+    }
+
+    /// Tables that were known by their columns only: our names, and those in the file.
+    pub fn renamed_tables(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.renamed.iter().map(|(table, stored)| (*table, stored.as_str()))
+    }
+
+    /// Tables whose name begins like that of a missing table, but which have other columns: our
+    /// names, and those in the file.
+    pub fn unread_tables(&self) -> Vec<(&'static str, &str)> {
+        let known = [
+            Kernel::TABLE,
+            Memcpy::TABLE,
+            Memset::TABLE,
+            ApiCall::TABLE,
+            GraphLaunch::TABLE,
+            NvtxEvent::TABLE,
+        ];
+        let mut unread = Vec::new();
+        for table in known.into_iter().filter(|table| self.stored(table).is_none()) {
+            let like = self.tables.iter().filter(|stored| stored.starts_with(table));
+            unread.extend(like.map(|stored| (table, stored.as_str())));
+        }
+        unread.sort_unstable();
+        unread
+    }
+
+    /// The number of rows of a table, whichever columns it has. `None` if there is no such table.
+    pub fn rows_of(&self, table: &str) -> Option<u64> {
+        let stored = self.stored(table)?;
+        let sql = format!("SELECT count(*) FROM \"{stored}\"");
+        let rows = self.connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).ok()?;
+        u64::try_from(rows).ok()
     }
 
     /// Reads each large table on at most this many threads, for callers that read several files at
@@ -58,7 +122,7 @@ impl NsysSqlite {
     pub fn has_gpu_rows(&self) -> bool {
         [Kernel::TABLE, Memcpy::TABLE, Memset::TABLE, GraphLaunch::TABLE]
             .iter()
-            .any(|t| self.tables.contains(*t))
+            .any(|t| self.stored(t).is_some())
     }
 
     /// The name and value pairs of the export's metadata.
@@ -170,10 +234,8 @@ impl NsysSqlite {
         limit: u64,
         mut row: impl FnMut(Kernel),
     ) -> Result<u64, NsysSqliteError> {
-        if !self.tables.contains(Kernel::TABLE) {
-            return Ok(0);
-        }
-        let all = table::select(&self.connection, Kernel::TABLE, Kernel::COLUMNS)?;
+        let Some(stored) = self.stored(Kernel::TABLE) else { return Ok(0) };
+        let all = table::select(&self.connection, (Kernel::TABLE, stored), Kernel::COLUMNS)?;
         let sql = format!("{all} LIMIT {}", i64::try_from(limit).unwrap_or(i64::MAX));
         table::stream((&self.connection, self.bytes), Kernel::TABLE, &sql, |f| row(Kernel::read(f)))
     }
@@ -201,8 +263,8 @@ impl NsysSqlite {
             ApiCall::TABLE,
             NvtxEvent::TABLE,
         ];
-        let present = streamed.iter().filter(|table| self.tables.contains(**table));
-        let about = |table: &&str| {
+        let present = streamed.iter().filter_map(|table| self.stored(table));
+        let about = |table: &str| {
             let ids = table::row_ids(&self.connection, table);
             ids.map_or(0, |ids| u64::try_from(*ids.end()).unwrap_or(0))
         };
@@ -256,10 +318,8 @@ impl NsysSqlite {
         columns: &[&str],
         row: impl FnMut(&Fields<'_, '_>),
     ) -> Result<u64, NsysSqliteError> {
-        if !self.tables.contains(table) {
-            return Ok(0);
-        }
-        let sql = table::select(&self.connection, table, columns)?;
+        let Some(stored) = self.stored(table) else { return Ok(0) };
+        let sql = table::select(&self.connection, (table, stored), columns)?;
         table::stream((&self.connection, self.bytes), table, &sql, row)
     }
 
@@ -267,12 +327,10 @@ impl NsysSqlite {
     /// file order, on the caller's thread.
     fn large<T: TableRow>(&self, mut row: impl FnMut(T)) -> Result<u64, NsysSqliteError> {
         let table = T::TABLE;
-        if !self.tables.contains(table) {
-            return Ok(0);
-        }
-        let sql = table::select(&self.connection, table, T::COLUMNS)?;
+        let Some(stored) = self.stored(table) else { return Ok(0) };
+        let sql = table::select(&self.connection, (table, stored), T::COLUMNS)?;
         let readers = self.readers;
-        let ids = table::row_ids(&self.connection, table);
+        let ids = table::row_ids(&self.connection, stored);
         let is_large =
             |ids: &RangeInclusive<i64>| ids.start().abs_diff(*ids.end()) >= LARGE_ID_SPAN;
         if let Some(ids) = ids.filter(|ids| readers > 1 && is_large(ids)) {

@@ -10,6 +10,9 @@ use crate::nsys_row::{
 pub(super) trait TableRow: Send + Sized {
     const TABLE: &'static str;
     const COLUMNS: &'static [&'static str];
+    /// Columns that no other table of nsys has together, so that the table is known under another
+    /// name, too. Empty if there are none.
+    const OWN_COLUMNS: &'static [&'static str] = &[];
 
     /// Builds the row from the columns, in their order.
     fn read(f: &Fields<'_, '_>) -> Self;
@@ -48,11 +51,13 @@ impl TableRow for Kernel {
         "localMemoryPerThread",
         "graphNodeId",
     ];
+    const OWN_COLUMNS: &'static [&'static str] =
+        &["start", "end", "gridX", "blockX", "registersPerThread"];
 
     fn read(f: &Fields<'_, '_>) -> Kernel {
         Kernel {
-            start_ns: f.int(0).unwrap_or(0),
-            end_ns: f.int(1).unwrap_or(0),
+            start_ns: f.time(0),
+            end_ns: f.time(1),
             device: f.small(2),
             context: f.small(3),
             stream: f.small(4),
@@ -84,18 +89,24 @@ impl TableRow for KernelInterval {
         "globalPid",
         "demangledName",
         "shortName",
+        "contextId",
+        "graphNodeId",
     ];
+    const OWN_COLUMNS: &'static [&'static str] =
+        &["start", "end", "gridX", "blockX", "registersPerThread"];
 
     fn read(f: &Fields<'_, '_>) -> KernelInterval {
         KernelInterval {
-            start_ns: f.int(0).unwrap_or(0),
-            end_ns: f.int(1).unwrap_or(0),
+            start_ns: f.time(0),
+            end_ns: f.time(1),
             device: f.small(2),
             stream: f.small(3),
             correlation: f.int(4),
             global_pid: f.int(5),
             demangled: f.int(6),
             short: f.int(7),
+            context: f.small(8),
+            graph_node: f.int(9),
         }
     }
 }
@@ -114,12 +125,13 @@ impl TableRow for Memcpy {
         "srcKind",
         "dstKind",
     ];
+    const OWN_COLUMNS: &'static [&'static str] = &["start", "end", "bytes", "copyKind"];
 
     fn read(f: &Fields<'_, '_>) -> Memcpy {
         let kind = CopyKind::from_number(f.int(3).unwrap_or(0));
         Memcpy {
-            start_ns: f.int(0).unwrap_or(0),
-            end_ns: f.int(1).unwrap_or(0),
+            start_ns: f.time(0),
+            end_ns: f.time(1),
             bytes: f.unsigned(2).unwrap_or(0),
             kind,
             pageable: kind.is_pageable(f.int(8), f.int(9)),
@@ -135,11 +147,12 @@ impl TableRow for Memset {
     const TABLE: &'static str = "CUPTI_ACTIVITY_KIND_MEMSET";
     const COLUMNS: &'static [&'static str] =
         &["start", "end", "bytes", "value", "deviceId", "streamId", "correlationId", "globalPid"];
+    const OWN_COLUMNS: &'static [&'static str] = &["start", "end", "bytes", "value", "memKind"];
 
     fn read(f: &Fields<'_, '_>) -> Memset {
         Memset {
-            start_ns: f.int(0).unwrap_or(0),
-            end_ns: f.int(1).unwrap_or(0),
+            start_ns: f.time(0),
+            end_ns: f.time(1),
             bytes: f.unsigned(2).unwrap_or(0),
             value: f.int(3),
             device: f.small(4),
@@ -157,8 +170,8 @@ impl TableRow for ApiCall {
 
     fn read(f: &Fields<'_, '_>) -> ApiCall {
         ApiCall {
-            start_ns: f.int(0).unwrap_or(0),
-            end_ns: f.int(1).unwrap_or(0),
+            start_ns: f.time(0),
+            end_ns: f.time(1),
             global_tid: f.int(2),
             correlation: f.int(3),
             name: f.int(4),
@@ -171,11 +184,12 @@ impl TableRow for GraphLaunch {
     const TABLE: &'static str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
     const COLUMNS: &'static [&'static str] =
         &["start", "end", "streamId", "correlationId", "globalPid", "graphId"];
+    const OWN_COLUMNS: &'static [&'static str] = &["start", "end", "graphId", "graphExecId"];
 
     fn read(f: &Fields<'_, '_>) -> GraphLaunch {
         GraphLaunch {
-            start_ns: f.int(0).unwrap_or(0),
-            end_ns: f.int(1).unwrap_or(0),
+            start_ns: f.time(0),
+            end_ns: f.time(1),
             stream: f.small(2),
             correlation: f.int(3),
             global_pid: f.int(4),
@@ -199,11 +213,13 @@ impl TableRow for NvtxEvent {
         "category",
         "jsonText",
     ];
+    const OWN_COLUMNS: &'static [&'static str] =
+        &["start", "end", "eventType", "domainId", "rangeId"];
 
     fn read(f: &Fields<'_, '_>) -> NvtxEvent {
         NvtxEvent {
             kind: NvtxKind::from_number(f.int(0).unwrap_or(0)),
-            start_ns: f.int(1).unwrap_or(0),
+            start_ns: f.time(1),
             end_ns: f.int(2),
             text: f.text(3).map(cut),
             text_id: f.int(4),

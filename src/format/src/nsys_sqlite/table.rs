@@ -1,6 +1,7 @@
 //! Reads one table, whichever columns its version has.
 
 use super::NsysSqliteError;
+use crate::nsys_row::NO_TIME;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, ffi};
 use std::collections::HashSet;
@@ -70,14 +71,15 @@ pub(super) fn stream(
     }
 }
 
-/// The statement that selects `columns` of `table` in file order. A column that the table lacks
+/// The statement that selects `columns` of a table in file order. `table` has our name of it and its
+/// name in the file. A column that the table lacks
 /// reads as `None`.
 pub(super) fn select(
     connection: &Connection,
-    table: &'static str,
+    (table, stored): (&'static str, &str),
     columns: &[&str],
 ) -> Result<String, NsysSqliteError> {
-    let present = columns_of(connection, table).map_err(|cause| NsysSqliteError::Table {
+    let present = columns_of(connection, stored).map_err(|cause| NsysSqliteError::Table {
         table,
         rows: 0,
         cause,
@@ -87,7 +89,7 @@ pub(super) fn select(
         .map(|c| if present.contains(*c) { format!("\"{c}\"") } else { "NULL".to_owned() })
         .collect();
     // An index that covers all selected columns would change the order.
-    Ok(format!("SELECT {} FROM \"{table}\" NOT INDEXED", selected.join(", ")))
+    Ok(format!("SELECT {} FROM \"{stored}\" NOT INDEXED", selected.join(", ")))
 }
 
 /// The name of the row id in a condition.
@@ -106,6 +108,23 @@ pub(super) fn row_ids(connection: &Connection, table: &str) -> Option<RangeInclu
         connection.query_row(&sql, [], |row| row.get::<_, Option<i64>>(0)).ok().flatten()
     };
     Some(end("min")?..=end("max")?)
+}
+
+/// The table that has all of `columns`, of those in `tables`; of several, the first by name.
+pub(super) fn with_columns(
+    connection: &Connection,
+    tables: &HashSet<String>,
+    columns: &[&str],
+) -> Option<String> {
+    let has_all = |table: &&String| {
+        let is_plain = table.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let present = || columns_of(connection, table).unwrap_or_default();
+        is_plain && {
+            let present = present();
+            columns.iter().all(|column| present.contains(*column))
+        }
+    };
+    tables.iter().filter(has_all).min().cloned()
 }
 
 /// The stored columns; this pragma does not list computed ones.
@@ -146,6 +165,11 @@ impl<'r, 's> Fields<'r, 's> {
             ValueRef::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok(),
             _ => None,
         }
+    }
+
+    /// A time; [`NO_TIME`] if there is none.
+    pub(super) fn time(&self, column: usize) -> i64 {
+        self.int(column).unwrap_or(NO_TIME)
     }
 
     /// A whole number that is not negative.
