@@ -41,7 +41,9 @@ pub(crate) fn is_secret(given: &str, secret: &str) -> bool {
 /// Whether a request names the server at this address as its host, and comes from no page of another
 /// one.
 pub(crate) fn is_own(headers: &HeaderMap, address: SocketAddr) -> bool {
-    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
+    let text = |name: HeaderName| {
+        headers.get_all(name).into_iter().map(|value| value.to_str().unwrap_or_default())
+    };
     let ip = match address.ip() {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),
@@ -55,7 +57,7 @@ pub(crate) fn is_own(headers: &HeaderMap, address: SocketAddr) -> bool {
         names.iter().any(is_name)
     };
     let is_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(is_host);
-    text(HOST).is_some_and(is_host) && text(ORIGIN).is_none_or(is_origin)
+    headers.contains_key(HOST) && text(HOST).all(is_host) && text(ORIGIN).all(is_origin)
 }
 
 #[cfg(test)]

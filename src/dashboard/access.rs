@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::extract::Query;
 use axum::http::{HeaderMap, Method, Uri, header};
 
+use rgpu_protocol::server::named_host;
+
 use crate::error::{Exit, Failure, Result};
 use crate::loopback;
 use crate::store::state::random_id;
@@ -107,8 +109,12 @@ impl AccessControl {
     /// Checks where a request comes from.
     ///
     /// # Errors
-    /// It names another host, or comes from a page of another origin.
-    pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<()> {
+    /// It names another host or several, or comes from a page of another origin.
+    pub(super) fn check_origin(&self, uri: &Uri, headers: &HeaderMap) -> Result<()> {
+        named_host(uri, headers).map_err(|refused| {
+            Failure::new(Exit::Usage, refused.code(), "the request does not name one host")
+                .cause(refused)
+        })?;
         match loopback::is_own(headers, self.address) {
             true => Ok(()),
             false => Err(Failure::new(

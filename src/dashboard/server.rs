@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use axum::{Extension, Router};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use rgpu_protocol::server::{Connection, Connections, accept, http1_builder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -36,9 +36,6 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// How long a comparison may take.
 const COMPARE_LIMIT: Duration = Duration::from_secs(120);
-
-/// The longest time for a request's header.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long after the last request the server still looks for changes.
 const WATCH_AFTER_REQUEST: Duration = Duration::from_secs(20);
@@ -75,26 +72,20 @@ pub async fn serve(
     print_link(&link);
     let mut terminate = signal(SignalKind::terminate()).map_err(loopback::failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(loopback::failed)?;
+    let connections = Connections::new();
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let stream = tokio::select! {
+            stream = accept(&listener, &connections) => stream,
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
         };
-        let Ok((stream, _)) = accepted else {
-            // Too many open files, or the client has gone already.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
-        tokio::spawn(async move {
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service);
+        connections.open(|connection| {
+            let router = router.clone().layer(Extension(Arc::new(connection)));
+            let service = TowerToHyperService::new(router);
+            let connection = http1_builder().serve_connection(TokioIo::new(stream), service);
             // A client that closes its connection is no failure.
-            let _ = connection.await;
+            tokio::spawn(async move { drop(connection.await) }).abort_handle()
         });
     }
 }
@@ -138,18 +129,25 @@ fn router(server: &Arc<Server>, warn: fn(&str)) -> Router {
 }
 
 /// Lets own requests through, and adds what every answer carries.
-async fn guard(State(server): Shared, request: Request, next: Next) -> Response {
+async fn guard(
+    State(server): Shared,
+    Extension(connection): Extension<Arc<Connection>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let path = request.uri().path();
     let (is_login, is_page) = (path == "/login", path == "/");
-    let checked = server.access.check_origin(request.headers()).and_then(|()| match is_login {
+    let (uri, headers) = (request.uri(), request.headers());
+    let checked = server.access.check_origin(uri, headers).and_then(|()| match is_login {
         true => Ok(()),
         false => {
-            let (method, headers) = (request.method(), request.headers());
+            let method = request.method();
             server.access.check_session(headers)?;
             if !is_page {
-                server.access.check_key(method, request.uri(), headers)?;
+                server.access.check_key(method, uri, headers)?;
             }
-            server.access.check_may_act(method, headers)
+            server.access.check_may_act(method, headers)?;
+            if connection.admit() { Ok(()) } else { Err(too_many_connections()) }
         }
     });
     let mut response = match checked {
@@ -283,6 +281,7 @@ fn refusal(failure: &Failure) -> Response {
 fn status(failure: &Failure) -> StatusCode {
     match (failure.code.as_str(), failure.exit) {
         ("no_session", _) => StatusCode::UNAUTHORIZED,
+        ("no_host", _) => StatusCode::BAD_REQUEST,
         ("foreign_request" | "read_only", _) => StatusCode::FORBIDDEN,
         ("busy", _) => StatusCode::SERVICE_UNAVAILABLE,
         (code, Exit::Usage | Exit::Config)
@@ -293,6 +292,11 @@ fn status(failure: &Failure) -> StatusCode {
         (_, Exit::Usage | Exit::Config) => StatusCode::BAD_REQUEST,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
+}
+
+fn too_many_connections() -> Failure {
+    Failure::new(Exit::Host, "busy", "the dashboard has too many connections")
+        .hint("close other pages of this dashboard")
 }
 
 fn unknown(what: &str) -> Failure {

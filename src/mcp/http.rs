@@ -1,7 +1,8 @@
 //! The server over HTTP, for several clients on this machine.
 //!
 //! It listens on loopback addresses only. Each request needs the token, and one from a page of a
-//! browser is refused, as is one with a foreign `Host`.
+//! browser is refused, as is one with a foreign `Host` or with two.
+//! Connections without the token share a small number of places.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -12,10 +13,10 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use rgpu_protocol::server::{Connection, Connections, accept, http1_builder, named_host};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpStream;
@@ -57,24 +58,34 @@ pub async fn serve_http(
     let make = move || Ok(Server::over_http(Arc::clone(&shared)));
     let service = StreamableHttpService::new(make, Arc::default(), config);
     let token: Arc<str> = token.into();
+    let connections = Connections::new();
     loop {
-        let (stream, _) = listener.accept().await.map_err(loopback::failed)?;
-        tokio::spawn(answer(stream, service.clone(), Arc::clone(&token)));
+        let stream = accept(&listener, &connections).await;
+        connections.open(|connection| {
+            let answers = answer(stream, connection, service.clone(), Arc::clone(&token));
+            tokio::spawn(answers).abort_handle()
+        });
     }
 }
 
 /// Answers the requests of a connection.
-async fn answer(stream: TcpStream, service: Service, token: Arc<str>) {
+async fn answer(stream: TcpStream, connection: Connection, service: Service, token: Arc<str>) {
+    let connection = &connection;
     let service = service_fn(|request: Request<Incoming>| {
         let (service, token) = (service.clone(), Arc::clone(&token));
         async move {
+            if let Err(refused) = named_host(request.uri(), request.headers()) {
+                let text = format!("{refused}\n");
+                return Ok::<_, Infallible>(text_response(StatusCode::BAD_REQUEST, text));
+            }
             let refused = match () {
                 () if request.uri().path() != PATH => Some(StatusCode::NOT_FOUND),
                 () if !has_token(&request, &token) => Some(StatusCode::UNAUTHORIZED),
+                () if !connection.admit() => Some(StatusCode::SERVICE_UNAVAILABLE),
                 () => None,
             };
             if let Some(status) = refused {
-                return Ok::<_, Infallible>(refusal(status));
+                return Ok(refusal(status));
             }
             let ends_session = request.method() == Method::DELETE;
             let is_post = request.method() == Method::POST;
@@ -101,7 +112,7 @@ async fn answer(stream: TcpStream, service: Service, token: Arc<str>) {
         }
     });
     // A client that closes its connection is no failure.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    let _ = http1_builder().serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// The answer to a body that is no message.
@@ -128,12 +139,21 @@ fn refusal(status: StatusCode) -> Response<BoxBody<Bytes, Infallible>> {
             "the body must be one message of MCP, with Content-Type: application/json\n"
         }
         StatusCode::PAYLOAD_TOO_LARGE => "the body is larger than 1 MiB, or it was cut off\n",
+        StatusCode::SERVICE_UNAVAILABLE => "there are too many connections: close some\n",
         _ => "the server is at /mcp\n",
     };
-    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
-    *response.status_mut() = status;
+    let mut response = text_response(status, text);
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
+    response
+}
+
+fn text_response(
+    status: StatusCode,
+    text: impl Into<Bytes>,
+) -> Response<BoxBody<Bytes, Infallible>> {
+    let mut response = Response::new(Full::new(text.into()).boxed());
+    *response.status_mut() = status;
     response
 }

@@ -37,6 +37,7 @@ mod kernels;
 mod laptop;
 mod layout;
 mod local;
+mod local_servers;
 mod loops;
 mod mcp;
 mod model;

@@ -8,7 +8,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `settings` | the command line and the token's file |
-//! | `server`, `connections`, `request_guard` | the event loop; connection limits; access checks |
+//! | `server`, `request_guard` | the event loop; access checks |
 //! | `routes` | the handler of each path |
 //! | `host`, `blobs`, `jobs`, `events`, `artifacts` | the handlers, by resource |
 //! | `stream`, `body`, `answer` | request and response bodies |
@@ -17,7 +17,6 @@ mod answer;
 mod artifacts;
 mod blobs;
 mod body;
-mod connections;
 mod events;
 mod host;
 mod jobs;

@@ -13,11 +13,11 @@ use axum::extract::{Request, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use rgpu_protocol::server::{Connection, named_host};
 use tokio::sync::Semaphore;
 
 use crate::answer::HttpRefusal;
 use crate::body::discard;
-use crate::connections::Connection;
 use crate::settings::{Settings, Token};
 use crate::state::{State, lock};
 
@@ -52,18 +52,9 @@ impl RequestGuard {
     }
 
     fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpRefusal> {
-        let bad = |code, text| Err(HttpRefusal::new(StatusCode::BAD_REQUEST, code, text));
-        let mut hosts = headers.get_all(header::HOST).iter();
-        let Some(host) = hosts.next().and_then(|host| host.to_str().ok()) else {
-            return bad("no_host", "there is no `Host`");
-        };
-        if hosts.next().is_some() {
-            return bad("two_hosts", "there is more than one `Host`");
-        }
-        // A proxy may use either name, so both must be the same.
-        if uri.authority().is_some_and(|named| !named.as_str().eq_ignore_ascii_case(host)) {
-            return bad("two_hosts", "the request names another host than `Host` does");
-        }
+        let host = named_host(uri, headers).map_err(|refused| {
+            HttpRefusal::new(StatusCode::BAD_REQUEST, refused.code(), refused.to_string())
+        })?;
         if !self.is_allowed_host(host) {
             let name = without_port(host);
             let text = format!(
@@ -71,7 +62,7 @@ impl RequestGuard {
             );
             return Err(HttpRefusal::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", text));
         }
-        if let Some(origin) = headers.get(header::ORIGIN) {
+        for origin in headers.get_all(header::ORIGIN) {
             let origin = origin.to_str().unwrap_or_default();
             if origin.split_once("://").is_none_or(|(_, authority)| authority != host) {
                 let text = "web pages of other sites may not use a worker";

@@ -6,23 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use rgpu_protocol::server::{Connection, Connections, accept, http1_builder};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::connections::{Connection, Connections};
 use crate::request_guard::RequestGuard;
 use crate::routes::router;
 use crate::settings::Settings;
 use crate::state::State;
-
-/// Longest time for a request's header, and longest idle time of a connection.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long connections may take to end after the server was told to stop.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -73,16 +69,11 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
     let (stop, stopping) = watch::channel(false);
     let mut tasks = JoinSet::new();
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let stream = tokio::select! {
+            stream = accept(&listener, &connections) => stream,
             Some(_) = tasks.join_next() => continue,
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-        };
-        // There are too many open files, or the client has already disconnected.
-        let Ok((stream, _)) = accepted else {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
         };
         let (state, stopping) = (state.clone(), stopping.clone());
         connections.open(|connection| {
@@ -115,10 +106,7 @@ async fn serve_one(
     let _ = stream.set_nodelay(true);
     let router = router(state).layer(Extension(Arc::new(connection)));
     let service = TowerToHyperService::new(router);
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service);
+    let connection = http1_builder().serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return,

@@ -19,6 +19,8 @@ pub mod pattern;
 pub mod plan;
 pub mod probe;
 pub mod program_needs;
+#[cfg(feature = "server")]
+pub mod server;
 
 pub use digest::{Digest, sha256};
 pub use event::{Event, EventBody, Outcome, RungRecord, Stream};
