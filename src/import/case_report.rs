@@ -8,6 +8,10 @@ use rgpu_case::{
     TimingSource,
 };
 
+use rgpu_format::memory::{JsonOverBudget, MemoryBudget};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
 use super::histogram::histogram;
 use super::{Imported, Importer, Source};
 use crate::model::profile::ArtifactKind;
@@ -23,11 +27,35 @@ pub(super) const IMPORTER: Importer = Importer {
         name.ends_with(".json") && head.starts_with(b"{") && contains(head, b"\"data_sets\"")
     },
     import: |source| {
+        let bytes = source.bytes()?;
+        check_size(&bytes).map_err(|cause| source.broken(cause))?;
         let report: RunnerReport =
-            serde_json::from_slice(&source.bytes()?).map_err(|cause| source.broken(cause))?;
+            serde_json::from_slice(&bytes).map_err(|cause| source.broken(cause))?;
         Ok(import(&report, source))
     },
 };
+
+/// Memory of a case of the report, of another object and of another value, in bytes, with all that a
+/// profile makes of them.
+const CASE_BYTES: usize = 2 << 10;
+const OBJECT_BYTES: usize = 256;
+const VALUE_BYTES: usize = 32;
+
+/// The cases of a report, as text.
+#[derive(Deserialize)]
+struct CaseTexts<'a> {
+    #[serde(borrow, default)]
+    data_sets: Vec<&'a RawValue>,
+}
+
+/// Checks that the values of a report fit into memory before they are made.
+fn check_size(bytes: &[u8]) -> Result<(), JsonOverBudget> {
+    let mut budget = MemoryBudget::of(bytes.len());
+    // A report of another form has no cases, and the typed reader says what is wrong with it.
+    let cases = serde_json::from_slice::<CaseTexts<'_>>(bytes).map_or(0, |all| all.data_sets.len());
+    budget.take_values("case", cases, CASE_BYTES)?;
+    budget.take_json(bytes, OBJECT_BYTES, VALUE_BYTES)
+}
 
 fn contains(head: &[u8], word: &[u8]) -> bool {
     head.windows(word.len()).any(|w| w == word)

@@ -68,6 +68,14 @@ fn import_log_file(source: &Source<'_>) -> Result<Imported, ImportError> {
             }),
         }
     }
+    gaps.extend(log.first_left_out.map(|line| Gap {
+        code: "damaged_report".to_owned(),
+        text: format!(
+            "{}: line {line} and those after it are left out, because the log has too many short \
+             lines for its size; its summaries are read",
+            source.from
+        ),
+    }));
     let tool = tool_of(source, &log);
     let mut result = import_unnamed(&log, tool, source.from);
     if let Some(exact) = records {

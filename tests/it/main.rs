@@ -57,6 +57,7 @@ mod python_kernels;
 mod queue;
 mod rank_tools;
 mod ranks;
+mod reader_memory;
 mod regions;
 mod remotes;
 mod reports;

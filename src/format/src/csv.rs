@@ -4,7 +4,11 @@
 //! contain commas, line feeds and doubled quotes. Lines that begin with `==` are messages of the
 //! tool.
 
+use crate::memory::MemoryBudget;
 use thiserror::Error;
+
+/// Most fields of a row. The widest tables have one column for each of about 10,000 metrics.
+const MAX_FIELDS: usize = 1 << 16;
 
 /// The reason why reading stopped before the end.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -20,6 +24,27 @@ pub enum CsvError {
     OpenQuote {
         /// Offset in bytes from the start of the file.
         offset: u64,
+    },
+    /// A row has too many fields.
+    #[error("row {row}, at offset {offset}, has more than {MAX_FIELDS} fields")]
+    TooManyFields {
+        /// Number of the row among the rows that were read, from 1.
+        row: u64,
+        /// Offset in bytes from the start of the file.
+        offset: u64,
+    },
+    /// The rows take too much memory.
+    #[error(
+        "row {row}, at offset {offset}, and the rows before it take more than the {} MiB of memory \
+         that a file of this size may take", .limit >> 20
+    )]
+    TooMuchMemory {
+        /// Number of the row among the rows that were read, from 1.
+        row: u64,
+        /// Offset in bytes from the start of the file.
+        offset: u64,
+        /// The limit in bytes.
+        limit: u64,
     },
 }
 
@@ -37,6 +62,10 @@ pub struct Row {
 pub struct Rows<'a> {
     text: &'a str,
     at: usize,
+    /// Number of rows that were read, and the offset of the last one.
+    rows: u64,
+    last_row_offset: usize,
+    budget: MemoryBudget,
 }
 
 impl<'a> Rows<'a> {
@@ -48,7 +77,18 @@ impl<'a> Rows<'a> {
         let text = std::str::from_utf8(file)
             .map_err(|e| CsvError::NotText { offset: e.valid_up_to() as u64 })?;
         let at = if text.starts_with('\u{feff}') { 3 } else { 0 };
-        Ok(Rows { text, at })
+        let budget = MemoryBudget::of(file.len());
+        Ok(Rows { text, at, rows: 0, last_row_offset: at, budget })
+    }
+
+    /// Takes the memory for what is kept of the last row.
+    ///
+    /// # Errors
+    /// [`CsvError::TooMuchMemory`] if the file may not take that much.
+    pub fn keep(&mut self, bytes: usize) -> Result<(), CsvError> {
+        let (row, offset) = (self.rows, self.last_row_offset as u64);
+        let kept = self.budget.take(bytes);
+        kept.map_err(|over| CsvError::TooMuchMemory { row, offset, limit: over.limit })
     }
 
     /// The next line, without consuming it.
@@ -66,12 +106,14 @@ impl<'a> Rows<'a> {
     /// The next row; `None` at the end.
     ///
     /// # Errors
-    /// [`CsvError::OpenQuote`]; nothing can be read after it.
+    /// [`CsvError::OpenQuote`] or [`CsvError::TooManyFields`]; nothing can be read after it.
     pub fn next_row(&mut self) -> Result<Option<Row>, CsvError> {
         let Some(rest) = self.text.get(self.at..).filter(|rest| !rest.is_empty()) else {
             return Ok(None);
         };
         let start = self.at;
+        self.rows += 1;
+        self.last_row_offset = start;
         let mut fields = Vec::new();
         let mut at = 0;
         loop {
@@ -91,6 +133,10 @@ impl<'a> Rows<'a> {
             let length = tail.find([',', '\n']).unwrap_or(tail.len());
             let more = tail[length..].starts_with(',');
             let plain = if more { &tail[..length] } else { tail[..length].trim_end_matches('\r') };
+            if fields.len() == MAX_FIELDS {
+                self.at = self.text.len();
+                return Err(CsvError::TooManyFields { row: self.rows, offset: start as u64 });
+            }
             fields.push(field + plain);
             at = end + length;
             if !more {
@@ -164,6 +210,20 @@ mod tests {
         assert_eq!(rows.next_row(), Err(CsvError::OpenQuote { offset: 4 }));
         assert_eq!(rows.next_row(), Ok(None));
         assert_eq!(Rows::new(b"a\xff").err(), Some(CsvError::NotText { offset: 1 }));
+    }
+
+    #[test]
+    fn fields_and_memory_have_a_limit_that_names_the_row() {
+        let wide = format!("a\n{}\n", ",".repeat(MAX_FIELDS));
+        let mut rows = Rows::new(wide.as_bytes()).unwrap();
+        assert!(rows.next_row().unwrap().is_some());
+        assert_eq!(rows.next_row(), Err(CsvError::TooManyFields { row: 2, offset: 2 }));
+        let mut rows = Rows::new(b"a\nb\n").unwrap();
+        rows.next_row().unwrap();
+        assert_eq!(rows.keep(1 << 20), Ok(()));
+        rows.next_row().unwrap();
+        let told = rows.keep(1 << 30).unwrap_err().to_string();
+        assert!(told.starts_with("row 2, at offset 2, ") && told.contains("32 MiB"), "{told}");
     }
 
     #[test]

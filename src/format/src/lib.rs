@@ -3,7 +3,7 @@
 //! Each module reads one kind of file that a GPU tool writes, and keeps its contents in the file's
 //! own terms; `rgpu::import` turns them into a profile. No reader does I/O (except `nsys_sqlite`,
 //! where SQLite itself opens the file read-only), no reader panics on any input, and none uses more
-//! memory than a small multiple of its input, unpacked within the limits of [`unpack`].
+//! memory than [`memory`] allows for its input, unpacked within the limits of [`unpack`].
 
 pub mod container;
 pub mod csv;
@@ -11,6 +11,7 @@ pub mod cubin;
 pub mod demangle;
 pub mod fatbin;
 mod in_order;
+pub mod memory;
 pub mod ncu_csv;
 pub mod ncu_rep;
 pub mod nsys_rep;

@@ -16,7 +16,7 @@
 //! `--timeunit` changes the unit in the column's name. Tested with nsys 2025.3; older columns
 //! follow NVIDIA's documentation.
 
-use crate::csv::{CsvError, Rows, number};
+use crate::csv::{CsvError, Row, Rows, number};
 use thiserror::Error;
 
 /// The reason why the output could not be read.
@@ -94,6 +94,10 @@ impl NsysStats {
             if let Some(found) = script(line) {
                 name = Some(found.to_owned());
             } else if let Some(words) = line.strip_prefix("SKIPPED: ") {
+                if let Err(cause) = rows.keep(ROW_BYTES + TEXT_COPIES * words.len()) {
+                    stats.broken = Some(cause);
+                    break;
+                }
                 stats.skipped.push(words.to_owned());
             } else if is_header(line) {
                 let (table, broken) = table(&mut rows, name.take());
@@ -137,6 +141,17 @@ fn is_header(line: &str) -> bool {
     line.matches(',').count() >= 3 && FIRST.iter().any(|first| line.starts_with(first))
 }
 
+/// Memory of a row and of one of its fields, in bytes, with all that a profile makes of them.
+const ROW_BYTES: usize = 2 << 10;
+const FIELD_BYTES: usize = 96;
+/// How often a text of a row is kept.
+const TEXT_COPIES: usize = 3;
+
+fn row_bytes(row: &Row) -> usize {
+    let text_bytes: usize = row.fields.iter().map(String::len).sum();
+    ROW_BYTES + FIELD_BYTES * row.fields.len() + TEXT_COPIES * text_bytes
+}
+
 /// The table at the current row. It ends at an empty line, at a message of the tool, or at the end
 /// of the file.
 fn table(rows: &mut Rows<'_>, name: Option<String>) -> (Option<Table>, Option<CsvError>) {
@@ -145,6 +160,9 @@ fn table(rows: &mut Rows<'_>, name: Option<String>) -> (Option<Table>, Option<Cs
         Ok(None) => return (None, None),
         Err(cause) => return (None, Some(cause)),
     };
+    if let Err(cause) = rows.keep(row_bytes(&header)) {
+        return (None, Some(cause));
+    }
     let mut table = Table {
         report: report(name.as_deref(), &header.fields),
         columns: header.fields,
@@ -157,7 +175,13 @@ fn table(rows: &mut Rows<'_>, name: Option<String>) -> (Option<Table>, Option<Cs
             break;
         }
         match rows.next_row() {
-            Ok(Some(row)) if row.fields.len() == table.columns.len() => table.rows.push(row.fields),
+            Ok(Some(row)) if row.fields.len() == table.columns.len() => {
+                if let Err(cause) = rows.keep(row_bytes(&row)) {
+                    broken = Some(cause);
+                    break;
+                }
+                table.rows.push(row.fields);
+            }
             Ok(Some(_)) => table.ragged += 1,
             Ok(None) => break,
             Err(cause) => {

@@ -6,6 +6,7 @@
 //! sessions: a program that replaces itself with `exec` opens the same file again, and thread,
 //! domain and range numbers start anew.
 
+use crate::memory::{MemoryBudget, OverBudget};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -248,7 +249,21 @@ pub enum NvtxLogError {
         /// Offset of the `opened` line.
         offset: u64,
     },
+    /// The lines take too much memory.
+    #[error("the line at offset {offset}: {over}")]
+    TooMuchMemory {
+        /// Offset of the line that no longer fits.
+        offset: u64,
+        /// The limit.
+        over: OverBudget,
+    },
 }
+
+/// Memory of a line, in bytes, with all that a profile makes of it, and of a session.
+const LINE_BYTES: usize = 640;
+const SESSION_BYTES: usize = 4 << 10;
+/// How often a text of a line is kept.
+const TEXT_COPIES: usize = 2;
 
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
@@ -353,6 +368,7 @@ struct Activity {
 /// [`NvtxLogError`] if it is another kind of file, or of a newer format.
 pub fn read(data: &[u8]) -> Result<NvtxLog, NvtxLogError> {
     let mut log = NvtxLog::default();
+    let mut budget = MemoryBudget::of(data.len());
     let mut offset = 0u64;
     for raw in data.split(|b| *b == b'\n') {
         let start = offset;
@@ -372,6 +388,13 @@ pub fn read(data: &[u8]) -> Result<NvtxLog, NvtxLogError> {
                 continue;
             }
         };
+        let own_bytes = match line {
+            Line::Opened(_) => SESSION_BYTES,
+            Line::Unknown => 0,
+            _ => LINE_BYTES,
+        };
+        let taken = budget.take(own_bytes + TEXT_COPIES * raw.len());
+        taken.map_err(|over| NvtxLogError::TooMuchMemory { offset: start, over })?;
         if let Line::Opened(opened) = line {
             if opened.format != 1 {
                 let format = opened.format;

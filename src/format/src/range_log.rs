@@ -6,6 +6,7 @@
 //! domain. Inner ranges come before the outer ones that contain them, so in a log that was cut off
 //! the outermost ranges may be missing.
 
+use crate::memory::{MemoryBudget, OverBudget};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -51,7 +52,22 @@ pub enum RangeLogError {
         /// Format version in the file.
         format: u32,
     },
+    /// The ranges take too much memory.
+    #[error("line {line}: {over}")]
+    TooMuchMemory {
+        /// Number of the line, from 1, without empty lines.
+        line: u64,
+        /// The limit.
+        over: OverBudget,
+    },
 }
+
+/// Memory of a range and of one of the names in its path, in bytes, with all that a profile makes of
+/// them.
+const RANGE_BYTES: usize = 2 << 10;
+const NAME_BYTES: usize = 320;
+/// How often a text of a range is kept.
+const TEXT_COPIES: usize = 4;
 
 #[derive(Deserialize)]
 struct Header {
@@ -75,9 +91,16 @@ pub fn read(data: &[u8]) -> Result<RangeLog, RangeLogError> {
         return Err(RangeLogError::UnsupportedFormat { format: header.rgpu_ranges });
     }
     let mut log = RangeLog { pid: header.pid, ..RangeLog::default() };
-    for line in lines {
-        match serde_json::from_slice(line) {
-            Ok(range) => log.ranges.push(range),
+    let mut budget = MemoryBudget::of(data.len());
+    for (line, number) in lines.zip(2..) {
+        match serde_json::from_slice::<LoggedRange>(line) {
+            Ok(range) => {
+                let names = range.path.len() + range.domains.len();
+                let bytes = RANGE_BYTES + names * NAME_BYTES + TEXT_COPIES * line.len();
+                let taken = budget.take(bytes);
+                taken.map_err(|over| RangeLogError::TooMuchMemory { line: number, over })?;
+                log.ranges.push(range);
+            }
             Err(_) => log.broken_lines += 1,
         }
     }

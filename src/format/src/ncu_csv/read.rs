@@ -163,6 +163,22 @@ fn next(rows: &mut Rows<'_>) -> Result<Option<Row>, CsvError> {
     rows.next_row()
 }
 
+/// Memory of a launch without its metrics, in bytes, with all that a profile makes of it.
+const LAUNCH_BYTES: usize = 3 << 10;
+/// Memory of a metric or rule of a launch without its texts, in bytes.
+const CELL_BYTES: usize = 512;
+/// How often a text of a row is kept.
+const TEXT_COPIES: usize = 3;
+
+fn launch_bytes(row: &Row) -> usize {
+    let text_bytes: usize = row.fields.iter().take(IDENTITY.len() + 2).map(String::len).sum();
+    LAUNCH_BYTES + TEXT_COPIES * text_bytes
+}
+
+fn cell_bytes(text_bytes: usize) -> usize {
+    CELL_BYTES + TEXT_COPIES * text_bytes
+}
+
 fn read_raw(mut rows: Rows<'_>, columns: &Columns<'_>) -> Result<NcuCsv, NcuCsvError> {
     let units = next(&mut rows)?.ok_or(NcuCsvError::NoUnits)?;
     let mut page = NcuCsv { page: Page::Raw, launches: Vec::new(), ragged: 0, broken: None };
@@ -178,6 +194,14 @@ fn read_raw(mut rows: Rows<'_>, columns: &Columns<'_>) -> Result<NcuCsv, NcuCsvE
         if row.fields.len() != columns.names.len() {
             page.ragged += 1;
             continue;
+        }
+        let names = columns.metrics.iter().map(|index| {
+            let unit = units.fields.get(*index).map_or(0, String::len);
+            cell_bytes(columns.names[*index].len() + unit + row.fields[*index].len())
+        });
+        if let Err(cause) = rows.keep(launch_bytes(&row) + names.sum::<usize>()) {
+            page.broken = Some(cause);
+            break;
         }
         let mut launch = columns.launch(&row);
         launch.cells = columns
@@ -216,7 +240,14 @@ fn read_details(
             continue;
         }
         let id: u64 = columns.cell(&row, "ID").trim().parse().unwrap_or_default();
-        if page.launches.last().is_none_or(|launch| launch.id != id) {
+        let is_new = page.launches.last().is_none_or(|launch| launch.id != id);
+        let text_bytes = row.fields.iter().map(String::len).sum();
+        let bytes = if is_new { launch_bytes(&row) } else { 0 } + cell_bytes(text_bytes);
+        if let Err(cause) = rows.keep(bytes) {
+            page.broken = Some(cause);
+            break;
+        }
+        if is_new {
             page.launches.push(columns.launch(&row));
         }
         let Some(launch) = page.launches.last_mut() else { continue };

@@ -45,6 +45,15 @@ pub struct SourceRow {
 
 const KERNEL: &str = "Kernel Name";
 const ADDRESS: &str = "Address";
+
+/// Memory of a launch, of an instruction, and of one of its cells, in bytes, with all that a profile
+/// makes of them.
+const LAUNCH_BYTES: usize = 3 << 10;
+const ROW_BYTES: usize = 1 << 10;
+const CELL_BYTES: usize = 96;
+/// How often a text of a row is kept.
+const TEXT_COPIES: usize = 3;
+
 /// First cells of the rows of pages that are printed as source lines.
 const LINES: [&str; 3] = ["File Path", "Function Name", "Line No"];
 
@@ -81,6 +90,13 @@ impl SourcePage {
                     break;
                 }
             };
+            let is_kernel = row.fields.first().is_some_and(|first| first == KERNEL);
+            let text_bytes: usize = row.fields.iter().map(String::len).sum();
+            let bytes = if is_kernel { LAUNCH_BYTES } else { row.fields.len() * CELL_BYTES };
+            if let Err(cause) = rows.keep(ROW_BYTES + bytes + TEXT_COPIES * text_bytes) {
+                page.broken = Some(cause);
+                break;
+            }
             match row.fields.first().map(String::as_str) {
                 Some(KERNEL) => {
                     let kernel = row.fields.get(1).cloned().unwrap_or_default();

@@ -1,5 +1,7 @@
 //! Reads the log that Compute Sanitizer prints: records, summaries and endings.
 
+use crate::memory::MemoryBudget;
+
 use super::details;
 use super::heads;
 use super::record::{Record, RecordKind, Severity};
@@ -21,7 +23,17 @@ pub struct Log {
     pub notes: Vec<String>,
     /// Number of lines that are the program's own output.
     pub program_lines: u64,
+    /// The first line that was left out because those before it take all the memory that a log of
+    /// this size may take. Summaries after it are read all the same.
+    pub first_left_out: Option<u64>,
 }
+
+/// Memory of a line of the tool, in bytes, with all that a profile makes of it.
+const LINE_BYTES: usize = 1 << 10;
+/// Most summaries of a log of which lines were left out: one for each process.
+const MAX_LATE_SUMMARIES: usize = 4096;
+/// How often a text of a line is kept.
+const TEXT_COPIES: usize = 4;
 
 /// A line of the tool's closing summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +100,8 @@ pub fn read_log(data: &[u8]) -> Log {
     // detail line.
     let mut open = Open::Nothing;
     let mut offset = 0u64;
-    for raw in data.split(|b| *b == b'\n') {
+    let mut budget = MemoryBudget::of(data.len());
+    for (raw, number) in data.split(|b| *b == b'\n').zip(1..) {
         let line = String::from_utf8_lossy(raw);
         let start = offset;
         offset += raw.len() as u64 + 1;
@@ -96,6 +109,17 @@ pub fn read_log(data: &[u8]) -> Log {
             continue;
         };
         let text = text.trim_end();
+        if budget.take(LINE_BYTES + TEXT_COPIES * text.len()).is_err() {
+            log.first_left_out.get_or_insert(number);
+            if let Some(summary) = summary(text.trim_start()) {
+                open.close(&mut log);
+                // A tool prints few summaries.
+                if log.summaries.len() < MAX_LATE_SUMMARIES {
+                    log.summaries.push(summary);
+                }
+            }
+            continue;
+        }
         if text.trim_start().is_empty() {
             open.close(&mut log);
         } else if text.starts_with(DETAIL_INDENT) {

@@ -11,6 +11,7 @@ use super::record::{
     Access, ApiError, Frame, InstructionLocation, Position, RaceSide, Record, RecordKind, Severity,
 };
 use super::{details, record::Leak};
+use crate::memory::MemoryBudget;
 use quick_xml::Reader;
 use quick_xml::events::Event;
 use thiserror::Error;
@@ -40,6 +41,10 @@ const MAX_DEPTH: usize = 32;
 
 /// Maximum elements in one record; more end the reading. Real records have about 100.
 const MAX_ELEMENTS: usize = 65_536;
+
+/// Memory of a record and of one of its elements, in bytes, with all that a profile makes of them.
+const RECORD_BYTES: usize = 2 << 10;
+const ELEMENT_BYTES: usize = 256;
 
 /// An element of one record.
 #[derive(Default)]
@@ -73,6 +78,7 @@ pub fn read_xml(data: &[u8]) -> Result<XmlReport, XmlError> {
     let text = String::from_utf8_lossy(data);
     let mut reader = Reader::from_str(&text);
     let mut report = XmlReport::default();
+    let mut budget = MemoryBudget::of(data.len());
     let mut rooted = false;
     let mut closed = false;
     // Elements of the open record, outermost first.
@@ -119,7 +125,16 @@ pub fn read_xml(data: &[u8]) -> Result<XmlReport, XmlError> {
             Event::End(_) => match open.pop() {
                 Some(node) => match open.last_mut() {
                     Some(parent) => parent.children.push(node),
-                    None if node.name == "record" => report.records.push(record(&node, record_at)),
+                    None if node.name == "record" => {
+                        let text_bytes = (reader.buffer_position() - record_at) as usize;
+                        let own_bytes = RECORD_BYTES + elements * ELEMENT_BYTES;
+                        if let Err(over) = budget.take(own_bytes + text_bytes) {
+                            let place = report.records.len() + 1;
+                            report.broken = Some((record_at, format!("record {place}: {over}")));
+                            break;
+                        }
+                        report.records.push(record(&node, record_at));
+                    }
                     None => {}
                 },
                 None => closed = true,
