@@ -513,6 +513,39 @@ fn printed_ptx_begins_with_its_first_line() {
 }
 
 #[test]
+fn text_of_files_has_no_control_sequences_in_a_pipe_and_files_keep_their_bytes() {
+    let evil = "\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}2J\u{202e}";
+    let head = ".version 8.0\n.target sm_90a\n.address_size 64\n";
+    let ptx = format!("{head}// {evil}\n.visible .entry k() {{ ret; }}\n");
+    let columns = "\"ID\",\"Process ID\",\"Kernel Name\",\"gpu__time_duration.sum\",\"a__b\"";
+    let units = format!("\"\",\"\",\"\",\"ns\",\"{evil}\"");
+    let page = format!("{columns}\n{units}\n\"1\",\"1\",\"k{evil}\",\"5\",\"1\"\n");
+    let laptop = Laptop::new();
+    fs::write(laptop.path("project/evil.ptx"), &ptx).unwrap();
+    fs::write(laptop.path("project/evil.csv"), page).unwrap();
+    for line in [
+        "disasm evil.ptx --view ptx",
+        "disasm evil.ptx --view ptx --json",
+        "report evil.csv",
+        "report evil.csv --json",
+        "report evil.csv --format csv",
+        "report evil.csv --format markdown",
+    ] {
+        let output = laptop.run(line);
+        for (text, stream) in [(&output.stdout, "stdout"), (&output.stderr, "stderr")] {
+            let text = String::from_utf8_lossy(text);
+            let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t' || c == '\u{202e}';
+            assert!(!text.contains(is_harmful), "{line} {stream}: {text:?}");
+        }
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(shown.contains("\\u001b"), "{line}: {shown}");
+    }
+    assert_eq!(status(&laptop.run("disasm evil.ptx --view ptx --out kept.ptx")), 0);
+    let kept = fs::read_to_string(laptop.path("project/kept.ptx")).unwrap();
+    assert!(kept.contains(evil), "{kept:?}");
+}
+
+#[test]
 fn code_from_before_volta_has_facts_and_bits_and_no_instructions_that_are_none() {
     let laptop = laptop(&[("cubin/12.9/pascal/sm_60.cubin", "old.cubin")]);
     // The words of nvdisasm 13.5.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::support::app::{App, Status};
-use crate::cli::support::terminal::incomplete_tail_len;
+use crate::cli::support::terminal::{incomplete_tail_len, write_program_output};
 use crate::error::{Exit, Failure, Result};
 use crate::queue::{Queue, QueueEntryDocument};
 use crate::regular_file;
@@ -52,19 +52,19 @@ pub(super) fn run(app: &App, args: &LogArgs) -> Result<Status> {
         if attempt > entry.attempt && !entry.state.is_active() {
             open(&queue, args.entry, attempt)?;
         }
-        return follow(app, &queue, args, attempt);
+        return follow(&queue, args, attempt);
     }
     if attempt == 0 {
         app.print_note(&format!("entry {} has not started", args.entry));
         return Ok(0);
     }
     let mut log = open(&queue, args.entry, attempt)?;
-    print_new(app, &mut log, &mut Vec::new(), true)?;
+    print_new(&mut log, &mut Vec::new(), true)?;
     Ok(0)
 }
 
 /// Prints the output of this attempt and of later ones, until the entry has ended.
-fn follow(app: &App, queue: &Queue, args: &LogArgs, from: u32) -> Result<Status> {
+fn follow(queue: &Queue, args: &LogArgs, from: u32) -> Result<Status> {
     let mut attempt = from;
     let mut log: Option<File> = None;
     let mut held = Vec::new();
@@ -79,7 +79,7 @@ fn follow(app: &App, queue: &Queue, args: &LogArgs, from: u32) -> Result<Status>
         }
         let is_over = !entry.state.is_active() || entry.attempt > attempt;
         if let Some(log) = &mut log {
-            print_new(app, log, &mut held, is_over)?;
+            print_new(log, &mut held, is_over)?;
         }
         if !entry.state.is_active() && entry.attempt <= attempt {
             return Ok(0);
@@ -96,7 +96,7 @@ fn follow(app: &App, queue: &Queue, args: &LogArgs, from: u32) -> Result<Status>
 }
 
 /// Prints what is new in the log. Part of a character or a colour is held until the rest is there.
-fn print_new(app: &App, log: &mut File, held: &mut Vec<u8>, is_over: bool) -> Result<()> {
+fn print_new(log: &mut File, held: &mut Vec<u8>, is_over: bool) -> Result<()> {
     let mut piece = vec![0; MAX_READ_BYTES];
     loop {
         let read = log.read(&mut piece).map_err(|e| {
@@ -106,7 +106,7 @@ fn print_new(app: &App, log: &mut File, held: &mut Vec<u8>, is_over: bool) -> Re
         let keep = if read == 0 && is_over { 0 } else { incomplete_tail_len(held) };
         let rest = held.split_off(held.len() - keep);
         if !held.is_empty() {
-            app.print_bytes(held);
+            write_program_output(held);
         }
         *held = rest;
         if read == 0 {

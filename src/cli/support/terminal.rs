@@ -1,9 +1,10 @@
 //! Detects what the terminal can do, and writes to it.
 //!
 //! stdout carries data, stderr messages. `has_color` alone decides on colours. All that rgpu writes goes through this file, because any text may
-//! contain words of a host, a project or a file: on a terminal everything but SGR (colour)
-//! sequences and newlines is escaped. Data goes unchanged into files and pipes. Only the output of
-//! the user's own program has another path, `program_output.rs`.
+//! contain words of a host, a project or a file: everything but SGR (colour) sequences and newlines
+//! is escaped, also in a pipe, whose reader may be a pager. `--out FILE` keeps the bytes. Only the
+//! output of the user's own program goes unchanged into pipes ([`write_program_output`] and
+//! `program_output.rs`).
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -44,24 +45,41 @@ fn has_color(
     }
 }
 
-/// Writes data to stdout and returns whether that worked. A terminal gets it through
-/// [`escape_controls`]. A failure is kept for [`check_output_written`].
+/// Writes data to stdout through [`escape_controls`] and returns whether that worked. A failure is
+/// kept for [`check_output_written`].
 pub(in crate::cli) fn write_out(bytes: &[u8]) -> bool {
     Stdout.write_all(bytes).map_err(|error| record_write_error(&error)).is_ok()
 }
 
-/// stdout as a writer that flushes each write. A terminal gets it through [`escape_controls`].
+/// Writes the output of the user's own program to stdout: unchanged into files and pipes, and to a
+/// terminal through [`escape_controls`].
+pub(in crate::cli) fn write_program_output(bytes: &[u8]) {
+    static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
+    if *IS_TERMINAL {
+        write_out(bytes);
+    } else if let Err(error) = write_and_flush(bytes) {
+        record_write_error(&error);
+    }
+}
+
+fn write_and_flush(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+/// stdout as a writer that flushes each write and escapes with [`escape_controls`].
 pub(in crate::cli) struct Stdout;
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
-        let mut out = io::stdout().lock();
-        match *IS_TERMINAL {
-            true => out.write_all(escape_controls(bytes).as_bytes())?,
-            false => out.write_all(bytes)?,
+        // Nearly all output is such text, and some of it is large.
+        let is_harmless = |b: &u8| matches!(b, b'\n' | b'\t' | 0x20..=0x7e);
+        if bytes.iter().all(is_harmless) {
+            write_and_flush(bytes)?;
+        } else {
+            write_and_flush(escape_controls(bytes).as_bytes())?;
         }
-        out.flush()?;
         Ok(bytes.len())
     }
 
