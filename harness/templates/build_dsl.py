@@ -187,7 +187,9 @@ def main():
             "chain": chain(error),
             "traceback": re.sub(r"\x1b\[[0-9;]*m", "", traceback.format_exc()),
         }
-        traceback.print_exc()
+        # A file that compiles nothing, and Ctrl-C, have no place in the code to show.
+        if not isinstance(error, (NothingCompiled, KeyboardInterrupt)):
+            traceback.print_exc()
         print(f"build_dsl: {type(error).__name__}: {words(error).splitlines()[0]}", file=sys.stderr)
     try:
         backend.collect(build)

@@ -63,6 +63,15 @@ def satisfied(text, reader):
         return False
 
 
+def is_for_this_python(text, reader):
+    """Whether a requirement's marker, if it has one, is true for this Python."""
+    try:
+        marker = reader.Requirement(text.split(" --hash=")[0]).marker
+        return marker is None or marker.evaluate()
+    except Exception:  # no reader, or no requirement: the installer decides
+        return True
+
+
 def brings_torch(wanted, visible, reader):
     """Whether torch will be downloaded."""
     names = {re.split(r"[^A-Za-z0-9._-]", text.strip(), maxsplit=1)[0].lower().replace("_", "-") for text in wanted}
@@ -138,7 +147,8 @@ def make(env, spec):
         show_packages_of_own_venv(env)
     if wanted:
         locked = any(" --hash=" in text for text in wanted)
-        names = dict.fromkeys(text.split(" ;")[0].split(" --hash=")[0] if locked else text for text in wanted)
+        here = [text for text in wanted if is_for_this_python(text, reader)]
+        names = dict.fromkeys(text.split(" ;")[0].split(" --hash=")[0] if locked else text for text in here)
         large = ": about 5 GB with CUDA's libraries, which takes minutes, once on this host"
         say("installing " + ", ".join(names) + (large if brings_torch(wanted, visible, reader) else ""))
         inside = os.path.join(env, "bin", "python")
@@ -166,10 +176,17 @@ def main():
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.exists(os.path.join(env, ".ready")):
             return 0
-        status = make(env, spec)
+        try:
+            status = make(env, spec)
+        except KeyboardInterrupt:  # Ctrl-C ends the job
+            say("stopped before the environment was complete")
+            status = 130
         if status:
             shutil.rmtree(env, ignore_errors=True)
         return status
 
 
-sys.exit(main())
+try:
+    sys.exit(main())
+except KeyboardInterrupt:  # while another job makes the environment
+    sys.exit(130)
