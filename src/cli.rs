@@ -19,6 +19,7 @@ mod arguments;
 mod attach;
 mod bench;
 mod build;
+mod cache;
 mod compare;
 mod completions;
 mod dashboard;

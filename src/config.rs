@@ -97,6 +97,8 @@ pub struct Config {
     pub runs_dir: ConfigValue<PathBuf>,
     /// How many ended runs are kept; `None`: all.
     pub keep: ConfigValue<Option<usize>>,
+    /// The size of rgpu's cache in GB above which parts go; 0 is no limit.
+    pub cache_limit_gb: u64,
     /// Further folders that are searched for kernels.
     pub kernel_path: ConfigValue<Vec<PathBuf>>,
     /// `[preset.NAME]` tables: flag to value, as in `rgpu profile --help`.
@@ -116,12 +118,16 @@ struct UserFile {
     remote: BTreeMap<String, RemoteSpec>,
     runs_dir: Option<PathBuf>,
     keep: Option<usize>,
+    cache_limit_gb: Option<u64>,
     kernel_path: Option<Vec<PathBuf>>,
     #[serde(default)]
     preset: BTreeMap<String, toml::Table>,
     #[serde(default)]
     analysis: Thresholds,
 }
+
+/// The size of rgpu's cache in GB without the setting `cache_limit_gb`.
+const CACHE_LIMIT_GB: u64 = 8;
 
 /// The name of the local machine as a remote.
 pub const LOCAL: &str = "local";
@@ -215,11 +221,17 @@ impl Config {
             default_remote,
             runs_dir,
             keep,
+            cache_limit_gb: user.cache_limit_gb.unwrap_or(CACHE_LIMIT_GB),
             kernel_path,
             presets,
             thresholds,
             libexec: env.libexec.clone(),
         })
+    }
+
+    /// The size of rgpu's cache in bytes above which parts go. `None` if there is no limit.
+    pub fn cache_limit_bytes(&self) -> Option<u64> {
+        (self.cache_limit_gb > 0).then(|| self.cache_limit_gb.saturating_mul(1_000_000_000))
     }
 
     /// The definition of a remote: one from the user's settings, `local`, or `name` itself as an

@@ -51,6 +51,7 @@ pub(crate) use host::{HealthLevel, HostState};
 pub use openapi::document as openapi;
 pub(crate) use overview::RunningRun;
 pub(crate) use project_reader::{HostsAndRuns, ProjectReader};
+pub(crate) use run_summary::RunSummary;
 pub use server::{ServeOptions, serve};
 
 /// Time limit for reading a document. Another process may have locked the state database.

@@ -12,4 +12,6 @@ if [ ! -e "$env/.ready" ]; then
     fi
     python3 "$1" "$env" "$3"
 fi
+# Its time of change says when the environment was last used: `rgpu cache`.
+touch -c "$env/.ready"
 ln -sfn "$env" env

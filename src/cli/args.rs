@@ -7,8 +7,8 @@ use super::support::app::GlobalArgs;
 use super::support::deferred::Deferred;
 use super::support::profile_args::ProfileArgs;
 use super::{
-    bench, build, compare, completions, dashboard, disasm, doctor, exec, kernels, layout, loops,
-    mcp, model, queue, remote, report, runs, schema, setup, skill, top, worker,
+    bench, build, cache, compare, completions, dashboard, disasm, doctor, exec, kernels, layout,
+    loops, mcp, model, queue, remote, report, runs, schema, setup, skill, top, worker,
 };
 use crate::report::KernelNames;
 
@@ -96,6 +96,9 @@ pub(super) enum Command {
     Worker(Deferred<worker::WorkerArgs>),
     /// Serve agents over the Model Context Protocol
     Mcp(Deferred<mcp::McpArgs>),
+    /// Show and clean rgpu's cache: fetched compilers, environments, builds
+    #[command(subcommand)]
+    Cache(Deferred<cache::CacheCommand>),
     /// Tell coding agents how to work with rgpu
     #[command(subcommand)]
     Skill(Deferred<skill::SkillCommand>),

@@ -14,9 +14,9 @@ use super::support::terminal::{
     Terminal, check_output_written, choose_color, write_out, write_stderr,
 };
 use super::{
-    arguments, attach, bench, build, compare, completions, dashboard, disasm, doctor, documents,
-    exec, exec_commands, kernels, layout, loops, mcp, model, profile, queue, remote, report, runs,
-    schema, setup, skill, top, worker,
+    arguments, attach, bench, build, cache, compare, completions, dashboard, disasm, doctor,
+    documents, exec, exec_commands, kernels, layout, loops, mcp, model, profile, queue, remote,
+    report, runs, schema, setup, skill, top, worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
@@ -133,6 +133,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Setup(command) => setup::run(&app, &command),
         Command::Worker(args) => worker::run(&app, &args),
         Command::Mcp(args) => mcp::run(&app, &args),
+        Command::Cache(command) => cache::run(&app, &command),
         Command::Skill(command) => skill::run(&app, &command),
         Command::Completions { shell } => completions::run(&app, shell),
         Command::Arguments => arguments::print(&app),
@@ -193,6 +194,7 @@ fn parse_cli(argv: &[OsString]) -> clap::error::Result<Cli> {
 /// Deletes runs beyond the limit, since a run has just ended, well or not.
 fn prune_runs<T>(app: &App, ended: T) -> T {
     runs::prune(app);
+    cache::enforce_limit(app);
     ended
 }
 

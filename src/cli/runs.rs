@@ -22,7 +22,7 @@ use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 use rgpu_protocol::plan::{Limits, PULLED};
 use rgpu_protocol::{EventBody, Outcome};
 
-pub(super) use clean::{CleanResult, prune};
+pub(super) use clean::prune;
 pub(super) use export::ExportResult;
 pub(super) use host::JobList;
 pub(super) use list::RunList;

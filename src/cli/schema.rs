@@ -93,6 +93,8 @@ pub(super) enum SchemaName {
     Runs,
     /// Output of runs list --remote --json
     Jobs,
+    /// Output of cache show --json
+    Cache,
     /// Output of runs clean --json
     Cleaned,
     /// Output of runs export --json

@@ -1,6 +1,7 @@
 //! Code that commands share. A command imports this and the library, and no other command.
 
 pub(super) mod app;
+pub(super) mod cleaned;
 pub(super) mod comparison_result;
 pub(super) mod dashboard;
 pub(super) mod deferred;

@@ -209,7 +209,7 @@ impl RunSummary {
     ///
     /// # Errors
     /// It has no readable record.
-    pub(super) fn of(folder: &RunFolder) -> Result<Self, StoreError> {
+    pub(crate) fn of(folder: &RunFolder) -> Result<Self, StoreError> {
         let record = folder.current_record()?;
         let limit_text = time_limit_text(&record, folder.path());
         let mut summary = Self::of_record(record);

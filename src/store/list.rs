@@ -246,6 +246,32 @@ impl Runs {
         Ok(older.filter(|line| follower::current(&line.folder).is_none()).collect())
     }
 
+    /// The ended runs of `rgpu exec` that left nothing but their record and their output, newest
+    /// first: without results, note, label or a command that started them. Their sizes are 0.
+    pub fn ended_runs_without_results(&self) -> Vec<RunLine> {
+        // Only their folders are read: a project may have thousands of runs.
+        let ids = self.ids().unwrap_or_default().into_iter().filter(|id| id.contains("-exec-"));
+        let mut lines = Vec::new();
+        for id in ids {
+            let folder = self.root.join(id);
+            let Some(record) = RunFolder::open(&folder).ok().and_then(|f| f.current_record().ok())
+            else {
+                continue;
+            };
+            let is_bare = record.command == "exec"
+                && record.mode.is_empty()
+                && record.note.is_empty()
+                && record.labels.is_empty()
+                && record.parent.is_none();
+            let is_ended = !record.state.is_active() && follower::current(&folder).is_none();
+            if is_bare && is_ended && has_only_records(&folder) {
+                lines.push(RunLine { folder, record, bytes: 0 });
+            }
+        }
+        lines.sort_by(|a, b| b.record.started.cmp(&a.record.started).then(b.folder.cmp(&a.folder)));
+        lines
+    }
+
     /// Removes these runs, except those that a process follows. If the latest was removed, `latest`
     /// then names the newest that is left.
     ///
@@ -345,6 +371,30 @@ fn bytes_of(folder: &Path) -> u64 {
         .filter(|m| m.is_file())
         .map(|m| m.len())
         .sum()
+}
+
+/// Whether a run folder holds only what every run writes.
+fn has_only_records(folder: &Path) -> bool {
+    const RECORDS: &[&str] = &[
+        "commands.sh",
+        "config.toml",
+        "env.json",
+        "error.json",
+        "events.jsonl",
+        "inputs.json",
+        "log",
+        "run.json",
+    ];
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_plan = name.starts_with("plan-") && name.ends_with(".json");
+        if !is_plan && !RECORDS.contains(&&*name) {
+            return false;
+        }
+    }
+    true
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ fn runs_stay_inside_the_project() {
     symlink(&outside, laptop.project("link")).unwrap();
     for runs_dir in [absolute.as_str(), "../outside", "a/../../outside", "link/runs", "link", "."] {
         laptop.write("rgpu.toml", &format!("runs_dir = {runs_dir:?}\n"));
-        for line in ["exec -- true", "runs clean --keep 0"] {
+        for line in ["exec -- true", "runs clean --keep 0 --yes"] {
             refused(&laptop, line, "runs_outside", &["RGPU_RUNS_DIR=", "config.toml"]);
         }
     }
@@ -337,7 +337,7 @@ fn a_run_folder_that_came_with_the_project_writes_no_file_of_the_user() {
         "state": "running", "exit": null, "jobs": [{"job": "old.1", "remote": "local"}],
     });
     for (record, lines) in [
-        (serde_json::json!({}), ["exec -- true", "runs clean --keep 0", "runs note old x"]),
+        (serde_json::json!({}), ["exec -- true", "runs clean --keep 0 --yes", "runs note old x"]),
         (running, ["runs attach old", "runs cancel old", "runs note old x"]),
     ] {
         for line in lines {

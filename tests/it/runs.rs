@@ -36,6 +36,7 @@ fn runs_are_listed_shown_and_cleaned() {
         "runs cancel two",
         "runs clean --keep 2 --dry-run",
         "runs clean --keep 2",
+        "runs clean --keep 2 --yes",
         "runs list",
     ] {
         story += &laptop.show(line);
@@ -72,7 +73,7 @@ fn a_failed_run_says_why_and_ends_in_lists_with_the_status_of_its_command() {
 fn nothing_is_latest_once_all_runs_are_removed() {
     let laptop = Laptop::new();
     assert_eq!(status(&laptop.run("exec --run-id one -- true")), 0);
-    let story = laptop.show("runs clean --keep 0 --all") + &laptop.show("runs show");
+    let story = laptop.show("runs clean --keep 0 --all --yes") + &laptop.show("runs show");
     insta::assert_snapshot!(story);
     assert!(!laptop.project("artifacts/runs/latest").exists());
 }
@@ -134,9 +135,9 @@ fn a_list_that_is_cut_says_so_and_notes_stay_with_their_runs() {
         "runs note one 'kept for the paper'",
         "runs show one",
         "runs note two ''",
-        "runs clean --keep 1",
+        "runs clean --keep 1 --yes",
         "runs list",
-        "runs clean --keep 1 --all",
+        "runs clean --keep 1 --all --yes",
     ] {
         story += &laptop.show(line);
     }
@@ -368,6 +369,60 @@ fn a_run_whose_command_died_before_it_sent_a_job_is_told_and_ended() {
     insta::assert_snapshot!(story);
     assert_eq!(laptop.latest_json("run.json")["state"], "never_submitted");
     assert_eq!(laptop.latest_json("error.json")["error"]["code"], "never_submitted");
-    assert_eq!(status(&laptop.run("runs clean --keep 0")), 0);
+    assert_eq!(status(&laptop.run("runs clean --keep 0 --yes")), 0);
     assert!(!laptop.project("artifacts/runs/one").exists());
+}
+
+#[test]
+fn a_list_has_the_time_and_gpu_of_each_run_on_one_line_and_latest_is_named() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let line = "profile --kernel vecadd --mode ncu --remote h200 --run-id measured -q";
+    assert_eq!(status(&laptop.run(line)), 0);
+    let listed = String::from_utf8(laptop.run("runs list").stdout).unwrap();
+    let rows: Vec<&str> = listed.lines().collect();
+    assert_eq!(rows.len(), 2, "{listed}");
+    assert!(rows[0].contains("started") && rows[0].contains("kernel time"), "{listed}");
+    assert!(rows[1].contains("H200") && rows[1].contains("µs"), "{listed}");
+    let runs: serde_json::Value =
+        serde_json::from_slice(&laptop.run("runs list --json").stdout).unwrap();
+    assert!(runs["runs"][0]["median_ns"].as_f64().is_some_and(|ns| ns > 0.0), "{runs}");
+    let report = laptop.run("report latest");
+    let notes = String::from_utf8(report.stderr).unwrap();
+    assert!(notes.contains("`latest` is measured: profile vecadd (ncu), started 2"), "{notes}");
+    assert!(laptop.run("report measured").stderr.is_empty());
+}
+
+#[test]
+fn of_runs_that_left_nothing_but_output_the_newest_stay() {
+    let laptop = Laptop::new();
+    let noted = "exec --remote local --note kept -- true";
+    assert_eq!(status(&laptop.run(noted)), 0);
+    for _ in 0..22 {
+        assert_eq!(status(&laptop.run("exec --remote local -- true")), 0);
+    }
+    let runs: serde_json::Value =
+        serde_json::from_slice(&laptop.run("runs list --json").stdout).unwrap();
+    assert_eq!(runs["total"], 21, "twenty and the one with a note");
+}
+
+#[test]
+fn the_cache_is_shown_and_cleaned_by_part_after_a_yes() {
+    let laptop = Laptop::new();
+    let cache = laptop.path("home/.cache/rgpu");
+    let environment = cache.join("python/0123456789");
+    std::fs::create_dir_all(&environment).unwrap();
+    std::fs::write(environment.join("large"), vec![1; 1 << 20]).unwrap();
+    let spec = r#"{"requirements": ["nvidia-cuda-nvcc==13.0.48", "nvidia-cuda-crt==13.0.48"]}"#;
+    std::fs::write(environment.join(".ready"), spec).unwrap();
+    let shown = String::from_utf8(laptop.run("cache show").stdout).unwrap();
+    assert!(shown.contains("nvidia-cuda-nvcc  1.05 MB"), "{shown}");
+    let refused = laptop.run("cache clean nvidia-cuda-nvcc");
+    assert_eq!(status(&refused), 2);
+    assert!(environment.exists());
+    assert_eq!(status(&laptop.run("cache clean nvidia-cuda-nvc --yes")), 2);
+    let cleaned = laptop.run("cache clean nvidia-cuda-nvcc --yes --json");
+    let cleaned: serde_json::Value = serde_json::from_slice(&cleaned.stdout).unwrap();
+    assert_eq!(cleaned["removed"], serde_json::json!(["nvidia-cuda-nvcc"]));
+    assert!(!environment.exists());
 }

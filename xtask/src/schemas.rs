@@ -39,6 +39,7 @@ const NAMES: &[&str] = &[
     "kernel",
     "runs",
     "jobs",
+    "cache",
     "cleaned",
     "exported",
     "suite",

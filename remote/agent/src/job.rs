@@ -21,6 +21,7 @@
 
 mod draft;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,6 +34,7 @@ use rustix::fs::FlockOperation;
 
 use crate::blob::Blobs;
 use crate::host_fault::{HostFault, IoContext};
+use crate::job_state::{JobState, state};
 
 pub(crate) use draft::{BlobTargets, DRAFT_PREFIX, FolderDraft};
 
@@ -64,6 +66,22 @@ pub(crate) enum CreateError {
     /// The host's file system failed.
     #[error(transparent)]
     Host(#[from] HostFault),
+}
+
+/// Returns the Python environments that jobs which have not ended link to, in their working folder or
+/// in one of its folders.
+pub fn environments_in_use(root: &Path) -> BTreeSet<PathBuf> {
+    let mut used = BTreeSet::new();
+    for job in JobFolder::all(root) {
+        if matches!(state(&job), Ok(JobState::Ended { .. })) {
+            continue;
+        }
+        let entries = fs::read_dir(job.work()).into_iter().flatten().flatten();
+        let sides = entries.filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()));
+        let folders = sides.map(|side| side.path()).chain([job.work()]);
+        used.extend(folders.filter_map(|folder| fs::read_link(folder.join("env")).ok()));
+    }
+    used
 }
 
 impl JobFolder {

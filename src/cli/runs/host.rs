@@ -4,7 +4,6 @@
 //! this machine and has fetched everything, unless the user removes all.
 
 use std::collections::BTreeSet;
-use std::io::BufRead;
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::message::JobLine;
@@ -13,11 +12,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::support::app::{App, Status};
+use super::super::support::cleaned::CleanResult;
 use super::super::support::progress::LiveOutput;
 use super::super::support::session::{self, OutputOptions};
 use super::super::support::started_here;
-use super::super::support::terminal::{escape_controls, write_stderr};
-use super::clean::{CleanArgs, CleanResult};
+use super::super::support::terminal::escape_controls;
+use super::clean::CleanArgs;
 use super::{AttachArgs, outcome_word};
 use crate::error::{Exit, Failure, Result, indent_continuation};
 use crate::number_form::counted;
@@ -164,7 +164,7 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
     })?;
     if app.global.json {
         let gone = removed.into_iter().map(|job| (job.job, job.bytes)).collect();
-        app.print_json(&CleanResult::new(args, gone, left.len()))?;
+        app.print_json(&CleanResult::new(args.dry_run, gone, left.len()))?;
         return Ok(0);
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };
@@ -338,17 +338,11 @@ fn command(origin: &Origin) -> String {
 }
 
 fn agreed(app: &App, job: &str, origin: &Origin) -> bool {
-    if app.global.json || !app.is_attended() {
-        return false;
-    }
-    write_stderr(&format!(
-        "the host says that `{}` came from\n  {}\nFinish it here as that command? [y/N] ",
+    app.agrees(&format!(
+        "the host says that `{}` came from\n  {}\nFinish it here as that command?",
         one_line(job),
         indent_continuation(&command(origin), 4)
-    ));
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    ))
 }
 
 /// Whether a job's name is `<run>.<sequence>` of this run.

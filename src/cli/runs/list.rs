@@ -5,8 +5,9 @@ use serde::Serialize;
 
 use super::super::support::app::{App, Status};
 use super::{ListArgs, cost_text, state_text};
+use crate::dashboard::RunSummary;
 use crate::error::Result;
-use crate::report::{Align, TextTable, bytes};
+use crate::report::{Align, TextTable, bytes, duration, timestamp};
 use crate::store::{RunFolder, RunLine, RunRecord, RunState, Runs, StoreError};
 
 /// A note with less room than this, in characters, goes below the table.
@@ -22,8 +23,37 @@ pub(in crate::cli) struct RunList {
     schema: &'static str,
     /// Number of runs. The list has the newest.
     total: usize,
-    /// The `run.json` of each listed run, newest first.
-    runs: Vec<RunRecord>,
+    /// The listed runs, newest first.
+    runs: Vec<ListedRun>,
+}
+
+/// A run in the list: its `run.json`, and what its result says.
+#[derive(Serialize, JsonSchema)]
+struct ListedRun {
+    #[serde(flatten)]
+    record: RunRecord,
+    /// Median time of the default case in nanoseconds. Absent without a time of a GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    median_ns: Option<f64>,
+    /// The GPU's name. Absent if none was used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu: Option<String>,
+    /// What limits the kernel with the most time, or the verdict of a comparison.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<String>,
+}
+
+impl ListedRun {
+    fn new(line: RunLine) -> Self {
+        let summary = RunFolder::open(&line.folder).and_then(|folder| RunSummary::of(&folder));
+        let mut listed = Self { record: line.record, median_ns: None, gpu: None, verdict: None };
+        if let Ok(summary) = summary {
+            listed.median_ns = summary.median_ns.filter(|_| !summary.is_cpu_reference);
+            listed.gpu = summary.gpu;
+            listed.verdict = summary.verdict;
+        }
+        listed
+    }
 }
 
 /// Lists the newest runs.
@@ -42,7 +72,7 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
         ));
     }
     if app.global.json {
-        let runs = lines.into_iter().map(|line| line.record).collect();
+        let runs = lines.into_iter().map(ListedRun::new).collect();
         app.print_json(&RunList { schema: "rgpu.runs/1", total: all, runs })?;
         return Ok(0);
     }
@@ -58,15 +88,21 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
         ("run", Align::Left),
         ("reason", Align::Left),
         ("title", Align::Left),
+        ("started", Align::Left),
         ("remote", Align::Left),
+        ("GPU", Align::Left),
         ("state", Align::Left),
+        ("kernel time", Align::Right),
+        ("verdict", Align::Left),
         ("time", Align::Right),
         ("cost", Align::Right),
         ("size", Align::Right),
         ("note", Align::Left),
     ]);
     for line in lines {
-        let r = line.record;
+        let (size, folder) = (line.bytes, line.folder.clone());
+        let listed = ListedRun::new(line);
+        let r = listed.record;
         // The run is done even if its program failed.
         let state = match r.program_exit {
             Some(status) if r.state == RunState::Done && status != 0 => {
@@ -77,24 +113,28 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
         let away =
             matches!(r.state, RunState::Detached | RunState::Running | RunState::NeverSubmitted);
         let reason = match args.failed {
-            true => reason(&line.folder).unwrap_or_default(),
+            true => reason(&folder).unwrap_or_default(),
             false => String::new(),
         };
         table.add_row([
             r.id,
             reason,
             r.title,
+            timestamp(&r.started),
             r.remote,
+            listed.gpu.unwrap_or_default(),
             state,
+            listed.median_ns.map(duration).unwrap_or_default(),
+            listed.verdict.unwrap_or_default(),
             // Only the host knows how long a running one takes.
             if away { String::new() } else { format!("{:.1} s", r.seconds) },
             cost_text(&r.cost).filter(|_| !away).unwrap_or_default(),
-            bytes(line.bytes as f64),
+            bytes(size as f64),
             super::super::support::terminal::escape_controls(r.note.as_bytes()),
         ]);
     }
     app.print(&table.without_empty_columns().fitted_with_words(
-        app.style().width,
+        app.columns(),
         0,
         "note",
         MIN_NOTE_WIDTH,

@@ -1,6 +1,6 @@
 //! The context of every command: settings, flags, terminal and folders; printing and failing.
 
-use std::io::IsTerminal;
+use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -136,6 +136,18 @@ impl App {
     /// Whether somebody can answer a question at the terminal.
     pub(in crate::cli) fn is_attended(&self) -> bool {
         std::io::stdin().is_terminal() && self.terminal.stderr_tty
+    }
+
+    /// Asks a question at the terminal that ends with `[y/N]`. Nobody answers under `--json` or
+    /// without a terminal: that is a no.
+    pub(in crate::cli) fn agrees(&self, question: &str) -> bool {
+        if self.global.json || !self.is_attended() {
+            return false;
+        }
+        write_stderr(&format!("{question} [y/N] "));
+        let mut answer = String::new();
+        let read = std::io::stdin().lock().read_line(&mut answer);
+        read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
     }
 
     /// The hint on how to get nvdisasm. A script has to pass `--yes`.

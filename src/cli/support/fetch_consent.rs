@@ -1,11 +1,9 @@
 //! Asks whether a compiler may be fetched to a remote, and remembers the consent per remote.
 
-use std::io::BufRead;
 use std::path::PathBuf;
 
 use super::app::App;
 use super::session::is_local;
-use super::terminal::write_stderr;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::store::atomic;
@@ -107,16 +105,10 @@ fn save_consent(consent_file: &std::path::Path) {
 }
 
 fn ask(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> bool {
-    if app.global.json || !app.is_attended() {
-        return false;
-    }
-    write_stderr(&format!(
-        "Fetch {}, {}, into rgpu's cache {}? [y/N] ",
+    app.agrees(&format!(
+        "Fetch {}, {}, into rgpu's cache {}?",
         wheels.title,
         wheels.size(),
         host_phrase(spec)
-    ));
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    ))
 }

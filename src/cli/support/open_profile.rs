@@ -17,7 +17,7 @@ use crate::import::{
 };
 use crate::model::profile::{ArtifactKind, CodeLanguage, Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Comparison, Profile, Sidecars};
-use crate::report::ReportInput;
+use crate::report::{ReportInput, one_line, timestamp};
 use crate::store::{RunFolder, Runs, StoreError};
 
 /// A profile and its sidecar documents.
@@ -59,10 +59,26 @@ pub(in crate::cli) fn open_within(
         return joined_reports::open(app, &reports, what, max_bytes);
     }
     let found = Runs::new(&app.config.runs_dir.value).find_result(what);
-    open_run(&found.map_err(|e| match e {
+    let folder = found.map_err(|e| match e {
         StoreError::Unknown(_) => missing::run_or_file(what),
         other => other.into(),
-    })?)
+    })?;
+    note_latest(app, what, &folder);
+    open_run(&folder)
+}
+
+/// Says which run `latest` or `latest~1` is.
+pub(in crate::cli) fn note_latest(app: &App, what: &str, folder: &RunFolder) {
+    if !what.starts_with("latest") || app.global.json {
+        return;
+    }
+    let Ok(record) = folder.record() else { return };
+    app.print_note(&format!(
+        "`{what}` is {}: {}, started {}",
+        record.id,
+        one_line(&record.title),
+        timestamp(&record.started)
+    ));
 }
 
 /// A saved comparison, with the profile of its second side.
