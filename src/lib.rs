@@ -19,6 +19,7 @@
 pub mod error;
 pub mod model;
 
+mod beneath;
 mod child_tree;
 mod duration;
 mod fault_point;

@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{OptionalExtension, Row, params};
 
+use crate::beneath::Folder;
 use crate::store::Runs;
 use crate::store::state::{
     LockHolder, NewEvent, StateDb, StateLock, commit, now_ms, random_id, sql_error,
@@ -49,7 +50,7 @@ pub use state::{
     IterationRecord, KeptState, LoopComparison, LoopState, MeasuredTime, Outcome, Phase, Proposal,
     Stop, StopReason,
 };
-pub use status::{AwaitedAnswer, Heartbeat, LoopStatus, LoopTarget, read_heartbeat};
+pub use status::{AwaitedAnswer, Heartbeat, LoopStatus, LoopTarget};
 
 /// The lock that the loop holds for life.
 const LOOP_LOCK: &str = "loop.lock";
@@ -65,6 +66,8 @@ const FOLDER: &str = "artifacts/loop";
 pub struct Loops {
     db: StateDb,
     project: PathBuf,
+    /// The project's folder, open.
+    files: Folder,
 }
 
 /// A loop as the database has it.
@@ -91,7 +94,7 @@ impl Loops {
     /// # Errors
     /// [`LoopError::State`].
     pub fn open(project: &Path, own_ids: &Path) -> Result<Self, LoopError> {
-        Ok(Self { db: StateDb::open(project, own_ids)?, project: project.to_owned() })
+        Self::of(StateDb::open(project, own_ids)?, project)
     }
 
     /// Opens the loops of a project.
@@ -100,14 +103,29 @@ impl Loops {
     /// [`LoopError::NoLoop`] if the project has no database; [`LoopError::State`].
     pub fn open_existing(project: &Path, own_ids: &Path) -> Result<Self, LoopError> {
         match StateDb::open_existing(project, own_ids)? {
-            Some(db) => Ok(Self { db, project: project.to_owned() }),
+            Some(db) => Self::of(db, project),
             None => Err(LoopError::NoLoop(None)),
         }
     }
 
+    fn of(db: StateDb, project: &Path) -> Result<Self, LoopError> {
+        let files = Folder::open(project).map_err(error::io_error("open", project))?;
+        Ok(Self { db, project: project.to_owned(), files })
+    }
+
+    /// The project's folder, from which the files of its loops are reached.
+    pub(crate) fn files(&self) -> &Folder {
+        &self.files
+    }
+
+    /// The heartbeat of a loop; `None` if there is none.
+    pub fn heartbeat(&self, id: &str) -> Option<Heartbeat> {
+        status::read_heartbeat(&self.files, &self.folder(id))
+    }
+
     /// The process that runs the project's loop; `None` if there is none.
     pub fn holder(&self) -> Option<LockHolder> {
-        StateLock::holder(self.db.folder(), LOOP_LOCK)
+        StateLock::holder(self.db.files(), LOOP_LOCK)
     }
 
     /// The folder of the project that the loops belong to.
@@ -218,7 +236,7 @@ impl Loops {
             });
         }
         let path = iteration_folder(&self.folder(&row.id), iteration).join("worker_progress.json");
-        documents::add_progress(&path, iteration, report)
+        documents::add_progress(&self.files, &path, iteration, report)
     }
 
     /// Removes the loops that have stopped, but not the `keep` newest of them: their folders, their
@@ -238,7 +256,7 @@ impl Loops {
         for row in stopped.iter().skip(keep).rev() {
             // The rows go last, so that a killed removal can be repeated.
             let folder = self.folder(&row.id);
-            match std::fs::remove_dir_all(&folder) {
+            match self.files.remove_folder(&folder) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(error::io_error("remove", &folder)(e));
                 }

@@ -36,6 +36,7 @@ pub use server::serve_stdio;
 pub use tool::{TOOLS, ToolInfo, tools};
 
 use crate::own_command::OwnProgram;
+use crate::store::StartedRuns;
 
 /// The skill that tells agents how to work with rgpu.
 pub const SKILL: &str = include_str!("mcp/SKILL.md");
@@ -51,6 +52,8 @@ pub struct McpContext {
     pub runs: PathBuf,
     /// A folder of this user for the files that clients send.
     pub scratch: PathBuf,
+    /// The runs that were started on this machine. The records of others may be forged.
+    pub started: StartedRuns,
 }
 
 impl McpContext {

@@ -95,7 +95,7 @@ impl Queue {
 
     /// The process that runs the queue; `None` if there is none.
     pub fn runner(&self) -> Option<LockHolder> {
-        StateLock::holder(self.db.folder(), RUNNER_LOCK)
+        StateLock::holder(self.db.files(), RUNNER_LOCK)
     }
 
     /// The folder of the state database.
@@ -238,6 +238,14 @@ impl Queue {
         self.entry_folder(id).join(format!("{attempt}.log"))
     }
 
+    /// Opens the log of an attempt for reading.
+    ///
+    /// # Errors
+    /// There is none yet; it is a link or no regular file.
+    pub fn open_log(&self, id: i64, attempt: u32) -> std::io::Result<std::fs::File> {
+        self.db.files().open_file(self.log_path(id, attempt))
+    }
+
     /// The folder with an entry's logs, script and snapshot.
     fn entry_folder(&self, id: i64) -> PathBuf {
         self.db.folder().join("queue").join(id.to_string())
@@ -294,7 +302,7 @@ impl Queue {
 
     /// Seconds since the last output of a running attempt.
     fn silence(&self, id: i64, attempt: u32) -> Option<f64> {
-        let written = std::fs::metadata(self.log_path(id, attempt)).ok()?.modified().ok()?;
+        let written = self.db.files().modified(self.log_path(id, attempt))?;
         Some(written.elapsed().unwrap_or_default().as_secs_f64())
     }
 }

@@ -36,7 +36,14 @@ pub(crate) fn open_unlinked(options: &mut OpenOptions, path: &Path) -> io::Resul
 /// # Errors
 /// As [`open`]; it is larger.
 pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    let file = open(path)?;
+    read_from(open(path)?, max_bytes)
+}
+
+/// Reads an open file of at most `max_bytes`.
+///
+/// # Errors
+/// I/O errors; it is larger.
+pub(crate) fn read_from(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // A growing file may be longer than it was.
     let is_too_large = file.metadata()?.len() > max_bytes

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! artifacts/runs/                     the root (`runs_dir`), with a .gitignore of its own
-//!   latest                            text file: the id of the last run
+//!   latest                            link to the last run, for people; rgpu does not follow it
+//!   .latest                           the id of the last run
 //!   20261120-101502-vecadd-ncu-3f2a1c/
 //!     run.json plan-N.json events.jsonl env.json inputs.json config.toml commands.sh
 //!     log/<step>.{stdout,stderr}  raw/  ptx/ cubin/ sass/
@@ -26,10 +27,12 @@ pub mod live;
 pub(crate) mod project_files;
 mod provenance;
 mod record;
+mod started;
 pub mod state;
 
+pub use crate::beneath::NewFile;
 pub use cost::{BilledCost, Cost, CostSource};
-pub use destination::{Destination, DestinationError, DestinationRoot, PartialFile};
+pub use destination::{Destination, DestinationError, DestinationRoot};
 pub use folder::{LogPosition, Recorder, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
 pub(crate) use provenance::quiet_git;
@@ -37,3 +40,4 @@ pub use provenance::{
     CaseSizes, EnvRecord, InputDigest, InputsRecord, Repository, digest_file, digest_of, repository,
 };
 pub use record::{JobRecord, RunParent, RunRecord, RunState, UnsyncedFile, remote_suffix};
+pub use started::StartedRuns;

@@ -99,6 +99,10 @@ fn start(argv: &[OsString]) -> Result<Status> {
         cwd,
         parent: parent(),
     };
+    for folder in [&app.cache, &app.data] {
+        // Without a home that can be written, each use reports its own error.
+        let _ = crate::store::atomic::make_private_folder(folder);
+    }
     // The shell's completion reads names alone.
     if let Some(file) = &app.config.ignored
         && !matches!(cli.command, Command::Names { .. })

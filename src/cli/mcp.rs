@@ -8,6 +8,7 @@ use super::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::mcp::{McpContext, TOOLS, serve_http, serve_stdio, tools};
 use crate::report::wrap;
+use crate::store::StartedRuns;
 use crate::store::state::random_id;
 
 /// The variable with the token of `--http`.
@@ -73,6 +74,7 @@ fn context(app: &App) -> Result<McpContext> {
         project: app.config.project.clone(),
         runs: app.cwd.join(&app.config.runs_dir.value),
         scratch: app.cache.join("mcp"),
+        started: StartedRuns::in_cache(&app.cache),
     })
 }
 

@@ -196,7 +196,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         };
         format!("{note}  run         {}\n", folder.path().display())
     };
-    if folder.path().join("profile.json").is_file() {
+    if folder.has("profile.json") {
         let opened = open_profile::open_run(folder)?;
         let id = if app.global.json { "json" } else { "table" };
         if let Some(report) = crate::report::report(id) {
@@ -244,7 +244,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         failure_text(folder, &record),
         place(),
     ));
-    if folder.path().join("suite.json").is_file() {
+    if folder.has("suite.json") {
         app.print_note(&format!("`rgpu bench show {}` shows its cases", record.id));
         return Ok(0);
     }
@@ -303,7 +303,7 @@ fn has_no_answer(record: &RunRecord) -> bool {
 /// when rgpu last asked.
 fn last_seen(folder: &RunFolder, record: &RunRecord) -> String {
     let written = |name: &str| {
-        let time = std::fs::metadata(folder.path().join(name)).ok()?.modified().ok()?;
+        let time = folder.files().modified(name)?;
         let time = jiff::Timestamp::try_from(time).ok()?;
         Some(crate::report::timestamp(&time.to_string()))
     };

@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use super::{Config, ConfigValue, LOCAL, Origin};
 use crate::analysis::Thresholds;
+use crate::beneath::{self, Folder};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::remote::{RemoteSpec, without_secret};
 
@@ -117,8 +118,14 @@ impl Config {
     pub fn folder_beside_runs(&self, name: &str) -> Result<PathBuf> {
         let runs_dir = &self.runs_dir.value;
         let folder = runs_dir.parent().unwrap_or(&self.project).join(name);
-        if is_below(runs_dir, &self.project) && !is_below(&folder, &self.project) {
-            let what = format!("`{}` leads out of the project", folder.display());
+        if is_below(runs_dir, &self.project) {
+            let what = if let Some(link) = link_below(&self.project, &folder) {
+                format!("`{}` is a symbolic link, which is not followed", link.display())
+            } else if !is_below(&folder, &self.project) {
+                format!("`{}` leads out of the project", folder.display())
+            } else {
+                return Ok(folder);
+            };
             return Err(Failure::new(Exit::Config, "folder_outside", what)
                 .hint("name a folder yourself: `--out DIR`"));
         }
@@ -166,8 +173,14 @@ pub(super) fn may_decide(file: &Path, cwd: &Path) -> bool {
     owner(file).is_some_and(|uid| uid == own || uid == 0 || Some(uid) == owner(cwd))
 }
 
-/// Refuses a runs folder outside the project, by name or by link, because rgpu writes and deletes
-/// there. The user may choose one in the environment or by an absolute path.
+/// The first link on the way from the project to a path below it.
+fn link_below(project: &Path, path: &Path) -> Option<PathBuf> {
+    let opened = Folder::open(project).and_then(|project| project.stat(path.join("any")));
+    opened.err().as_ref().and_then(beneath::link_of).map(Path::to_owned)
+}
+
+/// Refuses a runs folder outside the project, and one behind a link, because rgpu writes and
+/// deletes there. The user may choose any in the environment or by an absolute path.
 pub(super) fn check_runs_dir(
     runs_dir: &ConfigValue<PathBuf>,
     project: &Path,
@@ -182,21 +195,29 @@ pub(super) fn check_runs_dir(
         }
         Origin::Project(_) | Origin::Default => false,
     };
-    if chosen_by_user || is_below(&runs_dir.value, project) {
+    let link = link_below(project, &runs_dir.value);
+    if chosen_by_user || (link.is_none() && is_below(&runs_dir.value, project)) {
         return Ok(());
     }
     let shown = runs_dir.value.display();
-    let what = format!("the runs of a project lie inside it, and `{shown}` does not");
-    let failure = Failure::new(Exit::Config, "runs_outside", what);
+    let failure = match &link {
+        Some(link) => {
+            let what = format!("`{}` is a symbolic link, which is not followed", link.display());
+            Failure::new(Exit::Config, "runs_outside", what)
+        }
+        None => {
+            let what = format!("the runs of a project lie inside it, and `{shown}` does not");
+            Failure::new(Exit::Config, "runs_outside", what)
+        }
+    };
     let failure = match &runs_dir.origin {
         Origin::Project(file) => failure.file(file.display()),
-        _ => failure.cause("a link leads out of the project"),
+        _ => failure.cause("a project may come with links that lead to your other files"),
     };
-    Err(failure.hint(format!(
-        "to write them there: RGPU_RUNS_DIR={}, or an absolute `runs_dir` in {}",
-        shell_word(shown),
-        user_file.display()
-    )))
+    let chosen = runs_dir.value.canonicalize().unwrap_or_else(|_| runs_dir.value.clone());
+    Err(failure
+        .hint(format!("to keep runs there: export RGPU_RUNS_DIR={}", shell_word(chosen.display())))
+        .hint(format!("or an absolute `runs_dir` in {}", user_file.display())))
 }
 
 /// Whether `path` is below `folder` after links are resolved. Parts that do not exist yet count by

@@ -1,5 +1,7 @@
 //! The hosts as they were last seen: no host is asked.
 
+use std::path::Path;
+
 use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,6 +9,7 @@ use serde::Serialize;
 use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
 use super::{DashboardContext, DashboardHost};
+use crate::beneath::Folder;
 use crate::queue::{Entry, EntryState};
 use crate::store::{EnvRecord, RunFolder, RunState};
 
@@ -175,8 +178,8 @@ fn state(
     });
     let recorded = || {
         snapshot.of_remote(&host.name).take(MAX_ENV_RUNS).find_map(|run| {
-            let path = context.runs.join(&run.id).join("env.json");
-            let bytes = crate::regular_file::read(&path, MAX_ENV_BYTES).ok()?;
+            let runs = Folder::open(&context.runs).ok()?;
+            let bytes = runs.read(Path::new(&run.id).join("env.json"), MAX_ENV_BYTES).ok()?;
             let env: EnvRecord = serde_json::from_slice(&bytes).ok()?;
             Some((run.started.clone(), env.host.filter(|facts| facts.remote == host.name)?))
         })

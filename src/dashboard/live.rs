@@ -245,18 +245,19 @@ impl Position {
     }
 }
 
+/// The events of a run.
+const EVENTS: &str = "events.jsonl";
+
 /// What a run wrote since `position`, which moves to its end.
 fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunUpdate> {
     let record = folder.current_record()?;
-    let path = folder.path();
-    let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let is_first = position.is_none();
     let own = position.get_or_insert_default();
-    let events_path = path.join("events.jsonl");
     if is_first {
-        own.events = size(&events_path).saturating_sub(MAX_READ_BYTES);
+        let events = folder.files().open_file(EVENTS).and_then(|file| file.metadata());
+        own.events = events.map_or(0, |events| events.len()).saturating_sub(MAX_READ_BYTES);
     }
-    let bytes = read_at(&events_path, own.events, MAX_READ_BYTES).unwrap_or_default();
+    let bytes = read_at(folder, EVENTS, own.events, MAX_READ_BYTES).unwrap_or_default();
     let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
         Some(at) => at + 1,
         // A line that is longer than a piece is left out.
@@ -268,14 +269,14 @@ fn news(folder: &RunFolder, position: &mut Option<Position>) -> Result<RunUpdate
     let lines = bytes[..whole].split(|byte| *byte == b'\n');
     let events = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
     let mut output = Vec::new();
-    for log in run_detail::logs(path) {
+    for log in run_detail::logs(folder) {
         let first = if is_first { log.bytes.saturating_sub(MAX_READ_BYTES) } else { 0 };
         let offset = own.logs.entry(log.name.clone()).or_insert(first);
         if log.bytes <= *offset {
             continue;
         }
-        let file = path.join("log").join(&log.name);
-        let mut bytes = read_at(&file, *offset, MAX_READ_BYTES).unwrap_or_default();
+        let file = Path::new("log").join(&log.name);
+        let mut bytes = read_at(folder, file, *offset, MAX_READ_BYTES).unwrap_or_default();
         if is_first && first > 0 {
             // The first piece may begin inside a character.
             let rest = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();

@@ -14,7 +14,7 @@ use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
 use super::suites::SuiteLine;
 use crate::error::Failure;
-use crate::store::{RunFolder, live};
+use crate::store::{RunFolder, Runs, live};
 
 /// How many of the last runs are shown.
 const MAX_RECENT_RUNS: usize = 12;
@@ -123,11 +123,11 @@ pub(super) fn problem_lines(failure: &Failure) -> String {
 pub(super) fn running_runs(context: &DashboardContext, snapshot: &Snapshot) -> Vec<RunningRun> {
     let runs = snapshot.running.iter().map(|at| &snapshot.runs[*at].summary);
     let running = runs.take(MAX_RUNNING_RUNS).map(|run| {
-        let folder = RunFolder::open(&context.runs.join(&run.id)).ok();
+        let folder = Runs::new(&context.runs).find_id(&run.id).and_then(Result::ok);
         RunningRun {
             phase: folder.as_ref().and_then(live::phase),
             followed_by: folder.as_ref().and_then(RunFolder::followed_by),
-            output: folder.and_then(|folder| last_output(folder.path())),
+            output: folder.and_then(|folder| last_output(&folder)),
             run: run.clone(),
         }
     });
@@ -135,14 +135,14 @@ pub(super) fn running_runs(context: &DashboardContext, snapshot: &Snapshot) -> V
 }
 
 /// The last lines of the log that changed last.
-fn last_output(folder: &Path) -> Option<String> {
+fn last_output(folder: &RunFolder) -> Option<String> {
     let changed = |name: &str| {
-        let path = folder.join("log").join(name);
-        Some((path.metadata().ok()?.modified().ok()?, path))
+        let path = Path::new("log").join(name);
+        Some((folder.files().modified(&path)?, path))
     };
     let logs = logs(folder).into_iter().filter(|log| log.bytes > 0);
     let (_, newest) = logs.filter_map(|log| changed(&log.name)).max()?;
-    let (text, _) = live::tail(&newest, MAX_OUTPUT_BYTES)?;
+    let (text, _) = live::tail(folder, &newest, MAX_OUTPUT_BYTES)?;
     let lines: Vec<&str> = text.lines().collect();
     Some(lines[lines.len().saturating_sub(MAX_OUTPUT_LINES)..].join("\n"))
 }

@@ -133,8 +133,8 @@ pub(super) fn entry(
     let runs = snapshot.runs.iter().map(|run| &run.summary);
     let own = runs.filter(|run| run.parent.as_ref().is_some_and(|p| p.queue == Some(id)));
     let runs = own.map(|run| EntryRun { id: run.id.clone(), state: run.state }).collect();
-    let log = queue.log_path(id, entry.attempt);
-    let output = live::tail(&log, MAX_OUTPUT_BYTES).map(|(text, _)| text);
+    let log = queue.open_log(id, entry.attempt).ok();
+    let output = log.and_then(|log| live::tail_of(log, MAX_OUTPUT_BYTES)).map(|(text, _)| text);
     Ok(QueueEntryDocument::of(&queue, entry, runs, output)?)
 }
 
@@ -198,7 +198,7 @@ pub(super) fn patch(context: &DashboardContext, id: &str, iteration: u32) -> Res
     let loops = open_loops(context)?.ok_or(LoopError::NoLoop(Some(id.to_owned())))?;
     let row = loops.find(Some(id))?;
     let path = loops.iteration_folder(&row.id, iteration).join("git_diff.patch");
-    TextDocument::of_end(&path, "git_diff.patch", MAX_PATCH_BYTES)
+    TextDocument::of_end(loops.files(), &path, "git_diff.patch", MAX_PATCH_BYTES)
 }
 
 /// What the overview shows of queue and loops. What cannot be read is a problem of its own.

@@ -1,7 +1,6 @@
 //! One run: its record, environment, failure, phase and logs, and the page of its report.
 
-use std::path::Path;
-
+use rustix::fs::FileType;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -9,11 +8,12 @@ use super::run_summary::{self, ResultKind, RunSummary};
 use super::suites::{history, suite};
 use super::text_document::TextDocument;
 use super::{DashboardContext, Server};
+use crate::beneath::Entry;
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::model::fan_out::FanOutRow;
 use crate::model::ranks::Ranks;
 use crate::own_command::CommandLine;
-use crate::store::{EnvRecord, RunFolder, RunRecord, live};
+use crate::store::{EnvRecord, RunFolder, RunRecord, Runs, live};
 
 /// At most this many bytes at the end of a log are shown.
 const MAX_LOG_BYTES: u64 = 256 << 10;
@@ -67,10 +67,9 @@ pub(super) struct LogFile {
 /// There is no such run.
 pub(super) fn find(context: &DashboardContext, id: &str) -> Result<RunFolder> {
     let is_id = rgpu_protocol::plan::valid_job_id(id);
-    let path = context.runs.join(id);
-    match is_id && path.join("run.json").is_file() {
-        true => Ok(RunFolder::open(&path)?),
-        false => Err(Failure::new(Exit::Usage, "unknown_run", format!("there is no run `{id}`"))
+    match Runs::new(&context.runs).find_id(id) {
+        Some(found) if is_id => Ok(found?),
+        _ => Err(Failure::new(Exit::Usage, "unknown_run", format!("there is no run `{id}`"))
             .hint("it may have been removed: `rgpu runs list` shows those there are")),
     }
 }
@@ -93,7 +92,7 @@ pub(super) fn detail(context: &DashboardContext, id: &str) -> Result<RunDetail> 
         phase: if run.is_active() { live::phase(&folder) } else { None },
         followed_by: folder.followed_by(),
         failure: folder.failure(),
-        logs: logs(folder.path()),
+        logs: logs(&folder),
         remotes: run_summary::remotes(&context.runs, folder.path(), &record),
         ranks: run.ranks.and_then(|_| run_summary::ranks(folder.path())),
         env,
@@ -103,16 +102,15 @@ pub(super) fn detail(context: &DashboardContext, id: &str) -> Result<RunDetail> 
 }
 
 /// The logs of a run folder, by name.
-pub(super) fn logs(folder: &Path) -> Vec<LogFile> {
-    let entries = std::fs::read_dir(folder.join("log")).into_iter().flatten().flatten();
-    let log = |entry: std::fs::DirEntry| {
-        let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        let name = entry.file_name().into_string().ok()?;
-        rgpu_protocol::plan::valid_job_id(&name).then_some(LogFile { name, bytes: metadata.len() })
+pub(super) fn logs(folder: &RunFolder) -> Vec<LogFile> {
+    let entries = folder.files().folder("log").and_then(|log| log.entries());
+    let log = |entry: Entry| {
+        let name = entry.path.into_os_string().into_string().ok()?;
+        let is_log =
+            entry.kind == FileType::RegularFile && rgpu_protocol::plan::valid_job_id(&name);
+        is_log.then_some(LogFile { name, bytes: entry.bytes })
     };
-    let mut logs: Vec<LogFile> = entries.filter_map(log).collect();
-    logs.sort_by(|a, b| a.name.cmp(&b.name));
-    logs
+    entries.unwrap_or_default().into_iter().filter_map(log).collect()
 }
 
 /// The end of a log.
@@ -121,14 +119,14 @@ pub(super) fn logs(folder: &Path) -> Vec<LogFile> {
 /// There is no such run or log.
 pub(super) fn log(context: &DashboardContext, id: &str, name: &str) -> Result<TextDocument> {
     let folder = find(context, id)?;
-    let logs = logs(folder.path());
+    let logs = logs(&folder);
     if !logs.iter().any(|log| log.name == name) {
         let what = format!("the run has no log `{name}`");
         let names: Vec<&str> = logs.iter().map(|log| log.name.as_str()).collect();
         return Err(Failure::new(Exit::Usage, "unknown_log", what)
             .hint(format!("its logs: {}", names.join(", "))));
     }
-    TextDocument::of_end(&folder.path().join("log").join(name), name, MAX_LOG_BYTES)
+    TextDocument::of_end(folder.files(), format!("log/{name}"), name, MAX_LOG_BYTES)
 }
 
 /// The page of a run's report, as `rgpu report --format html` and `rgpu bench show --format html`

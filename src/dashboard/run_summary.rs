@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
+use crate::beneath::Folder;
 use crate::model::bound::BoundShare;
 use crate::model::comparison::TimeVerdict;
 use crate::model::fan_out::{FanOut, FanOutRow};
@@ -139,7 +140,8 @@ impl ResultKind {
             ("suite.json", Self::Suite),
             ("fan-out.json", Self::FanOut),
         ];
-        kinds.into_iter().find(|(name, _)| folder.join(name).is_file()).map(|(_, kind)| kind)
+        let folder = Folder::open(folder).ok()?;
+        kinds.into_iter().find(|(name, _)| folder.is_file(name)).map(|(_, kind)| kind)
     }
 }
 
@@ -483,13 +485,12 @@ fn other_schema(name: &str, schema: &str) -> String {
 /// # Errors
 /// It cannot be read, in a sentence.
 fn document<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T, String> {
-    let path = folder.join(name);
     let failed = |e: std::io::Error| format!("{name} cannot be read: {e}");
-    let file = regular_file::open(&path).map_err(failed)?;
+    let file = Folder::open(folder).and_then(|folder| folder.open_file(name)).map_err(failed)?;
     // What is in memory is read faster; what is large stays on disk.
     let read = match file.metadata().map_err(failed)?.len() <= MAX_IN_MEMORY_BYTES {
         true => {
-            let bytes = regular_file::read(&path, MAX_IN_MEMORY_BYTES).map_err(failed)?;
+            let bytes = regular_file::read_from(file, MAX_IN_MEMORY_BYTES).map_err(failed)?;
             serde_json::from_slice(&bytes)
         }
         false => serde_json::from_reader(BufReader::with_capacity(1 << 16, file)),

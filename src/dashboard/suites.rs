@@ -9,11 +9,11 @@ use serde::Serialize;
 use super::DashboardContext;
 use super::run_summary::{RunSummary, SuiteCounts};
 use super::run_table::Snapshot;
+use crate::beneath::Folder;
 use crate::error::{Exit, Failure, Result};
 use crate::model::bound::BoundShare;
 use crate::model::suite::SuiteRun;
 use crate::model::suite_history::History;
-use crate::regular_file;
 use crate::suite::{RunIndex, TimeQuery};
 
 /// The largest suite.json that is read, in bytes.
@@ -102,7 +102,8 @@ pub(super) fn suite(folder: &Path) -> Result<SuiteRun> {
     let failed = |what: &str| {
         Failure::new(Exit::Artifact, "bad_document", what.to_owned()).file(path.display())
     };
-    let bytes = regular_file::read(&path, MAX_SUITE_BYTES)
+    let bytes = Folder::open(folder)
+        .and_then(|folder| folder.read("suite.json", MAX_SUITE_BYTES))
         .map_err(|e| failed("the run has no suite.json that can be read").cause(e))?;
     serde_json::from_slice(&bytes).map_err(|e| failed("suite.json cannot be read").cause(e))
 }

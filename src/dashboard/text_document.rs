@@ -5,6 +5,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::beneath::Folder;
 use crate::error::{Exit, Failure, Result};
 use crate::store::live;
 
@@ -28,9 +29,17 @@ impl TextDocument {
     ///
     /// # Errors
     /// It cannot be read.
-    pub(super) fn of_end(path: &Path, name: &str, max_bytes: u64) -> Result<Self> {
-        let (text, bytes) = live::tail(path, max_bytes).ok_or_else(|| {
+    pub(super) fn of_end(
+        folder: &Folder,
+        path: impl AsRef<Path>,
+        name: &str,
+        max_bytes: u64,
+    ) -> Result<Self> {
+        let file = folder.open_file(&path).ok();
+        let end = file.and_then(|file| live::tail_of(file, max_bytes));
+        let (text, bytes) = end.ok_or_else(|| {
             let what = format!("`{name}` cannot be read");
+            let path = folder.path().join(path);
             Failure::new(Exit::Artifact, "unreadable", what).file(path.display())
         })?;
         let schema = "rgpu.dashboard-text/1";

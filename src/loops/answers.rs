@@ -1,6 +1,5 @@
 //! The prompts of a loop, and the files with which a worker or a reviewer answers them.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use super::driver::LoopRunner;
 use super::measure::PhaseError;
 use super::prompt::{self, PromptInput};
 use crate::fault_point;
+use crate::regular_file::MAX_FILE_BYTES;
 
 /// The time between two looks for a file that somebody else writes.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -62,7 +62,8 @@ impl LoopRunner {
             }
             LoopMode::DryRun => {
                 let answer = self.made_up(kind);
-                write_json(&self.iteration_folder().join(kind.answer_file()), &answer)?;
+                let path = self.iteration_folder().join(kind.answer_file());
+                write_json(&self.loops.files, &path, &answer)?;
                 Ok(Ok(self.wait_for_answer(kind)?))
             }
         }
@@ -93,7 +94,8 @@ impl LoopRunner {
             String::new()
         });
         let answer = folder.join(kind.answer_file()).to_string_lossy().into_owned();
-        let patch = fs::read_to_string(folder.join("git_diff.patch")).unwrap_or_default();
+        let patch = self.loops.files.read_to_string(folder.join("git_diff.patch"), MAX_FILE_BYTES);
+        let patch = patch.unwrap_or_default();
         let schema = serde_json::to_string(&kind.schema()).unwrap_or_default();
         let input = PromptInput {
             config: &self.config,
@@ -110,7 +112,7 @@ impl LoopRunner {
             DocumentKind::Reviewer => prompt::reviewer(&input),
         };
         let path = folder.join(kind.prompt_file());
-        write_text(&path, text.as_bytes())?;
+        write_text(&self.loops.files, &path, text.as_bytes())?;
         Ok(path)
     }
 
@@ -118,10 +120,10 @@ impl LoopRunner {
     pub(super) fn take_answer<T: Signed>(&self, kind: DocumentKind) -> Option<T> {
         let name = kind.answer_file();
         let path = self.iteration_folder().join(name);
-        match read_signed(&path, self.state.iteration, &self.state.nonce)? {
+        match read_signed(&self.loops.files, &path, self.state.iteration, &self.state.nonce)? {
             Ok(document) => Some(document),
             Err(why) => {
-                let moved = reject(&path).unwrap_or_default();
+                let moved = reject(&self.loops.files, &path).unwrap_or_default();
                 self.tell(&format!("`{name}` does not count: {why}; it is `{moved}` now"));
                 None
             }

@@ -1,7 +1,6 @@
 //! The two files that workers and reviewers write, and the worker's progress. They come from
 //! outside: each is read with a size limit and checked before anything in it counts.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LoopError;
 use super::error::io_error;
-use crate::regular_file;
-use crate::store::atomic;
+use crate::beneath::Folder;
 
 /// The largest file of a worker or reviewer.
 const MAX_BYTES: u64 = 1 << 20;
@@ -137,11 +135,12 @@ impl Signed for ReviewerVerdict {
 /// Reads a file of this prompt. `None` if there is none; an error in words if there is one that does
 /// not count.
 pub(super) fn read_signed<T: Signed>(
+    files: &Folder,
     path: &Path,
     iteration: u32,
     nonce: &str,
 ) -> Option<Result<T, String>> {
-    let bytes = match regular_file::read(path, MAX_BYTES) {
+    let bytes = match files.read(path, MAX_BYTES) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return None,
         Err(e) => return Some(Err(format!("it cannot be read: {e}"))),
@@ -149,7 +148,7 @@ pub(super) fn read_signed<T: Signed>(
     let document: T = match serde_json::from_slice(&bytes) {
         Ok(document) => document,
         // Somebody may still be writing it.
-        Err(e) if e.is_eof() && is_recent(path) => return None,
+        Err(e) if e.is_eof() && is_recent(files, path) => return None,
         Err(e) => return Some(Err(e.to_string())),
     };
     let (its_iteration, its_nonce) = document.signature();
@@ -163,9 +162,9 @@ pub(super) fn read_signed<T: Signed>(
 }
 
 /// Whether a file was written a moment ago.
-fn is_recent(path: &Path) -> bool {
-    let written = fs::metadata(path).and_then(|metadata| metadata.modified());
-    written.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < WRITE_TIME))
+fn is_recent(files: &Folder, path: &Path) -> bool {
+    let written = files.modified(path);
+    written.is_some_and(|time| time.elapsed().is_ok_and(|age| age < WRITE_TIME))
 }
 
 /// A kind of file that `rgpu loop validate` checks.
@@ -250,12 +249,13 @@ pub struct ProgressReport {
 
 /// Adds a report to a progress file. Several processes may report at once.
 pub(super) fn add_progress(
+    files: &Folder,
     path: &Path,
     iteration: u32,
     report: &ProgressReport,
 ) -> Result<WorkerProgress, LoopError> {
-    let _lock = atomic::lock_parent_of(path).map_err(io_error("lock", path))?;
-    let known = regular_file::read(path, MAX_BYTES).unwrap_or_default();
+    let _lock = files.lock_parent_of(path).map_err(io_error("lock", path))?;
+    let known = files.read(path, MAX_BYTES).unwrap_or_default();
     let mut progress: WorkerProgress = serde_json::from_slice(&known).unwrap_or_default();
     progress.iteration = iteration;
     progress.updates += 1;
@@ -271,40 +271,48 @@ pub(super) fn add_progress(
     progress.errors.extend(report.error.clone());
     let surplus = progress.errors.len().saturating_sub(MAX_ERRORS);
     progress.errors.drain(..surplus);
-    write_json(path, &progress)?;
+    write_json(files, path, &progress)?;
     Ok(progress)
 }
 
 /// Writes a JSON file whole.
-pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LoopError> {
+pub(super) fn write_json(
+    files: &Folder,
+    path: &Path,
+    value: &impl Serialize,
+) -> Result<(), LoopError> {
     let text = serde_json::to_vec_pretty(value).unwrap_or_default();
-    write_text(path, &text)
+    write_text(files, path, &text)
 }
 
 /// Writes a file whole.
-pub(super) fn write_text(path: &Path, text: &[u8]) -> Result<(), LoopError> {
-    atomic::write(path, text).map_err(io_error("write", path))
+pub(super) fn write_text(files: &Folder, path: &Path, text: &[u8]) -> Result<(), LoopError> {
+    files.write(path, text).map_err(io_error("write", path))
 }
 
 /// Moves a file that does not count out of the way, and returns its new name.
-pub(super) fn reject(path: &Path) -> Option<String> {
+pub(super) fn reject(files: &Folder, path: &Path) -> Option<String> {
     let stem = path.file_stem()?.to_string_lossy().into_owned();
     (1..1000).find_map(|number| {
         let name = format!("{stem}.rejected-{number}.json");
         let free = path.with_file_name(&name);
-        (!free.exists() && fs::rename(path, &free).is_ok()).then_some(name)
+        let is_free = files.stat(&free).is_ok_and(|found| found.is_none());
+        (is_free && files.rename(path, &free).is_ok()).then_some(name)
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
     fn a_result_counts_only_with_its_iteration_and_nonce() {
         let dir = tempfile::tempdir().unwrap();
+        let files = Folder::open(dir.path()).unwrap();
         let path = dir.path().join("worker_result.json");
-        let read = || read_signed::<WorkerResult>(&path, 4, "n1");
+        let read = || read_signed::<WorkerResult>(&files, &path, 4, "n1");
         assert!(read().is_none());
         let good = r#"{"iteration": 4, "nonce": "n1", "decision": "KEEP"}"#;
         for (text, why) in [
@@ -327,13 +335,14 @@ mod tests {
         }
         fs::write(&path, good).unwrap();
         assert_eq!(read().unwrap().unwrap().decision, Decision::Keep);
-        assert_eq!(reject(&path).as_deref(), Some("worker_result.rejected-1.json"));
+        assert_eq!(reject(&files, &path).as_deref(), Some("worker_result.rejected-1.json"));
         assert!(read().is_none());
     }
 
     #[test]
     fn reports_of_many_writers_are_all_counted() {
         let dir = tempfile::tempdir().unwrap();
+        let files = &Folder::open(dir.path()).unwrap();
         let path = dir.path().join("worker_progress.json");
         std::thread::scope(|scope| {
             for time in 1..=30 {
@@ -345,7 +354,7 @@ mod tests {
                         error: Some(format!("error {time}")),
                         ..ProgressReport::default()
                     };
-                    add_progress(path, 4, &report).unwrap();
+                    add_progress(files, path, 4, &report).unwrap();
                 });
             }
         });

@@ -2,7 +2,6 @@
 //! next phase; a killed loop begins the recorded phase again.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -93,7 +92,7 @@ impl LoopRunner {
         setup: LoopSetup,
     ) -> Result<Self, LoopError> {
         config.refuse_commands_of_agent("start loop.toml")?;
-        let lock = StateLock::take(loops.db.folder(), LOOP_LOCK, ROLE)?;
+        let lock = StateLock::take(loops.db.files(), LOOP_LOCK, ROLE)?;
         if !is_fresh {
             loops.refuse_unfinished()?;
         }
@@ -108,6 +107,9 @@ impl LoopRunner {
             Err(error) => return Err(error),
         }
         config.allowed(&loops.project)?;
+        // Nothing is recorded where nothing can be kept.
+        let folder = loops.project.join(FOLDER);
+        loops.files.make_folder(&folder).map_err(io_error("create", &folder))?;
         let (number, id) = loops.add(&config)?;
         let runner = Self::new(loops, (number, id), config, LoopState::new(), lock, setup)?;
         fault_point::kill_if_named("loop added");
@@ -119,7 +121,7 @@ impl LoopRunner {
     /// # Errors
     /// It has stopped, or runs; the files of its best are damaged.
     pub fn resume(loops: Loops, id: Option<&str>, setup: LoopSetup) -> Result<Self, LoopError> {
-        let lock = StateLock::take(loops.db.folder(), LOOP_LOCK, ROLE)?;
+        let lock = StateLock::take(loops.db.files(), LOOP_LOCK, ROLE)?;
         let row = loops.find(id)?;
         let LoopRow { number, id, config, state, .. } = row;
         if state.phase == Phase::Stopped {
@@ -149,10 +151,11 @@ impl LoopRunner {
         setup: LoopSetup,
     ) -> Result<Self, LoopError> {
         let folder = loops.folder(&id);
-        fs::create_dir_all(&folder).map_err(io_error("create", &folder))?;
+        let files = &loops.files;
+        files.make_folder(&folder).map_err(io_error("create", &folder))?;
         // Copies of the project are no part of it.
         let ignore = loops.project.join(FOLDER).join(".gitignore");
-        write_text(&ignore, b"*\n")?;
+        write_text(files, &ignore, b"*\n")?;
         let watch = TreeWatch::listen(true).map_err(io_error("watch", Path::new("/proc/self")))?;
         let ran = (state.active_s, Instant::now());
         Ok(Self {
@@ -240,7 +243,8 @@ impl LoopRunner {
     /// `control.json`, and `status.json` of the iteration.
     fn write_control(&self) -> Result<(), LoopError> {
         let row = self.loops.find(Some(&self.id))?;
-        write_json(&self.folder.join("control.json"), &LoopStatus::of(&self.loops, &row)?)?;
+        let status = LoopStatus::of(&self.loops, &row)?;
+        write_json(&self.loops.files, &self.folder.join("control.json"), &status)?;
         if self.state.iteration > 0 {
             let proposal = &self.state.proposal;
             let status = json!({
@@ -251,7 +255,7 @@ impl LoopRunner {
                 "reason": proposal.reason,
                 "changed": proposal.changed,
             });
-            write_json(&self.iteration_folder().join("status.json"), &status)?;
+            write_json(&self.loops.files, &self.iteration_folder().join("status.json"), &status)?;
         }
         Ok(())
     }
@@ -448,7 +452,7 @@ impl LoopRunner {
     fn init(&mut self) -> Result<(), PhaseError> {
         let project = self.loops.project.clone();
         let scratch = self.iteration_folder();
-        fs::create_dir_all(&scratch).map_err(io_error("create", &scratch))?;
+        self.loops.files.make_folder(&scratch).map_err(io_error("create", &scratch))?;
         let start = self.copy("start");
         tree::copy_project(&project, &start, None)?;
         for name in ["best", "candidate"] {
@@ -514,7 +518,7 @@ impl LoopRunner {
     fn begin_iteration(&mut self, ended: Option<&IterationRecord>) -> Result<(), LoopError> {
         let iteration = self.state.iteration + 1;
         let folder = iteration_folder(&self.folder, iteration);
-        fs::create_dir_all(&folder).map_err(io_error("create", &folder))?;
+        self.loops.files.make_folder(&folder).map_err(io_error("create", &folder))?;
         let nonce = fresh_nonce()?;
         self.enter_after(Phase::Worker, ended, |state| {
             state.iteration = iteration;
@@ -551,7 +555,8 @@ impl LoopRunner {
         tree::copy_project(&self.loops.project, &candidate, Some(&best))?;
         let changed = tree::changed_files(&candidate, &best)?;
         let patch = tree::patch(&best, &candidate, &changed);
-        write_text(&self.iteration_folder().join("git_diff.patch"), patch.as_bytes())?;
+        let path = self.iteration_folder().join("git_diff.patch");
+        write_text(&self.loops.files, &path, patch.as_bytes())?;
         let allowed = self.config.allowed(&self.loops.project)?;
         let is_refused = |path: &&PathBuf| {
             !is_allowed(&allowed, path) || tree::refusal(&candidate, path).is_some()
@@ -805,7 +810,8 @@ impl LoopRunner {
             "measured": {"comparison": record.comparison, "confirmation": record.confirmation},
             "best_before": self.state.best.as_ref().and_then(|best| best.time.as_ref()),
         });
-        write_json(&self.iteration_folder().join("metrics_snapshot.json"), &snapshot)
+        let path = self.iteration_folder().join("metrics_snapshot.json");
+        write_json(&self.loops.files, &path, &snapshot)
     }
 
     fn reason_to_stop(&self, record: &IterationRecord) -> Option<Stop> {

@@ -3,7 +3,7 @@
 //! not end the loop, and a comparison of the loop is the same as one that a user types.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,6 +16,7 @@ use super::driver::LoopRunner;
 use super::error::io_error;
 use super::state::{LoopComparison, MeasuredTime, Outcome, Phase};
 use super::{LoopError, status};
+use crate::beneath::Folder;
 use crate::child_tree::{ChildAction, LimitedOutput, MAX_LOG_BYTES, WaitResult};
 use crate::error::{ErrorDocument, Exit, Failure};
 use crate::fault_point;
@@ -24,7 +25,6 @@ use crate::model::profile::CheckVerdict;
 use crate::model::suite::NO_GPU;
 use crate::model::{Comparison, Profile};
 use crate::process_tree;
-use crate::regular_file;
 
 /// The variable by which the processes of a loop are found after it was killed.
 const MARKER: &str = "RGPU_LOOP";
@@ -129,6 +129,7 @@ impl LoopRunner {
         let mut is_timed_out = false;
         let (watch, loops) = (&mut self.watch, &self.loops);
         let (folder, number, state) = (&self.folder, self.number, &self.state);
+        let files = &self.loops.files;
         let end = watch.follow(pid, |wake, elapsed| {
             const ENDS: &[Signal] = &[Signal::INT, Signal::TERM];
             if wake == Some(WaitResult::Terminate) {
@@ -139,7 +140,7 @@ impl LoopRunner {
                 is_timed_out = true;
                 return ChildAction::End(ENDS);
             }
-            status::write_heartbeat(folder, state, Some(pid));
+            status::write_heartbeat(files, folder, state, Some(pid));
             // The requests before this phase have been seen.
             match loops.stop_requests(number) {
                 Ok(count) if count > 0 && !state.has_seen(count) => {
@@ -165,7 +166,7 @@ impl LoopRunner {
     pub(super) fn pause(&mut self, limit: Duration) -> Result<(), PhaseError> {
         let start = std::time::Instant::now();
         loop {
-            status::write_heartbeat(&self.folder, &self.state, None);
+            status::write_heartbeat(&self.loops.files, &self.folder, &self.state, None);
             let left = limit.saturating_sub(start.elapsed());
             if self.watch.wait(Some(POLL_INTERVAL.min(left))) == WaitResult::Terminate {
                 return Err(LoopError::Interrupted.into());
@@ -231,7 +232,7 @@ impl LoopRunner {
         name: &str,
     ) -> Result<(i32, Vec<u8>), PhaseError> {
         let path = self.iteration_folder().join(name);
-        let file = File::create(&path).map_err(io_error("create", &path))?;
+        let file = self.new_output(&path)?;
         let mut command = Command::new(&self.program);
         command.arg0("rgpu").args(args).arg("--json").current_dir(&self.loops.project);
         if let Some(remote) = &self.config.remote {
@@ -246,7 +247,7 @@ impl LoopRunner {
                 limit.as_secs_f64()
             ))),
             ChildEnd::Exited(code) => {
-                let bytes = regular_file::read(&path, MAX_DOCUMENT_BYTES);
+                let bytes = self.loops.files.read(&path, MAX_DOCUMENT_BYTES);
                 Ok((code, bytes.map_err(io_error("read", &path))?))
             }
         }
@@ -366,14 +367,17 @@ impl LoopRunner {
     ) -> Result<String, PhaseError> {
         let Some(profile) = profile else { return Ok(String::new()) };
         let path = self.iteration_folder().join("brief.txt");
-        let file = File::create(&path).map_err(io_error("create", &path))?;
+        let file = self.new_output(&path)?;
         let mut command = Command::new(&self.program);
         let run = Path::new(profile).parent().unwrap_or(Path::new(profile));
         command.arg0("rgpu").args(["report", "--format", "brief", "--bytes", &bytes.to_string()]);
         command.arg("--").arg(run).current_dir(&self.loops.project);
         command.stdout(file).stderr(self.open_log()?);
         match self.run_child(command, self.config.measure_timeout.duration())? {
-            ChildEnd::Exited(0) => Ok(fs::read_to_string(&path).unwrap_or_default()),
+            ChildEnd::Exited(0) => {
+                let brief = self.loops.files.read_to_string(&path, MAX_DOCUMENT_BYTES);
+                Ok(brief.unwrap_or_default())
+            }
             end => {
                 self.log(&format!("no brief of `{profile}`: {}", end.text()));
                 Ok(String::new())
@@ -396,27 +400,35 @@ impl LoopRunner {
     }
 
     fn side_profile(&self, run: &str, side: &str) -> Option<Profile> {
-        let path = self.loops.project.join(run).join(side).join("profile.json");
-        serde_json::from_slice(&regular_file::read(&path, MAX_DOCUMENT_BYTES).ok()?).ok()
+        let folder = Folder::open(&self.loops.project.join(run)).ok()?;
+        let path = Path::new(side).join("profile.json");
+        serde_json::from_slice(&folder.read(path, MAX_DOCUMENT_BYTES).ok()?).ok()
+    }
+
+    /// A new file for a child's output. What had its name, such as the output of a try that was
+    /// killed, is removed.
+    fn new_output(&self, path: &Path) -> Result<File, LoopError> {
+        let files = &self.loops.files;
+        match files.remove_file(path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(io_error("replace", path)(e));
+            }
+            _ => files.create_new(path, 0o666).map_err(io_error("create", path)),
+        }
     }
 
     /// The compiled code in a run's folder, from the project.
     pub(super) fn cubins(&self, run: &str) -> Vec<String> {
         let folder = Path::new(run).join("cubin");
-        let entries = fs::read_dir(self.loops.project.join(&folder)).into_iter().flatten();
-        let mut names: Vec<String> = entries
-            .flatten()
-            .map(|entry| folder.join(entry.file_name()).to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
+        let run = Folder::open(&self.loops.project.join(run));
+        let entries = run.and_then(|run| run.folder("cubin")?.entries()).unwrap_or_default();
+        let names = entries.iter().map(|entry| folder.join(&entry.path));
+        names.map(|name| name.to_string_lossy().into_owned()).collect()
     }
 
     fn open_log(&self) -> Result<File, LoopError> {
         let path = self.folder.join("run.log");
-        let mut options = OpenOptions::new();
-        let log = regular_file::open_unlinked(options.append(true).create(true), &path);
-        log.map_err(io_error("open", &path))
+        self.loops.files.append(&path, 0o666).map_err(io_error("open", &path))
     }
 
     /// Adds a line to `run.log`.

@@ -11,7 +11,7 @@ use super::documents::{DocumentKind, write_json};
 use super::error::LoopError;
 use super::state::{IterationRecord, KeptState, LoopComparison, LoopState, Phase, Stop};
 use super::{FOLDER, LoopRow, Loops, iteration_folder};
-use crate::regular_file;
+use crate::beneath::Folder;
 
 /// How old a heartbeat file may get before it is written again.
 const HEARTBEAT_INTERVAL_S: u64 = 2;
@@ -201,10 +201,14 @@ pub struct Heartbeat {
 }
 
 /// Writes the heartbeat, if the last one is old. It is for people, so a failure is no error.
-pub(super) fn write_heartbeat(folder: &Path, state: &LoopState, child: Option<i32>) {
+pub(super) fn write_heartbeat(
+    files: &Folder,
+    folder: &Path,
+    state: &LoopState,
+    child: Option<i32>,
+) {
     let path = folder.join("heartbeat.json");
-    let written = std::fs::metadata(&path).and_then(|metadata| metadata.modified());
-    let age = written.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+    let age = files.modified(&path).and_then(|time| SystemTime::now().duration_since(time).ok());
     if age.is_some_and(|age| age.as_secs() < HEARTBEAT_INTERVAL_S) {
         return;
     }
@@ -215,11 +219,11 @@ pub(super) fn write_heartbeat(folder: &Path, state: &LoopState, child: Option<i3
         iteration: state.iteration,
         child,
     };
-    let _ = write_json(&path, &heartbeat);
+    let _ = write_json(files, &path, &heartbeat);
 }
 
 /// The heartbeat of a loop; `None` if there is none.
-pub fn read_heartbeat(folder: &Path) -> Option<Heartbeat> {
-    let bytes = regular_file::read(&folder.join("heartbeat.json"), MAX_HEARTBEAT_BYTES).ok()?;
+pub(super) fn read_heartbeat(files: &Folder, folder: &Path) -> Option<Heartbeat> {
+    let bytes = files.read(folder.join("heartbeat.json"), MAX_HEARTBEAT_BYTES).ok()?;
     serde_json::from_slice(&bytes).ok()
 }

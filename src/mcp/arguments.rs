@@ -163,6 +163,7 @@ mod tests {
             program: "rgpu".into(),
             runs: project.join("artifacts/runs"),
             scratch: dir.join("scratch"),
+            started: crate::store::StartedRuns::in_cache(dir),
             project,
         }
     }

@@ -281,10 +281,11 @@ pub(super) fn answer(
     match (folder, ended) {
         (Ok(folder), ended) => {
             let record = folder.current_record()?;
+            let is_own = ended.is_some() || context.started.has(&record);
             if record.command == "compare" {
-                return compare_result::of_run(&folder, &record);
+                return compare_result::of_run(&folder, &record, is_own);
             }
-            let mut result = RunResult::of(&folder, &record)?;
+            let mut result = RunResult::of(&folder, &record, is_own)?;
             if result.error.is_none() {
                 let failure = ended.and_then(|ended| failure_of(&ended));
                 let failure = failure.filter(|failure| failure.code != CANCELLED);
@@ -323,6 +324,7 @@ mod tests {
             project: folder.to_owned(),
             runs: folder.join("runs"),
             scratch: folder.join("scratch"),
+            started: crate::store::StartedRuns::in_cache(folder),
         };
         Call {
             shared: Arc::new(ServerState::new(context)),

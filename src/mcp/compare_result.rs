@@ -182,7 +182,7 @@ impl KernelFigures {
 }
 
 /// What is known of a comparison's run.
-pub(super) fn of_run(folder: &RunFolder, record: &RunRecord) -> Result<Answer> {
+pub(super) fn of_run(folder: &RunFolder, record: &RunRecord, is_own: bool) -> Result<Answer> {
     let is_active = record.state.is_active();
     let comparison = folder.read("compare.json").ok();
     let comparison = comparison.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -204,7 +204,7 @@ pub(super) fn of_run(folder: &RunFolder, record: &RunRecord) -> Result<Answer> {
         result.phase = crate::store::live::phase(folder);
         result.next.push(wait_for(&record.id));
     }
-    result.error = error_of(folder, record);
+    result.error = error_of(folder, record, is_own);
     let is_error = result.error.is_some();
     Answer::with(&result, is_error)
 }

@@ -123,6 +123,7 @@ mod tests {
             program: "rgpu".into(),
             runs: folder.join("runs"),
             scratch: folder.join("scratch"),
+            started: crate::store::StartedRuns::in_cache(folder),
             project: folder.to_owned(),
         }
     }

@@ -40,8 +40,7 @@ impl CutProgramOutput {
         cut: &mut Vec<String>,
     ) -> Option<Self> {
         let log = |stream: &str| {
-            let path = folder.path().join(format!("log/{step}.{stream}"));
-            live::tail(&path, room as u64).unwrap_or_default()
+            live::tail(folder, format!("log/{step}.{stream}"), room as u64).unwrap_or_default()
         };
         let [(stdout, out_bytes), (stderr, err_bytes)] = [log("stdout"), log("stderr")];
         if out_bytes == 0 && err_bytes == 0 {

@@ -7,8 +7,7 @@ use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 
 use super::{McpContext, SKILL, tool};
-use crate::regular_file;
-use crate::store::Runs;
+use crate::store::{RunFolder, Runs};
 
 /// The scheme and the part that all have.
 const PREFIX: &str = "rgpu://runs/";
@@ -95,11 +94,11 @@ pub(super) fn read(context: &McpContext, uri: &str) -> Result<ReadResourceResult
     let path = Path::new(&*file);
     let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
     let runs = Runs::new(&context.runs);
-    let is_run = runs.ids().is_ok_and(|ids| ids.iter().any(|known| known == id));
-    if !is_plain || file.is_empty() || !is_run {
+    let Some(folder) = runs.find_id(id).filter(|_| is_plain && !file.is_empty()) else {
         return Err(missing("there is no such file of a run".to_owned()));
-    }
-    let text = text_of(&context.runs.join(id), path).map_err(missing)?;
+    };
+    let folder = folder.map_err(|e| missing(e.to_string()))?;
+    let text = text_of(&folder, path).map_err(missing)?;
     let pages = text.chars().count().div_ceil(PAGE_CHARS).max(1);
     if page == 0 || page > pages {
         return Err(missing(format!("it has {pages} pages")));
@@ -118,17 +117,9 @@ pub(super) fn read(context: &McpContext, uri: &str) -> Result<ReadResourceResult
     Ok(ReadResourceResult::new(vec![ResourceContents::text(part, uri).with_mime_type(mime)]))
 }
 
-/// The text of a file below a folder. No link on the way is followed.
-fn text_of(folder: &Path, inner: &Path) -> Result<String, String> {
-    let mut path = folder.to_owned();
-    for part in inner.components() {
-        path.push(part);
-        let metadata = path.symlink_metadata().map_err(|e| e.to_string())?;
-        if metadata.file_type().is_symlink() {
-            return Err("a link is not followed".to_owned());
-        }
-    }
-    let bytes = regular_file::read(&path, MAX_FILE_BYTES).map_err(|e| e.to_string())?;
+/// The text of a file of a run.
+fn text_of(folder: &RunFolder, inner: &Path) -> Result<String, String> {
+    let bytes = folder.files().read(inner, MAX_FILE_BYTES).map_err(|e| e.to_string())?;
     match String::from_utf8(bytes) {
         Ok(text) if !text.contains('\0') => Ok(text),
         _ => Err("it is not text; open it with the tool that made it".to_owned()),
@@ -148,6 +139,7 @@ mod tests {
             project: dir.path().to_owned(),
             runs: dir.path().join("runs"),
             scratch: dir.path().join("scratch"),
+            started: crate::store::StartedRuns::in_cache(dir.path()),
         };
         let id = "20261120-101502-vecadd-ncu-3f2a1c";
         let folder = RunFolder::create(&context.runs, id, None).unwrap();

@@ -308,6 +308,7 @@ mod tests {
             project: dir.path().to_owned(),
             runs: dir.path().join("runs"),
             scratch: dir.path().join("scratch"),
+            started: crate::store::StartedRuns::in_cache(dir.path()),
         })));
         let (mut client, input) = duplex(1 << 12);
         let (output, _answers) = duplex(1 << 16);

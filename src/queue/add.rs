@@ -2,7 +2,6 @@
 //! needs. The entry goes into the state database, the snapshot into a folder named by the entry's
 //! number.
 
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 use rgpu_protocol::Digest;
@@ -39,7 +38,7 @@ impl Queue {
             self.entry(dependency.entry)?;
         }
         // Made before the transaction, because it may take long.
-        let taken = snapshot::take(new, &self.db.folder().join("queue"))?;
+        let taken = snapshot::take(new, self.db.files())?;
         let (argv, script) = match &new.command {
             NewCommand::Argv(argv) => (argv, None),
             NewCommand::Script { bytes, interpreter } => (interpreter, Some(bytes)),
@@ -56,7 +55,8 @@ impl Queue {
             new.env.iter().map(|(name, value)| environment::assignment(name, value)).collect();
         let timeout_ms =
             new.timeout.map(|limit| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
-        let queue_folder = self.db.folder().join("queue");
+        let files = self.db.files().clone();
+        let queue_folder = files.path().join("queue");
         if script.is_some_and(|bytes| bytes.len() >= LARGE_SCRIPT_BYTES) {
             self.db.truncate_log();
         }
@@ -99,8 +99,8 @@ impl Queue {
         if let Some(taken) = taken {
             let folder = queue_folder.join(id.to_string());
             // A command that was killed before its commit may have left a folder with this number.
-            let _ = fs::remove_dir_all(&folder);
-            taken.move_to_entry(&folder).map_err(io_error("name", &folder))?;
+            let _ = files.remove_folder(&folder);
+            taken.move_to_entry(&files, &folder).map_err(io_error("name", &folder))?;
         }
         fault_point::kill_if_named("added");
         commit(transaction)?;

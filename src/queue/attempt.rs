@@ -6,10 +6,9 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,7 +24,6 @@ use crate::child_tree::{ChildAction, LimitedOutput, MAX_LOG_BYTES, TreeWatch, Wa
 use crate::fault_point;
 use crate::own_command::{is_agent_command, is_started_by_agent};
 use crate::process_tree;
-use crate::store::atomic;
 use crate::store::state::{StateError, sql_error};
 
 /// The variable by which the processes of an attempt are found after their watcher was killed.
@@ -136,8 +134,8 @@ struct EntryCommand {
 /// Runs the command to its end.
 fn run(queue: &Queue, call: &AttemptCall, watch: &mut TreeWatch) -> AttemptEnd {
     let folder = queue.entry_folder(call.entry);
-    let opened =
-        make_folder(&folder).and_then(|()| open_log(&queue.log_path(call.entry, call.attempt)));
+    let opened = make_folder(queue, &folder)
+        .and_then(|()| open_log(queue, &queue.log_path(call.entry, call.attempt)));
     let mut log = match opened {
         Ok(log) => log,
         Err(error) => return AttemptEnd::without_status(EntryState::Failed, error.with_causes()),
@@ -235,16 +233,16 @@ fn prepare(
             let damaged = io::Error::other("its bytes are not those that were added");
             return Err(io_error("use", &path)(damaged));
         }
-        atomic::write_private(&path, &bytes).map_err(io_error("write", &path))?;
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::set_permissions(&path, mode).map_err(io_error("write", &path))?;
+        let written = queue.db.files().write_with_mode(&path, &bytes, 0o700);
+        written.map_err(io_error("write", &path))?;
         work.argv.push(path.into());
     }
     let cwd = match work.settings.snapshot {
         SnapshotMode::None => work.cwd,
         mode => {
             let tree = folder.join(format!("{}.tree", call.attempt));
-            snapshot::lay_out(mode, folder, work.settings.base.as_ref(), &tree)?;
+            let base = work.settings.base.as_ref();
+            snapshot::lay_out(mode, (queue.db.files(), folder), base, &tree)?;
             tree.join(&work.settings.inner)
         }
     };
@@ -332,15 +330,13 @@ impl Queue {
     }
 }
 
-fn make_folder(folder: &Path) -> Result<(), QueueError> {
-    let made = DirBuilder::new().mode(0o700).recursive(true).create(folder);
-    made.map_err(io_error("create", folder))
+fn make_folder(queue: &Queue, folder: &Path) -> Result<(), QueueError> {
+    let made = queue.db.files().make_private_folder(folder);
+    made.map(drop).map_err(io_error("create", folder))
 }
 
-fn open_log(path: &Path) -> Result<File, QueueError> {
-    let mut options = OpenOptions::new();
-    let log = options.append(true).create(true).mode(0o600).open(path);
-    log.map_err(io_error("create", path))
+fn open_log(queue: &Queue, path: &Path) -> Result<File, QueueError> {
+    queue.db.files().append(path, 0o600).map_err(io_error("create", path))
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! All changes of an entry's state. Each is one immediate transaction, which first checks the state
 //! that it changes: of two processes that try the same change, one succeeds.
 
-use std::fs;
-
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::attempt::kill_leftovers;
@@ -104,7 +102,7 @@ impl Queue {
     /// Becomes the runner, for as long as the lock lives. Returns the event of its start: attempts
     /// that an earlier runner asked for do not begin any more.
     pub(super) fn become_runner(&mut self) -> Result<(StateLock, i64), QueueError> {
-        let lock = StateLock::take(self.db.folder(), RUNNER_LOCK, ROLE)?;
+        let lock = StateLock::take(self.db.files(), RUNNER_LOCK, ROLE)?;
         let transaction = self.db.begin()?;
         let event = append_other(&transaction, "runner", (0, 0), "started")?;
         commit(transaction)?;
@@ -414,7 +412,7 @@ impl Queue {
         commit(transaction)?;
         for id in &removed {
             let folder = self.entry_folder(*id);
-            match fs::remove_dir_all(&folder) {
+            match self.db.files().remove_folder(&folder) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(super::error::io_error("remove", &folder)(e));
                 }

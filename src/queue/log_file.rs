@@ -8,15 +8,15 @@
 //! after a crash the lines that are missing are added, and none is there twice. A removed file is
 //! written anew.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 
 use rusqlite::Row;
 
 use super::entry::EntryState;
 use super::{Queue, QueueError, detail_of, error};
+use crate::fault_point;
 use crate::store::state::sql_error;
-use crate::{fault_point, regular_file};
 
 /// The name of the file in `.rgpu`.
 pub const LOG_FILE: &str = "queue.log";
@@ -37,9 +37,7 @@ impl Queue {
     pub fn update_log_file(&self) -> Result<(), QueueError> {
         let path = self.db.folder().join(LOG_FILE);
         let fail = |doing| error::io_error(doing, &path);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let mut file = regular_file::open_unlinked(&mut options, &path).map_err(fail("open"))?;
+        let mut file = self.db.files().update(LOG_FILE, 0o666).map_err(fail("open"))?;
         // One process at a time; the kernel releases the lock of a killed one.
         file.lock().map_err(fail("lock"))?;
         let last = last_event(&mut file).map_err(fail("read"))?;

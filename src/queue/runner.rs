@@ -4,9 +4,7 @@
 //! at any point: attempts continue without it, and the next runner follows them by their process.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
@@ -22,9 +20,10 @@ use super::entry::{Entry, EntryState};
 use super::error::io_error;
 use super::schedule::{Schedule, ScheduleAction};
 use super::{Queue, QueueError, ROLE};
+use crate::regular_file::MAX_FILE_BYTES;
 use crate::run::CancelSignal;
 use crate::store::state::{ProcessId, StateError, StateLock};
-use crate::{fault_point, process_tree, regular_file};
+use crate::{fault_point, process_tree};
 
 /// The file with the messages of a detached runner.
 const RUNNER_LOG: &str = "runner.log";
@@ -380,7 +379,8 @@ impl Runner {
     fn report_stalls(&mut self, after: Duration, report: &mut impl FnMut(RunnerEvent)) {
         for (entry, watched) in &mut self.watched {
             let path = self.queue.log_path(*entry, watched.attempt);
-            let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+            let stat = self.queue.db.files().stat(path).ok().flatten();
+            let bytes = stat.map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or_default());
             if bytes != watched.log_bytes {
                 watched.log_bytes = bytes;
                 watched.silent_since = Instant::now();
@@ -416,9 +416,7 @@ pub fn detach(queue: &Queue, arguments: &[&str]) -> Result<u32, QueueError> {
         return Err(StateError::Held { role: ROLE, holder }.into());
     }
     let path = queue.folder().join(RUNNER_LOG);
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600);
-    let log = regular_file::open_unlinked(&mut options, &path).map_err(io_error("open", &path))?;
+    let log = queue.db.files().append(RUNNER_LOG, 0o600).map_err(io_error("open", &path))?;
     let start = log.metadata().map_err(io_error("read", &path))?.len();
     let program = Path::new("/proc/self/exe");
     let mut command = std::process::Command::new(program);
@@ -433,7 +431,7 @@ pub fn detach(queue: &Queue, arguments: &[&str]) -> Result<u32, QueueError> {
             // With `once`, its work may be done already.
             Some(status) if status.success() => return Ok(child.id()),
             Some(_) => {
-                let bytes = fs::read(&path).unwrap_or_default();
+                let bytes = queue.db.files().read(RUNNER_LOG, MAX_FILE_BYTES).unwrap_or_default();
                 let new = bytes.get(start as usize..).unwrap_or_default();
                 let words = String::from_utf8_lossy(new).trim().to_owned();
                 return Err(QueueError::NoRunner(words));

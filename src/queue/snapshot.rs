@@ -8,9 +8,8 @@
 //! An attempt's tree lies below the user's repository, which is at another commit by then. So the
 //! tree is a repository of its own, at the commit that was kept, and borrows the user's objects.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,6 +19,7 @@ use tempfile::TempDir;
 use super::QueueError;
 use super::entry::{NewEntry, SnapshotMode};
 use super::error::io_error;
+use crate::beneath::Folder;
 use crate::store::{project_files, quiet_git};
 
 /// The names inside an entry's folder.
@@ -40,18 +40,19 @@ pub(super) struct TakenSnapshot {
 
 impl TakenSnapshot {
     /// Gives the snapshot its place as the folder of an entry.
-    pub(super) fn move_to_entry(self, folder: &Path) -> io::Result<()> {
-        fs::rename(self.folder.keep(), folder)
+    pub(super) fn move_to_entry(self, files: &Folder, folder: &Path) -> io::Result<()> {
+        files.rename(self.folder.keep(), folder)
     }
 }
 
-/// Takes the snapshot that an entry asks for, in a temporary folder below `queue`.
-pub(super) fn take(new: &NewEntry, queue: &Path) -> Result<Option<TakenSnapshot>, QueueError> {
+/// Takes the snapshot that an entry asks for, in a temporary folder below `queue` of the state
+/// folder.
+pub(super) fn take(new: &NewEntry, files: &Folder) -> Result<Option<TakenSnapshot>, QueueError> {
     if new.snapshot == SnapshotMode::None {
         return Ok(None);
     }
-    let made = DirBuilder::new().mode(0o700).recursive(true).create(queue);
-    made.map_err(io_error("create", queue))?;
+    let queue = &files.path().join("queue");
+    files.make_private_folder(queue).map_err(io_error("create", queue))?;
     let folder = tempfile::Builder::new().prefix(".adding-").tempdir_in(queue);
     let folder = folder.map_err(io_error("create", queue))?;
     let top = repository(&new.cwd);
@@ -89,10 +90,12 @@ pub(super) fn take(new: &NewEntry, queue: &Path) -> Result<Option<TakenSnapshot>
 /// Lays out the snapshot in an entry's folder as the new folder `tree`.
 pub(super) fn lay_out(
     mode: SnapshotMode,
-    folder: &Path,
+    (files, folder): (&Folder, &Path),
     base: Option<&(PathBuf, String)>,
     tree: &Path,
 ) -> Result<(), QueueError> {
+    // New, so that nothing in it can lead elsewhere.
+    files.new_private_folder(tree).map_err(io_error("create", tree))?;
     match (mode, base) {
         (SnapshotMode::Patch, Some((top, commit))) => {
             apply_patch(top, commit, &folder.join(PATCH), tree)
@@ -254,7 +257,6 @@ fn apply_patch(top: &Path, commit: &str, patch: &Path, tree: &Path) -> Result<()
         let file = patch.to_string_lossy();
         git.output(&["apply", "--cached", "--binary", "--whitespace=nowarn", "--", &file])?;
     }
-    fs::create_dir(tree).map_err(io_error("create", tree))?;
     let mut prefix = std::ffi::OsString::from("--prefix=");
     prefix.push(tree);
     prefix.push("/");

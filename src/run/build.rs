@@ -18,12 +18,14 @@ use super::lifecycle::{PlanDriver, RunError, RunSession};
 use super::listings::{self, CompiledFiles};
 use super::outcome;
 use super::pass_planner::NextStep;
+use crate::beneath::Folder;
 use crate::disasm::{self, ImageTask, NvdisasmSearch};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::model::RungId;
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
 use crate::model::disasm::{DisasmDocument, ImageKind, Input};
 use crate::model::profile::ArtifactKind;
+use crate::regular_file::MAX_FILE_BYTES;
 use crate::remote::Remote;
 use crate::store::RunFolder;
 use crate::tool::{
@@ -276,10 +278,10 @@ impl BuildRun<'_> {
             }
             build.files.retain(|file| {
                 // A file that cannot be removed stays listed.
-                file.kind != kind || std::fs::remove_file(folder.path().join(&file.path)).is_err()
+                file.kind != kind || folder.files().remove_file(&file.path).is_err()
             });
             // Fails if the folder is not empty, which is intended.
-            let _ = std::fs::remove_dir(folder.path().join(kind));
+            let _ = folder.files().remove_empty_folder(kind);
         }
     }
 }
@@ -370,14 +372,15 @@ fn compiler(end: &JobResult, build: &Build) -> String {
 ///
 /// # Errors
 /// I/O errors.
-pub fn publish(build: &Build, run: &Path, runs_root: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub fn publish(build: &Build, run: &RunFolder, runs_root: &Path) -> std::io::Result<Vec<PathBuf>> {
     let Some(artifacts) = runs_root.parent() else { return Ok(Vec::new()) };
+    let folder = Folder::create(artifacts)?;
     let mut published = Vec::new();
     for (at, cubin) in build.files.iter().filter(|f| f.kind == ArtifactKind::Cubin).enumerate() {
         let number = if at == 0 { String::new() } else { format!("-{}", at + 1) };
-        let path = artifacts.join(format!("{}{number}.{}.cubin", build.kernel, build.arch));
-        crate::store::atomic::write(&path, &std::fs::read(run.join(&cubin.path))?)?;
-        published.push(path);
+        let name = format!("{}{number}.{}.cubin", build.kernel, build.arch);
+        folder.write(&name, &run.files().read(&cubin.path, MAX_FILE_BYTES)?)?;
+        published.push(artifacts.join(name));
     }
     Ok(published)
 }

@@ -369,14 +369,14 @@ fn move_logs(run: &RunFolder, side: &RunFolder, name: &str) -> Result<()> {
     let failed = |e: std::io::Error| {
         Failure::new(Exit::Disk, "disk", "cannot write the run folder").cause(e)
     };
-    let from = run.path().join("log");
-    let Ok(entries) = std::fs::read_dir(&from) else { return Ok(()) };
-    let to = side.path().join("log");
-    std::fs::create_dir_all(&to).map_err(failed)?;
-    for entry in entries.filter_map(std::result::Result::ok) {
-        let file = entry.file_name().to_string_lossy().into_owned();
+    let Ok(logs) = run.files().folder("log").and_then(|log| log.entries()) else { return Ok(()) };
+    let side = Path::new(side.path().file_name().unwrap_or_default()).join("log");
+    run.files().make_folder(&side).map_err(failed)?;
+    for log in logs {
+        let file = log.path.to_string_lossy().into_owned();
         if let Some(own) = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-')) {
-            std::fs::rename(entry.path(), to.join(own)).map_err(failed)?;
+            let from = Path::new("log").join(&log.path);
+            run.files().rename(from, side.join(own)).map_err(failed)?;
         }
     }
     Ok(())

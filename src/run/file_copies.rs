@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 
-use crate::store::{Destination, PartialFile};
+use crate::store::{Destination, NewFile};
 
 /// Smaller files are not copied while fetching: a copy afterwards is as fast.
 const MIN_COPY_BYTES: u64 = 1 << 20;
@@ -15,7 +15,7 @@ type CopyFolder = dyn Fn(&str) -> Option<Destination> + Send + Sync;
 #[derive(Default)]
 pub struct FileCopies {
     destination_of: Option<Box<CopyFolder>>,
-    complete: BTreeMap<String, PartialFile>,
+    complete: BTreeMap<String, NewFile>,
 }
 
 impl std::fmt::Debug for FileCopies {
@@ -34,18 +34,18 @@ impl FileCopies {
 
     /// Opens a copy for a file of `bytes` bytes at `path` in the run folder. `None` if it needs
     /// none or cannot be written; the later copy then reports the error.
-    pub(super) fn begin(&self, path: &str, bytes: u64) -> Option<(File, PartialFile)> {
+    pub(super) fn begin(&self, path: &str, bytes: u64) -> Option<(File, NewFile)> {
         let destination = self.destination_of.as_ref().filter(|_| bytes > MIN_COPY_BYTES)?(path)?;
         destination.begin().ok()
     }
 
     /// Marks the copy of the file at `path` as complete.
-    pub(super) fn keep(&mut self, path: &str, copy: PartialFile) {
+    pub(super) fn keep(&mut self, path: &str, copy: NewFile) {
         self.complete.insert(path.to_owned(), copy);
     }
 
     /// Takes the copy of the file at `path`, if one is complete.
-    pub fn take(&mut self, path: &str) -> Option<PartialFile> {
+    pub fn take(&mut self, path: &str) -> Option<NewFile> {
         self.complete.remove(path)
     }
 }

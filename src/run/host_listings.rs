@@ -1,5 +1,7 @@
 //! nvdisasm on a host: all listings are requested in one plan and come back as one file.
 
+use std::path::Path;
+
 use rgpu_protocol::HostFacts;
 use rgpu_protocol::event::Stream;
 
@@ -62,9 +64,9 @@ impl ListingHost<'_> {
         };
         let text = context.folder.read(&file.artifact.path)?;
         // The run keeps only the listings made from this file.
-        let path = context.folder.path().join(&file.artifact.path);
-        let _ = std::fs::remove_file(&path);
-        let _ = path.parent().map(std::fs::remove_dir);
+        let (files, path) = (context.folder.files(), Path::new(&file.artifact.path));
+        let _ = files.remove_file(path);
+        let _ = path.parent().map(|parent| files.remove_empty_folder(parent));
         let remote = self.link.remote();
         let tool = listing.nvdisasm(remote.name(), text).ok_or_else(|| {
             Failure::new(

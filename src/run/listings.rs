@@ -61,7 +61,7 @@ impl<'a> CompiledFiles<'a> {
         let mut reports: Vec<String> = launches.map(|launch| launch.from.clone()).collect();
         reports.sort();
         reports.dedup();
-        reports.retain(|from| self.folder.path().join(from).is_file());
+        reports.retain(|from| self.folder.has(from));
         reports
     }
 
@@ -113,7 +113,7 @@ fn write_listings(
     tool: Option<&Nvdisasm>,
 ) -> std::io::Result<(DisasmDocument, Vec<Artifact>)> {
     let out = folder.path().join(LISTINGS_FOLDER);
-    std::fs::create_dir_all(&out)?;
+    folder.files().make_folder(LISTINGS_FOLDER)?;
     let files: Vec<PathBuf> = cubins.iter().map(|cubin| folder.path().join(cubin)).collect();
     let task = ImageTask {
         out: Some(out),

@@ -2,20 +2,21 @@
 
 use std::path::Path;
 
+use crate::beneath::Folder;
 use crate::model::Profile;
 use crate::model::profile::ArtifactKind;
+use crate::regular_file::MAX_FILE_BYTES;
+use crate::store::RunFolder;
 
 /// Copies the compiled modules to `<kernel>.<arch>.cubin` beside the runs, so that `rgpu disasm
 /// artifacts/*.cubin` finds them.
-pub fn publish_cubins(profile: &Profile, run: &Path, runs_root: &Path) -> std::io::Result<()> {
+pub fn publish_cubins(profile: &Profile, run: &RunFolder, runs_root: &Path) -> std::io::Result<()> {
     let Some(artifacts) = runs_root.parent() else { return Ok(()) };
     for cubin in profile.artifacts.iter().filter(|a| a.kind == ArtifactKind::Cubin) {
         let arch = profile.kernel.arch.first().map_or("sm", String::as_str);
-        let bytes = std::fs::read(run.join(&cubin.path))?;
-        crate::store::atomic::write(
-            &artifacts.join(format!("{}.{arch}.cubin", profile.kernel.name)),
-            &bytes,
-        )?;
+        let bytes = run.files().read(&cubin.path, MAX_FILE_BYTES)?;
+        let name = format!("{}.{arch}.cubin", profile.kernel.name);
+        Folder::create(artifacts)?.write(name, &bytes)?;
     }
     Ok(())
 }

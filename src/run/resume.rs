@@ -65,11 +65,7 @@ pub(super) fn recorded_job(
         return Ok(None);
     }
     let mut known = RecordedJob::default();
-    let text = if folder.path().join("events.jsonl").is_file() {
-        folder.read("events.jsonl")?
-    } else {
-        Vec::new()
-    };
+    let text = if folder.has("events.jsonl") { folder.read("events.jsonl")? } else { Vec::new() };
     for line in text.split(|b| *b == b'\n') {
         // A line that a crash cut short is skipped; the host sends that event again.
         let Ok(line) = serde_json::from_slice::<EventLine>(line) else { continue };
@@ -87,8 +83,8 @@ pub(super) fn recorded_job(
         .collect();
     for step in steps {
         for stream in [Stream::Stdout, Stream::Stderr] {
-            let path = folder.path().join(RunFolder::log_name(step, stream));
-            let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
+            let log = folder.files().open_file(RunFolder::log_name(step, stream));
+            let bytes = log.and_then(|log| log.metadata()).map_or(0, |m| m.len());
             if bytes > 0 {
                 known.received.push(ReceivedOutput { step: step.to_owned(), stream, bytes });
             }

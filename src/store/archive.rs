@@ -1,8 +1,13 @@
 //! Exports a run as one file: a tar archive of its folder, compressed with zstd.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+
+use rustix::fs::FileType;
+
+use crate::beneath::Folder;
 
 /// A low compression level: the tools' reports are large and compressed already.
 const ZSTD_LEVEL: i32 = 3;
@@ -40,15 +45,15 @@ impl<'a> Archive<'a> {
     /// # Errors
     /// I/O errors.
     pub fn folder(&mut self, name: &str, folder: &Path) -> io::Result<()> {
-        let inner = walkdir::WalkDir::new(folder).sort_by_file_name();
-        for entry in inner {
-            let entry = entry?;
-            let unfinished = entry.file_name().as_encoded_bytes().starts_with(b".");
-            if !entry.file_type().is_file() || unfinished {
+        let folder = Folder::open(folder)?;
+        for entry in folder.walk()? {
+            let is_unfinished = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
+            let is_unfinished = entry.path.file_name().is_some_and(is_unfinished);
+            if entry.kind != FileType::RegularFile || is_unfinished {
                 continue;
             }
-            let inside = entry.path().strip_prefix(folder).map_err(io::Error::other)?;
-            let mut file = File::open(entry.path())?;
+            let inside = &entry.path;
+            let mut file = folder.open_file(inside)?;
             let meta = file.metadata()?;
             let mut header = tar::Header::new_gnu();
             // Stores modes but no owner.

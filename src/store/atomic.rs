@@ -6,9 +6,9 @@
 //! again, or a host has them too. [`crate::remote::FetchOutcome`] says for which files the host may
 //! drop its copy.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, IoSlice, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 /// Writes `bytes` to `path` in one step, creating the folders above it.
@@ -94,6 +94,21 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Creates a folder of the user's own, and those above it that are missing, for the user alone
+/// whatever the umask is. Takes other users' rights from a folder that is there.
+///
+/// # Errors
+/// I/O errors.
+pub fn make_private_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let metadata = fs::metadata(folder)?;
+    let mode = metadata.permissions().mode();
+    match mode & 0o077 {
+        0 => Ok(()),
+        _ => fs::set_permissions(folder, fs::Permissions::from_mode(mode & 0o700)),
+    }
+}
+
 /// Waits for the lock under which `file` may be read, changed and rewritten; dropping the returned
 /// handle releases it. On a file system without locks it does not wait.
 ///
@@ -148,6 +163,19 @@ mod tests {
         }
         write_parts(&path, [b"".as_slice(), b"x", b""]).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_private_folder_is_for_its_owner_alone_also_if_it_was_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        for folder in [&open, &dir.path().join("new/inner")] {
+            make_private_folder(folder).unwrap();
+            assert_eq!(mode(folder), 0o700);
+        }
     }
 
     #[test]

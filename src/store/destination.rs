@@ -1,17 +1,14 @@
 //! Writes a host's files into a folder of the user's. Each folder on the way is opened separately
 //! without following symbolic links, so no file lands outside, even if folders change meanwhile.
 
-use std::collections::hash_map::RandomState;
 use std::fs::File;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 
 use rgpu_protocol::plan::valid_relative_path;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
-use rustix::io::Errno;
+use rustix::fs::Stat;
+
+use crate::beneath::{self, Folder, NewFile};
 
 /// Why a file cannot be written below a folder.
 #[derive(Debug, thiserror::Error)]
@@ -26,21 +23,13 @@ pub enum DestinationError {
 
 /// A folder of the user's that receives a host's files. Clones share one handle.
 #[derive(Clone, Debug)]
-pub struct DestinationRoot(Arc<OwnedFd>);
+pub struct DestinationRoot(Folder);
 
 /// The destination of one file: its folder, opened, and its name.
 #[derive(Debug)]
 pub struct Destination {
-    folder: OwnedFd,
+    folder: Folder,
     name: String,
-}
-
-/// A file that is written under a temporary name, and removed unless it is finished.
-#[derive(Debug)]
-pub struct PartialFile {
-    destination: Destination,
-    /// `None` once the file has its final name.
-    temporary: Option<String>,
 }
 
 impl DestinationRoot {
@@ -49,8 +38,7 @@ impl DestinationRoot {
     /// # Errors
     /// I/O errors.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self(Arc::new(rustix::fs::open(path, flags, Mode::empty())?)))
+        Folder::open(path).map(Self)
     }
 
     /// The destination of the file `path` below this folder; creates the folders on the way.
@@ -61,23 +49,15 @@ impl DestinationRoot {
         if !valid_relative_path(path) {
             return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
         }
-        let mut folder = self.0.try_clone()?;
-        let mut begin = 0;
-        for (end, _) in path.match_indices('/') {
-            let part = &path[begin..end];
-            match rustix::fs::mkdirat(&folder, part, Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(io::Error::from(error).into()),
+        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let folder = self.0.make_folder(above).map_err(|error| match beneath::link_of(&error) {
+            Some(link) => {
+                let link = link.strip_prefix(self.0.path()).unwrap_or(link);
+                DestinationError::Link(link.display().to_string())
             }
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let opened = rustix::fs::openat(&folder, part, flags, Mode::empty());
-            folder = opened.map_err(|error| match is_link(&folder, part) {
-                true => DestinationError::Link(path[..end].to_owned()),
-                false => io::Error::from(error).into(),
-            })?;
-            begin = end + 1;
-        }
-        Ok(Destination { folder, name: path[begin..].to_owned() })
+            None => error.into(),
+        })?;
+        Ok(Destination { folder, name: name.to_owned() })
     }
 }
 
@@ -87,11 +67,7 @@ impl Destination {
     /// # Errors
     /// I/O errors.
     pub fn metadata(&self) -> io::Result<Option<Stat>> {
-        match rustix::fs::statat(&self.folder, &*self.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        self.folder.stat(&self.name)
     }
 
     /// Opens the existing regular file for reading.
@@ -99,33 +75,15 @@ impl Destination {
     /// # Errors
     /// I/O errors, or the path is a link or no regular file.
     pub fn read(&self) -> io::Result<File> {
-        // Without NONBLOCK, opening a named pipe would block.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(&self.folder, &*self.name, flags, Mode::empty())?);
-        match file.metadata()?.is_file() {
-            true => Ok(file),
-            false => Err(io::ErrorKind::InvalidInput.into()),
-        }
+        self.folder.open_file(&self.name)
     }
 
     /// Starts a file that replaces this destination once it is finished.
     ///
     /// # Errors
     /// I/O errors.
-    pub fn begin(self) -> io::Result<(File, PartialFile)> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        loop {
-            let temporary = format!(".writing-{:016x}", RandomState::new().build_hasher().finish());
-            let mode = Mode::from_raw_mode(0o666);
-            match rustix::fs::openat(&self.folder, &*temporary, flags, mode) {
-                Ok(file) => {
-                    let partial = PartialFile { destination: self, temporary: Some(temporary) };
-                    return Ok((file.into(), partial));
-                }
-                Err(Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+    pub fn begin(self) -> io::Result<(File, NewFile)> {
+        self.folder.begin(&self.name)
     }
 
     /// Replaces the destination by a copy of the file `from`, without holding it in memory.
@@ -133,38 +91,10 @@ impl Destination {
     /// # Errors
     /// I/O errors; the temporary file is removed.
     pub fn copy_from(self, from: &Path) -> io::Result<()> {
-        let (mut file, partial) = self.begin()?;
+        let (mut file, new) = self.begin()?;
         io::copy(&mut File::open(from)?, &mut file)?;
-        partial.finish()
+        new.finish()
     }
-}
-
-impl PartialFile {
-    /// Renames the file to its final name, replacing an existing file.
-    ///
-    /// # Errors
-    /// I/O errors; the temporary file is removed.
-    pub fn finish(mut self) -> io::Result<()> {
-        let Destination { folder, name } = &self.destination;
-        if let Some(temporary) = &self.temporary {
-            rustix::fs::renameat(folder, &**temporary, folder, &**name)?;
-            self.temporary = None;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for PartialFile {
-    fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            let _ = rustix::fs::unlinkat(&self.destination.folder, &**temporary, AtFlags::empty());
-        }
-    }
-}
-
-fn is_link(folder: &OwnedFd, name: &str) -> bool {
-    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The folder of one run: creates and opens it, and reads and writes its files.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,9 +14,10 @@ use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use super::follower::{self, Follower, OtherFollower};
-use super::{RunRecord, RunState, atomic, record};
+use super::{RunRecord, RunState, record};
+use crate::beneath::{self, Folder};
 use crate::error::{ErrorDocument, Exit, Failure};
-use crate::regular_file::{self, MAX_FILE_BYTES};
+use crate::regular_file::MAX_FILE_BYTES;
 
 /// An error of a run folder.
 #[derive(Debug, thiserror::Error)]
@@ -90,8 +91,8 @@ pub enum StoreError {
         /// The name of its schema.
         schema: String,
     },
-    /// A run folder that is to be written contains a link to another folder.
-    #[error("`{}` is a link to another folder, so nothing is written to its run", .0.display())]
+    /// A run folder is a link, or contains one.
+    #[error("`{}` is a symbolic link, which is not followed in a run folder", .0.display())]
     LinkedFolder(PathBuf),
     /// A path from the host that would leave the folder.
     #[error("the host sent a file named `{}`, which is refused", .0.escape_debug())]
@@ -145,7 +146,8 @@ impl From<StoreError> for Failure {
             StoreError::OtherSchema { .. } => failure(Exit::Artifact, "other_schema")
                 .hint("a later rgpu made the run: update this one"),
             StoreError::LinkedFolder(_) => failure(Exit::Artifact, "linked_folder")
-                .hint("rgpu makes no links in a run folder: remove it if you did not make it"),
+                .hint("rgpu makes no links in a run folder: remove it if you did not make it")
+                .hint("to keep runs on another disk: `export RGPU_RUNS_DIR=FOLDER`"),
             StoreError::HostileName(_) => failure(Exit::Host, "hostile_name"),
         }
     }
@@ -156,14 +158,18 @@ fn follower_text(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
+/// The record of a run.
+pub(super) const RECORD_FILE: &str = "run.json";
+
 /// The result of a suite.
 const SUITE_FILE: &str = "suite.json";
 
 /// The file with the run's failure (`rgpu.error/1`).
 const FAILURE_FILE: &str = "error.json";
 
-/// The name that commands read as the newest run, and the file of the root that has its id.
-const LATEST: &str = "latest";
+/// The name that commands read as the newest run. In the root it is a link for people, which rgpu
+/// never follows.
+pub(super) const LATEST: &str = "latest";
 
 /// The folder of one run.
 ///
@@ -172,7 +178,7 @@ const LATEST: &str = "latest";
 /// folder is for reading, until [`RunFolder::follow`].
 #[derive(Clone, Debug)]
 pub struct RunFolder {
-    path: PathBuf,
+    files: Folder,
     follower: Option<Arc<Follower>>,
 }
 
@@ -206,27 +212,23 @@ impl RunFolder {
         if id.eq_ignore_ascii_case(LATEST) {
             return Err(StoreError::ReservedId(id.to_owned()));
         }
-        let path = match out {
+        let files = match out {
             Some(out) => {
-                if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
+                let failed = io_error("create", out);
+                let files = Folder::create(out).map_err(failed)?;
+                if files.entries().map_err(io_error("read", out))?.first().is_some() {
                     return Err(StoreError::NotEmpty(out.to_owned()));
                 }
-                fs::create_dir_all(out).map_err(io_error("create", out))?;
-                out.to_owned()
+                files
             }
-            None => {
-                super::list::prepare_root(root)?;
-                let path = root.join(id);
-                match fs::create_dir(&path) {
-                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                        return Err(StoreError::Taken(id.to_owned()));
-                    }
-                    other => other.map_err(io_error("create", &path))?,
+            None => match super::list::prepare_root(root)?.new_folder(id) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(StoreError::Taken(id.to_owned()));
                 }
-                path
-            }
+                made => made.map_err(io_error("create", &root.join(id)))?,
+            },
         };
-        Self { path, follower: None }.follow()
+        Self { files, follower: None }.follow()
     }
 
     /// Follows the run, so that this process may write: no other process can follow it until this
@@ -236,16 +238,16 @@ impl RunFolder {
     /// [`StoreError::Followed`], [`StoreError::LinkedFolder`].
     pub fn follow(mut self) -> Result<Self, StoreError> {
         if self.follower.is_none() {
-            refuse_linked_folders(&self.path)?;
+            refuse_links(&self.files)?;
             let followed = |OtherFollower { pid }| StoreError::Followed { run: self.name(), pid };
-            self.follower = Some(Arc::new(Follower::begin(&self.path).map_err(followed)?));
+            self.follower = Some(Arc::new(Follower::begin(&self.files).map_err(followed)?));
         }
         Ok(self)
     }
 
     /// The other process that follows the run, as text; `None` if there is none.
     pub fn followed_by(&self) -> Option<String> {
-        let other = follower::current(&self.path).filter(|_| self.follower.is_none());
+        let other = follower::current(&self.files).filter(|_| self.follower.is_none());
         other.map(|OtherFollower { pid }| follower_text(pid))
     }
 
@@ -257,10 +259,10 @@ impl RunFolder {
     /// The name of the run on a command line: its id if that names the folder, else the path.
     fn name(&self) -> String {
         match self.record() {
-            Ok(record) if self.path.file_name().is_some_and(|name| *name == *record.id) => {
+            Ok(record) if self.path().file_name().is_some_and(|name| *name == *record.id) => {
                 record.id
             }
-            _ => self.path.display().to_string(),
+            _ => self.path().display().to_string(),
         }
     }
 
@@ -269,26 +271,60 @@ impl RunFolder {
     /// # Errors
     /// I/O errors.
     pub fn becomes_latest(&self) -> Result<(), StoreError> {
-        let (Some(root), Some(id)) = (self.path.parent(), self.path.file_name()) else {
+        let (Some(root), Some(id)) = (self.path().parent(), self.path().file_name()) else {
             return Ok(());
         };
-        let latest = root.join(LATEST);
-        atomic::write(&latest, format!("{}\n", id.display()).as_bytes())
-            .map_err(io_error("write", &latest))
+        super::list::set_latest(&super::list::prepare_root(root)?, &id.to_string_lossy())
     }
 
-    /// Opens an existing run's folder for reading.
+    /// Opens the folder of a run that the user named, for reading. Nothing in it may be a link:
+    /// readers open its files by their paths too.
     ///
     /// # Errors
     /// [`StoreError::NoRun`] if it has no `run.json`, [`StoreError::Unknown`] if there is no such
-    /// folder.
+    /// folder, [`StoreError::LinkedFolder`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        if path.join("run.json").is_file() {
-            Ok(Self { path: path.to_owned(), follower: None })
-        } else if path.is_dir() {
-            Err(StoreError::NoRun { path: path.to_owned(), inner: newest_run_in(path) })
-        } else {
-            Err(StoreError::Unknown(path.display().to_string()))
+        let unknown = |_| StoreError::Unknown(path.display().to_string());
+        Self::checked(Folder::open(path).map_err(unknown)?)
+    }
+
+    /// Opens the run `id` of a root, as [`RunFolder::open`].
+    ///
+    /// # Errors
+    /// As [`RunFolder::open`].
+    pub(super) fn open_in(root: &Folder, id: &str) -> Result<Self, StoreError> {
+        Self::checked(Self::folder_in(root, id)?)
+    }
+
+    /// As [`RunFolder::open_in`], without a look at all files: for the run's own documents alone.
+    ///
+    /// # Errors
+    /// As [`RunFolder::open`].
+    pub(super) fn look_in(root: &Folder, id: &str) -> Result<Self, StoreError> {
+        let files = Self::folder_in(root, id)?;
+        match files.is_file(RECORD_FILE) {
+            true => Ok(Self { files, follower: None }),
+            false => Err(StoreError::Unknown(id.to_owned())),
+        }
+    }
+
+    fn folder_in(root: &Folder, id: &str) -> Result<Folder, StoreError> {
+        root.folder(id).map_err(|e| match beneath::link_of(&e) {
+            Some(link) => StoreError::LinkedFolder(link.to_owned()),
+            None => StoreError::Unknown(id.to_owned()),
+        })
+    }
+
+    fn checked(files: Folder) -> Result<Self, StoreError> {
+        let has_record = files.stat(RECORD_FILE).is_ok_and(|record| record.is_some());
+        if !has_record {
+            let path = files.path().to_owned();
+            return Err(StoreError::NoRun { inner: newest_run_in(&files), path });
+        }
+        refuse_links(&files)?;
+        match files.is_file(RECORD_FILE) {
+            true => Ok(Self { files, follower: None }),
+            false => Err(StoreError::NoRun { path: files.path().to_owned(), inner: None }),
         }
     }
 
@@ -297,14 +333,24 @@ impl RunFolder {
     /// # Errors
     /// I/O errors.
     pub fn side(&self, name: &str) -> Result<Self, StoreError> {
-        let path = self.path.join(name);
-        fs::create_dir_all(&path).map_err(io_error("create", &path))?;
-        Ok(Self { path, follower: self.follower.clone() })
+        let made = self.files.make_folder(name);
+        let files = made.map_err(io_error("create", &self.path().join(name)))?;
+        Ok(Self { files, follower: self.follower.clone() })
     }
 
     /// The path of the run folder.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.files.path()
+    }
+
+    /// The open folder, from which all its files are reached.
+    pub(crate) fn files(&self) -> &Folder {
+        &self.files
+    }
+
+    /// Whether the run has a file of this name.
+    pub fn has(&self, name: impl AsRef<Path>) -> bool {
+        self.files.is_file(name)
     }
 
     /// Reads the run's record. The names of the run and its jobs are valid: they become parts of
@@ -317,8 +363,8 @@ impl RunFolder {
         struct SchemaName {
             schema: String,
         }
-        let path = self.path.join("run.json");
-        let bytes = self.read("run.json")?;
+        let path = self.path().join(RECORD_FILE);
+        let bytes = self.read(RECORD_FILE)?;
         // Another schema may lack fields of this one, so its name is read before them.
         if let Ok(SchemaName { schema }) = serde_json::from_slice(&bytes)
             && schema != record::SCHEMA
@@ -349,7 +395,7 @@ impl RunFolder {
             record = self.record()?;
             if is_unsent(&record) {
                 // The jobs of a suite are those of its cases, of which some may have ended.
-                record.state = match self.path.join(SUITE_FILE).is_file() {
+                record.state = match self.has(SUITE_FILE) {
                     true => RunState::Cancelled,
                     false => RunState::NeverSubmitted,
                 };
@@ -363,13 +409,14 @@ impl RunFolder {
     /// # Errors
     /// I/O errors.
     pub fn save(&self, record: &RunRecord) -> Result<(), StoreError> {
-        self.write_json("run.json", record)
+        self.write_json(RECORD_FILE, record)
     }
 
     /// Whether all files fetched without waiting for fsync are still here at their full size.
     pub fn has_all_unsynced_files(&self, record: &RunRecord) -> bool {
         record.jobs.iter().flat_map(|job| &job.unsynced).all(|file| {
-            fs::metadata(self.path.join(&file.path)).is_ok_and(|meta| meta.len() == file.size)
+            let opened = self.files.open_file(&file.path).and_then(|file| file.metadata());
+            opened.is_ok_and(|meta| meta.len() == file.size)
         })
     }
 
@@ -405,9 +452,10 @@ impl RunFolder {
         failure: Option<&ErrorDocument>,
     ) -> Result<(), StoreError> {
         let Some(failure) = failure else {
-            let path = self.path.join(FAILURE_FILE);
-            return match fs::remove_file(&path) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &path)(e)),
+            return match self.files.remove_file(FAILURE_FILE) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    Err(io_error("remove", &self.path().join(FAILURE_FILE))(e))
+                }
                 _ => self.save(record),
             };
         };
@@ -425,8 +473,7 @@ impl RunFolder {
     /// # Errors
     /// I/O errors.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
-        let path = self.path.join(name);
-        atomic::write(&path, bytes).map_err(io_error("write", &path))
+        self.files.write(name, bytes).map_err(io_error("write", &self.path().join(name)))
     }
 
     /// Writes a value as indented JSON.
@@ -434,12 +481,12 @@ impl RunFolder {
     /// # Errors
     /// I/O errors.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), StoreError> {
-        let path = self.path.join(name);
+        let path = self.path().join(name);
         let mut bytes = serde_json::to_vec_pretty(value)
             .map_err(io::Error::other)
             .map_err(io_error("write", &path))?;
         bytes.push(b'\n');
-        atomic::write(&path, &bytes).map_err(io_error("write", &path))
+        self.files.write(name, &bytes).map_err(io_error("write", &path))
     }
 
     /// Reads a file of the run.
@@ -447,8 +494,8 @@ impl RunFolder {
     /// # Errors
     /// I/O errors.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, StoreError> {
-        let path = self.path.join(name);
-        regular_file::read(&path, MAX_FILE_BYTES).map_err(io_error("read", &path))
+        let read = self.files.read(name, MAX_FILE_BYTES);
+        read.map_err(io_error("read", &self.path().join(name)))
     }
 
     /// The path in the run folder for an artifact of a job, by its kind: below `raw/`, `cubin/`,
@@ -489,7 +536,8 @@ impl RunFolder {
 
     /// Whether a job of the run has written events.
     pub fn has_events(&self) -> bool {
-        fs::metadata(self.path.join("events.jsonl")).is_ok_and(|events| events.len() > 0)
+        let events = self.files.open_file("events.jsonl").and_then(|file| file.metadata());
+        events.is_ok_and(|events| events.len() > 0)
     }
 
     /// Opens the event log for appending. Output logs are opened with their first bytes.
@@ -497,24 +545,24 @@ impl RunFolder {
     /// # Errors
     /// I/O errors.
     pub fn recorder(&self) -> Result<Recorder, StoreError> {
-        let path = self.path.join("events.jsonl");
-        let log = self.path.join("log");
-        fs::create_dir_all(&log).map_err(io_error("create", &log))?;
+        let path = self.path().join("events.jsonl");
+        let log = self.path().join("log");
+        self.files.make_folder("log").map_err(io_error("create", &log))?;
         // End a last line that a crash cut short, so that the next line is readable.
         let has_partial_line =
             self.read("events.jsonl").is_ok_and(|text| text.last().is_some_and(|b| *b != b'\n'));
-        let mut events = open_for_append(&path)?;
+        let mut events = open_for_append(&self.files, "events.jsonl")?;
         if has_partial_line {
             events.write_all(b"\n").map_err(io_error("write", &path))?;
         }
-        Ok(Recorder { folder: self.path.clone(), events, logs: Vec::new() })
+        Ok(Recorder { folder: self.files.clone(), events, logs: Vec::new() })
     }
 }
 
 /// Appends a job's events and output to the run folder as they arrive.
 #[derive(Debug)]
 pub struct Recorder {
-    folder: PathBuf,
+    folder: Folder,
     events: File,
     logs: Vec<Log>,
 }
@@ -571,7 +619,7 @@ impl Recorder {
     }
 
     fn line(&mut self, line: &impl Serialize) -> Result<(), StoreError> {
-        let path = || self.folder.join("events.jsonl");
+        let path = || self.folder.path().join("events.jsonl");
         let mut line = serde_json::to_vec(line)
             .map_err(io::Error::other)
             .map_err(io_error("write", &path()))?;
@@ -597,8 +645,8 @@ impl Recorder {
         let at = match self.logs.iter().position(|log| log.name == name) {
             Some(at) => at,
             None => {
-                let path = self.folder.join(&name);
-                let file = open_for_append(&path)?;
+                let path = self.folder.path().join(&name);
+                let file = open_for_append(&self.folder, &name)?;
                 let len = file.metadata().map_err(io_error("look at", &path))?.len();
                 self.logs.push(Log { name, path, file, len });
                 self.logs.len() - 1
@@ -623,24 +671,24 @@ fn write_some(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-fn open_for_append(path: &Path) -> Result<File, StoreError> {
-    let mut options = OpenOptions::new();
-    options.create(true).append(true);
-    regular_file::open_unlinked(&mut options, path).map_err(io_error("open", path))
+fn open_for_append(folder: &Folder, name: &str) -> Result<File, StoreError> {
+    folder.append(name, 0o666).map_err(io_error("open", &folder.path().join(name)))
 }
 
-/// Refuses a run folder that contains a link to a folder. rgpu makes none, but a run folder that
-/// came with a clone may have one, and results would be written where it leads.
-fn refuse_linked_folders(folder: &Path) -> Result<(), StoreError> {
-    let entries = walkdir::WalkDir::new(folder).min_depth(1).into_iter().filter_map(Result::ok);
-    let mut links = entries.filter(|entry| entry.path_is_symlink() && entry.path().is_dir());
-    links.next().map_or(Ok(()), |link| Err(StoreError::LinkedFolder(link.into_path())))
+/// Refuses a run folder that contains a link. rgpu makes none, but a run folder that came with a
+/// clone may have one, and files of the user's would be read or written where it leads.
+fn refuse_links(files: &Folder) -> Result<(), StoreError> {
+    match files.first_link().map_err(io_error("read", files.path()))? {
+        Some(link) => Err(StoreError::LinkedFolder(link)),
+        None => Ok(()),
+    }
 }
 
-/// The last run folder by name directly below `path`; ids that rgpu makes begin with the time.
-fn newest_run_in(path: &Path) -> Option<PathBuf> {
-    let inner = fs::read_dir(path).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    inner.filter(|inner| inner.join("run.json").is_file()).max()
+/// The last run folder by name directly below a folder; ids that rgpu makes begin with the time.
+fn newest_run_in(files: &Folder) -> Option<PathBuf> {
+    let runs = files.entries().ok()?.into_iter().map(|entry| entry.path);
+    let newest = runs.filter(|run| files.is_file(run.join(RECORD_FILE))).max();
+    newest.map(|run| files.path().join(run))
 }
 
 pub(super) fn io_error(
@@ -653,6 +701,8 @@ pub(super) fn io_error(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -681,19 +731,23 @@ mod tests {
         fs::create_dir(&mine).unwrap();
         fs::write(mine.join("settings"), "mine").unwrap();
         let run = RunFolder::create(dir.path(), "one", None).unwrap();
+        let open = || RunFolder::open(&dir.path().join("one"));
         run.write("run.json", b"{}").unwrap();
         drop(run.recorder().unwrap());
-        let opened = || RunFolder::open(&dir.path().join("one")).unwrap();
         drop(run);
-        assert!(opened().follow().is_ok());
+        let before = open().unwrap().follow().unwrap();
         let log = dir.path().join("one/log");
-        std::os::unix::fs::symlink(mine.join("settings"), log.join("exec.stdout")).unwrap();
-        let mut recorder = opened().recorder().unwrap();
+        let output = log.join("exec.stdout");
+        std::os::unix::fs::symlink(mine.join("settings"), &output).unwrap();
+        assert!(matches!(open(), Err(StoreError::LinkedFolder(path)) if path == output));
+        let mut recorder = before.recorder().unwrap();
         assert!(recorder.output("exec", Stream::Stdout, b"x").is_err());
         assert_eq!(fs::read(mine.join("settings")).unwrap(), b"mine");
         fs::remove_dir_all(&log).unwrap();
         std::os::unix::fs::symlink(&mine, &log).unwrap();
-        assert!(matches!(opened().follow(), Err(StoreError::LinkedFolder(path)) if path == log));
+        assert!(matches!(open(), Err(StoreError::LinkedFolder(path)) if path == log));
+        assert!(before.recorder().is_err());
+        assert!(before.write("log/x", b"x").is_err() && before.read("log/settings").is_err());
     }
 
     #[test]

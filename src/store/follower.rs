@@ -4,13 +4,12 @@
 //! kernel releases the flock of a killed process. The follower removes the file at its end; a lock
 //! on a removed file does not count.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::regular_file;
+use crate::beneath::Folder;
 
 /// Name of the lock file; archives skip it as an unfinished file.
 const LOCK_FILE: &str = ".followed";
@@ -24,7 +23,7 @@ const LOCK_CHECK_TIME: Duration = Duration::from_millis(5);
 /// Marks a run folder as followed by this process until it is dropped.
 #[derive(Debug)]
 pub(super) struct Follower {
-    path: PathBuf,
+    folder: Folder,
     /// `None` if the file system has no locks or the file cannot be created or trusted.
     lock: Option<File>,
 }
@@ -38,23 +37,21 @@ pub(super) struct OtherFollower {
 
 impl Follower {
     /// Starts following the run in `folder`; also if the file system does not support locks.
-    pub(super) fn begin(folder: &Path) -> Result<Self, OtherFollower> {
-        let path = folder.join(LOCK_FILE);
+    pub(super) fn begin(folder: &Folder) -> Result<Self, OtherFollower> {
+        let folder = folder.clone();
         let mut attempts = 0;
         loop {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false);
-            let Ok(mut file) = open(&mut options, &path) else {
-                return Ok(Self { path, lock: None });
+            let Ok(mut file) = folder.update(LOCK_FILE, 0o600) else {
+                return Ok(Self { folder, lock: None });
             };
             match file.try_lock() {
                 Ok(()) if is_removed(&file) => {}
                 Ok(()) => {
                     // The process id is informational; only the lock counts.
                     let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-                    return Ok(Self { path, lock: Some(file) });
+                    return Ok(Self { folder, lock: Some(file) });
                 }
-                Err(TryLockError::Error(_)) => return Ok(Self { path, lock: None }),
+                Err(TryLockError::Error(_)) => return Ok(Self { folder, lock: None }),
                 Err(TryLockError::WouldBlock) => {
                     attempts += 1;
                     if attempts == MAX_LOCK_TRIES {
@@ -71,27 +68,21 @@ impl Drop for Follower {
     fn drop(&mut self) {
         // Removed while the lock is held: later the file may be another process's.
         if self.lock.is_some() {
-            let _ = fs::remove_file(&self.path);
+            let _ = self.folder.remove_file(LOCK_FILE);
         }
     }
 }
 
 /// The follower of the run in `folder`, which may be this process; `None` if there is none.
-pub(super) fn current(folder: &Path) -> Option<OtherFollower> {
-    let mut file = open(OpenOptions::new().read(true), &folder.join(LOCK_FILE)).ok()?;
+pub(super) fn current(folder: &Folder) -> Option<OtherFollower> {
+    let mut file = folder.open_file(LOCK_FILE).ok()?;
+    // A second name of another file is no lock of ours.
+    if link_count(&file).ok()? > 1 {
+        return None;
+    }
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Some(OtherFollower { pid: pid(&mut file) }),
         Ok(()) | Err(TryLockError::Error(_)) => None,
-    }
-}
-
-/// Opens the lock file. A run folder may come with a clone, so this file may be a link to one of the
-/// user's, which then has another link or another name.
-fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let file = regular_file::open_unlinked(options, path)?;
-    match link_count(&file)? {
-        0 | 1 => Ok(file),
-        _ => Err(io::Error::other("it has another name")),
     }
 }
 
@@ -111,29 +102,40 @@ fn link_count(file: &File) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+
+    fn current_in(folder: &Path) -> Option<OtherFollower> {
+        current(&Folder::open(folder).unwrap())
+    }
+
+    fn begin(folder: &Path) -> Result<Follower, OtherFollower> {
+        Follower::begin(&Folder::open(folder).unwrap())
+    }
 
     #[test]
     fn a_run_is_followed_by_one_at_a_time_and_nothing_stays_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let own = OtherFollower { pid: Some(std::process::id()) };
-        assert_eq!(current(dir.path()), None);
-        let first = Follower::begin(dir.path()).unwrap();
-        assert_eq!(current(dir.path()), Some(own));
-        assert_eq!(Follower::begin(dir.path()).unwrap_err(), own);
+        assert_eq!(current_in(dir.path()), None);
+        let first = begin(dir.path()).unwrap();
+        assert_eq!(current_in(dir.path()), Some(own));
+        assert_eq!(begin(dir.path()).unwrap_err(), own);
         drop(first);
-        assert_eq!(current(dir.path()), None);
+        assert_eq!(current_in(dir.path()), None);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        Follower::begin(dir.path()).unwrap();
+        begin(dir.path()).unwrap();
     }
 
     #[test]
     fn what_a_killed_process_left_bars_nobody() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(LOCK_FILE), "4294967\n").unwrap();
-        assert_eq!(current(dir.path()), None);
-        let follower = Follower::begin(dir.path()).unwrap();
-        assert_eq!(current(dir.path()).unwrap().pid, Some(std::process::id()));
+        assert_eq!(current_in(dir.path()), None);
+        let follower = begin(dir.path()).unwrap();
+        assert_eq!(current_in(dir.path()).unwrap().pid, Some(std::process::id()));
         drop(follower);
     }
 
@@ -154,15 +156,15 @@ mod tests {
         for plant in plants {
             fs::write(&mine, "settings").unwrap();
             plant(&mine, &lock).unwrap();
-            let follower = Follower::begin(&run).unwrap();
-            assert_eq!(current(&run), None);
+            let follower = begin(&run).unwrap();
+            assert_eq!(current_in(&run), None);
             drop(follower);
             assert_eq!(fs::read(&mine).unwrap(), b"settings");
             fs::remove_file(&lock).unwrap();
         }
         // A dangling link creates nothing.
         std::os::unix::fs::symlink(dir.path().join("new"), &lock).unwrap();
-        drop(Follower::begin(&run).unwrap());
+        drop(begin(&run).unwrap());
         assert!(!dir.path().join("new").exists());
     }
 
@@ -176,7 +178,7 @@ mod tests {
             std::thread::sleep(LOCK_CHECK_TIME);
             drop(looking);
         });
-        Follower::begin(dir.path()).unwrap();
+        begin(dir.path()).unwrap();
         looker.join().unwrap();
     }
 }

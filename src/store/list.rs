@@ -1,16 +1,19 @@
 //! The runs of a project: creates, lists, finds and removes them.
 
 use std::collections::hash_map::RandomState;
-use std::fs;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use rustix::fs::FileType;
 
-use super::folder::io_error;
+use super::folder::{LATEST, RECORD_FILE, io_error};
 use super::follower::{self, Follower};
-use super::{RunFolder, RunRecord, RunState, StoreError, atomic};
-use crate::regular_file;
+use super::{RunFolder, RunRecord, RunState, StoreError};
+use crate::beneath::Folder;
+
+/// The file of the root with the id of the latest run.
+const LATEST_FILE: &str = ".latest";
 
 /// Longer than any id with its newline.
 const MAX_LATEST_BYTES: u64 = 1024;
@@ -119,12 +122,13 @@ impl Runs {
     /// I/O errors of the root folder.
     pub fn list_with_unreadable(&self) -> Result<(Vec<RunLine>, Vec<StoreError>), StoreError> {
         let (mut lines, mut unreadable) = (Vec::new(), Vec::new());
-        for id in self.ids()? {
+        let Some(root) = self.open_root()? else { return Ok((lines, unreadable)) };
+        for id in ids_in(&root)? {
             // A folder that was removed meanwhile is no run any more.
-            let Ok(folder) = RunFolder::open(&self.root.join(id)) else { continue };
+            let Ok(folder) = RunFolder::look_in(&root, &id) else { continue };
             match folder.current_record() {
                 Ok(record) => lines.push(RunLine {
-                    bytes: bytes_of(folder.path()),
+                    bytes: bytes_of(folder.files()),
                     folder: folder.path().into(),
                     record,
                 }),
@@ -140,8 +144,9 @@ impl Runs {
     /// # Errors
     /// I/O errors of the root folder.
     pub fn records(&self) -> Result<Vec<RunRecord>, StoreError> {
-        let record = |id: String| RunFolder::open(&self.root.join(id)).ok()?.current_record().ok();
-        let mut records: Vec<RunRecord> = self.ids()?.into_iter().filter_map(record).collect();
+        let Some(root) = self.open_root()? else { return Ok(Vec::new()) };
+        let record = |id: String| RunFolder::look_in(&root, &id).ok()?.current_record().ok();
+        let mut records: Vec<RunRecord> = ids_in(&root)?.into_iter().filter_map(record).collect();
         records.sort_by(|a, b| b.started.cmp(&a.started));
         Ok(records)
     }
@@ -163,8 +168,8 @@ impl Runs {
         let has_result = |folder: &RunFolder| {
             let ended =
                 |record: RunRecord| !matches!(record.state, RunState::Running | RunState::Detached);
-            let has = |file: &str| folder.path().join(file).is_file();
-            RESULTS.iter().any(|file| has(file)) || !has(SUITE) && !folder.record().is_ok_and(ended)
+            RESULTS.iter().any(|file| folder.has(file))
+                || !folder.has(SUITE) && !folder.record().is_ok_and(ended)
         };
         self.find_preferring(name, has_result)
     }
@@ -203,8 +208,14 @@ impl Runs {
             || name.contains(std::path::MAIN_SEPARATOR)
             || Path::new(name).join("run.json").is_file()
         {
-            return RunFolder::open(Path::new(name));
+            let path = Path::new(name);
+            // The link for people.
+            return match (path.file_name() == Some(LATEST.as_ref()), path.parent()) {
+                (true, Some(root)) => Self::new(root).find(LATEST),
+                _ => RunFolder::open(path),
+            };
         }
+        let root = || self.open_root()?.ok_or_else(unknown);
         let back = match name.strip_prefix("latest") {
             Some("") => Some(0),
             Some(rest) => {
@@ -213,26 +224,40 @@ impl Runs {
             None => None,
         };
         if let Some(back) = back {
-            let last = self.latest().unwrap_or_default();
-            let ids = self.newest_first(self.ids()?);
+            let root = root()?;
+            let last = latest_in(&root).unwrap_or_default();
+            let ids = newest_first(&root, ids_in(&root)?);
             let at = ids.iter().position(|id| id == last.trim()).unwrap_or(0);
-            let folders = ids[at..].iter().map(|id| RunFolder::open(&self.root.join(id)));
-            let mut counted = folders.filter(|folder| folder.as_ref().map_or(true, &counts));
-            return counted.nth(back).ok_or_else(unknown)?;
+            let is_counted =
+                |id: &&String| RunFolder::look_in(&root, id).as_ref().map_or(true, &counts);
+            let id = ids[at..].iter().filter(is_counted).nth(back).ok_or_else(unknown)?;
+            return RunFolder::open_in(&root, id);
         }
         // The folder of a whole id is there without a look at all others.
         let is_one_word = Path::new(name).file_name().is_some_and(|word| word == name);
-        if is_one_word && self.root.join(name).join("run.json").is_file() {
-            return RunFolder::open(&self.root.join(name));
+        let root = root()?;
+        if is_one_word {
+            match RunFolder::open_in(&root, name) {
+                Err(StoreError::Unknown(_) | StoreError::NoRun { .. }) => {}
+                opened => return opened,
+            }
         }
         let mut fits: Vec<String> =
-            self.ids()?.into_iter().filter(|id| id.starts_with(name)).collect();
+            ids_in(&root)?.into_iter().filter(|id| id.starts_with(name)).collect();
         fits.sort();
         match (fits.len(), name.is_empty()) {
-            (1, false) => RunFolder::open(&self.root.join(fits.remove(0))),
+            (1, false) => RunFolder::open_in(&root, &fits.remove(0)),
             (0, _) | (_, true) => Err(unknown()),
             _ => Err(StoreError::Ambiguous { name: name.to_owned(), fits }),
         }
+    }
+
+    /// The run whose whole id this is. `None` if there is none.
+    pub fn find_id(&self, id: &str) -> Option<Result<RunFolder, StoreError>> {
+        let is_one_word = Path::new(id).file_name().is_some_and(|word| word == id);
+        let root = self.open_root().ok()?.filter(|_| is_one_word)?;
+        let is_run = root.is_file(Path::new(id).join(RECORD_FILE));
+        is_run.then(|| RunFolder::open_in(&root, id))
     }
 
     /// The ended runs without the newest `keep` of them. Runs that may still continue, or that a
@@ -243,7 +268,10 @@ impl Runs {
     pub fn ended_runs_to_prune(&self, keep: usize) -> Result<Vec<RunLine>, StoreError> {
         let ended = |line: &RunLine| !line.record.state.is_active();
         let older = self.list()?.into_iter().filter(ended).skip(keep);
-        Ok(older.filter(|line| follower::current(&line.folder).is_none()).collect())
+        let is_followed = |line: &RunLine| {
+            Folder::open(&line.folder).is_ok_and(|folder| follower::current(&folder).is_some())
+        };
+        Ok(older.filter(|line| !is_followed(line)).collect())
     }
 
     /// The ended runs of `rgpu exec` that left nothing but their record and their output, newest
@@ -278,34 +306,27 @@ impl Runs {
     /// # Errors
     /// I/O errors.
     pub fn remove(&self, lines: &[RunLine]) -> Result<(), StoreError> {
+        let Some(root) = self.open_root()? else { return Ok(()) };
         for line in lines {
-            let Ok(_alone) = Follower::begin(&line.folder) else { continue };
-            match fs::remove_dir_all(&line.folder) {
-                // Another command removed it first.
+            let Some(id) = line.folder.file_name() else { continue };
+            // Another command may have removed it first.
+            let Ok(folder) = root.folder(id) else { continue };
+            let Ok(_alone) = Follower::begin(&folder) else { continue };
+            match root.remove_folder(id) {
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 other => other.map_err(io_error("remove", &line.folder))?,
             }
         }
-        self.repair_latest()
+        repair_latest(&root)
     }
 
-    /// The id in the file `latest`, with its newline.
-    fn latest(&self) -> Option<String> {
-        regular_file::read_to_string(&self.root.join("latest"), MAX_LATEST_BYTES).ok()
-    }
-
-    fn repair_latest(&self) -> Result<(), StoreError> {
-        let latest = self.root.join("latest");
-        let Some(last) = self.latest() else { return Ok(()) };
-        let ids = self.ids()?;
-        if ids.iter().any(|id| id == last.trim()) {
-            return Ok(());
+    /// Opens the root. `None` if there is none yet.
+    fn open_root(&self) -> Result<Option<Folder>, StoreError> {
+        match Folder::open(&self.root) {
+            Ok(root) => Ok(Some(root)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(io_error("read", &self.root)(e)),
         }
-        match self.newest_first(ids).first() {
-            Some(id) => atomic::write(&latest, format!("{id}\n").as_bytes()),
-            None => fs::remove_file(&latest),
-        }
-        .map_err(io_error("write", &latest))
     }
 
     /// The number of runs.
@@ -313,25 +334,14 @@ impl Runs {
         self.ids().map_or(0, |ids| ids.len())
     }
 
-    /// Sorted by start time, newest first: ids given by the user do not contain it.
-    fn newest_first(&self, ids: Vec<String>) -> Vec<String> {
-        let started = |id: &String| {
-            let record = RunFolder::open(&self.root.join(id)).and_then(|run| run.record());
-            record.map(|record| record.started).unwrap_or_default()
-        };
-        let mut dated: Vec<(String, String)> =
-            ids.into_iter().map(|id| (started(&id), id)).collect();
-        dated.sort_by(|a, b| b.cmp(a));
-        dated.into_iter().map(|(_, id)| id).collect()
-    }
-
     /// The ids of the suites among the runs, in the order of [`Runs::ids`].
     ///
     /// # Errors
     /// As [`Runs::ids`].
     pub fn suite_ids(&self) -> Result<Vec<String>, StoreError> {
-        let mut ids = self.ids()?;
-        ids.retain(|id| self.root.join(id).join(SUITE).is_file());
+        let Some(root) = self.open_root()? else { return Ok(Vec::new()) };
+        let mut ids = ids_in(&root)?;
+        ids.retain(|id| root.is_file(Path::new(id).join(SUITE)));
         Ok(ids)
     }
 
@@ -340,37 +350,78 @@ impl Runs {
     /// # Errors
     /// I/O errors.
     pub fn ids(&self) -> Result<Vec<String>, StoreError> {
-        let entries = match fs::read_dir(&self.root) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(io_error("read", &self.root)(e)),
-        };
-        Ok(entries
-            .filter_map(Result::ok)
-            .filter(|e| e.path().join("run.json").is_file())
-            .filter_map(|e| e.file_name().into_string().ok())
-            .collect())
+        self.open_root()?.map_or(Ok(Vec::new()), |root| ids_in(&root))
     }
 }
 
-/// Creates the root folder, with a `.gitignore` so that runs are never committed by accident.
-pub(super) fn prepare_root(root: &Path) -> Result<(), StoreError> {
-    fs::create_dir_all(root).map_err(io_error("create", root))?;
-    let ignore = root.join(".gitignore");
-    if !ignore.exists() {
-        atomic::write(&ignore, b"*\n").map_err(io_error("write", &ignore))?;
+/// The ids of the runs below a root, in no order. A link to a run is none.
+fn ids_in(root: &Folder) -> Result<Vec<String>, StoreError> {
+    let entries = root.entries().map_err(io_error("read", root.path()))?;
+    let folders = entries.into_iter().filter(|entry| entry.kind == FileType::Directory);
+    let runs = folders.filter(|entry| root.is_file(entry.path.join(RECORD_FILE)));
+    Ok(runs.filter_map(|entry| entry.path.into_os_string().into_string().ok()).collect())
+}
+
+/// Sorted by start time, newest first: ids given by the user do not contain it.
+fn newest_first(root: &Folder, ids: Vec<String>) -> Vec<String> {
+    let started = |id: &String| {
+        let record = RunFolder::look_in(root, id).and_then(|run| run.record());
+        record.map(|record| record.started).unwrap_or_default()
+    };
+    let mut dated: Vec<(String, String)> = ids.into_iter().map(|id| (started(&id), id)).collect();
+    dated.sort_by(|a, b| b.cmp(a));
+    dated.into_iter().map(|(_, id)| id).collect()
+}
+
+/// The id of the latest run, with its newline.
+fn latest_in(root: &Folder) -> Option<String> {
+    let recorded = root.read_to_string(LATEST_FILE, MAX_LATEST_BYTES);
+    // Earlier versions had a file `latest` instead of the link.
+    recorded.or_else(|_| root.read_to_string(LATEST, MAX_LATEST_BYTES)).ok()
+}
+
+/// Records the latest run, and makes the link for people.
+pub(super) fn set_latest(root: &Folder, id: &str) -> Result<(), StoreError> {
+    let written = root.write(LATEST_FILE, format!("{id}\n").as_bytes());
+    // The link may stand on a file system without links. rgpu does not need it.
+    let _ = root.link(id, LATEST);
+    written.map_err(io_error("write", &root.path().join(LATEST_FILE)))
+}
+
+fn repair_latest(root: &Folder) -> Result<(), StoreError> {
+    let Some(last) = latest_in(root) else { return Ok(()) };
+    let ids = ids_in(root)?;
+    if ids.iter().any(|id| id == last.trim()) {
+        return Ok(());
+    }
+    if let Some(id) = newest_first(root, ids).first() {
+        return set_latest(root, id);
+    }
+    for name in [LATEST, LATEST_FILE] {
+        match root.remove_file(name) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(io_error("remove", &root.path().join(name))(e));
+            }
+            _ => {}
+        }
     }
     Ok(())
 }
 
-fn bytes_of(folder: &Path) -> u64 {
-    walkdir::WalkDir::new(folder)
-        .into_iter()
-        .filter_map(Result::ok)
-        .filter_map(|e| e.metadata().ok())
-        .filter(|m| m.is_file())
-        .map(|m| m.len())
-        .sum()
+/// Creates the root folder, with a `.gitignore` so that runs are never committed by accident.
+pub(super) fn prepare_root(path: &Path) -> Result<Folder, StoreError> {
+    let root = Folder::create(path).map_err(io_error("create", path))?;
+    let ignore = path.join(".gitignore");
+    if root.stat(".gitignore").map_err(io_error("read", &ignore))?.is_none() {
+        root.write(".gitignore", b"*\n").map_err(io_error("write", &ignore))?;
+    }
+    Ok(root)
+}
+
+fn bytes_of(folder: &Folder) -> u64 {
+    let files = folder.walk().unwrap_or_default();
+    let files = files.iter().filter(|entry| entry.kind == FileType::RegularFile);
+    files.map(|entry| entry.bytes).sum()
 }
 
 /// Whether a run folder holds only what every run writes.
@@ -437,7 +488,7 @@ mod tests {
         assert!(matches!(found(""), Err(StoreError::Unknown(_))));
         // The first to start, whatever its name.
         run(dir.path(), "z", RunState::Done);
-        atomic::write(&dir.path().join("latest"), b"20260103-ccc\n").unwrap();
+        set_latest(&Folder::open(dir.path()).unwrap(), "20260103-ccc").unwrap();
         assert_eq!(found("latest~3").unwrap(), "z");
         let path = dir.path().join("20260101-a");
         assert_eq!(found(path.to_str().unwrap()).unwrap(), "20260101-a");
@@ -473,7 +524,7 @@ mod tests {
         assert_eq!(results("latest").unwrap(), "bb");
         assert_eq!(runs.find("latest").unwrap().record().unwrap().id, "dddd");
         // A profile with a failure, such as wrong results, is a result.
-        fs::write(dir.path().join("ccc/profile.json"), "{}").unwrap();
+        std::fs::write(dir.path().join("ccc/profile.json"), "{}").unwrap();
         assert_eq!(results("latest").unwrap(), "ccc");
         assert_eq!(results("latest~1").unwrap(), "bb");
         assert_eq!(results("dddd").unwrap(), "dddd");
@@ -496,7 +547,12 @@ mod tests {
         runs.remove(&removed).unwrap();
         assert_eq!(removed.iter().map(|l| l.record.id.as_str()).collect::<Vec<_>>(), ["bb"]);
         assert!(dir.path().join("a").exists() && dir.path().join("ccc").exists());
-        let latest = || std::fs::read_to_string(dir.path().join("latest"));
+        let latest = || {
+            let id = std::fs::read_to_string(dir.path().join(LATEST_FILE))?;
+            let link = std::fs::read_link(dir.path().join("latest"))?;
+            assert_eq!(link, Path::new(id.trim()));
+            std::io::Result::Ok(id)
+        };
         runs.remove(&runs.ended_runs_to_prune(0).unwrap()).unwrap();
         assert_eq!(latest().unwrap(), "a\n");
     }

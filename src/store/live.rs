@@ -1,12 +1,12 @@
 //! The current phase of a run, from the files that it appends to.
 
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::{RunFolder, RunState};
-use crate::regular_file;
 
 /// The parts of the events that are searched for the phase, from their end, until one has it: a run
 /// whose program prints much has many events of output after it.
@@ -32,9 +32,8 @@ pub fn phase(folder: &RunFolder) -> Option<String> {
 }
 
 fn last_phase(folder: &RunFolder) -> Option<String> {
-    let path = folder.path().join("events.jsonl");
     for max_bytes in PHASE_BYTES {
-        let (text, length) = tail(&path, max_bytes)?;
+        let (text, length) = tail(folder, "events.jsonl", max_bytes)?;
         let phase = phase_in(&text);
         if phase.is_some() || length <= max_bytes {
             return phase;
@@ -67,7 +66,7 @@ fn phase_in(events: &str) -> Option<String> {
 
 /// The reason code with which the last rung of a step ended, and its seconds. `None` if none has ended.
 pub fn rung_end(folder: &RunFolder, step: &str) -> Option<(String, f64)> {
-    let (text, _) = tail(&folder.path().join("events.jsonl"), RUNG_BYTES)?;
+    let (text, _) = tail(folder, "events.jsonl", RUNG_BYTES)?;
     text.lines().rev().find_map(|line| {
         let event: Value = serde_json::from_str(line).ok()?;
         let is_end = event["event"] == "rung_ended" && event["step"] == step;
@@ -76,19 +75,32 @@ pub fn rung_end(folder: &RunFolder, step: &str) -> Option<(String, f64)> {
     })
 }
 
+/// The end of a file of the run as text, and the size of the file. `None` if it cannot be read.
+pub fn tail(folder: &RunFolder, name: impl AsRef<Path>, max_bytes: u64) -> Option<(String, u64)> {
+    tail_of(folder.files().open_file(name).ok()?, max_bytes)
+}
+
 /// The end of a file as text, and the size of the file. `None` if it cannot be read.
-pub fn tail(path: &Path, max_bytes: u64) -> Option<(String, u64)> {
-    let length = regular_file::open(path).ok()?.metadata().ok()?.len();
-    let bytes = read_at(path, length.saturating_sub(max_bytes), max_bytes).ok()?;
+pub fn tail_of(file: File, max_bytes: u64) -> Option<(String, u64)> {
+    let length = file.metadata().ok()?.len();
+    let bytes = read_from(file, length.saturating_sub(max_bytes), max_bytes).ok()?;
     Some((String::from_utf8_lossy(&bytes).into_owned(), length))
 }
 
-/// At max_bytes `max_bytes` bytes of a file from `offset` on.
+/// At most `max_bytes` bytes of a file of the run from `offset` on.
 ///
 /// # Errors
 /// I/O errors.
-pub fn read_at(path: &Path, offset: u64, max_bytes: u64) -> io::Result<Vec<u8>> {
-    let mut file = regular_file::open(path)?;
+pub fn read_at(
+    folder: &RunFolder,
+    name: impl AsRef<Path>,
+    offset: u64,
+    max_bytes: u64,
+) -> io::Result<Vec<u8>> {
+    read_from(folder.files().open_file(name)?, offset, max_bytes)
+}
+
+fn read_from(mut file: File, offset: u64, max_bytes: u64) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
     file.take(max_bytes).read_to_end(&mut bytes)?;

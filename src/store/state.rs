@@ -17,15 +17,16 @@ mod run_summaries;
 mod schema;
 mod suites;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
+use crate::beneath::{self, Folder};
 use crate::error::{Exit, Failure, shell_word};
 
 pub use event::{NewEvent, now_ms};
@@ -34,6 +35,9 @@ pub use process_id::ProcessId;
 
 /// The name of the folder in a project.
 const FOLDER: &str = ".rgpu";
+
+/// The name of the database in it.
+const DATABASE: &str = "state.db";
 
 /// How long a transaction waits for those of other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -88,8 +92,8 @@ pub enum StateError {
         /// The file with the ids of the user's own databases.
         list: PathBuf,
     },
-    /// The folder is a link.
-    #[error("`{}` is a link, so nothing is written there", .0.display())]
+    /// The folder, or a file of the database, is a link.
+    #[error("`{}` is a link, which is not followed", .0.display())]
     Linked(PathBuf),
     /// Locks do not hold on the file system.
     #[error("`{}` is on a file system where file locks do not work ({why})", path.display())]
@@ -164,11 +168,19 @@ pub fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> S
     move |source| StateError::Io { doing, path: path.to_owned(), source }
 }
 
+/// Wraps an error of a file below the state folder, which may be a link.
+fn state_io_error(doing: &'static str, path: &Path, source: io::Error) -> StateError {
+    match beneath::link_of(&source) {
+        Some(link) => StateError::Linked(link.to_owned()),
+        None => StateError::Io { doing, path: path.to_owned(), source },
+    }
+}
+
 /// An open state database.
 #[derive(Debug)]
 pub struct StateDb {
     connection: Connection,
-    folder: PathBuf,
+    files: Folder,
     id: String,
     /// Device and inode of `state.db` when it was opened.
     file: (u64, u64),
@@ -181,9 +193,20 @@ impl StateDb {
     /// # Errors
     /// [`StateError`].
     pub fn open(project: &Path, own_ids: &Path) -> Result<Self, StateError> {
-        let folder = project.join(FOLDER);
-        make_folder(&folder)?;
-        Self::open_folder(folder, own_ids)
+        let path = project.join(FOLDER);
+        let failed = |source: io::Error| state_io_error("create", &path, source);
+        let project = Folder::open(project).map_err(failed)?;
+        let files = match project.new_private_folder(FOLDER) {
+            Ok(files) => {
+                files.write(".gitignore", b"*\n").map_err(failed)?;
+                files
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                project.folder(FOLDER).map_err(failed)?
+            }
+            Err(e) => return Err(failed(e)),
+        };
+        Self::open_folder(files, own_ids)
     }
 
     /// As [`StateDb::open`]; `None` if the project has no database.
@@ -191,10 +214,13 @@ impl StateDb {
     /// # Errors
     /// [`StateError`].
     pub fn open_existing(project: &Path, own_ids: &Path) -> Result<Option<Self>, StateError> {
-        match Self::exists_in(project) {
-            true => Self::open_folder(project.join(FOLDER), own_ids).map(Some),
-            false => Ok(None),
+        if !Self::exists_in(project) {
+            return Ok(None);
         }
+        let path = project.join(FOLDER);
+        let files = Folder::open(project).and_then(|project| project.folder(FOLDER));
+        let files = files.map_err(|source| state_io_error("read", &path, source))?;
+        Self::open_folder(files, own_ids).map(Some)
     }
 
     /// Whether a project has a database.
@@ -202,26 +228,36 @@ impl StateDb {
         project.join(FOLDER).join("state.db").exists()
     }
 
-    fn open_folder(folder: PathBuf, own_ids: &Path) -> Result<Self, StateError> {
-        let metadata = fs::symlink_metadata(&folder).map_err(io_error("read", &folder))?;
-        if metadata.is_symlink() {
-            return Err(StateError::Linked(folder));
+    fn open_folder(files: Folder, own_ids: &Path) -> Result<Self, StateError> {
+        let path = files.path().join(DATABASE);
+        lock::check_file_system(&files)?;
+        // SQLite opens paths, and makes these files beside the database.
+        for name in ["", "-wal", "-shm", "-journal"].map(|end| format!("{DATABASE}{end}")) {
+            match files.open_file(&name) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                opened => {
+                    let path = files.path().join(&name);
+                    opened.map_err(|source| state_io_error("open", &path, source))?;
+                }
+            }
         }
-        lock::check_file_system(&folder)?;
-        let mut connection = connect(&folder.join("state.db"))?;
-        let id = schema::prepare(&mut connection, &folder, |id| remember(own_ids, id))?;
+        let mut connection = connect(&path)?;
+        let id = schema::prepare(&mut connection, &files, |id| remember(own_ids, id))?;
         if !is_own(own_ids, &id) {
-            let (path, list) = (folder.join("state.db"), own_ids.to_owned());
-            return Err(StateError::MadeElsewhere { path, id, list });
+            return Err(StateError::MadeElsewhere { path, id, list: own_ids.to_owned() });
         }
-        let path = folder.join("state.db");
         let file = file_id(&path).map_err(io_error("read", &path))?;
-        Ok(Self { connection, folder, id, file })
+        Ok(Self { connection, files, id, file })
     }
 
     /// The folder of the database, `.rgpu`.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.files.path()
+    }
+
+    /// The folder of the database, open.
+    pub(crate) fn files(&self) -> &Folder {
+        &self.files
     }
 
     /// The random id of the database.
@@ -240,7 +276,7 @@ impl StateDb {
     /// # Errors
     /// [`StateError::Vanished`].
     pub fn check_in_place(&self) -> Result<(), StateError> {
-        let path = self.folder.join("state.db");
+        let path = self.folder().join("state.db");
         match file_id(&path) {
             Ok(file) if file == self.file => Ok(()),
             _ => Err(StateError::Vanished(path)),
@@ -290,16 +326,6 @@ fn file_id(path: &Path) -> io::Result<(u64, u64)> {
 /// [`StateError::Sql`].
 pub fn commit(transaction: Transaction<'_>) -> Result<(), StateError> {
     transaction.commit().map_err(sql_error("write"))
-}
-
-/// Makes the folder, for the user alone, with a file that keeps it out of git.
-fn make_folder(folder: &Path) -> Result<(), StateError> {
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        other => other.map_err(io_error("create", folder))?,
-    }
-    let ignore = folder.join(".gitignore");
-    fs::write(&ignore, "*\n").map_err(io_error("write", &ignore))
 }
 
 fn connect(path: &Path) -> Result<Connection, StateError> {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Row, params};
 
+use crate::beneath::Folder;
 use crate::model::profile::CheckVerdict;
 use crate::model::suite::{MeasurementKey, RowState, SuiteRow, SuiteRun, SuiteTime};
 use crate::model::suite_history::HistoryPoint;
@@ -73,9 +74,10 @@ impl RunIndex {
     /// SQLite or the file system fails.
     pub fn rebuild(&mut self, runs: &Runs) -> crate::error::Result<(usize, usize)> {
         let mut suites = Vec::new();
-        for id in runs.ids()? {
-            let file = runs.root().join(id).join("suite.json");
-            let Ok(bytes) = crate::regular_file::read(&file, MAX_SUITE_BYTES) else { continue };
+        for id in runs.suite_ids()? {
+            let suite = Folder::open(runs.root()).and_then(|root| root.folder(id));
+            let suite = suite.and_then(|folder| folder.read("suite.json", MAX_SUITE_BYTES));
+            let Ok(bytes) = suite else { continue };
             suites.extend(serde_json::from_slice::<SuiteRun>(&bytes));
         }
         let transaction = self.db.begin()?;

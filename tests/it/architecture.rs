@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use syn::visit::Visit;
 
 /// What each module may import from this crate, and does import. `error`,
-/// `regular_file` and `number_form` are free to all.
+/// `regular_file`, `beneath` and `number_form` are free to all.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("error", &[]),
     ("regular_file", &[]),
+    ("beneath", &[]),
     ("number_form", &[]),
     ("foreign_file", &[]),
     ("duration", &[]),
@@ -266,7 +267,7 @@ fn imports_go_one_way_and_every_permission_is_used() {
         let mut imports = Imports::default();
         imports.visit_file(&file);
         for import in imports.0 {
-            let free = ["error", "regular_file", "number_form", module.as_str()]
+            let free = ["error", "regular_file", "beneath", "number_form", module.as_str()]
                 .contains(&import.as_str())
                 || !rules.contains_key(import.as_str());
             if !free && !allowed.contains(&import.as_str()) {
@@ -350,6 +351,95 @@ fn all_text_for_the_terminal_goes_through_one_file() {
             }
         }
     }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// The modules that work in a project's `.rgpu`, `artifacts` and run folders. Only `beneath` opens,
+/// creates and removes files there.
+const INSIDE_PROJECTS: &[&str] =
+    &["queue", "loops", "store", "dashboard", "mcp", "run", "report", "suite"];
+
+/// The files of these modules that call the file system themselves, and for what.
+const OUTSIDE_CALLS: &[(&str, &str)] = &[
+    ("queue/snapshot.rs", "copies the project's files into a folder that it made anew"),
+    ("loops/config/read.rs", "the loop.toml that the user named"),
+    ("loops/tree.rs", "the project's files, and copies in a folder that the loop made anew"),
+    ("store/atomic.rs", "files of the user's own folders"),
+    ("store/destination.rs", "the source of a copy"),
+    ("store/provenance.rs", "the inputs that the user named"),
+    ("store/started.rs", "the user's cache"),
+    ("store/state.rs", "the user's list of databases"),
+    ("store/state/process_id.rs", "/proc"),
+    ("dashboard/export_folder.rs", "the folder that the user named"),
+    ("dashboard/run_detail.rs", "a page in a temporary folder"),
+    ("dashboard/run_table.rs", "the time of a run folder"),
+    ("mcp/files.rs", "the user's cache"),
+    ("run/cargo_build.rs", "the user's cache"),
+    ("run/facts.rs", "the user's cache"),
+    ("run/failed_rungs.rs", "the user's cache"),
+    ("run/programs.rs", "programs of this machine"),
+    ("run/provider_ncu.rs", "a file that a provider sends"),
+    ("suite/audit.rs", "the project's sources"),
+    ("suite/expectations.rs", "the folder that the user named"),
+    ("suite/file.rs", "the bench.toml of the project"),
+];
+
+/// The functions that open, create, change or remove what a path names.
+const FILE_CALLS: &[&str] = &[
+    "fs::copy(",
+    "fs::create_dir(",
+    "fs::create_dir_all(",
+    "fs::hard_link(",
+    "fs::metadata(",
+    "fs::read(",
+    "fs::read_dir(",
+    "fs::read_link(",
+    "fs::read_to_string(",
+    "fs::remove_dir(",
+    "fs::remove_dir_all(",
+    "fs::remove_file(",
+    "fs::rename(",
+    "fs::set_permissions(",
+    "fs::symlink(",
+    "fs::symlink_metadata(",
+    "fs::write(",
+    "File::create(",
+    "File::create_new(",
+    "File::open(",
+    "File::options(",
+    "OpenOptions::new(",
+    "DirBuilder::new(",
+    "regular_file::open(",
+    "regular_file::open_unlinked(",
+    "regular_file::read(",
+    "regular_file::read_to_string(",
+    "atomic::write",
+    "tempdir_in(",
+    "tempfile_in(",
+    "WalkDir::new(",
+];
+
+#[test]
+fn files_below_a_project_are_reached_through_one_module() {
+    let mut unused: BTreeSet<&str> = OUTSIDE_CALLS.iter().map(|(file, _)| *file).collect();
+    let mut broken = Vec::new();
+    for path in sources() {
+        if !INSIDE_PROJECTS.contains(&module_of(&path).as_str()) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        let calls: Vec<&&str> = FILE_CALLS.iter().filter(|call| text.contains(**call)).collect();
+        let inner = path.strip_prefix(root().join("src")).unwrap().to_str().unwrap();
+        let is_listed = OUTSIDE_CALLS.iter().any(|(file, _)| *file == inner);
+        if !calls.is_empty() && !is_listed {
+            broken.push(format!("{inner}: {calls:?}"));
+        }
+        if !calls.is_empty() {
+            unused.remove(inner);
+        }
+    }
+    broken.extend(unused.iter().map(|file| format!("{file} calls none of them any more")));
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 

@@ -156,7 +156,7 @@ fn a_build_whose_command_went_away_is_taken_up() {
     let mut killed = rgpu(line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let runs = laptop.project("artifacts/runs");
     wait_for("the compiler", || {
-        let id = fs::read_to_string(runs.join("latest")).ok()?;
+        let id = fs::read_to_string(runs.join(".latest")).ok()?;
         let log = fs::read_to_string(runs.join(id.trim()).join("log/build.stdout")).ok()?;
         log.contains("compiling").then_some(())
     });

@@ -323,7 +323,7 @@ fn a_reader_that_goes_away_ends_the_command_on_the_host() {
 fn wait_until_printed(laptop: &Laptop, text: &str) {
     let runs = laptop.project("artifacts/runs");
     wait_for(text, || {
-        let id = fs::read_to_string(runs.join("latest")).ok()?;
+        let id = fs::read_to_string(runs.join(".latest")).ok()?;
         let log = fs::read(runs.join(id.trim()).join("log/exec.stdout")).ok()?;
         String::from_utf8_lossy(&log).contains(text).then_some(())
     });

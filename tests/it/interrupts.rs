@@ -19,7 +19,7 @@ fn signal(child: &Child, signal: Signal) {
 fn wait_for_log(laptop: &Laptop, log: &str, text: &str) {
     let runs = laptop.project("artifacts/runs");
     wait_for(text, || {
-        let id = fs::read_to_string(runs.join("latest")).ok()?;
+        let id = fs::read_to_string(runs.join(".latest")).ok()?;
         fs::read_to_string(runs.join(id.trim()).join(log)).ok()?.contains(text).then_some(())
     });
 }

@@ -177,7 +177,7 @@ impl Laptop {
         });
         // More than any pipe or window holds; each byte is also kept, here and on the host.
         wait_for("a flood of output", || {
-            let id = fs::read_to_string(self.project("artifacts/runs/latest")).ok()?;
+            let id = fs::read_to_string(self.project("artifacts/runs/.latest")).ok()?;
             let log = self.project("artifacts/runs").join(id.trim()).join("log/exec.stdout");
             fs::metadata(log).ok().filter(|log| log.len() > 64 << 20)
         });
@@ -226,7 +226,7 @@ impl Laptop {
     /// The folder of the newest run.
     pub(crate) fn latest(&self) -> PathBuf {
         let runs = self.project("artifacts/runs");
-        let id = fs::read_to_string(runs.join("latest")).unwrap();
+        let id = fs::read_to_string(runs.join(".latest")).unwrap();
         runs.join(id.trim())
     }
 

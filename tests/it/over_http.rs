@@ -93,7 +93,7 @@ fn ctrl_c_stops_what_runs_there() {
     );
     let runs = laptop.project("artifacts/runs");
     wait_for("the program's first word", || {
-        let id = fs::read_to_string(runs.join("latest")).ok()?;
+        let id = fs::read_to_string(runs.join(".latest")).ok()?;
         let log = fs::read_to_string(runs.join(id.trim()).join("log/exec.stdout")).ok()?;
         log.contains("started").then_some(())
     });

@@ -208,7 +208,7 @@ fn ctrl_c_stops_what_runs_in_the_workspace() {
     let child = laptop.start(r#"exec --remote w200 -- sh -c 'echo started; sleep 7009'"#);
     let runs = laptop.project("artifacts/runs");
     wait_for("the program's first word", || {
-        let id = fs::read_to_string(runs.join("latest")).ok()?;
+        let id = fs::read_to_string(runs.join(".latest")).ok()?;
         let log = fs::read_to_string(runs.join(id.trim()).join("log/exec.stdout")).ok()?;
         log.contains("started").then_some(())
     });

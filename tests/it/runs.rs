@@ -102,7 +102,7 @@ fn runs_lie_in_a_folder_that_git_ignores() {
     );
     let mut command = laptop.rgpu(["exec", "--", "true"]);
     assert!(command.env("RGPU_RUNS_DIR", laptop.path("elsewhere")).status().unwrap().success());
-    assert!(laptop.path("elsewhere/latest").is_file());
+    assert!(laptop.path("elsewhere/.latest").is_file());
 }
 
 #[test]

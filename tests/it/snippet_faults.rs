@@ -117,7 +117,7 @@ fn a_dependency_that_no_index_has_is_named_and_no_environment_is_left() {
 fn a_host_that_goes_down_under_a_program_is_told_and_nothing_of_it_is_left() {
     let laptop = Laptop::new();
     let child = laptop.start("exec -- sh -c 'echo up; sleep 1000'");
-    let log = laptop.project("artifacts/runs/latest");
+    let log = laptop.project("artifacts/runs/.latest");
     let supervisor = wait_for("the program", || {
         let id = fs::read_to_string(&log).ok()?;
         let out = log.with_file_name(id.trim()).join("log/exec.stdout");

@@ -436,7 +436,7 @@ fn with_a_terminal_the_program_sees_one_and_its_size() {
     let mut keys = child.stdin.take().unwrap();
     keys.write_all(b"word\n").unwrap();
     wait_for("its answer", || {
-        let id = fs::read_to_string(laptop.project("artifacts/runs/latest")).ok()?;
+        let id = fs::read_to_string(laptop.project("artifacts/runs/.latest")).ok()?;
         let log = laptop.project("artifacts/runs").join(id.trim()).join("log/exec.stdout");
         fs::read_to_string(log).ok()?.contains("got word").then_some(())
     });

@@ -127,7 +127,7 @@ fn a_command_that_was_killed_is_taken_up_where_it_left_off() {
     // What the killed command had taken is printed no second time, and the record has it all.
     assert!(output.stdout.ends_with(b"last\n"), "{}", text(&output.stdout));
     let runs = host.sshd.path("project/artifacts/runs");
-    let latest = fs::read_to_string(runs.join("latest")).unwrap();
+    let latest = fs::read_to_string(runs.join(".latest")).unwrap();
     let log = runs.join(latest.trim()).join("log/exec.stdout");
     assert_eq!(fs::read_to_string(log).unwrap(), "first\nlast\n");
 }

@@ -10,7 +10,6 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::terminal::{incomplete_tail_len, write_program_output};
 use crate::error::{Exit, Failure, Result};
 use crate::queue::{Queue, QueueEntryDocument};
-use crate::regular_file;
 
 /// How often to look for more output.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -117,7 +116,7 @@ fn print_new(log: &mut File, held: &mut Vec<u8>, is_over: bool) -> Result<()> {
 
 fn open(queue: &Queue, entry: i64, attempt: u32) -> Result<File> {
     let path = queue.log_path(entry, attempt);
-    regular_file::open(&path).map_err(|e| {
+    queue.open_log(entry, attempt).map_err(|e| {
         let what = format!("attempt {attempt} of entry {entry} has no log");
         Failure::new(Exit::Usage, "no_log", what).file(path.display()).cause(e)
     })

@@ -115,7 +115,7 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
 
 /// Profile and reports, made again from the redacted documents.
 fn redacted_documents(folder: &RunFolder) -> Result<Vec<ArchiveDocument>> {
-    if !folder.path().join("profile.json").is_file() {
+    if !folder.has("profile.json") {
         return Err(Failure::new(
             Exit::Usage,
             "no_profile",

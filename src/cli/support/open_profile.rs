@@ -87,9 +87,11 @@ pub(in crate::cli) fn open_comparison(
     what: &str,
     comparison: Comparison,
 ) -> Result<OpenedProfile> {
-    let folder = Runs::new(&app.config.runs_dir.value).find_result(what)?.path().to_owned();
-    let side = comparison.b.profile.as_ref().map(|path| folder.join(path));
-    let side = side.filter(|path| path.is_file());
+    let folder = Runs::new(&app.config.runs_dir.value).find_result(what)?;
+    // The document names the file, and may come with the project.
+    let side = comparison.b.profile.as_ref().filter(|path| folder.has(path));
+    let folder = folder.path().to_owned();
+    let side = side.map(|path| folder.join(path));
     let opened = match side.as_deref().and_then(Path::parent) {
         Some(side) => open_run(&RunFolder::open(side)?)?,
         None => {
@@ -119,7 +121,7 @@ pub(in crate::cli) fn open_run(folder: &RunFolder) -> Result<OpenedProfile> {
 /// A document that not every run has.
 fn document<T: DeserializeOwned>(folder: &RunFolder, name: &str) -> Result<Option<T>> {
     let path = folder.path().join(name);
-    if !path.is_file() {
+    if !folder.has(name) {
         return Ok(None);
     }
     serde_json::from_slice(&folder.read(name)?).map(Some).map_err(|e| {
@@ -132,7 +134,7 @@ fn document<T: DeserializeOwned>(folder: &RunFolder, name: &str) -> Result<Optio
 /// The saved profile of a run.
 pub(in crate::cli) fn saved_profile(folder: &RunFolder) -> Result<Profile> {
     let path = folder.path().join("profile.json");
-    if !path.is_file() {
+    if !folder.has("profile.json") {
         return Err(no_profile(folder).file(path.display()));
     }
     serde_json::from_slice(&folder.read("profile.json")?).map_err(|e| {
@@ -144,7 +146,7 @@ pub(in crate::cli) fn saved_profile(folder: &RunFolder) -> Result<Profile> {
 
 /// The failure for a run without a profile, with the reason.
 fn no_profile(folder: &RunFolder) -> Failure {
-    if folder.path().join("suite.json").is_file() {
+    if folder.has("suite.json") {
         let what = "this run is a suite: its cases have profiles, and it has none";
         return Failure::new(Exit::Artifact, "no_profile", what).hint(format!(
             "`rgpu bench show {}` shows it, with its cases",

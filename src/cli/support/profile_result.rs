@@ -89,9 +89,9 @@ pub(in crate::cli) fn write_result(
         for file in crate::report::regions::files(profile) {
             folder.write(&file.path, file.text.as_bytes())?;
         }
-        crate::run::publish_cubins(profile, folder.path(), &app.config.runs_dir.value).map_err(
-            |e| Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e),
-        )?;
+        crate::run::publish_cubins(profile, &folder, &app.config.runs_dir.value).map_err(|e| {
+            Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e)
+        })?;
     }
     run.record_end(failure.as_ref(), status)?;
     Ok(FinishedRun { profile, failure, program_failure, status })

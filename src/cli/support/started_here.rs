@@ -2,44 +2,21 @@
 //! run continues with the command line in its record: that may send more plans, with files of this
 //! machine. So the record of a run that was not started here needs the user's consent.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::PathBuf;
-
-use rgpu_protocol::Digest;
-
 use super::app::App;
 use super::terminal::escape_controls;
 use crate::bundle::quoted;
 use crate::error::{Exit, Failure, Result};
-use crate::store::RunRecord;
-
-/// The file with a line for each run.
-fn file(app: &App) -> PathBuf {
-    app.cache.join("started")
-}
-
-/// The line of a run: another command line or another remote is another run.
-fn line(record: &RunRecord) -> String {
-    let parts = serde_json::to_vec(&(&record.id, &record.remote, &record.argv));
-    Digest::of(&parts.unwrap_or_default()).as_str().to_owned()
-}
+use crate::store::{RunRecord, StartedRuns};
 
 /// Remembers that the run was started here, or that the user agreed to it.
 pub(in crate::cli) fn remember(app: &App, record: &RunRecord) {
     // If it cannot be written, the user is asked when the run is resumed.
-    let _ = fs::create_dir_all(&app.cache);
-    let _ = File::options()
-        .append(true)
-        .create(true)
-        .open(file(app))
-        .and_then(|mut file| file.write_all(format!("{}\n", line(record)).as_bytes()));
+    let _ = StartedRuns::in_cache(&app.cache).add(record);
 }
 
 /// Whether the run was started here, or the user agreed to it.
 pub(in crate::cli) fn is_known(app: &App, record: &RunRecord) -> bool {
-    let (text, line) = (fs::read_to_string(file(app)).unwrap_or_default(), line(record));
-    text.lines().any(|known| known == line)
+    StartedRuns::in_cache(&app.cache).has(record)
 }
 
 /// Refuses a run that was not started here, unless the user agreed (`--yes`).

@@ -3,17 +3,15 @@
 //! press.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::dashboard::{DashboardContext, HostState, HostsAndRuns, ProjectReader, RunningRun};
-use crate::loops::{Heartbeat, LoopStatus, Loops, read_heartbeat};
+use crate::loops::{Heartbeat, LoopStatus, Loops};
 use crate::queue::{Entry, Queue};
-use crate::regular_file;
+use crate::store::live::tail_of;
 
 /// How long to wait between two readings.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
@@ -137,21 +135,13 @@ fn loop_data(context: &DashboardContext) -> Result<Option<LoopData>, String> {
     let status = LoopStatus::of(&loops, &row).map_err(|e| e.to_string())?;
     Ok(Some(LoopData {
         status,
-        heartbeat: read_heartbeat(&folder),
-        lines: last_lines(&folder.join("run.log")),
+        heartbeat: loops.heartbeat(&row.id),
+        lines: last_lines(loops.files().open_file(folder.join("run.log")).ok()),
     }))
 }
 
 /// The last lines of a log.
-fn last_lines(path: &Path) -> Vec<String> {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file: File = regular_file::open(path)?;
-        let size = file.metadata()?.len();
-        file.seek(SeekFrom::Start(size.saturating_sub(LOG_BYTES)))?;
-        let mut bytes = Vec::new();
-        file.take(LOG_BYTES).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = read().unwrap_or_default();
-    String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
+fn last_lines(log: Option<File>) -> Vec<String> {
+    let (text, _) = log.and_then(|log| tail_of(log, LOG_BYTES)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
 }

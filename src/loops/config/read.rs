@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::de::DeTable;
 
 use super::{Direction, LoopConfig, LoopMode, Metric, is_allowed, matcher};
+use crate::beneath::Folder;
 use crate::error::shell_word;
 use crate::loops::LoopError;
 use crate::regular_file;
@@ -233,9 +234,13 @@ impl LoopConfig {
     /// In words, why the file cannot be read.
     pub(in crate::loops) fn instructions_text(&self, project: &Path) -> Result<String, String> {
         let Some(file) = &self.instructions else { return Ok(String::new()) };
-        let path = project.join(file);
-        regular_file::read_to_string(&path, MAX_INSTRUCTIONS_BYTES)
-            .map_err(|e| format!("`{}` cannot be read: {e}", path.display()))
+        // A prompt may go to a service, and loop.toml may come with a clone.
+        Folder::open(project)
+            .and_then(|project| project.read_to_string(file, MAX_INSTRUCTIONS_BYTES))
+            .map_err(|e| {
+                let shown = Path::new(file).display();
+                format!("`{shown}` cannot be read: {e}; it must be a file of the project")
+            })
     }
 }
 
@@ -364,6 +369,30 @@ mod tests {
         ] {
             let why = read(text, overrides).unwrap_err();
             assert!(why.contains(wanted), "{why}");
+        }
+    }
+
+    #[test]
+    fn instructions_come_from_the_project_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path().join("project");
+        std::fs::create_dir_all(project.join("notes")).unwrap();
+        std::fs::write(dir.path().join("secret"), "secret").unwrap();
+        std::fs::write(project.join("notes/own.md"), "own").unwrap();
+        std::os::unix::fs::symlink("../secret", project.join("link.md")).unwrap();
+        std::os::unix::fs::symlink("..", project.join("up")).unwrap();
+        let text_of = |name: &str| {
+            let line = format!("instructions={name}");
+            let file = project.join("loop.toml");
+            std::fs::write(&file, "kernel_path = \"k\"").unwrap();
+            let (config, _) = LoopConfig::read(&file, &[line]).unwrap();
+            config.instructions_text(&project)
+        };
+        assert_eq!(text_of("notes/own.md").unwrap(), "own");
+        let absolute = dir.path().join("secret").display().to_string();
+        for name in ["../secret", "link.md", "up/secret", "notes/../../secret", &absolute] {
+            let why = text_of(name).unwrap_err();
+            assert!(why.contains("must be a file of the project"), "{name}: {why}");
         }
     }
 

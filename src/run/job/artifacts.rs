@@ -11,7 +11,7 @@ use crate::remote::{HostLink, OnRemote, RemoteFile, TransferProgress};
 use crate::run::event::RunEvent;
 use crate::run::file_copies::FileCopies;
 use crate::run::is_local;
-use crate::store::{UnsyncedFile, digest_file};
+use crate::store::{RunFolder, UnsyncedFile, digest_file};
 
 /// A file that the host announced and that can be fetched.
 pub(super) struct AnnouncedFile {
@@ -46,14 +46,13 @@ pub(super) async fn fetch(
         let local_path =
             unique_path(context.folder.artifact_path(&kind, &remote_file.path)?, &mut taken);
         let dest = context.folder.path().join(&local_path);
-        if let Some(parent) = dest.parent() {
-            std::fs::create_dir_all(parent).map_err(|e| {
-                Failure::new(Exit::Disk, "disk", "cannot write the run folder")
-                    .file(parent.display())
-                    .cause(e)
-            })?;
-        }
-        if !is_already_fetched(&dest, &remote_file) {
+        let inner = Path::new(&local_path).parent().unwrap_or(Path::new(""));
+        context.folder.files().make_folder(inner).map_err(|e| {
+            Failure::new(Exit::Disk, "disk", "cannot write the run folder")
+                .file(dest.display())
+                .cause(e)
+        })?;
+        if !is_already_fetched(context.folder, &local_path, &remote_file) {
             let reporter = Mutex::new(&mut *context.reporter);
             let progress = |t: TransferProgress| {
                 if let Ok(mut reporter) = reporter.lock() {
@@ -119,10 +118,11 @@ fn unique_path(path: String, taken: &mut BTreeSet<String>) -> String {
 
 /// Whether the file is here with this content: an earlier plan may have left another file of the
 /// same size.
-fn is_already_fetched(path: &Path, remote_file: &RemoteFile) -> bool {
-    let same_size =
-        std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() == remote_file.size);
-    same_size && digest_file(path).is_ok_and(|here| here.sha256 == remote_file.digest)
+fn is_already_fetched(folder: &RunFolder, path: &str, remote_file: &RemoteFile) -> bool {
+    let opened = folder.files().open_file(path).and_then(|file| file.metadata());
+    opened.is_ok_and(|metadata| metadata.len() == remote_file.size)
+        && digest_file(&folder.path().join(path))
+            .is_ok_and(|here| here.sha256 == remote_file.digest)
 }
 
 #[cfg(test)]
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_file_of_the_same_size_is_not_taken_for_the_one_that_is_wanted() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("report");
+        let folder = RunFolder::create(dir.path(), "r", None).unwrap();
         let digest = Digest::of(b"new");
         let remote_file = RemoteFile {
             job: "r.2".into(),
@@ -170,9 +170,9 @@ mod tests {
             digest,
             composite: None,
         };
-        std::fs::write(&path, "old").unwrap();
-        assert!(!is_already_fetched(&path, &remote_file));
-        std::fs::write(&path, "new").unwrap();
-        assert!(is_already_fetched(&path, &remote_file));
+        folder.write("raw/report", b"old").unwrap();
+        assert!(!is_already_fetched(&folder, "raw/report", &remote_file));
+        folder.write("raw/report", b"new").unwrap();
+        assert!(is_already_fetched(&folder, "raw/report", &remote_file));
     }
 }

@@ -2,16 +2,19 @@
 //! of a killed process, so there is no stale lock.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use super::{StateError, io_error};
-use crate::regular_file;
+use super::{StateError, io_error, state_io_error};
+use crate::beneath::Folder;
 
 /// How often to try a lock, because a look at its holder takes it for a moment.
 const MAX_TRIES: u32 = 20;
+
+/// The file with which locks are tried.
+const PROBE: &str = "probe.lock";
 
 /// The time between two tries.
 const RETRY_DELAY: Duration = Duration::from_millis(2);
@@ -69,9 +72,13 @@ impl StateLock {
     ///
     /// # Errors
     /// [`StateError::Held`] with `role`; or an I/O error.
-    pub fn take(folder: &Path, name: &str, role: &'static str) -> Result<Self, StateError> {
-        let path = folder.join(name);
-        let mut file = open(&path)?;
+    pub(crate) fn take(
+        folder: &Folder,
+        name: &str,
+        role: &'static str,
+    ) -> Result<Self, StateError> {
+        let path = folder.path().join(name);
+        let mut file = open(folder, name)?;
         for attempt in 1.. {
             match file.try_lock() {
                 Ok(()) => break,
@@ -92,9 +99,8 @@ impl StateLock {
     }
 
     /// The process that holds the lock `name` in `folder`; `None` if there is none.
-    pub fn holder(folder: &Path, name: &str) -> Option<LockHolder> {
-        let mut options = OpenOptions::new();
-        let mut file = regular_file::open_unlinked(options.read(true), &folder.join(name)).ok()?;
+    pub(crate) fn holder(folder: &Folder, name: &str) -> Option<LockHolder> {
+        let mut file = folder.open_file(name).ok()?;
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Some(read_holder(&mut file)),
             Ok(()) | Err(TryLockError::Error(_)) => None,
@@ -103,17 +109,15 @@ impl StateLock {
 }
 
 /// Takes the lock `name` in `folder`, and waits as long as others have it.
-pub(super) fn wait(folder: &Path, name: &str) -> Result<File, StateError> {
-    let path = folder.join(name);
-    let file = open(&path)?;
-    file.lock().map_err(io_error("lock", &path))?;
+pub(super) fn wait(folder: &Folder, name: &str) -> Result<File, StateError> {
+    let file = open(folder, name)?;
+    file.lock().map_err(io_error("lock", &folder.path().join(name)))?;
     Ok(file)
 }
 
-fn open(path: &Path) -> Result<File, StateError> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    regular_file::open_unlinked(&mut options, path).map_err(io_error("open", path))
+fn open(folder: &Folder, name: &str) -> Result<File, StateError> {
+    let failed = |source| state_io_error("open", &folder.path().join(name), source);
+    folder.update(name, 0o600).map_err(failed)
 }
 
 fn read_holder(file: &mut File) -> LockHolder {
@@ -131,16 +135,16 @@ fn read_holder(file: &mut File) -> LockHolder {
 
 /// Refuses folders where locks are known not to hold: network file systems, and those where this
 /// process gets the same lock twice.
-pub(super) fn check_file_system(folder: &Path) -> Result<(), StateError> {
-    let refuse = |why: &str| StateError::NoLocks { path: folder.to_owned(), why: why.to_owned() };
-    if let Some(name) = network_file_system(folder)? {
+pub(super) fn check_file_system(folder: &Folder) -> Result<(), StateError> {
+    let refuse =
+        |why: &str| StateError::NoLocks { path: folder.path().to_owned(), why: why.to_owned() };
+    if let Some(name) = network_file_system(folder.path())? {
         return Err(refuse(name));
     }
-    let path: PathBuf = folder.join("probe.lock");
-    if fs::symlink_metadata(&path).is_ok() {
+    if folder.stat(PROBE).is_ok_and(|found| found.is_some()) {
         return Ok(());
     }
-    let (first, second) = (open(&path)?, open(&path)?);
+    let (first, second) = (open(folder, PROBE)?, open(folder, PROBE)?);
     // If another process tries at the same time, its result counts.
     let held_twice = match first.try_lock() {
         Ok(()) => second.try_lock().is_ok(),
@@ -149,7 +153,7 @@ pub(super) fn check_file_system(folder: &Path) -> Result<(), StateError> {
     };
     match held_twice {
         true => {
-            let _ = fs::remove_file(&path);
+            let _ = folder.remove_file(PROBE);
             Err(refuse("two processes hold the same lock"))
         }
         false => Ok(()),
@@ -184,17 +188,18 @@ mod tests {
     #[test]
     fn a_lock_is_held_once_and_names_its_holder() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(StateLock::holder(dir.path(), "x.lock"), None);
-        let first = StateLock::take(dir.path(), "x.lock", "tester").unwrap();
+        let folder = &Folder::open(dir.path()).unwrap();
+        assert_eq!(StateLock::holder(folder, "x.lock"), None);
+        let first = StateLock::take(folder, "x.lock", "tester").unwrap();
         let own = std::process::id().cast_signed();
-        assert_eq!(StateLock::holder(dir.path(), "x.lock").unwrap().pid(), own);
-        let error = StateLock::take(dir.path(), "x.lock", "tester").unwrap_err();
+        assert_eq!(StateLock::holder(folder, "x.lock").unwrap().pid(), own);
+        let error = StateLock::take(folder, "x.lock", "tester").unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with(&format!("process {own} (since 2")), "{text}");
         assert!(text.ends_with("already runs as the tester of this project"), "{text}");
         drop(first);
-        assert_eq!(StateLock::holder(dir.path(), "x.lock"), None);
-        StateLock::take(dir.path(), "x.lock", "tester").unwrap();
+        assert_eq!(StateLock::holder(folder, "x.lock"), None);
+        StateLock::take(folder, "x.lock", "tester").unwrap();
     }
 
     #[test]
@@ -203,7 +208,7 @@ mod tests {
         assert_eq!(network_file_system_of(i64::from(0xff53_4d42_u32.cast_signed())), Some("CIFS"));
         assert_eq!(network_file_system_of(0xef53), None);
         let dir = tempfile::tempdir().unwrap();
-        check_file_system(dir.path()).unwrap();
-        check_file_system(dir.path()).unwrap();
+        check_file_system(&Folder::open(dir.path()).unwrap()).unwrap();
+        check_file_system(&Folder::open(dir.path()).unwrap()).unwrap();
     }
 }

@@ -11,6 +11,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::run_summaries::RUN_SUMMARIES;
 use super::suites::{GRAPH_TIMES, SUITES};
 use super::{StateError, lock, random_id, sql_error};
+use crate::beneath::Folder;
 
 /// Identifies the file as rgpu's: "rgpu" in ASCII.
 const APPLICATION_ID: i32 = 0x7267_7075;
@@ -98,12 +99,13 @@ CREATE VIEW loop_now AS
 /// `remember` keeps before the database has it.
 pub(super) fn prepare(
     connection: &mut Connection,
-    folder: &Path,
+    files: &Folder,
     remember: impl Fn(&str) -> Result<(), StateError>,
 ) -> Result<String, StateError> {
+    let folder = files.path();
     if version(connection, folder)? != MIGRATIONS.len() {
         // One process at a time, because changing the journal's mode does not wait for others.
-        let _lock = lock::wait(folder, "state.lock")?;
+        let _lock = lock::wait(files, "state.lock")?;
         migrate(connection, folder, MIGRATIONS, remember)?;
     }
     connection
@@ -201,7 +203,8 @@ mod tests {
                    'f32', 'H200', '580', 'nvcc', 'as_found', '1', 'abc', 'GPU-1', 5.0, 4.0, 6.0, \
                    30, 1, 0, 'c0', 0)";
         connection.execute(row, []).unwrap();
-        prepare(&mut connection, dir.path(), |_| panic!("it has an id")).unwrap();
+        prepare(&mut connection, &Folder::open(dir.path()).unwrap(), |_| panic!("it has an id"))
+            .unwrap();
         let query = "SELECT run, case_name, device, low_ns, median_ns, high_ns, samples, \
                      right_result, commit_id, graph_ns IS NULL FROM suite_time";
         let found: (String, String, String, [f64; 3], i64, bool, String, bool) = connection
@@ -229,6 +232,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut connection = Connection::open(dir.path().join("state.db")).unwrap();
         connection.pragma_update(None, "journal_mode", "WAL").unwrap();
-        assert_eq!(prepare(&mut connection, dir.path(), |_| Ok(())).unwrap().len(), 32);
+        let folder = Folder::open(dir.path()).unwrap();
+        assert_eq!(prepare(&mut connection, &folder, |_| Ok(())).unwrap().len(), 32);
     }
 }

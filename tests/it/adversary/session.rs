@@ -132,6 +132,7 @@ pub(crate) async fn run(case: Case) -> Result<End, String> {
             run.into(),
             runs.clone(),
             runs.join("latest"),
+            runs.join(".latest"),
             runs.join(".gitignore"),
             run.join(".gitignore"),
         ]

@@ -140,7 +140,7 @@ fn a_program_on_two_nodes_has_one_profile_of_all_its_ranks() {
     // The batch script is on the first node.
     assert!(cluster.read("steps").contains("--relative=0"), "{}", cluster.read("steps"));
     let runs = laptop.project("artifacts/runs");
-    let id = fs::read_to_string(runs.join("latest")).unwrap();
+    let id = fs::read_to_string(runs.join(".latest")).unwrap();
     let printed = fs::read_to_string(runs.join(id.trim()).join("log/profile.stdout")).unwrap();
     for node in ["node 0 of 2, first node1\n", "node 1 of 2, first node1\n"] {
         assert!(printed.contains(node), "{printed}");
@@ -385,7 +385,7 @@ fn a_job_that_slurm_has_forgotten_is_asked_of_the_accounts_if_there_are_any() {
         let child = laptop.start(line);
         let runs = laptop.project("artifacts/runs");
         wait_for("the program", || {
-            let id = fs::read_to_string(runs.join("latest")).ok()?;
+            let id = fs::read_to_string(runs.join(".latest")).ok()?;
             let log = runs.join(id.trim()).join("log/exec.stdout");
             fs::read_to_string(log).ok()?.contains("begun").then_some(())
         });

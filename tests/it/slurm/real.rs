@@ -19,7 +19,7 @@ fn signal(child: &Child, signal: Signal) {
 pub(super) fn wait_for_output(laptop: &Laptop, text: &str) {
     let runs = laptop.project("artifacts/runs");
     wait_for(text, || {
-        let id = fs::read_to_string(runs.join("latest")).ok()?;
+        let id = fs::read_to_string(runs.join(".latest")).ok()?;
         let log = runs.join(id.trim()).join("log/exec.stdout");
         fs::read_to_string(log).ok()?.contains(text).then_some(())
     });
@@ -72,7 +72,7 @@ fn a_program_on_two_nodes_has_one_profile_of_all_its_ranks() {
     let reports: Vec<&str> = ranks.iter().map(|rank| rank.location.from.as_str()).collect();
     assert_eq!(reports, ["raw/report.node0.nsys-rep", "raw/report.node1.nsys-rep"]);
     let runs = laptop.project("artifacts/runs");
-    let id = fs::read_to_string(runs.join("latest")).unwrap();
+    let id = fs::read_to_string(runs.join(".latest")).unwrap();
     let printed = fs::read_to_string(runs.join(id.trim()).join("log/profile.stdout")).unwrap();
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
     for (node, name) in [(0, host.clone()), (1, format!("{host}-1"))] {
