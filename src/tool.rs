@@ -38,7 +38,8 @@ pub(crate) use plan::build::lacks_for_wheels;
 pub use plan::build::{Compiler, compilers};
 pub use plan::compile_cache::{compile_once, compiler_rows};
 pub use plan::draft::{
-    BundleFile, Draft, DraftInfo, JobFileContent, PlanError, SourceNames, probe_again_hint,
+    BundleFile, Draft, DraftInfo, ExpectedReport, JobFileContent, PlanError, SourceNames,
+    probe_again_hint,
 };
 pub use plan::dsl::{DSL_RECORD, Dsl, DslBuild};
 pub use plan::dsl_layouts::{DslLayouts, LAYOUTS_STEP, LayoutQuestions};

@@ -4,8 +4,8 @@
 
 use rgpu_case::stats::{Summary, median, without_discarded};
 use rgpu_case::{
-    CaseReport, ErrorClass, GuardFinding, GuardKind, OutputCheck, RunnerJob, RunnerReport,
-    TimingSource,
+    CaseReport, ErrorClass, GuardFinding, GuardKind, OutputCheck, RunnerError, RunnerJob,
+    RunnerReport, TimingSource,
 };
 
 use rgpu_format::memory::{JsonOverBudget, MemoryBudget};
@@ -71,6 +71,16 @@ pub struct RunnerFailure {
     pub text: String,
 }
 
+impl From<&RunnerError> for RunnerFailure {
+    fn from(error: &RunnerError) -> Self {
+        let text = match &error.case {
+            Some(case) => format!("{} (case `{case}`)", error.text),
+            None => error.text.clone(),
+        };
+        Self { class: error.class, text }
+    }
+}
+
 fn import(report: &RunnerReport, source: &Source<'_>) -> Imported {
     let guarded: Vec<SanitizerResult> =
         report.cases.iter().filter_map(|case| guard_result(case, source.from)).collect();
@@ -95,13 +105,7 @@ fn import(report: &RunnerReport, source: &Source<'_>) -> Imported {
             .collect(),
         model: report.model.clone(),
         device: report.device.as_ref().map(|d| d.name.clone()),
-        runner_failure: report.error.as_ref().map(|e| RunnerFailure {
-            class: e.class,
-            text: match &e.case {
-                Some(case) => format!("{} (case `{case}`)", e.text),
-                None => e.text.clone(),
-            },
-        }),
+        runner_failure: report.error.as_ref().map(RunnerFailure::from),
         ..Imported::default()
     }
 }

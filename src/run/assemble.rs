@@ -3,6 +3,7 @@
 
 mod finish;
 mod node_reports;
+mod unfinished;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -78,6 +79,8 @@ pub(super) struct ProfileBuilder {
     pub job: Option<JobResult>,
     /// Failures that the runner reported, by step.
     runner: Vec<(String, RunnerFailure)>,
+    /// The step whose runner ended well by its status, but did not do its job, and why.
+    unfinished: Option<(String, RunnerFailure)>,
     /// Set if the compiled code shows that the entry cannot be launched.
     missing_entry: Option<Failure>,
     /// The rung of the last step that succeeded.
@@ -307,6 +310,7 @@ impl ProfileBuilder {
                 )?;
             }
         }
+        self.find_unfinished(folder, end, request);
         self.unchecked_ranks(end, request);
         self.program_status(end, request);
         self.missing_entry = self.find_missing_entry(request);

@@ -189,6 +189,11 @@ impl PlanDriver for ProfileDriver<'_> {
         let request = &mut self.run.request;
         self.builder.start_plan(&self.draft_info);
         let refused = self.builder.add_job(context.folder, &result, request)?;
+        // The kernel ends its process; it would do so in any other plan, too.
+        if self.builder.is_unfinished() {
+            self.builder.job = Some(result);
+            return Ok(NextStep::End);
+        }
         // No other plan is sent: the program would hang again.
         if let Some(failure) = program_error::stall_failure(&result, session.link.remote()) {
             self.builder.program_failure = Some(failure);

@@ -471,3 +471,57 @@ fn a_host_without_a_gpu_runs_the_reference_and_the_first_line_says_so() {
     assert!(["cpu", "nvtx"].contains(&profile["rung"].as_str().unwrap()), "{}", profile["rung"]);
     assert!(laptop.latest().join("cubin/vecadd.cubin").is_file());
 }
+
+/// What a kernel can do that ends its process with status 0.
+const EARLY_ENDS: [&str; 4] =
+    ["ends-early", "leaves-no-report", "leaves-out-a-case", "checks-nothing"];
+
+#[test]
+fn a_kernel_that_ends_its_process_with_status_zero_fails_every_mode() {
+    let sizes = "--kernel vecadd --problem-sizes tiny --problem-sizes odd --remote h200 --json";
+    for (mode, job, ends) in [
+        ("verify", "verify", &EARLY_ENDS[..]),
+        ("bench", "verify", &EARLY_ENDS[..1]),
+        ("bench", "time", &EARLY_ENDS[..]),
+        ("ncu", "once", &EARLY_ENDS[..3]),
+        ("nsys", "once", &EARLY_ENDS[..1]),
+        ("nvtx", "verify", &EARLY_ENDS[..1]),
+        ("deep", "once", &EARLY_ENDS[..1]),
+        ("sanitizer", "once", &EARLY_ENDS[..3]),
+    ] {
+        for word in ends {
+            let laptop = Laptop::new();
+            FakeHost::new(&laptop).mischief(&format!("rgpu-runner {word} {job}\n"));
+            let output = laptop.run(&format!("profile --mode {mode} {sizes}"));
+            let shown = laptop.shown(mode, &output);
+            assert_eq!(status(&output), 6, "{mode} {job} {word}: {shown}");
+            assert!(shown.contains("kernel_failed"), "{mode} {job} {word}: {shown}");
+            assert!(!shown.contains("\"clean\""), "{mode} {job} {word}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn a_kernel_that_ends_its_process_with_status_zero_fails_a_comparison_and_a_suite() {
+    for job in ["verify", "pair"] {
+        for word in EARLY_ENDS {
+            let laptop = Laptop::new();
+            FakeHost::new(&laptop).mischief(&format!("rgpu-runner {word} {job}\n"));
+            let line = "compare --kernel transpose-conflicts --kernel transpose-padded \
+                        --mode bench --problem-sizes tiny --problem-sizes odd --remote h200";
+            let output = laptop.run(line);
+            // A rung without a report is left for the next one first.
+            let expected = if (job, word) == ("pair", "leaves-no-report") { 5 } else { 6 };
+            assert_eq!(status(&output), expected, "{job} {word}: {}", laptop.shown(line, &output));
+        }
+    }
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).mischief("rgpu-runner leaves-out-a-case time\n");
+    laptop.write(
+        "bench.toml",
+        "[[target]]\nname = \"memory:vecadd\"\nkernel = \"vecadd\"\n[target.matrix]\nsizes.n = [1000]\n",
+    );
+    let line = "bench run --remote h200";
+    let output = laptop.run(line);
+    assert_ne!(status(&output), 0, "{}", laptop.shown(line, &output));
+}

@@ -1,11 +1,13 @@
 //! Kernels in Python, for real where this machine's `python3` has torch; elsewhere the error that
 //! says what is missing.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use rgpu::model::Profile;
 
+use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, words};
 
 /// The user's own PATH: an environment with torch leads it.
@@ -114,4 +116,55 @@ fn a_custom_kernel_is_checked_and_a_wrong_one_is_refused() {
     assert_eq!(status, 6, "{shown}");
     assert!(shown.contains("raised ValueError: not today at kernel.py:8"), "{shown}");
     assert!(!shown.contains("Traceback"), "{shown}");
+}
+
+/// As much of torch as the harness needs before it loads the kernel.
+const STAND_IN_TORCH: &str = "class no_grad:
+    def __enter__(self):
+        pass
+    def __exit__(self, *_):
+        pass
+
+class cuda:
+    @staticmethod
+    def is_available():
+        return False
+
+class version:
+    cuda = None
+
+__version__ = \"2.9.0\"
+";
+
+/// The harness is real, and so is the process that the kernel ends.
+#[test]
+fn a_kernel_that_ends_its_process_with_status_zero_fails_every_mode() {
+    let laptop = Laptop::new();
+    let _host = FakeHost::with(&laptop, &[]);
+    let site = laptop.path("site");
+    fs::create_dir_all(site.join("torch-2.9.0.dist-info")).unwrap();
+    fs::create_dir(site.join("torch")).unwrap();
+    fs::write(site.join("torch/__init__.py"), STAND_IN_TORCH).unwrap();
+    let metadata = "Metadata-Version: 2.1\nName: torch\nVersion: 2.9.0\n";
+    fs::write(site.join("torch-2.9.0.dist-info/METADATA"), metadata).unwrap();
+    let settings = laptop.path("config/config.toml");
+    let known = fs::read_to_string(&settings).unwrap();
+    let env = format!("env = {{ PYTHONPATH = {site:?}, ");
+    fs::write(&settings, known.replace("env = {", &env)).unwrap();
+    laptop.write(
+        "k/kernel.toml",
+        "name = \"k\"\nlanguage = \"python\"\nsource = \"kernel.py\"\n\
+         entry = { python = \"run\" }\n[sizes]\nvars = [\"n\"]\ncases.one = { n = 8 }\n\
+         [[arg]]\nname = \"x\"\ndtype = \"f32\"\nshape = [\"n\"]\nrole = \"out\"\n",
+    );
+    for end in ["import os; os._exit(0)", "import sys; sys.exit(0)"] {
+        laptop.write("k/kernel.py", &format!("{end}\ndef run(x):\n    pass\n"));
+        for mode in ["verify", "bench", "nsys", "torch"] {
+            let line = format!("profile --kernel k/kernel.toml --mode {mode} --remote h200");
+            let output = laptop.run(&line);
+            let shown = laptop.shown(&line, &output);
+            assert_eq!(status(&output), 6, "{shown}");
+            assert!(shown.contains("the process ended during `setup`"), "{shown}");
+        }
+    }
 }

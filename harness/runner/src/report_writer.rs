@@ -131,8 +131,8 @@ impl ReportWriter {
         };
         let ended = Fault::new(
             ErrorClass::Crash,
-            text + " without a message, most likely by a \
-                                                          signal",
+            text + " without a message: by a signal, or \
+                                                          by a call of `exit`",
         );
         self.write(Some(&self.with_phase_and_case(ended)))?;
         let outer = self.ranges.push(phase.name());

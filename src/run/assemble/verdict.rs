@@ -39,6 +39,10 @@ impl ProfileBuilder {
             Some(Outcome::Done | Outcome::Failed { .. }) if self.missing_entry.is_some() => {
                 return self.missing_entry.clone();
             }
+            Some(Outcome::Done | Outcome::Failed { .. }) if self.unfinished.is_some() => {
+                let (step, failure) = self.unfinished.as_ref()?;
+                self.runner_failure(remote, step, failure)
+            }
             Some(Outcome::Done) => {
                 let wrong_case = self.profile.cases.iter().find(|c| {
                     c.correctness.as_ref().is_some_and(|c| c.verdict == CheckVerdict::Wrong)

@@ -83,6 +83,21 @@ pub struct DraftInfo {
     pub left_out: Vec<RungRecord>,
     /// Messages for the user before the job starts.
     pub notes: Vec<String>,
+    /// The reports that the runner or the harness leaves, one for each rung that runs a kernel.
+    pub reports: Vec<ExpectedReport>,
+}
+
+/// The report that a rung's runner or harness leaves when its job is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpectedReport {
+    /// Id of the step.
+    pub step: String,
+    /// The rung of that step.
+    pub rung: RungId,
+    /// Path of the report in the job's folder.
+    pub path: String,
+    /// Names of the cases that the report must have.
+    pub cases: Vec<String>,
 }
 
 /// The names of a source file on the host and here.

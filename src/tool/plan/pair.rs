@@ -9,7 +9,7 @@
 use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{Arg, ArtifactSpec, OnFailure, Plan, Rung, Step};
 
-use super::draft::{Draft, DraftInfo, PlanError};
+use super::draft::{Draft, DraftInfo, ExpectedReport, PlanError};
 use super::harness::JobRunner;
 use super::ladder::{self, artifact};
 use super::planner::plain_rung;
@@ -70,7 +70,11 @@ pub fn pair(
     draft.info = DraftInfo::default();
     if let [Some(a), Some(b)] = requests {
         let is_python = [a, b].map(|request| JobRunner::new(request, facts).is_python());
-        interleave(&mut draft.plan, a, is_python.contains(&true));
+        let own_processes = is_python.contains(&true);
+        interleave(&mut draft.plan, a, own_processes);
+        if own_processes {
+            infos.iter_mut().flatten().for_each(expect_second_report);
+        }
     }
     Ok(PairDraft { draft, infos })
 }
@@ -156,6 +160,18 @@ fn second_time_step(time: &Step, side: &str) -> Step {
         rung.artifacts = vec![ArtifactSpec { path: second.clone(), kind }];
     }
     step
+}
+
+/// Adds the report of the second `time` step.
+fn expect_second_report(info: &mut DraftInfo) {
+    let is_first = |report: &&ExpectedReport| report.path == TIME_REPORTS[0];
+    let second = info.reports.iter().filter(is_first).map(|first| ExpectedReport {
+        step: TIME_AGAIN.to_owned(),
+        path: TIME_REPORTS[1].to_owned(),
+        ..first.clone()
+    });
+    let second: Vec<ExpectedReport> = second.collect();
+    info.reports.extend(second);
 }
 
 /// Moves a draft into a folder of the job.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_case::{ClockPolicy, Reference, RunnerInput, TimingPlan};
+use rgpu_case::{Case, ClockPolicy, Reference, RunnerInput, TimingPlan};
 use rgpu_protocol::plan::{
     Arg, ArtifactSpec, GpuRequest, KnownGpu, Limits, OnFailure, Plan, Rung, Step, Success,
 };
 use rgpu_protocol::{HostFacts, RungRecord};
 
-use super::draft::{BundleFile, Draft, DraftInfo, PlanError};
+use super::draft::{BundleFile, Draft, DraftInfo, ExpectedReport, PlanError};
 use super::harness::{self, JobRunner};
 use super::ladder::{self, LadderBuilder, LadderRungs, artifact};
 use super::request::{FirstPass, HostBinaries, PlanPart, Program, Request, Target, path_of};
@@ -105,7 +105,31 @@ impl<'a> Planner<'a> {
         {
             self.bring_runner()?;
         }
+        self.info.reports = self.expected_reports(&target.input);
         self.finish(title)
+    }
+
+    /// The reports of the planned rungs that run the kernel.
+    fn expected_reports(&self, input: &RunnerInput) -> Vec<ExpectedReport> {
+        let names = |cases: &[Case]| cases.iter().map(|case| case.name.clone()).collect();
+        let mut reports = Vec::new();
+        for (step, rung) in self.steps.iter().flat_map(|s| s.rungs.iter().map(move |r| (s, r))) {
+            let is_report = |spec: &&ArtifactSpec| ArtifactKind::CaseReport == *spec.kind;
+            let cases = match &input.reference {
+                // On a CPU, only the reference of the small cases can run.
+                Some(
+                    Reference::DeviceKernel { small, .. } | Reference::DeviceFunction { small, .. },
+                ) if RungId::Cpu == *rung.id => small,
+                _ => &input.cases,
+            };
+            reports.extend(rung.artifacts.iter().filter(is_report).map(|spec| ExpectedReport {
+                step: step.id.clone(),
+                rung: rung.id.as_str().into(),
+                path: spec.path.clone(),
+                cases: names(cases),
+            }));
+        }
+        reports
     }
 
     /// # Errors

@@ -73,6 +73,12 @@ pub static REASONS: &[Reason] = &[
     ),
     row("no_file", Side::Tool, "it left no result", "its log has the details"),
     row(
+        "unfinished",
+        Side::Kernel,
+        "it ended before its job was done, whatever its status",
+        "look for a call of `exit` in the kernel; its log has the details",
+    ),
+    row(
         "no_nvtx",
         Side::Kernel,
         "the program never called NVTX",

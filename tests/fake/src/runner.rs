@@ -54,7 +54,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
         input.kernel
     );
 
-    let is = |word| misbehaviour::is(host, "rgpu-runner", words, word);
+    let is = |word: &str| misbehaviour::is(host, "rgpu-runner", words, word);
     let fault = std::env::var(FAULT).unwrap_or_default();
     let warnings = if is("unfit") { vec![power_limit()] } else { Vec::new() };
     let marked = Marked::read(&input);
@@ -111,7 +111,17 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
         }),
     };
     if let Some(out) = options.value(&["--out"]) {
-        fs::write(out, serde_json::to_vec_pretty(&report)?)?;
+        let early = early_end(&report, &is);
+        if let Some(left) = early.as_ref().unwrap_or(&Some(report.clone())) {
+            fs::write(out, serde_json::to_vec_pretty(left)?)?;
+            // The other kernel's report of a comparison.
+            if let (true, Some(other)) = (early.is_some(), options.value(&["--other"])) {
+                fs::write(other, serde_json::to_vec_pretty(left)?)?;
+            }
+        }
+        if early.is_some() {
+            return Ok(0);
+        }
     }
     let cuda = std::env::var_os("CUDA_INJECTION64_PATH").is_some();
     let gpu = match (cuda, is("cupti-unusable"), is("cupti-saw-nothing")) {
@@ -146,6 +156,35 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
             Ok(class.exit_code())
         }
     }
+}
+
+/// What is left of a report if the kernel ends its process with status 0: `Some(None)` if there is
+/// no report at all, and `None` if the kernel does no such thing.
+fn early_end(report: &RunnerReport, is: &dyn Fn(&str) -> bool) -> Option<Option<RunnerReport>> {
+    let mut left = report.clone();
+    if is("ends-early") {
+        left.error = Some(RunnerError {
+            class: ErrorClass::Crash,
+            text: "the process ended during `setup` without a message".to_owned(),
+            phase: Some(Phase::Setup),
+            case: left.cases.last().map(|case| case.name.clone()),
+            call: None,
+            code: None,
+        });
+    } else if is("leaves-out-a-case") {
+        left.cases.pop();
+    } else if is("checks-nothing") {
+        left.cases = left
+            .cases
+            .iter()
+            .map(|case| CaseReport { name: case.name.clone(), ..CaseReport::default() })
+            .collect();
+    } else if is("leaves-no-report") {
+        return Some(None);
+    } else {
+        return None;
+    }
+    Some(Some(left))
 }
 
 fn named(case: &Case) -> CaseReport {
