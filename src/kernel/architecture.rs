@@ -51,6 +51,9 @@ pub fn list_architectures() -> String {
     ARCHITECTURES.iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
+/// The hint where a command takes one architecture and several are given.
+pub const SEVERAL_ARCHITECTURES: &str = "`rgpu build --arch sm_90a,sm_100a` compiles for several";
+
 /// Refuses an `--arch` that does not exist.
 ///
 /// # Errors
