@@ -347,12 +347,14 @@ fn handle_clap_error(
             let mut failure = Failure::new(Exit::Usage, "usage", message);
             let typed = |word: &str| argv.get(1).is_some_and(|a| a == word);
             for hint in rest.split("\n\n").map(str::trim).filter(|h| !h.is_empty()) {
-                let hint = hint.trim_start_matches("tip: ");
                 // A mistyped flag is seldom a value, and after `--` it would be taken for a command.
-                if hint.starts_with("to pass '") {
+                let lines = hint.lines().map(|line| line.trim().trim_start_matches("tip: "));
+                let lines: Vec<&str> = lines.filter(|l| !l.starts_with("to pass '")).collect();
+                if lines.is_empty() {
                     continue;
                 }
-                failure = failure.hint(plain_hint(hint, argv));
+                let hint = lines.join("\n");
+                failure = failure.hint(plain_hint(&hint, argv));
             }
             if error.kind() == ErrorKind::InvalidSubcommand
                 && let Some(names) = subcommand_names(argv)

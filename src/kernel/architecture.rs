@@ -62,12 +62,15 @@ pub fn check_architecture(text: &str) -> Result<()> {
     if is_architecture(text) {
         return Ok(());
     }
-    Err(Failure::new(
+    let failure = Failure::new(
         Exit::Usage,
         "unknown_arch",
         format!("`--arch {text}` is not an architecture"),
-    )
-    .hint(format!("there are: {}", list_architectures())))
+    );
+    if text.split(',').all(is_architecture) {
+        return Err(failure.hint(SEVERAL_ARCHITECTURES));
+    }
+    Err(failure.hint(format!("there are: {}", list_architectures())))
 }
 
 #[cfg(test)]
