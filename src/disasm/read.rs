@@ -18,6 +18,7 @@ use crate::analysis::occupancy::{BlockResources, limits_of_arch, occupancy};
 use crate::import::gpu_code;
 use crate::model::disasm::ImageKind;
 use crate::model::disasm::{Image, Input, Kernel, Occupancy, Status};
+use crate::model::hotspots::shown_source_name;
 
 /// The error of an input with code for other architectures only.
 pub const OTHER_ARCHES: &str = "no GPU code for the requested architectures";
@@ -266,7 +267,7 @@ pub fn listing(cubin: &Cubin, bytes: &[u8], task: &ImageTask) -> (String, String
                     true => gpu_code::annotate(&text, cubin, bytes),
                     false => text,
                 };
-                return (text, tool.name(), None);
+                return (name_sources(&text), tool.name(), None);
             }
             Err(error) => problem = Some(error.to_string()),
         }
@@ -274,6 +275,23 @@ pub fn listing(cubin: &Cubin, bytes: &[u8], task: &ImageTask) -> (String, String
     let own_name = format!("rgpu {}", env!("CARGO_PKG_VERSION"));
     let is_selected = |section: &CodeSection| task.filter.matches_kernel(&section.name);
     (gpu_code::listing(cubin, bytes, task.columns, &is_selected), own_name, problem)
+}
+
+/// A listing in which the sources that rgpu sent to a host have their own names.
+fn name_sources(listing: &str) -> String {
+    const LINE: &str = "//## File \"";
+    let mut text = String::with_capacity(listing.len());
+    for line in listing.split_inclusive('\n') {
+        let named = line.find(LINE).map(|at| line.split_at(at + LINE.len()));
+        let named = named.and_then(|(head, rest)| Some((head, rest.split_once('"')?)));
+        match named {
+            Some((head, (file, rest))) => {
+                text.extend([head, shown_source_name(file), "\"", rest]);
+            }
+            None => text.push_str(line),
+        }
+    }
+    text
 }
 
 /// nvdisasm's flags for a cubin, and the symbol indices of the requested functions, empty for all.

@@ -114,6 +114,13 @@ pub struct SourceAt {
     pub function: Option<String>,
 }
 
+/// The name to show for a file of a line table. A source that rgpu sent to a host is recorded below a
+/// job's folder there, as `…/jobs/RUN.1/work/build/../src/matmul.cu`: its name is `matmul.cu`.
+pub fn shown_source_name(recorded: &str) -> &str {
+    let sent = recorded.split_once("/jobs/").and_then(|(_, inner)| inner.split_once("/src/"));
+    sent.map_or(recorded, |(_, name)| name)
+}
+
 /// Counts of an instruction or a line. A count that was not collected is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
@@ -141,4 +148,21 @@ pub struct Counts {
     /// line has only those that can be added up.
     #[serde(default, skip_serializing_if = "NamedNumbers::is_empty")]
     pub metrics: NamedNumbers<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_was_sent_to_a_host_has_its_own_name() {
+        let job = "/home/me/.cache/rgpu/jobs/20261128-155524-matmul-ncu-4021c8.1/work/build/../src";
+        assert_eq!(shown_source_name(&format!("{job}/matmul.cu")), "matmul.cu");
+        assert_eq!(shown_source_name(&format!("{job}/lib/tile.cuh")), "lib/tile.cuh");
+        for own in
+            ["/home/me/src/matmul.cu", "matmul.cu", "/jobs/a.cu", "/usr/include/c++/13/cmath"]
+        {
+            assert_eq!(shown_source_name(own), own);
+        }
+    }
 }

@@ -67,7 +67,7 @@ pub enum StoreError {
         inner: Option<PathBuf>,
     },
     /// A prefix that matches several runs.
-    #[error("`{name}` matches several runs: {}", fits.join(", "))]
+    #[error("`{name}` matches {} runs: {}", fits.len(), list_newest(fits))]
     Ambiguous {
         /// The name that the user wrote: a prefix of several ids.
         name: String,
@@ -681,6 +681,19 @@ fn refuse_links(files: &Folder) -> Result<(), StoreError> {
     match files.first_link().map_err(io_error("read", files.path()))? {
         Some(link) => Err(StoreError::LinkedFolder(link)),
         None => Ok(()),
+    }
+}
+
+/// How many runs a message names.
+const MAX_NAMED_RUNS: usize = 5;
+
+/// The last of these ids, which are the newest, and how many there are besides.
+fn list_newest(ids: &[String]) -> String {
+    let left_out = ids.len().saturating_sub(MAX_NAMED_RUNS);
+    let named = ids[left_out..].join(", ");
+    match left_out {
+        0 => named,
+        older => format!("{named} and {older} older ones"),
     }
 }
 

@@ -445,8 +445,16 @@ fn files_below_a_project_are_reached_through_one_module() {
 
 /// The files of the command line that stand above the commands and may name them: the arguments,
 /// the dispatcher, and what needs either.
-const ABOVE_COMMANDS: &[&str] =
-    &["args", "arguments", "attach", "completions", "dispatch", "documents", "exec_commands"];
+const ABOVE_COMMANDS: &[&str] = &[
+    "args",
+    "arguments",
+    "attach",
+    "completions",
+    "dispatch",
+    "documents",
+    "exec_commands",
+    "help",
+];
 
 /// The one module that commands may import besides their own.
 const SUPPORT: &str = "support";

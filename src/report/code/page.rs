@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::html::{CORE, THEME, escape, hash};
 use crate::model::code::{CodeDocument, CodeImage, CodeKernel, CodeLine};
+use crate::model::hotspots::shown_source_name;
 
 const CSS: &str = concat!(include_str!("../html/page.css"), include_str!("page.css"));
 const SCRIPT: &str = include_str!("page.js");
@@ -147,7 +148,8 @@ fn source(image: &CodeImage, kernel: &CodeKernel, file: &str) -> Value {
         }
     }
     let read_from = text.and_then(|t| t.read_from.as_deref());
-    json!({ "name": file, "from": read_from, "lines": lines.into_iter().collect::<Vec<_>>() })
+    let name = shown_source_name(file);
+    json!({ "name": name, "from": read_from, "lines": lines.into_iter().collect::<Vec<_>>() })
 }
 
 /// The kernel's part of the PTX: the number of its first line, the lines, and whether they are linked

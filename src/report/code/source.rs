@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::model::code::{CodeImage, CodeKernel, CodeLine, SourceText};
+use crate::model::hotspots::shown_source_name;
 
 /// The extra column of an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +43,7 @@ fn of_kernel(
     }
     for ((file, line), code) in by_line {
         let words = files.get(file).and_then(|s| s.lines.get(&line)).map_or("", String::as_str);
-        let _ = writeln!(text, "{file}:{line}: {words}");
+        let _ = writeln!(text, "{}:{line}: {words}", shown_source_name(file));
         let mut callers = String::new();
         for instruction in code {
             let here = inlined_at(instruction);
