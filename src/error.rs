@@ -26,7 +26,7 @@ pub enum Exit {
     Config = 3,
     /// The host or the connection failed, or data was damaged in transit.
     Host = 4,
-    /// A tool failed on every rung, or below `--at-least`.
+    /// A tool failed on every rung or below `--at-least`, or nothing was measured on a GPU.
     Tool = 5,
     /// The user's code does not compile, is wrong, crashes, or hits its time limit.
     Kernel = 6,
@@ -38,6 +38,35 @@ pub enum Exit {
     Bug = 70,
     /// Cancelled by the user.
     Cancelled = 130,
+}
+
+impl Exit {
+    /// All of them with their meanings, in the words of README and of `rgpu --help`.
+    pub const MEANINGS: [(Self, &'static str); 11] = [
+        (Self::Done, "done, on whichever rung"),
+        (
+            Self::Findings,
+            "findings, a regression or a failed condition, where the command names it",
+        ),
+        (Self::Usage, "the command line is wrong, or names a run or a file that does not exist"),
+        (Self::Config, "wrong settings or kernel.toml; an unknown kernel, remote or source"),
+        (Self::Host, "the host or the connection failed, or nothing was verified on a GPU"),
+        (
+            Self::Tool,
+            "a tool failed on every rung or below --at-least; nothing was measured on a GPU",
+        ),
+        (Self::Kernel, "your code does not compile, is wrong, crashes, hangs or takes too long"),
+        (Self::Artifact, "an artifact cannot be read"),
+        (Self::Disk, "this machine's disk failed"),
+        (Self::Bug, "a defect of rgpu"),
+        (Self::Cancelled, "cancelled"),
+    ];
+
+    /// The table of [`Exit::MEANINGS`] for a terminal, a line each.
+    pub fn table() -> String {
+        let line = |(exit, meaning): &(Self, &str)| format!("  {:<3}  {meaning}\n", *exit as u8);
+        Self::MEANINGS.iter().map(line).collect()
+    }
 }
 
 /// Which side failed.
@@ -338,6 +367,16 @@ mod tests {
         assert!(are_same_hint(own, &diagnosed) && are_same_hint(&diagnosed, own));
         assert!(!are_same_hint("install gcc on the host", "give another `--arch`"));
         assert!(!are_same_hint("", "give another `--arch`"));
+    }
+
+    #[test]
+    fn readme_has_the_table_of_exit_statuses() {
+        let readme = include_str!("../README.md");
+        let rows: String = Exit::MEANINGS
+            .iter()
+            .map(|(exit, meaning)| format!("| {} | {meaning} |\n", *exit as u8))
+            .collect();
+        assert!(readme.contains(&format!("| exit | meaning |\n|---|---|\n{rows}")), "{rows}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ class HostError(Error):
 
 
 class ToolError(Error):
-    """A tool failed on every rung, or below `at_least`."""
+    """A tool failed on every rung or below `at_least`, or nothing was measured on a GPU."""
 
 
 class KernelError(Error):

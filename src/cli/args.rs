@@ -10,6 +10,7 @@ use super::{
     bench, build, cache, compare, completions, dashboard, disasm, doctor, exec, kernels, layout,
     loops, mcp, model, queue, remote, report, runs, schema, setup, skill, top, worker,
 };
+use crate::error::Exit;
 use crate::report::KernelNames;
 
 /// The variables that all commands read; docs/settings.md has the same.
@@ -22,17 +23,26 @@ Environment:
   RGPU_MCP_TOKEN                      the token of `rgpu mcp --http`
   NO_COLOR, CLICOLOR, CLICOLOR_FORCE  colours, if --color is not given
 
+
 Documents, with `rgpu help NAME`:
   readme  install  remotes  settings  configuration  kernel-toml  build  exec  bench  queue  loop
   reading-a-profile  regions  ranks  tuning  ladders  formats  layout  model  dashboard  python  mcp
   faults
+";
 
-`rgpu COMMAND --help` has examples.";
+/// What stands below the commands in `rgpu --help`.
+fn after_help() -> String {
+    let table = Exit::table();
+    format!(
+        "Exit status (`rgpu exec` ends with the program's own; 125: rgpu failed):\n{table}\n\
+         {ENVIRONMENT}\n`rgpu COMMAND --help` has examples."
+    )
+}
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
 #[derive(Parser, Clone, Debug)]
 #[command(name = "rgpu", version = env!("RGPU_VERSION"), propagate_version = true, args_override_self = true)]
-#[command(after_long_help = ENVIRONMENT)]
+#[command(after_long_help = after_help())]
 #[command(subcommand_required = true, arg_required_else_help = true, infer_subcommands = false)]
 pub(super) struct Cli {
     #[command(flatten)]

@@ -151,7 +151,7 @@ fn finish(
 ) -> Result<Status> {
     let at_least = args.run.at_least.as_ref();
     let FinishedRun { profile, failure, program_failure, status } =
-        write_result(app, at_least, &mut run, outcome)?;
+        write_result(app, at_least, args.unmeasured, &mut run, outcome)?;
     if run.record.state == RunState::Detached {
         return run.show_detached(app);
     }

@@ -39,4 +39,5 @@ pub(super) mod started_here;
 pub(super) mod suite_index;
 pub(super) mod terminal;
 mod tool_progress;
+pub(super) mod unmeasured;
 pub(super) mod verification;

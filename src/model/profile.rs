@@ -141,6 +141,24 @@ impl Profile {
         self.gaps.iter().chain(self.selection.iter().flat_map(|selection| &selection.left_out))
     }
 
+    /// Whether it has a number from a GPU: a time of the kernel, a launch, a copy or memory. The
+    /// host's clock around a program says only in mode `bench` what was asked for.
+    pub fn has_gpu_number(&self) -> bool {
+        let is_program = self.kernel.language == CodeLanguage::Program;
+        let has_host_time = self.gpu.is_some() && (!is_program || self.run.mode == "bench");
+        let is_of_gpu = |timing: &Timing| match timing.clock {
+            TimingClock::CpuReference => false,
+            TimingClock::HostClock => has_host_time,
+            _ => true,
+        };
+        let mut timings = self.cases.iter().filter_map(|case| case.timing.as_ref());
+        timings.any(is_of_gpu)
+            || self.timing.as_ref().is_some_and(is_of_gpu)
+            || !(self.launches.is_empty() && self.kernels.is_empty() && self.copies.is_empty())
+            || !self.memory.is_empty()
+            || self.ranks.is_some()
+    }
+
     /// Whether any time is that of the CPU reference, which says nothing about the kernel.
     pub fn has_cpu_reference_time(&self) -> bool {
         let timings = self.cases.iter().filter_map(|case| case.timing.as_ref());

@@ -89,6 +89,8 @@ pub enum RunnerEvent {
         /// Their numbers.
         entries: Vec<i64>,
     },
+    /// Nothing waits or runs. The runner goes on until it is stopped.
+    Waiting,
     /// No entry is started any more; running ones are waited for.
     Stopping {
         /// Number of running entries.
@@ -164,6 +166,7 @@ impl Runner {
         self.find_running(&mut report)?;
         self.update_log_file(&mut report);
         let mut requests = 0;
+        let mut is_idle = false;
         loop {
             self.schedule.refresh(&self.queue)?;
             // An end is in the database a moment before its process is gone. It is reported first.
@@ -183,6 +186,11 @@ impl Runner {
                     report(RunnerEvent::LeftToUser { entries });
                 }
                 return Ok(requests > 0);
+            }
+            let was_idle = is_idle;
+            is_idle = requests == 0 && self.watched.is_empty() && self.schedule.has_none_waiting();
+            if is_idle && !was_idle {
+                report(RunnerEvent::Waiting);
             }
             tokio::select! {
                 Some(entry) = self.ended.1.recv() => self.has_ended(entry, &mut report)?,

@@ -17,7 +17,7 @@ use crate::remote::Remote;
 use crate::tool::{PLAIN_STEP, PlanPart, RUNGS, Request, RungInfo, RungTool, Target, runs_python};
 
 /// The longest run under a tool after which the program is run again without one, in seconds.
-const MAX_REPEATED_S: f64 = 60.0;
+const MAX_REPEATED_S: f64 = 30.0;
 
 /// Codes of rungs that ended with the program, not because of the tool. An accepted rung has none.
 const CODES_OF_PROGRAMS: [&str; 7] =
@@ -215,7 +215,8 @@ impl ProgramError {
     /// The note that is shown before that run.
     pub(super) fn note(&self) -> String {
         format!(
-            "the program {} on rung {}; it is run once without a tool",
+            "the program {} on rung {}; it is run a second time, without a tool, to learn whether the \
+             error is its own",
             ending(&self.record),
             self.record.rung
         )

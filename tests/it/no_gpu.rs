@@ -203,6 +203,23 @@ fn where_only_the_reference_ran_each_mode_says_so_and_what_to_do() {
 }
 
 #[test]
+fn a_profile_without_a_number_of_a_gpu_is_no_success() {
+    let laptop = bare_kernel(&["nvidia-smi"]);
+    for line in ["--kernel vecadd --mode bench", "--mode nsys -- true"] {
+        let (flags, program) = line.split_once(" -- ").unwrap_or((line, ""));
+        let program = if program.is_empty() { String::new() } else { format!(" -- {program}") };
+        let run = |more: &str| format!("profile {flags} --remote h200 {more}{program}");
+        let (exit, error) = error(&laptop, &run("--json"));
+        assert_eq!((exit, error["code"].as_str()), (5, Some("not_measured")), "{error:#}");
+        assert_eq!(laptop.latest_json("run.json")["exit"], 5);
+        // The result is kept all the same.
+        assert_eq!(laptop.latest_json("profile.json")["run"]["remote"], "h200");
+        let shown = laptop.show(&run("--allow-unmeasured"));
+        assert!(shown.ends_with("status 0\n"), "{shown}");
+    }
+}
+
+#[test]
 fn a_suite_says_that_nothing_ran_on_a_gpu() {
     let laptop = bare_kernel(&["nvidia-smi"]);
     laptop.write(
@@ -212,7 +229,8 @@ fn a_suite_says_that_nothing_ran_on_a_gpu() {
     );
     let output = laptop.run("bench run --run-id night");
     let shown = laptop.shown("bench run", &output);
-    assert_eq!(status(&output), 0, "{shown}");
+    assert_eq!(status(&output), 5, "{shown}");
+    assert!(shown.contains("error: nothing was measured on a GPU of `h200`"), "{shown}");
     assert!(shown.contains("memory:vecadd  no GPU"), "{shown}");
     assert!(shown.contains("nothing ran on one, so there are no times of a GPU"), "{shown}");
     assert!(shown.contains("2 cases: 2 no GPU"), "{shown}");
@@ -229,7 +247,9 @@ fn a_suite_says_that_nothing_ran_on_a_gpu() {
     assert!(shown.contains("`memory:vecadd` ran only on hosts without a GPU"), "{shown}");
     assert!(shown.contains("`rgpu bench run -t memory:vecadd --remote NAME`"), "{shown}");
     let again = laptop.show("bench resume night");
-    assert!(again.contains("nothing to resume"), "{again}");
+    assert!(again.contains("nothing to resume") && again.ends_with("status 5\n"), "{again}");
+    let allowed = laptop.show("bench resume night --allow-unmeasured");
+    assert!(allowed.ends_with("status 0\n"), "{allowed}");
     let page = file("index.html");
     assert!(page.contains("<td class=\"warn\">no GPU</td>"), "{page}");
     assert!(page.contains("no times of a GPU") && !page.contains("class=\"good\">ok"), "{page}");

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::cli::support::number_args::{factor, fraction};
 use crate::cli::support::profile_args::mode_parser;
 use crate::cli::support::run_args::{RemoteArgs, duration};
+use crate::cli::support::unmeasured::UnmeasuredArgs;
 use crate::kernel::{ProfileMode, valid_name};
 use crate::model::suite::Level;
 use crate::report::suite::FORMATS;
@@ -162,6 +163,9 @@ pub(super) struct ExpectArgs {
     /// without an expectation fails
     #[arg(long, value_enum, default_value = "portable")]
     pub validity: ValidityName,
+
+    #[command(flatten)]
+    pub unmeasured: UnmeasuredArgs,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -18,6 +18,7 @@ use crate::cli::support::profile_request::{self, ProfileCommand};
 use crate::cli::support::profile_result::{FinishedRun, write_result};
 use crate::cli::support::run_args::{RemoteArgs, RunArgs};
 use crate::cli::support::session::{self, RemoteSession};
+use crate::cli::support::unmeasured::UnmeasuredArgs;
 use crate::config::is_below;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelSpec, ProfileMode, find};
@@ -149,7 +150,7 @@ impl<'a> CaseRunner<'a> {
             self.keep_build(&build, profile, std::mem::take(built));
         }
         let FinishedRun { profile, failure, status, .. } =
-            write_result(app, None, &mut run, outcome)?;
+            write_result(app, None, UnmeasuredArgs::ALLOWED, &mut run, outcome)?;
         let found = (status == Exit::Findings as u8)
             .then(|| Failure::new(Exit::Findings, "findings", "the sanitizer found faults"));
         let profile = profile.as_deref();
@@ -407,6 +408,7 @@ impl<'a> CaseRunner<'a> {
             nsys: Default::default(),
             sanitizer: Default::default(),
             window: Default::default(),
+            unmeasured: UnmeasuredArgs::ALLOWED,
             run: RunArgs {
                 timeout: options
                     .timeout_s

@@ -8,9 +8,11 @@ use super::args::{ExpectArgs, FailOn, ValidityName};
 use super::case_runner::THRESHOLD;
 use super::saved::cases_of;
 use super::suite_work::SuiteWork;
-use crate::cli::support::app::{App, Status};
+use crate::cli::support::app::{App, Status, show_failure};
 use crate::cli::support::kernel_folders::kernel_folders;
+use crate::cli::support::session;
 use crate::cli::support::terminal::write_stderr;
+use crate::cli::support::unmeasured::UnmeasuredArgs;
 use crate::error::{Exit, Failure, Result};
 use crate::model::suite::{
     ExpectationUpdate, MeasurementKey, RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict,
@@ -30,6 +32,8 @@ pub(super) struct ExpectationResult {
     updated: Vec<(PathBuf, Vec<UpdatedEntry>)>,
     /// Number of cases that ended well and that no GPU ran.
     without_gpu: usize,
+    /// Set if no case has a number from a GPU.
+    not_measured: Option<Failure>,
 }
 
 /// Refuses expectations that cannot be read, and a baseline that does not exist, before anything
@@ -96,8 +100,28 @@ pub(super) fn judge(
     let orphans = orphans(app, &run, &known)?;
     run.orphans.clone_from(&orphans);
     let without_gpu = run.count(RowState::NoGpu);
+    let not_measured = not_measured(app, work, &run, args.unmeasured);
     work.with_suite(|suite| suite.run = run);
-    Ok(ExpectationResult { verdicts, orphans, updated, without_gpu })
+    Ok(ExpectationResult { verdicts, orphans, updated, without_gpu, not_measured })
+}
+
+/// The failure of a suite whose cases ended well and of which no GPU ran one.
+fn not_measured(
+    app: &App,
+    work: &SuiteWork<'_>,
+    run: &SuiteRun,
+    args: UnmeasuredArgs,
+) -> Option<Failure> {
+    let ended: Vec<usize> =
+        (0..run.rows.len()).filter(|at| run.rows[*at].state.has_ended_well()).collect();
+    if ended.iter().any(|at| run.rows[*at].state != RowState::NoGpu) {
+        return None;
+    }
+    let mut specs = ended.iter().filter_map(|at| work.cases.get(at).map(|(_, spec)| spec));
+    specs.find_map(|spec| {
+        let facts = session::facts_cache(app, spec).last();
+        args.failure(spec, facts.and_then(|facts| facts.driver).as_deref())
+    })
 }
 
 /// The updates of all files as the suite's document has them.
@@ -225,6 +249,10 @@ impl ExpectationResult {
                 counted(self.without_gpu, "case", "cases")
             ));
             return Ok(Exit::Tool as u8);
+        }
+        if let Some(failure) = self.not_measured {
+            show_failure(&failure, failure.exit as u8, false);
+            return Ok(failure.exit as u8);
         }
         Ok(status(app, &fail_on, &self.verdicts))
     }

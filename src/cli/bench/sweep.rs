@@ -31,7 +31,7 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     let name = args.kernel.as_deref().unwrap_or_default();
     refuse_single_run_flags(args)?;
     check_plot_axis(args)?;
-    let expect = ExpectArgs::default();
+    let expect = ExpectArgs { unmeasured: args.unmeasured, ..ExpectArgs::default() };
     expect::check(app, &expect)?;
     let spec = find::find(name, &kernel_folders(app))?.spec;
     let axes: Vec<Axis> = args

@@ -10,6 +10,7 @@ use crate::cli::support::profile_args::{
     NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs,
 };
 use crate::cli::support::run_args::{RemoteArgs, RunArgs, duration};
+use crate::cli::support::unmeasured::UnmeasuredArgs;
 use crate::kernel;
 
 /// Compare two runs or reports, or two kernels side by side on one GPU
@@ -50,6 +51,9 @@ pub(in crate::cli) struct CompareArgs {
     /// medians, even if the verdict is AMBIGUOUS
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub fail_under: Option<f64>,
+
+    #[command(flatten)]
+    pub unmeasured: UnmeasuredArgs,
 
     /// Compare even if GPU, driver, sizes or clock policy differ
     #[arg(long)]
@@ -188,6 +192,8 @@ impl CompareArgs {
             ("--iters", self.iters.is_some()),
             ("--set", self.set.is_some()),
             ("--sudo", self.sudo),
+            ("--require-gpu", self.unmeasured.require_gpu),
+            ("--allow-unmeasured", self.unmeasured.allow_unmeasured),
             ("--timeout", run.timeout.is_some()),
             ("--queue-timeout", run.queue_timeout.is_some()),
             ("--run-id", run.run_id.is_some()),
@@ -224,6 +230,7 @@ impl CompareArgs {
             nsys: NsysArgs::default(),
             sanitizer: SanitizerArgs::default(),
             window: WindowArgs::default(),
+            unmeasured: self.unmeasured,
             run: RunArgs {
                 timeout: self.run.timeout,
                 queue_timeout: self.run.queue_timeout,

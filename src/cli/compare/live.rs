@@ -2,14 +2,14 @@
 
 use super::args::CompareMode;
 use super::{CompareArgs, refused, show};
-use crate::cli::support::app::{App, Status, stdout_is_taken};
+use crate::cli::support::app::{App, Status, show_failure, stdout_is_taken};
 use crate::cli::support::comparison_result::write_comparison;
 use crate::cli::support::dry_run::print_plan;
 use crate::cli::support::fetch_consent::wants_nvcc;
 use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::profile_request::{self, ProfileCommand};
 use crate::cli::support::session::{self, OutputOptions};
-use crate::cli::support::{nvdisasm, saved_comparison};
+use crate::cli::support::{nvdisasm, saved_comparison, unmeasured};
 use crate::error::{Exit, Failure, Result};
 use crate::model::comparison::Difference;
 use crate::remote::{HostRequest, RemoteSpec};
@@ -233,10 +233,19 @@ fn finish(
     outcome: ComparisonOutcome,
 ) -> Result<Status> {
     let names = names.each_ref().map(String::as_str);
+    let not_measured = outcome
+        .profiles
+        .iter()
+        .find_map(|(profile, _)| unmeasured::not_measured(app, profile, None, args.unmeasured));
     let (comparison, _) = write_comparison(&run.folder, names, args.threshold, outcome)?;
     saved_comparison::show(app, &comparison)?;
     if !app.global.json {
         app.print(&format!("  run         {}\n", app.short(run.folder.path())));
+    }
+    if let Some(failure) = not_measured {
+        show_failure(&failure, failure.exit as u8, false);
+        run.record_end(Some(&failure), failure.exit as u8)?;
+        return Ok(failure.exit as u8);
     }
     let status = show::status(app, args, &comparison)?;
     run.record_end(None, status)?;

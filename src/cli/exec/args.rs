@@ -8,6 +8,7 @@ use crate::cli::support::profile_args::{
     DeepArgs, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs, mode_parser, nodes,
 };
 use crate::cli::support::run_args::{RemoteArgs, RunArgs, bytes};
+use crate::cli::support::unmeasured::UnmeasuredArgs;
 use crate::kernel::ProfileMode;
 use crate::tool::{GpuSelection, RankSelection};
 
@@ -132,6 +133,7 @@ impl ExecArgs {
             iters: None,
             cuda_graph: None,
             sweep: Vec::new(),
+            unmeasured: UnmeasuredArgs::ALLOWED,
             plot: Vec::new(),
             ncu: self.ncu.clone(),
             deep: self.deep.clone(),

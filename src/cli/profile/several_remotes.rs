@@ -248,7 +248,8 @@ fn run_all(app: &App, members: Vec<Member>) -> Vec<MemberResult> {
                 let saved = (run.folder.clone(), run.record.clone());
                 let thread = scope.spawn(move || {
                     let ended = carry_out(app, &args, profile_command, &mut run, Some(line));
-                    let result = write_result(app, args.run.at_least.as_ref(), &mut run, ended);
+                    let at_least = args.run.at_least.as_ref();
+                    let result = write_result(app, at_least, args.unmeasured, &mut run, ended);
                     (run.folder, run.record, result)
                 });
                 (thread, saved)

@@ -14,7 +14,7 @@ use crate::error::{Exit, Result};
 use crate::queue::{QueueDocument, Runner, RunnerEvent, RunnerOptions, detach};
 use crate::run::channel;
 
-/// Run the entries; only one process can run the queue
+/// Run the entries and wait for more; only one process can run the queue
 ///
 /// Ctrl-C starts no more entries and waits for the running ones. A second Ctrl-C leaves them
 /// running: the next `rgpu queue run` finds them. Either exits with 130; entries that failed do not
@@ -77,9 +77,9 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
             }
             match &event {
                 RunnerEvent::NotLogged { .. } | RunnerEvent::DiskFull { .. } => {
-                    app.print_error(&text(&event));
+                    app.print_error(&text(&event, args.detached));
                 }
-                _ => app.print_note(&text(&event)),
+                _ => app.print_note(&text(&event, args.detached)),
             }
         });
         Ok(result.await?)
@@ -94,7 +94,8 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
     Ok(if is_stopped { Exit::Cancelled as u8 } else { 0 })
 }
 
-fn text(event: &RunnerEvent) -> String {
+/// What is told of an event; Ctrl-C does not reach a detached runner.
+fn text(event: &RunnerEvent, is_detached: bool) -> String {
     match event {
         RunnerEvent::Started { entry, attempt: 1 } => format!("{entry} starts"),
         RunnerEvent::Started { entry, attempt } => format!("{entry} starts, attempt {attempt}"),
@@ -123,6 +124,8 @@ fn text(event: &RunnerEvent) -> String {
                 ids.join(", ")
             )
         }
+        RunnerEvent::Waiting if is_detached => "waiting for entries".to_owned(),
+        RunnerEvent::Waiting => "waiting for entries; Ctrl-C ends the runner, and `rgpu queue run --once` ends when the queue is empty".to_owned(),
         RunnerEvent::Stopping { running: 0 } => "stopping".to_owned(),
         RunnerEvent::Stopping { running } => {
             format!("stopping; {running} still running (Ctrl-C again leaves them running)")

@@ -4,6 +4,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::run_args::{RemoteArgs, RunArgs, bytes, duration};
+use super::unmeasured::UnmeasuredArgs;
 use crate::kernel::{MODES, ProfileMode, is_identifier};
 use crate::suite::sweep_values;
 use crate::tool::{GpuSelection, RankSelection, WindowEnd};
@@ -110,6 +111,9 @@ pub(in crate::cli) struct ProfileArgs {
 
     #[command(flatten)]
     pub run: RunArgs,
+
+    #[command(flatten)]
+    pub unmeasured: UnmeasuredArgs,
 }
 
 impl ProfileArgs {

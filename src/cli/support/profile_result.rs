@@ -3,6 +3,7 @@
 use super::app::{App, Status};
 use super::exec_status::status_of_failure;
 use super::followed_run::FollowedRun;
+use super::unmeasured::{UnmeasuredArgs, not_measured};
 use super::verification::unverified;
 use crate::error::{Exit, Failure, Result};
 use crate::model::sanitizer::SanitizerVerdict;
@@ -20,10 +21,12 @@ pub(in crate::cli) struct FinishedRun {
     pub(in crate::cli) status: Status,
 }
 
-/// Writes the result into the run folder. `at_least`: the lowest rung that counts as success.
+/// Writes the result into the run folder. `at_least`: the lowest rung that counts as success;
+/// `unmeasured`: whether a result without a number from a GPU does.
 pub(in crate::cli) fn write_result(
     app: &App,
     at_least: Option<&RungId>,
+    unmeasured: UnmeasuredArgs,
     run: &mut FollowedRun,
     outcome: Result<ProfileOutcome>,
 ) -> Result<FinishedRun> {
@@ -68,6 +71,11 @@ pub(in crate::cli) fn write_result(
     let failure = failure
         .or_else(|| profile.as_ref().and_then(|p| below_required_rung(p, at_least)))
         .or_else(|| profile.as_deref().and_then(unverified))
+        .or_else(|| {
+            // A program of `exec` ends with its own status.
+            let profile = profile.as_deref().filter(|_| !is_exec)?;
+            not_measured(app, profile, at_least, unmeasured)
+        })
         .map(|failure| match failure.place.log {
             None if folder.path().join("log").is_dir() => {
                 failure.log(app.short(&folder.path().join("log")))

@@ -18,10 +18,11 @@ use super::terminal::{Terminal, escape_controls, write_stderr, write_stderr_unch
 use super::tool_progress::{ToolProgress, ToolStatus};
 use crate::config::LOCAL;
 use crate::error::indent_continuation;
+use crate::remote::limits::RECONNECT_TIMEOUT;
 use crate::report::{bytes as show_bytes, one_line, time_span};
 use crate::run::{Canceller, MAX_CAUSE_LINES, Reporter, RunEvent};
 use crate::store::LogPosition;
-use crate::tool::{SIDES, side_of};
+use crate::tool::{PLAIN_STEP, SIDES, side_of};
 
 /// Remotes that this process has named on stderr. Each is named only once.
 static NAMED_REMOTES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -60,6 +61,8 @@ pub(in crate::cli) struct Progress {
     quiet: bool,
     terminal: Terminal,
     phase: String,
+    /// The run whose job it follows; empty if there is none.
+    run: String,
     silence: Arc<Mutex<SilenceWatch>>,
     ticker: Option<tokio::task::JoinHandle<()>>,
     /// Streams for which we already reported lost output.
@@ -122,9 +125,41 @@ struct SilenceWatch {
     since: Instant,
     last_line: String,
     was_reported: bool,
+    /// Since when the link is down: then nobody knows whether the step prints anything.
+    link_lost: Option<Instant>,
+}
+
+impl SilenceWatch {
+    /// Whether it is to be said now that the step is silent.
+    fn is_due(&self) -> bool {
+        !self.was_reported
+            && self.link_lost.is_none()
+            && self.since.elapsed() >= SILENCE_NOTICE_AFTER
+    }
 }
 
 impl Progress {
+    /// Sets the run whose job it follows, which is named when the link is lost.
+    pub(in crate::cli) fn of_run(mut self, run: &str) -> Self {
+        run.clone_into(&mut self.run);
+        self
+    }
+
+    /// What is said when the link is lost: how long it is tried, and how to leave the job.
+    fn first_loss_text(&self, why: &str, retry_s: u64) -> String {
+        let minutes = RECONNECT_TIMEOUT.as_secs() / 60;
+        let leave = match self.run.as_str() {
+            "" => String::new(),
+            run => format!(
+                " Ctrl-C twice leaves it to the host, and `rgpu runs attach {run}` follows it again."
+            ),
+        };
+        format!(
+            "connection lost: {why}; reconnecting in {retry_s} s, for up to {minutes} min. The job \
+             continues.{leave}"
+        )
+    }
+
     /// A reporter for this terminal; with `row` it draws on that line.
     pub(in crate::cli) fn new(
         terminal: Terminal,
@@ -152,6 +187,7 @@ impl Progress {
             since: Instant::now(),
             last_line: String::new(),
             was_reported: true,
+            link_lost: None,
         }));
         let (phase, ticker, cut_streams) = (String::new(), None, Vec::new());
         let style = match live {
@@ -168,6 +204,7 @@ impl Progress {
             quiet,
             terminal,
             phase,
+            run: String::new(),
             silence,
             ticker,
             cut_streams,
@@ -249,6 +286,8 @@ impl Progress {
         // Only the program's own output goes through; that of earlier steps is printed above the
         // bar.
         match &self.program_output {
+            // A repeated run, whose first output was shown; what it fails with is in the failure.
+            _ if step == PLAIN_STEP => {}
             Some(program_output) if step == crate::run::EXEC_STEP => {
                 program_output.write(stream, bytes, recorded);
             }
@@ -358,6 +397,7 @@ impl Progress {
                     since: Instant::now(),
                     last_line: String::new(),
                     was_reported: false,
+                    link_lost: None,
                 };
                 drop(silence);
                 if !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw) {
@@ -408,7 +448,7 @@ impl Progress {
             loop {
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 let mut s = silence.lock().unwrap_or_else(PoisonError::into_inner);
-                if !s.was_reported && s.since.elapsed() >= SILENCE_NOTICE_AFTER {
+                if s.is_due() {
                     s.was_reported = true;
                     let last = if s.last_line.is_empty() {
                         String::new()
@@ -467,11 +507,25 @@ impl Reporter for Progress {
             }
             RunEvent::LinkLost { why, retry_s } => {
                 self.show_compiler();
-                self.print_line(&format!(
-                    "connection lost: {why}; reconnecting in {retry_s} s. The job continues."
-                ))
+                let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+                let lost_at = silence.link_lost;
+                silence.link_lost.get_or_insert_with(Instant::now);
+                drop(silence);
+                let text = match lost_at.map(|at| at.elapsed().as_secs()) {
+                    None => self.first_loss_text(why, *retry_s),
+                    Some(s) => {
+                        format!("no connection for {s} s: {why}; the next try is in {retry_s} s")
+                    }
+                };
+                self.print_line(&text);
             }
-            RunEvent::LinkBack {} => self.print_line("reconnected"),
+            RunEvent::LinkBack {} => {
+                let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+                silence.link_lost = None;
+                silence.since = Instant::now();
+                drop(silence);
+                self.print_line("reconnected");
+            }
             RunEvent::Refused { rung, code, text } => {
                 self.print_line(&format!("  {rung} gave no usable result ({code}: {text})"))
             }
@@ -544,6 +598,32 @@ fn counted_style() -> ProgressStyle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lost_link_is_told_with_its_limit_and_the_way_back_and_a_step_is_not_silent_then() {
+        let terminal = Terminal { stderr_tty: false, ..Terminal::detect() };
+        let (canceller, _cancel) = crate::run::channel();
+        let mut progress =
+            Progress::new(terminal, LiveOutput::Stderr, true, canceller, None).of_run("night");
+        let text = progress.first_loss_text("the link was cut", 1);
+        assert_eq!(
+            text,
+            "connection lost: the link was cut; reconnecting in 1 s, for up to 10 min. The job \
+             continues. Ctrl-C twice leaves it to the host, and `rgpu runs attach night` follows \
+             it again."
+        );
+        let is_due = |progress: &Progress| {
+            let mut silence = progress.silence.lock().unwrap();
+            silence.was_reported = false;
+            silence.since -= 2 * SILENCE_NOTICE_AFTER;
+            silence.is_due()
+        };
+        assert!(is_due(&progress));
+        progress.report(&RunEvent::LinkLost { why: "refused".to_owned(), retry_s: 1 });
+        assert!(!is_due(&progress));
+        progress.report(&RunEvent::LinkBack {});
+        assert!(is_due(&progress));
+    }
 
     #[test]
     fn a_compilers_output_is_held_up_to_its_limit_only() {

@@ -16,7 +16,7 @@ use super::progress::{LiveOutput, Progress, ProgressRow};
 use super::terminal::{Stdout, write_stderr};
 use super::{release, signals, started_here};
 use crate::config::{Config, LOCAL, Origin};
-use crate::error::{Exit, Failure, Result, indent_continuation, shell_word};
+use crate::error::{Exit, Failure, Result, chain, indent_continuation, shell_word};
 use crate::remote::{
     ConnectOptions, HostKeyQuestion, HostLink, HostRequest, OnRemote, Remote, RemoteError,
     RemoteSpec, SentRecord, UnknownHostPolicy, UserPrompt,
@@ -162,6 +162,10 @@ pub(in crate::cli) struct RemoteSession {
 
 /// How long we wait for the reader of our output after the user has cancelled.
 const DRAIN_AFTER_CANCEL: Duration = Duration::from_secs(1);
+
+/// How long after the loss of a link the third failed try is reported; each further one after twice
+/// the time of the last.
+const FIRST_LOSS_INTERVAL: Duration = Duration::from_secs(10);
 
 impl RemoteSession {
     /// Asks the host for its facts and saves them in `cache`.
@@ -315,7 +319,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         user_prompt: Arc::new(TerminalPrompt {
             verbose: app.global.verbose > 0 && !app.global.quiet,
             attended: interactive,
-            reporter: Mutex::new((reporter.clone(), false)),
+            reporter: Mutex::new((reporter.clone(), None)),
             bar,
         }),
         run: output_options.run.to_owned(),
@@ -437,7 +441,8 @@ fn run_reporters(
         app.global.quiet,
         canceller,
         output_options.row,
-    );
+    )
+    .of_run(output_options.run);
     let (bar, program_output) = (progress.bar(), progress.program_output());
     reporters.0.push(Box::new(progress));
     let runs = Runs::new(&app.config.runs_dir.value);
@@ -460,13 +465,37 @@ impl Drop for HiddenBar {
     }
 }
 
+/// A lost link. The loss is reported, then the first failed try, which has the reason, then further
+/// ones at growing intervals.
+struct LinkLoss {
+    since: Instant,
+    reports: u32,
+}
+
+impl LinkLoss {
+    fn new() -> Self {
+        Self { since: Instant::now(), reports: 0 }
+    }
+
+    /// Whether a failed try is to be reported now; it counts as reported then.
+    fn is_due(&mut self) -> bool {
+        let after = match self.reports {
+            0 | 1 => Duration::ZERO,
+            reports => FIRST_LOSS_INTERVAL * 2_u32.saturating_pow(reports - 2),
+        };
+        let is_due = self.since.elapsed() >= after;
+        self.reports += u32::from(is_due);
+        is_due
+    }
+}
+
 /// Answers the connection's questions and shows its messages.
 struct TerminalPrompt {
     verbose: bool,
     /// Whether somebody can answer at the terminal.
     attended: bool,
-    /// The reporter, and whether a lost link was reported and is not back yet.
-    reporter: Mutex<(SharedReporter, bool)>,
+    /// The reporter, and the loss of a link that is not back yet.
+    reporter: Mutex<(SharedReporter, Option<LinkLoss>)>,
     /// Suspended while something else is on the screen: it would erase a question.
     bar: ProgressBar,
 }
@@ -522,22 +551,39 @@ impl UserPrompt for TerminalPrompt {
 
     fn link_lost(&self, error: &RemoteError, wait: Duration) {
         let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        let (reporter, loss_reported) = &mut *shared;
-        // Only the first failed attempt is reported, unless with `-v`.
-        if !*loss_reported || self.verbose {
-            reporter
-                .report(&RunEvent::LinkLost { why: error.to_string(), retry_s: wait.as_secs() });
+        let (reporter, loss) = &mut *shared;
+        let loss = loss.get_or_insert_with(LinkLoss::new);
+        if loss.is_due() || self.verbose {
+            let why = chain(error);
+            reporter.report(&RunEvent::LinkLost { why, retry_s: wait.as_secs() });
         }
-        *loss_reported = true;
     }
 
     fn link_back(&self) {
         let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.1 = false;
+        shared.1 = None;
         shared.0.report(&RunEvent::LinkBack {});
     }
 }
 
 pub(in crate::cli) fn is_local(spec: &RemoteSpec) -> bool {
     spec.name == LOCAL || spec.url == LOCAL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_tries_are_told_at_first_and_then_at_growing_intervals() {
+        let mut loss = LinkLoss::new();
+        let mut told_at = Vec::new();
+        for second in 0..200 {
+            if loss.is_due() {
+                told_at.push(second);
+            }
+            loss.since -= Duration::from_secs(1);
+        }
+        assert_eq!(told_at, [0, 1, 10, 20, 40, 80, 160]);
+    }
 }

@@ -100,6 +100,8 @@ struct Arguments {
     timeout: Option<String>,
     /// The lowest rung that counts as success, e.g. ncu.basic: without counters it is an error then.
     at_least: Option<String>,
+    /// Accept a result without a number from a GPU; else it is the error `not_measured`, exit 5.
+    allow_unmeasured: Option<bool>,
     /// Seconds to wait for the end before the call returns with state `running`: 4, at most 45.
     wait_s: Option<u64>,
 }
@@ -145,6 +147,9 @@ async fn run(call: Call) -> Result<Answer> {
     line.flag("iters", arguments.iters.map(|n| n.to_string()));
     line.flag("timeout", arguments.timeout);
     line.flag("at-least", arguments.at_least);
+    if arguments.allow_unmeasured == Some(true) {
+        line.arg("--allow-unmeasured");
+    }
     line.flag("run-id", Some(&id));
     line.trailing_args(arguments.program.as_deref().unwrap_or_default());
     line.files = inputs.files.map(crate::mcp::files::SentFiles::into_folder);

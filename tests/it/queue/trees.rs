@@ -99,6 +99,25 @@ fn a_command_that_ends_takes_its_daemons_along() {
 }
 
 #[test]
+fn a_runner_that_waits_for_entries_says_so_and_how_it_ends() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let queue = TestQueue::new();
+    let mut runner = queue.laptop.start("queue run");
+    let pid = Pid::from_child(&runner);
+    let stderr = BufReader::new(runner.stderr.take().unwrap());
+    let mut said = stderr.lines().map_while(Result::ok);
+    let first = said.next().unwrap();
+    assert!(first.starts_with("waiting for entries; Ctrl-C ends the runner"), "{first}");
+    assert!(first.contains("--once"), "{first}");
+    queue.add("-- true");
+    assert!(said.any(|line| line.contains("true: ok after")));
+    assert!(said.next().unwrap().starts_with("waiting for entries"));
+    kill_process(pid, Signal::INT).unwrap();
+    assert_eq!(runner.wait().unwrap().code(), Some(130));
+    assert!(said.all(|line| !line.starts_with("waiting")), "said once for each wait");
+}
+
+#[test]
 fn ctrl_c_waits_for_what_runs_and_a_second_one_leaves_it_to_the_next_runner() {
     use rustix::process::{Pid, Signal, kill_process};
     let queue = TestQueue::new();
