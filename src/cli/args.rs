@@ -23,7 +23,6 @@ Environment:
   RGPU_MCP_TOKEN                      the token of `rgpu mcp --http`
   NO_COLOR, CLICOLOR, CLICOLOR_FORCE  colours, if --color is not given
 
-
 Documents, with `rgpu help NAME`:
   readme  install  remotes  settings  configuration  kernel-toml  build  exec  bench  queue  loop
   reading-a-profile  regions  ranks  tuning  ladders  formats  layout  model  dashboard  python  mcp

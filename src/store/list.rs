@@ -277,23 +277,21 @@ impl Runs {
     /// The ended runs of `rgpu exec` that left nothing but their record and their output, newest
     /// first: without results, note, label or a command that started them. Their sizes are 0.
     pub fn ended_runs_without_results(&self) -> Vec<RunLine> {
-        // Only their folders are read: a project may have thousands of runs.
-        let ids = self.ids().unwrap_or_default().into_iter().filter(|id| id.contains("-exec-"));
         let mut lines = Vec::new();
+        let Ok(Some(root)) = self.open_root() else { return lines };
+        // Only folders with the name of such a run are read: a project may have thousands of runs.
+        let ids = ids_in(&root).unwrap_or_default().into_iter().filter(|id| id.contains("-exec-"));
         for id in ids {
-            let folder = self.root.join(id);
-            let Some(record) = RunFolder::open(&folder).ok().and_then(|f| f.current_record().ok())
-            else {
-                continue;
-            };
+            let Ok(folder) = RunFolder::look_in(&root, &id) else { continue };
+            let Ok(record) = folder.current_record() else { continue };
             let is_bare = record.command == "exec"
                 && record.mode.is_empty()
                 && record.note.is_empty()
                 && record.labels.is_empty()
                 && record.parent.is_none();
-            let is_ended = !record.state.is_active() && follower::current(&folder).is_none();
-            if is_bare && is_ended && has_only_records(&folder) {
-                lines.push(RunLine { folder, record, bytes: 0 });
+            let is_ended = !record.state.is_active() && follower::current(folder.files()).is_none();
+            if is_bare && is_ended && has_only_records(folder.files()) {
+                lines.push(RunLine { folder: folder.path().into(), record, bytes: 0 });
             }
         }
         lines.sort_by(|a, b| b.record.started.cmp(&a.record.started).then(b.folder.cmp(&a.folder)));
@@ -425,7 +423,7 @@ fn bytes_of(folder: &Folder) -> u64 {
 }
 
 /// Whether a run folder holds only what every run writes.
-fn has_only_records(folder: &Path) -> bool {
+fn has_only_records(folder: &Folder) -> bool {
     const RECORDS: &[&str] = &[
         "commands.sh",
         "config.toml",
@@ -436,10 +434,9 @@ fn has_only_records(folder: &Path) -> bool {
         "log",
         "run.json",
     ];
-    let Ok(entries) = fs::read_dir(folder) else { return false };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
+    let Ok(entries) = folder.entries() else { return false };
+    for entry in entries {
+        let name = entry.path.to_string_lossy();
         let is_plan = name.starts_with("plan-") && name.ends_with(".json");
         if !is_plan && !RECORDS.contains(&&*name) {
             return false;
