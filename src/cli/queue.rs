@@ -59,7 +59,7 @@ pub(super) enum QueueCommand {
     )]
     Clean(change::CleanArgs),
     /// Show the entries and print the list again after each change
-    #[command(after_long_help = examples!("rgpu queue top"))]
+    #[command(alias = "watch", after_long_help = examples!("rgpu queue top"))]
     Top(top::TopArgs),
     /// Watch one attempt (started by the runner)
     #[command(name = "__attempt", hide = true)]
