@@ -33,15 +33,17 @@
           cuda_sanitizer_api
         ];
 
-      # What the build reads: a change of a document does not rebuild.
+      # What the build reads: `rgpu help` has the documents.
       source = lib.fileset.toSource {
         root = ./.;
         fileset = lib.fileset.unions [
           ./Cargo.lock
           ./Cargo.toml
+          ./README.md
           ./benches/compositions.rs # an example of rgpu-layout, which `cargo test` builds
           ./benches/link.rs # an example of the manifest
           ./build.rs
+          ./docs
           ./fuzz/corpus # the tests of rgpu-format read it
           ./harness
           ./kernels

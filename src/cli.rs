@@ -5,8 +5,8 @@
 //! command takes `--json`, `-q` and `-v`.
 //!
 //! Commands do not import each other: what they share is in `support`. Above them are `args`,
-//! `arguments`, `dispatch`, `attach`, `completions`, `exec_commands` and `documents`, which name every
-//! command.
+//! `arguments`, `dispatch`, `attach`, `completions`, `exec_commands`, `help` and `documents`, which
+//! name every command.
 //! `queue` and `loops` get `top` from `dispatch`.
 
 /// The text below the flags of a command's `--help`. A test runs every line through the parser.
@@ -28,6 +28,7 @@ mod doctor;
 mod documents;
 mod exec;
 mod exec_commands;
+mod help;
 mod kernels;
 mod layout;
 mod loops;

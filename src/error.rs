@@ -296,6 +296,18 @@ fn sorted(letters: &[char]) -> Vec<char> {
     letters
 }
 
+/// Whether two hints say the same: two thirds of the shorter one's words are in the other.
+pub(crate) fn are_same_hint(first: &str, second: &str) -> bool {
+    let words = |text: &str| -> Vec<String> {
+        let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
+        parts.map(str::to_lowercase).collect()
+    };
+    let (first, second) = (words(first), words(second));
+    let (short, long) = if first.len() <= second.len() { (first, second) } else { (second, first) };
+    let shared = short.iter().filter(|word| long.contains(word)).count();
+    !short.is_empty() && shared * 3 >= short.len() * 2
+}
+
 /// An error with all its sources on one line. A source that ends in the message of the error before
 /// it, as SQLite's do, is skipped.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
@@ -317,6 +329,16 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hints_of_which_most_words_are_the_same_are_one() {
+        let own =
+            "define `compile_kernel(problem_sizes)`: `rgpu help build` shows one for each DSL";
+        let diagnosed = format!("the file defines kernels, and nothing in it compiles them; {own}");
+        assert!(are_same_hint(own, &diagnosed) && are_same_hint(&diagnosed, own));
+        assert!(!are_same_hint("install gcc on the host", "give another `--arch`"));
+        assert!(!are_same_hint("", "give another `--arch`"));
+    }
 
     #[test]
     fn a_failure_says_what_where_why_and_what_next() {

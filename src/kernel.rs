@@ -23,7 +23,9 @@ pub mod sizes;
 mod source;
 mod spec;
 
-pub use architecture::{check_architecture, is_architecture, list_architectures};
+pub use architecture::{
+    SEVERAL_ARCHITECTURES, check_architecture, is_architecture, list_architectures,
+};
 pub use cases::DEFAULT_SEED;
 pub use error::KernelError;
 pub(crate) use error::NO_KERNELS;
@@ -33,6 +35,7 @@ pub use mode::{
     FlagGroup, KERNEL_SURVEY, MODES, ModeInfo, ModeStep, ProfileMode, REGION_SURVEY, UnknownMode,
 };
 pub(crate) use own_files::OwnFiles;
+pub use python::{Import, imports};
 pub use read::read;
 pub use sizes::Selection;
 pub use source::{SourceTree, is_private};

@@ -320,7 +320,7 @@ def build(
     file: Path | None = None,
     *,
     accept_new: bool = False,
-    arch: str | None = None,
+    arch: str | Sequence[str] | None = None,
     compile_options: str | None = None,
     detach: bool = False,
     dsl: Literal["cute", "triton"] | None = None,
@@ -342,13 +342,13 @@ def build(
 ) -> Any:
     """Compile a kernel without a GPU: PTX, cubin, SASS, registers and spills.
 
-    file: A source: a .cu file, or with --dsl a .py file
+    file: A .cu file, a .py file of a DSL, or a kernel: its name, folder or kernel.toml
     accept_new: Accept the key of an unknown host
-    arch: Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's, else
-        kernel.toml's first]
+    arch: Compile for these architectures, e.g. sm_90a,sm_100a: one run for each [default: the
+        GPU's, else kernel.toml's first]
     compile_options: More options for nvcc, NVRTC, cute.compile or Triton's ptxas, as one string
     detach: Submit the job and exit; `rgpu runs attach` fetches the results
-    dsl: The file is a kernel of this Python DSL
+    dsl: The file is a kernel of this Python DSL [default: the one that it imports]
     emit: What to write; `ptx` alone makes no cubin
     events: Write the run's events as JSON lines
     keep_ir: Write the intermediate code, like `--emit …,ir`

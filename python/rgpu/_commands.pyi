@@ -387,14 +387,14 @@ def exec(
 class BuildOptions(TypedDict, total=False):
     accept_new: bool
     """Accept the key of an unknown host."""
-    arch: str | None
-    """Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's, else kernel.toml's
-    first]
+    arch: str | Sequence[str] | None
+    """Compile for these architectures, e.g. sm_90a,sm_100a: one run for each [default: the GPU's,
+    else kernel.toml's first]
     """
     compile_options: str | None
     """More options for nvcc, NVRTC, cute.compile or Triton's ptxas, as one string."""
     dsl: Literal["cute", "triton"] | None
-    """The file is a kernel of this Python DSL."""
+    """The file is a kernel of this Python DSL [default: the one that it imports]"""
     emit: Literal["ptx", "cubin", "sass", "ir"] | Sequence[Literal["ptx", "cubin", "sass", "ir"]] | None
     """What to write; `ptx` alone makes no cubin."""
     events: Path | None

@@ -22,6 +22,11 @@ Environment:
   RGPU_MCP_TOKEN                      the token of `rgpu mcp --http`
   NO_COLOR, CLICOLOR, CLICOLOR_FORCE  colours, if --color is not given
 
+Documents, with `rgpu help NAME`:
+  readme  install  remotes  settings  configuration  kernel-toml  build  exec  bench  queue  loop
+  reading-a-profile  regions  ranks  tuning  ladders  formats  layout  model  dashboard  python  mcp
+  faults
+
 `rgpu COMMAND --help` has examples.";
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
@@ -106,9 +111,12 @@ pub(super) enum Command {
         "rgpu completions fish > ~/.config/fish/completions/rgpu.fish",
     ))]
     Completions {
-        /// The shell to print completions for
-        shell: clap_complete::Shell,
+        /// The shell to print completions for [default: the one of $SHELL]
+        shell: Option<clap_complete::Shell>,
     },
+    /// Print the version
+    #[command(hide = true)]
+    Version,
     /// Print names for the completions of shells, one a line
     #[command(name = "__names", hide = true)]
     Names {
@@ -124,6 +132,16 @@ pub(super) enum Command {
         /// The folder
         folder: std::path::PathBuf,
     },
+}
+
+impl Cli {
+    /// The names of the commands that users see.
+    pub(super) fn command_list() -> Vec<String> {
+        use clap::CommandFactory;
+        let root = Self::command();
+        let shown = root.get_subcommands().filter(|command| !command.is_hide_set());
+        shown.map(|command| command.get_name().to_owned()).collect()
+    }
 }
 
 impl Command {
@@ -201,6 +219,28 @@ mod tests {
             }
         });
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn older_words_still_work_and_are_shown_nowhere() {
+        for line in [
+            "queue ls",
+            "queue prune --keep 0",
+            "queue watch",
+            "loop prune",
+            "loop stop",
+            "loop tui",
+        ] {
+            let words = ["rgpu"].into_iter().chain(line.split(' '));
+            assert!(Cli::command().try_get_matches_from(words).is_ok(), "{line}");
+        }
+        let mut whole = Cli::command();
+        whole.build();
+        visit_commands(&whole, &mut |command| {
+            let name = command.get_name();
+            assert!(!["ls", "prune", "stop", "watch", "tui"].contains(&name), "{name}");
+            assert_eq!(command.get_visible_aliases().count(), 0, "{name}");
+        });
     }
 
     #[test]

@@ -78,12 +78,13 @@ pub(super) fn print(app: &App) -> Result<Status> {
     Ok(0)
 }
 
-/// Whether a flag is `--help` or `--version`, which programs do not need.
+/// Whether programs do not need an argument: `--help`, `--version`, and a kernel without `--kernel`.
 fn is_for_people(arg: &Arg) -> bool {
-    matches!(
-        arg.get_action(),
-        ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version
-    )
+    arg.get_id() == "target"
+        || matches!(
+            arg.get_action(),
+            ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version
+        )
 }
 
 impl Argument {

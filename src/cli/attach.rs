@@ -51,10 +51,12 @@ pub(super) fn run(
     })?;
     let events = events.map(str::to_owned);
     match cli.command {
-        Command::Profile(args) if is_fan_out => {
+        Command::Profile(mut args) if is_fan_out => {
+            args.adopt_positional_kernel();
             profile::several_remotes::attach(app, &args, &folder, record, agreed)
         }
         Command::Profile(mut args) => {
+            args.adopt_positional_kernel();
             args.run.events = events;
             profile::attach(app, &args, FollowedRun::resume(folder, record))
         }

@@ -6,24 +6,80 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use super::support::app::{App, Status, stdout_is_taken};
+use super::support::app::{App, Status, show_failure, stdout_is_taken};
 use super::support::followed_run::{FollowedRun, NewRun};
 use super::support::session::{self, OutputOptions};
 use super::support::{fetch_consent, nvdisasm};
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::EntryPoint;
+use crate::kernel::{EntryPoint, check_architecture};
 use crate::model::Build;
 use crate::model::profile::ArtifactKind;
 use crate::own_command::is_started_by_agent;
 use crate::remote::RemoteSpec;
 use crate::run::{BuildOutcome, BuildRun, BuildTarget, Emit, publish_build};
 use crate::store::{Cost, RunFolder, RunRecord, atomic};
-use crate::tool::{Request, Target};
+use crate::tool::{self, Request, Target};
 pub(super) use args::BuildArgs;
 use request::BuildCommand;
 use show::CopiedPaths;
 
 pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
+    if args.arch.len() <= 1 {
+        return run_one(app, args, &app.argv);
+    }
+    refuse_single_run_flags(app, args)?;
+    for arch in &args.arch {
+        check_architecture(arch)?;
+    }
+    let mut status = 0;
+    for (at, arch) in args.arch.iter().enumerate() {
+        if args.arch[..at].contains(arch) {
+            continue;
+        }
+        let args = BuildArgs { arch: vec![arch.clone()], ..args.clone() };
+        // One architecture that a compiler does not know does not keep the others from being built.
+        status = match run_one(app, &args, &argv_with_arch(&app.argv, arch)) {
+            Ok(built) => status.max(built),
+            Err(failure) if failure.exit == Exit::Cancelled => return Err(failure),
+            Err(failure) => {
+                show_failure(&failure, failure.exit as u8, false);
+                status.max(failure.exit as u8)
+            }
+        };
+    }
+    Ok(status)
+}
+
+/// Refuses flags that are about one run or one document where each architecture has its own.
+fn refuse_single_run_flags(app: &App, args: &BuildArgs) -> Result<()> {
+    let given = [
+        ("--json", app.global.json),
+        ("--out", args.out.is_some()),
+        ("--run-id", args.run_id.is_some()),
+        ("--events", args.events.is_some()),
+    ];
+    let Some((flag, _)) = given.iter().find(|(_, given)| *given) else { return Ok(()) };
+    let what = format!("`{flag}` is for one architecture, and `--arch` names {}", args.arch.len());
+    Err(Failure::new(Exit::Usage, "usage", what).hint("run `rgpu build` once for each"))
+}
+
+/// The command line with `arch` as its only architecture: `runs attach` follows one run.
+fn argv_with_arch(argv: &[String], arch: &str) -> Vec<String> {
+    let mut words = argv.iter();
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "--arch" {
+            words.next();
+        } else if !word.starts_with("--arch=") {
+            kept.push(word.clone());
+        }
+    }
+    kept.extend(["--arch".to_owned(), arch.to_owned()]);
+    kept
+}
+
+/// Builds for one architecture. `argv` is the command line to record.
+fn run_one(app: &App, args: &BuildArgs, argv: &[String]) -> Result<Status> {
     if args.events.as_deref() == Some("-") {
         return Err(stdout_is_taken());
     }
@@ -33,9 +89,12 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     }
     let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, args.remote.as_deref())?;
-    if let BuildTarget::Dsl(build) = &build_command.target {
-        fetch_consent::require_wheel_consent(app, &spec, build.dsl.wheels(), args.yes)?;
-    }
+    let mut new_consent = match &build_command.target {
+        BuildTarget::Dsl(build) => {
+            fetch_consent::require_wheel_consent(app, &spec, build.dsl.wheels(), args.yes)?
+        }
+        BuildTarget::Kernel(_) => None,
+    };
     if let BuildTarget::Kernel(request) = &mut build_command.target {
         request.build.fetch |= fetch_consent::wants_nvcc(app, &spec);
     }
@@ -49,6 +108,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     let run = FollowedRun::begin(app, &spec, &new, &build_command.inputs, |record| RunRecord {
         title: format!("build {}", build_command.name),
         kernel: build_command.name.clone(),
+        argv: argv.to_vec(),
         ..record
     })?;
     let mut task = BuildTask { app, args, build_command, spec, run };
@@ -69,12 +129,19 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     {
         match fetch_consent::require_nvcc_consent(app, &task.spec, is_device_code(request), failure)
         {
-            Ok(()) => {
+            Ok(consent) => {
+                new_consent = consent;
                 request.build.fetch = true;
                 built = task.run_build();
             }
             Err(failure) => built = Err(failure),
         }
+    }
+    if let (Some(consent), Err(failure)) = (new_consent, &built)
+        && failure.exit == Exit::Cancelled
+    {
+        // The user stopped the download, so the next command asks again.
+        consent.revoke();
     }
     if args.yes && matches!(&built, Ok(BuildOutcome::Built(build, _)) if build.by_wheels()) {
         fetch_consent::save_nvcc_consent(app, &task.spec);
@@ -190,11 +257,20 @@ impl BuildTask<'_> {
     /// Builds on this machine instead, if the default remote lacks a compiler, as `profile` does
     /// too. `None` if this machine has no compiler either.
     fn run_build_here(&mut self) -> Option<Result<BuildOutcome>> {
-        let BuildTarget::Kernel(request) = &self.build_command.target else { return None };
-        // Without `--arch` only the host knows the GPU.
-        if session::is_local(&self.spec) || request.arch.is_none() {
+        let BuildTarget::Kernel(request) = &mut self.build_command.target else { return None };
+        if session::is_local(&self.spec) {
             return None;
         }
+        let asked = request.clone();
+        if request.arch.is_none() {
+            // Only the host knows its GPU. Without one kernel.toml's first architecture counts, and
+            // not the one of a GPU of this machine.
+            let facts = session::facts_cache(self.app, &self.spec).last().unwrap_or_default();
+            request.arch = tool::target_arch(request, &facts).ok();
+        }
+        // The user agreed to a download for each machine alone.
+        request.build.fetch =
+            self.args.yes || fetch_consent::wants_nvcc(self.app, &RemoteSpec::local());
         let default_spec = std::mem::replace(&mut self.spec, RemoteSpec::local());
         let record = &self.run.record;
         let local = RunRecord {
@@ -207,6 +283,7 @@ impl BuildTask<'_> {
         let built = self.run_build();
         if matches!(built, Ok(BuildOutcome::NoCompiler(_))) {
             (self.spec, self.run.record) = (default_spec, default_record);
+            self.build_command.target = BuildTarget::Kernel(asked);
             return None;
         }
         let name = &default_spec.name;

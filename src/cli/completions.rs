@@ -39,7 +39,11 @@ pub(super) enum NameKind {
 }
 
 /// Prints the script for a shell.
-pub(super) fn run(app: &App, shell: Shell) -> Result<Status> {
+pub(super) fn run(app: &App, shell: Option<Shell>) -> Result<Status> {
+    let shell = shell.or_else(Shell::from_env).ok_or_else(|| {
+        Failure::new(Exit::Usage, "usage", "which shell? `$SHELL` names none that is known")
+            .hint("rgpu completions bash > FILE; also zsh, fish, elvish")
+    })?;
     if app.global.json {
         let what = "completions are a shell script, which has no JSON form";
         return Err(Failure::new(Exit::Usage, "usage", what)

@@ -89,7 +89,7 @@ pub(super) fn run(app: &App, args: &DashboardArgs) -> Result<Status> {
         None if app.global.json => {
             let what = "the page has no JSON";
             return Err(Failure::new(Exit::Usage, "usage", what)
-                .hint("`rgpu runs list --json`, `rgpu queue ls --json` and others have it"));
+                .hint("`rgpu runs list --json`, `rgpu queue list --json` and others have it"));
         }
         None => {
             let options = ServeOptions { listen: args.listen, read_only: args.read_only };

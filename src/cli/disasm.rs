@@ -70,6 +70,9 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     {
         return Ok(status);
     }
+    if let Some(failure) = args.what.iter().find_map(|name| missing::compiled_code(name)) {
+        return Err(failure);
+    }
     let Inputs { files, reports } = disasm::inputs(&named).map_err(|error| failure(&error))?;
     if let [first, ..] = reports.as_slice() {
         let first = first.display();

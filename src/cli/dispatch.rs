@@ -15,11 +15,12 @@ use super::support::terminal::{
 };
 use super::{
     arguments, attach, bench, build, compare, completions, dashboard, disasm, doctor, documents,
-    exec, exec_commands, kernels, layout, loops, mcp, model, profile, queue, remote, report, runs,
-    schema, setup, skill, top, worker,
+    exec, exec_commands, help, kernels, layout, loops, mcp, model, profile, queue, remote, report,
+    runs, schema, setup, skill, top, worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
+use crate::kernel::SEVERAL_ARCHITECTURES;
 use crate::loops::loop_id_from_env;
 use crate::process_tree;
 use crate::queue::own_entry;
@@ -56,11 +57,19 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn start(argv: &[OsString]) -> Result<Status> {
+    if let Some(page) = help::page(argv) {
+        write_out(page.as_bytes());
+        return check_output_written().map(|()| 0);
+    }
     let expanded = profile::expand_preset(argv)?;
-    let cli = match parse_cli(&expanded) {
+    let mut cli = match parse_cli(&expanded) {
         Ok(cli) => cli,
         Err(error) => return handle_clap_error(&error, argv, &expanded),
     };
+    if let Command::Profile(args) = &mut cli.command {
+        args.adopt_positional_kernel();
+    }
+    check_single_arch(argv, &cli.command)?;
     // A preset may have changed it.
     choose_color(cli.global.color);
     if cli.global.json && cli.command.events() == Some("-") {
@@ -135,6 +144,10 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Mcp(args) => mcp::run(&app, &args),
         Command::Skill(command) => skill::run(&app, &command),
         Command::Completions { shell } => completions::run(&app, shell),
+        Command::Version => {
+            app.print(concat!("rgpu ", env!("RGPU_VERSION"), "\n"));
+            Ok(0)
+        }
         Command::Arguments => arguments::print(&app),
         Command::Names { what } => completions::names(&app, what),
         Command::Man { folder } => {
@@ -149,6 +162,19 @@ fn start(argv: &[OsString]) -> Result<Status> {
         }
     }?;
     check_output_written().map(|()| status)
+}
+
+/// Refuses a second `--arch` where a command takes one: the last alone would count.
+fn check_single_arch(argv: &[OsString], command: &Command) -> Result<()> {
+    if !matches!(command, Command::Profile(_) | Command::Compare(_)) {
+        return Ok(());
+    }
+    let words = argv.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
+    if words.filter(|word| *word == "--arch" || word.starts_with("--arch=")).count() < 2 {
+        return Ok(());
+    }
+    let what = "`--arch` is there twice, and this command compiles for one architecture";
+    Err(Failure::new(Exit::Usage, "usage", what).hint(SEVERAL_ARCHITECTURES))
 }
 
 /// Refuses `queue` and `loop` where they could not end what they start.
@@ -244,6 +270,37 @@ fn subcommand_names(argv: &[OsString]) -> Option<Vec<String>> {
     (1..=MAX_NAMED_COMMANDS).contains(&names.len()).then_some(names)
 }
 
+/// A message names at most this many possible values.
+const MAX_NAMED_VALUES: usize = 30;
+
+/// A hint of clap in the style of rgpu's own.
+fn plain_hint(hint: &str, argv: &[OsString]) -> String {
+    let similar = ["argument", "value", "subcommand"].into_iter().find_map(|kind| {
+        hint.strip_prefix(&format!("a similar {kind} exists: '"))?.strip_suffix('\'')
+    });
+    if let Some(name) = similar {
+        return format!("did you mean `{name}`?");
+    }
+    if hint.starts_with("[possible values: ") && hint.matches(", ").count() >= MAX_NAMED_VALUES {
+        let command = argv.get(1).map(|word| word.to_string_lossy()).unwrap_or_default();
+        return format!("`rgpu {command} --help` lists the possible values");
+    }
+    hint.to_owned()
+}
+
+/// Prints the page of `--help` that was asked for.
+fn show_help(argv: &[OsString]) -> Result<Status> {
+    let mut root = Cli::command();
+    root.build();
+    let text = help::help_page(&root, argv).map_err(|topics| {
+        let what = format!("there is no topic `{}`", help::asked_topic(argv).unwrap_or_default());
+        Failure::new(Exit::Usage, "usage", what).hint(format!("there are {}", topics.join(", ")))
+    })?;
+    let color = Terminal::detect().stdout_color;
+    write_out(if color { text.ansi().to_string() } else { text.to_string() }.as_bytes());
+    check_output_written().map(|()| 0)
+}
+
 /// Prints `--help` and `--version`; turns any other message of clap into a usage error.
 fn handle_clap_error(
     error: &clap::Error,
@@ -252,7 +309,9 @@ fn handle_clap_error(
 ) -> Result<Status> {
     use clap::error::ErrorKind;
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+        ErrorKind::DisplayHelp => show_help(argv),
+        ErrorKind::TooManyValues if help::asked_topic(argv).is_some() => show_help(argv),
+        ErrorKind::DisplayVersion => {
             write_out(rendered(error, Terminal::detect().stdout_color).as_bytes());
             check_output_written().map(|()| 0)
         }
@@ -288,12 +347,14 @@ fn handle_clap_error(
             let mut failure = Failure::new(Exit::Usage, "usage", message);
             let typed = |word: &str| argv.get(1).is_some_and(|a| a == word);
             for hint in rest.split("\n\n").map(str::trim).filter(|h| !h.is_empty()) {
-                let hint = hint.trim_start_matches("tip: ");
-                // After `--` a flag would be taken for the command.
-                if typed("exec") && hint.starts_with("to pass '") {
+                // A mistyped flag is seldom a value, and after `--` it would be taken for a command.
+                let lines = hint.lines().map(|line| line.trim().trim_start_matches("tip: "));
+                let lines: Vec<&str> = lines.filter(|l| !l.starts_with("to pass '")).collect();
+                if lines.is_empty() {
                     continue;
                 }
-                failure = failure.hint(hint.to_owned());
+                let hint = lines.join("\n");
+                failure = failure.hint(plain_hint(&hint, argv));
             }
             if error.kind() == ErrorKind::InvalidSubcommand
                 && let Some(names) = subcommand_names(argv)
@@ -315,6 +376,8 @@ fn handle_clap_error(
                 failure = failure.hint("code: rgpu exec --lang py --code 'print(1)'").hint(
                     "write a command with such a flag after `--`: rgpu exec -- sh -c 'ls | wc -l'",
                 );
+            } else if error.kind() == ErrorKind::MissingRequiredArgument && typed("loop") {
+                failure = failure.hint("`rgpu help loop` has a loop.toml to begin with");
             } else if typed("completions") {
                 failure = failure.hint("rgpu completions bash > FILE; also zsh, fish, elvish");
             } else if error.kind() == ErrorKind::UnknownArgument && typed("exec") {

@@ -1,13 +1,13 @@
 //! `rgpu loop`: improves a kernel by changes that a worker proposes and rgpu measures.
 
 mod check;
-mod prune;
+mod clean;
 mod settings;
 mod show;
 mod start;
 
 pub(super) use check::{CheckDocument, ProgressDocument};
-pub(super) use prune::PrunedDocument;
+pub(super) use clean::PrunedDocument;
 
 use clap::{Args, Subcommand};
 
@@ -32,11 +32,11 @@ pub(super) enum LoopCommand {
     #[command(after_long_help = examples!("rgpu loop status"))]
     Status(LoopArgs),
     /// Show the loop in the terminal: `rgpu top loop`
-    #[command(after_long_help = examples!("rgpu loop tui"))]
-    Tui(TuiArgs),
+    #[command(alias = "tui", after_long_help = examples!("rgpu loop top"))]
+    Top(TopArgs),
     /// Ask a loop to stop; a second time without the last comparison
-    #[command(after_long_help = examples!("rgpu loop stop"))]
-    Stop(LoopArgs),
+    #[command(alias = "stop", after_long_help = examples!("rgpu loop cancel"))]
+    Cancel(LoopArgs),
     /// Resume a loop whose process ended; the interrupted phase starts again
     #[command(after_long_help = examples!("rgpu loop resume"))]
     Resume(LoopArgs),
@@ -60,8 +60,8 @@ pub(super) enum LoopCommand {
     #[command(after_long_help = examples!("rgpu loop report-time --iter 3 --time-us 41.5"))]
     ReportTime(check::ReportTimeArgs),
     /// Remove loops that have stopped: their folders, commits and iterations
-    #[command(after_long_help = examples!("rgpu loop prune"))]
-    Prune(prune::PruneArgs),
+    #[command(alias = "prune", after_long_help = examples!("rgpu loop clean"))]
+    Clean(clean::CleanArgs),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -72,7 +72,7 @@ pub(in crate::cli) struct LoopArgs {
 }
 
 #[derive(Args, Clone, Debug)]
-pub(in crate::cli) struct TuiArgs {
+pub(in crate::cli) struct TopArgs {
     /// Start a loop with the arguments after `--`, those of `loop start`; it continues when the view
     /// ends
     #[arg(long, requires = "start")]
@@ -93,17 +93,17 @@ pub(super) fn run(
     show_top: impl Fn(&App, &[String]) -> Result<Status>,
 ) -> Result<Status> {
     match command {
-        LoopCommand::Tui(args) => show_top(app, &args.start),
+        LoopCommand::Top(args) => show_top(app, &args.start),
         LoopCommand::Start(args) => start::start(app, args),
         LoopCommand::Status(args) => show::status(app, args),
-        LoopCommand::Stop(args) => start::stop(app, args),
+        LoopCommand::Cancel(args) => start::stop(app, args),
         LoopCommand::Resume(args) => start::resume(app, args),
         LoopCommand::Best(args) => show::best(app, args),
         LoopCommand::Report(args) => show::report(app, args),
         LoopCommand::Schema { kind } => check::schema(app, *kind),
         LoopCommand::Validate(args) => check::validate(app, args),
         LoopCommand::ReportTime(args) => check::report_time(app, args),
-        LoopCommand::Prune(args) => prune::prune(app, args),
+        LoopCommand::Clean(args) => clean::clean(app, args),
     }
 }
 

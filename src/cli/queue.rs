@@ -6,7 +6,7 @@ mod list;
 mod log;
 mod run;
 mod show;
-mod watch;
+mod top;
 
 use std::path::{Path, PathBuf};
 
@@ -29,8 +29,8 @@ pub(super) enum QueueCommand {
     #[command(after_long_help = examples!("rgpu queue run", "rgpu queue run --once"))]
     Run(run::RunArgs),
     /// List the entries
-    #[command(after_long_help = examples!("rgpu queue ls", "rgpu queue ls --json"))]
-    Ls(list::ListArgs),
+    #[command(alias = "ls", after_long_help = examples!("rgpu queue list", "rgpu queue list --json"))]
+    List(list::ListArgs),
     /// Show an entry and what happened to it
     #[command(after_long_help = examples!("rgpu queue show 2"))]
     Show(show::ShowArgs),
@@ -53,11 +53,14 @@ pub(super) enum QueueCommand {
     #[command(after_long_help = examples!("rgpu queue resume"))]
     Resume,
     /// Remove old entries with their logs
-    #[command(after_long_help = examples!("rgpu queue prune --keep 50 --dry-run"))]
-    Prune(change::PruneArgs),
+    #[command(
+        alias = "prune",
+        after_long_help = examples!("rgpu queue clean --keep 50 --dry-run")
+    )]
+    Clean(change::CleanArgs),
     /// Show the entries and print the list again after each change
-    #[command(after_long_help = examples!("rgpu queue watch"))]
-    Watch(watch::WatchArgs),
+    #[command(alias = "watch", after_long_help = examples!("rgpu queue top"))]
+    Top(top::TopArgs),
     /// Watch one attempt (started by the runner)
     #[command(name = "__attempt", hide = true)]
     Attempt(AttemptArgs),
@@ -90,7 +93,7 @@ pub(super) fn run(
     match command {
         QueueCommand::Add(args) => add::run(app, args),
         QueueCommand::Run(args) => run::run(app, args),
-        QueueCommand::Ls(args) => list::run(app, args),
+        QueueCommand::List(args) => list::run(app, args),
         QueueCommand::Show(args) => show::run(app, args),
         QueueCommand::Log(args) => log::run(app, args),
         QueueCommand::Wait(args) => change::wait(app, args),
@@ -98,8 +101,8 @@ pub(super) fn run(
         QueueCommand::Requeue(args) => change::requeue(app, args),
         QueueCommand::Pause => change::set_paused(app, true),
         QueueCommand::Resume => change::set_paused(app, false),
-        QueueCommand::Prune(args) => change::prune(app, args),
-        QueueCommand::Watch(args) => watch::run(app, args, show_top),
+        QueueCommand::Clean(args) => change::clean(app, args),
+        QueueCommand::Top(args) => top::run(app, args, show_top),
         // `run_without_settings` has run it.
         QueueCommand::Attempt(_) => Ok(0),
     }

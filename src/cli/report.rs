@@ -138,6 +138,9 @@ fn check_format(app: &App, args: &ReportArgs) -> Result<()> {
 
 pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
     check_format(app, args)?;
+    if let Some(failure) = args.what.iter().find_map(|name| missing::compiled_code(name)) {
+        return Err(failure);
+    }
     match &args.what[..] {
         [what] => run_one(app, args, what),
         several => run_joined(app, args, several),

@@ -125,7 +125,7 @@ pub(super) enum SchemaName {
     LoopProgress,
     /// Output of loop validate --json
     LoopCheck,
-    /// Output of loop prune --json
+    /// Output of loop clean --json
     LoopPruned,
     /// Output of model hw list --json
     ModelGpus,

@@ -1,4 +1,4 @@
-//! `rgpu top`: hosts, queue and loop in one view of the terminal. `rgpu queue watch` and `rgpu loop
+//! `rgpu top`: hosts, queue and loop in one view of the terminal. `rgpu queue top` and `rgpu loop
 //! tui` open it at their place.
 
 mod data;
@@ -39,12 +39,12 @@ pub(super) enum Tab {
 pub(super) fn run(app: &App, first: Tab) -> Result<Status> {
     if app.global.json {
         let failure = Failure::new(Exit::Usage, "usage", "the terminal view has no JSON");
-        return Err(failure.hint("`rgpu queue ls --json` and `rgpu loop status --json` have it"));
+        return Err(failure.hint("`rgpu queue list --json` and `rgpu loop status --json` have it"));
     }
     if !app.terminal.stdout_tty || !app.is_attended() {
         let failure = Failure::new(Exit::Usage, "no_terminal", "the view needs a terminal");
         return Err(
-            failure.hint("without one: `rgpu remote list`, `rgpu queue ls`, `rgpu loop status`")
+            failure.hint("without one: `rgpu remote list`, `rgpu queue list`, `rgpu loop status`")
         );
     }
     screen::show(app, first)?;

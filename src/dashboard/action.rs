@@ -66,7 +66,7 @@ pub(super) enum Action {
     PauseQueue {},
     /// `rgpu queue resume`.
     ResumeQueue {},
-    /// `rgpu loop stop`.
+    /// `rgpu loop cancel`.
     StopLoop {
         /// The loop's id.
         id: String,
@@ -136,7 +136,7 @@ impl Action {
             Self::RunQueue {} => words(&["queue", "run"]),
             Self::PauseQueue {} => words(&["queue", "pause"]),
             Self::ResumeQueue {} => words(&["queue", "resume"]),
-            Self::StopLoop { id } => words(&["loop", "stop", word("id", id)?]),
+            Self::StopLoop { id } => words(&["loop", "cancel", word("id", id)?]),
             Self::CheckHost { remote } => words(&["remote", "check", word("remote", remote)?]),
         })
     }
@@ -208,7 +208,7 @@ mod tests {
             (r#"{"action": {"do": "requeue", "entry": 7}}"#, "rgpu queue requeue 7"),
             (r#"{"action": {"do": "cancel_entry", "entry": 7}}"#, "rgpu queue cancel 7"),
             (r#"{"action": {"do": "run_queue"}}"#, "rgpu queue run"),
-            (r#"{"action": {"do": "stop_loop", "id": "l"}}"#, "rgpu loop stop l"),
+            (r#"{"action": {"do": "stop_loop", "id": "l"}}"#, "rgpu loop cancel l"),
             (r#"{"action": {"do": "check_host", "remote": "h"}}"#, "rgpu remote check h"),
             (r#"{"action": {"do": "attach", "run": "a b"}}"#, "rgpu runs attach 'a b'"),
         ] {

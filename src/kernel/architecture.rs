@@ -51,6 +51,9 @@ pub fn list_architectures() -> String {
     ARCHITECTURES.iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
+/// The hint where a command takes one architecture and several are given.
+pub const SEVERAL_ARCHITECTURES: &str = "`rgpu build --arch sm_90a,sm_100a` compiles for several";
+
 /// Refuses an `--arch` that does not exist.
 ///
 /// # Errors
@@ -59,12 +62,15 @@ pub fn check_architecture(text: &str) -> Result<()> {
     if is_architecture(text) {
         return Ok(());
     }
-    Err(Failure::new(
+    let failure = Failure::new(
         Exit::Usage,
         "unknown_arch",
         format!("`--arch {text}` is not an architecture"),
-    )
-    .hint(format!("there are: {}", list_architectures())))
+    );
+    if text.split(',').all(is_architecture) {
+        return Err(failure.hint(SEVERAL_ARCHITECTURES));
+    }
+    Err(failure.hint(format!("there are: {}", list_architectures())))
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ pub fn find(
         }
         None => {}
     }
-    if path.is_dir() && looks_like_path {
+    if path.is_dir() {
         return Err(KernelError::NotInferred {
             file: path.to_owned(),
             problem: "the folder has none".to_owned(),

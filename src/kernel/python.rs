@@ -87,8 +87,108 @@ fn setting(item: &Item<'_>) -> Result<Setting, KernelError> {
     }
 }
 
-/// The files in the source's folder that its `import` lines may mean: modules and packages. They
-/// need not exist: other modules are installed on the host.
+/// One module that a Python source imports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// The module with its packages; leading dots mean the source's own package.
+    pub module: String,
+    /// The names after `from MODULE import`; empty for `import MODULE`.
+    pub names: Vec<String>,
+}
+
+impl Import {
+    /// The outermost package or module. Empty for a relative import.
+    pub fn top_level(&self) -> &str {
+        self.module.split('.').next().unwrap_or_default()
+    }
+}
+
+/// The `import` and `from` statements of a Python source, wherever they stand in it. The text of
+/// strings and comments is no statement. A source with syntax errors gives what can be read.
+pub fn imports(text: &str) -> Vec<Import> {
+    let mut found = Vec::new();
+    for statement in statements(text) {
+        let statement = statement.replace(['(', ')'], " ");
+        let words: Vec<&str> = statement.split_whitespace().collect();
+        let names_of = |words: &[&str]| -> Vec<String> {
+            let list = words.join(" ");
+            let names = list.split(',').filter_map(|part| part.split_whitespace().next());
+            names.map(str::to_owned).collect()
+        };
+        match words.split_first() {
+            Some((&"import", rest)) => {
+                let modules = names_of(rest).into_iter();
+                found.extend(modules.map(|module| Import { module, names: Vec::new() }));
+            }
+            Some((&"from", rest)) => {
+                let Some(at) = rest.iter().position(|word| *word == "import") else { continue };
+                let names = names_of(&rest[at + 1..]);
+                found.push(Import { module: rest[..at].concat(), names });
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The simple statements of a Python source, without comments and without the text of strings. Lines
+/// that continue in brackets or after a backslash are joined.
+fn statements(text: &str) -> Vec<String> {
+    let mut statements = Vec::new();
+    let mut statement = String::new();
+    let mut depth = 0usize;
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let mut length = next.len_utf8();
+        match next {
+            '#' => length = rest.find('\n').unwrap_or(rest.len()),
+            '"' | '\'' => length = string_length(rest),
+            '\\' => length += rest[1..].chars().next().map_or(0, char::len_utf8),
+            '\n' | ';' | ':' if depth == 0 => statements.push(std::mem::take(&mut statement)),
+            '(' | '[' | '{' => {
+                depth += 1;
+                statement.push(next);
+            }
+            ')' | ']' | '}' => {
+                depth = depth.saturating_sub(1);
+                statement.push(next);
+            }
+            _ => statement.push(next),
+        }
+        if matches!(next, '\\' | '"' | '\'') {
+            statement.push(' ');
+        }
+        rest = &rest[length..];
+    }
+    statements.push(statement);
+    statements
+}
+
+/// The length in bytes of the string that `text` begins with, with its quotes. A string that has no
+/// end stops at its line's end; one in triple quotes at the text's.
+fn string_length(text: &str) -> usize {
+    let quote = &text[..1];
+    let triple = quote.repeat(3);
+    let is_triple = text.starts_with(&triple);
+    let end = if is_triple { triple.as_str() } else { quote };
+    let mut at = end.len();
+    while let Some(next) = text[at..].chars().next() {
+        if text[at..].starts_with(end) {
+            return at + end.len();
+        }
+        if next == '\n' && !is_triple {
+            return at;
+        }
+        at += next.len_utf8();
+        if next == '\\' {
+            at += text[at..].chars().next().map_or(0, char::len_utf8);
+        }
+    }
+    at
+}
+
+/// The files in the source's folder that its imports may mean: modules and packages. They need not
+/// exist: other modules are installed on the host.
 pub(super) fn import_candidates(folder: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut add_module = |module: &str| {
@@ -96,24 +196,14 @@ pub(super) fn import_candidates(folder: &Path, text: &str) -> Vec<PathBuf> {
         found.push(path.with_extension("py"));
         found.push(path.join("__init__.py"));
     };
-    for line in text.lines() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if let Some(rest) = line.strip_prefix("from ") {
-            let Some((module, names)) = rest.split_once(" import ") else { continue };
-            let module = module.trim();
-            let package = module.trim_start_matches('.');
-            if !package.is_empty() {
-                add_module(package);
-            }
-            // `name` may be a module: `from package import module`.
-            for name in names.trim_matches(['(', ')', ' ']).split(',') {
-                let name = name.split_whitespace().next().unwrap_or_default();
-                add_module([package, name].join(".").trim_matches('.'));
-            }
-        } else if let Some(rest) = line.strip_prefix("import ") {
-            for module in rest.split(',') {
-                add_module(module.split_whitespace().next().unwrap_or_default());
-            }
+    for import in imports(text) {
+        let package = import.module.trim_start_matches('.');
+        if !package.is_empty() {
+            add_module(package);
+        }
+        // `name` may be a module: `from package import module`.
+        for name in &import.names {
+            add_module([package, name].join(".").trim_matches('.'));
         }
     }
     found.retain(|path| path.file_stem().is_some_and(|stem| !stem.is_empty()));
@@ -123,6 +213,39 @@ pub(super) fn import_candidates(folder: &Path, text: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn imports_are_read_wherever_python_allows_them() {
+        let text = "import torch, triton, triton.language as tl; import os\n\
+            \"\"\"\nimport cutlass\n\"\"\"\n# import numba\nx = 'import cupy'\n\
+            from a.b import (c,  # comment\n    d as e,\n)\n\
+            from . import near\n\
+            try: import f\nexcept ImportError: pass\n\
+            import g, \\\n    h\n\
+            def k():\n    from i import *\n\
+            table = {'x': 1, 'import j': [2]}\nimporter = important\n";
+        let shown: Vec<String> = imports(text)
+            .iter()
+            .map(|import| format!("{} {}", import.module, import.names.join(",")))
+            .collect();
+        let expected = [
+            "torch ",
+            "triton ",
+            "triton.language ",
+            "os ",
+            "a.b c,d",
+            ". near",
+            "f ",
+            "g ",
+            "h ",
+            "i *",
+        ];
+        assert_eq!(shown, expected);
+        for broken in ["import", "from", "from x", "x = '", "\"\"\"import y", "import (", "\\"] {
+            assert!(imports(broken).is_empty(), "{broken}");
+        }
+        assert_eq!(imports("import ä.ö").first().map(Import::top_level), Some("ä"));
+    }
 
     #[test]
     fn import_lines_name_modules_and_packages_beside_the_source() {

@@ -88,14 +88,14 @@ impl From<LoopError> for Failure {
         match error {
             LoopError::State(held @ StateError::Held { .. }) => {
                 let mut failure = Self::from(held);
-                failure.hints = vec!["`rgpu loop stop` stops it".to_owned()];
+                failure.hints = vec!["`rgpu loop cancel` stops it".to_owned()];
                 failure
             }
             LoopError::State(error) => error.into(),
             LoopError::Io { ref source, .. } => failure(Exit::Disk, "disk").cause(source),
             LoopError::Config { ref file, line, .. } => {
                 let failure = failure(Exit::Config, "loop_config")
-                    .hint("docs/loop.md lists the keys; on the command line: KEY=VALUE");
+                    .hint("`rgpu help loop` lists the keys; on the command line: KEY=VALUE");
                 match line {
                     Some(line) => failure.file(format!("{}:{line}", file.display())),
                     None => failure,

@@ -73,7 +73,7 @@ impl From<QueueError> for Failure {
                 failure(Exit::Usage, "no_queue").hint("`rgpu queue add -- COMMAND` makes one")
             }
             QueueError::NoEntry(_) => {
-                failure(Exit::Usage, "no_entry").hint("`rgpu queue ls --all` lists the entries")
+                failure(Exit::Usage, "no_entry").hint("`rgpu queue list --all` lists the entries")
             }
             QueueError::WrongState { hint, .. } => failure(Exit::Usage, "wrong_state").hint(hint),
             QueueError::Snapshot { .. } => failure(Exit::Config, "no_snapshot")

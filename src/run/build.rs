@@ -19,7 +19,7 @@ use super::listings::{self, CompiledFiles};
 use super::outcome;
 use super::pass_planner::NextStep;
 use crate::disasm::{self, ImageTask, NvdisasmSearch};
-use crate::error::{Exit, Failure, Result, Side};
+use crate::error::{Exit, Failure, Result, Side, are_same_hint};
 use crate::model::RungId;
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
 use crate::model::disasm::{DisasmDocument, ImageKind, Input};
@@ -222,7 +222,10 @@ impl BuildRun<'_> {
         texts.push(log);
         error.diagnoses = messages::diagnose(&texts.join("\n"));
         for diagnosis in &error.diagnoses {
-            failure = failure.hint(format!("{}; {}", diagnosis.cause, diagnosis.next));
+            let hint = format!("{}; {}", diagnosis.cause, diagnosis.next);
+            // The diagnosis of the message says more than the reason of the step.
+            failure.hints.retain(|known| !are_same_hint(known, &hint));
+            failure = failure.hint(hint);
         }
         build.error = Some(error);
         Ok(failure)

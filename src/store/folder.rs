@@ -66,7 +66,7 @@ pub enum StoreError {
         inner: Option<PathBuf>,
     },
     /// A prefix that matches several runs.
-    #[error("`{name}` matches several runs: {}", fits.join(", "))]
+    #[error("`{name}` matches {} runs: {}", fits.len(), list_newest(fits))]
     Ambiguous {
         /// The name that the user wrote: a prefix of several ids.
         name: String,
@@ -635,6 +635,19 @@ fn refuse_linked_folders(folder: &Path) -> Result<(), StoreError> {
     let entries = walkdir::WalkDir::new(folder).min_depth(1).into_iter().filter_map(Result::ok);
     let mut links = entries.filter(|entry| entry.path_is_symlink() && entry.path().is_dir());
     links.next().map_or(Ok(()), |link| Err(StoreError::LinkedFolder(link.into_path())))
+}
+
+/// How many runs a message names.
+const MAX_NAMED_RUNS: usize = 5;
+
+/// The last of these ids, which are the newest, and how many there are besides.
+fn list_newest(ids: &[String]) -> String {
+    let left_out = ids.len().saturating_sub(MAX_NAMED_RUNS);
+    let named = ids[left_out..].join(", ");
+    match left_out {
+        0 => named,
+        older => format!("{named} and {older} older ones"),
+    }
 }
 
 /// The last run folder by name directly below `path`; ids that rgpu makes begin with the time.

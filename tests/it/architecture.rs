@@ -355,8 +355,16 @@ fn all_text_for_the_terminal_goes_through_one_file() {
 
 /// The files of the command line that stand above the commands and may name them: the arguments,
 /// the dispatcher, and what needs either.
-const ABOVE_COMMANDS: &[&str] =
-    &["args", "arguments", "attach", "completions", "dispatch", "documents", "exec_commands"];
+const ABOVE_COMMANDS: &[&str] = &[
+    "args",
+    "arguments",
+    "attach",
+    "completions",
+    "dispatch",
+    "documents",
+    "exec_commands",
+    "help",
+];
 
 /// The one module that commands may import besides their own.
 const SUPPORT: &str = "support";

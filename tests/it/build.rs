@@ -4,7 +4,9 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, built, fixture, status, wait_for, words};
@@ -241,6 +243,106 @@ fn a_dsl_file_that_does_not_compile_leaves_everything_that_helps() {
     }
 }
 
+#[test]
+fn a_dsl_that_a_file_imports_need_not_be_named() {
+    let laptop = Laptop::new();
+    laptop.write("gemm.py", "import torch, cutlass.cute as cute\n");
+    laptop.write("both.py", "import triton; import cutlass\n");
+    let cubin = fixture("cubin/13.5/instructions/tcgen05.sm_100a.O3.cubin");
+    let record = fixture("build/cute/dsl.json");
+    let compile = format!(
+        "mkdir cubin; cp '{}' cubin/gemm.sm_100a.cubin; cp '{}' dsl.json",
+        cubin.display(),
+        record.display()
+    );
+    let path = played_python(&laptop, &compile);
+    let line = "build gemm.py --arch sm_100a --yes";
+    let output = laptop.rgpu(words(line)).env("PATH", &path).output().unwrap();
+    let shown = laptop.shown(line, &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    assert!(shown.contains("assumed: --dsl cute: `gemm.py` imports it"), "{shown}");
+    let shown = laptop.show("build both.py");
+    assert!(shown.contains("rgpu build both.py --dsl triton"), "{shown}");
+    assert!(shown.ends_with("status 2\n"), "{shown}");
+}
+
+#[test]
+fn a_download_that_ctrl_c_stopped_is_asked_for_again() {
+    let laptop = Laptop::new();
+    laptop.write("gemm.py", "import cutlass\n");
+    let started = laptop.path("started");
+    let make = format!("touch '{}'; sleep 100", started.display());
+    script(&laptop.path("bin/python3"), &make);
+    let path = format!("{}:/usr/bin:/bin", laptop.path("bin").display());
+    let line = "build gemm.py --arch sm_100a --yes";
+    let mut command = laptop.rgpu(words(line));
+    let child = command.env("PATH", &path).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = child.spawn().unwrap();
+    wait_for("the download", || started.exists().then_some(()));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 130, "{}", laptop.shown(line, &output));
+    let shown = laptop.show("build gemm.py --arch sm_100a");
+    assert!(shown.contains("is only fetched with your consent"), "{shown}");
+}
+
+#[test]
+fn an_environment_that_ctrl_c_stops_leaves_no_traceback_and_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let maker = Path::new(env!("CARGO_MANIFEST_DIR")).join("harness/templates/python_env.py");
+    let spec = folder.path().join("spec.json");
+    let requirements = r#"{"requirements": [], "requires_python": null, "host_packages": false}"#;
+    fs::write(&spec, requirements).unwrap();
+    // It plays uv, which makes the environment.
+    let uv = folder.path().join("bin/uv");
+    script(&uv, "touch started; mkdir -p env/half; exec sleep 100");
+    let environment = folder.path().join("env");
+    let child = Command::new("python3")
+        .arg(maker)
+        .args([&environment, &spec])
+        .current_dir(folder.path())
+        .env("PATH", format!("{}:/usr/bin:/bin", folder.path().join("bin").display()))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("the environment", || environment.join("half").exists().then_some(()));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(status(&output), 130, "{said}");
+    assert!(!said.contains("Traceback") && said.contains("stopped before"), "{said}");
+    assert!(!environment.exists());
+}
+
+#[test]
+fn several_architectures_are_built_in_a_run_each() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    for arch in ["--arch sm_90a,sm_80", "--arch sm_90a --arch sm_80"] {
+        let shown = laptop.show(&format!("build vecadd {arch} --remote h200"));
+        assert!(shown.ends_with("status 0\n"), "{shown}");
+        for arch in ["sm_90a", "sm_80"] {
+            let cubin = laptop.project(format!("artifacts/vecadd.{arch}.cubin"));
+            assert!(cubin.is_file(), "{shown}");
+            fs::remove_file(cubin).unwrap();
+        }
+        let argv = laptop.latest_json("run.json")["argv"].clone();
+        let argv: Vec<&str> = argv.as_array().unwrap().iter().flat_map(|w| w.as_str()).collect();
+        assert!(argv.ends_with(&["--arch", "sm_80"]) && !argv.contains(&"sm_90a"), "{argv:?}");
+    }
+    for line in [
+        "build vecadd --arch sm_90a,sm_80 --json",
+        "build vecadd --arch sm_90a,sm_99",
+        "profile vecadd --arch sm_90a --arch sm_80 --dry-run",
+        "profile vecadd --arch sm_90a,sm_80 --dry-run",
+    ] {
+        let output = laptop.run(line);
+        assert_eq!(status(&output), 2, "{}", laptop.shown(line, &output));
+    }
+    let shown = laptop.show("profile vecadd --arch sm_90a --arch sm_80 --dry-run");
+    assert!(shown.contains("`rgpu build --arch sm_90a,sm_100a` compiles for several"), "{shown}");
+}
+
 /// The wheels are hundreds of megabytes: fetched only where that is wanted.
 #[test]
 fn the_example_kernels_of_both_dsls_use_the_tensor_cores_of_blackwell() {
@@ -311,7 +413,7 @@ fn commands_to_type_next_name_a_file_as_a_shell_takes_it() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
     laptop.write("k ü/my kern.cu", KERNELS);
-    laptop.write("k ü/my gemm.py", "import triton\n");
+    laptop.write("k ü/my gemm.py", "import triton, cutlass\n");
     laptop.write("k ü/my run.rs", "fn main() {}\n");
     for (line, hint) in [
         ("profile --kernel 'k ü/my kern.cu'", "`rgpu kernels new 'k ü/my kern.cu'` writes"),

@@ -354,7 +354,7 @@ fn of_two_loops_the_second_says_who_runs_and_stop_ends_the_first() {
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(status(&second), 2, "{said}");
     assert!(said.contains(&format!("process {} ", first.id())), "{said}");
-    assert!(said.contains("`rgpu loop stop`") && !said.contains("kill"), "{said}");
+    assert!(said.contains("`rgpu loop cancel`") && !said.contains("kill"), "{said}");
     assert_eq!(test.json("status")["pid"], first.id());
     assert_eq!(status(&test.laptop.run("loop stop")), 0);
     let output = first.wait_with_output().unwrap();

@@ -375,11 +375,11 @@ fn tools_that_need_no_host_answer() {
     let missing = client.refused("campaign", json!({"of": "loop"}));
     assert_eq!(missing["what"], "`action` is missing", "{missing:#}");
     assert!(missing["hints"][0].as_str().unwrap().contains("status"), "{missing:#}");
-    let error = client.refused("campaign", json!({"of": "queue", "action": "ls"}));
+    let error = client.refused("campaign", json!({"of": "queue", "action": "list"}));
     assert_eq!(error["code"], "no_queue");
     let add = json!(["--name=first", "--", "rgpu", "report", "mine.ncu-repz"]);
     client.call("campaign", json!({"of": "queue", "action": "add", "arguments": add}));
-    let listed = client.call("campaign", json!({"of": "queue", "action": "ls"}));
+    let listed = client.call("campaign", json!({"of": "queue", "action": "list"}));
     assert!(listed["document"].to_string().contains("first"), "{listed:#}");
 }
 

@@ -198,6 +198,13 @@ fn a_dry_run_prints_the_exact_commands_and_touches_nothing() {
     for word in ["ncu", "SpeedOfLight_RooflineChart", "--nvtx-include", "rgpu-runner"] {
         assert!(shown.contains(word), "`{word}` is missing:\n{shown}");
     }
+    // The kernel needs no flag, as for `build`.
+    assert_eq!(
+        laptop.show(&line.replace("--kernel ", "")).split_once('\n').unwrap().1,
+        shown.split_once('\n').unwrap().1
+    );
+    let both = laptop.run("profile vecadd --kernel vecadd --remote h200");
+    assert_eq!(status(&both), 2);
     assert!(!laptop.project("artifacts").exists());
 }
 

@@ -380,6 +380,7 @@ impl<'a> CaseRunner<'a> {
         }
         let is_kernel = kernel.is_some();
         ProfileArgs {
+            target: None,
             kernel,
             program: Vec::new(),
             mode: Some(mode),

@@ -68,7 +68,7 @@ pub(super) fn file(app: &App, chosen: Option<&Path>) -> Result<SuiteFile> {
             .hint(
                 "put kernels into `kernels/`, each with a kernel.toml: `rgpu kernels new FILE.cu`",
             )
-            .hint("or write a bench.toml: docs/bench.md"));
+            .hint("or write a bench.toml: `rgpu help bench`"));
     }
     Ok(file)
 }

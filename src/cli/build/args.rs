@@ -15,7 +15,7 @@ use crate::tool;
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli) struct BuildArgs {
-    /// A source: a .cu file, or with --dsl a .py file
+    /// A .cu file, a .py file of a DSL, or a kernel: its name, folder or kernel.toml
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "kernel", required_unless_present = "kernel")]
     pub file: Option<String>,
 
@@ -23,13 +23,14 @@ pub(in crate::cli) struct BuildArgs {
     #[arg(long, short = 'K', value_name = "NAME|PATH")]
     pub kernel: Option<String>,
 
-    /// The file is a kernel of this Python DSL
+    /// The file is a kernel of this Python DSL [default: the one that it imports]
     #[arg(long, value_enum, value_name = "DSL", conflicts_with = "kernel")]
     pub dsl: Option<Dsl>,
 
-    /// Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's, else kernel.toml's first]
-    #[arg(long, value_name = "SM")]
-    pub arch: Option<String>,
+    /// Compile for these architectures, e.g. sm_90a,sm_100a: one run for each [default: the GPU's,
+    /// else kernel.toml's first]
+    #[arg(long, value_name = "SM", value_delimiter = ',')]
+    pub arch: Vec<String>,
 
     /// Sizes, as for profile; a DSL file's compile_kernel gets them as tuples
     #[arg(long, value_name = "SIZES", allow_hyphen_values = true)]
@@ -98,7 +99,8 @@ Examples:
   rgpu build --kernel wagmiv67 --arch sm_100a
   rgpu build --kernel vecadd --arch sm_90a --emit ptx --out vecadd.ptx
   rgpu build kernel.py --dsl cute --arch sm_100a --problem-sizes '80,4096,7168,1;40,7168,2048,1'
-  rgpu build kernel.py --dsl triton --arch sm_100a --keep-ir";
+  rgpu build kernel.py --dsl triton --arch sm_100a --keep-ir
+  rgpu build vecadd --arch sm_90a,sm_100a";
 
 impl BuildArgs {
     /// The arguments of `rgpu build FILE`, with the remote and run flags of another command.
@@ -107,7 +109,7 @@ impl BuildArgs {
             file: Some(file),
             kernel: None,
             dsl: None,
-            arch: None,
+            arch: Vec::new(),
             problem_sizes: Vec::new(),
             emit: vec![EmitKind::Ptx, EmitKind::Cubin, EmitKind::Sass],
             keep_ir: false,

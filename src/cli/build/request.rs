@@ -7,7 +7,7 @@ use crate::cli::support::app::App;
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::missing;
 use crate::error::{Exit, Failure, Result, shell_word};
-use crate::kernel::{ProfileMode, Selection, check_architecture, find};
+use crate::kernel::{ProfileMode, Selection, check_architecture, find, imports};
 use crate::run::{BuildTarget, Emit};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{BuildOptions, BuildProduct, DslBuild, PlanPart, Request, Target};
@@ -30,7 +30,7 @@ const DSL_ARCH: &str = "sm_100a";
 /// # Errors
 /// Unknown kernels and architectures, wrong sizes, flags that exclude each other.
 pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<BuildCommand> {
-    if let Some(arch) = args.arch.as_deref() {
+    for arch in &args.arch {
         check_architecture(arch)?;
     }
     let emit = emit(args);
@@ -40,10 +40,19 @@ pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<BuildCommand> {
         (None, None, Some(file)) if is_python(file) && !Path::new(file).exists() => {
             Err(missing::file(file))
         }
-        (None, None, Some(file)) if is_python(file) => Err(with_dsl_hint(
-            usage(format!("`{file}` is Python: which DSL is it?")),
-            Path::new(file),
-        )),
+        (None, None, Some(file)) if is_python(file) => {
+            let path = Path::new(file);
+            match imported_dsls(path).as_slice() {
+                [dsl] => {
+                    let mut command = of_dsl(args, *dsl, path, emit, options)?;
+                    let name = dsl.known().name();
+                    command.assumptions.insert(0, format!("--dsl {name}: `{file}` imports it"));
+                    Ok(command)
+                }
+                [] => Err(imports_no_dsl(usage(format!("`{file}` imports no DSL to compile")))),
+                _ => Err(with_dsl_hint(usage(format!("`{file}` imports several DSLs")), path)),
+            }
+        }
         (None, None, Some(file)) if is_not_compilable(file) => Err(not_compilable(file)),
         (None, Some(name), _) | (None, None, Some(name)) => {
             of_kernel(app, args, name, emit, options)
@@ -82,24 +91,37 @@ fn not_compilable(file: &str) -> Failure {
     )
 }
 
-/// Adds a hint with the DSL that a Python file imports, or says that there is nothing to compile.
-fn with_dsl_hint(failure: Failure, file: &Path) -> Failure {
+/// The DSLs that a Python file imports. Empty if the file cannot be read.
+fn imported_dsls(file: &Path) -> Vec<Dsl> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    let imports = |module: &str| {
-        let heads = [format!("import {module}"), format!("from {module}")];
-        let lines = text.lines().map(str::trim_start);
-        lines.into_iter().any(|line| heads.iter().any(|head| line.starts_with(head.as_str())))
-    };
-    let known = [("cutlass", "cute"), ("triton", "triton")];
-    let dsls = known.iter().filter(|(module, _)| imports(module)).map(|(_, dsl)| dsl);
-    let word = shell_word(file.display());
-    let hints: Vec<String> = dsls.map(|dsl| format!("rgpu build {word} --dsl {dsl}")).collect();
-    if hints.is_empty() {
-        return failure
-            .hint("it imports neither `triton` nor `cutlass`: there is nothing to compile ahead in it")
-            .hint("what torch launches shows under: rgpu profile --kernel NAME, or rgpu exec FILE --mode nsys");
+    let imports = imports(&text);
+    let known = [("cutlass", Dsl::Cute), ("triton", Dsl::Triton)];
+    let dsls = known
+        .into_iter()
+        .filter(|(module, _)| imports.iter().any(|import| import.top_level() == *module));
+    dsls.map(|(_, dsl)| dsl).collect()
+}
+
+/// Adds the command for each DSL that a Python file imports, or says that there is nothing to
+/// compile.
+fn with_dsl_hint(failure: Failure, file: &Path) -> Failure {
+    let dsls = imported_dsls(file);
+    if dsls.is_empty() {
+        return imports_no_dsl(failure);
     }
-    hints.into_iter().fold(failure, Failure::hint)
+    let word = shell_word(file.display());
+    dsls.into_iter().fold(failure, |failure, dsl| {
+        failure.hint(format!("rgpu build {word} --dsl {}", dsl.known().name()))
+    })
+}
+
+/// Adds what to do with a Python file that imports no DSL.
+fn imports_no_dsl(failure: Failure) -> Failure {
+    failure
+        .hint("it imports neither `triton` nor `cutlass`: there is nothing to compile ahead in it")
+        .hint(
+            "what torch launches shows under: rgpu profile --kernel NAME, or rgpu exec FILE --mode nsys",
+        )
 }
 
 fn emit(args: &BuildArgs) -> Emit {
@@ -166,7 +188,7 @@ fn of_kernel(
     let target = Target::Kernel { spec: Box::new(spec.clone()), sources, cases, seed: 0 };
     let mut request = Request::new(ProfileMode::Verify, target);
     request.part = PlanPart::Build;
-    request.arch.clone_from(&args.arch);
+    request.arch = args.arch.first().cloned();
     request.timeout_s = args.timeout.as_secs().max(1);
     let level = args.opt_level.map(|level| format!("-Xptxas=-O{level}"));
     request.build = BuildOptions {
@@ -207,7 +229,7 @@ fn of_dsl(
     let build = DslBuild {
         dsl: dsl.known(),
         file: file.to_owned(),
-        arch: args.arch.clone().unwrap_or_else(|| DSL_ARCH.to_owned()),
+        arch: args.arch.first().cloned().unwrap_or_else(|| DSL_ARCH.to_owned()),
         cases,
         cubin: makes_cubin(emit),
         keep_ir: keep_ir(args),
@@ -218,7 +240,7 @@ fn of_dsl(
         timeout_s: args.timeout.as_secs().max(1),
         log_bytes: None,
     };
-    let assumed = args.arch.is_none().then(|| format!("compiled for {DSL_ARCH}"));
+    let assumed = args.arch.is_empty().then(|| format!("compiled for {DSL_ARCH}"));
     Ok(BuildCommand {
         name: build.stem(),
         source: file.to_owned(),

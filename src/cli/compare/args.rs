@@ -203,6 +203,7 @@ impl CompareArgs {
     /// One side as arguments of `rgpu profile`.
     pub(in crate::cli) fn side(&self, kernel: &str) -> ProfileArgs {
         ProfileArgs {
+            target: None,
             kernel: Some(kernel.to_owned()),
             program: Vec::new(),
             mode: Some(kernel::ProfileMode::Bench),

@@ -117,6 +117,7 @@ impl ExecArgs {
     /// The same flags as arguments of `rgpu profile`.
     pub(in crate::cli) fn profile(&self) -> ProfileArgs {
         ProfileArgs {
+            target: None,
             kernel: None,
             program: self.command.clone(),
             mode: self.mode,

@@ -347,9 +347,10 @@ fn dump(app: &App, file: &Path, args: &KernelArgs, options: DumpOptions) -> Resu
         Some(name) => session::spec(app, Some(name))?,
         None => RemoteSpec::local(),
     };
-    if args.python.is_none() {
-        fetch_consent::require_wheel_consent(app, &spec, Dsl::Cute.wheels(), args.yes)?;
-    }
+    let new_consent = match args.python {
+        None => fetch_consent::require_wheel_consent(app, &spec, Dsl::Cute.wheels(), args.yes)?,
+        Some(_) => None,
+    };
     let name = name_of(file);
     let new = NewRun {
         command: "layout",
@@ -375,6 +376,12 @@ fn dump(app: &App, file: &Path, args: &KernelArgs, options: DumpOptions) -> Resu
         run.connect_and_run(app, &spec, output_options, status, async |run_session, context| {
             LayoutsRun { request }.run(run_session, context).await
         });
+    if let (Some(consent), Err(failure)) = (new_consent, &report)
+        && failure.exit == Exit::Cancelled
+    {
+        // The user stopped the download, so the next command asks again.
+        consent.revoke();
+    }
     let dump = report.and_then(|bytes| document(file, shape, &run.record.id, &bytes));
     run.record_end(
         dump.as_ref().err(),

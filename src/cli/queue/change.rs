@@ -21,14 +21,14 @@ pub(in crate::cli) struct WaitArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CancelArgs {
-    /// The numbers of the entries, as `queue ls` shows them
+    /// The numbers of the entries, as `queue list` shows them
     #[arg(value_name = "ID", required = true)]
     pub entries: Vec<i64>,
 }
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct RequeueArgs {
-    /// The numbers of the entries, as `queue ls` shows them
+    /// The numbers of the entries, as `queue list` shows them
     #[arg(value_name = "ID", required_unless_present_any = ["failed", "lost", "reason"])]
     pub entries: Vec<i64>,
 
@@ -46,7 +46,7 @@ pub(in crate::cli) struct RequeueArgs {
 }
 
 #[derive(Args, Clone, Copy, Debug)]
-pub(in crate::cli) struct PruneArgs {
+pub(in crate::cli) struct CleanArgs {
     /// Keep this many of the newest ended entries
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub keep: usize,
@@ -184,7 +184,7 @@ pub(super) fn set_paused(app: &App, is_paused: bool) -> Result<Status> {
     Ok(0)
 }
 
-pub(super) fn prune(app: &App, args: &PruneArgs) -> Result<Status> {
+pub(super) fn clean(app: &App, args: &CleanArgs) -> Result<Status> {
     let mut queue = super::open_existing(app)?;
     let choice = PruneChoice { keep: args.keep, all: args.all, dry_run: args.dry_run };
     let removed = queue.prune(choice)?;

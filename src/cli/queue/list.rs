@@ -1,4 +1,4 @@
-//! `rgpu queue ls`, and how entries look as text.
+//! `rgpu queue list`, and how entries look as text.
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;

@@ -20,7 +20,7 @@ const MAX_READ_BYTES: usize = 64 << 10;
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct LogArgs {
-    /// The number of the entry, as `queue ls` shows it
+    /// The number of the entry, as `queue list` shows it
     #[arg(value_name = "ID")]
     pub entry: i64,
 

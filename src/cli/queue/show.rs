@@ -13,7 +13,7 @@ use crate::store::Runs;
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ShowArgs {
-    /// The number of the entry, as `queue ls` shows it
+    /// The number of the entry, as `queue list` shows it
     #[arg(value_name = "ID")]
     pub entry: i64,
 }

@@ -38,6 +38,16 @@ pub(in crate::cli) fn print_plan(
     for file in &packed.plan.files {
         app.print(&format!("# rgpu sends {}  {}\n", file.path, report::bytes(file.size as f64)));
     }
+    if facts.gpus.is_empty() {
+        let assumed = tool::assumed(&spec.name, &facts.agent.arch);
+        let draft = plan(&assumed, &binaries, &job)?;
+        let packed = bundle::Packer::new(bundle::DEFAULT_MAX_BYTES).pack(draft)?;
+        app.print(&format!(
+            "\n# assumed: `{}` has no GPU; with one (sm_90) and the usual tools, the commands would be\n{}",
+            spec.name,
+            bundle::commands(&packed.plan)
+        ));
+    }
     if app.global.verbose > 0 {
         app.print_json(&packed.plan)?;
     }

@@ -11,8 +11,20 @@ use crate::remote::RemoteSpec;
 use crate::store::atomic;
 use crate::tool::{NVCC, Wheels, probe_again_hint};
 
+/// A consent that this command has just recorded.
+#[must_use]
+pub(in crate::cli) struct NewConsent(PathBuf);
+
+impl NewConsent {
+    /// Forgets the consent: the user stopped what it was for.
+    pub(in crate::cli) fn revoke(self) {
+        // A file that stays only means that the user is not asked again.
+        let _ = std::fs::remove_file(self.0);
+    }
+}
+
 /// Makes sure that a DSL's wheels may be fetched to this remote: by `--yes` or by an earlier
-/// answer.
+/// answer. The result is `None` if it was an earlier one.
 ///
 /// # Errors
 /// The user refuses, or cannot be asked.
@@ -21,10 +33,10 @@ pub(in crate::cli) fn require_wheel_consent(
     spec: &RemoteSpec,
     wheels: &Wheels,
     yes: bool,
-) -> Result<()> {
+) -> Result<Option<NewConsent>> {
     let consent_file = consent_file(app, spec, wheels);
     if consent_file.is_file() {
-        return Ok(());
+        return Ok(None);
     }
     if !yes && !ask(app, spec, wheels) {
         let host_phrase = host_phrase(spec);
@@ -42,7 +54,7 @@ pub(in crate::cli) fn require_wheel_consent(
         )));
     }
     save_consent(&consent_file);
-    Ok(())
+    Ok(Some(NewConsent(consent_file)))
 }
 
 /// Makes sure that nvcc's wheels may be fetched, after `failure` said that there is no compiler.
@@ -55,11 +67,14 @@ pub(in crate::cli) fn require_nvcc_consent(
     spec: &RemoteSpec,
     device: bool,
     failure: &Failure,
-) -> Result<()> {
+) -> Result<Option<NewConsent>> {
     let consent_file = consent_file(app, spec, &NVCC);
-    if consent_file.is_file() || ask(app, spec, &NVCC) {
+    if consent_file.is_file() {
+        return Ok(None);
+    }
+    if ask(app, spec, &NVCC) {
         save_consent(&consent_file);
-        return Ok(());
+        return Ok(Some(NewConsent(consent_file)));
     }
     let mut failure = failure.clone();
     failure.hints.clear();

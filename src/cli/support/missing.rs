@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-use crate::error::{Exit, Failure, nearest};
+use crate::error::{Exit, Failure, nearest, shell_word};
 
 /// Files that match a pattern: how many the message names.
 const MAX_NAMED_FILES: usize = 3;
@@ -23,6 +23,21 @@ pub(in crate::cli) fn run_or_file(name: &str) -> Failure {
         Some(_) => failure,
         None => failure.hint("`rgpu runs list` shows the runs here"),
     }
+}
+
+/// The failure for a source file, where a compiled one or a report is needed. `None` for other files.
+pub(in crate::cli) fn compiled_code(path: &str) -> Option<Failure> {
+    let extension = Path::new(path).extension()?.to_str()?;
+    if !["cu", "py"].contains(&extension) || !Path::new(path).is_file() {
+        return None;
+    }
+    let what = format!("`{path}` is source code, and nothing is compiled or measured of it yet");
+    let word = shell_word(path);
+    Some(
+        Failure::new(Exit::Usage, "usage", what)
+            .hint(format!("rgpu build {word}"))
+            .hint(format!("rgpu profile {word}")),
+    )
 }
 
 /// Adds the names of similar files as a hint.

@@ -1,7 +1,7 @@
 //! The arguments of `rgpu profile`.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 
 use super::run_args::{RemoteArgs, RunArgs, bytes, duration};
 use crate::kernel::{MODES, ProfileMode, is_identifier};
@@ -15,8 +15,18 @@ use crate::tool::{GpuSelection, RankSelection, WindowEnd};
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli) struct ProfileArgs {
+    /// The kernel, as for --kernel
+    #[arg(value_name = "KERNEL", value_hint = ValueHint::AnyPath, group = "the_kernel", conflicts_with = "program")]
+    pub target: Option<String>,
+
     /// The kernel: a name of `rgpu kernels list`, a folder with kernel.toml, a .cu or .py file
-    #[arg(long, short = 'K', value_name = "NAME|PATH", conflicts_with = "program")]
+    #[arg(
+        long,
+        short = 'K',
+        value_name = "NAME|PATH",
+        group = "the_kernel",
+        conflicts_with = "program"
+    )]
     pub kernel: Option<String>,
 
     /// A program and its arguments, after `--`
@@ -33,18 +43,18 @@ pub(in crate::cli) struct ProfileArgs {
     /// Give a program this many GPUs, all, or those with these indexes; `--gpu` says which qualify.
     /// A job of Slurm asks for this many on each node. The modes ncu and deep then need `--ranks`
     /// [default: 1]
-    #[arg(long, value_name = "N|all|LIST", help_heading = "Where")]
+    #[arg(long, value_name = "N|all|LIST", help_heading = "Ranks and several GPUs")]
     pub gpus: Option<GpuSelection>,
 
     /// The ranks to profile: ncu and deep one of them, sanitizer all by
     /// default; nsys records all in one report, or one alone. The program is started by torchrun,
     /// accelerate, mpirun or srun
-    #[arg(long, value_name = "N|LIST|all", help_heading = "Where")]
+    #[arg(long, value_name = "N|LIST|all", help_heading = "Ranks and several GPUs")]
     pub ranks: Option<RankSelection>,
 
     /// On a cluster of Slurm, start a program once on each of this many nodes: one profile of all its
     /// ranks, with nsys [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Where", value_parser = nodes())]
+    #[arg(long, value_name = "N", help_heading = "Slurm", value_parser = nodes())]
     pub nodes: Option<u32>,
 
     /// Sizes: the name of a case of kernel.toml, `all` of these, or values in the kernel's order or
@@ -75,12 +85,12 @@ pub(in crate::cli) struct ProfileArgs {
 
     /// Profile at each of these values, as a suite: a size of the kernel, else a macro of its
     /// compiler. Several sweeps make all combinations, at most 200
-    #[arg(long, value_name = "NAME=256..8192:x2|A,B", help_heading = "Kernel", requires = "kernel", value_parser = sweep)]
+    #[arg(long, value_name = "NAME=256..8192:x2|A,B", help_heading = "Sweeps", requires = "the_kernel", value_parser = sweep)]
     pub sweep: Vec<(String, Vec<String>)>,
 
     /// Draw this against the first axis of `--sweep`: `time`, or the beginning of a metric's name;
     /// exit with 2 if no case has a number for it, or 5 if the cases have no metrics
-    #[arg(long, value_name = "METRIC", help_heading = "Kernel", requires = "sweep")]
+    #[arg(long, value_name = "METRIC", help_heading = "Sweeps", requires = "sweep")]
     pub plot: Vec<String>,
 
     #[command(flatten)]
@@ -102,6 +112,13 @@ pub(in crate::cli) struct ProfileArgs {
     pub run: RunArgs,
 }
 
+impl ProfileArgs {
+    /// Takes a kernel that was given without `--kernel` for one that was given with it.
+    pub(in crate::cli) fn adopt_positional_kernel(&mut self) {
+        self.kernel = self.target.take().or(self.kernel.take());
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum CudaGraph {
     /// Calls that take less than 20 µs
@@ -114,7 +131,7 @@ pub(in crate::cli) enum CudaGraph {
 
 const EXAMPLES: &str = "\
 Examples:
-  rgpu profile --kernel vecadd
+  rgpu profile vecadd
   rgpu profile --kernel tiled-matmul --mode ncu --set full --remote h200 --json
   rgpu profile --kernel nested-regions --mode ncu --regions 'A*' --remote h200
   rgpu profile --kernel tiled-matmul --sweep n=256..2048:x2 --mode ncu --plot sm__throughput

@@ -43,7 +43,7 @@ pub(in crate::cli) struct RunArgs {
     pub queue_timeout: Option<Duration>,
 
     /// The run's name, which must be new
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Record of the run")]
     pub run_id: Option<String>,
 
     /// The run's folder, which must be new or empty [default: a new one in RGPU_RUNS_DIR, or where
@@ -52,15 +52,15 @@ pub(in crate::cli) struct RunArgs {
     pub out: Option<PathBuf>,
 
     /// A label to store with the run
-    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label, help_heading = "Record of the run")]
     pub label: Vec<(String, String)>,
 
     /// A note to store with the run; runs with a note are never pruned
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", help_heading = "Record of the run")]
     pub note: Option<String>,
 
     /// The lowest rung that counts as success, e.g. ncu.basic
-    #[arg(long, value_name = "RUNG", value_parser = rung_parser())]
+    #[arg(long, value_name = "RUNG", value_parser = rung_parser(), help_heading = "Record of the run")]
     pub at_least: Option<RungId>,
 
     /// Fail if the host is not fit to measure on (other processes, throttling, …); it is checked
@@ -77,11 +77,11 @@ pub(in crate::cli) struct RunArgs {
     pub dry_run: bool,
 
     /// Write the run's events as JSON lines
-    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath, help_heading = "Record of the run")]
     pub events: Option<String>,
 
     /// Show kernels by their full names
-    #[arg(long)]
+    #[arg(long, help_heading = "Record of the run")]
     pub full_names: bool,
 
     /// Submit the job and exit; `rgpu runs attach` fetches the results
@@ -89,7 +89,7 @@ pub(in crate::cli) struct RunArgs {
     pub detach: bool,
 
     /// Most output to keep of each stream, e.g. 100MB
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Record of the run")]
     pub log_limit: Option<u64>,
 }
 

@@ -54,7 +54,7 @@ static QUEUE: &[Action] = &[
     action("add", "a command: --name=WORD -- rgpu profile --kernel=K"),
     action("run", "run rgpu's own commands among the entries until none waits or runs"),
     action("stop", "ask the `run` of this server to stop: it starts no more entries"),
-    action("ls", "entries"),
+    action("list", "entries"),
     action("show", "one entry; ID"),
     action("log", "an entry's output; ID"),
     action("wait", "until entries have ended; ID …"),
@@ -67,7 +67,7 @@ static QUEUE: &[Action] = &[
 static LOOP: &[Action] = &[
     action("start", "run a loop; LOOP.TOML, KEY=VALUE; its worker is you (mode manual)"),
     action("status", "its state; ID"),
-    action("stop", "ask it to stop; ID"),
+    action("cancel", "ask it to stop; ID"),
     action("resume", "continue it; ID"),
     action("best", "the best state; ID"),
     action("report", "all iterations; ID"),
@@ -121,7 +121,13 @@ fn action_schema(_: &mut SchemaGenerator) -> Schema {
 async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     let (group, known) = arguments.of.group();
-    let Some(action) = known.iter().find(|action| action.name == arguments.action) else {
+    // Older words of the command line, which it takes too.
+    let name = match (group, arguments.action.as_str()) {
+        ("queue", "ls") => "list",
+        ("loop", "stop") => "cancel",
+        (_, name) => name,
+    };
+    let Some(action) = known.iter().find(|action| action.name == name) else {
         let names: Vec<&str> = known.iter().map(|action| action.name).collect();
         let what = format!("`action`: `{}` is none of {group}'s", arguments.action);
         return Err(argument_error(what).hint(names.join(", ")));

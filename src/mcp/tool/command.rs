@@ -157,7 +157,7 @@ fn next_calls(call: &Call, group: &[&str], action: &Action) -> Vec<String> {
     let mut next = vec![format!("the same call waits on: {}", call.same_call_hint())];
     match (group, action.name) {
         (["queue"], "run") => {
-            next.push(r#"campaign {"of": "queue", "action": "ls"}"#.to_owned());
+            next.push(r#"campaign {"of": "queue", "action": "list"}"#.to_owned());
             next.push(r#"campaign {"of": "queue", "action": "stop"}"#.to_owned());
         }
         (["loop"], "start" | "resume") => {

@@ -16,7 +16,9 @@ use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 use super::python_env::PythonEnv;
 use super::request::JobName;
 use super::wheels::{CUTE, TRITON, Wheels};
-use crate::kernel::{KernelError, KernelFolders, OwnFiles, is_private, name_of};
+use crate::kernel::{
+    KernelError, KernelFolders, OwnFiles, imports as python_imports, is_private, name_of,
+};
 use crate::model::profile::ArtifactKind;
 use crate::regular_file::{self, MAX_FILE_BYTES};
 
@@ -267,19 +269,12 @@ fn package(folder: &Path) -> Vec<PathBuf> {
     python.take(MAX_MODULES).map(walkdir::DirEntry::into_path).collect()
 }
 
-/// The top-level names of modules in `import` and `from` lines.
+/// The top-level names of the modules that a Python source imports.
 pub(super) fn imports(text: &str) -> Vec<String> {
-    let first = |name: &str| name.trim().split(['.', ' ', '\t']).next().unwrap_or("").to_owned();
-    let mut names = Vec::new();
-    for line in text.lines().map(str::trim_start) {
-        if let Some(rest) = line.strip_prefix("from ") {
-            names.push(first(rest));
-        } else if let Some(rest) = line.strip_prefix("import ") {
-            names.extend(rest.split(',').map(first));
-        }
-    }
-    names.retain(|name| !name.is_empty());
-    names
+    let imports = python_imports(text).into_iter();
+    let names = imports.map(|import| import.module.trim_start_matches('.').to_owned());
+    let names = names.map(|name| name.split('.').next().unwrap_or_default().to_owned());
+    names.filter(|name| !name.is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -459,7 +459,7 @@ pub static REASONS: &[Reason] = &[
         "nothing_compiled",
         Side::Kernel,
         "the file compiles no kernel",
-        "define `compile_kernel(problem_sizes)`: docs/build.md shows one for each DSL",
+        "define `compile_kernel(problem_sizes)`: `rgpu help build` shows one for each DSL",
     ),
     row(
         "arch_unsupported",

@@ -1,4 +1,4 @@
-//! `rgpu queue watch`: shows the queue and prints it again after each change.
+//! `rgpu queue top`: shows the queue and prints it again after each change.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// `--json`, the whole list is printed again after each change, until none of its entries waits or
 /// runs.
 #[derive(Args, Clone, Debug)]
-pub(in crate::cli) struct WatchArgs {
+pub(in crate::cli) struct TopArgs {
     #[command(flatten)]
     pub list: ListArgs,
 }
@@ -26,7 +26,7 @@ pub(in crate::cli) struct WatchArgs {
 /// Shows the entries: in the view of the terminal, or again after each change.
 pub(super) fn run(
     app: &App,
-    args: &WatchArgs,
+    args: &TopArgs,
     show_top: impl Fn(&App) -> Result<Status>,
 ) -> Result<Status> {
     let queue = super::open_existing(app)?;

@@ -1,4 +1,4 @@
-//! `rgpu loop prune`: removes old loops.
+//! `rgpu loop clean`: removes old loops.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -8,13 +8,13 @@ use crate::cli::support::app::{App, Status};
 use crate::error::Result;
 
 #[derive(Args, Clone, Debug)]
-pub(in crate::cli) struct PruneArgs {
+pub(in crate::cli) struct CleanArgs {
     /// Keep this many of the newest stopped loops
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub keep: usize,
 }
 
-/// The output of `rgpu loop prune --json`.
+/// The output of `rgpu loop clean --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct PrunedDocument {
     /// Name and version of this schema: `rgpu.loop-pruned/1`.
@@ -23,7 +23,7 @@ pub(in crate::cli) struct PrunedDocument {
     pub removed: Vec<String>,
 }
 
-pub(super) fn prune(app: &App, args: &PruneArgs) -> Result<Status> {
+pub(super) fn clean(app: &App, args: &CleanArgs) -> Result<Status> {
     let mut loops = super::open_existing(app)?;
     let removed = loops.prune(args.keep)?;
     if app.global.json {
