@@ -133,31 +133,6 @@ fn setting_up_a_compiler_is_no_rung() {
 }
 
 #[test]
-fn a_default_remote_without_a_compiler_has_a_fetched_one_of_this_machine_stand_in() {
-    let laptop = bare_kernel(&["nvidia-smi"]);
-    play_wheels(&laptop);
-    // The same played wheels, for this machine.
-    let python = laptop.path("h200/bin/python3");
-    fs::copy(&python, laptop.path("bin/python3")).unwrap();
-    let path = format!("{}:/usr/bin:/bin", laptop.path("bin").display());
-    let run = |line: &str| {
-        let output = laptop.rgpu(crate::laptop::words(line)).env("PATH", &path).output().unwrap();
-        laptop.shown(line, &output)
-    };
-    let here = run("build saxpy.cu --remote local --arch sm_90a --yes");
-    assert!(here.ends_with("status 0\n"), "{here}");
-    // Without Python the host can have no wheels.
-    fs::remove_file(python).unwrap();
-    assert_eq!(status(&laptop.run("remote default h200")), 0);
-    for line in ["build saxpy.cu --arch sm_90a", "build saxpy.cu"] {
-        let shown = run(line);
-        assert!(shown.ends_with("status 0\n"), "{shown}");
-        let note = "`h200` has no CUDA compiler: this was compiled on this machine";
-        assert!(shown.contains(note), "{shown}");
-    }
-}
-
-#[test]
 fn a_dry_run_for_a_host_without_a_gpu_shows_what_an_assumed_one_would_run() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop).mischief("nvidia-smi no-devices\n");
