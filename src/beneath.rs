@@ -9,6 +9,11 @@
 //!
 //! A path below a folder is relative to it, or absolute and begins with the folder's own path.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this module is the one that opens, creates and removes there"
+)]
+
 use std::collections::hash_map::RandomState;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};

@@ -5,6 +5,8 @@
 //! itself. Remotes (hosts, keys, `via`, commands) come only from the user's file: a cloned project
 //! may *name* a remote, never define one. `config/project.rs` has the other limits of a project.
 
+#![expect(clippy::disallowed_methods, reason = "the user's settings, and the project's rgpu.toml")]
+
 mod project;
 
 use std::collections::BTreeMap;

@@ -16,6 +16,9 @@
 //! joins tools, remotes, store and importers. `suite` and `queue` stand above a run. `mcp` serves
 //! agents and `dashboard` a page; both start rgpu itself for what is asked. `cli` is on top and no module imports it.
 
+// Tests make what they like.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod error;
 pub mod model;
 

@@ -4,6 +4,8 @@
 //! so it continues when the server that started it ends. Only its own end, or a client that cancels, ends
 //! it.
 
+#![expect(clippy::disallowed_methods, reason = "a temporary folder of its own")]
+
 mod agent;
 
 use std::collections::HashMap;

@@ -21,6 +21,7 @@ def profile(
     *,
     accept_new: bool = False,
     after: Time | None = None,
+    allow_unmeasured: bool = False,
     arch: str | None = None,
     at_least: Literal["sanitizer", "guard", "verify", "ncu.sudo", "ncu.asked", "ncu.app_range", "ncu.kernel", "ncu.service", "ncu.basic", "ncu.launch", "ncu.service_launch", "nsys.full", "nsys.cuda", "torch", "cupti", "nsys.nvtx", "ncu.times", "nvtx", "events", "host", "cpu"] | None = None,
     budget: str | Sequence[str] | None = None,
@@ -60,6 +61,7 @@ def profile(
     regions: str | Sequence[str] | None = None,
     remote: str | None = None,
     replay_mode: Literal["kernel", "application", "range", "app-range"] | None = None,
+    require_gpu: bool = False,
     run_id: str | None = None,
     sample: Literal["none", "process-tree", "system-wide", "cpu"] | None = None,
     sanitizer_args: str | None = None,
@@ -85,6 +87,8 @@ def profile(
     program: A program and its arguments, after `--`
     accept_new: Accept the key of an unknown host
     after: Measure from this time after the program's start, e.g. 30s
+    allow_unmeasured: Exit with 0 even if nothing was measured on a GPU [default: only on this
+        machine, if it has no NVIDIA driver]
     arch: Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's]
     at_least: The lowest rung that counts as success, e.g. ncu.basic
     budget: Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
@@ -139,6 +143,8 @@ def profile(
         `profile` accepts a comma-separated list and runs on all of them at once [default: that of
         RGPU_REMOTE, or of your settings]
     replay_mode: How passes are repeated
+    require_gpu: Exit with 5 if nothing was measured on a GPU, on this machine without an NVIDIA
+        driver too
     run_id: The run's name, which must be new
     sample: Where nsys samples the CPU [default: none]
     sanitizer_args: More arguments for compute-sanitizer, as one string
@@ -483,6 +489,7 @@ def disasm(
 def compare(
     *what: Path,
     accept_new: bool = False,
+    allow_unmeasured: bool = False,
     arch: str | None = None,
     dry_run: bool = False,
     events: Path | None = None,
@@ -498,6 +505,7 @@ def compare(
     problem_sizes: str | Sequence[str] | None = None,
     queue_timeout: Time | None = None,
     remote: str | None = None,
+    require_gpu: bool = False,
     run_id: str | None = None,
     seed: int | None = None,
     set: str | None = None,
@@ -514,6 +522,8 @@ def compare(
 
     what: Two runs (id, prefix, latest, folder) or two report files: the base, then the new one
     accept_new: Accept the key of an unknown host
+    allow_unmeasured: Exit with 0 even if nothing was measured on a GPU [default: only on this
+        machine, if it has no NVIDIA driver]
     arch: Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's]
     dry_run: Print the plan and the exact tool commands; touch nothing
     events: Write the run's events as JSON lines
@@ -536,6 +546,8 @@ def compare(
     remote: A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port;
         `profile` accepts a comma-separated list and runs on all of them at once [default: that of
         RGPU_REMOTE, or of your settings]
+    require_gpu: Exit with 5 if nothing was measured on a GPU, on this machine without an NVIDIA
+        driver too
     run_id: The run's name, which must be new
     seed: Seed of the inputs [default: 1]
     set: ncu's section set [default: full]

@@ -12,6 +12,10 @@ class ProfileOptions(TypedDict, total=False):
     """Accept the key of an unknown host."""
     after: Time | None
     """Measure from this time after the program's start, e.g. 30s."""
+    allow_unmeasured: bool
+    """Exit with 0 even if nothing was measured on a GPU [default: only on this machine, if it has
+    no NVIDIA driver]
+    """
     arch: str | None
     """Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's]"""
     at_least: Literal["sanitizer", "guard", "verify", "ncu.sudo", "ncu.asked", "ncu.app_range", "ncu.kernel", "ncu.service", "ncu.basic", "ncu.launch", "ncu.service_launch", "nsys.full", "nsys.cuda", "torch", "cupti", "nsys.nvtx", "ncu.times", "nvtx", "events", "host", "cpu"] | None
@@ -106,6 +110,8 @@ class ProfileOptions(TypedDict, total=False):
     """
     replay_mode: Literal["kernel", "application", "range", "app-range"] | None
     """How passes are repeated."""
+    require_gpu: bool
+    """Exit with 5 if nothing was measured on a GPU, on this machine without an NVIDIA driver too."""
     run_id: str | None
     """The run's name, which must be new."""
     sample: Literal["none", "process-tree", "system-wide", "cpu"] | None
@@ -592,6 +598,10 @@ def disasm(
 class CompareOptions(TypedDict, total=False):
     accept_new: bool
     """Accept the key of an unknown host."""
+    allow_unmeasured: bool
+    """Exit with 0 even if nothing was measured on a GPU [default: only on this machine, if it has
+    no NVIDIA driver]
+    """
     arch: str | None
     """Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's]"""
     events: Path | None
@@ -633,6 +643,8 @@ class CompareOptions(TypedDict, total=False):
     accepts a comma-separated list and runs on all of them at once [default: that of RGPU_REMOTE,
     or of your settings]
     """
+    require_gpu: bool
+    """Exit with 5 if nothing was measured on a GPU, on this machine without an NVIDIA driver too."""
     run_id: str | None
     """The run's name, which must be new."""
     seed: int | None

@@ -217,8 +217,8 @@ class BuildInput(Record):
     status: Status2
     """Whether the file could be read."""
     kind: str | None
-    """Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `ncu_rep`; absent if the
-    file could not be read.
+    """Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `windows`, `c_array`,
+    `ncu_rep`; absent if the file could not be read.
     """
     errors: list[str]
     """Errors in the file or in parts of it, each with its location."""
@@ -671,8 +671,8 @@ class DisasmInput(Record):
     status: DisasmStatus
     """Whether the file could be read."""
     kind: str | None
-    """Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `ncu_rep`; absent if the
-    file could not be read.
+    """Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `windows`, `c_array`,
+    `ncu_rep`; absent if the file could not be read.
     """
     errors: list[str]
     """Errors in the file or in parts of it, each with its location."""

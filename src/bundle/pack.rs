@@ -1,5 +1,10 @@
 //! Packs a draft into a plan with digests, and records where the bytes of each blob are.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "sources of a kernel or program that the user named"
+)]
+
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

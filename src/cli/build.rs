@@ -349,7 +349,7 @@ fn copy_results(
     let disk = |e: std::io::Error| {
         Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e)
     };
-    let mut cubins = publish_build(build, &folder, &app.config.runs_dir.value).map_err(disk)?;
+    let mut cubins = publish_build(build, folder, &app.config.runs_dir.value).map_err(disk)?;
     let Destination::File(to) = out else { return Ok(CopiedPaths { cubins, ptx: None }) };
     let is_cubin = to.extension().is_some_and(|extension| extension == "cubin");
     let main = match is_cubin {

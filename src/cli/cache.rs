@@ -10,6 +10,8 @@
 //!
 //! What else lies there is small, and some of it says what the user has agreed to. It stays.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -283,7 +285,7 @@ fn environments(cache: &Path) -> Vec<CachePart> {
             .map(|spec| spec.requirements)
             .unwrap_or_default()
             .iter()
-            .map(distribution)
+            .map(|requirement| distribution(requirement))
             .collect();
         let first = requirements.first().cloned().unwrap_or_else(|| "unfinished".to_owned());
         let more = match requirements.len() {
@@ -293,7 +295,7 @@ fn environments(cache: &Path) -> Vec<CachePart> {
         let contents = format!("Python environment: {first}{more}");
         let mut part = CachePart::new(first, contents, vec![folder.clone()]);
         part.unused_s = age_of(&ready).map(|age| age.as_secs());
-        part.in_use = used.contains(&folder);
+        part.in_use = used.contains(&folder) || is_locked(&folder);
         parts.push(part);
     }
     // Two environments may begin with the same requirement.
@@ -307,8 +309,14 @@ fn environments(cache: &Path) -> Vec<CachePart> {
     parts
 }
 
+/// Whether the environment is being made: `python_env.py` holds a lock beside it then.
+fn is_locked(environment: &Path) -> bool {
+    let Ok(lock) = fs::File::open(environment.with_extension("lock")) else { return false };
+    lock.try_lock().is_err()
+}
+
 /// The distribution that a requirement names: `nvidia-cuda-nvcc` of `nvidia-cuda-nvcc==13.0.48`.
-fn distribution(requirement: &String) -> String {
+fn distribution(requirement: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     requirement.split(|c| !is_name(c)).next().unwrap_or_default().to_owned()
 }

@@ -1,6 +1,8 @@
 //! `rgpu compare`: compares two runs or report files, or times and profiles two kernels side by
 //! side on one GPU.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 mod args;
 mod live;
 mod show;

@@ -1,6 +1,8 @@
 //! Runs one command line: parses it, loads the settings, dispatches, and turns a failure into an
 //! exit status.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 

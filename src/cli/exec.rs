@@ -1,6 +1,8 @@
 //! `rgpu exec`: runs a file, a piece of code or a command on a GPU host, with its own output and
 //! exit status.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 mod args;
 mod compile;
 mod pull;

@@ -1,5 +1,7 @@
 //! `rgpu schema`: prints the JSON Schemas of rgpu's documents, and checks a file against one.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 mod check;
 
 use std::collections::BTreeSet;

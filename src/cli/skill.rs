@@ -1,5 +1,7 @@
 //! `rgpu skill`: the skill that tells coding agents how to work with rgpu.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};

@@ -1,6 +1,8 @@
 //! `rgpu top`: hosts, queue and loop in one view of the terminal. `rgpu queue top` and `rgpu loop
 //! tui` open it at their place.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 mod data;
 mod screen;
 mod view;

@@ -3,6 +3,8 @@
 //! Creates the token if there is none, then execs the agent's server, so that both share signals
 //! and exit.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener};

@@ -5,6 +5,8 @@
 //! user's machine, or what is written outside the project. docs/settings.md has the whole table,
 //! and tests/it/project_trust.rs has a test for each row.
 
+#![expect(clippy::disallowed_methods, reason = "it only looks at the owner of rgpu.toml")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;

@@ -1,6 +1,8 @@
 //! The folder of an export. Everything is written into a hidden folder inside of it and put in place at
 //! the end, so that a failed export leaves what was there before.
 
+#![expect(clippy::disallowed_methods, reason = "the folder that the user named for the export")]
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! One run: its record, environment, failure, phase and logs, and the page of its report.
 
+#![expect(clippy::disallowed_methods, reason = "a temporary folder of its own")]
+
 use rustix::fs::FileType;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -4,6 +4,8 @@
 //! from the one that it was read at: rgpu writes each document under another name and renames it, which
 //! changes that time. A run that may still go on is read every time.
 
+#![expect(clippy::disallowed_methods, reason = "it only looks at the time of change of a folder")]
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

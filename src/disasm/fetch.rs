@@ -1,6 +1,8 @@
 //! Fetches nvdisasm at the user's request: NVIDIA's wheel, pinned by hash, installed with the
 //! user's pip or uv into a folder of rgpu's.
 
+#![expect(clippy::disallowed_methods, reason = "rgpu's own cache")]
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
 //! Finds the input files: a file itself, all files in a folder that may hold GPU code, or the code
 //! in a run's folder.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named")]
+
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};

@@ -7,6 +7,8 @@
 //! The compiler stores the absolute paths of sources in the cubin, and thus the id of the job. It is
 //! left out of what is hashed and kept, so that the same code is found again after the next job.
 
+#![expect(clippy::disallowed_methods, reason = "rgpu's own cache")]
+
 use std::borrow::Cow;
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,6 +1,8 @@
 //! `--env-file`: environment variables with secret values. They are sent in one unlogged message,
 //! appear in no argv and no run folder, and are masked in the program's output.
 
+#![expect(clippy::disallowed_methods, reason = "a file that the user named")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -4,6 +4,11 @@
 //! converted to the same rows as nsys's, so that work, regions and single events are imported the
 //! same way. Without CUPTI there are only ranges, in host time.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reports that the user named, or of a run folder that was checked for links"
+)]
+
 mod gaps;
 mod paired;
 mod rows;

@@ -1,6 +1,11 @@
 //! What an importer gets: the file, its path in the run folder, what the tool was asked for, and
 //! limits on size, threads and detail.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reports that the user named, or of a run folder that was checked for links"
+)]
+
 use std::borrow::Cow;
 use std::error::Error;
 use std::fs::File;

@@ -1,5 +1,10 @@
 //! Finds kernels by path, or by name in the folders that hold kernels.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the project's own sources, and folders of the user's settings"
+)]
+
 use std::path::{Path, PathBuf};
 
 use super::{KernelError, KernelSpec, LANGUAGES, Language, read};

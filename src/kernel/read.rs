@@ -1,5 +1,7 @@
 //! Reads a `kernel.toml` into a [`KernelSpec`]. The keys are described in `kernels/README.md`.
 
+#![expect(clippy::disallowed_methods, reason = "the project's own sources")]
+
 use std::path::Path;
 
 use rgpu_case::{Dtype, Init, Number, Role, Tolerance};

@@ -2,6 +2,8 @@
 //! include by quoted paths or import from the same folder. Their layout keeps relative includes and
 //! imports working.
 
+#![expect(clippy::disallowed_methods, reason = "the project's own sources")]
+
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 

@@ -410,9 +410,7 @@ impl LoopRunner {
     fn new_output(&self, path: &Path) -> Result<File, LoopError> {
         let files = &self.loops.files;
         match files.remove_file(path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(io_error("replace", path)(e));
-            }
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(io_error("replace", path)(e)),
             _ => files.create_new(path, 0o666).map_err(io_error("create", path)),
         }
     }

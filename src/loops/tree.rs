@@ -4,6 +4,11 @@
 //! A copy is a folder below the loop's own. A file that is replaced or removed in the project is
 //! moved to a backup first, so nothing that anybody wrote is lost.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the project's own sources, and copies in rgpu's data folder"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;

@@ -1,5 +1,7 @@
 //! Files that a client sends with a call: kernels and programs that are not in the project.
 
+#![expect(clippy::disallowed_methods, reason = "a folder of its own below rgpu's cache")]
+
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};

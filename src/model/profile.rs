@@ -156,7 +156,7 @@ impl Profile {
             || self.timing.as_ref().is_some_and(is_of_gpu)
             || !(self.launches.is_empty() && self.kernels.is_empty() && self.copies.is_empty())
             || !self.memory.is_empty()
-            || self.ranks.is_some()
+            || self.ranks.as_ref().is_some_and(Ranks::has_gpu_time)
     }
 
     /// Whether any time is that of the CPU reference, which says nothing about the kernel.

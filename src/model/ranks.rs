@@ -42,6 +42,14 @@ pub struct Ranks {
     pub steps: Option<Steps>,
 }
 
+impl Ranks {
+    /// Whether a GPU worked for any rank.
+    pub fn has_gpu_time(&self) -> bool {
+        let gpu_ns = |rank: &RankTime| rank.compute_ns + rank.communication_ns + rank.copy_ns;
+        self.ranks.iter().any(|rank| gpu_ns(rank) > 0)
+    }
+}
+
 /// A rank of a program, and where it ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RankLocation {

@@ -8,6 +8,11 @@
 //! An attempt's tree lies below the user's repository, which is at another commit by then. So the
 //! tree is a repository of its own, at the commit that was kept, and borrows the user's objects.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the project's own sources, and a copy outside of it"
+)]
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

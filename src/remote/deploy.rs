@@ -14,6 +14,8 @@
 //! directory must not be a link. The program is written under another name, checked against its
 //! sha256 and run once before it gets its final name.
 
+#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+
 pub(super) mod commands;
 
 use std::path::Path;

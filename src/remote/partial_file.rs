@@ -2,6 +2,8 @@
 //! that contains its digest, so that a cut fetch resumes, and it is renamed only after the check.
 //! Hashing, writing and copying run in threads of their own while the next pieces arrive.
 
+#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

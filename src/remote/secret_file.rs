@@ -1,5 +1,7 @@
 //! Files in which a user keeps secrets: who may read them, and how they define variables.
 
+#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

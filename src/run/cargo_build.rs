@@ -3,6 +3,8 @@
 //! Below `<cache>/exec`: `rust/<name>/` holds the packages, `target/` cargo's build, `built/<key>`
 //! the programs.
 
+#![expect(clippy::disallowed_methods, reason = "rgpu's own cache")]
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -3,6 +3,8 @@
 //! The cache is keyed by the remote's definition. A plan names the host and boot of its facts; if
 //! the host has changed it answers `facts_changed` and is asked again.
 
+#![expect(clippy::disallowed_methods, reason = "rgpu's own cache")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

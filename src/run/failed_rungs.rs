@@ -4,6 +4,8 @@
 //! A failure is remembered for a day, for the same host, boot, user, driver and version of the
 //! tool. `rgpu doctor` tries everything and forgets failures that no longer occur.
 
+#![expect(clippy::disallowed_methods, reason = "rgpu's own cache")]
+
 use std::path::PathBuf;
 
 use jiff::Timestamp;

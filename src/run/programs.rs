@@ -1,5 +1,7 @@
 //! Finds rgpu's own programs for a target: the agent, the runner and the collector.
 
+#![expect(clippy::disallowed_methods, reason = "the programs that came with rgpu")]
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;

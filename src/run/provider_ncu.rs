@@ -4,6 +4,7 @@
 //! profile keeps its results and the ladder says why there are no more. The service's report is
 //! imported and judged as any other.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::event::Stream;
@@ -137,10 +138,10 @@ async fn ask_once(
         ..RungRecord::default()
     };
     let report_path = context.folder.path().join(REPORT_PATH);
-    if let Some(parent) = report_path.parent() {
-        std::fs::create_dir_all(parent).map_err(|e| {
+    if let Some(parent) = Path::new(REPORT_PATH).parent() {
+        context.folder.files().make_folder(parent).map_err(|e| {
             Failure::new(Exit::Disk, "disk", "cannot write the run folder")
-                .file(parent.display())
+                .file(report_path.display())
                 .cause(e)
         })?;
     }

@@ -6,6 +6,8 @@
 //! again, or a host has them too. [`crate::remote::FetchOutcome`] says for which files the host may
 //! drop its copy.
 
+#![expect(clippy::disallowed_methods, reason = "files of the user's settings, data and cache")]
+
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};

@@ -216,7 +216,7 @@ impl RunFolder {
             Some(out) => {
                 let failed = io_error("create", out);
                 let files = Folder::create(out).map_err(failed)?;
-                if files.entries().map_err(io_error("read", out))?.first().is_some() {
+                if !files.entries().map_err(io_error("read", out))?.is_empty() {
                     return Err(StoreError::NotEmpty(out.to_owned()));
                 }
                 files

@@ -1,6 +1,8 @@
 //! Which runs this machine has started. A run folder may come with a cloned project, so its record
 //! is somebody else's word until the run is known here.
 
+#![expect(clippy::disallowed_methods, reason = "rgpu's own data folder")]
+
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;

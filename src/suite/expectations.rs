@@ -9,6 +9,8 @@
 //! next one may well have is ambiguous, too. A GPU that the expectation was not measured on adds the
 //! spread between devices, and [`UNKNOWN_SPREAD`] until that is known.
 
+#![expect(clippy::disallowed_methods, reason = "a folder that the user named")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! `rgpu bench history`: the times of cases over the suites of this project.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::collections::BTreeSet;
 
 use super::args::HistoryArgs;

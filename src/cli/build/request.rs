@@ -1,5 +1,7 @@
 //! Turns the flags of `rgpu build` into a build request.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::path::{Path, PathBuf};
 
 use super::args::{BuildArgs, Dsl, EmitKind};

@@ -1,6 +1,8 @@
 //! Writes a view to stdout or a file. Refuses to overwrite an input, and without `--force` any file
 //! that is not an earlier view of the same kind.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::path::{Path, PathBuf};
 
 use super::DisasmArgs;

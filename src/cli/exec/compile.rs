@@ -1,6 +1,8 @@
 //! Makes the program that runs on a host from the source read here. Compiles it here if the
 //! language needs that, else with the host's tools.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::path::PathBuf;
 
 use rgpu_protocol::HostFacts;

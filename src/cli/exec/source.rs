@@ -1,5 +1,7 @@
 //! Reads the source that the command line names, from files and standard input, once.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;

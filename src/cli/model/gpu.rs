@@ -1,6 +1,8 @@
 //! `--gpu`: a GPU of the catalogue, one that the user added, or a file. And what else all
 //! predictions take.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};

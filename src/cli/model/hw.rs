@@ -1,5 +1,7 @@
 //! `rgpu model hw`: the catalogue of GPUs.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};

@@ -1,5 +1,7 @@
 //! Reads the files that a user names, and numbers with units.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::io::ErrorKind;
 use std::path::Path;
 

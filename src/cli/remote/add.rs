@@ -1,5 +1,7 @@
 //! `rgpu remote add`: checks a remote's settings and saves them.
 
+#![expect(clippy::disallowed_methods, reason = "the user's settings")]
+
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};

@@ -69,10 +69,8 @@ pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> 
 
 /// Makes sure that `amount` of runs may be removed: by `--yes` or by the user's answer.
 fn require_consent(app: &App, args: &CleanArgs, amount: &str) -> Result<()> {
-    let question = format!(
-        "Remove {amount}, profiles and suites among them, and keep the newest {}?",
-        args.keep
-    );
+    let question =
+        format!("Remove {amount}, with all their results, and keep the newest {}?", args.keep);
     if args.yes || app.agrees(&question) {
         return Ok(());
     }

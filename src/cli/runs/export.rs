@@ -1,5 +1,7 @@
 //! `rgpu runs export`: writes a run into one archive, complete or redacted.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;

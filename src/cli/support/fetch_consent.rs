@@ -1,5 +1,7 @@
 //! Asks whether a compiler may be fetched to a remote, and remembers the consent per remote.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::path::PathBuf;
 
 use super::app::App;

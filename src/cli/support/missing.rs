@@ -1,5 +1,7 @@
 //! The message for a missing file that the user named, the same in every command, with suggestions.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::path::{Path, PathBuf};
 
 use regex::Regex;

@@ -1,5 +1,7 @@
 //! Finds nvdisasm on this machine, and adds operands to listings with it.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::path::{Path, PathBuf};
 
 use super::app::App;

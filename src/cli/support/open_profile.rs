@@ -1,5 +1,7 @@
 //! Opens the source of a report: a run's documents, or a file of NVIDIA's tools.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,8 @@
 //! Decides which files a report may overwrite: an earlier report of the same kind, or any with
 //! `--force`.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::io::Read;
 use std::path::Path;
 

@@ -97,7 +97,7 @@ pub(in crate::cli) fn write_result(
         for file in crate::report::regions::files(profile) {
             folder.write(&file.path, file.text.as_bytes())?;
         }
-        crate::run::publish_cubins(profile, &folder, &app.config.runs_dir.value).map_err(|e| {
+        crate::run::publish_cubins(profile, folder, &app.config.runs_dir.value).map_err(|e| {
             Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e)
         })?;
     }

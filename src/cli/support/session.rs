@@ -1,6 +1,8 @@
 //! Shared code of the commands that reach a host: the remote's definition, the connection, Ctrl-C
 //! and questions to the user.
 
+#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};

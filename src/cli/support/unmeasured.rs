@@ -62,7 +62,9 @@ pub(in crate::cli) fn not_measured(
     if !measures || is_asked || profile.has_gpu_number() {
         return None;
     }
-    let spec = session::spec(app, Some(&profile.run.remote)).ok()?;
+    // A remote that is no longer in the settings was another host.
+    let spec = session::spec(app, Some(&profile.run.remote))
+        .unwrap_or_else(|_| RemoteSpec { name: profile.run.remote.clone(), ..RemoteSpec::local() });
     args.failure(&spec, profile.host.as_ref().and_then(|host| host.driver.as_deref()))
 }
 

@@ -54,7 +54,7 @@ fn why(command_line: &str) -> String {
     ];
     let words = command_line.split_whitespace();
     let words = words.map(|word| word.split_once('=').map_or(word, |(name, _)| name));
-    match words.filter(|word| FILTERS.contains(word)).last() {
+    match words.filter(|word| FILTERS.contains(word)).next_back() {
         Some(filter) => format!(
             "Its command line has `{filter}`: no launch may have matched it, or the program \
              launched none"

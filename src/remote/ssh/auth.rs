@@ -2,6 +2,8 @@
 //! configuration's files, each with its certificate. A server counts every attempt, so nothing is
 //! tried twice.
 
+#![expect(clippy::disallowed_methods, reason = "the user's ssh settings and keys")]
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;

@@ -2,6 +2,8 @@
 //! here. Anything that could change which host is meant and is not supported (Match, Include,
 //! ProxyCommand …) is an error and never skipped.
 
+#![expect(clippy::disallowed_methods, reason = "the user's ssh settings and keys")]
+
 use std::path::Path;
 
 use super::address::Address;

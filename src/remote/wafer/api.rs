@@ -1,6 +1,8 @@
 //! One request to Wafer's service: time limits, no redirects, bounded answers. The caller decides
 //! whether a request may be repeated.
 
+#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+
 use std::path::Path;
 use std::time::Duration;
 

@@ -4,6 +4,8 @@
 //!
 //! Source: the published packages `wafer-ai` 0.0.13 and 0.0.85.
 
+#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

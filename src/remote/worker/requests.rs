@@ -3,6 +3,8 @@
 //! request with the address of its result on the same origin, which is polled by `GET`. The request
 //! itself is only sent again if that result is lost and the request may be repeated.
 
+#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+
 use std::time::{Duration, Instant};
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};

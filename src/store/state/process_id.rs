@@ -1,5 +1,7 @@
 //! Names a process so that no later one is taken for it.
 
+#![expect(clippy::disallowed_methods, reason = "files of /proc")]
+
 use std::sync::OnceLock;
 
 /// A process: its number, when it started, and the boot of the machine. Numbers are reused, and
