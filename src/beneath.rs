@@ -472,7 +472,9 @@ impl Folder {
     pub(crate) fn lock_parent_of(&self, path: impl AsRef<Path>) -> io::Result<File> {
         let path = path.as_ref();
         let folder = self.make_folder(path.parent().unwrap_or(Path::new("")))?;
-        let lock = File::from(folder.handle.try_clone()?);
+        // Opened once more: clones of one descriptor share its lock.
+        let lock = rustix::fs::openat(&folder.handle, ".", folder_flags(), Mode::empty())?;
+        let lock = File::from(lock);
         let _ = lock.lock();
         Ok(lock)
     }

@@ -149,7 +149,6 @@ mod tests {
         folder.write("log/long.stdout", "é".repeat(7000).as_bytes()).unwrap();
         folder.write("raw/report", b"\0\xff").unwrap();
         std::fs::write(dir.path().join("secret"), "secret").unwrap();
-        std::os::unix::fs::symlink(dir.path(), folder.path().join("out")).unwrap();
 
         assert_eq!(list(&context)[1].uri, format!("{PREFIX}{id}/profile.json"));
         let text = |inner: &str| {
@@ -165,7 +164,6 @@ mod tests {
             "log/long.stdout?page=0",
             "log/long.stdout?page=x",
             "raw/report",
-            "out/secret",
             "../../secret",
             "%2e%2e/%2e%2e/secret",
             "/etc/passwd",
@@ -177,6 +175,11 @@ mod tests {
         }
         for wrong in ["rgpu://runs/none/profile.json", "file:///etc/passwd", "rgpu://runs/latest"] {
             assert!(read(&context, wrong).is_err(), "{wrong}");
+        }
+        std::os::unix::fs::symlink(dir.path(), folder.path().join("out")).unwrap();
+        for wrong in ["out/secret", "profile.json"] {
+            let error = text(wrong).unwrap_err();
+            assert!(error.message.contains("is a symbolic link"), "{wrong}: {error:?}");
         }
     }
 }

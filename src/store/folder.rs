@@ -284,8 +284,12 @@ impl RunFolder {
     /// [`StoreError::NoRun`] if it has no `run.json`, [`StoreError::Unknown`] if there is no such
     /// folder, [`StoreError::LinkedFolder`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let unknown = |_| StoreError::Unknown(path.display().to_string());
-        Self::checked(Folder::open(path).map_err(unknown)?)
+        let unknown = || StoreError::Unknown(path.display().to_string());
+        // An empty name is no name of the current folder.
+        match Folder::open(path) {
+            Ok(files) if !path.as_os_str().is_empty() => Self::checked(files),
+            _ => Err(unknown()),
+        }
     }
 
     /// Opens the run `id` of a root, as [`RunFolder::open`].
