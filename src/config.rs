@@ -159,6 +159,12 @@ impl Config {
                 f.file(user_file.display()).cause(format!("it is the `url` of [remote.{name}]"))
             })?;
         }
+        // The message about a file that is no TOML has a line of it.
+        if let Some(path) = &project_file
+            && !is_below(path, &project)
+        {
+            return Err(bad_file(path, "it is a link to a file outside of the project"));
+        }
         let project_settings: ProjectFile = match &project_file {
             Some(path) => read(path).map_err(|f| match fs::read_to_string(path) {
                 Ok(text) if text.contains("[remote") => f.hint(
@@ -480,6 +486,18 @@ mod tests {
         fs::write(dir.path().join("home/rgpu/config.toml"), user).unwrap();
         fs::write(dir.path().join("project/rgpu.toml"), project).unwrap();
         dir
+    }
+
+    #[test]
+    fn a_projects_file_that_leads_out_of_it_is_refused_without_a_line_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (project, secret) = (dir.path().join("project"), dir.path().join("id_ed25519"));
+        fs::create_dir(&project).unwrap();
+        fs::write(&secret, "-----BEGIN KEY-----\n").unwrap();
+        std::os::unix::fs::symlink(&secret, project.join("rgpu.toml")).unwrap();
+        let refused = Config::load(&project, dir.path(), &Environment::default()).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("a link to a file outside") && !text.contains("BEGIN"), "{text}");
     }
 
     #[test]

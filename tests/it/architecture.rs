@@ -378,7 +378,6 @@ const OUTSIDE_CALLS: &[(&str, &str)] = &[
     ("run/facts.rs", "the user's cache"),
     ("run/failed_rungs.rs", "the user's cache"),
     ("run/programs.rs", "programs of this machine"),
-    ("run/provider_ncu.rs", "a file that a provider sends"),
     ("suite/audit.rs", "the project's sources"),
     ("suite/expectations.rs", "the folder that the user named"),
     ("suite/file.rs", "the bench.toml of the project"),

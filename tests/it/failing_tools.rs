@@ -463,7 +463,8 @@ fn a_host_without_a_gpu_runs_the_reference_and_the_first_line_says_so() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop).mischief("nvidia-smi no-devices\n");
     let shown = laptop.show("profile --kernel vecadd --mode ncu --remote h200");
-    assert!(shown.ends_with("status 0\n"), "{shown}");
+    assert!(shown.contains("nothing was measured on a GPU of `h200`"), "{shown}");
+    assert!(shown.ends_with("status 5\n"), "{shown}");
     let (_, stdout) = shown.split_once("--- stdout\n").unwrap();
     let first = stdout.lines().next().unwrap().to_lowercase();
     assert!(first.contains("no gpu"), "{shown}");

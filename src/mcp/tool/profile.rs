@@ -100,7 +100,7 @@ struct Arguments {
     timeout: Option<String>,
     /// The lowest rung that counts as success, e.g. ncu.basic: without counters it is an error then.
     at_least: Option<String>,
-    /// Accept a result without a number from a GPU; else it is the error `not_measured`, exit 5.
+    /// No error (`not_measured`, exit 5) if nothing was measured on a GPU.
     allow_unmeasured: Option<bool>,
     /// Seconds to wait for the end before the call returns with state `running`: 4, at most 45.
     wait_s: Option<u64>,
