@@ -235,7 +235,7 @@ impl ProgramError {
         Some((survey, tool_fault(&self.record, &format!("on rung {}", survey.rung), request)))
     }
 
-    /// Why the program is not run again to judge the error. `None` if it is: that decides something,
+    /// Why the program is not run again to judge the error. `None` if it is: it decides something,
     /// and does not take long.
     pub(super) fn reason_not_to_repeat(&self) -> Option<String> {
         if let Some((exception, reason)) = own_exception(&self.record) {
@@ -246,7 +246,7 @@ impl ProgramError {
             .then(|| format!("it took {seconds:.0} s, more than {MAX_REPEATED_S:.0} s"))
     }
 
-    /// The failure of a program that is not run again. `reason`: why it is not, if that is to be told.
+    /// The failure of a program that is not run again. `reason`: why it is not, if it is told.
     pub(super) fn failure(&self, reason: Option<&str>, remote: &dyn Remote) -> Failure {
         let told = reason.map(|reason| format!("; it was not run again, since {reason}"));
         let how = format!(" on rung {}{}", self.record.rung, told.unwrap_or_default());

@@ -171,7 +171,7 @@ fn with_command_hint(error: ExecError, args: &ExecArgs) -> Failure {
     }
 }
 
-/// Whether one word is a whole line for a shell: `echo hi`, `a; b`. A file such as `my kernel.py` has
+/// Whether a word is a whole line for a shell: `echo hi`, `a; b`. A file (`my kernel.py`) may have
 /// spaces, too.
 pub(super) fn is_shell_line(word: &str) -> bool {
     let is_file_name = std::path::Path::new(word).extension().is_some();

@@ -9,7 +9,7 @@ use crate::run::{EXEC_STEP, ProgramExit};
 /// Exit status of `rgpu exec` when rgpu fails, not the program.
 const OWN_FAILURE: u8 = 125;
 
-/// Exit statuses of a program that cannot be executed and of one that is not found, as of shells, env
+/// Exit statuses of a program that cannot be executed, and of one not found, as of shells, env
 /// and docker.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
