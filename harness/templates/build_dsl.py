@@ -157,6 +157,22 @@ def chain(error):
     return [{"class": type(e).__name__, "message": words(e)} for e in reversed(seen)]
 
 
+def users_traceback(error, folder):
+    """The traceback of an error and its causes, with the frames of the user's files only."""
+    whole = link = traceback.TracebackException.from_exception(error)
+    scripts = ("build_dsl.py", "build_cute.py", "build_triton.py")
+    while link is not None:
+        frames = []
+        for frame in link.stack:
+            inner = os.path.relpath(frame.filename, folder).split(os.sep)
+            is_ours = inner[-1] in scripts or frame.filename.startswith("<")
+            if not is_ours and inner[0] != os.pardir and "site-packages" not in inner:
+                frames.append(frame)
+        link.stack = traceback.StackSummary.from_list(frames)
+        link = link.__cause__ or link.__context__
+    return "".join(whole.format())
+
+
 def load(path):
     folder = os.path.dirname(path)
     sys.path.insert(0, folder)
@@ -189,7 +205,7 @@ def main():
         }
         # A file that compiles nothing, and Ctrl-C, have no place in the code to show.
         if not isinstance(error, (NothingCompiled, KeyboardInterrupt)):
-            traceback.print_exc()
+            print(users_traceback(error, os.path.dirname(build.job["file"])), end="", file=sys.stderr)
         print(f"build_dsl: {type(error).__name__}: {words(error).splitlines()[0]}", file=sys.stderr)
     try:
         backend.collect(build)

@@ -309,6 +309,21 @@ fn show_help(argv: &[OsString]) -> Result<Status> {
     check_output_written().map(|()| 0)
 }
 
+/// The failure of a command line with an argument that is no UTF-8.
+fn not_utf8(argv: &[OsString]) -> Failure {
+    let mut arguments = argv.iter().enumerate().skip(1);
+    let what = match arguments.find(|(_, word)| word.to_str().is_none()) {
+        Some((number, word)) => {
+            format!("argument {number} is not UTF-8: `{}`", word.as_encoded_bytes().escape_ascii())
+        }
+        None => "an argument is not UTF-8".to_owned(),
+    };
+    Failure::new(Exit::Usage, "usage", what).hint(
+        "rgpu passes on text in UTF-8 only; a shell on the host can write other bytes: \
+               rgpu exec -- sh -c 'PROGRAM \"$(printf \"\\351\")\"'",
+    )
+}
+
 /// Prints `--help` and `--version`; turns any other message of clap into a usage error.
 fn handle_clap_error(
     error: &clap::Error,
@@ -331,6 +346,7 @@ fn handle_clap_error(
             write_stderr(&rendered(error, Terminal::detect().stderr_color));
             Ok(Exit::Usage as u8)
         }
+        ErrorKind::InvalidUtf8 => Err(not_utf8(argv)),
         // Clap's own message would list hidden commands too.
         ErrorKind::MissingSubcommand => {
             let words = argv.iter().skip(1).filter_map(|word| word.to_str());

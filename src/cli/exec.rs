@@ -40,7 +40,7 @@ use crate::tool::{self, GpuSelection, Program};
 pub(super) use args::ExecArgs;
 use pull::PulledFiles;
 use pull_check::SkippedFile;
-use source::ExecSource;
+use source::{ExecSource, is_shell_line, shell_hint};
 
 /// The default time limit of a program.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
@@ -475,12 +475,9 @@ fn with_shell_hint(failure: Failure, args: &ExecArgs) -> Failure {
             if failure.code == "start_failed"
                 && args.file.is_none()
                 && args.code.is_none()
-                && word.contains(|c: char| c.is_whitespace() || "|&;<>()$`\"'*".contains(c)) =>
+                && is_shell_line(word) =>
         {
-            failure.hint(format!(
-                "commands run without a shell: rgpu exec -- sh -c {}",
-                shell_word(word)
-            ))
+            failure.hint(shell_hint(word))
         }
         _ => failure,
     }

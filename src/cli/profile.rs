@@ -15,7 +15,7 @@ use super::support::profile_request::{self, ProfileCommand};
 use super::support::profile_result::{FinishedRun, write_result};
 use super::support::progress::{LiveOutput, ProgressRow};
 use super::support::session::{self, OutputOptions};
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::remote::{HostRequest, RemoteSpec};
 use crate::run::{ProfileOutcome, ProfileRun};
 use crate::store::{RunRecord, RunState};
@@ -162,5 +162,25 @@ fn finish(
     if let (Some(failure), None, true) = (&program_failure, &profile, app.global.json) {
         show_failure(failure, status, true);
     }
-    failure.map_or(Ok(status), Err)
+    // Live output was shown as it came, but for JSON and `-q`.
+    let was_shown = !app.global.json && !app.global.quiet;
+    match failure {
+        Some(failure) if was_shown => Err(without_shown_traceback(failure)),
+        failure => failure.map_or(Ok(status), Err),
+    }
+}
+
+/// The failure of a program whose output was shown: of Python's traceback only the exception.
+fn without_shown_traceback(mut failure: Failure) -> Failure {
+    if failure.code != "program_failed" {
+        return failure;
+    }
+    if let Some(cause) = &mut failure.cause
+        && cause.lines().any(|line| line.starts_with("  File \""))
+        && let Some(last) = cause.lines().rfind(|line| line.starts_with("  "))
+        && let Some((_, exception)) = cause.rsplit_once(&format!("{last}\n"))
+    {
+        *cause = exception.to_owned();
+    }
+    failure
 }

@@ -222,14 +222,16 @@ impl PlanDriver for ProfileDriver<'_> {
         if !may_repeat && error.refused.is_none() {
             return self.next_plan(None, result, session, context);
         }
-        if may_repeat && error.is_short() {
+        let reason = error.reason_not_to_repeat().filter(|_| may_repeat);
+        if may_repeat && reason.is_none() {
             context.reporter.report(&RunEvent::Note { text: &error.note() });
             request.part = PlanPart::Plain;
             self.program_error = Some(error);
             return Ok(NextStep::Plan);
         }
         self.builder.program_exit = error.shell_status();
-        self.builder.program_failure = Some(error.failure(session.link.remote()));
+        self.builder.program_failure =
+            Some(error.failure(reason.as_deref(), session.link.remote()));
         self.builder.job = Some(result);
         Ok(NextStep::End)
     }

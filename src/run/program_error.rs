@@ -19,6 +19,26 @@ use crate::tool::{PLAIN_STEP, PlanPart, RUNGS, Request, RungInfo, RungTool, Targ
 /// The longest run under a tool after which the program is run again without one, in seconds.
 const MAX_REPEATED_S: f64 = 30.0;
 
+/// Exceptions of Python that no tool causes, so that the program need not run again to learn whose
+/// error it is.
+const OWN_EXCEPTIONS: &[(&str, &str)] = &[
+    ("AssertionError", "a check of the program's own failed"),
+    ("AttributeError", "a tool takes no attribute away"),
+    ("FileNotFoundError", "a tool removes no file"),
+    ("ImportError", "a module lacks what is imported from it"),
+    ("IndentationError", "the code cannot be read"),
+    ("KeyError", "a tool removes no key"),
+    ("ModuleNotFoundError", "a module is not installed"),
+    ("NameError", "the code names what is not defined"),
+    ("SyntaxError", "the code cannot be read"),
+    ("TabError", "the code cannot be read"),
+    ("TypeError", "a call does not fit its function"),
+    ("UnboundLocalError", "the code reads a variable before it is set"),
+];
+
+/// Words of errors that a tool can cause, whatever exception passes them on.
+const TOOL_WORDS: [&str; 3] = ["cuda error", "cupti", "injection"];
+
 /// Codes of rungs that ended with the program, not because of the tool. An accepted rung has none.
 const CODES_OF_PROGRAMS: [&str; 7] =
     ["", "exit", "signal", "program_failed", "no_cuda_call", "no_kernels", "not_attached"];
@@ -104,6 +124,24 @@ pub(super) fn failure(record: &RungRecord, how: &str, remote: &dyn Remote) -> Fa
         .host(remote.name(), remote.transport())
         .step(&record.step)
         .cause(outcome::cause(Some(record)))
+}
+
+/// The exception of Python that ended a program and that no tool causes, with the reason.
+fn own_exception(record: &RungRecord) -> Option<(&'static str, &'static str)> {
+    if record.exit.is_none_or(|status| status == 0) || crash_signal(record).is_some() {
+        return None;
+    }
+    // Python prints the exception last, at the beginning of a line; a tool may print below it.
+    let (line, name) = record.stderr_tail.lines().rev().find_map(|line| {
+        let name = line.split(':').next()?.trim_end();
+        let is_name = name.chars().all(|c| c.is_alphanumeric() || "._".contains(c));
+        (is_name && (name.ends_with("Error") || name.ends_with("Exception")))
+            .then_some((line, name))
+    })?;
+    let exception = OWN_EXCEPTIONS.iter().copied().find(|(known, _)| *known == name)?;
+    let line = line.to_lowercase();
+    let may_be_a_tools = TOOL_WORDS.iter().any(|word| line.contains(word));
+    (!may_be_a_tools).then_some(exception)
 }
 
 fn ending(record: &RungRecord) -> String {
@@ -197,14 +235,22 @@ impl ProgramError {
         Some((survey, tool_fault(&self.record, &format!("on rung {}", survey.rung), request)))
     }
 
-    /// Whether the program may be run again to judge the error: it does not take long.
-    pub(super) fn is_short(&self) -> bool {
-        self.record.seconds <= MAX_REPEATED_S
+    /// Why the program is not run again to judge the error. `None` if it is: it decides something,
+    /// and does not take long.
+    pub(super) fn reason_not_to_repeat(&self) -> Option<String> {
+        if let Some((exception, reason)) = own_exception(&self.record) {
+            return Some(format!("no tool causes its {exception}: {reason}"));
+        }
+        let seconds = self.record.seconds;
+        (seconds > MAX_REPEATED_S)
+            .then(|| format!("it took {seconds:.0} s, more than {MAX_REPEATED_S:.0} s"))
     }
 
-    /// The failure of a program that is not run again.
-    pub(super) fn failure(&self, remote: &dyn Remote) -> Failure {
-        failure(&self.record, &format!(" on rung {}", self.record.rung), remote)
+    /// The failure of a program that is not run again. `reason`: why it is not, if it is told.
+    pub(super) fn failure(&self, reason: Option<&str>, remote: &dyn Remote) -> Failure {
+        let told = reason.map(|reason| format!("; it was not run again, since {reason}"));
+        let how = format!(" on rung {}{}", self.record.rung, told.unwrap_or_default());
+        failure(&self.record, &how, remote)
     }
 
     /// The exit status as a shell gives it.

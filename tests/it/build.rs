@@ -244,6 +244,39 @@ fn a_dsl_file_that_does_not_compile_leaves_everything_that_helps() {
 }
 
 #[test]
+fn a_build_that_fails_is_told_once() {
+    let laptop = Laptop::new();
+    laptop.write("k.py", "import triton\n");
+    let nothing =
+        "echo 'build_dsl: NothingCompiled: nothing was compiled: no function' >&2; exit 1";
+    let path = played_python(&laptop, nothing);
+    let line = "build k.py --dsl triton --arch sm_100a --yes";
+    let output = laptop.rgpu(words(line)).env("PATH", &path).output().unwrap();
+    let shown = laptop.shown(line, &output);
+    assert_ne!(status(&output), 0, "{shown}");
+    assert_eq!(shown.matches("nothing was compiled: no function").count(), 1, "{shown}");
+    assert!(!shown.contains("did not work"), "{shown}");
+}
+
+#[test]
+fn the_traceback_of_a_dsl_has_the_users_frames_only() {
+    let scratch = tempfile::tempdir().unwrap();
+    fs::write(scratch.path().join("k.py"), "def f():\n    {}['x']\nf()\n").unwrap();
+    let harness = Path::new(env!("CARGO_MANIFEST_DIR")).join("harness/templates");
+    let code = "import sys; sys.dont_write_bytecode = True\n\
+                sys.path.insert(0, sys.argv[1])\n\
+                import build_dsl\n\
+                try: build_dsl.load(sys.argv[2] + '/k.py')\n\
+                except KeyError as e: print(build_dsl.users_traceback(e, sys.argv[2]))\n";
+    let mut python = Command::new("python3");
+    let output = python.args(["-c", code]).arg(harness).arg(scratch.path()).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(shown.matches("/k.py\", line ").count(), 2, "{shown}");
+    assert_eq!(shown.matches("File \"").count(), 2, "{shown}");
+    assert!(shown.trim_end().ends_with("KeyError: 'x'"), "{shown}");
+}
+
+#[test]
 fn a_dsl_that_a_file_imports_need_not_be_named() {
     let laptop = Laptop::new();
     laptop.write("gemm.py", "import torch, cutlass.cute as cute\n");

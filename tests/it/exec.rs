@@ -206,6 +206,33 @@ fn a_command_without_its_dashes_and_a_line_for_a_shell_are_told_how_to_be_writte
 }
 
 #[test]
+fn a_program_that_is_not_found_is_127_and_one_that_cannot_be_executed_126() {
+    let laptop = Laptop::new();
+    laptop.write("plain.txt", "no program\n");
+    let plain = laptop.project("plain.txt").display().to_string();
+    for (program, expected) in [("nosuch", 127), ("/nowhere/nosuch", 127), (plain.as_str(), 126)] {
+        let line = format!("exec -- {program}");
+        let output = laptop.run(&line);
+        assert_eq!(status(&output), expected, "{}", laptop.shown(&line, &output));
+    }
+    let output = laptop.rgpu(["exec", "echo hi"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("rgpu exec -- sh -c 'echo hi'\n"), "{said}");
+    assert!(!said.contains("rgpu exec -- 'echo hi'"), "it cannot work: {said}");
+}
+
+#[test]
+fn an_argument_that_is_no_utf_8_is_named() {
+    use std::os::unix::ffi::OsStrExt;
+    let laptop = Laptop::new();
+    let word = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let output = laptop.rgpu(["exec", "--", "echo"]).arg(word).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(r"error: argument 4 is not UTF-8: `caf\xe9`"), "{said}");
+}
+
+#[test]
 fn what_json_prints_keeps_to_its_published_schema() {
     let laptop = Laptop::new();
     let output = laptop.run("exec --json --pull out -- sh -c 'echo hi > out; exit 3'");

@@ -75,14 +75,14 @@ fn a_program_that_fails_before_it_launches_anything_does_not_walk_down_the_ladde
     let laptop = Laptop::new();
     let host = FakeHost::new(&laptop);
     host.mischief("nsys no-gpu-rows\nncu no-kernels\n");
-    let app = program(&laptop, "echo 'ImportError: no module' >&2\nexit 1");
+    let app = program(&laptop, "echo 'RuntimeError: no device' >&2\nexit 1");
     for mode in ["nsys", "ncu"] {
         let line = format!("profile --mode {mode} --remote h200 -- {app}");
         let output = laptop.run(&line);
         let shown = laptop.shown(&line, &output);
         assert_eq!((status(&output), runs(&laptop)), (6, 2), "{shown}");
         let error = "error: the program ended with status 1, also without a tool";
-        assert!(shown.contains(error) && shown.contains("ImportError: no module"), "{shown}");
+        assert!(shown.contains(error) && shown.contains("RuntimeError: no device"), "{shown}");
         let line = format!("exec --mode {mode} --remote h200 -- {app}");
         let output = laptop.run(&line);
         assert_eq!((status(&output), runs(&laptop)), (1, 1), "{}", laptop.shown(&line, &output));
@@ -92,7 +92,10 @@ fn a_program_that_fails_before_it_launches_anything_does_not_walk_down_the_ladde
         assert_eq!((status(&output), runs(&laptop)), (1, 1), "{document}");
         assert_eq!(document["exit"], 1);
         assert_eq!(document["error"]["code"], "program_failed");
-        assert!(document["error"]["cause"].as_str().unwrap().contains("ImportError"), "{document}");
+        assert!(
+            document["error"]["cause"].as_str().unwrap().contains("RuntimeError"),
+            "{document}"
+        );
     }
 }
 
@@ -123,4 +126,40 @@ fn a_program_that_fails_only_under_a_tool_is_measured_below_it() {
     assert_eq!(status(&output), 0, "{shown}");
     assert!(runs(&laptop) > 2, "{shown}");
     assert_ne!(warned(), "nsys.full", "{shown}");
+}
+
+#[test]
+fn an_exception_that_no_tool_causes_is_told_once_and_not_run_again() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).mischief("nsys no-gpu-rows\n");
+    let traceback = |exception: &str| {
+        format!(
+            "cat >&2 <<'END'\nTraceback (most recent call last):\n  File \"train.py\", line 3, in \
+             <module>\n    import nosuch\n{exception}\nEND\nexit 1"
+        )
+    };
+    let missing = "ModuleNotFoundError: No module named 'nosuch'";
+    let app = program(&laptop, &traceback(missing));
+    let line = format!("profile --mode nsys --remote h200 -- {app}");
+    let output = laptop.run(&line);
+    let shown = laptop.shown(&line, &output);
+    assert_eq!((status(&output), runs(&laptop)), (6, 1), "{shown}");
+    let told = "error: the program ended with status 1 on rung nsys.full; it was not run again, \
+                since no tool causes its ModuleNotFoundError: a module is not installed";
+    assert!(shown.contains(told), "{shown}");
+    assert_eq!(shown.matches("Traceback (most recent call last)").count(), 1, "{shown}");
+    assert_eq!(shown.matches("File \"train.py\"").count(), 1, "{shown}");
+    assert!(shown.contains(&format!("cause: {missing}")), "{shown}");
+    // What reads JSON did not see the output.
+    let output = laptop.run(&line.replace(" -- ", " --json -- "));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(runs(&laptop), 1);
+    assert!(document["error"]["cause"].as_str().unwrap().contains("train.py"), "{document}");
+    // A tool may cause these, also while another exception is handled.
+    for exception in ["RuntimeError: CUDA error: unknown", "KeyError: 1\nOSError: 2"] {
+        let app = program(&laptop, &traceback(exception));
+        let output = laptop.run(&line);
+        let shown = laptop.shown(&line, &output);
+        assert_eq!((status(&output), runs(&laptop)), (6, 2), "{app}: {shown}");
+    }
 }

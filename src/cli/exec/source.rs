@@ -160,6 +160,9 @@ fn with_command_hint(error: ExecError, args: &ExecArgs) -> Failure {
         failure = missing::hinted(failure, file);
     }
     match &args.file {
+        Some(word) if not_there && args.command.is_empty() && is_shell_line(word) => {
+            failure.hint(shell_hint(word))
+        }
         Some(word) if unreadable && !word.contains(['.', '/']) && args.lang.is_none() => {
             let rest = args.command.iter().map(String::as_str);
             let words: Vec<&str> = std::iter::once(word.as_str()).chain(rest).collect();
@@ -168,6 +171,19 @@ fn with_command_hint(error: ExecError, args: &ExecArgs) -> Failure {
         }
         _ => failure,
     }
+}
+
+/// Whether a word is a whole line for a shell: `echo hi`, `a; b`. A file (`my kernel.py`) may have
+/// spaces, too.
+pub(super) fn is_shell_line(word: &str) -> bool {
+    let is_file_name = std::path::Path::new(word).extension().is_some();
+    let has_space = word.contains(char::is_whitespace) && !is_file_name;
+    has_space || word.contains(|c: char| "|&;<>()$`\"'*".contains(c))
+}
+
+/// What to type for a line that only a shell understands.
+pub(super) fn shell_hint(line: &str) -> String {
+    format!("commands run without a shell: rgpu exec -- sh -c {}", shell_word(line))
 }
 
 fn mounts(app: &App, args: &ExecArgs) -> Result<Snapshot> {

@@ -4,10 +4,15 @@ use rgpu_protocol::plan::HangDetection;
 
 use super::app::{Status, show_failure};
 use crate::error::{Exit, Failure, Result};
-use crate::run::ProgramExit;
+use crate::run::{EXEC_STEP, ProgramExit};
 
 /// Exit status of `rgpu exec` when rgpu fails, not the program.
 const OWN_FAILURE: u8 = 125;
+
+/// Exit statuses of a program that cannot be executed, and of one not found, as of shells, env
+/// and docker.
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
 
 /// Prints a failure of rgpu and returns the status for it. Cancellation and usage errors are
 /// returned.
@@ -27,6 +32,19 @@ pub(in crate::cli) fn status_of_failure(failure: &Failure) -> u8 {
     match failure.exit {
         Exit::Cancelled | Exit::Usage => failure.exit as u8,
         _ if failure.code == HangDetection::CODE => ProgramExit::Stalled.status(),
-        _ => OWN_FAILURE,
+        _ => status_of_start(failure).unwrap_or(OWN_FAILURE),
+    }
+}
+
+/// The status of a program that did not start. `None` if something else failed.
+fn status_of_start(failure: &Failure) -> Option<u8> {
+    let is_program = failure.place.step.as_deref() == Some(EXEC_STEP);
+    let cause =
+        failure.cause.as_deref().filter(|_| is_program && failure.code == "start_failed")?;
+    // The agent's words: a program that is not on PATH, or the system's error of starting it.
+    match cause.split_once("` does not start: ") {
+        Some((_, error)) if error.contains("(os error 2)") => Some(NOT_FOUND),
+        Some(_) => Some(NOT_EXECUTABLE),
+        None => cause.ends_with("` is not on PATH").then_some(NOT_FOUND),
     }
 }

@@ -34,6 +34,8 @@ const SILENCE_NOTICE_AFTER: Duration = Duration::from_secs(60);
 const MAX_HELD_BYTES: usize = 64 << 10;
 
 const BUILD_STEP: &str = "build";
+/// Codes of builds whose failure has the compiler's own message.
+const CODES_IN_FAILURE: [&str; 3] = ["arch_unsupported", "does_not_compile", "nothing_compiled"];
 
 /// Whether `step` compiles a kernel, in a run or for one side of a comparison.
 fn is_build_step(step: &str) -> bool {
@@ -366,7 +368,8 @@ impl Progress {
     /// Ends holding a compiler's output. Returns whether the failure's text contains it; otherwise
     /// prints it.
     fn settle_compiler_output(&mut self, record: &RungRecord) -> bool {
-        let in_failure = record.code == "does_not_compile" && self.compiler_output.is_some();
+        let is_told = CODES_IN_FAILURE.contains(&record.code.as_str());
+        let in_failure = is_told && self.compiler_output.is_some();
         match in_failure {
             true => self.compiler_output = None,
             false => self.show_compiler(),
