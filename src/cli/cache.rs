@@ -231,7 +231,7 @@ pub(super) fn enforce_limit(app: &App) {
     let Some(limit) = app.config.cache_limit_bytes() else { return };
     let stamp = app.cache.join(LIMIT_CHECK_FILE);
     let is_recent = age_of(&stamp).is_some_and(|age| age < LIMIT_CHECK_INTERVAL);
-    if is_recent || !app.cache.is_dir() || atomic::write(&stamp, b"").is_err() {
+    if is_recent || !app.cache.is_dir() || atomic::write_private(&stamp, b"").is_err() {
         return;
     }
     let mut parts = cache_parts(&app.cache);

@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rgpu_protocol::Digest;
@@ -71,9 +72,10 @@ impl SentRecord {
 
     fn add(&self, digests: &HashSet<&str>, known_bytes: u64) -> io::Result<()> {
         if let Some(folder) = self.0.parent() {
-            fs::create_dir_all(folder)?;
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         let mut options = OpenOptions::new();
+        options.mode(0o600);
         let mut file = match known_bytes > MAX_RECORD_BYTES {
             true => options.write(true).create(true).truncate(true).open(&self.0)?,
             false => options.append(true).create(true).open(&self.0)?,

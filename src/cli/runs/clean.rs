@@ -30,7 +30,7 @@ pub(in crate::cli) struct CleanArgs {
     pub all: bool,
 
     /// Remove without asking
-    #[arg(long, conflicts_with_all = ["remote", "dry_run"])]
+    #[arg(long, conflicts_with = "dry_run")]
     pub yes: bool,
 
     /// Print what would be removed, and remove nothing
