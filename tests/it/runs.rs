@@ -57,8 +57,8 @@ fn a_failed_run_says_why_and_ends_in_lists_with_the_status_of_its_command() {
     laptop.write("a.cu", "int main() { return 0; }\n");
     let mut story = laptop.show("exec --run-id one -- no-such-program");
     story += &laptop.show("runs show one");
-    assert_eq!(laptop.latest_json("run.json")["exit"], 125);
-    assert_eq!(laptop.latest_json("error.json")["exit"], 125);
+    assert_eq!(laptop.latest_json("run.json")["exit"], 127);
+    assert_eq!(laptop.latest_json("error.json")["exit"], 127);
     FakeHost::new(&laptop).mischief("rgpu-runner wrong-result\n");
     let line = "profile --kernel vecadd --mode verify --remote h200 --run-id two -q";
     assert_eq!(status(&laptop.run(line)), 6);

@@ -53,8 +53,8 @@ fn why(command_line: &str) -> String {
         "--devices",
     ];
     let words = command_line.split_whitespace();
-    let words = words.map(|word| word.split_once('=').map_or(word, |(name, _)| name));
-    match words.filter(|word| FILTERS.contains(word)).next_back() {
+    let mut words = words.map(|word| word.split_once('=').map_or(word, |(name, _)| name));
+    match words.rfind(|word| FILTERS.contains(word)) {
         Some(filter) => format!(
             "Its command line has `{filter}`: no launch may have matched it, or the program \
              launched none"
