@@ -114,7 +114,7 @@ pub struct Snapshot {
 }
 
 /// The script that makes the links and removes them again.
-const MOUNT_SCRIPT: &str = include_str!("../../harness/templates/mounted.sh");
+const MOUNT_SCRIPT: &str = rgpu_harness::MOUNTED;
 const MOUNT_SCRIPT_PATH: &str = "bin/mounted.sh";
 
 impl Snapshot {

@@ -14,15 +14,10 @@ use super::manifest::{self, PackageManifest};
 use super::{ExecError, Snippet};
 
 /// The files of the prelude crate.
-const PRELUDE: &[(&str, &str)] = &[
-    ("Cargo.toml", include_str!("../../harness/prelude/snippet.toml")),
-    ("src/lib.rs", include_str!("../../harness/prelude/src/lib.rs")),
-    ("src/gpu.rs", include_str!("../../harness/prelude/src/gpu.rs")),
-    ("src/nvtx.rs", include_str!("../../harness/prelude/src/nvtx.rs")),
-];
+const PRELUDE: &[(&str, &str)] = rgpu_harness::PRELUDE;
 
 /// Lock file with pinned versions of the prelude's dependencies.
-const LOCK: &str = include_str!("../../harness/prelude/snippet.lock");
+const LOCK: &str = rgpu_harness::PRELUDE_LOCK;
 
 /// The version of cudarc that the prelude uses, for files that name cudarc themselves.
 const CUDARC: &str = "=0.19.10";

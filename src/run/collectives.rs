@@ -19,7 +19,7 @@ use crate::exec::WORK_FOLDER;
 use crate::store::RunFolder;
 use crate::tool::{BundleFile, GpuSelection, PlanError, Program, gpu_processes};
 
-const PROGRAM: &str = include_str!("../../harness/templates/collectives.py");
+const PROGRAM: &str = rgpu_harness::COLLECTIVES;
 const PROGRAM_PATH: &str = "bin/collectives.py";
 const RESULT: &str = "collectives.json";
 const TIMEOUT: Duration = Duration::from_secs(900);

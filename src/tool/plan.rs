@@ -63,7 +63,7 @@ use request::{HostBinaries, JobName, Request, Target};
 use super::{ncu, nsys, sanitizer, slurm};
 
 /// The header that host entries include.
-const HEADER: &[u8] = include_bytes!("../../harness/include/rgpu.h");
+const HEADER: &[u8] = rgpu_harness::RGPU_H.as_bytes();
 
 const RUNNER: &str = "bin/rgpu-runner";
 const COLLECTOR: &str = "bin/librgpu_collector.so";

@@ -14,7 +14,7 @@ use super::{BuildTools, Language, has_line, interpreter};
 use crate::tool::{BundleFile, Program, PythonEnv};
 
 /// The stand-in for the module `task`.
-const TASK: &str = include_str!("../../../harness/templates/task.py");
+const TASK: &str = rgpu_harness::TASK;
 
 pub(super) struct Python;
 

@@ -9,7 +9,7 @@ use super::message_rows::{NextRungs, table};
 use crate::tool::nvcc;
 
 /// The script that keeps a compiler's output under a key.
-const COMPILE_ONCE_SCRIPT: &str = include_str!("../../../harness/templates/compile_once.sh");
+const COMPILE_ONCE_SCRIPT: &str = rgpu_harness::COMPILE_ONCE;
 const COMPILE_ONCE_PATH: &str = "bin/compile_once.sh";
 
 /// Wraps `argv`, which makes the file `out` in the job's folder, so that it runs only if the same

@@ -23,10 +23,10 @@ use crate::model::profile::ArtifactKind;
 use crate::regular_file::{self, MAX_FILE_BYTES};
 
 /// Scripts that run on the host.
-pub(super) const MAIN: &str = include_str!("../../../harness/templates/build_dsl.py");
-const FOR_CUTE: &str = include_str!("../../../harness/templates/build_cute.py");
-pub(super) const LAYOUTS: &str = include_str!("../../../harness/templates/dump_layouts.py");
-const FOR_TRITON: &str = include_str!("../../../harness/templates/build_triton.py");
+pub(super) const MAIN: &str = rgpu_harness::BUILD_DSL;
+const FOR_CUTE: &str = rgpu_harness::BUILD_CUTE;
+pub(super) const LAYOUTS: &str = rgpu_harness::DUMP_LAYOUTS;
+const FOR_TRITON: &str = rgpu_harness::BUILD_TRITON;
 
 /// Folder of the compiled files and of the record.
 const OUT: &str = "out";

@@ -16,15 +16,7 @@ pub const HARNESS: &str = "harness.py";
 
 /// The parts of the harness, in order. They are joined into one file, which can be read and copied
 /// as a unit.
-const PARTS: [&str; 7] = [
-    include_str!("../../../harness/templates/harness/head.py"),
-    include_str!("../../../harness/templates/harness/ranges.py"),
-    include_str!("../../../harness/templates/harness/data.py"),
-    include_str!("../../../harness/templates/harness/comparison.py"),
-    include_str!("../../../harness/templates/harness/kernel.py"),
-    include_str!("../../../harness/templates/harness/statistics.py"),
-    include_str!("../../../harness/templates/harness/jobs.py"),
-];
+const PARTS: [&str; 7] = rgpu_harness::PYTHON_HARNESS;
 
 /// The line of the first part that is replaced with the runner input.
 const INPUT_PLACEHOLDER: &str = "CASE = {}  # rgpu puts the runner input here\n";

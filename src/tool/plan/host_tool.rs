@@ -107,7 +107,7 @@ pub static HOST_TOOLS: [HostTool; 3] = [
 ];
 
 /// The script that fetches and unpacks the tool on the host.
-const SCRIPT: &str = include_str!("../../../harness/templates/host_tool.sh");
+const SCRIPT: &str = rgpu_harness::HOST_TOOL;
 const SCRIPT_PATH: &str = "bin/host_tool.sh";
 
 /// Messages of the script.

@@ -22,8 +22,8 @@ use super::draft::BundleFile;
 use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 
 /// Finds an existing environment; otherwise it runs `python_env.py`, which makes one.
-const FIND: &str = include_str!("../../../harness/templates/python_env.sh");
-const MAKE: &str = include_str!("../../../harness/templates/python_env.py");
+const FIND: &str = rgpu_harness::PYTHON_ENV_FIND;
+const MAKE: &str = rgpu_harness::PYTHON_ENV_MAKE;
 
 /// Paths of the scripts and the specification in the job's folder.
 const FIND_PATH: &str = "bin/python_env.sh";

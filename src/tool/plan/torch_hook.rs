@@ -15,7 +15,7 @@ const FOLDER: &str = "hook";
 pub(super) const PATH: &str = "hook/sitecustomize.py";
 /// The text of the hook, a module that Python imports when it starts.
 pub(super) const TEXT: &str =
-    include_str!("../../../harness/templates/torch_hook/sitecustomize.py");
+    rgpu_harness::TORCH_HOOK;
 /// Path of the traces, without the process id and `.json` that the hook adds.
 const TRACE: &str = "raw/torch.trace";
 /// Pattern of the traces' paths.

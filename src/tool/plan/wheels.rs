@@ -67,7 +67,7 @@ impl Wheels {
 
 /// The script that runs a program from NVIDIA's wheels.
 const WHEEL_TOOL: &str = "bin/wheel_tool.py";
-const WHEEL_TOOL_TEXT: &str = include_str!("../../../harness/templates/wheel_tool.py");
+const WHEEL_TOOL_TEXT: &str = rgpu_harness::WHEEL_TOOL;
 
 /// Time limit for fetching the wheels.
 const FETCH_TIMEOUT_S: u64 = 30 * 60;
