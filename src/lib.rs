@@ -19,19 +19,19 @@
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub mod error;
-pub mod model;
+pub use rgpu_model::error;
+pub use rgpu_model as model;
 
-mod beneath;
+use rgpu_model::beneath;
 mod child_tree;
-mod duration;
-mod fault_point;
+use rgpu_model::duration;
+use rgpu_model::fault_point;
 mod foreign_file;
 mod loopback;
-mod number_form;
+use rgpu_model::number_form;
 mod own_command;
 mod process_tree;
-mod regular_file;
+use rgpu_model::regular_file;
 
 pub mod config;
 pub mod kernel;

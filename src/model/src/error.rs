@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn readme_has_the_table_of_exit_statuses() {
-        let readme = include_str!("../README.md");
+        let readme = include_str!("../../../README.md");
         let rows: String = Exit::MEANINGS
             .iter()
             .map(|(exit, meaning)| format!("| {} | {meaning} |\n", *exit as u8))

@@ -47,7 +47,7 @@ impl Sidecars {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::hotspots::LaunchSpots;
+    use crate::hotspots::LaunchSpots;
 
     fn spots() -> Sidecars {
         let launches = vec![LaunchSpots::default()];

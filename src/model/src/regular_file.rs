@@ -18,13 +18,13 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 /// Larger files are not read into memory, where nothing else limits them.
-pub(crate) const MAX_FILE_BYTES: u64 = 2 << 30;
+pub const MAX_FILE_BYTES: u64 = 2 << 30;
 
 /// Opens a regular file for reading. Links are followed.
 ///
 /// # Errors
 /// I/O errors; it is no regular file.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+pub fn open(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), path, OFlags::NONBLOCK)
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// As [`open`]; it is a link.
-pub(crate) fn open_unlinked(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+pub fn open_unlinked(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     open_with(options, path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn open_unlinked(options: &mut OpenOptions, path: &Path) -> io::Resul
 ///
 /// # Errors
 /// As [`open`]; it is larger.
-pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     read_from(open(path)?, max_bytes)
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// I/O errors; it is larger.
-pub(crate) fn read_from(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
+pub fn read_from(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // A growing file may be longer than it was.
     let is_too_large = file.metadata()?.len() > max_bytes
@@ -63,7 +63,7 @@ pub(crate) fn read_from(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`read`]; it is not UTF-8.
-pub(crate) fn read_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
+pub fn read_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
     let text = String::from_utf8(read(path, max_bytes)?);
     text.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
 }

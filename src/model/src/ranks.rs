@@ -1,6 +1,6 @@
 //! A program of several ranks: where each rank spent its time, and which rank the others wait for.
 //!
-//! The analysis of ranks (`crate::analysis::ranks`) computes these types from the reports of all
+//! The analysis of ranks (`rgpu_analysis::ranks`) computes these types from the reports of all
 //! ranks ([`super::rank_work`]). They are `ranks` of the profile; reports and comparisons read
 //! them.
 

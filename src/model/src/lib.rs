@@ -7,6 +7,16 @@
 //! Two rules hold everywhere: a number that is missing or not finite is *absent* and named in
 //! [`Profile::gaps`], never 0; and every number can name the artifact it came from.
 
+// Tests make what they like.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+pub mod error;
+pub mod duration;
+pub mod number_form;
+pub mod regular_file;
+pub mod fault_point;
+pub mod beneath;
+
 pub mod bound;
 pub mod build;
 pub mod code;

@@ -41,29 +41,29 @@ const MAX_DEPTH: usize = 200;
 /// A path below a folder has a symbolic link as a component.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{}` is a symbolic link, which is not followed", .0.display())]
-pub(crate) struct LinkError(pub(crate) PathBuf);
+pub struct LinkError(pub(crate) PathBuf);
 
 /// The link that an error is about, if it is about one.
-pub(crate) fn link_of(error: &io::Error) -> Option<&Path> {
+pub fn link_of(error: &io::Error) -> Option<&Path> {
     error.get_ref()?.downcast_ref().map(|LinkError(path)| path.as_path())
 }
 
 /// An open folder, from which everything below it is reached. Clones share one handle.
 #[derive(Clone, Debug)]
-pub(crate) struct Folder {
+pub struct Folder {
     handle: Arc<OwnedFd>,
     path: PathBuf,
 }
 
 /// A file or folder in a folder.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Its path below the folder that was listed.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// What it is; a link is not followed.
-    pub(crate) kind: FileType,
+    pub kind: FileType,
     /// Size in bytes.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 impl Folder {
@@ -71,7 +71,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors; it is no folder.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: &Path) -> io::Result<Self> {
         let named = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let handle = rustix::fs::open(named, folder_flags(), Mode::empty())?;
         Ok(Self { handle: Arc::new(handle), path: path.to_owned() })
@@ -81,13 +81,13 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::open`].
-    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+    pub fn create(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
         Self::open(path)
     }
 
     /// The path of the folder, for messages and for programs that rgpu starts.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -95,7 +95,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors, a [`LinkError`].
-    pub(crate) fn folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
+    pub fn folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
         let path = self.inner(path.as_ref());
         let handle = match path.as_os_str().is_empty() {
             true => self.handle.try_clone()?,
@@ -108,7 +108,7 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::folder`].
-    pub(crate) fn make_folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
+    pub fn make_folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
         self.make_folder_with(path.as_ref(), FOLDER_MODE)
     }
 
@@ -116,7 +116,7 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::folder`].
-    pub(crate) fn make_private_folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
+    pub fn make_private_folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
         self.make_folder_with(path.as_ref(), PRIVATE_FOLDER_MODE)
     }
 
@@ -140,7 +140,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`]; as [`Folder::folder`].
-    pub(crate) fn new_folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
+    pub fn new_folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
         self.new_folder_with(path.as_ref(), FOLDER_MODE)
     }
 
@@ -148,7 +148,7 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::new_folder`].
-    pub(crate) fn new_private_folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
+    pub fn new_private_folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
         self.new_folder_with(path.as_ref(), PRIVATE_FOLDER_MODE)
     }
 
@@ -162,7 +162,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors, a [`LinkError`]; it is no regular file.
-    pub(crate) fn open_file(&self, path: impl AsRef<Path>) -> io::Result<File> {
+    pub fn open_file(&self, path: impl AsRef<Path>) -> io::Result<File> {
         regular(self.open_with(path.as_ref(), OFlags::RDONLY | file_flags(), Mode::empty())?)
     }
 
@@ -170,7 +170,7 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::open_file`]; it is larger.
-    pub(crate) fn read(&self, path: impl AsRef<Path>, max_bytes: u64) -> io::Result<Vec<u8>> {
+    pub fn read(&self, path: impl AsRef<Path>, max_bytes: u64) -> io::Result<Vec<u8>> {
         crate::regular_file::read_from(self.open_file(path)?, max_bytes)
     }
 
@@ -178,7 +178,7 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::read`]; it is not UTF-8.
-    pub(crate) fn read_to_string(
+    pub fn read_to_string(
         &self,
         path: impl AsRef<Path>,
         max_bytes: u64,
@@ -191,7 +191,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`], which a link is too; I/O errors, a [`LinkError`].
-    pub(crate) fn create_new(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
+    pub fn create_new(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | file_flags();
         let (parent, name) = self.parent_of(path.as_ref())?;
         Ok(rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(mode))?.into())
@@ -201,7 +201,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors, a [`LinkError`]; it is no regular file, or has a second name elsewhere.
-    pub(crate) fn append(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
+    pub fn append(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
         self.open_or_create(path.as_ref(), OFlags::APPEND, mode)
     }
 
@@ -209,7 +209,7 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::append`].
-    pub(crate) fn update(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
+    pub fn update(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
         self.open_or_create(path.as_ref(), OFlags::empty(), mode)
     }
 
@@ -226,7 +226,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors, a [`LinkError`]; the temporary file is removed.
-    pub(crate) fn write(&self, path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    pub fn write(&self, path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
         self.write_parts(path, [bytes])
     }
 
@@ -234,7 +234,7 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::write`].
-    pub(crate) fn write_parts<'p>(
+    pub fn write_parts<'p>(
         &self,
         path: impl AsRef<Path>,
         parts: impl IntoIterator<Item = &'p [u8]>,
@@ -258,7 +258,7 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::write`].
-    pub(crate) fn write_with_mode(
+    pub fn write_with_mode(
         &self,
         path: impl AsRef<Path>,
         bytes: &[u8],
@@ -275,7 +275,7 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::write`].
-    pub(crate) fn begin(&self, path: impl AsRef<Path>) -> io::Result<(File, NewFile)> {
+    pub fn begin(&self, path: impl AsRef<Path>) -> io::Result<(File, NewFile)> {
         self.begin_with_mode(path.as_ref(), FILE_MODE)
     }
 
@@ -303,7 +303,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors, a [`LinkError`] above it.
-    pub(crate) fn link(&self, target: &str, path: impl AsRef<Path>) -> io::Result<()> {
+    pub fn link(&self, target: &str, path: impl AsRef<Path>) -> io::Result<()> {
         let (parent, name) = self.parent_of(path.as_ref())?;
         let temporary = temporary_name();
         rustix::fs::symlinkat(target, &parent, &*temporary)?;
@@ -318,7 +318,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors, a [`LinkError`] above it.
-    pub(crate) fn stat(&self, path: impl AsRef<Path>) -> io::Result<Option<Stat>> {
+    pub fn stat(&self, path: impl AsRef<Path>) -> io::Result<Option<Stat>> {
         let found = self.parent_of(path.as_ref()).and_then(|(parent, name)| {
             Ok(rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?)
         });
@@ -330,7 +330,7 @@ impl Folder {
     }
 
     /// Whether a regular file has this path.
-    pub(crate) fn is_file(&self, path: impl AsRef<Path>) -> bool {
+    pub fn is_file(&self, path: impl AsRef<Path>) -> bool {
         self.kind(path) == Some(FileType::RegularFile)
     }
 
@@ -340,7 +340,7 @@ impl Folder {
     }
 
     /// When a regular file was last changed.
-    pub(crate) fn modified(&self, path: impl AsRef<Path>) -> Option<SystemTime> {
+    pub fn modified(&self, path: impl AsRef<Path>) -> Option<SystemTime> {
         self.open_file(path).ok()?.metadata().ok()?.modified().ok()
     }
 
@@ -348,7 +348,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors.
-    pub(crate) fn entries(&self) -> io::Result<Vec<Entry>> {
+    pub fn entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in Dir::read_from(&self.handle)? {
             let entry = entry?;
@@ -373,7 +373,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors; the folders are nested too deeply.
-    pub(crate) fn walk(&self) -> io::Result<Vec<Entry>> {
+    pub fn walk(&self) -> io::Result<Vec<Entry>> {
         let mut found = Vec::new();
         self.walk_into(Path::new(""), 0, &mut found)?;
         Ok(found)
@@ -400,7 +400,7 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::walk`].
-    pub(crate) fn first_link(&self) -> io::Result<Option<PathBuf>> {
+    pub fn first_link(&self) -> io::Result<Option<PathBuf>> {
         let found = self.walk()?.into_iter().find(|entry| entry.kind == FileType::Symlink);
         Ok(found.map(|entry| self.path.join(entry.path)))
     }
@@ -409,7 +409,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors, a [`LinkError`] above it.
-    pub(crate) fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
+    pub fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let (parent, name) = self.parent_of(path.as_ref())?;
         Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
     }
@@ -418,7 +418,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors, a [`LinkError`] for the folder itself or above it.
-    pub(crate) fn remove_folder(&self, path: impl AsRef<Path>) -> io::Result<()> {
+    pub fn remove_folder(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         let (parent, name) = self.parent_of(path)?;
         self.folder(path)?.empty(0)?;
@@ -429,7 +429,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors, a [`LinkError`] above it; it is not empty.
-    pub(crate) fn remove_empty_folder(&self, path: impl AsRef<Path>) -> io::Result<()> {
+    pub fn remove_empty_folder(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let (parent, name) = self.parent_of(path.as_ref())?;
         Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
     }
@@ -458,7 +458,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors, a [`LinkError`] above either.
-    pub(crate) fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
         let (from_folder, from) = self.parent_of(from.as_ref())?;
         let (to_folder, to) = self.parent_of(to.as_ref())?;
         Ok(rustix::fs::renameat(&from_folder, from, &to_folder, to)?)
@@ -469,7 +469,7 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors, a [`LinkError`].
-    pub(crate) fn lock_parent_of(&self, path: impl AsRef<Path>) -> io::Result<File> {
+    pub fn lock_parent_of(&self, path: impl AsRef<Path>) -> io::Result<File> {
         let path = path.as_ref();
         let folder = self.make_folder(path.parent().unwrap_or(Path::new("")))?;
         // Opened once more: clones of one descriptor share its lock.

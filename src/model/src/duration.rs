@@ -6,7 +6,7 @@ use jiff::{Span, SpanRelativeTo};
 
 /// Parses a time: a number of seconds, or numbers with units from milliseconds to weeks (a day has
 /// 24 hours). `None` if it is neither, negative, or out of range.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();

@@ -7,7 +7,7 @@ const VARIABLE: &str = "RGPU_TEST_KILL_AT";
 
 /// Kills this process if the environment names this point.
 #[cfg(debug_assertions)]
-pub(crate) fn kill_if_named(point: &str) {
+pub fn kill_if_named(point: &str) {
     use rustix::process::{Signal, getpid, kill_process};
     if std::env::var_os(VARIABLE).is_some_and(|named| named == point) {
         let _ = kill_process(getpid(), Signal::KILL);
@@ -15,4 +15,4 @@ pub(crate) fn kill_if_named(point: &str) {
 }
 
 #[cfg(not(debug_assertions))]
-pub(crate) fn kill_if_named(_point: &str) {}
+pub fn kill_if_named(_point: &str) {}

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 /// The word or words for one, or those for several.
-pub(crate) fn by_number<N: PartialEq + From<u8>>(
+pub fn by_number<N: PartialEq + From<u8>>(
     n: N,
     one: &'static str,
     several: &'static str,
@@ -12,7 +12,7 @@ pub(crate) fn by_number<N: PartialEq + From<u8>>(
 }
 
 /// The number with its noun: `1 launch`, `3 launches`.
-pub(crate) fn counted<N: Copy + PartialEq + From<u8> + Display>(
+pub fn counted<N: Copy + PartialEq + From<u8> + Display>(
     n: N,
     one: &'static str,
     several: &'static str,

@@ -1,4 +1,4 @@
-//! The ids of rungs. A rung is one command that can do a step of a plan; `crate::tool` describes
+//! The ids of rungs. A rung is one command that can do a step of a plan; `rgpu_plan::tool` describes
 //! each.
 
 use super::open_enum::open_enum;
