@@ -51,7 +51,7 @@ pub mod queue;
 
 pub mod suite;
 
-pub mod import;
+pub use rgpu_import as import;
 
 pub mod analysis;
 

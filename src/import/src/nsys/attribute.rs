@@ -1,0 +1,211 @@
+//! Joins GPU work to regions: from a trace to launches, sums and regions.
+
+mod span;
+
+use std::collections::HashMap;
+
+use rgpu_format::nsys_row::{Kernel, Strings};
+
+use super::sums::RegionSums;
+use super::trace::{NsysWork, NsysWorkKind, Trace, rank_of};
+use crate::Imported;
+use crate::region_tree::{CallTime, NvtxRangeKind, RangeAround, Tree};
+use rgpu_model::launch::Launch;
+use rgpu_model::profile::Gap;
+use span::RangeSpans;
+
+/// GPU work of a trace, by the region in which it was launched.
+pub(super) struct AttributedWork {
+    pub(super) tree: Tree,
+    /// Sums of the work launched directly in each region, without inner regions, by region number.
+    sums: Vec<RegionSums>,
+    /// Span of the work launched directly in each range.
+    spans: RangeSpans,
+    /// The start/end regions of work that is listed one by one, by process and correlation id.
+    start_end: HashMap<(u64, i64), Vec<usize>>,
+    /// Number of pieces of work whose API call is known.
+    known: u64,
+}
+
+impl AttributedWork {
+    pub(super) fn new(trace: &Trace) -> AttributedWork {
+        // Only start/end ranges need all calls at once, and most traces have none.
+        let mut moments: Vec<CallTime> = Vec::new();
+        if trace.ranges.iter().any(|range| range.kind == NvtxRangeKind::StartEnd) {
+            moments.extend(trace.pieces.launched().map(|launched| {
+                let call = launched.call;
+                CallTime { process: call.process, at_ns: call.at_ns }
+            }));
+        }
+        let (tree, pairs) = Tree::build(&trace.ranges, &moments);
+        drop(moments);
+        let mut placed = AttributedWork {
+            sums: Vec::new(),
+            spans: RangeSpans::new(trace.ranges.len()),
+            start_end: HashMap::new(),
+            known: 0,
+            tree: Tree::default(),
+        };
+        placed.sums.resize_with(tree.len(), RegionSums::default);
+        if !pairs.is_empty() {
+            let listed =
+                trace.listed.iter().chain(trace.first_kernels.iter().map(|(work, _)| work));
+            placed.start_end = listed.filter_map(|work| Some((work.key()?, Vec::new()))).collect();
+        }
+        let mut innermost = tree.innermost();
+        let mut pairs = pairs.into_iter().peekable();
+        for (index, launched) in trace.pieces.launched().enumerate() {
+            let call = launched.call;
+            if let Some(around) = innermost.around(call.process, call.thread, call.at_ns) {
+                let sums = &mut placed.sums[around.innermost.node];
+                for spent in launched.spent() {
+                    sums.add(spent);
+                    placed.spans.add(around.innermost.range, spent);
+                    if around.is_inferred {
+                        sums.inferred_ns = sums.inferred_ns.saturating_add(spent.ns);
+                    }
+                }
+            }
+            while let Some((_, node)) = pairs.next_if(|(moment, _)| *moment == index) {
+                launched.spent().for_each(|spent| placed.sums[node].add(spent));
+                let key = (call.process, launched.correlation);
+                if let Some(nodes) = placed.start_end.get_mut(&key) {
+                    nodes.push(node);
+                }
+            }
+            placed.known += launched.spent().len() as u64;
+        }
+        AttributedWork { tree, ..placed }
+    }
+
+    /// The regions of one piece of listed work: the innermost push/pop region, then the start/end
+    /// ones.
+    pub(super) fn regions_of(&self, trace: &Trace, work: &NsysWork) -> Vec<usize> {
+        let inner = self.around(trace, work).map(|around| around.innermost.node);
+        let start_end = work.key().and_then(|key| self.start_end.get(&key));
+        inner.into_iter().chain(start_end.into_iter().flatten().copied()).collect()
+    }
+
+    /// The push/pop range in which one piece of listed work was launched.
+    fn around(&self, trace: &Trace, work: &NsysWork) -> Option<RangeAround> {
+        let (process, id) = work.key()?;
+        let call = trace.pieces.call_for(process, id)?;
+        self.tree.innermost().around(call.process, call.thread, call.at_ns)
+    }
+
+    /// The sums of each region, including its inner regions.
+    fn whole_sums(self) -> (Tree, Vec<RegionSums>, Vec<u64>) {
+        let (tree, mut sums) = (self.tree, self.sums);
+        let spans = self.spans.by_region(&tree);
+        // A parent has a smaller number than its children, so a region is complete before it is
+        // added to it.
+        for node in (0..sums.len()).rev() {
+            let (below, rest) = sums.split_at_mut(node);
+            if let (_, Some(parent), _) = tree.region_key(node) {
+                below[parent].merge(&rest[0]);
+            }
+        }
+        (tree, sums, spans)
+    }
+}
+
+/// Adds everything in `trace` to `imported`, except the single events. `processes` are the ranks.
+pub(super) fn add(
+    trace: &Trace,
+    placed: AttributedWork,
+    from: &str,
+    processes: &[u64],
+    imported: &mut Imported,
+) {
+    imported.kernels = trace.totals.kernels(&trace.kernels);
+    imported.copies = trace.totals.copies();
+    imported.launches = launches(trace, &placed, processes);
+    imported.gaps.extend(gaps(trace, placed.known, from));
+    let (tree, sums, spans) = placed.whole_sums();
+    let regions = tree.regions(from).into_iter().map(|(node, mut region)| {
+        region.gpu_ns = (trace.work_count > 0).then_some(sums[node].gpu_ns);
+        region.gpu_span_ns = Some(spans[node]).filter(|ns| *ns > 0);
+        region.inferred_gpu_ns = Some(sums[node].inferred_ns).filter(|ns| *ns > 0);
+        region.kernels = sums[node].kernels(&trace.kernels);
+        region
+    });
+    imported.regions = regions.collect();
+}
+
+fn launches(trace: &Trace, placed: &AttributedWork, processes: &[u64]) -> Vec<Launch> {
+    let kernels = trace.first_kernels.iter().zip(0..);
+    kernels
+        .map(|((work, kernel), id)| {
+            let name = match work.what {
+                NsysWorkKind::Kernel { name } => trace.kernels[name as usize].clone(),
+                _ => String::new(),
+            };
+            let mut launch = facts(kernel, &trace.strings);
+            launch.id = id;
+            launch.rank = rank_of(processes, work.process);
+            launch.kernel = name;
+            launch.duration_ns = Some(work.ns() as f64);
+            launch.start_ns = u64::try_from(work.start_ns.saturating_sub(trace.first_ns)).ok();
+            let inner = placed.regions_of(trace, work).first().copied();
+            launch.region = inner.map(|node| placed.tree.path(node)).unwrap_or_default();
+            launch.region_inferred =
+                placed.around(trace, work).is_some_and(|around| around.is_inferred);
+            launch
+        })
+        .collect()
+}
+
+fn facts(kernel: &Kernel, strings: &Strings) -> Launch {
+    let dynamic = kernel.dynamic_shared_bytes.unwrap_or(0);
+    Launch {
+        mangled: kernel.mangled.and_then(|id| strings.get(id)).map(str::to_owned),
+        grid: kernel.grid.unwrap_or_default(),
+        block: kernel.block.unwrap_or_default(),
+        stream: kernel.stream.map(u64::from),
+        registers: kernel.registers,
+        shared_bytes: kernel.static_shared_bytes.map(|bytes| bytes.saturating_add(dynamic)),
+        ..Launch::default()
+    }
+}
+
+fn gaps(trace: &Trace, placed: u64, from: &str) -> Vec<Gap> {
+    let (kernels, graphs) = (trace.kernel_count, trace.graph_count);
+    let unplaced = trace.work_count - placed;
+    let listed = trace.first_kernels.len() as u64;
+    let all = [
+        (
+            kernels > listed,
+            "launches_capped",
+            format!(
+                "{from}: {kernels} kernels were traced; the first {listed} are listed one by one; \
+                 the sums include all"
+            ),
+        ),
+        (
+            unplaced > 0 && !trace.ranges.is_empty(),
+            "unattributed_gpu_rows",
+            format!(
+                "{from}: {unplaced} rows of GPU work have no API call in the trace, so they \
+                 belong to no region"
+            ),
+        ),
+        (
+            graphs > 0,
+            "graph_level_rows",
+            format!(
+                "{from}: {graphs} CUDA graphs were traced as a whole; `--cuda-graph-trace=node` shows the kernels inside"
+            ),
+        ),
+        (
+            trace.open_ranges > 0,
+            "open_ranges",
+            format!(
+                "{from}: {} NVTX range{} never closed; counted until the last event",
+                trace.open_ranges,
+                if trace.open_ranges == 1 { " was" } else { "s were" }
+            ),
+        ),
+    ];
+    let gaps = all.into_iter().filter(|(holds, ..)| *holds);
+    gaps.map(|(_, code, text)| Gap { code: code.to_owned(), text }).collect()
+}

@@ -1,0 +1,316 @@
+//! Rows of a trace without those whose times cannot be, by the rule of [`sound_times`].
+//!
+//! [`sound_times`]: crate::sound_times
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+
+use rgpu_format::nsys_row::{
+    ApiCall, Diagnostic, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NO_TIME, NvtxEvent,
+    NvtxKind, Strings,
+};
+
+use super::ranks::CollectiveFacts;
+use super::rows::TraceRows;
+use super::trace::{self, Trace, process};
+use crate::sound_times::{
+    LeftOut, Overlong, RowKind, StreamKey, StreamOrder, StreamRow, TimeRule, TimeSample,
+    is_forbidden,
+};
+
+/// Reads a trace without rows whose times cannot be. Most traces have none and are read once.
+pub(super) fn read<R: TraceRows>(file: &R, keep: usize) -> Result<(Trace, LeftOut), R::Error> {
+    let rows = SoundRows {
+        file,
+        is_first_reading: Cell::new(true),
+        rule: Cell::default(),
+        sample: RefCell::default(),
+        kernel_order: RefCell::default(),
+        copy_order: RefCell::default(),
+        kernel_ends: RefCell::default(),
+        copy_ends: RefCell::default(),
+        left_out: Cell::default(),
+    };
+    let mut trace = trace::read(&rows, keep)?;
+    if rows.has_more_to_leave_out(&trace.strings)? {
+        rows.is_first_reading.set(false);
+        trace = trace::read(&rows, keep)?;
+    }
+    let mut left_out = rows.left_out.get();
+    left_out.clip((rows.kernel_ends.borrow().len() + rows.copy_ends.borrow().len()) as u64);
+    Ok((trace, left_out))
+}
+
+struct SoundRows<'a, R> {
+    file: &'a R,
+    /// Whether the rows are sampled, too.
+    is_first_reading: Cell<bool>,
+    rule: Cell<TimeRule>,
+    sample: RefCell<TimeSample>,
+    kernel_order: RefCell<StreamOrder>,
+    copy_order: RefCell<StreamOrder>,
+    /// Earlier ends of kernels and copies, by row.
+    kernel_ends: RefCell<HashMap<u64, i64>>,
+    copy_ends: RefCell<HashMap<u64, i64>>,
+    left_out: Cell<LeftOut>,
+}
+
+fn kernel_row(kernel: &KernelInterval, row: u64) -> Option<StreamRow> {
+    if kernel.graph_node.is_some_and(|node| node != 0) {
+        return None;
+    }
+    let process = process(kernel.global_pid);
+    Some(StreamRow {
+        key: StreamKey {
+            process,
+            device: kernel.device.unwrap_or(0),
+            context: kernel.context.unwrap_or(0),
+            stream: u64::from(kernel.stream?),
+        },
+        start_ns: kernel.start_ns,
+        end_ns: kernel.end_ns,
+        row,
+        call: kernel.correlation.map(|id| (process, id)),
+    })
+}
+
+fn copy_row(copy: &Memcpy, row: u64) -> Option<StreamRow> {
+    let process = process(copy.global_pid);
+    Some(StreamRow {
+        key: StreamKey {
+            process,
+            device: copy.device.unwrap_or(0),
+            context: 0,
+            stream: u64::from(copy.stream?),
+        },
+        start_ns: copy.start_ns,
+        end_ns: copy.end_ns,
+        row,
+        call: copy.correlation.map(|id| (process, id)),
+    })
+}
+
+impl<R: TraceRows> SoundRows<'_, R> {
+    /// Whether rows of that kind can have these times.
+    fn allows(&self, kind: RowKind, start_ns: i64, end_ns: Option<i64>) -> bool {
+        let allows = self.rule.get().allows(kind, start_ns, end_ns);
+        if allows && self.is_first_reading.get() {
+            self.sample.borrow_mut().see(kind, start_ns, end_ns);
+        }
+        allows
+    }
+
+    fn count(&self, kind: RowKind, count: u64) {
+        let mut left_out = self.left_out.get();
+        left_out.set(kind, count);
+        self.left_out.set(left_out);
+    }
+
+    /// Looks at what the first reading saw. Returns whether a second one would leave out more.
+    fn has_more_to_leave_out(&self, strings: &Strings) -> Result<bool, R::Error> {
+        let window = self.sample.take().window();
+        if let Some(window) = &window {
+            self.rule.set(TimeRule::within(window));
+        }
+        let is_inside = |row: &StreamRow| {
+            self.rule.get().allows(RowKind::Kernel, row.start_ns, Some(row.end_ns))
+        };
+        let is_narrower = window.is_some();
+        let mut kernels = self.kernel_order.take();
+        if kernels.is_unsorted || is_narrower {
+            let (mut rows, mut number) = (Vec::new(), 0);
+            self.file.kernel_intervals(|kernel| {
+                rows.extend(kernel_row(&kernel, number).filter(is_inside));
+                number += 1;
+            })?;
+            kernels = StreamOrder::of_all(rows);
+        }
+        let mut copies = self.copy_order.take();
+        if copies.is_unsorted || is_narrower {
+            let (mut rows, mut number) = (Vec::new(), 0);
+            self.file.memcpys(|copy| {
+                rows.extend(copy_row(&copy, number).filter(is_inside));
+                number += 1;
+            })?;
+            copies = StreamOrder::of_all(rows);
+        }
+        let (kernels, copies) = (kernels.finish(), copies.finish());
+        let wanted: HashSet<(u64, i64)> =
+            kernels.iter().chain(&copies).flat_map(|found| found.calls).flatten().collect();
+        let mut names: HashMap<(u64, i64), i64> = HashMap::new();
+        if !wanted.is_empty() {
+            self.file.api_calls(|call| {
+                let Some(key) = call.correlation.map(|id| (process(call.global_tid), id)) else {
+                    return;
+                };
+                if let Some(name) = call.name.filter(|_| wanted.contains(&key)) {
+                    names.insert(key, name);
+                }
+            })?;
+        }
+        let is_too_long = |found: &&Overlong| {
+            let name = |call: Option<(u64, i64)>| strings.get(*names.get(&call?)?);
+            is_forbidden(found, found.calls.map(name))
+        };
+        let ends = |found: &[Overlong]| -> HashMap<u64, i64> {
+            found.iter().filter(is_too_long).map(|found| (found.row, found.next_ns)).collect()
+        };
+        *self.kernel_ends.borrow_mut() = ends(&kernels);
+        *self.copy_ends.borrow_mut() = ends(&copies);
+        let has_clips =
+            !self.kernel_ends.borrow().is_empty() || !self.copy_ends.borrow().is_empty();
+        Ok(is_narrower || has_clips)
+    }
+}
+
+impl<R: TraceRows> TraceRows for SoundRows<'_, R> {
+    type Error = R::Error;
+
+    fn strings(&self) -> Result<Strings, R::Error> {
+        self.file.strings()
+    }
+
+    fn kernels(&self, mut row: impl FnMut(Kernel)) -> Result<(), R::Error> {
+        let rule = self.rule.get();
+        self.file.kernels(|kernel| {
+            if rule.allows(RowKind::Kernel, kernel.start_ns, Some(kernel.end_ns)) {
+                row(kernel);
+            }
+        })
+    }
+
+    fn first_kernels(&self, most: u64, mut row: impl FnMut(Kernel)) -> Result<(), R::Error> {
+        let rule = self.rule.get();
+        let left_out = self.left_out.get().of(RowKind::Kernel);
+        let mut seen = 0;
+        self.file.first_kernels(most.saturating_add(left_out), |kernel| {
+            if seen < most && rule.allows(RowKind::Kernel, kernel.start_ns, Some(kernel.end_ns)) {
+                seen += 1;
+                row(kernel);
+            }
+        })
+    }
+
+    fn kernel_intervals(&self, mut row: impl FnMut(KernelInterval)) -> Result<(), R::Error> {
+        let (mut number, mut left_out) = (0, 0);
+        let ends = self.kernel_ends.borrow();
+        let mut order = self.kernel_order.borrow_mut();
+        self.file.kernel_intervals(|mut kernel| {
+            let at = number;
+            number += 1;
+            if !self.allows(RowKind::Kernel, kernel.start_ns, Some(kernel.end_ns)) {
+                left_out += 1;
+                return;
+            }
+            if self.is_first_reading.get() {
+                if let Some(seen) = kernel_row(&kernel, at).filter(|_| !order.is_unsorted) {
+                    order.see(seen);
+                }
+            } else if let Some(end_ns) = ends.get(&at) {
+                kernel.end_ns = *end_ns;
+            }
+            row(kernel);
+        })?;
+        self.count(RowKind::Kernel, left_out);
+        Ok(())
+    }
+
+    fn memcpys(&self, mut row: impl FnMut(Memcpy)) -> Result<(), R::Error> {
+        let (mut number, mut left_out) = (0, 0);
+        let ends = self.copy_ends.borrow();
+        let mut order = self.copy_order.borrow_mut();
+        self.file.memcpys(|mut copy| {
+            let at = number;
+            number += 1;
+            if !self.allows(RowKind::Copy, copy.start_ns, Some(copy.end_ns)) {
+                left_out += 1;
+                return;
+            }
+            if self.is_first_reading.get() {
+                if let Some(seen) = copy_row(&copy, at).filter(|_| !order.is_unsorted) {
+                    order.see(seen);
+                }
+            } else if let Some(end_ns) = ends.get(&at) {
+                copy.end_ns = *end_ns;
+            }
+            row(copy);
+        })?;
+        self.count(RowKind::Copy, left_out);
+        Ok(())
+    }
+
+    fn memsets(&self, mut row: impl FnMut(Memset)) -> Result<(), R::Error> {
+        let mut left_out = 0;
+        self.file.memsets(|fill| {
+            if self.allows(RowKind::Fill, fill.start_ns, Some(fill.end_ns)) {
+                row(fill);
+            } else {
+                left_out += 1;
+            }
+        })?;
+        self.count(RowKind::Fill, left_out);
+        Ok(())
+    }
+
+    fn graph_launches(&self, mut row: impl FnMut(GraphLaunch)) -> Result<(), R::Error> {
+        let mut left_out = 0;
+        self.file.graph_launches(|graph| {
+            if self.allows(RowKind::Graph, graph.start_ns, Some(graph.end_ns)) {
+                row(graph);
+            } else {
+                left_out += 1;
+            }
+        })?;
+        self.count(RowKind::Graph, left_out);
+        Ok(())
+    }
+
+    fn api_calls(&self, mut row: impl FnMut(ApiCall)) -> Result<(), R::Error> {
+        let mut left_out = 0;
+        self.file.api_calls(|call| {
+            if self.allows(RowKind::Call, call.start_ns, Some(call.end_ns)) {
+                row(call);
+            } else {
+                left_out += 1;
+            }
+        })?;
+        self.count(RowKind::Call, left_out);
+        Ok(())
+    }
+
+    /// Marks and names without a sound time are kept for their names.
+    fn nvtx_events(&self, mut row: impl FnMut(NvtxEvent)) -> Result<(), R::Error> {
+        let mut left_out = 0;
+        let rule = self.rule.get();
+        self.file.nvtx_events(|mut event| {
+            if !matches!(event.kind, NvtxKind::PushPop | NvtxKind::StartEnd) {
+                if !rule.allows(RowKind::Range, event.start_ns, None) {
+                    event.start_ns = NO_TIME;
+                }
+                event.end_ns = None;
+                row(event);
+            } else if self.allows(RowKind::Range, event.start_ns, event.end_ns) {
+                row(event);
+            } else {
+                left_out += 1;
+            }
+        })?;
+        self.count(RowKind::Range, left_out);
+        Ok(())
+    }
+
+    fn collectives(&self) -> HashMap<i64, CollectiveFacts> {
+        self.file.collectives()
+    }
+
+    fn other_rows(&self) -> Vec<(&'static str, u64)> {
+        self.file.other_rows()
+    }
+
+    fn diagnostics(&self) -> Result<Vec<Diagnostic>, R::Error> {
+        self.file.diagnostics()
+    }
+}
+
+#[cfg(test)]
+mod tests;

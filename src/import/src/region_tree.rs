@@ -1,0 +1,406 @@
+//! Ranges to regions: builds the tree of paths and finds the ranges open at a given time.
+//!
+//! Push/pop ranges nest by thread. A range lies inside the ranges of its thread that were open when
+//! it began, in any domain; its region is the path of their names. Start/end ranges may overlap, so
+//! each name is a region of its own, for all threads of the process.
+
+mod steps;
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rgpu_model::Region;
+use rgpu_model::timeline::RegionKind;
+pub(super) use steps::{InnermostLookup, RangeAround, is_around_collective};
+use steps::{OpenRange, RegionChanges, ThreadChanges};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum NvtxRangeKind {
+    PushPop,
+    StartEnd,
+}
+
+/// An NVTX range of a trace.
+#[derive(Clone, Debug)]
+pub(super) struct Range {
+    pub(super) kind: NvtxRangeKind,
+    /// The process. With the thread it decides which ranges nest.
+    pub(super) process: u64,
+    pub(super) thread: u64,
+    pub(super) start_ns: i64,
+    pub(super) end_ns: i64,
+    /// The path component: `name` or `domain@name`.
+    pub(super) part: Arc<str>,
+    /// Whether it never ended. Then `end_ns` is the end of the recording.
+    pub(super) open: bool,
+}
+
+/// The time of an API call that launched GPU work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallTime {
+    pub(super) process: u64,
+    pub(super) at_ns: i64,
+}
+
+/// The name of a range without a name.
+pub(super) const UNNAMED: &str = "(unnamed)";
+
+/// The path component of a range.
+pub(super) fn part(domain: Option<&str>, name: Option<&str>) -> String {
+    let name = name.unwrap_or(UNNAMED);
+    match domain {
+        Some(domain) if !domain.is_empty() => format!("{domain}@{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Deeper ranges count for their ancestor at this depth. Without a limit, the paths of a hostile
+/// file could become longer than the file.
+const MAX_DEPTH: usize = 64;
+/// Most start/end ranges that are considered at one time.
+const MAX_OPEN: usize = 256;
+
+/// One region of the tree.
+#[derive(Debug)]
+pub(super) struct Node {
+    parent: Option<usize>,
+    depth: usize,
+    part: Arc<str>,
+    kind: NvtxRangeKind,
+    instances: u64,
+    host_ns: u64,
+}
+
+/// All regions of a trace. A parent has a smaller number than its children.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    by_path: HashMap<(Option<usize>, NvtxRangeKind, Arc<str>), usize>,
+    /// The region of each range, by the range's index.
+    of_range: Vec<usize>,
+    /// The push/pop ranges with the range around each, outer ranges first.
+    nesting: Vec<(usize, Option<usize>)>,
+    lanes: ThreadChanges,
+}
+
+impl Tree {
+    /// Builds the tree. The returned pairs are (index in `moments`, start/end region around it).
+    /// For push/pop regions, use [`Tree::innermost`].
+    pub(super) fn build(ranges: &[Range], moments: &[CallTime]) -> (Tree, Vec<(usize, usize)>) {
+        let mut tree = Tree { of_range: vec![0; ranges.len()], ..Tree::default() };
+        tree.push_pop(ranges);
+        let mut found = Vec::new();
+        tree.start_end(ranges, moments, &mut found);
+        found.sort_by_key(|(moment, _)| *moment);
+        (tree, found)
+    }
+
+    /// A lookup of the innermost push/pop range by time.
+    pub(super) fn innermost(&self) -> InnermostLookup<'_> {
+        InnermostLookup::new(&self.lanes)
+    }
+
+    /// The ranges of a kind, sorted by lane and time. Of two that begin together, the outer comes
+    /// first.
+    fn by_start<L: Ord>(
+        ranges: &[Range],
+        kind: NvtxRangeKind,
+        lane: impl Fn(&Range) -> L,
+    ) -> Vec<usize> {
+        let mut by_start: Vec<usize> =
+            (0..ranges.len()).filter(|i| ranges[*i].kind == kind).collect();
+        by_start.sort_by_key(|i| {
+            let r = &ranges[*i];
+            (lane(r), r.start_ns, Reverse(r.end_ns))
+        });
+        by_start
+    }
+
+    /// Builds the push/pop regions in one pass, thread by thread.
+    fn push_pop(&mut self, ranges: &[Range]) {
+        let lane = |range: &Range| (range.process, range.thread);
+        let by_start = Tree::by_start(ranges, NvtxRangeKind::PushPop, lane);
+        for of_lane in by_start.chunk_by(|a, b| lane(&ranges[*a]) == lane(&ranges[*b])) {
+            let mut steps = RegionChanges::default();
+            // The open ranges with their end times, outermost first.
+            let mut open: Vec<(i64, OpenRange)> = Vec::new();
+            for index in of_lane {
+                let range = &ranges[*index];
+                steps.add_range(&range.part);
+                Tree::close(&mut open, range.start_ns, &mut steps);
+                let outer = open.last().map(|(_, outer)| *outer);
+                let node = self.enter(outer.map(|outer| outer.node), range);
+                self.of_range[*index] = node;
+                self.nesting.push((*index, outer.map(|outer| outer.range)));
+                let own = OpenRange { node, range: *index };
+                open.push((range.end_ns, own));
+                steps.change(range.start_ns, Some(own));
+            }
+            Tree::close(&mut open, i64::MAX, &mut steps);
+            if let Some(first) = of_lane.first() {
+                self.lanes.insert(lane(&ranges[*first]), steps);
+            }
+        }
+    }
+
+    /// Removes the push/pop ranges that ended by `now`. Ranges of different domains may overlap, so
+    /// an outer one can end before an inner one.
+    fn close(open: &mut Vec<(i64, OpenRange)>, now: i64, steps: &mut RegionChanges) {
+        while let Some((at, _)) = open.last().copied().filter(|(end, _)| *end <= now) {
+            while open.last().is_some_and(|(end, _)| *end <= at) {
+                open.pop();
+            }
+            steps.change(at, open.last().map(|(_, range)| *range));
+        }
+    }
+
+    /// Builds the start/end regions in one pass over ranges and moments, by process and time.
+    fn start_end(
+        &mut self,
+        ranges: &[Range],
+        moments: &[CallTime],
+        found: &mut Vec<(usize, usize)>,
+    ) {
+        let by_start = Tree::by_start(ranges, NvtxRangeKind::StartEnd, |range| range.process);
+        let mut by_time: Vec<usize> = (0..moments.len()).collect();
+        by_time.sort_by_key(|i| (moments[*i].process, moments[*i].at_ns));
+        let mut by_time = by_time.into_iter().peekable();
+        let mut current = None;
+        // End time and region of the open ranges, in the order they began.
+        let mut open: Vec<(i64, usize)> = Vec::new();
+        let mut see = |moment: usize, open: &mut Vec<(i64, usize)>| {
+            let at = moments[moment].at_ns;
+            open.retain(|(end, _)| *end > at);
+            let first = found.len();
+            for (_, node) in open.iter() {
+                if !found[first..].contains(&(moment, *node)) {
+                    found.push((moment, *node));
+                }
+            }
+        };
+        for index in by_start {
+            let range = &ranges[index];
+            let place = (range.process, range.start_ns);
+            while let Some(moment) =
+                by_time.next_if(|i| (moments[*i].process, moments[*i].at_ns) < place)
+            {
+                if current == Some(moments[moment].process) {
+                    see(moment, &mut open);
+                }
+            }
+            if current != Some(range.process) {
+                open.clear();
+                current = Some(range.process);
+            }
+            open.retain(|(end, _)| *end > range.start_ns);
+            let node = self.enter(None, range);
+            self.of_range[index] = node;
+            if open.len() < MAX_OPEN {
+                open.push((range.end_ns, node));
+            }
+        }
+        for moment in by_time {
+            if current == Some(moments[moment].process) {
+                see(moment, &mut open);
+            }
+        }
+    }
+
+    /// The region of a range below `parent`, which is added if new. Counts the instance.
+    fn enter(&mut self, parent: Option<usize>, range: &Range) -> usize {
+        let depth = parent.map_or(0, |p| self.nodes[p].depth + 1);
+        match parent {
+            Some(parent) if depth >= MAX_DEPTH => parent,
+            _ => {
+                let key = (parent, range.kind, Arc::clone(&range.part));
+                let next = self.nodes.len();
+                let node = *self.by_path.entry(key).or_insert(next);
+                if node == next {
+                    self.nodes.push(Node {
+                        parent,
+                        depth,
+                        part: Arc::clone(&range.part),
+                        kind: range.kind,
+                        instances: 0,
+                        host_ns: 0,
+                    });
+                }
+                self.nodes[node].instances += 1;
+                let ns = u64::try_from(range.end_ns.saturating_sub(range.start_ns)).unwrap_or(0);
+                self.nodes[node].host_ns = self.nodes[node].host_ns.saturating_add(ns);
+                node
+            }
+        }
+    }
+
+    /// The region of a range, by the range's index.
+    pub(super) fn of_range(&self, range: usize) -> usize {
+        self.of_range[range]
+    }
+
+    /// The push/pop ranges with the range around each, outer ranges first.
+    pub(super) fn nesting(&self) -> &[(usize, Option<usize>)] {
+        &self.nesting
+    }
+
+    /// The region's depth, parent and kind.
+    pub(super) fn region_key(&self, node: usize) -> (usize, Option<usize>, NvtxRangeKind) {
+        let node = &self.nodes[node];
+        (node.depth, node.parent, node.kind)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The region and its ancestors, innermost first.
+    pub(super) fn ancestry(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
+        std::iter::successors(Some(node), |n| self.nodes[*n].parent)
+    }
+
+    /// The region's path, outermost first.
+    pub(super) fn path(&self, node: usize) -> Vec<String> {
+        let mut parts: Vec<String> =
+            self.ancestry(node).map(|n| self.nodes[n].part.to_string()).collect();
+        parts.reverse();
+        parts
+    }
+
+    /// All regions, parents before children, without GPU times.
+    pub(super) fn regions(&self, from: &str) -> Vec<(usize, Region)> {
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
+        let mut todo: Vec<usize> = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            match node.parent {
+                Some(parent) => children[parent].push(index),
+                None => todo.push(index),
+            }
+        }
+        todo.reverse();
+        let mut regions = Vec::with_capacity(self.nodes.len());
+        while let Some(index) = todo.pop() {
+            todo.extend(children[index].iter().rev());
+            let node = &self.nodes[index];
+            let kind = match node.kind {
+                NvtxRangeKind::PushPop => RegionKind::PushPop,
+                NvtxRangeKind::StartEnd => RegionKind::StartEnd,
+            };
+            regions.push((
+                index,
+                Region {
+                    path: self.path(index),
+                    kind,
+                    instances: Some(node.instances),
+                    host_ns: Some(node.host_ns),
+                    from: from.to_owned(),
+                    ..Region::default()
+                },
+            ));
+        }
+        regions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(kind: NvtxRangeKind, thread: u64, start_ns: i64, end_ns: i64, part: &str) -> Range {
+        Range { kind, process: 1, thread, start_ns, end_ns, part: part.into(), open: false }
+    }
+
+    fn paths(tree: &Tree) -> Vec<(String, u64, u64)> {
+        let regions = tree.regions("").into_iter();
+        regions.map(|(_, r)| (r.display(), r.instances.unwrap(), r.host_ns.unwrap())).collect()
+    }
+
+    /// The regions of calls at (process, thread, time): the innermost, then the start/end ones.
+    fn inside(ranges: &[Range], calls: &[(u64, u64, i64)]) -> Vec<Vec<String>> {
+        let moments: Vec<CallTime> = calls
+            .iter()
+            .map(|(process, _, at_ns)| CallTime { process: *process, at_ns: *at_ns })
+            .collect();
+        let (tree, pairs) = Tree::build(ranges, &moments);
+        let mut innermost = tree.innermost();
+        let nodes = calls.iter().enumerate().map(|(index, (process, thread, at_ns))| {
+            let start_end = pairs.iter().filter(move |(moment, _)| *moment == index);
+            let inner = innermost.around(*process, *thread, *at_ns).map(|a| a.innermost.node);
+            inner.into_iter().chain(start_end.map(|(_, node)| *node)).collect::<Vec<_>>()
+        });
+        nodes.map(|nodes| nodes.iter().map(|n| tree.path(*n).join("/")).collect()).collect()
+    }
+
+    #[test]
+    fn push_pop_ranges_nest_by_thread_and_sum_by_path() {
+        use NvtxRangeKind::PushPop;
+        let ranges = [
+            range(PushPop, 1, 0, 100, "A"),
+            range(PushPop, 1, 10, 20, "A1"),
+            range(PushPop, 1, 30, 50, "A1"),
+            range(PushPop, 2, 15, 25, "A1"),
+            range(PushPop, 1, 100, 130, "B"),
+        ];
+        let (tree, _) = Tree::build(&ranges, &[]);
+        let expected = [
+            ("A".to_owned(), 1, 100),
+            ("A::A1".to_owned(), 2, 30),
+            ("B".to_owned(), 1, 30),
+            ("A1".to_owned(), 1, 10),
+        ];
+        assert_eq!(paths(&tree), expected);
+    }
+
+    #[test]
+    fn a_moment_lies_in_the_innermost_range_of_its_thread_and_in_every_open_start_end_range() {
+        let ranges = [
+            range(NvtxRangeKind::PushPop, 1, 0, 100, "A"),
+            range(NvtxRangeKind::PushPop, 1, 10, 20, "A1"),
+            range(NvtxRangeKind::StartEnd, 2, 5, 15, "S"),
+            range(NvtxRangeKind::StartEnd, 2, 12, 90, "T"),
+        ];
+        let at = |thread, at_ns| (1, thread, at_ns);
+        let moments = [at(1, 9), at(1, 14), at(1, 20), at(3, 14), at(1, 100), at(2, 200)];
+        let got = inside(&ranges, &moments);
+        let expected: [&[&str]; 6] =
+            [&["A", "S"], &["A/A1", "S", "T"], &["A", "T"], &["A/A1", "S", "T"], &[], &[]];
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn ranges_that_cross_begin_together_or_take_no_time_leave_the_right_one_open() {
+        let ranges = [
+            range(NvtxRangeKind::PushPop, 1, 0, 50, "A"),
+            range(NvtxRangeKind::PushPop, 1, 0, 10, "A0"),
+            range(NvtxRangeKind::PushPop, 1, 40, 60, "B"),
+            range(NvtxRangeKind::PushPop, 1, 45, 45, "nothing"),
+            range(NvtxRangeKind::PushPop, 1, 70, 65, "backwards"),
+            range(NvtxRangeKind::PushPop, 1, 80, i64::MAX, "last"),
+        ];
+        let times = [-1, 0, 9, 10, 39, 40, 45, 55, 60, 64, 70, 80, i64::MAX - 1, i64::MAX];
+        let calls: Vec<_> = times.into_iter().map(|at_ns| (1, 1, at_ns)).collect();
+        let got = inside(&ranges, &calls);
+        let got: Vec<_> = got.iter().map(|regions| regions.join(" ")).collect();
+        let (b, a0) = ("A/B", "A/A0");
+        let expected = ["", a0, a0, "A", "A", b, b, b, "", "", "", "last", "last", ""];
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn another_process_has_ranges_of_its_own() {
+        let ranges = [
+            range(NvtxRangeKind::StartEnd, 1, 0, 100, "S"),
+            range(NvtxRangeKind::PushPop, 1, 0, 100, "A"),
+        ];
+        let moments = [(2, 1, 50)];
+        assert_eq!(inside(&ranges, &moments), [Vec::<String>::new()]);
+    }
+
+    #[test]
+    fn absurdly_deep_ranges_count_to_an_ancestor() {
+        let ranges: Vec<Range> =
+            (0..1000).map(|n| range(NvtxRangeKind::PushPop, 1, n, 10_000 - n, "x")).collect();
+        let (tree, _) = Tree::build(&ranges, &[]);
+        assert_eq!(tree.len(), MAX_DEPTH);
+    }
+}
