@@ -53,7 +53,7 @@ pub mod suite;
 
 pub use rgpu_import as import;
 
-pub mod analysis;
+pub use rgpu_analysis as analysis;
 
 pub mod disasm;
 

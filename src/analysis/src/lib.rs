@@ -1,0 +1,87 @@
+//! Interprets a profile: verdicts with their evidence, and the next step for each.
+//!
+//! All functions are pure functions of the model: no file, no host, no tool. [`rule::RULES`] lists
+//! the rules, one file each; [`mod@classify`] ranks their verdicts on a launch by the limits of
+//! [`threshold`]; `merge` makes one finding of each cause, and `stake` orders them by the time that
+//! they could give back; `roofline` computes the device's ceilings; `bound` holds times against what `rgpu model`
+//! predicts at best.
+
+// Tests make what they like.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod bound;
+pub mod classify;
+pub mod compare;
+pub mod compare_remotes;
+mod concept;
+mod counted_work;
+mod datasheet;
+mod device;
+mod geometric_mean;
+mod geometry;
+mod kernel_verdict;
+mod known_kernel;
+pub mod lint;
+pub mod measured_rows;
+mod merge;
+pub mod occupancy;
+mod operator_products;
+mod ranks;
+mod roofline;
+pub mod rule;
+pub(crate) mod set_up;
+mod stake;
+pub mod threshold;
+pub mod timeline;
+pub(crate) mod tuning;
+
+#[cfg(test)]
+mod tests;
+
+pub use classify::{classify, classify_with};
+pub use threshold::{Limits, Thresholds};
+
+use timeline::Graphs;
+
+use rgpu_model::timeline::Timeline;
+use rgpu_model::{Profile, Sidecars};
+
+/// [`analyze_all`] by the built-in thresholds, for a profile without sidecar documents.
+pub fn analyze(profile: &mut Profile) {
+    analyze_all(profile, &Sidecars::default(), &Thresholds::default());
+}
+
+/// Adds everything derived from a profile and its sidecar documents: ceilings and speeds of light,
+/// classifications, the timeline, verdicts on the longest kernels, and findings.
+pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thresholds) {
+    roofline::add(profile);
+    profile.bound = bound::shares(profile);
+    let trace = sidecars.trace.as_ref();
+    let limits = Limits::new(thresholds, None);
+    let graphs = Graphs::new(profile, trace);
+    let of_ranks = sidecars.ranks.as_ref();
+    let of_ranks = of_ranks.map(|joined| ranks::analyze(profile, joined, &limits));
+    // After the ranks: what a rank waits for others is no fault of its own collectives.
+    let idle = trace.map(|trace| timeline::analyze(profile, trace, &graphs, &limits));
+    let preparing = set_up::preparing_in(profile);
+    set_up::mark_kernels(profile, &preparing);
+    let verdicts = classify::classify_launches(profile, thresholds);
+    let set_up = set_up::SetUp::of(profile, &limits);
+    let mut set_up_ids = set_up.as_ref().map(set_up::SetUp::ids).unwrap_or_default();
+    set_up_ids.extend(preparing);
+    let found = merge::findings(profile, &verdicts, &graphs, &set_up_ids);
+    let only_set_up = set_up.map(|set_up| set_up.finding(profile, &limits));
+    profile.findings.extend(only_set_up);
+    profile.findings.extend(idle.into_iter().chain(of_ranks).flatten());
+    profile.findings.extend(found);
+    profile.findings.extend(operator_products::near_peak(profile, &limits));
+    // Of several GPUs, the one with the most steady time.
+    let devices = profile.timeline.iter().flat_map(|timeline| &timeline.devices);
+    let steady = devices.map(|device| (timeline::steady_ns(device, &limits), device.span_ns));
+    let (steady_ns, span_ns) = steady.max().unwrap_or_default();
+    let steady_share = limits.threshold(&threshold::WAITING_SHARE).value;
+    let repeating_ns = stake::leading_ns(steady_ns, steady_share, span_ns);
+    let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus);
+    stake::sort(&mut profile.findings, repeating_ns, gpus);
+    profile.kernel_verdicts = kernel_verdict::of(profile, &limits);
+}

@@ -1,0 +1,173 @@
+//! Derives from a trace how each GPU spent its time: busy, idle by cause, overlap, streams, regions.
+//!
+//! Only the time between the first kernel and the last counts. Before that, programs load data and
+//! modules, which a trace rarely explains.
+
+mod element_wise;
+mod finding;
+mod graphs;
+mod host_work;
+mod idle;
+mod idle_totals;
+mod measure;
+mod pageable;
+mod plain_steps;
+mod scope;
+mod start_up;
+mod sums;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Limits;
+use rgpu_model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline, TimelineScope};
+use rgpu_model::trace::{TraceWork, TraceWorkKind};
+use rgpu_model::{Finding, Profile, Trace};
+use host_work::HostEvents;
+use idle::BlockingCalls;
+use idle_totals::IdleTotals;
+use measure::union_ns;
+use start_up::StartUp;
+use sums::Causes;
+
+pub(crate) use finding::{START_UP, steady_ns};
+pub(super) use graphs::{GraphUse, Graphs};
+
+/// The maximum number of gaps listed per GPU.
+const MAX_LISTED_GAPS: usize = 20;
+
+/// The timeline of a trace; `None` if no kernel ran.
+pub fn timeline(trace: &Trace, limits: &Limits<'_>) -> Option<Timeline> {
+    let scope = scope::Scope::find(trace);
+    let waits = BlockingCalls::new(trace);
+    let host = HostEvents::new(trace);
+    let whole = scope.name() == TimelineScope::Program;
+    let start_up = StartUp::new(trace, whole, limits);
+    let mut regions: BTreeMap<u32, RegionSums> = BTreeMap::new();
+    let devices: BTreeSet<(Option<u32>, u32)> =
+        trace.work.iter().map(|work| (work.rank, work.device)).collect();
+    let devices = devices.into_iter().filter_map(|device| {
+        let parts = scope.parts(trace, device);
+        let known = (&waits, &start_up, &host);
+        (!parts.is_empty()).then(|| of_device(trace, device, &parts, known, &mut regions))
+    });
+    let devices: Vec<DeviceTime> = devices.collect();
+    let regions = regions.into_iter().map(|(index, sums)| sums.into_time(trace, index));
+    (!devices.is_empty()).then(|| Timeline {
+        scope: scope.name(),
+        partial: trace.cut.work > 0,
+        regions: regions.collect(),
+        devices,
+        from: trace.from.clone(),
+    })
+}
+
+/// Adds the timeline of `trace` to a profile and returns its findings.
+pub(super) fn analyze(
+    profile: &mut Profile,
+    trace: &Trace,
+    graphs: &Graphs,
+    limits: &Limits<'_>,
+) -> Vec<Finding> {
+    profile.timeline = timeline(trace, limits);
+    let ranks = profile.ranks.as_ref();
+    let of_timeline = |timeline| finding::findings(timeline, ranks, graphs, limits);
+    let limited =
+        |timeline| plain_steps::limit(of_timeline(timeline), timeline, &profile.stages, limits);
+    let idle = profile.timeline.iter().flat_map(limited);
+    idle.chain(element_wise::finding(trace, limits)).collect()
+}
+
+/// Whether a piece of work is a kernel, or a graph, which stands for its kernels.
+fn computes(work: &TraceWork) -> bool {
+    matches!(work.kind, TraceWorkKind::Kernel | TraceWorkKind::Graph)
+}
+
+fn of_device(
+    trace: &Trace,
+    (rank, device): (Option<u32>, u32),
+    parts: &[Vec<&TraceWork>],
+    (waits, start_up, host): (&BlockingCalls, &StartUp<'_>, &HostEvents<'_>),
+    regions: &mut BTreeMap<u32, RegionSums>,
+) -> DeviceTime {
+    let mut time = DeviceTime { device, rank, ..DeviceTime::default() };
+    let mut causes = Causes::default();
+    let mut places = IdleTotals::new(trace, host);
+    let mut streams: BTreeMap<u64, StreamTime> = BTreeMap::new();
+    for part in parts {
+        measure::add(trace, part, &mut time);
+        let tuning = part.iter().filter(|work| computes(work) && start_up.is_tuning_kernel(work));
+        time.tuning_ns += union_ns(tuning.map(|work| (work.start_ns, work.end_ns())).collect());
+        for work in part {
+            let stream = streams.entry(work.stream).or_default();
+            stream.stream = work.stream;
+            *(if computes(work) { &mut stream.kernels } else { &mut stream.copies }) += 1;
+            for region in ancestry(trace, work) {
+                let sums = regions.entry(region).or_default();
+                sums.kernels += u64::from(computes(work));
+                sums.busy.push((work.start_ns, work.end_ns()));
+            }
+        }
+        for stream in streams.values_mut() {
+            let of_it = part.iter().filter(|work| work.stream == stream.stream);
+            stream.busy_ns += union_ns(of_it.map(|work| (work.start_ns, work.end_ns())).collect());
+        }
+    }
+    let gaps: Vec<_> = parts.iter().flat_map(|part| idle::gaps(trace, part, waits)).collect();
+    let marks = start_up.mark(&gaps);
+    let steady = gaps.iter().zip(&marks).filter(|(_, is_start_up)| !**is_start_up);
+    let steady: Vec<_> = steady.map(|(gap, _)| (gap.start_ns, gap.end_ns)).collect();
+    time.pageable_copies = pageable::sums(trace, parts, steady);
+    let mut allocation_ns = 0;
+    for (gap, is_start_up) in gaps.into_iter().zip(marks) {
+        causes.add(&gap.parts);
+        allocation_ns += if is_start_up { start_up.allocation_ns(&gap) } else { 0 };
+        places.add(&gap, is_start_up);
+        for region in gap.regions(trace) {
+            regions.entry(region).or_default().causes.add(&gap.parts);
+        }
+        time.gaps.push(gap.into_model());
+    }
+    time.idle_ns = time.span_ns.saturating_sub(time.busy_ns);
+    time.waiting = causes.into_sums();
+    time.start_up_allocation_ns = Some(allocation_ns).filter(|ns| *ns > 0);
+    (time.places, time.first_launches) = places.finish();
+    time.gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.duration_ns), gap.start_ns));
+    time.gaps.truncate(MAX_LISTED_GAPS);
+    time.streams = streams.into_values().collect();
+    time
+}
+
+/// The regions in which a piece of work was launched, with all regions around them, each once.
+fn ancestry(trace: &Trace, work: &TraceWork) -> BTreeSet<u32> {
+    let mut all = BTreeSet::new();
+    for region in &work.regions {
+        let mut next = Some(*region);
+        while let Some(index) = next.filter(|index| all.insert(*index)) {
+            next = trace.regions.get(index as usize).and_then(|region| region.parent);
+        }
+    }
+    all
+}
+
+#[derive(Default)]
+struct RegionSums {
+    kernels: u64,
+    busy: Vec<(u64, u64)>,
+    causes: Causes,
+}
+
+impl RegionSums {
+    fn into_time(self, trace: &Trace, index: u32) -> RegionTime {
+        let region = trace.regions.get(index as usize).cloned().unwrap_or_default();
+        RegionTime {
+            path: region.path,
+            start_end: region.start_end,
+            kernels: self.kernels,
+            busy_ns: union_ns(self.busy),
+            waiting: self.causes.into_sums(),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Selects the work that is analysed.
+//!
+//! A program is analysed as a whole. If rgpu's own runner ran a kernel, only the work that it marks
+//! as timed is analysed: set-up, warm-up and the checks between cases belong to the runner.
+
+use std::collections::BTreeMap;
+
+use super::{ancestry, computes};
+use rgpu_model::Trace;
+use rgpu_model::timeline::TimelineScope;
+use rgpu_model::trace::TraceWork;
+
+/// The range that the runner puts around measured work; each case is a range inside it.
+const TIMED: &str = "rgpu@timed";
+
+pub(super) enum Scope {
+    Program,
+    Timed,
+}
+
+impl Scope {
+    pub(super) fn find(trace: &Trace) -> Scope {
+        let timed = |region: &rgpu_model::trace::TraceRegion| region.path == [TIMED];
+        if trace.regions.iter().any(timed) { Scope::Timed } else { Scope::Program }
+    }
+
+    pub(super) fn name(&self) -> TimelineScope {
+        match self {
+            Scope::Program => TimelineScope::Program,
+            Scope::Timed => TimelineScope::Timed,
+        }
+    }
+
+    /// The work of a rank on a GPU from its first kernel to its last: one part for a program, else
+    /// one per case.
+    pub(super) fn parts<'a>(
+        &self,
+        trace: &'a Trace,
+        device: (Option<u32>, u32),
+    ) -> Vec<Vec<&'a TraceWork>> {
+        let mut parts: BTreeMap<u32, Vec<&TraceWork>> = BTreeMap::new();
+        for work in trace.work.iter().filter(|work| (work.rank, work.device) == device) {
+            let part = match self {
+                Scope::Program => Some(0),
+                Scope::Timed => case_of(trace, work),
+            };
+            if let Some(part) = part {
+                parts.entry(part).or_default().push(work);
+            }
+        }
+        parts.into_values().filter_map(between_kernels).collect()
+    }
+}
+
+/// The region directly inside the runner's range, or that range itself.
+fn case_of(trace: &Trace, work: &TraceWork) -> Option<u32> {
+    let inside = ancestry(trace, work).into_iter();
+    let timed = inside.filter_map(|index| {
+        let region = trace.regions.get(index as usize)?;
+        let first = region.path.first().is_some_and(|part| part == TIMED);
+        (first && region.path.len() <= 2).then_some((region.path.len(), index))
+    });
+    timed.max().map(|(_, index)| index)
+}
+
+/// The work without copies before the first kernel and after the last; `None` without a kernel.
+fn between_kernels(work: Vec<&TraceWork>) -> Option<Vec<&TraceWork>> {
+    let kernels = work.iter().filter(|work| computes(work));
+    let first = kernels.clone().map(|work| work.start_ns).min()?;
+    let last = kernels.map(|work| work.end_ns()).max()?;
+    let inside =
+        |work: &&TraceWork| work.end_ns() > first && work.start_ns < last || computes(work);
+    Some(work.into_iter().filter(inside).collect())
+}
