@@ -57,7 +57,7 @@ pub use rgpu_analysis as analysis;
 
 pub mod disasm;
 
-pub mod report;
+pub use rgpu_report as report;
 
 pub mod redact;
 

@@ -1,0 +1,233 @@
+//! Tables for spreadsheets and scripts in CSV (RFC 4180): kernels, metrics and regions.
+//!
+//! Column heads contain the units, so cells are plain numbers. A text that a spreadsheet would take
+//! for a formula (it begins with `=`, `+`, `-`, `@`, a tab or a carriage return) gets a leading `'`,
+//! because kernel and region names come from the profiled program and are untrusted. No C++ or
+//! Python name begins with these characters.
+
+use std::collections::BTreeMap;
+
+use super::kernel_sums::work_ns;
+use super::{Document, ReportInput, Style};
+use rgpu_model::{Launch, Profile, Value};
+
+/// Renders `kernels.csv`, `metrics.csv` and `regions.csv`.
+pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
+    let profile = subject.profile;
+    vec![
+        Document::new("kernels.csv", kernels(profile)),
+        Document::new("metrics.csv", metrics(profile)),
+        Document::new("regions.csv", regions(profile)),
+    ]
+}
+
+/// A CSV writer into memory, which cannot fail.
+struct CsvBuffer(csv::Writer<Vec<u8>>);
+
+impl CsvBuffer {
+    fn new<'a>(head: impl IntoIterator<Item = &'a str>) -> Self {
+        let terminator = csv::Terminator::CRLF;
+        let mut buffer = Self(csv::WriterBuilder::new().terminator(terminator).from_writer(vec![]));
+        buffer.row(head.into_iter().map(str::to_owned));
+        buffer
+    }
+
+    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let _ = self.0.write_record(cells.into_iter().map(|cell| cell.into_bytes()));
+    }
+
+    fn into_bytes(self) -> Vec<u8> {
+        self.0.into_inner().unwrap_or_default()
+    }
+}
+
+/// Escapes a text of the profiled program for spreadsheets.
+fn text(foreign: &str) -> String {
+    if foreign.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        format!("'{foreign}")
+    } else {
+        foreign.to_owned()
+    }
+}
+
+fn number(x: Option<impl ToString>) -> String {
+    x.map(|x| x.to_string()).unwrap_or_default()
+}
+
+fn kernels(profile: &Profile) -> Vec<u8> {
+    let mut buffer = CsvBuffer::new([
+        "kernel",
+        "device",
+        "launches",
+        "total [ns]",
+        "mean [ns]",
+        "min [ns]",
+        "max [ns]",
+        "share [%]",
+        "set-up [ns]",
+    ]);
+    let all = work_ns(profile);
+    for k in &profile.kernels {
+        buffer.row([
+            text(&k.kernel),
+            text(profile.device.as_deref().unwrap_or_default()),
+            k.launches.to_string(),
+            k.total_ns.to_string(),
+            format!("{:.1}", k.total_ns as f64 / k.launches.max(1) as f64),
+            k.min_ns.to_string(),
+            k.max_ns.to_string(),
+            format!("{:.3}", 100.0 * k.work_ns() as f64 / all.max(1) as f64),
+            number(k.set_up_ns),
+        ]);
+    }
+    buffer.into_bytes()
+}
+
+/// One row per launch. A metric with two units gets two columns.
+fn metrics(profile: &Profile) -> Vec<u8> {
+    let mut columns: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for (id, metric) in profile.launches.iter().flat_map(|l| &l.metrics) {
+        columns.insert((id, &metric.unit), 0);
+    }
+    columns.values_mut().enumerate().for_each(|(at, column)| *column = at);
+    let fixed =
+        ["launch", "kernel", "region", "stream", "grid", "block", "start [ns]", "duration [ns]"];
+    let heads: Vec<String> = columns
+        .keys()
+        .map(|(id, unit)| if unit.is_empty() { text(id) } else { text(&format!("{id} [{unit}]")) })
+        .collect();
+    let mut buffer = CsvBuffer::new(fixed.into_iter().chain(heads.iter().map(String::as_str)));
+    for launch in &profile.launches {
+        let mut cells = vec![String::new(); columns.len()];
+        for (id, metric) in &launch.metrics {
+            if let Some(at) = columns.get(&(id.as_str(), metric.unit.as_str())) {
+                cells[*at] = match &metric.value {
+                    Value::Int(n) => n.to_string(),
+                    Value::Float(x) => x.to_string(),
+                    Value::Text(words) => text(words),
+                };
+            }
+        }
+        buffer.row(launch_cells(launch).into_iter().chain(cells));
+    }
+    buffer.into_bytes()
+}
+
+fn launch_cells(launch: &Launch) -> [String; 8] {
+    // The result of a whole range has no grid and no block.
+    let shape = |n: [u32; 3]| match n {
+        [0, 0, 0] => String::new(),
+        [x, y, z] => format!("{x}x{y}x{z}"),
+    };
+    let region = rgpu_model::Region { path: launch.region.clone(), ..Default::default() };
+    [
+        launch.id.to_string(),
+        text(&launch.kernel),
+        text(&region.display()),
+        number(launch.stream),
+        shape(launch.grid),
+        shape(launch.block),
+        number(launch.start_ns),
+        number(launch.duration_ns),
+    ]
+}
+
+fn regions(profile: &Profile) -> Vec<u8> {
+    let mut buffer = CsvBuffer::new([
+        "region",
+        "depth",
+        "kind",
+        "instances",
+        "host [ns]",
+        "GPU [ns]",
+        "launches",
+        "kernels",
+    ]);
+    for r in &profile.regions {
+        // If the tool did not see a region's work, the cell is empty instead of zero.
+        let seen = r.gpu_ns.is_some() || !r.kernels.is_empty();
+        let launches: u64 = r.kernels.iter().map(|k| k.launches).sum();
+        buffer.row([
+            text(&r.display()),
+            r.path.len().to_string(),
+            r.kind.to_string(),
+            number(r.instances),
+            number(r.host_ns),
+            number(r.gpu_ns),
+            number(seen.then_some(launches)),
+            number(seen.then_some(r.kernels.len())),
+        ]);
+    }
+    buffer.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rgpu_model::timeline::KernelSum;
+    use rgpu_model::{Metric, Region};
+
+    fn hostile() -> Profile {
+        let launch = |id, unit: &str| Launch {
+            id,
+            kernel: "void k<int, \"x\">(int*)".to_owned(),
+            duration_ns: Some(1500.5),
+            region: vec!["A".to_owned(), "b::c".to_owned()],
+            metrics: [(
+                "dram__bytes.sum".to_owned(),
+                Metric { value: Value::Int(7), unit: unit.to_owned(), from: String::new() },
+            )]
+            .into(),
+            ..Launch::default()
+        };
+        Profile {
+            kernels: vec![KernelSum {
+                kernel: "=cmd|' /C calc'!A0".to_owned(),
+                launches: 2,
+                total_ns: 3,
+                set_up_ns: None,
+                min_ns: 1,
+                max_ns: 2,
+            }],
+            launches: vec![launch(0, "byte"), launch(1, "kbyte")],
+            regions: vec![Region { path: vec!["a\nb".to_owned()], ..Region::default() }],
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn names_that_look_like_formulas_quotes_and_commas_stay_texts() {
+        let profile = hostile();
+        let texts: Vec<String> = render(&(&profile).into(), &Style::default())
+            .into_iter()
+            .map(|d| format!("{}\n{}", d.name, d.clone().into_text().replace("\r\n", "\n")))
+            .collect();
+        insta::assert_snapshot!(texts.join("\n"));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_an_empty_cell() {
+        let range = Launch { kernel: "range of A".to_owned(), ..Launch::default() };
+        let region = |gpu_ns| Region { path: vec!["A".to_owned()], gpu_ns, ..Region::default() };
+        let regions = vec![region(None), region(Some(0))];
+        let profile = Profile { launches: vec![range.clone()], regions, ..Profile::default() };
+        let texts: Vec<String> = render(&(&profile).into(), &Style::default())
+            .into_iter()
+            .map(|d| d.into_text().replace("\r\n", "\n"))
+            .collect();
+        assert!(texts[1].ends_with("\n0,range of A,,,,,,\n"), "{}", texts[1]);
+        assert!(texts[2].ends_with("\nA,1,,,,,,\nA,1,,,,0,0,0\n"), "{}", texts[2]);
+        let json = serde_json::to_value(&range).unwrap();
+        assert!(json.get("grid").is_none() && json.get("block").is_none(), "{json}");
+        assert_eq!(serde_json::from_value::<Launch>(json).unwrap(), range);
+    }
+
+    #[test]
+    fn every_row_has_as_many_cells_as_the_head() {
+        let profile = hostile();
+        for document in render(&(&profile).into(), &Style::default()) {
+            let mut reader = csv::Reader::from_reader(document.bytes.as_slice());
+            assert!(reader.records().all(|row| row.is_ok()), "{}", document.name);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The texts of a finding that all reports share: what it is worth, what it covers, and where.
+
+use std::borrow::Cow;
+
+use super::busy;
+use super::kernel_name::KernelLabels;
+use super::quantity::{duration, percent};
+use super::terminal::stages::short_place;
+use super::text::{cut_middle, one_line};
+use rgpu_model::finding::{GainScope, PotentialGain};
+use rgpu_model::timeline::{HostWork, IdleGroup};
+use rgpu_model::{Finding, Profile};
+
+/// The maximum number of kernels that a finding names in a text.
+const MAX_KERNELS: usize = 4;
+
+/// The name of the kernel that a finding is about, if it is about a single one and the profile
+/// has others.
+pub(super) fn kernel(finding: &Finding, names: &KernelLabels<'_>) -> Option<String> {
+    let single = finding.covers.len() <= 1;
+    finding.kernel.as_deref().filter(|_| single).map(|kernel| names.name(kernel))
+}
+
+/// `up to 1.55 s, 62 % of the time from the first kernel to the last`. GPU time of several GPUs is a sum, and is called so: `50 % of
+/// the GPU time of 4 GPUs`.
+pub(super) fn worth(finding: &Finding, profile: &Profile) -> Option<String> {
+    // What was profiled instead of the work has nothing to give back.
+    let stake = finding.stake.as_ref().filter(|_| finding.id != "only_set_up");
+    stake.map(|stake| worth_of(stake, profile))
+}
+
+/// The advice of finding `at`. Advice that an earlier finding gives is not said again: `as for finding 3`.
+pub(super) fn hint(findings: &[Finding], at: usize) -> Cow<'_, str> {
+    let hint = &findings[at].hint;
+    match findings[..at].iter().position(|earlier| earlier.hint == *hint) {
+        Some(earlier) if !hint.is_empty() => Cow::Owned(format!("as for finding {}", earlier + 1)),
+        _ => Cow::Borrowed(hint),
+    }
+}
+
+fn worth_of(stake: &PotentialGain, profile: &Profile) -> String {
+    let whole = match (&stake.of, &stake.region, busy::several_gpus(profile)) {
+        (GainScope::Region, Some(region), _) => format!("`{region}`"),
+        (GainScope::GpuTime, _, Some(gpus)) => format!("{} of {gpus}", stake.of.words()),
+        (of, ..) => of.words().to_owned(),
+    };
+    let share = match 100.0 * stake.share {
+        share if share < 0.01 => "less than 0.01 %".to_owned(),
+        // As in the text of the finding: it is not the whole.
+        share if (99.0..99.95).contains(&share) => format!("{share:.1} %"),
+        share => percent(share),
+    };
+    format!("up to {}, {share} of {whole}", duration(stake.ns as f64))
+}
+
+/// The kernels that a finding covers, the ones with the most time at stake by name: `gelu f32 (12
+/// launches, 48.4 µs), … and 3 more`. `None` for a single launch.
+pub(super) fn covered(finding: &Finding, names: &KernelLabels<'_>) -> Option<String> {
+    let covers = &finding.covers;
+    if covers.iter().map(|covered| covered.launches).sum::<u64>() <= 1 {
+        return None;
+    }
+    let said = covers.iter().take(MAX_KERNELS).map(|covered| {
+        let name = names.name(&covered.kernel);
+        let s = if covered.launches == 1 { "" } else { "es" };
+        format!("{name} ({} launch{s}, {})", covered.launches, duration(covered.total_ns as f64))
+    });
+    let mut text = said.collect::<Vec<_>>().join(", ");
+    match covers.len().saturating_sub(MAX_KERNELS) {
+        0 => {}
+        more => text += &format!(" and {more} more"),
+    }
+    Some(text)
+}
+
+/// Where idle time is: `757 ms in 127 gaps before cudnn sdpa in decode::step, the longest 56.9 ms at
+/// 2.25 s of the recording (cuLaunchKernelEx)`.
+pub(super) fn idle_location_text(place: &IdleGroup, names: &KernelLabels<'_>) -> String {
+    let mut text = duration(place.total_ns as f64);
+    match place.gaps {
+        0 | 1 => text += " in 1 gap",
+        gaps => text += &format!(" in {gaps} gaps"),
+    }
+    // Of a single long gap the longest one tells.
+    if let Some(long) = place.long_gaps.as_ref().filter(|long| long.gaps > 1) {
+        let share = percent(100.0 * long.total_ns as f64 / place.total_ns.max(1) as f64);
+        text += &format!(", {} of which hold {share} of it,", long.gaps);
+    }
+    // nsys has no names of the kernels in a graph that it traces as a whole.
+    text += &match place.before.as_str() {
+        "graph" if place.call.contains("GraphLaunch") => " before a CUDA graph".to_owned(),
+        kernel => format!(" before {}", names.name(kernel)),
+    };
+    if let Some(region) = &place.region {
+        text += &format!(" in `{}`", cut_middle(&super::region_rows::short_xla(region), 44));
+    }
+    // The GPU's span begins later, with its first kernel.
+    let at = format!("{} of the recording", duration(place.longest_start_ns as f64));
+    text += &match place.gaps {
+        0 | 1 => format!(", at {at}"),
+        _ => format!(", the longest {} at {at}", duration(place.longest_ns as f64)),
+    };
+    if !place.call.is_empty() {
+        text += &format!(" ({})", place.call);
+    }
+    text + &place.host.as_ref().map(host_text).unwrap_or_default()
+}
+
+/// What the GPU waits for: `; the host is in aten::randn, called in data.py(9): load, for 590 ms`.
+fn host_text(host: &HostWork) -> String {
+    let operator = host.operator.as_deref().map(|name| cut_middle(&one_line(name), 44));
+    let function = host.function.as_deref().map(|name| one_line(&short_place(name)));
+    let what = match (operator, function) {
+        (Some(operator), Some(function)) => format!("`{operator}`, called in `{function}`,"),
+        (Some(name), None) | (None, Some(name)) => format!("`{name}`"),
+        (None, None) => return String::new(),
+    };
+    format!("; the host is in {what} for {}", duration(host.total_ns as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rgpu_model::finding::CoveredKernel;
+    use rgpu_model::timeline::{DeviceTime, KernelSum, LongGaps, Timeline};
+    use crate::kernel_name::KernelNames;
+
+    #[test]
+    fn a_finding_says_what_it_is_worth_what_it_covers_and_where() {
+        let covered_kernel = |kernel: &str, launches| CoveredKernel {
+            kernel: kernel.to_owned(),
+            launches,
+            total_ns: 48_400,
+            ..CoveredKernel::default()
+        };
+        let profile = Profile::default();
+        let names = KernelNames::Short.labels(&profile);
+        let mut finding = Finding {
+            kernel: Some("a".to_owned()),
+            stake: Some(PotentialGain {
+                ns: 1_550_000_000,
+                of: GainScope::WallTime,
+                region: None,
+                share: 0.62,
+            }),
+            covers: vec![covered_kernel("a", 12)],
+            ..Finding::default()
+        };
+        let text = |finding: &Finding| worth(finding, &profile).unwrap();
+        assert_eq!(
+            text(&finding),
+            "up to 1.55 s, 62 % of the time from the first kernel to the last"
+        );
+        let mut whole = finding.clone();
+        whole.stake.as_mut().unwrap().share = 0.9968;
+        assert_eq!(
+            text(&whole),
+            "up to 1.55 s, 99.7 % of the time from the first kernel to the last"
+        );
+        whole.stake.as_mut().unwrap().of = GainScope::GpuTime;
+        assert_eq!(text(&whole), "up to 1.55 s, 99.7 % of the GPU time");
+        let gpu = DeviceTime { span_ns: 1, ..DeviceTime::default() };
+        let timeline = Timeline { devices: vec![gpu.clone(), gpu], ..Timeline::default() };
+        let two = Profile { timeline: Some(timeline), ..Profile::default() };
+        let told = worth(&whole, &two).unwrap();
+        assert_eq!(told, "up to 1.55 s, 99.7 % of the GPU time of 2 GPUs");
+        assert_eq!(kernel(&finding, &names).as_deref(), Some("a"));
+        assert_eq!(covered(&finding, &names).unwrap(), "a (12 launches, 48.4 µs)");
+        finding.covers.extend(["b", "c", "d", "e", "f"].map(|name| covered_kernel(name, 1)));
+        assert_eq!(kernel(&finding, &names), None, "it is about several kernels");
+        let text = covered(&finding, &names).unwrap();
+        assert!(text.ends_with("d (1 launch, 48.4 µs) and 2 more"), "{text}");
+        let gaps = IdleGroup {
+            region: Some("decode::step".to_owned()),
+            before: "gemm".to_owned(),
+            call: "cuLibraryLoadData".to_owned(),
+            gaps: 127,
+            total_ns: 757_000_000,
+            longest_ns: 56_900_000,
+            longest_start_ns: 2_250_000_000,
+            ..IdleGroup::default()
+        };
+        assert_eq!(
+            idle_location_text(&gaps, &names),
+            "757 ms in 127 gaps before gemm in `decode::step`, the longest 56.9 ms at 2.25 s of the \
+             recording (cuLibraryLoadData)"
+        );
+        let long_gaps = Some(LongGaps { gaps: 15, total_ns: 749_400_000 });
+        let few = idle_location_text(&IdleGroup { long_gaps, ..gaps.clone() }, &names);
+        assert!(
+            few.starts_with("757 ms in 127 gaps, 15 of which hold 99 % of it, before gemm"),
+            "{few}"
+        );
+        let told = |operator: Option<&str>, function: Option<&str>| {
+            let [operator, function] = [operator, function].map(|text| text.map(str::to_owned));
+            let host = Some(HostWork { operator, function, total_ns: 590_000_000 });
+            let text = idle_location_text(&IdleGroup { host, ..gaps.clone() }, &names);
+            text.split_once("; ").unwrap().1.to_owned()
+        };
+        assert_eq!(
+            told(Some("aten::randn"), Some("/a/data.py(9): load")),
+            "the host is in `aten::randn`, called in `data.py(9): load`, for 590 ms"
+        );
+        assert_eq!(
+            told(None, Some("/a/train.py: <module>")),
+            "the host is in `train.py` for 590 ms"
+        );
+        assert_eq!(told(Some("load\nbatch"), None), "the host is in `load batch` for 590 ms");
+    }
+
+    /// torch has two kernels for products of elements, which only a profile with both tells apart.
+    #[test]
+    fn a_finding_names_kernels_as_the_profiles_tables_do() {
+        let functor = "at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float>>";
+        let [strided, vectorized] =
+            [("elementwise_kernel", "128"), ("vectorized_elementwise_kernel", "4")].map(
+                |(kernel, size)| format!("void at::native::{kernel}<(int){size}, {functor}>(int)"),
+            );
+        let sum = |kernel: &str| KernelSum { kernel: kernel.to_owned(), ..KernelSum::default() };
+        let profile =
+            Profile { kernels: vec![sum(&strided), sum(&vectorized)], ..Profile::default() };
+        let names = KernelNames::Short.labels(&profile);
+        let finding = Finding {
+            kernel: Some(strided.clone()),
+            covers: vec![CoveredKernel {
+                kernel: strided.clone(),
+                launches: 2,
+                total_ns: 2000,
+                ..CoveredKernel::default()
+            }],
+            ..Finding::default()
+        };
+        assert_eq!(kernel(&finding, &names).unwrap(), "mul f32 strided");
+        assert_eq!(covered(&finding, &names).unwrap(), "mul f32 strided (2 launches, 2.00 µs)");
+        let gap = IdleGroup { before: vectorized, gaps: 1, ..IdleGroup::default() };
+        assert!(idle_location_text(&gap, &names).contains("before mul f32 vectorized, at"));
+        let graph = IdleGroup {
+            before: "graph".to_owned(),
+            call: "cuGraphLaunch".to_owned(),
+            ..IdleGroup::default()
+        };
+        assert!(idle_location_text(&graph, &names).contains("before a CUDA graph, at"));
+        assert_eq!(KernelNames::Full.labels(&profile).name(&strided), strided);
+    }
+
+    #[test]
+    fn advice_is_given_once() {
+        let finding = |hint: &str| Finding { hint: hint.to_owned(), ..Finding::default() };
+        let findings = ["fuse", "", "fuse", "", "wait"].map(finding);
+        let hints: Vec<_> = (0..findings.len()).map(|at| hint(&findings, at)).collect();
+        assert_eq!(hints, ["fuse", "", "as for finding 1", "", "wait"]);
+    }
+}

@@ -1,0 +1,61 @@
+//! The `regions` folder of a run: one consolidated report, and one folder per region.
+//!
+//! ```text
+//! regions/
+//!   report.json report.md            the selection, every region, totals, fingerprint
+//!   A/ A__A1/ …                      one region each
+//!     region.json region.md          the same for it alone
+//!     kernels.csv                    one row a launch with its metrics, or one row a kernel
+//!     sections.txt                   the tool's own section tables
+//! ```
+
+mod csv;
+mod document;
+mod markdown;
+mod name;
+mod sections;
+
+use rgpu_model::{Profile, RegionsDocument};
+
+/// A file of the `regions` folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionFile {
+    /// The path in the run folder.
+    pub path: String,
+    /// The content; ends with a newline.
+    pub text: String,
+}
+
+/// All files of the folder; empty if the program has no regions and none was requested.
+pub fn files(profile: &Profile) -> Vec<RegionFile> {
+    let Some(document) = document::document(profile) else { return Vec::new() };
+    let mut files = vec![
+        file("report.json", json(&document)),
+        file("report.md", markdown::consolidated(&document)),
+    ];
+    let header = RegionsDocument { regions: Vec::new(), ..document.clone() };
+    for entry in document.regions.iter().filter(|entry| !entry.folder.is_empty()) {
+        let launches = document::launches(profile, &entry.region);
+        let alone = RegionsDocument { regions: vec![entry.clone()], ..header.clone() };
+        let inside = |name: &str, text| file(&format!("{}/{name}", entry.folder), text);
+        files.extend([
+            inside("region.json", json(&alone)),
+            inside("region.md", markdown::region(&document, entry)),
+            inside("kernels.csv", csv::kernels(entry, &launches)),
+            inside("sections.txt", sections::text(entry, &launches)),
+        ]);
+    }
+    files
+}
+
+fn file(name: &str, text: String) -> RegionFile {
+    RegionFile { path: format!("regions/{name}"), text }
+}
+
+fn json(document: &RegionsDocument) -> String {
+    // Serialising plain data with string keys cannot fail.
+    serde_json::to_string_pretty(document).unwrap_or_default() + "\n"
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! ncu's launches with stall reasons, roofline and bounds.
+
+use super::{MAX_ROWS, Page};
+use rgpu_model::launch::EXECUTED;
+use rgpu_model::profile::CodeLanguage;
+use rgpu_model::{Classification, Launch, Profile};
+use crate::quantity::{digits, duration, measured, per_second, percent};
+use crate::{Align, TextTable};
+
+fn metric(launch: &Launch, ids: &[&str]) -> String {
+    launch.first_number(ids).map(|(_, x)| format!("{x:.1}")).unwrap_or_default()
+}
+
+/// Writes ncu's launches, one row each.
+pub(super) fn add_launches(page: &mut Page<'_>, profile: &Profile) {
+    if profile.launches.iter().all(|l| l.metrics.is_empty()) {
+        return;
+    }
+    let mut table = TextTable::new(&[
+        ("kernel", Align::Left),
+        ("grid", Align::Right),
+        ("duration", Align::Right),
+        ("SM %", Align::Right),
+        ("mem %", Align::Right),
+        ("occ %", Align::Right),
+        ("regs", Align::Right),
+    ]);
+    let rows = || profile.launches.iter().take(MAX_ROWS);
+    // The grid distinguishes launches of one kernel.
+    let differ = |a: &Launch| rows().any(|b| a.kernel == b.kernel && a.grid != b.grid);
+    let several_grids = rows().any(differ);
+    for launch in rows() {
+        table.add_row([
+            page.names.name(&launch.kernel),
+            if several_grids { grid_text(launch) } else { String::new() },
+            launch.duration_ns.map(duration).unwrap_or_default(),
+            metric(launch, &["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
+            metric(launch, &["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),
+            metric(launch, &["sm__warps_active.avg.pct_of_peak_sustained_active"]),
+            launch.registers.map(|r| r.to_string()).unwrap_or_default(),
+        ]);
+    }
+    let room = page.style.width.saturating_sub(4);
+    page.table("launches", table.without_empty_columns().with_room(room, 5, &["regs"]));
+    if profile.launches.len() > MAX_ROWS {
+        let more = profile.launches.len() - MAX_ROWS;
+        // An imported file has no run folder, so there is no profile.json.
+        page.line(&match profile.kernel.language {
+            CodeLanguage::Report => format!("    … and {more} more: `--format json` has them"),
+            _ => format!("    … and {more} more in profile.json"),
+        });
+    }
+    page.line("");
+    distinct_field(page, profile, "stalls", stalls_text);
+    distinct_field(page, profile, "roofline", roofline_text);
+    // With several kernels, the verdicts on the longest ones follow below.
+    if profile.kernels.len() < 2 {
+        distinct_field(page, profile, "bound by", |launch| {
+            launch.classification.as_ref().map(classification_text)
+        });
+    }
+}
+
+/// `448`, or `8×4` for a grid of two dimensions; empty if it is not known.
+fn grid_text(launch: &Launch) -> String {
+    let sizes = match launch.grid {
+        [0, ..] => &[][..],
+        [_, 1, 1] => &launch.grid[..1],
+        [_, _, 1] => &launch.grid[..2],
+        _ => &launch.grid[..],
+    };
+    sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("×")
+}
+
+/// The rate reached, as a share of the roof at the launch's DRAM arithmetic intensity.
+pub(crate) fn roofline_text(launch: &Launch) -> Option<String> {
+    let (compute, rate) = launch.compute_roof()?;
+    let dram = launch.roofline.iter().filter(|r| r.label == "DRAM" && r.peak > 0.0);
+    let moved = dram.filter_map(|r| Some((r, r.achieved.filter(|x| *x > 0.0)?)));
+    let (memory, bytes) = moved.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let intensity = rate / bytes;
+    let roof = compute.peak.min(intensity * memory.peak);
+    let roof_label = if roof < compute.peak { &memory.label } else { &compute.label };
+    let executed = if compute.is_tensor() { format!(" {EXECUTED}") } else { String::new() };
+    Some(format!(
+        "{} {}{executed}, {} of the {roof_label} roof at {} FLOP/byte (ceilings: {})",
+        per_second(rate, "FLOP"),
+        compute.label,
+        percent(100.0 * rate / roof),
+        digits(intensity),
+        compute.source
+    ))
+}
+
+/// Writes a field that launches of one kernel mostly share: one text for each of its grids, and each
+/// text once, with the kernel's name if there are several texts.
+fn distinct_field(
+    page: &mut Page<'_>,
+    profile: &Profile,
+    label: &str,
+    text: impl Fn(&Launch) -> Option<String>,
+) {
+    let mut texts: Vec<(String, &Launch, String)> = Vec::new();
+    let rows = || profile.launches.iter().take(MAX_ROWS);
+    for launch in rows() {
+        let Some(text) = text(launch) else { continue };
+        let kernel = page.names.name(&launch.kernel);
+        // Texts that differ only in their numbers are written once.
+        let words = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
+        let alike = |other: &str| words(other) == words(&text);
+        let is_same_shape = |of: &Launch| launch.grid[0] > 0 && of.grid == launch.grid;
+        if !texts.iter().any(|(k, of, t)| *k == kernel && (is_same_shape(of) || alike(t))) {
+            texts.push((kernel, launch, text));
+        }
+    }
+    let several = texts.len() > 1;
+    for (at, (kernel, launch, text)) in texts.iter().enumerate() {
+        let label = if at == 0 { label } else { "" };
+        let is_other =
+            |(other, of, _): &(String, &Launch, String)| other == kernel && of.grid != launch.grid;
+        let grid = match texts.iter().any(is_other) {
+            true => format!(" with grid {}", grid_text(launch)),
+            false => String::new(),
+        };
+        let text = if several { format!("{kernel}{grid}: {text}") } else { text.clone() };
+        page.field(label, &text);
+    }
+}
+
+/// The top three stall reasons, in percent of the cycles between two instructions.
+pub(crate) fn stalls_text(launch: &Launch) -> Option<String> {
+    let top: Vec<String> = launch
+        .stalls
+        .iter()
+        .filter(|s| s.reason != "selected")
+        .take(3)
+        .map(|s| match s.percent {
+            Some(p) => format!("{} {p:.0} %", s.reason),
+            None => s.reason.clone(),
+        })
+        .collect();
+    (!top.is_empty()).then(|| top.join(", "))
+}
+
+pub(super) fn classification_text(class: &Classification) -> String {
+    let mut text = class.primary.replace('_', " ");
+    let primary = class.verdicts.iter().find(|v| v.verdict == class.primary);
+    if let Some(e) = primary.and_then(|v| v.evidence.first()) {
+        // The counter's name without its suffix; the profile has the full id.
+        let counter = e.metric.split('.').next().unwrap_or(&e.metric);
+        text += &format!(" ({counter} {})", measured(e.value, &e.unit));
+    }
+    let others: Vec<_> = class
+        .verdicts
+        .iter()
+        .filter(|v| v.verdict != class.primary)
+        .map(|v| v.verdict.replace('_', " "))
+        .collect();
+    if !others.is_empty() {
+        text += &format!("; also {}", others.join(", "));
+    }
+    text
+}
