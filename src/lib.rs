@@ -34,13 +34,13 @@ mod process_tree;
 use rgpu_model::regular_file;
 
 pub mod config;
-pub mod kernel;
+pub use rgpu_plan::kernel;
 
-pub mod tool;
+pub use rgpu_plan::tool;
 
-pub mod exec;
+pub use rgpu_plan::exec;
 
-pub mod bundle;
+pub use rgpu_plan::bundle;
 pub mod remote;
 pub mod store;
 

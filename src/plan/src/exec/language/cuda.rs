@@ -1,0 +1,190 @@
+//! CUDA C++: a `.cu` file with a `main`, compiled by nvcc on the host. An unchanged text is not
+//! compiled again. NVRTC compiles no `main`; kernels without one are for `rgpu build`.
+
+use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
+
+use super::super::{ExecError, Snippet, WORK_FOLDER};
+use super::{BuildTools, Language, has_line};
+use rgpu_model::RungId;
+use crate::tool::{BundleFile, Program, WheelNvcc, compile_once, compiler_rows};
+
+/// Path of the compiled program in the job's folder.
+const PROGRAM_PATH: &str = "build/program";
+
+pub(super) struct Cuda;
+
+impl Language for Cuda {
+    fn name(&self) -> &'static str {
+        "CUDA C++"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &["cu", "cuda", "cpp", "cc", "cxx", "c++"]
+    }
+
+    fn fits(&self, text: &str) -> bool {
+        text.contains("__global__") || has_line(text, &["#include", "#pragma"])
+    }
+
+    fn is_library(&self, snippet: &Snippet) -> bool {
+        let text = String::from_utf8_lossy(&snippet.source);
+        !has_main(&text) && text.contains("__global__")
+    }
+
+    fn needs_facts(&self) -> bool {
+        true
+    }
+
+    fn program(&self, snippet: &Snippet, tools: &BuildTools<'_>) -> Result<Program, ExecError> {
+        let text = String::from_utf8_lossy(&snippet.source);
+        if !has_main(&text) {
+            return Err(ExecError::NoMain {
+                name: snippet.name.clone(),
+                file: snippet.typed_argument(),
+            });
+        }
+        let facts = tools.facts;
+        let has = |tool| facts.is_some_and(|facts| facts.tool(tool).is_some());
+        let nvcc = facts.and_then(|facts| facts.tool("nvcc")).map(|nvcc| nvcc.path.as_str());
+        let wheels = (nvcc.is_none() && has("c++") && tools.may_fetch_nvcc).then(WheelNvcc::new);
+        let (rung, mut argv) = match (nvcc, &wheels) {
+            (Some(nvcc), _) => (RungId::BuildNvcc, vec![Arg::text(nvcc)]),
+            (None, Some(wheels)) => (RungId::BuildWheels, wheels.argv.clone()),
+            (None, None) => {
+                return Err(ExecError::NoCompiler {
+                    problem: format!("the host has no nvcc to compile `{}`", snippet.name),
+                    hint: format!(
+                        "a program with a `main` needs nvcc: `rgpu build --kernel vecadd --remote {} --yes` fetches it there once (it needs g++ and python3 with venv); or install the CUDA toolkit, or name its `bin` in the remote's `path`",
+                        facts.map_or("NAME", |facts| &facts.remote)
+                    ),
+                });
+            }
+        };
+        let mut flags = vec!["-O3".to_owned(), "-std=c++17".into(), "-lineinfo".into()];
+        if let Some(gpu) = facts.and_then(|f| f.gpus.first()) {
+            // The suffix enables features that only this generation of GPUs has.
+            let suffix = if gpu.sm >= 90 { "a" } else { "" };
+            flags.push(format!("-arch=sm_{}{suffix}", gpu.sm));
+        }
+        let mounted = snippet.absolute_path.as_ref().and_then(|path| tools.mounts.place_of(path));
+        let path = mounted.unwrap_or_else(|| format!("src/{}", snippet.name));
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
+        // nvcc would go by the file extension otherwise.
+        argv.extend(["-x", "cu"].map(Arg::from));
+        argv.extend(flags.into_iter().map(Arg::from));
+        argv.extend([
+            Arg::text("-I"),
+            Arg::in_job(WORK_FOLDER),
+            Arg::text("-o"),
+            Arg::in_job(PROGRAM_PATH),
+        ]);
+        argv.push(Arg::text(name));
+        let files = vec![BundleFile::text(path.clone(), snippet.source.clone())];
+        // A mount may contain headers that the file includes, so the program is then compiled each
+        // time.
+        let inputs = tools.mounts.files.is_empty().then_some([snippet.source.as_slice()]);
+        let (argv, helper) =
+            compile_once(argv, PROGRAM_PATH, inputs.as_ref().map(|i| i.as_slice()));
+        let step = Step {
+            id: "build".to_owned(),
+            title: format!("compile {}", snippet.name),
+            gpu: false,
+            needs: Vec::new(),
+            on_failure: OnFailure::Stop,
+            timeout_s: tools.timeout_s,
+            stdin: Default::default(),
+            rungs: vec![Rung {
+                id: rung.to_string(),
+                needs: Vec::new(),
+                argv,
+                env: Default::default(),
+                cwd: folder.to_owned(),
+                success: Success { files: vec![PROGRAM_PATH.to_owned()], ..Success::default() },
+                diagnosis: compiler_rows(),
+                artifacts: Vec::new(),
+                loses: String::new(),
+                stop: None,
+                stall: None,
+            }],
+        };
+        let (fetch, wheel_files) = wheels.map(|nvcc| (nvcc.step, nvcc.files)).unzip();
+        let mut argv = vec![Arg::in_job(PROGRAM_PATH)];
+        argv.extend(tools.args.iter().cloned().map(Arg::from));
+        Ok(Program {
+            name: snippet.name.clone(),
+            argv,
+            files: files
+                .into_iter()
+                .chain(helper)
+                .chain(wheel_files.into_iter().flatten())
+                .collect(),
+            cwd: WORK_FOLDER.to_owned(),
+            prepare: fetch.into_iter().chain([step]).collect(),
+            ..Program::default()
+        })
+    }
+}
+
+/// Whether a `main` is defined: the word followed by a parenthesis, not in a line comment. The
+/// preprocessor is not considered.
+fn has_main(text: &str) -> bool {
+    text.match_indices("main").any(|(at, word)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].trim_start();
+        let line = text[..at].rsplit('\n').next().unwrap_or_default().trim_start();
+        before.is_none_or(|c| c.is_whitespace())
+            && after.starts_with('(')
+            && !line.starts_with("//")
+            && !line.starts_with('*')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_without_nvcc_compiles_with_the_wheels_that_the_user_agreed_to() {
+        let snippet = Snippet {
+            language: &Cuda,
+            name: "a.cu".to_owned(),
+            source: b"int main() {}".to_vec(),
+            typed_path: None,
+            absolute_path: None,
+        };
+        let mut facts = crate::tool::assumed("box", "x86_64");
+        facts.tools.retain(|tool| tool.name != "nvcc");
+        let mounts = crate::exec::Snapshot::default();
+        let mut tools = BuildTools {
+            facts: Some(&facts),
+            built: Err(String::new()),
+            mounts: &mounts,
+            args: &[],
+            timeout_s: 60,
+            may_fetch_nvcc: false,
+        };
+        let refused = Cuda.program(&snippet, &tools).unwrap_err();
+        assert!(matches!(refused, ExecError::NoCompiler { .. }), "{refused:?}");
+        tools.may_fetch_nvcc = true;
+        let program = Cuda.program(&snippet, &tools).unwrap();
+        let steps: Vec<_> =
+            program.prepare.iter().map(|step| (&*step.id, &*step.rungs[0].id)).collect();
+        assert_eq!(steps, [("python", "python"), ("build", "build.wheels")]);
+        let argv = format!("{:?}", program.prepare[1].rungs[0].argv);
+        assert!(argv.contains("bin/wheel_tool.py") && argv.contains("nvcc"), "{argv}");
+        assert!(program.files.iter().any(|file| file.path == "bin/wheel_tool.py"));
+    }
+
+    #[test]
+    fn a_main_is_found_where_one_is_defined() {
+        for yes in
+            ["int main() {}", "int\nmain (int argc, char** argv)\n{}", "auto main() -> int {}"]
+        {
+            assert!(has_main(yes), "{yes}");
+        }
+        for no in ["__global__ void domain(int) {}", "// int main()", "int mainly() {}", "x.main()"]
+        {
+            assert!(!has_main(no), "{no}");
+        }
+    }
+}

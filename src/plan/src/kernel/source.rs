@@ -1,0 +1,253 @@
+//! The files needed to compile or run a kernel: its source, its reference, and the files that these
+//! include by quoted paths or import from the same folder. Their layout keeps relative includes and
+//! imports working.
+
+#![expect(clippy::disallowed_methods, reason = "the project's own sources")]
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use super::own_files::OwnFiles;
+use super::{KernelError, KernelFolders, KernelSpec};
+use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
+
+/// Limit on the files sent along: a kernel does not have more of its own.
+const MAX_FILES: usize = 2_000;
+
+/// The source files of a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceTree {
+    /// Each file: its path below one common folder (parts separated by `/`), and its path on this
+    /// machine.
+    pub files: Vec<(String, PathBuf)>,
+    /// The path in `files` of the kernel's source.
+    pub source: String,
+    /// The path in `files` of the reference.
+    pub reference: Option<String>,
+}
+
+impl KernelSpec {
+    /// Collects the source, the reference and the files under `files`, and follows their quoted
+    /// includes and imports.
+    ///
+    /// # Errors
+    /// [`KernelError::Unreadable`] for a source that cannot be read; a missing include is left to
+    /// the compiler. [`KernelError::OutsideProject`] for a file, data files included, outside of the
+    /// kernel's own repository or project.
+    pub fn sources(&self, kernel_folders: &KernelFolders) -> Result<SourceTree, KernelError> {
+        let own_files = OwnFiles::find(&self.folder, kernel_folders);
+        for (_, data) in self.data_files() {
+            own_files.check(&data, Some("init"))?;
+        }
+        let source = normalize_lexically(&self.source);
+        let reference =
+            self.reference.as_ref().map(|reference| normalize_lexically(&reference.source));
+        let extra = self.extra_files.iter().map(|path| (normalize_lexically(path), Some("files")));
+        let mut found: Vec<PathBuf> = Vec::new();
+        // With the kernel.toml key that names the file; `None` if an include or import does.
+        let mut queue: Vec<(PathBuf, Option<&'static str>)> =
+            vec![(source.clone(), Some("source"))];
+        queue.extend(reference.clone().map(|path| (path, Some("reference.source"))));
+        queue.extend(extra);
+        while let Some((path, named_by)) = queue.pop() {
+            if found.contains(&path) || found.len() >= MAX_FILES {
+                continue;
+            }
+            // A link may lead anywhere, so the real path is checked as well.
+            let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+            if named_by.is_none() && (is_private(&path) || is_private(&real)) {
+                continue;
+            }
+            // A bare source was named by the user directly, so it may lie anywhere.
+            if self.file.is_some() || path != source {
+                own_files.check(&path, named_by)?;
+            }
+            let bytes = match regular_file::read(&path, MAX_FILE_BYTES) {
+                Ok(bytes) => bytes,
+                Err(_) if named_by.is_none() => continue,
+                Err(error) => return Err(KernelError::unreadable(&path, named_by)(error)),
+            };
+            let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+            let text = String::from_utf8_lossy(&bytes);
+            if path.extension().is_some_and(|extension| extension == "py") {
+                let modules = super::python::import_candidates(&folder, &text).into_iter();
+                queue.extend(modules.map(|path| (normalize_lexically(&path), None)));
+            } else {
+                queue.extend(
+                    includes(&text).map(|name| (normalize_lexically(&folder.join(name)), None)),
+                );
+            }
+            found.push(path);
+        }
+        let root = common_folder(&found);
+        let relative = |path: &Path| {
+            let rest = path.strip_prefix(&root).unwrap_or(path);
+            let parts: Vec<_> = rest
+                .components()
+                .filter_map(|part| match part {
+                    Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+                    _ => None,
+                })
+                .collect();
+            parts.join("/")
+        };
+        let files: BTreeMap<String, PathBuf> =
+            found.iter().map(|path| (relative(path), path.clone())).collect();
+        Ok(SourceTree {
+            source: relative(&source),
+            reference: reference.as_deref().map(relative),
+            files: files.into_iter().collect(),
+        })
+    }
+}
+
+/// Whether a path looks like a secret that must not leave this machine unless the user names it:
+/// `.env*`, `*.pem`, SSH keys, and anything in `.git`, `.ssh`, `.aws`, `.gnupg` or called `.netrc`.
+pub fn is_private(path: &Path) -> bool {
+    let hidden = path.components().any(|part| {
+        matches!(part, Component::Normal(name)
+            if [".git", ".ssh", ".aws", ".gnupg", ".netrc"].iter().any(|n| name == *n))
+    });
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    // `id_map.h` is a header; `id_ed25519` and `id_rsa.pub` are keys.
+    let key = name.starts_with("id_") && (!name.contains('.') || name.ends_with(".pub"));
+    hidden || key || name.starts_with(".env") || name.ends_with(".pem")
+}
+
+/// The paths of `#include "…"` lines.
+fn includes(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
+        let (name, _) = rest.trim_start().strip_prefix('"')?.split_once('"')?;
+        (!name.is_empty() && !name.starts_with('/')).then_some(name)
+    })
+}
+
+/// `path` without `.` and without each `..` that follows a name; links are not resolved.
+fn normalize_lexically(path: &Path) -> PathBuf {
+    let mut cleaned = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(cleaned.components().next_back(), Some(Component::Normal(_))) =>
+            {
+                cleaned.pop();
+            }
+            part => cleaned.push(part),
+        }
+    }
+    cleaned
+}
+
+fn common_folder(paths: &[PathBuf]) -> PathBuf {
+    let mut folders = paths.iter().map(|path| path.parent().unwrap_or(Path::new("")).to_owned());
+    let first = folders.next().unwrap_or_default();
+    folders.fold(first, |common, folder| {
+        common
+            .components()
+            .zip(folder.components())
+            .take_while(|(a, b)| a == b)
+            .map(|(a, _)| a)
+            .collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::find::find;
+    use super::KernelFolders;
+
+    #[test]
+    fn secrets_do_not_travel_unless_they_are_named() {
+        for private in ["/p/.env.local", "k.pem", "/h/.ssh/config", "id_rsa", "/r/.git/config"] {
+            assert!(super::is_private(private.as_ref()), "{private}");
+        }
+        for plain in ["kernel.cu", "id_map.h", "env.h", "git/x.h"] {
+            assert!(!super::is_private(plain.as_ref()), "{plain}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("mine.cu");
+        let text = "#include \".env\"\n__global__ void k(float *x) {}";
+        std::fs::write(&source, text).unwrap();
+        std::fs::write(folder.path().join(".env"), "TOKEN=1").unwrap();
+        let spec = find(source.to_str().unwrap(), &KernelFolders::default()).unwrap().spec;
+        assert_eq!(spec.sources(&KernelFolders::default()).unwrap().files.len(), 1);
+    }
+
+    #[test]
+    fn quoted_includes_travel_and_keep_their_places() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let source = file(
+            "k/mine.cu",
+            "#include <cuda.h>\n#include \"../common/a.cuh\"\n#include \"gone.h\"\n__global__ void k(float *x) {}",
+        );
+        file("common/a.cuh", "# include \"b.cuh\"\n");
+        file("common/b.cuh", "#include \"a.cuh\"\n");
+        file("k/other.cu", "");
+        let kernel_folders =
+            KernelFolders { project: folder.path().to_owned(), ..KernelFolders::default() };
+        let spec = find(source.to_str().unwrap(), &kernel_folders).unwrap().spec;
+        let tree = spec.sources(&kernel_folders).unwrap();
+        let names: Vec<_> = tree.files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["common/a.cuh", "common/b.cuh", "k/mine.cu"]);
+        assert_eq!(tree.source, "k/mine.cu");
+    }
+    #[test]
+    fn files_of_others_do_not_travel_whatever_names_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        file("notes.txt", "private");
+        file("clone/rgpu.toml", "");
+        let kernel_folders =
+            KernelFolders { project: folder.path().join("clone"), ..KernelFolders::default() };
+        let failure_of = |source: &str| {
+            let spec = find(source, &kernel_folders).unwrap().spec;
+            rgpu_model::error::Failure::from(spec.sources(&kernel_folders).unwrap_err())
+        };
+        let kernel = "__global__ void k(float *x) {}";
+        let include = file("clone/a.cu", &format!("#include \"../notes.txt\"\n{kernel}"));
+        let failure = failure_of(include.to_str().unwrap());
+        assert_eq!(failure.code, "source_elsewhere");
+        assert_eq!(failure.cause.as_deref(), Some("an include or import names it"));
+        // A link also leads outside.
+        let link = folder.path().join("clone/data.h");
+        std::os::unix::fs::symlink(folder.path().join("notes.txt"), link).unwrap();
+        let linked = file("clone/b.cu", &format!("#include \"data.h\"\n{kernel}"));
+        assert_eq!(failure_of(linked.to_str().unwrap()).code, "source_elsewhere");
+        file("clone/k/k.cu", kernel);
+        let private = folder.path().join("notes.txt").display().to_string();
+        let end = "[launch]\ngrid = [1]\nblock = [1]\n";
+        let arg = |init: &str| {
+            format!("[[arg]]\nname = \"x\"\ndtype = \"f32\"\nrole = \"inout\"\nshape = [4]\n{init}")
+        };
+        let toml = |source: &str, more: &str, init: &str| {
+            let (entry, arg) = ("entry = { device = \"k\" }", arg(init));
+            let head = "name = \"k\"\nlanguage = \"cuda\"";
+            format!("{head}\nsource = {source:?}\n{entry}\n{more}\n{arg}\n{end}")
+        };
+        let data = format!("init = {{ file = {private:?} }}");
+        for (text, key) in [
+            (toml("../../notes.txt", "", ""), "source"),
+            (toml(&private, "", ""), "source"),
+            (toml("k.cu", &format!("files = [{private:?}]"), ""), "files"),
+            (toml("k.cu", "", &data), "init"),
+        ] {
+            let toml = file("clone/k/kernel.toml", &text);
+            let failure = failure_of(toml.to_str().unwrap());
+            assert_eq!(failure.code, "source_elsewhere", "{text}");
+            assert!(failure.cause.unwrap().contains(&format!("`{key}`")), "{text}");
+        }
+    }
+}
