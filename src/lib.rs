@@ -41,7 +41,7 @@ pub use rgpu_plan::tool;
 pub use rgpu_plan::exec;
 
 pub use rgpu_plan::bundle;
-pub mod remote;
+pub use rgpu_remote as remote;
 pub mod store;
 
 pub mod run;

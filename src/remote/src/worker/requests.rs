@@ -1,0 +1,377 @@
+//! One request and its answer: our own time limits, retries of what may be repeated, and no
+//! redirects, because a token must not be carried to another address. Modal alone answers a long
+//! request with the address of its result on the same origin, which is polled by `GET`. The request
+//! itself is only sent again if that result is lost and the request may be repeated.
+
+#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+
+use std::time::{Duration, Instant};
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::{Certificate, Client, Method, Response, StatusCode, Url, redirect};
+use rgpu_protocol::FromAgent;
+use rgpu_protocol::frame::MAX_BODY;
+use tokio::time::timeout;
+
+use super::address::Address;
+use super::refusal::{self, ServerKind};
+use super::token::Credentials;
+use crate::http::{self, Attempts, HttpError, error_chain, jitter};
+use crate::limits;
+
+/// Attempts for a request that may be repeated. Longer outages count as a cut link, which has its
+/// own limits.
+const MAX_TRIES: u32 = 4;
+
+/// The pause before the second attempt; each next one is twice as long.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause between two results that redirect to each other.
+const MAX_REDIRECT_PAUSE: Duration = Duration::from_secs(5);
+
+/// The query parameter in a result's address on Modal.
+const RESULT_QUERY: &str = "__modal_function_call_id";
+
+/// A redirect answered faster than this counts as a loop; this many in a row are an error.
+const FAST_REDIRECT: Duration = Duration::from_secs(1);
+const MAX_FAST_REDIRECTS: u32 = 8;
+
+/// The limit on the check whether a server speaks TLS.
+const TLS_PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long an idle connection is kept; a worker keeps it three times as long.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client of one worker. Clones share its connections.
+#[derive(Clone, Debug)]
+pub(super) struct WorkerClient {
+    client: Client,
+    base: String,
+    credentials: Credentials,
+    site: ServerKind,
+}
+
+#[derive(Clone)]
+pub(super) struct WorkerRequest {
+    method: Method,
+    path: String,
+    accept: &'static str,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: bytes::Bytes,
+    limit: Duration,
+    retry: Retry,
+    doing: &'static str,
+    /// The address of the result of an earlier request, which replaces `path`.
+    result: Option<Url>,
+}
+
+/// Whether a request may be repeated if nobody knows whether it arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retry {
+    Safe,
+    Never,
+}
+
+/// The result of one attempt.
+enum Attempt {
+    Answer(WorkerAnswer),
+    /// The result will be at this address.
+    Later(Url),
+}
+
+/// The answer to a request.
+pub(super) enum WorkerAnswer {
+    /// The server's response to the request.
+    Response(Response),
+    /// The agent's message, in JSON, that explains a refusal.
+    AgentMessage(Vec<u8>),
+}
+
+impl WorkerRequest {
+    /// A `GET` request, which may be repeated.
+    pub(super) fn get(path: impl Into<String>, doing: &'static str) -> Self {
+        Self {
+            method: Method::GET,
+            path: path.into(),
+            accept: "application/json",
+            headers: Vec::new(),
+            body: bytes::Bytes::new(),
+            limit: limits::ANSWER_TIMEOUT,
+            retry: Retry::Safe,
+            doing,
+            result: None,
+        }
+    }
+
+    /// The request for the result of this one.
+    fn result(self, url: Url) -> Self {
+        let Self { accept, limit, doing, .. } = self;
+        Self { accept, limit, result: Some(url), ..Self::get(self.path, doing) }
+    }
+
+    /// A `POST` request with a JSON body, which may be repeated.
+    pub(super) fn post(path: impl Into<String>, json: Vec<u8>, doing: &'static str) -> Self {
+        let this = Self { method: Method::POST, body: json.into(), ..Self::get(path, doing) };
+        this.header(CONTENT_TYPE, "application/json")
+    }
+
+    pub(super) fn method(mut self, method: Method) -> Self {
+        self.method = method;
+        self
+    }
+
+    pub(super) fn accept(mut self, media: &'static str) -> Self {
+        self.accept = media;
+        self
+    }
+
+    pub(super) fn body(mut self, bytes: Vec<u8>) -> Self {
+        self.body = bytes.into();
+        self
+    }
+
+    /// Adds a header with a value that we made.
+    pub(super) fn header(mut self, name: HeaderName, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.push((name, value));
+        }
+        self
+    }
+
+    /// Sets the limit on the time until the answer begins.
+    pub(super) fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    pub(super) fn once(mut self) -> Self {
+        self.retry = Retry::Never;
+        self
+    }
+}
+
+impl WorkerClient {
+    /// A client for the worker at `address`.
+    ///
+    /// # Errors
+    /// Certificates cannot be read.
+    pub(super) fn new(
+        address: &Address,
+        credentials: Credentials,
+        site: ServerKind,
+    ) -> Result<Self, HttpError> {
+        let tls = |why: String| HttpError::Tls { why };
+        let mut client = http::client(address.url()).pool_idle_timeout(IDLE_TIMEOUT);
+        if let Some(path) = &address.ca {
+            let shown = path.display();
+            let pem = std::fs::read(path).map_err(|e| tls(format!("`{shown}`: {e}")))?;
+            let certificates = Certificate::from_pem_bundle(&pem).map_err(|e| {
+                tls(format!("`{shown}` holds no certificates: {}", error_chain(&e)))
+            })?;
+            client = client.tls_certs_merge(certificates);
+        }
+        let client = client.build().map_err(|e| tls(error_chain(&e)))?;
+        Ok(Self { client, base: address.as_str().to_owned(), credentials, site })
+    }
+
+    /// Sends a request, and repeats it if it may be repeated and that may help.
+    ///
+    /// # Errors
+    /// The link fails, or the answer does not come from the agent.
+    pub(super) async fn send(&self, mut ask: WorkerRequest) -> Result<WorkerAnswer, HttpError> {
+        let first_attempts = Attempts::new(MAX_TRIES, RETRY_PAUSE);
+        let mut attempts = first_attempts.clone();
+        let (begun, mut fast_redirects) = (Instant::now(), 0);
+        // The request to repeat if its result is lost.
+        let mut original = (ask.retry == Retry::Safe).then(|| ask.clone());
+        loop {
+            let sent = Instant::now();
+            let (error, requested_pause) = match self.try_once(&ask).await {
+                Err((error, requested_pause)) => (error, requested_pause),
+                Ok(Attempt::Answer(answer)) => return Ok(answer),
+                Ok(Attempt::Later(url)) => {
+                    if begun.elapsed() > limits::RESULT_TIMEOUT {
+                        let (doing, limit) = (ask.doing, limits::RESULT_TIMEOUT);
+                        return Err(HttpError::Silent { doing, limit });
+                    }
+                    if sent.elapsed() > FAST_REDIRECT {
+                        fast_redirects = 0;
+                    } else if fast_redirects == MAX_FAST_REDIRECTS {
+                        let refusal = refusal::redirect_loop(&self.base, fast_redirects);
+                        return Err(HttpError::refused(refusal));
+                    } else {
+                        let pause =
+                            RETRY_PAUSE.saturating_mul(1 << fast_redirects).min(MAX_REDIRECT_PAUSE);
+                        tokio::time::sleep(pause.mul_f64(jitter())).await;
+                        fast_redirects += 1;
+                    }
+                    (ask, attempts) = (ask.result(url), first_attempts.clone());
+                    continue;
+                }
+            };
+            // After silence the link counts as cut, because the limit has already passed.
+            let silent = matches!(error, HttpError::Silent { .. });
+            let polls_exhausted = attempts.is_last() && ask.result.is_some();
+            if let Some(original) =
+                original.take_if(|_| polls_exhausted && !silent && error.is_link())
+            {
+                (ask, attempts) = (original, first_attempts.clone());
+                continue;
+            }
+            let may_repeat = ask.retry == Retry::Safe && !silent && error.is_link();
+            if !may_repeat || !attempts.next_after(requested_pause).await {
+                return Err(error);
+            }
+        }
+    }
+
+    /// The JSON message that answers a request, including a refusal.
+    ///
+    /// # Errors
+    /// As for [`Self::send`].
+    pub(super) async fn message(&self, ask: WorkerRequest) -> Result<Vec<u8>, HttpError> {
+        let (doing, limit) = (ask.doing, ask.limit.min(limits::ANSWER_TIMEOUT));
+        match self.send(ask).await? {
+            WorkerAnswer::AgentMessage(body) => Ok(body),
+            WorkerAnswer::Response(response) => {
+                http::read_body(response, MAX_BODY, limit, doing).await
+            }
+        }
+    }
+
+    /// Whether the server at an `http://` address speaks TLS. It gets no token.
+    pub(super) async fn wants_tls(&self) -> bool {
+        let Some(rest) = self.base.strip_prefix("http://") else { return false };
+        let client = Client::builder().redirect(redirect::Policy::none()).no_proxy();
+        let Ok(client) = client.tls_certs_only([]).build() else { return false };
+        match timeout(TLS_PROBE_TIMEOUT, client.get(format!("https://{rest}")).send()).await {
+            Ok(Ok(_)) => true,
+            // No certificate is trusted here, so a TLS server fails with a certificate error.
+            Ok(Err(error)) => error_chain(&error).contains("certificate"),
+            Err(_) => false,
+        }
+    }
+
+    async fn try_once(
+        &self,
+        ask: &WorkerRequest,
+    ) -> Result<Attempt, (HttpError, Option<Duration>)> {
+        let doing = ask.doing;
+        // A container may have to start for it.
+        let limit = match self.site {
+            ServerKind::Worker => ask.limit,
+            ServerKind::Modal => ask.limit.max(limits::HELD_ANSWER_TIMEOUT),
+        };
+        let url = match &ask.result {
+            Some(url) => url.to_string(),
+            None => format!("{}{}", self.base, ask.path),
+        };
+        let mut request = self
+            .client
+            .request(ask.method.clone(), url)
+            .headers(self.credentials.headers().clone())
+            .header(ACCEPT, ask.accept);
+        for (name, value) in &ask.headers {
+            request = request.header(name, value);
+        }
+        if ask.method != Method::GET {
+            request = request.body(ask.body.clone());
+        }
+        let sent = http::send(request, limit, doing, |error| self.failed(error, doing)).await;
+        let response = sent.map_err(|error| (error, None))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(Attempt::Answer(WorkerAnswer::Response(response)));
+        }
+        let header = |name: HeaderName| {
+            let value = response.headers().get(name)?.to_str().ok()?;
+            Some(value.to_owned())
+        };
+        let (to, pause) = (header(LOCATION), header(RETRY_AFTER));
+        if self.site == ServerKind::Modal
+            && status == StatusCode::SEE_OTHER
+            && let Some(result) = to.as_deref().and_then(|to| result_at(response.url(), to))
+        {
+            return Ok(Attempt::Later(result));
+        }
+        let pause = pause.and_then(|s| s.parse().ok()).map(Duration::from_secs);
+        let body = http::refusal_body(response, MAX_BODY).await;
+        if is_agent_answer(&body) {
+            return Ok(Attempt::Answer(WorkerAnswer::AgentMessage(body)));
+        }
+        let refusal =
+            refusal::refusal_of_response(self.site, &self.base, status, &body, to.as_deref());
+        Err((HttpError::refused(refusal), pause))
+    }
+
+    fn failed(&self, error: &reqwest::Error, doing: &'static str) -> HttpError {
+        let (url, why) = (self.base.clone(), error_chain(error));
+        if why.contains("certificate") {
+            HttpError::Untrusted { url, why }
+        } else if why.contains("InvalidContentType") {
+            // A plain HTTP server behind an https:// address.
+            HttpError::NoTls { url }
+        } else if error.is_connect() {
+            HttpError::Unreachable { url, why, hint: self.site.unreachable_hint() }
+        } else {
+            HttpError::Cut { doing, why }
+        }
+    }
+}
+
+/// The URL of a request's result; `None`: `to` is not one, or is on another origin.
+fn result_at(requested_url: &Url, to: &str) -> Option<Url> {
+    let to = requested_url.join(to).ok()?;
+    let has_id = to.query_pairs().any(|(name, id)| name == RESULT_QUERY && !id.is_empty());
+    let has_no_login = to.username().is_empty() && to.password().is_none();
+    (has_id && has_no_login && to.origin() == requested_url.origin()).then_some(to)
+}
+
+/// Whether a body is the agent's answer to this request, and not a refusal of any request.
+fn is_agent_answer(body: &[u8]) -> bool {
+    match serde_json::from_slice(body) {
+        Ok(FromAgent::Refused { request, .. }) => request != "request",
+        Ok(FromAgent::Missing { .. }) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_asked_for_on_the_same_origin_alone() {
+        let requested_url = Url::parse("https://me--rgpu.modal.run/v1/jobs").unwrap();
+        for good in ["?__modal_function_call_id=fc-1", "/v1/jobs?x=1&__modal_function_call_id=fc-1"]
+        {
+            assert!(
+                result_at(&requested_url, good).unwrap().as_str().starts_with("https://me--rgpu")
+            );
+        }
+        for bad in [
+            "/v1/jobs",
+            "?__modal_function_call_id=",
+            "https://evil.example/?__modal_function_call_id=fc-1",
+            "http://me--rgpu.modal.run/?__modal_function_call_id=fc-1",
+            "https://me--rgpu.modal.run:444/?__modal_function_call_id=fc-1",
+            "https://u@me--rgpu.modal.run/?__modal_function_call_id=fc-1",
+            "//evil.example/?__modal_function_call_id=fc-1",
+            "https://[",
+        ] {
+            assert_eq!(result_at(&requested_url, bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_the_agents_words_about_a_request_are_passed_on() {
+        let is_answer = |text: &str| is_agent_answer(text.as_bytes());
+        assert!(is_answer(r#"{"is":"refused","request":"submit","code":"bad_plan","text":""}"#));
+        assert!(is_answer(r#"{"is":"missing","job":"a","digests":[]}"#));
+        assert!(!is_answer(
+            r#"{"is":"refused","request":"request","code":"wrong_token","text":""}"#
+        ));
+        assert!(!is_answer(r#"{"detail":"Not Found"}"#));
+        assert!(!is_answer("<html>"));
+    }
+}
