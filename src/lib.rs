@@ -23,17 +23,17 @@ pub use rgpu_model::error;
 pub use rgpu_model as model;
 
 use rgpu_model::beneath;
-mod child_tree;
+use rgpu_run::child_tree;
 use rgpu_model::duration;
 use rgpu_model::fault_point;
-mod foreign_file;
+use rgpu_run::foreign_file;
 mod loopback;
 use rgpu_model::number_form;
 mod own_command;
-mod process_tree;
+use rgpu_run::process_tree;
 use rgpu_model::regular_file;
 
-pub mod config;
+pub use rgpu_run::config;
 pub use rgpu_plan::kernel;
 
 pub use rgpu_plan::tool;
@@ -42,9 +42,9 @@ pub use rgpu_plan::exec;
 
 pub use rgpu_plan::bundle;
 pub use rgpu_remote as remote;
-pub mod store;
+pub use rgpu_run::store;
 
-pub mod run;
+pub use rgpu_run::run;
 
 pub mod loops;
 pub mod queue;
@@ -55,7 +55,7 @@ pub use rgpu_import as import;
 
 pub use rgpu_analysis as analysis;
 
-pub mod disasm;
+pub use rgpu_run::disasm;
 
 pub use rgpu_report as report;
 

@@ -1,0 +1,273 @@
+//! The settings that a project may and may not make.
+//!
+//! A project is often somebody else's: a cloned folder. Its `rgpu.toml` may choose among the user's
+//! remotes and set what is measured. It may not set where the user's secrets go, what runs on the
+//! user's machine, or what is written outside the project. docs/settings.md has the whole table,
+//! and tests/it/project_trust.rs has a test for each row.
+
+#![expect(clippy::disallowed_methods, reason = "it only looks at the owner of rgpu.toml")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{Config, ConfigValue, LOCAL, Origin};
+use rgpu_analysis::Thresholds;
+use rgpu_model::beneath::{self, Folder};
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_remote::{RemoteSpec, without_secret};
+
+/// The keys of a project's file: all but remotes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProjectFile {
+    pub(super) default_remote: Option<String>,
+    pub(super) runs_dir: Option<PathBuf>,
+    pub(super) keep: Option<usize>,
+    pub(super) kernel_path: Option<Vec<PathBuf>>,
+    #[serde(default)]
+    pub(super) preset: BTreeMap<String, toml::Table>,
+    #[serde(default)]
+    pub(super) analysis: Thresholds,
+}
+
+/// The flags that a project's preset may set: what is measured, for how long, and how it is judged.
+/// None of them sends or writes a file, starts a program, or passes arguments to a tool.
+const PRESET_FLAGS: &[&str] = &[
+    "after",
+    "arch",
+    "at-least",
+    "budget",
+    "capture-range",
+    "clock-control",
+    "for",
+    "gpu",
+    "gpus",
+    "iters",
+    "kernel-exclude",
+    "kernel-name",
+    "kernel-name-base",
+    "label",
+    "launch-count",
+    "launch-skip",
+    "light",
+    "log-limit",
+    "metrics",
+    "mode",
+    "note",
+    "nvtx-include",
+    "problem-sizes",
+    "queue-timeout",
+    "regions",
+    REMOTE,
+    "replay-mode",
+    "sample",
+    "section",
+    "seed",
+    "set",
+    "strict",
+    "target-processes",
+    "timeout",
+    "tool",
+    "top",
+    "trace",
+    "warmup",
+];
+
+const REMOTE: &str = "remote";
+
+impl Config {
+    /// The remote that a project's `file` names: one of the user's settings, or `local`.
+    ///
+    /// # Errors
+    /// Any other name, since an address or an alias of `~/.ssh/config` (`is_alias`) would be a
+    /// definition by the project. The failure has the command that adds the remote.
+    pub fn remote_of_project(
+        &self,
+        name: &str,
+        file: &Path,
+        is_alias: impl FnOnce(&str) -> bool,
+    ) -> Result<RemoteSpec> {
+        let is_users = self.remotes.contains_key(name) || name == LOCAL;
+        if is_users {
+            return self.remote(name, |_| false);
+        }
+        // An address with a password is not repeated.
+        without_secret(name).map_err(|failure| failure.file(file.display()))?;
+        let address = match name.contains("://") {
+            true => name.to_owned(),
+            false if is_alias(name) => format!("ssh://{name}"),
+            false => return self.remote(name, |_| false),
+        };
+        let what = format!("a project may not choose `{name}`: your settings have no such remote");
+        Err(Failure::new(Exit::Config, "remote_of_project", what)
+            .file(file.display())
+            .hint(format!(
+                "if you trust that host: `rgpu remote add NAME {}`, then `--remote NAME`",
+                shell_word(&address)
+            ))
+            .hint("or name one that you have: `--remote NAME`; `rgpu remote list` shows them"))
+    }
+
+    /// The folder `name` beside the runs folder, e.g. `artifacts/sass`.
+    ///
+    /// # Errors
+    /// The runs are inside the project, and the folder is a link that leads out of it.
+    pub fn folder_beside_runs(&self, name: &str) -> Result<PathBuf> {
+        let runs_dir = &self.runs_dir.value;
+        let folder = runs_dir.parent().unwrap_or(&self.project).join(name);
+        if is_below(runs_dir, &self.project) {
+            let what = if let Some(link) = link_below(&self.project, &folder) {
+                format!("`{}` is a symbolic link, which is not followed", link.display())
+            } else if !is_below(&folder, &self.project) {
+                format!("`{}` leads out of the project", folder.display())
+            } else {
+                return Ok(folder);
+            };
+            return Err(Failure::new(Exit::Config, "folder_outside", what)
+                .hint("name a folder yourself: `--out DIR`"));
+        }
+        Ok(folder)
+    }
+
+    /// Refuses flags that a preset of a project's file may not set. A preset of the user's own file
+    /// may set every flag.
+    ///
+    /// # Errors
+    /// A flag that only the user may set, or a remote that a project may not name.
+    pub fn check_preset(
+        &self,
+        name: &str,
+        preset: &ConfigValue<toml::Table>,
+        is_alias: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        let Origin::Project(file) = &preset.origin else { return Ok(()) };
+        for (key, value) in &preset.value {
+            let flag = key.replace('_', "-");
+            if !PRESET_FLAGS.contains(&flag.as_str()) {
+                let what = format!("preset `{name}` of a project may not set `--{flag}`");
+                return Err(Failure::new(Exit::Config, "preset_of_project", what)
+                    .file(file.display())
+                    .cause(format!("it may set `--{}`", PRESET_FLAGS.join("`, `--")))
+                    .hint(format!(
+                        "type the flag yourself, or write the preset into {}",
+                        self.user_file.display()
+                    )));
+            }
+            let remotes = value.as_str().filter(|_| flag == REMOTE).unwrap_or_default();
+            for remote in remotes.split(',').filter(|remote| !remote.is_empty()) {
+                self.remote_of_project(remote, file, &is_alias)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a project's `file` counts: it belongs to this user, to root, or to the owner of `cwd`.
+/// Anyone may put a file into `/tmp`, which is above many folders.
+pub(super) fn may_decide(file: &Path, cwd: &Path) -> bool {
+    let owner = |path: &Path| fs::metadata(path).map(|meta| meta.uid()).ok();
+    let own = rustix::process::geteuid().as_raw();
+    owner(file).is_some_and(|uid| uid == own || uid == 0 || Some(uid) == owner(cwd))
+}
+
+/// The first link on the way from the project to a path below it.
+fn link_below(project: &Path, path: &Path) -> Option<PathBuf> {
+    let opened = Folder::open(project).and_then(|project| project.stat(path.join("any")));
+    opened.err().as_ref().and_then(beneath::link_of).map(Path::to_owned)
+}
+
+/// Refuses a runs folder outside the project, and one behind a link, because rgpu writes and
+/// deletes there. The user may choose any in the environment or by an absolute path.
+pub(super) fn check_runs_dir(
+    runs_dir: &ConfigValue<PathBuf>,
+    project: &Path,
+    user_file: &Path,
+) -> Result<()> {
+    let leads_out = |path: &Path| path.components().any(|part| part == Component::ParentDir);
+    let chosen_by_user = match &runs_dir.origin {
+        Origin::Env(_) => true,
+        Origin::User(_) => {
+            let below_project = runs_dir.value.strip_prefix(project);
+            below_project.map_or(true, leads_out)
+        }
+        Origin::Project(_) | Origin::Default => false,
+    };
+    let link = link_below(project, &runs_dir.value);
+    if chosen_by_user || (link.is_none() && is_below(&runs_dir.value, project)) {
+        return Ok(());
+    }
+    let shown = runs_dir.value.display();
+    let failure = match &link {
+        Some(link) => {
+            let what = format!("`{}` is a symbolic link, which is not followed", link.display());
+            Failure::new(Exit::Config, "runs_outside", what)
+        }
+        None => {
+            let what = format!("the runs of a project lie inside it, and `{shown}` does not");
+            Failure::new(Exit::Config, "runs_outside", what)
+        }
+    };
+    let failure = match &runs_dir.origin {
+        Origin::Project(file) => failure.file(file.display()),
+        _ => failure.cause("a project may come with links that lead to your other files"),
+    };
+    let chosen = runs_dir.value.canonicalize().unwrap_or_else(|_| runs_dir.value.clone());
+    Err(failure
+        .hint(format!("to keep runs there: export RGPU_RUNS_DIR={}", shell_word(chosen.display())))
+        .hint(format!("or an absolute `runs_dir` in {}", user_file.display())))
+}
+
+/// Whether `path` is below `folder` after links are resolved. Parts that do not exist yet count by
+/// name.
+pub fn is_below(path: &Path, folder: &Path) -> bool {
+    let Ok(folder) = folder.canonicalize() else { return false };
+    let mut missing = Vec::new();
+    let mut existing = path;
+    let resolved = loop {
+        match fs::symlink_metadata(existing) {
+            Ok(_) => match existing.canonicalize() {
+                Ok(resolved) => break resolved,
+                // A dangling link.
+                Err(_) => return false,
+            },
+            // Nothing can be created below a file. Writing there reports that.
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(_) => return false,
+        }
+        // A path without a last name ends in `..` or is the root.
+        let (Some(parent), Some(name)) = (existing.parent(), existing.file_name()) else {
+            return false;
+        };
+        missing.push(name);
+        existing = parent;
+    };
+    let full: PathBuf =
+        std::iter::once(resolved.as_os_str()).chain(missing.into_iter().rev()).collect();
+    full != folder && full.starts_with(&folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PRESET_FLAGS;
+    use rgpu_analysis::threshold::TABLE;
+
+    #[test]
+    fn the_schema_for_editors_has_the_flags_of_presets_and_the_thresholds() {
+        let schema: serde_json::Value =
+            serde_json::from_str(include_str!("../../../../schemas/rgpu-toml.json")).unwrap();
+        let keys = |pointer: &str| -> Vec<String> {
+            schema.pointer(pointer).unwrap().as_object().unwrap().keys().cloned().collect()
+        };
+        assert_eq!(keys("/properties/preset/additionalProperties/properties"), PRESET_FLAGS);
+        let own = ["default_remote", "runs_dir", "keep", "kernel_path", "preset", "analysis"];
+        assert_eq!(keys("/properties"), own);
+        let thresholds: Vec<&str> = TABLE.iter().map(|row| row.key).collect();
+        assert_eq!(keys("/properties/analysis/properties"), thresholds);
+    }
+}

@@ -1,0 +1,201 @@
+//! The failure of a run, from the job's outcome, the runner's report, the compiler's message and
+//! the checked results.
+
+use rgpu_case::ErrorClass;
+use rgpu_protocol::Outcome;
+
+use super::{ProfileBuilder, is_pass_step};
+use rgpu_model::error::{Exit, Failure, Side};
+use rgpu_import::case_report::RunnerFailure;
+use rgpu_plan::kernel::EntryPoint;
+use rgpu_model::profile::CaseResult;
+use rgpu_model::profile::{ArtifactKind, CheckVerdict};
+use rgpu_model::sanitizer::SanitizerVerdict;
+use rgpu_remote::Remote;
+use crate::run::job::{JobResult, cancelled};
+use crate::run::outcome;
+use crate::store::RunFolder;
+use rgpu_plan::tool::{DraftInfo, Request, Target};
+
+impl ProfileBuilder {
+    /// The failure of the last job's pass step, if no pass measured anything. For runs with several
+    /// passes, whose last job may be done although its pass step failed.
+    pub(in crate::run) fn nothing_measured_failure(&self, remote: &dyn Remote) -> Option<Failure> {
+        let job = self.job.as_ref()?;
+        let last = job.rungs.iter().rev().find(|r| is_pass_step(&r.step) && !r.ok)?;
+        if !self.profile.launches.is_empty() || !self.survey.is_empty() {
+            return None;
+        }
+        let outcome = Outcome::Failed { step: last.step.clone(), code: last.code.clone() };
+        Some(outcome::failure(remote, &JobResult { outcome: Some(outcome), ..job.clone() }))
+    }
+
+    /// The failure of the run, if any.
+    pub(in crate::run) fn failure(&self, remote: &dyn Remote) -> Option<Failure> {
+        let has_findings =
+            self.profile.sanitizer.iter().any(|s| s.verdict == SanitizerVerdict::Found);
+        let job = self.job.as_ref()?;
+        let failure = match &job.outcome {
+            Some(Outcome::Done | Outcome::Failed { .. }) if self.missing_entry.is_some() => {
+                return self.missing_entry.clone();
+            }
+            Some(Outcome::Done | Outcome::Failed { .. }) if self.unfinished.is_some() => {
+                let (step, failure) = self.unfinished.as_ref()?;
+                self.runner_failure(remote, step, failure)
+            }
+            Some(Outcome::Done) => {
+                let wrong_case = self.profile.cases.iter().find(|c| {
+                    c.correctness.as_ref().is_some_and(|c| c.verdict == CheckVerdict::Wrong)
+                })?;
+                return Some(self.wrong_result(remote, wrong_case));
+            }
+            Some(Outcome::Cancelled) => return Some(cancelled()),
+            // A kernel crash under the sanitizer is a finding of the sanitizer, not a failure.
+            Some(Outcome::Failed { .. }) if has_findings => return None,
+            // A runner killed at the time limit leaves a report that names a crash. The true reason
+            // is the time limit.
+            Some(Outcome::Failed { code, .. }) if code == "timeout" => {
+                outcome::failure(remote, job)
+            }
+            Some(Outcome::Failed { step, .. }) => {
+                let runner = self.runner.iter().find(|(s, _)| s == step).map(|(_, f)| f);
+                match (step.as_str(), runner, &self.compiler) {
+                    ("build", _, Some(message)) => {
+                        let mut failure = outcome::failure(remote, job);
+                        failure.what = "the kernel does not compile".to_owned();
+                        failure.exit = Exit::Kernel;
+                        failure.side = Side::Kernel;
+                        failure.cause(message)
+                    }
+                    (_, Some(failure), _) => self.runner_failure(remote, step, failure),
+                    _ => outcome::failure(remote, job),
+                }
+            }
+            _ => outcome::failure(remote, job),
+        };
+        Some(failure)
+    }
+
+    fn wrong_result(&self, remote: &dyn Remote, case: &CaseResult) -> Failure {
+        let first =
+            case.correctness.as_ref().and_then(|c| c.first_wrong.clone()).unwrap_or_default();
+        Failure::new(
+            Exit::Kernel,
+            "wrong_result",
+            format!("the kernel computes wrong results in case `{}`", case.name),
+        )
+        .host(remote.name(), remote.transport())
+        .step("verify")
+        .cause(first)
+        .hint("`rgpu profile --mode sanitizer` looks for races and stray accesses")
+    }
+
+    fn runner_failure(&self, remote: &dyn Remote, step: &str, failure: &RunnerFailure) -> Failure {
+        let wrong = self
+            .profile
+            .cases
+            .iter()
+            .find(|c| c.correctness.as_ref().is_some_and(|c| c.verdict == CheckVerdict::Wrong));
+        if let (ErrorClass::WrongResult, Some(case)) = (failure.class, wrong) {
+            return self.wrong_result(remote, case);
+        }
+        let (exit, code, what, hint) = runner_failure_texts(failure.class);
+        let mut out = Failure::new(exit, code, what)
+            .host(remote.name(), remote.transport())
+            .step(step)
+            .cause(&failure.text);
+        if !hint.is_empty() {
+            out = out.hint(hint);
+        }
+        out
+    }
+
+    /// The failure if the compiled code lacks the kernel that kernel.toml names. Needed without a
+    /// GPU, where nothing else reports it.
+    pub(super) fn find_missing_entry(&self, request: &Request) -> Option<Failure> {
+        let Target::Kernel { spec, .. } = &request.target else { return None };
+        let EntryPoint::Device(function) = &spec.entry else { return None };
+        let compiled = self.profile.artifacts.iter().any(|a| a.kind == ArtifactKind::Cubin);
+        let symbols: Vec<&str> = self.profile.code.iter().map(|c| c.symbol.as_str()).collect();
+        // With a GPU the driver reports it. A mangled name contains the plain one.
+        if self.profile.gpu.is_some()
+            || !compiled
+            || symbols.iter().any(|s| *s == function || s.contains(function.as_str()))
+        {
+            return None;
+        }
+        let failure = Failure::new(
+            Exit::Config,
+            "no_such_entry",
+            format!("the compiled code has no kernel `{function}`"),
+        )
+        .file(spec.file.as_ref().unwrap_or(&spec.source).display());
+        Some(match symbols.is_empty() {
+            true => failure.hint("it has none at all: a template needs an explicit instantiation"),
+            false => failure.hint(format!("it has `{}`: name it in `entry`", symbols.join("`, `"))),
+        })
+    }
+}
+
+/// Exit status, code, message and hint for a class of the runner's failures.
+fn runner_failure_texts(class: ErrorClass) -> (Exit, &'static str, &'static str, &'static str) {
+    match class {
+        ErrorClass::WrongResult => (
+            Exit::Kernel,
+            "wrong_result",
+            "the kernel computes wrong results",
+            "`rgpu profile --mode sanitizer` looks for races and stray accesses",
+        ),
+        ErrorClass::IllegalAccess => (
+            Exit::Kernel,
+            "illegal_access",
+            "the kernel crashed: it accessed memory outside its allocations",
+            "`rgpu profile --mode sanitizer --tool memcheck` names the line",
+        ),
+        ErrorClass::NoDriver => (
+            Exit::Host,
+            "no_driver",
+            "the host has no working GPU driver",
+            "`rgpu doctor` says what is missing",
+        ),
+        ErrorClass::Load => (
+            Exit::Kernel,
+            "load",
+            "the compiled kernel does not load",
+            "check `--arch` against the GPU and the entry's name",
+        ),
+        ErrorClass::OutOfMemory => (
+            Exit::Kernel,
+            "out_of_memory",
+            "the GPU has not enough memory for this case",
+            "choose smaller sizes with `--problem-sizes`",
+        ),
+        ErrorClass::Launch => (
+            Exit::Kernel,
+            "launch",
+            "the launch was refused",
+            "check grid, block, cluster and shared memory in kernel.toml",
+        ),
+        ErrorClass::Usage | ErrorClass::BadCase | ErrorClass::MissingFile => (
+            Exit::Bug,
+            "runner",
+            "the runner could not use the files that rgpu sent",
+            "please report it with the run folder",
+        ),
+        _ => (Exit::Kernel, "kernel_failed", "the kernel's run failed", ""),
+    }
+}
+
+/// The end of the compiler's message from its log, with paths of this machine; `None` if the log is
+/// empty.
+pub(in crate::run) fn compiler_message(folder: &RunFolder, info: &DraftInfo) -> Option<String> {
+    let read =
+        |name: &str| folder.read(name).ok().map(|b| String::from_utf8_lossy(&b).into_owned());
+    let text = ["log/build.stderr", "log/build.stdout"]
+        .iter()
+        .filter_map(|name| read(name))
+        .find(|text| !text.trim().is_empty())?;
+    let text = info.localize(&rgpu_protocol::pattern::strip_ansi(&text));
+    let lines: Vec<&str> = text.lines().collect();
+    Some(lines[lines.len().saturating_sub(40)..].join("\n"))
+}

@@ -1,0 +1,215 @@
+//! Compiles a kernel on this machine if its host cannot: with NVRTC (which needs no host compiler
+//! and no GPU), else with nvcc.
+//!
+//! The build runs as a plan with only the build step, on this machine's agent, so logs, time limits
+//! and cancelling work as on a host. Its job is dropped here once its files are in the run folder.
+
+use std::sync::Arc;
+
+use rgpu_protocol::HostFacts;
+
+use super::assemble::ProfileBuilder;
+use super::bundle_reader::submission;
+use super::event::RunEvent;
+use super::job::{self, JobResult, RunContext};
+use super::lifecycle::RunSession;
+use super::programs::Programs;
+use super::resume;
+use rgpu_plan::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::kernel::EntryPoint;
+use rgpu_remote::options::NoPrompt;
+use rgpu_remote::{ConnectOptions, HostLink, OnRemote, Remote, RemoteSpec, UnknownHostPolicy};
+use rgpu_plan::tool::{
+    self, DraftInfo, HostBinaries, JobName, PlanError, PlanPart, PrebuiltCode, Request, Target,
+};
+
+/// Compiles the request's kernel on this machine if its host cannot, and adds the files to the
+/// request. Without a compiler here, the plan reports that the host has none. `sequence` numbers the
+/// builds of one run.
+///
+/// # Errors
+/// The kernel does not compile, or this machine's agent does not start.
+pub(super) async fn compile_here(
+    request: &mut Request,
+    builder: &mut ProfileBuilder,
+    sequence: u32,
+    session: &RunSession<'_>,
+    facts: &HostFacts,
+    context: &mut RunContext<'_>,
+) -> Result<()> {
+    let Target::Kernel { spec, .. } = &request.target else { return Ok(()) };
+    let wheels = request.build.fetch && tool::lacks_for_wheels(facts).is_empty();
+    let has_compiler = wheels || !tool::compilers(facts, &spec.entry).is_empty();
+    let is_retry = !request.reuse.is_empty();
+    let is_device = matches!(spec.entry, EntryPoint::Device(_));
+    if has_compiler || is_retry || super::is_local(session.link) || !is_device {
+        return Ok(());
+    }
+    if !spec.flags.iter().chain(&request.build.flags).all(|flag| is_for_code(flag)) {
+        let text = "not compiled on this machine: a flag of the kernel could start a program here";
+        context.reporter.report(&RunEvent::Note { text });
+        return Ok(());
+    }
+    let arch = tool::target_arch(request, facts)?;
+    if request.prebuilt.iter().any(|code| code.arch == arch) {
+        return Ok(());
+    }
+    let built = build(request, arch.clone(), session.programs, sequence, context).await?;
+    let Some((end, info)) = built else { return Ok(()) };
+    let files = builder.add_local_build(context.folder, &end, &info, request)?;
+    request.prebuilt.push(PrebuiltCode { arch, files });
+    if end.step_ok("build") {
+        return Ok(());
+    }
+    builder.job = Some(end);
+    let failure = RemoteSpec::local().open().ok().and_then(|local| builder.failure(&*local));
+    Err(failure.unwrap_or_else(|| {
+        Failure::new(Exit::Kernel, "does_not_compile", "the kernel does not compile")
+    }))
+}
+
+/// Flags of nvcc that say how code is compiled, by their beginnings. A project gives them, and nvcc
+/// has others that start programs (`-ccbin`, `-run`, `-Xcompiler`).
+const CODE_FLAGS: &[&str] = &[
+    "-D",
+    "-U",
+    "-I",
+    "-O",
+    "-std",
+    "--std",
+    "-lineinfo",
+    "--generate-line-info",
+    "-use_fast_math",
+    "--use_fast_math",
+    "-fmad",
+    "--fmad",
+    "-ftz",
+    "--ftz",
+    "-prec-",
+    "--prec-",
+    "-maxrregcount",
+    "--maxrregcount",
+    "-expt-",
+    "--expt-",
+    "-extended-lambda",
+    "--extended-lambda",
+    "-extra-device-vectorization",
+    "--extra-device-vectorization",
+    "-restrict",
+    "--restrict",
+    "-arch",
+    "--gpu-architecture",
+    "-Xptxas",
+    "--ptxas-options",
+    "-default-stream",
+    "--default-stream",
+    "--define-macro",
+    "--include-path",
+    "--device-debug",
+    "-Werror",
+    "--Werror",
+];
+
+/// Whether a flag, or the value of one, says how code is compiled.
+fn is_for_code(flag: &str) -> bool {
+    let is_value = !flag.starts_with(['-', '@']);
+    is_value
+        || matches!(flag, "-G" | "-g" | "-w" | "-v")
+        || CODE_FLAGS.iter().any(|known| flag.starts_with(known))
+}
+
+/// Builds for `arch` on this machine. Returns the job's result and what we know of its plan; `None` if this
+/// machine has no compiler either.
+async fn build(
+    request: &Request,
+    arch: String,
+    programs: &Programs,
+    sequence: u32,
+    context: &mut RunContext<'_>,
+) -> Result<Option<(JobResult, DraftInfo)>> {
+    let spec = RemoteSpec::local();
+    let remote: Arc<dyn Remote> =
+        Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
+    let options = ConnectOptions {
+        agent: programs.agent.clone(),
+        unknown_host_policy: UnknownHostPolicy::Refuse,
+        user_prompt: Arc::new(NoPrompt),
+        run: String::new(),
+        host_request: Default::default(),
+    };
+    let mut link = HostLink::connect(Arc::clone(&remote), options).await.on(&*remote)?;
+    let answers = link.facts(&tool::probes(&programs.compilers)).await.on(&*remote)?;
+    let facts = tool::facts(&spec.name, remote.transport(), answers);
+    let binaries = HostBinaries { runner: programs.runner.clone(), collector: None };
+    let mut for_host = Request { part: PlanPart::Build, arch: Some(arch), ..request.clone() };
+    for_host.build.fetch = request.build.fetch_here;
+    let job = JobName { run: format!("{}.local", context.record.id), sequence };
+    let draft = match tool::plan(&for_host, &facts, &binaries, &job) {
+        Err(PlanError::NoCompiler { .. }) => return Ok(None),
+        draft => draft?,
+    };
+    // Reported only once it is known that this machine has a compiler.
+    let text = "the host has no CUDA compiler: compiling on this machine";
+    context.reporter.report(&RunEvent::Note { text });
+    let info = draft.info.clone();
+    let bundle = Packer::new(DEFAULT_MAX_BYTES).pack(draft)?;
+    context.folder.write_json("plan-local.json", &bundle.plan)?;
+    let name = bundle.plan.job.clone();
+    let end = run_or_restore(&mut link, bundle, context).await;
+    // If the user stopped waiting, the job is kept and can be resumed.
+    if end.is_ok() {
+        link.request_job_removal(&name);
+    }
+    link.close().await;
+    Ok(Some((end?, info)))
+}
+
+/// Runs the build, or returns its result from the run folder if it has ended before.
+async fn run_or_restore(
+    link: &mut HostLink,
+    bundle: Bundle,
+    context: &mut RunContext<'_>,
+) -> Result<JobResult> {
+    let name = bundle.plan.job.clone();
+    let known = resume::recorded_job(context.folder, context.record, &name)?.unwrap_or_default();
+    if known.ended() {
+        return job::follow_to_end(link, &name, &known.events, context).await;
+    }
+    let submitted = job::submit(link, &submission(bundle.plan, bundle.blobs), context).await;
+    if submitted.is_err() {
+        // The submission failed, so there is no job to resume.
+        link.request_job_removal(&name);
+    }
+    submitted?;
+    job::follow_to_end(link, &name, &[], context).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_for_code;
+
+    #[test]
+    fn flags_that_start_programs_are_not_taken_here() {
+        for fine in ["-O3", "-DN=4", "-std=c++17", "-Xptxas", "-v", "--use_fast_math", "-lineinfo"]
+        {
+            assert!(is_for_code(fine), "{fine}");
+        }
+        for wrong in [
+            "-ccbin=./x",
+            "-ccbin",
+            "--compiler-bindir=./x",
+            "-run",
+            "--run",
+            "-Xcompiler",
+            "-Xcompiler=-B.",
+            "-Xlinker=-x",
+            "--options-file=x",
+            "@x",
+            "-o",
+            "--output-file=x",
+        ] {
+            assert!(!is_for_code(wrong), "{wrong}");
+        }
+    }
+}
