@@ -29,7 +29,7 @@ use rgpu_model::fault_point;
 use rgpu_run::foreign_file;
 mod loopback;
 use rgpu_model::number_form;
-mod own_command;
+use rgpu_work::own_command;
 use rgpu_run::process_tree;
 use rgpu_model::regular_file;
 
@@ -46,10 +46,10 @@ pub use rgpu_run::store;
 
 pub use rgpu_run::run;
 
-pub mod loops;
-pub mod queue;
+pub use rgpu_work::loops;
+pub use rgpu_work::queue;
 
-pub mod suite;
+pub use rgpu_work::suite;
 
 pub use rgpu_import as import;
 

@@ -1,0 +1,9 @@
+//! Many runs: suites, the queue and the improvement loop.
+
+// Tests make what they like.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+pub mod suite;
+pub mod queue;
+pub mod loops;
+pub mod own_command;
