@@ -19,22 +19,22 @@
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub use rgpu_model::error;
 pub use rgpu_model as model;
+pub use rgpu_model::error;
 
 use rgpu_model::beneath;
-use rgpu_run::child_tree;
 use rgpu_model::duration;
 use rgpu_model::fault_point;
+use rgpu_run::child_tree;
 use rgpu_run::foreign_file;
 mod loopback;
 use rgpu_model::number_form;
-use rgpu_work::own_command;
-use rgpu_run::process_tree;
 use rgpu_model::regular_file;
+use rgpu_run::process_tree;
+use rgpu_work::own_command;
 
-pub use rgpu_run::config;
 pub use rgpu_plan::kernel;
+pub use rgpu_run::config;
 
 pub use rgpu_plan::tool;
 

@@ -18,6 +18,7 @@ pub(super) use interval::mean;
 pub use sentence::phrase;
 pub use time::PairedTimes;
 
+use join::KernelPair;
 use rgpu_model::comparison::TimeSource;
 use rgpu_model::comparison::{
     ComparedSide, Comparison, KernelChange, RankChange, RegionChange, SCHEMA, SideTime, TimeChange,
@@ -26,7 +27,6 @@ use rgpu_model::comparison::{
 use rgpu_model::profile::CheckVerdict;
 use rgpu_model::profile::Gap;
 use rgpu_model::{Profile, Region};
-use join::KernelPair;
 use time::Times;
 
 /// The options of a comparison.

@@ -29,11 +29,11 @@ mod operator_products;
 mod ranks;
 mod roofline;
 pub mod rule;
-pub(crate) mod set_up;
+pub mod set_up;
 mod stake;
 pub mod threshold;
 pub mod timeline;
-pub(crate) mod tuning;
+pub mod tuning;
 
 #[cfg(test)]
 mod tests;

@@ -15,10 +15,10 @@ mod steps;
 mod time;
 
 use super::Limits;
+use intervals::Intervals;
 use rgpu_model::rank_work::{GpuWorkKind, JoinedRanks, RankWork};
 use rgpu_model::ranks::Ranks;
 use rgpu_model::{Finding, Profile};
-use intervals::Intervals;
 
 /// Most entries of lists in the profile.
 const MAX_WAITS: usize = 20;

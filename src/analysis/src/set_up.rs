@@ -34,7 +34,7 @@ const PREPARING: &[&str] = &[
 /// Ids of the launches that are no part of the steady work: those in ranges named for preparations
 /// (`init`, `warm_up`, `compile`), and those that make random numbers, if none of their kernel is
 /// among the later half. `launches` are in the order of their start.
-pub(crate) fn preparing_launches(launches: &[Launch]) -> HashSet<u32> {
+pub fn preparing_launches(launches: &[Launch]) -> HashSet<u32> {
     let mut last_at: HashMap<&str, usize> = HashMap::new();
     last_at.extend(launches.iter().enumerate().map(|(at, launch)| (launch.kernel.as_str(), at)));
     let is_early = |launch: &Launch| last_at[launch.kernel.as_str()] < launches.len() / 2;

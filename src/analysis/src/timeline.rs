@@ -22,13 +22,13 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Limits;
-use rgpu_model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline, TimelineScope};
-use rgpu_model::trace::{TraceWork, TraceWorkKind};
-use rgpu_model::{Finding, Profile, Trace};
 use host_work::HostEvents;
 use idle::BlockingCalls;
 use idle_totals::IdleTotals;
 use measure::union_ns;
+use rgpu_model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline, TimelineScope};
+use rgpu_model::trace::{TraceWork, TraceWorkKind};
+use rgpu_model::{Finding, Profile, Trace};
 use start_up::StartUp;
 use sums::Causes;
 

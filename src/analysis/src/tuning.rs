@@ -28,10 +28,7 @@ pub(super) type OrderedKernel<'a> = (&'a str, Option<f64>, [u32; 3]);
 
 /// The kernels of tuning among these launches, which are in the order of their start, each with what
 /// it does. `sums` also count launches that are not listed.
-pub(crate) fn kernels<'a>(
-    launches: &'a [Launch],
-    sums: &[KernelSum],
-) -> HashMap<&'a str, &'static str> {
+pub fn kernels<'a>(launches: &'a [Launch], sums: &[KernelSum]) -> HashMap<&'a str, &'static str> {
     let xla = launches.iter().filter(|launch| is_autotuning(&launch.kernel));
     let xla = xla.map(|launch| (launch.kernel.as_str(), "autotuning of XLA"));
     let order = order(launches);
@@ -69,7 +66,7 @@ pub(crate) fn kernels<'a>(
 
 /// The compiler that benchmarks a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tuner {
+pub enum Tuner {
     /// Inductor keeps its choices between runs of a program.
     Triton,
     /// XLA tunes in each run.
@@ -78,7 +75,7 @@ pub(crate) enum Tuner {
 
 /// Ids of the launches that the benchmarks of Triton and XLA made, of launches in the order of their
 /// start.
-pub(crate) fn benchmarked_launches(launches: &[Launch]) -> HashMap<u32, Tuner> {
+pub fn benchmarked_launches(launches: &[Launch]) -> HashMap<u32, Tuner> {
     let order = order(launches);
     let of_triton = benchmarked_by_triton(&order, &flushes(&order));
     let of_xla = benchmarked_by_xla(&order);

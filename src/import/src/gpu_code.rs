@@ -229,8 +229,8 @@ mod tests {
 
     #[test]
     fn every_instruction_of_a_listing_gets_its_control_word() {
-        let folder =
-            Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/cubin/13.5/instructions");
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+            .join("tests/fixtures/cubin/13.5/instructions");
         // For sm_80, nvdisasm prints `.sectioninfo` between a section's name and its code.
         for name in ["control.sm_80.O3", "hopper.sm_90a.O3"] {
             let file = std::fs::read(folder.join(format!("{name}.cubin"))).unwrap();

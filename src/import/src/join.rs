@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::Imported;
+use rgpu_model::number_form::by_number;
 use rgpu_model::profile::Gap;
 use rgpu_model::rank_work::{JoinedRanks, RankWork};
 use rgpu_model::ranks::{ClockSource, MAX_RANKS, RankClock};
-use rgpu_model::number_form::by_number;
 use trace::ReportTimes;
 
 /// The ranks of one report, as indexes into all ranks.

@@ -32,7 +32,7 @@ pub mod sanitizer;
 pub mod torch_trace;
 
 pub use imported::{Imported, RejectedReport};
-pub(crate) use nsys::NO_GPU_ROWS;
+pub use nsys::NO_GPU_ROWS;
 pub use source::{DEFAULT_MAX_BYTES, Detail, ImportError, ReadProgress, Source, TracedActivity};
 
 /// How one kind of artifact is imported.

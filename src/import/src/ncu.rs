@@ -20,13 +20,13 @@ use rgpu_format::ncu_rep::{self, Error, NcuReadLimits, NcuReport, NcuResult, Pro
 
 use super::{Detail, Imported, Importer};
 use crate::sound_times::check_launches;
+use code::ReportSources;
+use hotspots::{HotSpotBuilder, MAX_KEPT_INSTRUCTIONS};
+use metrics::AbsentMetrics;
 use rgpu_model::hotspots::LaunchSpots;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
 use rgpu_model::{HotSpots, Launch, Sidecars};
-use code::ReportSources;
-use hotspots::{HotSpotBuilder, MAX_KEPT_INSTRUCTIONS};
-use metrics::AbsentMetrics;
 
 /// The counters that ncu was asked for, as far as the report must contain them.
 #[derive(Clone, Copy, Debug, Default)]

@@ -18,10 +18,10 @@ use super::{Imported, Importer, RejectedReport};
 use crate::sound_times::check_launches;
 use rgpu_model::launch::MessageKind;
 use rgpu_model::launch::RuleMessage;
+use rgpu_model::number_form::by_number;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
 use rgpu_model::{Launch, Metric, Value};
-use rgpu_model::number_form::by_number;
 
 mod source;
 

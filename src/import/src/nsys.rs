@@ -117,7 +117,7 @@ fn as_asked(mut imported: Imported, source: &Source<'_>) -> Imported {
 
 pub(super) use without_gpu::grouped;
 
-pub(crate) const NO_GPU_ROWS: &str = "no_gpu_rows";
+pub const NO_GPU_ROWS: &str = "no_gpu_rows";
 
 /// Most launches listed one by one, since a profile is one JSON document. Later ones are only
 /// summed.

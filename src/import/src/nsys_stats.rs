@@ -12,12 +12,12 @@ use rgpu_format::nsys_stats::{NsysStats, Report, Table};
 use super::region_tree::part;
 use super::sound_times::{LeftOut, RowKind, TimeRule, TimeSample, check_launches};
 use super::{Imported, Importer};
+use rgpu_model::number_form::by_number;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
 use rgpu_model::timeline::RegionKind;
 use rgpu_model::timeline::{CopySum, KernelSum};
 use rgpu_model::{Launch, Region};
-use rgpu_model::number_form::by_number;
 
 /// `nsys_stats_csv`: what `nsys stats --format csv` prints or writes.
 pub(super) const IMPORTER: Importer = Importer {
@@ -268,7 +268,8 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     fn folder() -> PathBuf {
-        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/nsys/2025.3.1/regions")
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+            .join("tests/fixtures/nsys/2025.3.1/regions")
     }
 
     fn print(files: &[&str]) -> Imported {

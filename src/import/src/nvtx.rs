@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use rgpu_format::nvtx_log::{self, NvtxLog};
 
 use super::{ImportError, Imported, Importer, RejectedReport, Source, TracedActivity, nsys};
+use paired::PairedRanges;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
-use paired::PairedRanges;
 use rows::LogRows;
 
 /// `nvtx_log`: what the collector writes inside a program.

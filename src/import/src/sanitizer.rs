@@ -13,11 +13,11 @@ use rgpu_format::sanitizer::{
 
 use super::join::rank_of_name;
 use super::{ImportError, Imported, Importer, Source};
+use rgpu_model::number_form::by_number;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
 use rgpu_model::sanitizer::{CheckTool, FaultKind, SanitizerVerdict};
 use rgpu_model::sanitizer::{SanitizerCause, SanitizerResult};
-use rgpu_model::number_form::by_number;
 
 /// `sanitizer_log`: the output of the tool.
 pub(super) const LOG_IMPORTER: Importer = Importer {

@@ -178,11 +178,7 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::read`]; it is not UTF-8.
-    pub fn read_to_string(
-        &self,
-        path: impl AsRef<Path>,
-        max_bytes: u64,
-    ) -> io::Result<String> {
+    pub fn read_to_string(&self, path: impl AsRef<Path>, max_bytes: u64) -> io::Result<String> {
         let text = String::from_utf8(self.read(path, max_bytes)?);
         text.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
     }

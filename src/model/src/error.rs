@@ -278,13 +278,13 @@ impl std::error::Error for Failure {}
 
 /// Indents all lines of `text` but the first by `columns`. Text from a host or a tool may contain
 /// line breaks; none of its lines may look like our `error:`, `cause:` and `help:`.
-pub(crate) fn indent_continuation(text: &str, columns: usize) -> String {
+pub fn indent_continuation(text: &str, columns: usize) -> String {
     let lines: Vec<&str> = text.split("\r\n").flat_map(|part| part.split(is_line_break)).collect();
     lines.join(&format!("\n{:columns$}", ""))
 }
 
 /// Characters at which some terminal, pager or Markdown reader starts a new line.
-pub(crate) fn is_line_break(c: char) -> bool {
+pub fn is_line_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
@@ -326,7 +326,7 @@ fn sorted(letters: &[char]) -> Vec<char> {
 }
 
 /// Whether two hints say the same: two thirds of the shorter one's words are in the other.
-pub(crate) fn are_same_hint(first: &str, second: &str) -> bool {
+pub fn are_same_hint(first: &str, second: &str) -> bool {
     let words = |text: &str| -> Vec<String> {
         let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
         parts.map(str::to_lowercase).collect()
@@ -339,7 +339,7 @@ pub(crate) fn are_same_hint(first: &str, second: &str) -> bool {
 
 /// An error with all its sources on one line. A source that ends in the message of the error before
 /// it, as SQLite's do, is skipped.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut last = error.to_string();
     let mut text = last.clone();
     let mut next = error.source();

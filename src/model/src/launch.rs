@@ -91,7 +91,7 @@ pub struct Launch {
 }
 
 /// Whether a grid or block is unknown. CUDA launches none with a zero.
-pub(crate) fn unmeasured(size: &[u32; 3]) -> bool {
+pub fn unmeasured(size: &[u32; 3]) -> bool {
     *size == [0; 3]
 }
 

@@ -10,12 +10,12 @@
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub mod error;
+pub mod beneath;
 pub mod duration;
+pub mod error;
+pub mod fault_point;
 pub mod number_form;
 pub mod regular_file;
-pub mod fault_point;
-pub mod beneath;
 
 pub mod bound;
 pub mod build;

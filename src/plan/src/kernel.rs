@@ -10,7 +10,7 @@
 mod architecture;
 mod cases;
 mod cuda_scanner;
-pub(crate) mod document;
+pub mod document;
 mod error;
 pub mod expr;
 pub mod find;
@@ -28,7 +28,7 @@ pub use architecture::{
 };
 pub use cases::DEFAULT_SEED;
 pub use error::KernelError;
-pub(crate) use error::NO_KERNELS;
+pub use error::NO_KERNELS;
 pub use find::{FoundKernel, KernelFolders};
 pub use language::{LANGUAGES, Language};
 pub use mode::{

@@ -3,7 +3,7 @@
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub mod kernel;
-pub mod tool;
 pub mod bundle;
 pub mod exec;
+pub mod kernel;
+pub mod tool;

@@ -30,11 +30,11 @@ mod slurm;
 mod sudo;
 
 pub use ncu::{WAITING_KERNELS, escaped};
-pub(crate) use nsys::report_of_node;
+pub use nsys::report_of_node;
 pub use nvdisasm::{CALL_TIMEOUT_S, LISTINGS, ListingCall, NVDISASM_STEP_ID, listings};
 pub use nvidia_smi::gpu_processes;
 pub use plan::arch::target_arch;
-pub(crate) use plan::build::lacks_for_wheels;
+pub use plan::build::lacks_for_wheels;
 pub use plan::build::{Compiler, compilers};
 pub use plan::compile_cache::{compile_once, compiler_rows};
 pub use plan::draft::{
@@ -50,7 +50,7 @@ pub use plan::harness::HARNESS;
 pub use plan::host_tool::{HOST_TOOL_STEP_ID, HOST_TOOLS, HostTool};
 pub use plan::ladder::{PLAIN_STEP, runs_python};
 pub use plan::launcher::LauncherError;
-pub(crate) use plan::launcher::python_program_word;
+pub use plan::launcher::python_program_word;
 pub use plan::pair::{PAIR, PairDraft, SIDES, TIME_REPORTS, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::LaunchCost;
@@ -67,7 +67,7 @@ pub use plan::request::{
 pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
 pub use plan::sections::{SETS, sections};
 pub use plan::stall::add_hang_detection;
-pub(crate) use plan::wheels::CUTE;
+pub use plan::wheels::CUTE;
 pub use plan::wheels::{NVCC, WheelNvcc, Wheels};
 pub use plan::{check, check_launcher, plan};
 

@@ -231,18 +231,18 @@ impl RemoteError {
     }
 
     /// Whether the host does no part of the request: the agent refused it, or there is no agent.
-    pub(crate) fn is_refusal(&self) -> bool {
+    pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. }) || self.has_no_usable_agent()
     }
 
     /// Whether the host refuses a plan because facts about the host are no longer true.
-    pub(crate) fn refuses_facts(&self) -> bool {
+    pub fn refuses_facts(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == FACTS_CHANGED)
     }
 
     /// Whether an input of a plan cannot be read, or its bytes are not those of the plan. The file
     /// may have been written meanwhile.
-    pub(crate) fn refuses_input(&self) -> bool {
+    pub fn refuses_input(&self) -> bool {
         match self {
             Self::Refused { code, .. } => code == DAMAGED_BLOB,
             error => matches!(error, Self::Blob { .. }),
@@ -250,7 +250,7 @@ impl RemoteError {
     }
 
     /// The outcome of a job that the host does not have; `None` for another error.
-    pub(crate) fn no_such_job(&self) -> Option<Outcome> {
+    pub fn no_such_job(&self) -> Option<Outcome> {
         match self {
             Self::Refused { code, text, .. } if code == NO_SUCH_JOB => {
                 Some(Outcome::HostError { code: code.clone(), text: text.clone() })

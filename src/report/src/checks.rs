@@ -83,8 +83,8 @@ pub(super) fn cause(cause: &SanitizerCause, names: &KernelLabels<'_>) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::timeline::KernelSum;
     use crate::KernelNames;
+    use rgpu_model::timeline::KernelSum;
 
     #[test]
     fn the_kernels_that_were_checked_are_told_by_a_trace_or_not_at_all() {

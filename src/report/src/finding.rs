@@ -121,9 +121,9 @@ fn host_text(host: &HostWork) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel_name::KernelNames;
     use rgpu_model::finding::CoveredKernel;
     use rgpu_model::timeline::{DeviceTime, KernelSum, LongGaps, Timeline};
-    use crate::kernel_name::KernelNames;
 
     #[test]
     fn a_finding_says_what_it_is_worth_what_it_covers_and_where() {

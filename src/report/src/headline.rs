@@ -5,10 +5,10 @@ use super::kernel_name::KernelLabels;
 use super::quantity::{duration, measured, percent};
 use super::text::capital;
 use super::{ReportInput, busy, finding, kernel_sums};
+use rgpu_model::number_form::by_number;
 use rgpu_model::profile::{CheckVerdict, TimingClock};
 use rgpu_model::sanitizer::{SanitizerResult, SanitizerVerdict};
 use rgpu_model::{Classification, Launch, Profile};
-use rgpu_model::number_form::by_number;
 
 /// The first line of a report, and the sentence below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]

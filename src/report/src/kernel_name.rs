@@ -650,7 +650,8 @@ mod tests {
     use super::*;
 
     /// Names that nsys 2025.3.1 gave of twelve programs on an H200: `tests/gpu/programs`.
-    const RECORDED: &str = include_str!("../../../tests/fixtures/kernel_names/nsys-2025.3.1-h200.txt");
+    const RECORDED: &str =
+        include_str!("../../../tests/fixtures/kernel_names/nsys-2025.3.1-h200.txt");
 
     #[test]
     fn recorded_names_of_libraries_become_these() {

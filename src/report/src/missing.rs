@@ -136,10 +136,10 @@ fn expand_abbreviations(part: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::KernelNames;
     use rgpu_model::Profile;
     use rgpu_model::selection::KernelChoice;
     use rgpu_model::{Selection, timeline::KernelSum};
-    use crate::KernelNames;
 
     fn gap(code: &str, text: &str) -> Gap {
         Gap { code: code.to_owned(), text: text.to_owned() }

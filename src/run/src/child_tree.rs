@@ -17,14 +17,14 @@ use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 
 use crate::process_tree::{self, Children};
 
-pub(crate) use limited_output::LimitedOutput;
+pub use limited_output::LimitedOutput;
 
 /// The most bytes of a log with the output of commands on this machine.
-pub(crate) const MAX_LOG_BYTES: u64 = 64 << 20;
+pub const MAX_LOG_BYTES: u64 = 64 << 20;
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitResult {
+pub enum WaitResult {
     /// A child has exited.
     Child,
     /// SIGTERM, and SIGINT and SIGHUP where those are listened to.
@@ -35,7 +35,7 @@ pub(crate) enum WaitResult {
 
 /// What to do about a child that still runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ChildAction {
+pub enum ChildAction {
     /// Wait for at most this long, and look again.
     Wait(Option<Duration>),
     /// End the tree, with these signals before SIGKILL.
@@ -44,7 +44,7 @@ pub(crate) enum ChildAction {
 
 /// How a child ended.
 #[derive(Clone, Debug)]
-pub(crate) struct TreeEnd {
+pub struct TreeEnd {
     /// Its status; `None` if it is unknown.
     pub status: Option<WaitStatus>,
     /// How long it ran, by a clock that does not step.
@@ -55,7 +55,7 @@ pub(crate) struct TreeEnd {
 
 /// The signals of this process, which is the subreaper from now on.
 #[derive(Debug)]
-pub(crate) struct TreeWatch {
+pub struct TreeWatch {
     runtime: Runtime,
     child: Listener,
     terminate: Vec<Listener>,
@@ -66,7 +66,7 @@ impl TreeWatch {
     ///
     /// # Errors
     /// Signals cannot be handled.
-    pub(crate) fn listen(is_foreground: bool) -> io::Result<Self> {
+    pub fn listen(is_foreground: bool) -> io::Result<Self> {
         process_tree::become_subreaper();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (child, terminate) = {
@@ -82,7 +82,7 @@ impl TreeWatch {
     }
 
     /// Waits for a signal, for at most `limit`.
-    pub(crate) fn wait(&mut self, limit: Option<Duration>) -> WaitResult {
+    pub fn wait(&mut self, limit: Option<Duration>) -> WaitResult {
         let limit = async {
             match limit {
                 Some(limit) => tokio::time::sleep(limit).await,
@@ -108,7 +108,7 @@ impl TreeWatch {
 
     /// Waits until the child `pid` ends, and then ends what is left of its tree. `look` is asked
     /// after each wake, with `None` at first.
-    pub(crate) fn follow(
+    pub fn follow(
         &mut self,
         pid: i32,
         mut look: impl FnMut(Option<WaitResult>, Duration) -> ChildAction,

@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use rgpu_analysis::Thresholds;
-use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
-use rgpu_remote::{RemoteSpec, without_secret};
 use crate::store::atomic;
 pub use project::is_below;
 use project::{ProjectFile, check_runs_dir};
+use rgpu_analysis::Thresholds;
+use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
+use rgpu_remote::{RemoteSpec, without_secret};
 
 /// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -43,8 +43,8 @@ pub use sampled::sampled;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use rgpu_model::disasm::{DisasmDocument, Input, SCHEMA, Status};
 use read::ImageReader;
+use rgpu_model::disasm::{DisasmDocument, Input, SCHEMA, Status};
 use spare_cores::CORES;
 
 /// Reads all files on all cores. `done` is called for each file that is read, on any thread.

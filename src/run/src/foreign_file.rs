@@ -4,11 +4,11 @@ use rgpu_format::unpack::Packing;
 
 /// A file that rgpu does not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ForeignFile {
+pub struct ForeignFile {
     /// What it is, as a clause.
-    pub(crate) what: &'static str,
+    pub what: &'static str,
     /// What the user does next.
-    pub(crate) next_step: String,
+    pub next_step: String,
 }
 
 /// The first line of a pointer of Git LFS.
@@ -20,7 +20,7 @@ fn is_lfs_pointer(head: &[u8]) -> bool {
 }
 
 /// What a file is that begins with `head`, if it is known and no reader takes it.
-pub(crate) fn of(name: &str, head: &[u8]) -> Option<ForeignFile> {
+pub fn of(name: &str, head: &[u8]) -> Option<ForeignFile> {
     let quoted = rgpu_model::error::shell_word(name);
     let (what, next_step) = if is_lfs_pointer(head) {
         (

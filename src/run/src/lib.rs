@@ -3,10 +3,10 @@
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub mod store;
-pub mod config;
-pub mod run;
-pub mod disasm;
-pub mod process_tree;
 pub mod child_tree;
+pub mod config;
+pub mod disasm;
 pub mod foreign_file;
+pub mod process_tree;
+pub mod run;
+pub mod store;

@@ -15,9 +15,7 @@ mod linux {
     use std::ffi::CStr;
     use std::os::fd::OwnedFd;
 
-    pub use rgpu_agent::process::{
-        Children, end_descendants, kill_marked, reap, start_time,
-    };
+    pub use rgpu_agent::process::{Children, end_descendants, kill_marked, reap, start_time};
     use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
     /// Makes this process the parent of all orphans among its descendants.

@@ -24,20 +24,20 @@ mod folder;
 mod follower;
 mod list;
 pub mod live;
-pub(crate) mod project_files;
+pub mod project_files;
 mod provenance;
 mod record;
 mod started;
 pub mod state;
 
-pub use rgpu_model::beneath::NewFile;
 pub use cost::{BilledCost, Cost, CostSource};
 pub use destination::{Destination, DestinationError, DestinationRoot};
 pub use folder::{LogPosition, Recorder, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
-pub(crate) use provenance::quiet_git;
+pub use provenance::quiet_git;
 pub use provenance::{
     CaseSizes, EnvRecord, InputDigest, InputsRecord, Repository, digest_file, digest_of, repository,
 };
 pub use record::{JobRecord, RunParent, RunRecord, RunState, UnsyncedFile, remote_suffix};
+pub use rgpu_model::beneath::NewFile;
 pub use started::StartedRuns;

@@ -3,7 +3,7 @@
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub mod suite;
-pub mod queue;
 pub mod loops;
 pub mod own_command;
+pub mod queue;
+pub mod suite;

@@ -114,7 +114,7 @@ impl Loops {
     }
 
     /// The project's folder, from which the files of its loops are reached.
-    pub(crate) fn files(&self) -> &Folder {
+    pub fn files(&self) -> &Folder {
         &self.files
     }
 

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, watch};
 
 use rgpu_model::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 
-pub(crate) use agent::{
+pub use agent::{
     AGENT_VARIABLE, QUEUED_COMMANDS, check_agent_words, is_agent_command, is_started_by_agent,
 };
 
@@ -48,20 +48,20 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 
 /// The program of this process, and the folder in which its commands run.
 #[derive(Clone, Debug)]
-pub(crate) struct OwnProgram {
+pub struct OwnProgram {
     /// The path of the program.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// The folder in which the commands run.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// Whether an agent starts the commands, which then start no other program on this machine.
-    pub(crate) is_for_agent: bool,
+    pub is_for_agent: bool,
 }
 
 /// Checks a value that is an argument of its own: a flag in its place would change the command.
 ///
 /// # Errors
 /// A usage error that names the value.
-pub(crate) fn check_argument(name: &str, text: &str) -> Result<()> {
+pub fn check_argument(name: &str, text: &str) -> Result<()> {
     match text.is_empty() || text.starts_with('-') || text.contains(char::is_control) {
         true => {
             let what = format!(
@@ -76,20 +76,20 @@ pub(crate) fn check_argument(name: &str, text: &str) -> Result<()> {
 
 /// How a command ended.
 #[derive(Clone, Debug)]
-pub(crate) struct CommandResult {
+pub struct CommandResult {
     /// The exit status; `None` if a signal ended it.
-    pub(crate) status: Option<i32>,
+    pub status: Option<i32>,
     /// The document on stdout; `None` if there is none.
-    pub(crate) document: Option<Arc<Value>>,
+    pub document: Option<Arc<Value>>,
     /// The last messages on stderr.
-    pub(crate) messages: String,
+    pub messages: String,
     /// The words of the command, without the program.
-    pub(crate) argv: Arc<[String]>,
+    pub argv: Arc<[String]>,
 }
 
 impl CommandResult {
     /// The failure that the command printed.
-    pub(crate) fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<Failure> {
         let document = self.document.as_deref()?;
         if document["schema"] != ERROR_SCHEMA {
             return None;
@@ -101,7 +101,7 @@ impl CommandResult {
     ///
     /// # Errors
     /// The command's own failure, or that it printed nothing.
-    pub(crate) fn into_document(self) -> Result<Value> {
+    pub fn into_document(self) -> Result<Value> {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
@@ -113,7 +113,7 @@ impl CommandResult {
 }
 
 /// The failure of a command that printed no document.
-pub(crate) fn no_document(status: Option<i32>, messages: String) -> Failure {
+pub fn no_document(status: Option<i32>, messages: String) -> Failure {
     let Some(status) = status else {
         let what = "the command was stopped before it told anything";
         return Failure::new(Exit::Cancelled, "cancelled", what).cause(messages);
@@ -124,7 +124,7 @@ pub(crate) fn no_document(status: Option<i32>, messages: String) -> Failure {
 
 /// A command of rgpu, as the process that was started for it. It may have ended.
 #[derive(Clone, Debug)]
-pub(crate) struct RunningCommand {
+pub struct RunningCommand {
     /// Only the task that waits for the process sends signals: once it is reaped, another process may
     /// get its id.
     signals: mpsc::UnboundedSender<Signal>,
@@ -133,7 +133,7 @@ pub(crate) struct RunningCommand {
 
 impl RunningCommand {
     /// Waits until the command has ended, at most for `limit`.
-    pub(crate) async fn wait(&mut self, limit: Duration) -> Option<CommandResult> {
+    pub async fn wait(&mut self, limit: Duration) -> Option<CommandResult> {
         let ended = self.end.wait_for(Option::is_some);
         match tokio::time::timeout(limit, ended).await {
             Ok(Ok(ended)) => ended.clone(),
@@ -142,17 +142,17 @@ impl RunningCommand {
     }
 
     /// How it ended; `None` if it runs.
-    pub(crate) fn end(&self) -> Option<CommandResult> {
+    pub fn end(&self) -> Option<CommandResult> {
         self.end.borrow().clone()
     }
 
     /// Whether it has ended.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.end.borrow().is_some()
     }
 
     /// Asks the command to stop, as Ctrl-C does. It stops its work on the host, too.
-    pub(crate) fn interrupt(&self) {
+    pub fn interrupt(&self) {
         let _ = self.signals.send(Signal::INT);
     }
 }
@@ -184,18 +184,18 @@ impl<T: Send + 'static> Drop for StopOnDrop<T> {
 /// The commands that this server has started, by the ids of their runs, or by their command lines if
 /// they make no run.
 #[derive(Debug, Default)]
-pub(crate) struct CommandRegistry {
+pub struct CommandRegistry {
     by_name: Mutex<HashMap<String, RunningCommand>>,
 }
 
 impl CommandRegistry {
     /// The command of a run, if this server started it.
-    pub(crate) fn get(&self, name: &str) -> Option<RunningCommand> {
+    pub fn get(&self, name: &str) -> Option<RunningCommand> {
         self.lock().get(name).cloned()
     }
 
     /// The commands whose names begin like this, and that run.
-    pub(crate) fn running(&self, beginning: &str) -> Vec<RunningCommand> {
+    pub fn running(&self, beginning: &str) -> Vec<RunningCommand> {
         let commands = self.lock();
         let named = commands.iter().filter(|(name, _)| name.starts_with(beginning));
         let running = named.map(|(_, started)| started).filter(|started| !started.has_ended());
@@ -203,7 +203,7 @@ impl CommandRegistry {
     }
 
     /// Remembers a command under another name.
-    pub(crate) fn rename(&self, name: &str, new: String) {
+    pub fn rename(&self, name: &str, new: String) {
         let mut commands = self.lock();
         if let Some(started) = commands.remove(name) {
             commands.insert(new, started);
@@ -211,7 +211,7 @@ impl CommandRegistry {
     }
 
     /// Forgets a command, since its end was told.
-    pub(crate) fn forget(&self, name: &str) {
+    pub fn forget(&self, name: &str) {
         self.lock().remove(name);
     }
 
@@ -219,12 +219,7 @@ impl CommandRegistry {
     ///
     /// # Errors
     /// It cannot be started, or too many run already.
-    pub(crate) fn start(
-        &self,
-        name: &str,
-        line: CommandLine,
-        own: &OwnProgram,
-    ) -> Result<RunningCommand> {
+    pub fn start(&self, name: &str, line: CommandLine, own: &OwnProgram) -> Result<RunningCommand> {
         let mut commands = self.lock();
         if commands.len() >= MAX_RUNNING {
             commands.retain(|_, started| !started.has_ended());
@@ -246,22 +241,22 @@ impl CommandRegistry {
 
 /// A command line of rgpu, without the program.
 #[derive(Debug)]
-pub(crate) struct CommandLine {
+pub struct CommandLine {
     /// The arguments in order, the command first.
-    pub(crate) argv: Vec<OsString>,
+    pub argv: Vec<OsString>,
     /// The standard input; `None`: nothing.
-    pub(crate) stdin: Option<Vec<u8>>,
+    pub stdin: Option<Vec<u8>>,
     /// A folder with files that the command reads; removed when it has ended.
-    pub(crate) files: Option<TempDir>,
+    pub files: Option<TempDir>,
     /// Whether its result is in a run folder, so that only a failure is read from its output.
-    pub(crate) makes_run: bool,
+    pub makes_run: bool,
     /// Whether it prints its document: `--json`.
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 impl CommandLine {
     /// The arguments `argv`, without input and files.
-    pub(crate) fn new(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+    pub fn new(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
             stdin: None,
@@ -272,22 +267,22 @@ impl CommandLine {
     }
 
     /// The command line as a user would type it.
-    pub(crate) fn display(&self) -> String {
+    pub fn display(&self) -> String {
         let words = self.argv.iter().map(|word| shell_word(word.to_string_lossy()));
         std::iter::once("rgpu".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
     }
 
     /// The arguments as text.
-    pub(crate) fn args(&self) -> Vec<String> {
+    pub fn args(&self) -> Vec<String> {
         self.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
-    pub(crate) fn arg(&mut self, word: impl Into<OsString>) {
+    pub fn arg(&mut self, word: impl Into<OsString>) {
         self.argv.push(word.into());
     }
 
     /// Adds `--name=VALUE`, if there is a value.
-    pub(crate) fn flag(&mut self, name: &str, value: Option<impl AsRef<OsStr>>) {
+    pub fn flag(&mut self, name: &str, value: Option<impl AsRef<OsStr>>) {
         if let Some(value) = value {
             let mut word = OsString::from(format!("--{name}="));
             word.push(value);
@@ -296,7 +291,7 @@ impl CommandLine {
     }
 
     /// Adds `--name=VALUE` for each of the values.
-    pub(crate) fn flags(
+    pub fn flags(
         &mut self,
         name: &str,
         values: Option<impl IntoIterator<Item = impl AsRef<OsStr>>>,
@@ -305,7 +300,7 @@ impl CommandLine {
     }
 
     /// Adds arguments after `--`, if there are any.
-    pub(crate) fn trailing_args(&mut self, words: &[String]) {
+    pub fn trailing_args(&mut self, words: &[String]) {
         if !words.is_empty() {
             self.arg("--");
             self.argv.extend(words.iter().map(OsString::from));
@@ -375,12 +370,12 @@ impl CommandLine {
 
     /// Runs the command to its end, at most for `limit`. It is stopped after that, or if the future is
     /// dropped.
-    pub(crate) async fn run(self, own: &OwnProgram, limit: Duration) -> Result<CommandResult> {
+    pub async fn run(self, own: &OwnProgram, limit: Duration) -> Result<CommandResult> {
         self.run_with_permit(own, limit, ()).await
     }
 
     /// The same; `permit` is dropped once the command has ended, also if it had to be stopped.
-    pub(crate) async fn run_with_permit(
+    pub async fn run_with_permit(
         self,
         own: &OwnProgram,
         limit: Duration,

@@ -52,9 +52,7 @@ pub(super) fn speedup(a: &SideTime, b: &SideTime) -> Option<(f64, Option<[f64; 2
 }
 
 /// The geometric mean of speedups or of medians, with its MOVER interval.
-pub(crate) fn mean(
-    all: &[(f64, Option<[f64; 2]>)],
-) -> Option<(f64, Option<[f64; 2]>)> {
+pub(crate) fn mean(all: &[(f64, Option<[f64; 2]>)]) -> Option<(f64, Option<[f64; 2]>)> {
     let n = all.len() as f64;
     if all.is_empty() {
         return None;

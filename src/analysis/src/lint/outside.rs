@@ -1,8 +1,8 @@
 //! Kernels that were launched outside any range.
 
 use super::{Lint, LintInput, distinct, some_of};
-use rgpu_model::trace::TraceWorkKind;
 use rgpu_model::number_form::by_number;
+use rgpu_model::trace::TraceWorkKind;
 
 pub(super) const LINT: Lint = Lint {
     id: "kernels_outside_ranges",

@@ -8,8 +8,8 @@ use crate::Limits;
 use crate::known_kernel::{self, ElementWise};
 use crate::threshold::{FUSIBLE_SHARE, LAUNCH_NS};
 use rgpu_model::finding::{CoveredKernel, GainScope, PotentialGain};
-use rgpu_model::{Evidence, Finding, Trace};
 use rgpu_model::number_form::counted;
+use rgpu_model::{Evidence, Finding, Trace};
 
 /// Element-wise kernels of one stream without another kernel between them.
 #[derive(Default)]

@@ -7,10 +7,10 @@ use super::pageable;
 use crate::Limits;
 use crate::threshold::{NCCL_ALONE, WAITING_SHARE};
 use rgpu_model::finding::{GainScope, PotentialGain};
+use rgpu_model::number_form::counted;
 use rgpu_model::ranks::Ranks;
 use rgpu_model::timeline::{DeviceTime, IdleGroup, PageableCopies, Timeline, WaitCause, WaitSum};
 use rgpu_model::{Evidence, Finding};
-use rgpu_model::number_form::counted;
 
 /// The maximum number of places that a finding lists.
 const MAX_PLACES: usize = 5;

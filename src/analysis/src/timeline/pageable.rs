@@ -7,10 +7,10 @@ use super::finding::{MIN_REPEATED_GAPS, part_of, share, stake, steady_ns, subjec
 use super::measure::overlap_ns;
 use crate::Limits;
 use crate::threshold::PAGEABLE_SHARE;
+use rgpu_model::number_form::{by_number, counted};
 use rgpu_model::timeline::{DeviceTime, PageableCopies};
 use rgpu_model::trace::{TraceWork, TraceWorkKind};
 use rgpu_model::{Evidence, Finding, Trace};
-use rgpu_model::number_form::{by_number, counted};
 
 /// Bytes up to which a copy from pageable memory does not wait for its transfer ("API synchronization
 /// behavior" in the manual of CUDA's runtime).

@@ -13,7 +13,8 @@ use rgpu_model::timeline::{KernelSum, WHOLE_GRAPHS, WaitCause, WaitSum};
 use rgpu_model::trace::{CallEvent, RangeEvent, TraceRegion};
 
 fn fixture(case: &str, file: &str) -> PathBuf {
-    let fixtures = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/nsys/2025.3.1");
+    let fixtures = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/fixtures/nsys/2025.3.1");
     fixtures.join(case).join(file)
 }
 
@@ -400,7 +401,8 @@ fn start_up_that_is_known_does_not_hide_a_long_gap_that_stands_alone() {
 #[test]
 fn what_real_programs_do_once_is_start_up() {
     let found_in = |program: &str| {
-        let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/programs");
+        let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+            .join("tests/fixtures/programs");
         let path = root.join(program).join("report.sqlite");
         let trace = import_sqlite(&path, "report.sqlite").unwrap().sidecars.trace.unwrap();
         let found = found(&trace);

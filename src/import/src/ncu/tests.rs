@@ -10,7 +10,8 @@ use rgpu_model::launch::RawRow;
 use rgpu_model::{Launch, Value};
 
 fn imported(case: &str, requested: &[&str]) -> Imported {
-    let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/ncu/2025.3.1");
+    let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/fixtures/ncu/2025.3.1");
     let bytes = std::fs::read(fixtures.join(case).join("report.ncu-repz")).unwrap();
     let requested: Vec<_> = requested.iter().map(|name| (*name).to_owned()).collect();
     import(
@@ -28,7 +29,8 @@ fn launch(case: &str) -> Launch {
 
 #[test]
 fn launches_that_several_threads_read_are_as_one_alone_and_in_order() {
-    let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/ncu/2025.3.1");
+    let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/fixtures/ncu/2025.3.1");
     let packed = std::fs::read(fixtures.join("full-tiled-matmul/report.ncu-repz")).unwrap();
     let one = zstd::decode_all(&packed[..]).unwrap();
     // The same blocks three times more, after the file's header.
@@ -111,7 +113,8 @@ fn metrics_of_the_sampler_are_series_over_the_launch() {
 
 /// ncu's details page: section, label, unit and value of every metric, in page order.
 fn details_page(case: &str) -> Vec<[String; 4]> {
-    let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/ncu/2025.3.1");
+    let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/fixtures/ncu/2025.3.1");
     let text = std::fs::read_to_string(fixtures.join(case).join("details.csv")).unwrap();
     let cells = |line: &str| -> Vec<String> {
         let line = line.trim_start_matches('"').trim_end_matches([',', '"']);
@@ -286,7 +289,8 @@ fn a_metric_that_ncu_did_not_know_is_refused_by_name() {
 
 #[test]
 fn a_report_cut_short_is_imported_as_far_as_it_goes() {
-    let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/ncu/2025.3.1");
+    let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/fixtures/ncu/2025.3.1");
     let packed = std::fs::read(fixtures.join("regions/report.ncu-repz")).unwrap();
     let whole = zstd::decode_all(packed.as_slice()).unwrap();
     let cut = &whole[..whole.len() / 2];
@@ -300,7 +304,8 @@ fn a_report_cut_short_is_imported_as_far_as_it_goes() {
 
 #[test]
 fn a_report_cut_before_its_first_result_ends_is_an_error_that_says_where() {
-    let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/ncu/2025.3.1");
+    let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/fixtures/ncu/2025.3.1");
     let packed = std::fs::read(fixtures.join("regions/report.ncu-repz")).unwrap();
     let whole = zstd::decode_all(packed.as_slice()).unwrap();
     let error = import(

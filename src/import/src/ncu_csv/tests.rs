@@ -7,7 +7,8 @@ use super::*;
 use crate::ncu::{self, RequestedCounters};
 
 fn fixture(case: &str, file: &str) -> Vec<u8> {
-    let root: PathBuf = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/ncu/2025.3.1");
+    let root: PathBuf = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/fixtures/ncu/2025.3.1");
     std::fs::read(root.join(case).join(file)).unwrap()
 }
 

@@ -4,8 +4,8 @@
 use rgpu_format::nvtx_log::{Cupti, NvtxLog};
 
 use super::paired::PairedRanges;
-use rgpu_model::profile::Gap;
 use rgpu_model::number_form::by_number;
+use rgpu_model::profile::Gap;
 
 /// The state of CUPTI in each process that initialised CUDA.
 pub(super) fn cupti(log: &NvtxLog) -> impl Iterator<Item = &Cupti> {

@@ -41,7 +41,8 @@ fn ranges_become_regions_in_host_time() {
 #[test]
 fn a_real_log_of_two_threads_pairs_every_range() {
     let path = "tests/fixtures/nvtx/collector-1/python-threads/nvtx.jsonl";
-    let log = std::fs::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(path)).unwrap();
+    let log =
+        std::fs::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(path)).unwrap();
     let imported = import(&nvtx_log::read(&log).unwrap(), "raw/nvtx.jsonl.1");
     assert!(imported.gaps.is_empty(), "{:?}", imported.gaps);
     let regions: Vec<_> =

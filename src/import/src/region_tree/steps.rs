@@ -91,12 +91,7 @@ impl<'t> InnermostLookup<'t> {
     /// The innermost range around a call of a thread. A thread that opens no range at all, or only
     /// ranges around collectives, works for another one, as autograd's does: its calls lie in the range
     /// of the only other thread of the process that has one open.
-    pub(crate) fn around(
-        &mut self,
-        process: u64,
-        thread: u64,
-        at_ns: i64,
-    ) -> Option<RangeAround> {
+    pub(crate) fn around(&mut self, process: u64, thread: u64, at_ns: i64) -> Option<RangeAround> {
         let lane = (process, thread);
         let changes = match self.last {
             Some((last, changes)) if last == lane => changes,

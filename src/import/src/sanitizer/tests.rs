@@ -2,7 +2,9 @@ use super::*;
 use std::path::{Path, PathBuf};
 
 fn fixture(case: &str) -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/sanitizer/synthetic").join(case)
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/fixtures/sanitizer/synthetic")
+        .join(case)
 }
 
 fn import(case: &str, tool: Tool) -> SanitizerResult {
@@ -125,7 +127,8 @@ fn an_xml_alone_is_never_clean() {
 }
 
 fn real(case: &str, tool: Tool) -> SanitizerResult {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/sanitizer/2025.3.1");
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/fixtures/sanitizer/2025.3.1");
     let log = std::fs::read(folder.join(case).join("stdout.txt")).unwrap();
     import_log(&sanitizer::read_log(&log), tool, "raw/x.log")
 }

@@ -9,7 +9,9 @@ fn imported(case: &str) -> Imported {
 }
 
 fn imported_from(folder: &str, case: &str) -> Imported {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/torch").join(folder);
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/fixtures/torch")
+        .join(folder);
     let file = std::fs::read(root.join(case).join("trace.json")).unwrap();
     import(&TorchTrace::read(&file).unwrap(), "trace.json")
 }
@@ -120,7 +122,8 @@ fn calls_of_a_hugging_face_model_are_stages_with_their_rate() {
 
 #[test]
 fn a_trace_of_a_program_that_used_the_gpu_is_refused_without_gpu_work() {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/torch/hook/sgd");
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/fixtures/torch/hook/sgd");
     let text = std::fs::read_to_string(root.join("trace.json")).unwrap();
     let used = text.replacen("\"cuda\": false", "\"cuda\": true", 1);
     assert_ne!(used, text);

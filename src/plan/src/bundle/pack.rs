@@ -18,8 +18,8 @@ use rgpu_protocol::{Digest, PIECE_BYTES, Plan};
 use sha2::{Digest as _, Sha256};
 
 use super::BundleError;
-use rgpu_model::regular_file;
 use crate::tool::{BundleFile, Draft, DraftInfo, JobFileContent};
+use rgpu_model::regular_file;
 
 /// Default limit of all files of a bundle together, in bytes.
 pub const DEFAULT_MAX_BYTES: u64 = 2 << 30;

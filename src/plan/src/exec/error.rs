@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use rgpu_model::error::{Exit, Failure, Side, shell_word};
 use crate::tool::ScriptError;
+use rgpu_model::error::{Exit, Failure, Side, shell_word};
 
 /// A command line, file or folder that cannot be executed.
 #[derive(Debug, thiserror::Error)]

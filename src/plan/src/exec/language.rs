@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use rgpu_protocol::HostFacts;
 
 use super::{ExecError, Package, Snapshot, Snippet};
-use rgpu_model::error::nearest;
 use crate::tool::Program;
+use rgpu_model::error::nearest;
 
 mod cuda;
 mod python;

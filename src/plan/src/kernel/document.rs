@@ -13,9 +13,9 @@ use super::KernelError;
 use rgpu_model::error::nearest;
 
 /// The file of a document, for error messages.
-pub(crate) struct Origin<'a> {
-    pub(crate) file: &'a Path,
-    pub(crate) text: &'a str,
+pub struct Origin<'a> {
+    pub file: &'a Path,
+    pub text: &'a str,
 }
 
 impl Origin<'_> {
@@ -24,7 +24,7 @@ impl Origin<'_> {
         self.text.get(..position).unwrap_or(self.text).matches('\n').count() + 1
     }
 
-    pub(crate) fn error(
+    pub fn error(
         &self,
         span: Range<usize>,
         key: &str,
@@ -42,23 +42,23 @@ impl Origin<'_> {
 }
 
 /// A value and its key, for error messages.
-pub(crate) struct Item<'a> {
+pub struct Item<'a> {
     pub(crate) origin: &'a Origin<'a>,
-    pub(crate) key: String,
+    pub key: String,
     pub(crate) value: &'a Spanned<DeValue<'a>>,
 }
 
 impl<'a> Item<'a> {
-    pub(crate) fn error(&self, problem: impl Into<String>) -> KernelError {
+    pub fn error(&self, problem: impl Into<String>) -> KernelError {
         self.origin.error(self.value.span(), &self.key, problem, None)
     }
 
-    pub(crate) fn error_with(&self, problem: impl Into<String>, hint: String) -> KernelError {
+    pub fn error_with(&self, problem: impl Into<String>, hint: String) -> KernelError {
         self.origin.error(self.value.span(), &self.key, problem, Some(hint))
     }
 
     /// The line of the value, from 1.
-    pub(crate) fn line(&self) -> usize {
+    pub fn line(&self) -> usize {
         self.origin.line(self.value.span().start)
     }
 
@@ -67,31 +67,31 @@ impl<'a> Item<'a> {
         self.error(format!("`{}` must be {expected}, not a TOML {found}", self.key))
     }
 
-    pub(crate) fn text(&self) -> Result<&'a str, KernelError> {
+    pub fn text(&self) -> Result<&'a str, KernelError> {
         match self.value.get_ref() {
             DeValue::String(text) => Ok(text),
             _ => Err(self.wrong_type("a string")),
         }
     }
 
-    pub(crate) fn boolean(&self) -> Result<bool, KernelError> {
+    pub fn boolean(&self) -> Result<bool, KernelError> {
         self.value.get_ref().as_bool().ok_or_else(|| self.wrong_type("true or false"))
     }
 
     /// The value as an integer; `None` if it is not one.
-    pub(crate) fn as_integer(&self) -> Result<Option<i64>, KernelError> {
+    pub fn as_integer(&self) -> Result<Option<i64>, KernelError> {
         let DeValue::Integer(number) = self.value.get_ref() else { return Ok(None) };
         i64::from_str_radix(number.as_str(), number.radix())
             .map(Some)
             .map_err(|_| self.error(format!("`{}` does not fit in 64 bits", self.key)))
     }
 
-    pub(crate) fn integer(&self) -> Result<i64, KernelError> {
+    pub fn integer(&self) -> Result<i64, KernelError> {
         self.as_integer()?.ok_or_else(|| self.wrong_type("a whole number"))
     }
 
     /// The value as a finite number; integers count.
-    pub(crate) fn float(&self) -> Result<f64, KernelError> {
+    pub fn float(&self) -> Result<f64, KernelError> {
         let value = match self.value.get_ref() {
             DeValue::Float(number) => number.as_str().parse().ok(),
             _ => self.as_integer()?.map(|number| number as f64),
@@ -104,7 +104,7 @@ impl<'a> Item<'a> {
     }
 
     /// The value as a table, which may only have `known` keys.
-    pub(crate) fn table(&self, known: &'static [&'static str]) -> Result<Table<'a>, KernelError> {
+    pub fn table(&self, known: &'static [&'static str]) -> Result<Table<'a>, KernelError> {
         match self.value.get_ref() {
             DeValue::Table(table) => {
                 Table::new(self.origin, &self.key, table, self.value.span(), known)
@@ -114,7 +114,7 @@ impl<'a> Item<'a> {
     }
 
     /// The entries of a table whose keys the user chooses, in the order written.
-    pub(crate) fn entries(&self) -> Result<Vec<(&'a str, Item<'a>)>, KernelError> {
+    pub fn entries(&self) -> Result<Vec<(&'a str, Item<'a>)>, KernelError> {
         let DeValue::Table(table) = self.value.get_ref() else {
             return Err(self.wrong_type("a table"));
         };
@@ -130,7 +130,7 @@ impl<'a> Item<'a> {
             .collect())
     }
 
-    pub(crate) fn list(&self) -> Result<Vec<Item<'a>>, KernelError> {
+    pub fn list(&self) -> Result<Vec<Item<'a>>, KernelError> {
         let DeValue::Array(items) = self.value.get_ref() else {
             return Err(self.wrong_type("a list"));
         };
@@ -147,7 +147,7 @@ impl<'a> Item<'a> {
 }
 
 /// A table in which every key is known.
-pub(crate) struct Table<'a> {
+pub struct Table<'a> {
     origin: &'a Origin<'a>,
     key: String,
     table: &'a DeTable<'a>,
@@ -155,7 +155,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    pub(crate) fn new(
+    pub fn new(
         origin: &'a Origin<'a>,
         key: &str,
         table: &'a DeTable<'a>,
@@ -184,16 +184,16 @@ impl<'a> Table<'a> {
         }
     }
 
-    pub(crate) fn error(&self, problem: impl Into<String>) -> KernelError {
+    pub fn error(&self, problem: impl Into<String>) -> KernelError {
         self.origin.error(self.span.clone(), &self.key, problem, None)
     }
 
-    pub(crate) fn optional(&self, key: &str) -> Option<Item<'a>> {
+    pub fn optional(&self, key: &str) -> Option<Item<'a>> {
         let value = self.table.get(key)?;
         Some(Item { origin: self.origin, key: self.path(key), value })
     }
 
-    pub(crate) fn required(&self, key: &str) -> Result<Item<'a>, KernelError> {
+    pub fn required(&self, key: &str) -> Result<Item<'a>, KernelError> {
         self.optional(key).ok_or_else(|| self.error(format!("`{}` is missing", self.path(key))))
     }
 }

@@ -6,7 +6,7 @@ use super::expr::ExprError;
 use rgpu_model::error::{Exit, Failure, nearest, shell_word};
 
 /// The hint where not even rgpu's own kernels are found.
-pub(crate) const NO_KERNELS: &str = "wheel and tarball bring rgpu's own kernels, `cargo install` and `cargo binstall` the command alone: set `kernel_path` in your settings to a folder `kernels` of rgpu";
+pub const NO_KERNELS: &str = "wheel and tarball bring rgpu's own kernels, `cargo install` and `cargo binstall` the command alone: set `kernel_path` in your settings to a folder `kernels` of rgpu";
 
 /// A kernel that cannot be found, or whose description is invalid.
 #[derive(Debug, thiserror::Error)]

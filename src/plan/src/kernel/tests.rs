@@ -20,7 +20,9 @@ fn vecadd() -> KernelSpec {
 }
 
 fn failure(error: KernelError) -> String {
-    Failure::from(error).to_string().replace(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."), "<repo>")
+    Failure::from(error)
+        .to_string()
+        .replace(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."), "<repo>")
 }
 
 /// vecadd's kernel.toml with `from` replaced by `to`.

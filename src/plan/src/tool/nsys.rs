@@ -92,7 +92,7 @@ fn missing_library(text: &str) -> Option<&str> {
 pub(super) const REPORT: &str = "raw/report";
 
 /// The same of one node of several.
-pub(crate) fn report_of_node(node: impl std::fmt::Display) -> String {
+pub fn report_of_node(node: impl std::fmt::Display) -> String {
     format!("{REPORT}.node{node}")
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use rgpu_model::error::{Exit, Failure, Side};
 use crate::refusal::PlatformError;
+use rgpu_model::error::{Exit, Failure, Side};
 
 /// An error between this machine and an HTTP server: a worker, an app on Modal, Wafer's service.
 #[derive(Debug, thiserror::Error)]

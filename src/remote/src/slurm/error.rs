@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::job::{EndKind, JobInfo, find_end};
-use rgpu_model::error::{Exit, Failure, Side};
 use crate::foreign_text::excerpt;
+use rgpu_model::error::{Exit, Failure, Side};
 
 /// Why a job was not submitted to Slurm, or did not run.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -3,8 +3,8 @@
 //! `scontrol show job` knows a job until some minutes after its end (`MinJobAge`), `sacct` knows it
 //! later where accounting is set up. Words that these tables lack are shown as they are.
 
-use rgpu_model::error::{Exit, Side};
 use crate::foreign_text::excerpt;
+use rgpu_model::error::{Exit, Side};
 
 /// A job, as `scontrol --oneliner show job` or `sacct` describe it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

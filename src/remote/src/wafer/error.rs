@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::refusal::from_stream_text;
-use rgpu_model::error::{Exit, Failure, Side};
 use crate::foreign_text::excerpt;
 use crate::http::HttpError;
 use crate::refusal::PlatformError;
+use rgpu_model::error::{Exit, Failure, Side};
 
 /// An error between this machine and a workspace.
 #[derive(Debug, thiserror::Error)]

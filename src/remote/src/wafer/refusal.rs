@@ -5,9 +5,7 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 
 use crate::foreign_text::excerpt;
-use crate::refusal::{
-    self, PlatformError, PlatformErrorPattern, losing_host, row, transient,
-};
+use crate::refusal::{self, PlatformError, PlatformErrorPattern, losing_host, row, transient};
 
 const REFUSED_LOGIN: &str = "Wafer rejects the login: it is wrong or has expired";
 const LOGIN_HINT: &str = "log in again: `rgpu remote login wafer`";

@@ -71,10 +71,7 @@ pub(crate) struct ClosingWriter {
 
 impl ClosingWriter {
     /// Wraps `inner`; the sender of `all_sent` sends or is dropped when everything was sent.
-    pub(crate) fn new(
-        inner: WriteHalf<DuplexStream>,
-        all_sent: oneshot::Receiver<()>,
-    ) -> Self {
+    pub(crate) fn new(inner: WriteHalf<DuplexStream>, all_sent: oneshot::Receiver<()>) -> Self {
         Self { inner, all_sent }
     }
 }

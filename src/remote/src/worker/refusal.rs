@@ -7,9 +7,7 @@ use reqwest::StatusCode;
 use rgpu_protocol::FromAgent;
 
 use crate::foreign_text;
-use crate::refusal::{
-    self, PlatformError, PlatformErrorPattern, losing_host, row, transient,
-};
+use crate::refusal::{self, PlatformError, PlatformErrorPattern, losing_host, row, transient};
 
 /// The kind of server expected at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,10 +48,7 @@ impl Credentials {
     }
 
     /// A token in two headers; `None`: a part cannot be a header value.
-    pub(crate) fn pair(
-        first: (&'static str, &str),
-        second: (&'static str, &str),
-    ) -> Option<Self> {
+    pub(crate) fn pair(first: (&'static str, &str), second: (&'static str, &str)) -> Option<Self> {
         let mut headers = HeaderMap::new();
         for (name, part) in [first, second] {
             let mut value = HeaderValue::from_str(part).ok()?;

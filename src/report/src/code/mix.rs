@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use rgpu_model::code::{CodeImage, CodeKernel};
 use crate::{Align, TextTable};
+use rgpu_model::code::{CodeImage, CodeKernel};
 
 /// The instruction classes of each kernel, most frequent first, with the instructions in each.
 /// `class_of` maps an instruction's name to its class.

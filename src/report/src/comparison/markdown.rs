@@ -4,10 +4,10 @@ use super::words::{
     MAX_METRICS, change, effect, factor, gap_label, interval, join_note, kernel, launches,
     rank_changes, side, value,
 };
-use rgpu_model::comparison::{Comparison, KernelChange, Unmatched};
 use crate::markdown::{plain, sentence};
 use crate::quantity::duration;
 use crate::{Align, KernelNames, TextTable};
+use rgpu_model::comparison::{Comparison, KernelChange, Unmatched};
 
 /// Renders a comparison as Markdown. Sections without data say why.
 pub fn markdown(c: &Comparison, names: KernelNames) -> String {

@@ -4,12 +4,12 @@ use super::words::{
     MAX_METRICS, change, effect, factor, gap_label, interval, join_note, kernel, launches,
     rank_changes, side, value,
 };
-use rgpu_model::comparison::TimeSource;
-use rgpu_model::comparison::{Comparison, KernelChange, TimeChange, Unmatched};
 use crate::quantity::duration;
 use crate::region_rows::short_region;
 use crate::text::wrap;
 use crate::{Align, Style, TextTable};
+use rgpu_model::comparison::TimeSource;
+use rgpu_model::comparison::{Comparison, KernelChange, TimeChange, Unmatched};
 
 /// Renders a comparison; the text ends with a newline.
 pub fn table(c: &Comparison, style: &Style) -> String {

@@ -1,12 +1,12 @@
 //! Texts of a comparison that the terminal and the Markdown rendering share: one number, name or note
 //! each, and the table of ranks.
 
+use crate::quantity::{bytes, digits, duration, per_second, percent};
+use crate::{Align, KernelNames, TextTable};
 use rgpu_model::Comparison;
 use rgpu_model::comparison::{ChangeEffect, JoinedBy};
 use rgpu_model::comparison::{KernelChange, MetricChange, SideTime, TimeChange};
 use rgpu_model::profile::Gap;
-use crate::quantity::{bytes, digits, duration, per_second, percent};
-use crate::{Align, KernelNames, TextTable};
 
 /// The maximum number of metrics shown per kernel; `compare.json` has all.
 pub(super) const MAX_METRICS: usize = 12;

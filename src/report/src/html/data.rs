@@ -6,11 +6,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::ReportInput;
+use crate::busy;
+use crate::checks;
+use crate::finding;
+use crate::headline::{self, Headline};
+use crate::kernel_name::{KernelLabels, KernelNames};
+use crate::missing;
+use crate::region_rows;
+use crate::terminal::head::model_text;
+use crate::terminal::selection;
+use crate::text::capital;
 use rgpu_model::bound::BoundShare;
 use rgpu_model::finding::KernelVerdict;
 use rgpu_model::hotspots::LaunchSpots;
 use rgpu_model::launch::{MetricSeries, Roof, RuleMessage, StallReason};
 use rgpu_model::memory::MemoryUse;
+use rgpu_model::number_form::by_number;
 use rgpu_model::profile::{
     CaseResult, Correctness, Gap, GeometricMean, KernelInfo, RunInfo, Timing,
 };
@@ -23,18 +35,6 @@ use rgpu_model::{
     Classification, Comparison, Finding, KernelCode, Launch, Operator, Profile, Region,
     SpeedOfLight, Stage, Value,
 };
-use rgpu_model::number_form::by_number;
-use crate::ReportInput;
-use crate::busy;
-use crate::checks;
-use crate::finding;
-use crate::headline::{self, Headline};
-use crate::kernel_name::{KernelLabels, KernelNames};
-use crate::missing;
-use crate::region_rows;
-use crate::terminal::head::model_text;
-use crate::terminal::selection;
-use crate::text::capital;
 
 /// The maximum number of entries of each list.
 #[derive(Clone, Copy, Debug)]

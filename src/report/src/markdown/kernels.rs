@@ -1,9 +1,9 @@
 //! `kernels.md`: kernels by GPU time, longest first, and the full names of those that are shortened.
 
 use super::{Align, KernelLabels, TextTable, plain, section};
-use rgpu_model::Profile;
 use crate::kernel_sums::set_up_cell;
 use crate::quantity::duration;
+use rgpu_model::Profile;
 
 pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
     let mut out = format!("# Kernels of {}\n\n", plain(&profile.kernel.name));
@@ -54,8 +54,8 @@ pub(super) fn table(profile: &Profile, names: &KernelLabels<'_>, max: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::timeline::KernelSum;
     use crate::kernel_name::KernelNames;
+    use rgpu_model::timeline::KernelSum;
 
     #[test]
     fn full_names_are_below_the_table() {

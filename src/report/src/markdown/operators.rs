@@ -1,10 +1,10 @@
 //! `operators.md`: operators of a framework with the kernels that they launched.
 
 use super::{Align, KernelLabels, TextTable, plain, section};
-use rgpu_model::Profile;
 use crate::quantity::{duration, per_second};
 use crate::terminal::head::{memory_text, model_text};
 use crate::terminal::stages;
+use rgpu_model::Profile;
 
 pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
     let mut out = format!("# Operators of {}\n\n", plain(&profile.kernel.name));
@@ -68,8 +68,8 @@ pub(super) fn table(profile: &Profile, names: &KernelLabels<'_>, max: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::Operator;
     use crate::kernel_name::KernelNames;
+    use rgpu_model::Operator;
 
     #[test]
     fn times_have_the_unit_that_fits() {

@@ -1,21 +1,19 @@
 //! `report.md` of the run folder: the same facts as on the terminal.
 
 use super::{Align, KernelLabels, TextTable, plain, section, sentence};
-use rgpu_model::Profile;
 use crate::busy;
 use crate::checks;
 use crate::finding;
 use crate::kernel_sums::set_up_cell;
 use crate::missing;
-use crate::quantity::{
-    cost, duration, measured, per_second, percent, threshold, timestamp,
-};
+use crate::quantity::{cost, duration, measured, per_second, percent, threshold, timestamp};
 use crate::ranks;
 use crate::region_rows;
 use crate::terminal::head::graph_text;
 use crate::terminal::launches::{roofline_text, stalls_text};
 use crate::terminal::selection;
 use crate::text::capital;
+use rgpu_model::Profile;
 
 /// The maximum number of launches listed.
 const MAX_LAUNCHES: usize = 100;

@@ -2,8 +2,6 @@
 //! measured, the results, and what to do; each sentence of the narrative has its number.
 
 use super::{Align, KernelLabels, TextTable, kernels, operators, plain, section};
-use rgpu_model::profile::TimingClock;
-use rgpu_model::{Launch, Profile, Stage};
 use crate::bound::share_text;
 use crate::finding;
 use crate::headline::{headline, longest};
@@ -12,6 +10,8 @@ use crate::region_rows;
 use crate::terminal::stages as model_stages;
 use crate::text::capital;
 use crate::{ReportInput, busy, kernel_sums};
+use rgpu_model::profile::TimingClock;
+use rgpu_model::{Launch, Profile, Stage};
 
 /// The maximum number of rows of the top tables and recommendations.
 const MAX_TOP_ROWS: usize = 10;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::name::folder_names;
+use crate::region_rows::is_of_library;
 use rgpu_model::regions::{RegionEntry, RegionLaunch, RegionTotals, RegionsDocument, SCHEMA};
 use rgpu_model::timeline::{RegionKind, display_path};
 use rgpu_model::{Launch, Profile, Region};
-use crate::region_rows::is_of_library;
 
 /// The maximum number of regions with a folder. Programs that number their ranges have thousands.
 const MAX_FOLDERS: usize = 500;

@@ -1,10 +1,10 @@
 //! `report.md` and `region.md`: the regions as Markdown.
 
-use rgpu_model::regions::{RegionEntry, RegionLaunch, RegionsDocument};
-use rgpu_model::number_form::by_number;
 use crate::markdown::plain;
 use crate::quantity::{digits, duration, percent};
 use crate::{Align, TextTable};
+use rgpu_model::number_form::by_number;
+use rgpu_model::regions::{RegionEntry, RegionLaunch, RegionsDocument};
 
 /// The most important metrics, with their column heads.
 const METRICS: &[(&str, &str)] = &[

@@ -2,10 +2,10 @@
 //! but in base units.
 
 use super::csv::value;
+use crate::text::one_line;
 use rgpu_model::Launch;
 use rgpu_model::launch::{RawRow, RawSection};
 use rgpu_model::regions::RegionEntry;
-use crate::text::one_line;
 
 pub(super) fn text(entry: &RegionEntry, launches: &[&Launch]) -> String {
     let mut out = format!("region {}\n", one_line(&entry.name));

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_model::suite::{SuiteRow, SuiteTime};
 use crate::text::wrap;
+use rgpu_model::suite::{SuiteRow, SuiteTime};
 
 /// The axes that have one value in all cases of their target.
 pub(super) struct SharedAxes<'a> {

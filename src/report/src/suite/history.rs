@@ -4,13 +4,13 @@ use std::path::Path;
 
 use super::case_names::sizes_without_axes;
 use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, project_name, svg};
-use rgpu_model::comparison::TimeVerdict;
-use rgpu_model::suite_history::{ChangePoint, EarlierChange, History, MIN_POINTS, Series};
-use rgpu_model::number_form::by_number;
 use crate::html::{escape, unbroken};
 use crate::quantity::{duration, timestamp};
 use crate::text::wrap;
 use crate::{Align, Style, TextTable, verdict_color};
+use rgpu_model::comparison::TimeVerdict;
+use rgpu_model::number_form::by_number;
+use rgpu_model::suite_history::{ChangePoint, EarlierChange, History, MIN_POINTS, Series};
 
 /// The maximum number of points of a series in a terminal.
 const MAX_SHOWN_POINTS: usize = 30;

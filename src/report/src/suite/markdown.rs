@@ -1,9 +1,9 @@
 //! `report.md` of a suite, which also fits a comment of a pull request.
 
 use super::table::{cases, clock_policy, counts, devices_text};
-use rgpu_model::suite::{MissingTool, RowState, SuiteRun, SuiteVerdict};
 use crate::markdown::{plain, sentence};
 use crate::quantity::timestamp;
+use rgpu_model::suite::{MissingTool, RowState, SuiteRun, SuiteVerdict};
 
 /// Renders a suite as Markdown.
 pub fn markdown(run: &SuiteRun) -> String {
@@ -98,8 +98,8 @@ pub fn markdown(run: &SuiteRun) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::suite::{SuiteRow, SuiteTime, TimeJudgement};
     use crate::suite::html;
+    use rgpu_model::suite::{SuiteRow, SuiteTime, TimeJudgement};
 
     #[test]
     fn what_a_text_has_in_backticks_is_code_in_both_reports() {

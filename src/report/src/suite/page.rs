@@ -11,11 +11,11 @@ use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, project_name, svg
 use super::table::{
     clock_policy, counts, devices_text, missing_text, speedup_text, time_text, without_gpu_text,
 };
-use rgpu_model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
-use rgpu_model::suite_history::{History, Series};
 use crate::html::{escape, marked_up, unbroken};
 use crate::quantity::{duration, timestamp};
 use crate::terminal::head::graph_text;
+use rgpu_model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
+use rgpu_model::suite_history::{History, Series};
 
 /// Hides the rows that the two filters leave out, and their points in the roofline.
 const SCRIPT: &str = "\

@@ -56,11 +56,11 @@ pub(super) fn over_sizes(row: &SuiteRow) -> Option<(String, PairCell)> {
 mod tests {
     use std::path::Path;
 
+    use crate::Style;
+    use crate::suite::{csv, html, markdown, table};
     use rgpu_model::comparison::TimeVerdict;
     use rgpu_model::suite::{PairResult, RowState, SizeSpeedup, SuiteRow, SuiteRun, SuiteTime};
     use rgpu_model::suite_history::History;
-    use crate::Style;
-    use crate::suite::{csv, html, markdown, table};
 
     /// A pair of two sizes: one twice as fast, the other as slow as before.
     fn pair_of_two_sizes() -> SuiteRun {

@@ -7,10 +7,10 @@ use std::ops::RangeInclusive;
 
 use super::case_names::time_name;
 use super::plot::COLORS;
-use rgpu_model::suite::{RooflinePoint, SuiteRun};
 use crate::html::escape;
 use crate::quantity::{digits, duration, per_second};
 use crate::text::cut_middle;
+use rgpu_model::suite::{RooflinePoint, SuiteRun};
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 420.0;

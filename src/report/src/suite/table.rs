@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use super::case_names::{SharedAxes, sizes_without_axes};
 use super::pair::{at_size, over_sizes};
-use rgpu_model::suite::{
-    ComparedRow, MissingTool, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime,
-    SuiteVerdict,
-};
-use rgpu_model::number_form::by_number;
 use crate::quantity::duration;
 use crate::terminal::head::graph_text;
 use crate::text::wrap;
 use crate::{Align, BAD, DOUBTFUL, Style, TextTable};
+use rgpu_model::number_form::by_number;
+use rgpu_model::suite::{
+    ComparedRow, MissingTool, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime,
+    SuiteVerdict,
+};
 
 /// The columns of a suite that a narrow terminal has no room for, in the order in which they go.
 /// suite.json and the reports have them.

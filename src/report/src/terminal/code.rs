@@ -1,11 +1,11 @@
 //! Adds the compiled kernels and the results of the sanitizer to the terminal report.
 
 use super::{MAX_ROWS, Page};
-use rgpu_model::Profile;
-use rgpu_model::sanitizer::SanitizerVerdict;
 use crate::checks;
 use crate::quantity::bytes;
 use crate::{Align, TextTable};
+use rgpu_model::Profile;
+use rgpu_model::sanitizer::SanitizerVerdict;
 
 pub(super) fn add_sanitizer(page: &mut Page<'_>, profile: &Profile) {
     if profile.sanitizer.is_empty() {

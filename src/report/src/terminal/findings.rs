@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use super::Page;
-use rgpu_model::Profile;
 use crate::finding;
 use crate::missing;
 use crate::quantity::percent;
 use crate::text::wrap;
+use rgpu_model::Profile;
 
 /// The maximum number of findings that are shown.
 const MAX_FINDINGS: usize = 5;

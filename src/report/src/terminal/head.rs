@@ -2,6 +2,9 @@
 //! right. The profile comes in; lines and a table of the cases are added to the [`Page`].
 
 use super::Page;
+use crate::bound::share_text;
+use crate::quantity::{self, count_of, duration, per_second, percent, usd};
+use crate::{Align, TextTable};
 use rgpu_model::error::ANOTHER_HOST;
 use rgpu_model::memory::{MemoryScope, MemoryUse};
 use rgpu_model::profile::CodeLanguage;
@@ -9,9 +12,6 @@ use rgpu_model::profile::{CheckVerdict, TimingClock};
 use rgpu_model::profile::{Correctness, GraphTiming, ModelInfo, Timing};
 use rgpu_model::speed_of_light::{SpeedOfLight, Utilization};
 use rgpu_model::{Profile, RungId};
-use crate::bound::share_text;
-use crate::quantity::{self, count_of, duration, per_second, percent, usd};
-use crate::{Align, TextTable};
 
 /// Launch overhead in nanoseconds that is tolerated before the host-clock time is shown too.
 const LAUNCH_NS: f64 = 100e3;
@@ -313,8 +313,8 @@ fn add_cases(page: &mut Page<'_>, profile: &Profile) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::profile::CaseResult;
     use crate::{Style, report};
+    use rgpu_model::profile::CaseResult;
 
     #[test]
     fn times_of_the_reference_are_called_so_whichever_cases_have_one() {

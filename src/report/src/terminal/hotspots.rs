@@ -1,9 +1,9 @@
 //! Hot spots: the source lines with the most samples, or the instructions if there are no lines.
 
 use super::Page;
+use crate::quantity::percent;
 use rgpu_model::HotSpots;
 use rgpu_model::hotspots::{Counts, LaunchSpots};
-use crate::quantity::percent;
 
 /// The maximum number of rows per launch.
 const MAX_ROWS_PER_LAUNCH: usize = 5;

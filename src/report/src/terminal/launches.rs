@@ -1,11 +1,11 @@
 //! ncu's launches with stall reasons, roofline and bounds.
 
 use super::{MAX_ROWS, Page};
+use crate::quantity::{digits, duration, measured, per_second, percent};
+use crate::{Align, TextTable};
 use rgpu_model::launch::EXECUTED;
 use rgpu_model::profile::CodeLanguage;
 use rgpu_model::{Classification, Launch, Profile};
-use crate::quantity::{digits, duration, measured, per_second, percent};
-use crate::{Align, TextTable};
 
 fn metric(launch: &Launch, ids: &[&str]) -> String {
     launch.first_number(ids).map(|(_, x)| format!("{x:.1}")).unwrap_or_default()

@@ -1,9 +1,9 @@
 //! Builds the terminal report: lines, labelled fields and tables, wrapped to the terminal's width.
 
-use rgpu_model::error::is_line_break;
 use crate::kernel_name::KernelLabels;
 use crate::text::wrap;
 use crate::{Style, TextTable};
+use rgpu_model::error::is_line_break;
 
 /// The lines of a foreign text, wrapped: its own line breaks begin continuation lines, too.
 fn lines(text: &str, room: usize) -> impl Iterator<Item = String> {

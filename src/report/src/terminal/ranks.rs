@@ -1,8 +1,8 @@
 //! The ranks of a program: how each spent its time, and for which rank the others wait.
 
 use super::Page;
-use rgpu_model::Profile;
 use crate::ranks;
+use rgpu_model::Profile;
 
 /// Writes the tables of the ranks.
 pub(super) fn add_ranks(page: &mut Page<'_>, profile: &Profile) {

@@ -1,12 +1,12 @@
 //! The selection: which regions and kernels were profiled, if not all of them.
 
 use super::{MAX_ROWS, Page};
-use rgpu_model::profile::Gap;
-use rgpu_model::selection::NcuTime;
-use rgpu_model::{Profile, Selection};
 use crate::missing;
 use crate::quantity::duration;
 use crate::{Align, TextTable};
+use rgpu_model::profile::Gap;
+use rgpu_model::selection::NcuTime;
+use rgpu_model::{Profile, Selection};
 
 /// Writes the selected regions and kernels, their share of the time, and what was left out.
 pub(super) fn add_selection(page: &mut Page<'_>, profile: &Profile) {
@@ -111,8 +111,8 @@ fn is_budgeted(gap: &Gap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::selection::{KernelChoice, Price, RegionChoice};
     use crate::Style;
+    use rgpu_model::selection::{KernelChoice, Price, RegionChoice};
 
     #[test]
     fn the_share_of_the_time_and_what_was_left_out_are_shown() {

@@ -1,11 +1,11 @@
 //! Stages of a model with their rates, and its longest operators.
 
 use super::Page;
-use rgpu_model::stage::StageClock;
-use rgpu_model::{Operator, Profile, Stage};
 use crate::quantity::{duration, per_second, percent};
 use crate::text::cut_middle;
 use crate::{Align, TextTable};
+use rgpu_model::stage::StageClock;
+use rgpu_model::{Operator, Profile, Stage};
 
 /// The maximum number of operators shown; operators.md has all.
 const MAX_OPERATORS: usize = 8;
@@ -128,8 +128,8 @@ pub(super) fn add_operators(page: &mut Page<'_>, profile: &Profile) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::operator::CallSite;
     use crate::Style;
+    use rgpu_model::operator::CallSite;
 
     #[test]
     fn a_place_has_a_line_only_if_it_is_a_function() {

@@ -1,13 +1,13 @@
 //! Sums of a timeline: kernels, copies, GPU busy time and regions.
 
 use super::{MAX_ROWS, Page};
-use rgpu_model::Profile;
 use crate::busy::{graphs_note, sum_title};
 use crate::kernel_sums::set_up_cell;
 use crate::quantity::percent;
 use crate::quantity::{bytes, duration};
 use crate::region_rows;
 use crate::{Align, TextTable};
+use rgpu_model::Profile;
 
 /// Writes a timeline's kernels, summed by name, and its copies.
 pub(super) fn add_kernels(page: &mut Page<'_>, profile: &Profile) {

@@ -19,7 +19,7 @@ const MAX_REST_BYTES: usize = 2 << 20;
 
 /// A command's output on its way into a log.
 #[derive(Debug)]
-pub(crate) struct LimitedOutput {
+pub struct LimitedOutput {
     copier: JoinHandle<()>,
     /// Dropped when the command has ended.
     ended: PipeWriter,
@@ -30,7 +30,7 @@ impl LimitedOutput {
     ///
     /// # Errors
     /// There are no pipes or threads left.
-    pub(crate) fn start(log: File, limit: u64) -> io::Result<(PipeWriter, Self)> {
+    pub fn start(log: File, limit: u64) -> io::Result<(PipeWriter, Self)> {
         let (output, writer) = pipe()?;
         let (end, ended) = pipe()?;
         let len = log.metadata()?.len();
@@ -42,7 +42,7 @@ impl LimitedOutput {
     }
 
     /// Takes what is left once the command and its processes have ended, and says what was dropped.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         drop(self.ended);
         let _ = self.copier.join();
     }

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use rgpu_protocol::Plan;
 use rgpu_protocol::plan::valid_job_id;
 
-use rgpu_plan::kernel::is_private;
+use crate::store::{InputsRecord, digest_file};
 use rgpu_model::code::SourceText;
 use rgpu_model::hotspots::SourceAt;
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
-use crate::store::{InputsRecord, digest_file};
+use rgpu_plan::kernel::is_private;
 
 /// Lines kept before and after a line with instructions.
 const CONTEXT_LINES: u32 = 6;

@@ -22,16 +22,16 @@ use super::program_error;
 use super::range_results::{copy_to_regions, keep_timed, measured_ranges};
 use super::region_filter::keep_regions;
 use super::required_rung::is_rung_of;
+use crate::store::RunFolder;
 use rgpu_analysis::Thresholds;
-use rgpu_model::error::{Exit, Failure, Result, chain};
 use rgpu_import::case_report::RunnerFailure;
 use rgpu_import::sanitizer::SEE_ALONE;
 use rgpu_import::{IMPORTERS, Imported, NO_GPU_ROWS, RejectedReport, Source, TracedActivity};
+use rgpu_model::error::{Exit, Failure, Result, chain};
 use rgpu_model::profile::{Artifact, CaseResult, Gap};
 use rgpu_model::profile::{ArtifactKind, CheckVerdict};
 use rgpu_model::sanitizer::SanitizerVerdict;
 use rgpu_model::{Launch, Profile, RungId, Sidecars};
-use crate::store::RunFolder;
 use rgpu_plan::tool::{
     BundleFile, DraftInfo, LAYOUTS_STEP, PLAIN_STEP, PythonEnv, RankSelection, Request, RungInfo,
     RungTool, Target,

@@ -18,21 +18,21 @@ use super::lifecycle::{PlanDriver, RunError, RunSession};
 use super::listings::{self, CompiledFiles};
 use super::outcome;
 use super::pass_planner::NextStep;
-use rgpu_model::beneath::Folder;
 use crate::disasm::{self, ImageTask, NvdisasmSearch};
-use rgpu_model::error::{Exit, Failure, Result, Side, are_same_hint};
+use crate::store::RunFolder;
+use dsl_record::DslRecord;
+use path_localizer::PathLocalizer;
 use rgpu_model::RungId;
+use rgpu_model::beneath::Folder;
 use rgpu_model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
 use rgpu_model::disasm::{DisasmDocument, ImageKind, Input};
+use rgpu_model::error::{Exit, Failure, Result, Side, are_same_hint};
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::regular_file::MAX_FILE_BYTES;
-use rgpu_remote::Remote;
-use crate::store::RunFolder;
 use rgpu_plan::tool::{
     self, Draft, DraftInfo, DslBuild, HostBinaries, JobName, PlanError, Request, Target,
 };
-use dsl_record::DslRecord;
-use path_localizer::PathLocalizer;
+use rgpu_remote::Remote;
 
 /// The code to compile.
 #[derive(Clone, Debug)]

@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::process::Command;
 
+use crate::store::atomic;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::exec::{Package, PackageFile};
-use crate::store::atomic;
 
 /// Programs unused for this long are removed.
 const UNUSED_PROGRAM_AGE: Duration = Duration::from_secs(30 * 24 * 3600);

@@ -14,9 +14,9 @@ use super::file_copies::FileCopies;
 use super::job::{RunContext, cancelled};
 use super::lifecycle::RunSession;
 use super::outcome::MAX_CAUSE_LINES;
+use crate::store::RunFolder;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::exec::WORK_FOLDER;
-use crate::store::RunFolder;
 use rgpu_plan::tool::{BundleFile, GpuSelection, PlanError, Program, gpu_processes};
 
 const PROGRAM: &str = rgpu_harness::COLLECTIVES;

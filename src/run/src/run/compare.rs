@@ -19,18 +19,18 @@ use super::lifecycle::{PlanDriver, RunError, RunSession};
 use super::listings::{self, CompiledFiles};
 use super::local_build;
 use super::pass_planner::NextStep;
+use crate::disasm::NvdisasmSearch;
+use crate::store::RunFolder;
 use rgpu_analysis::Thresholds;
 use rgpu_analysis::compare::PairedTimes;
-use crate::disasm::NvdisasmSearch;
-use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_plan::kernel::ProfileMode;
 use rgpu_model::comparison::{Part, PartName, TimeSource};
+use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::{Profile, RungId, Sidecars};
-use rgpu_remote::HostLink;
-use crate::store::RunFolder;
+use rgpu_plan::kernel::ProfileMode;
 use rgpu_plan::tool::{
     self, Draft, DraftInfo, JobName, PairDraft, PlanError, Request, SIDES, TIME_REPORTS, Target,
 };
+use rgpu_remote::HostLink;
 
 /// A comparison sends at most this many plans.
 const MAX_PLANS_PER_COMPARISON: u32 = 24;

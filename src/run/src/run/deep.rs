@@ -270,7 +270,8 @@ mod tests {
     fn recorded_kernels_inside_graphs_count_only_if_they_are_traced_one_by_one() {
         let longest = |case: &str| {
             let file = format!("tests/fixtures/nsys/2025.3.1/{case}/report.sqlite");
-            let path = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(file);
+            let path =
+                std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(file);
             let recorded = rgpu_import::nsys::import_sqlite(&path, "report.sqlite").unwrap();
             let set_up = SetUpLaunches::default();
             let all = candidates(recorded.launches.iter(), &recorded.kernels, &set_up);

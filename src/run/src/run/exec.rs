@@ -10,15 +10,15 @@ use super::lifecycle::{PlanDriver, RunError, RunSession};
 use super::outcome;
 use super::pass_planner::NextStep;
 use super::program_error::has_stalled;
+use crate::store::RunRecord;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::exec::WORK_FOLDER;
-use rgpu_remote::{HostLink, RemoteFile};
-use crate::store::RunRecord;
 use rgpu_plan::tool::{Draft, DraftInfo, JobName, Program, add_hang_detection};
 use rgpu_protocol::plan::{
     Arg, ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, PULLED, Stdin, Success,
 };
 use rgpu_protocol::{Event, HostFacts, Outcome, Plan, Rung, RungRecord, Step, glob};
+use rgpu_remote::{HostLink, RemoteFile};
 
 /// Id of the program's step.
 pub const EXEC_STEP: &str = "exec";

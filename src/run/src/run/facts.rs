@@ -15,10 +15,10 @@ use super::cancel::CancelSignal;
 use super::event::{Reporter, RunEvent};
 use super::failed_rungs::FailedRungs;
 use super::programs::Programs;
-use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_remote::{HostLink, OnRemote, RemoteSpec};
 use crate::store::atomic;
+use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::tool;
+use rgpu_remote::{HostLink, OnRemote, RemoteSpec};
 
 /// Cached facts expire after this many seconds: tools get installed without a reboot.
 const MAX_FACTS_AGE_S: i64 = 24 * 3600;

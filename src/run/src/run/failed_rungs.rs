@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use rgpu_protocol::{HostFacts, RungRecord};
 use serde::{Deserialize, Serialize};
 
-use rgpu_model::RungId;
 use crate::store::atomic;
+use rgpu_model::RungId;
 use rgpu_plan::tool::{self, FailedRung, RungInfo};
 
 /// A failure is forgotten after this many seconds: hosts are repaired without a reboot.

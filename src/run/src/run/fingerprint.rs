@@ -5,8 +5,8 @@ use std::fmt::Write;
 use rgpu_protocol::plan::Arg;
 use rgpu_protocol::{Digest, HostFacts};
 
-use rgpu_model::Selection;
 use crate::store::digest_file;
+use rgpu_model::Selection;
 use rgpu_plan::tool::{JobFileContent, Request, Target};
 
 /// sha256 in hexadecimal over the source or binary, the sizes, the tools' options and the tools'

@@ -9,11 +9,11 @@ use super::bundle_reader::submission;
 use super::job::{self, RunContext, SubmitError};
 use super::lifecycle::RunSession;
 use super::{Reporter, RunEvent, outcome};
-use rgpu_plan::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::disasm::{ListingCalls, ListingRequest, Nvdisasm};
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_remote::HostLink;
+use rgpu_plan::bundle::{DEFAULT_MAX_BYTES, Packer};
 use rgpu_plan::tool::{self, JobName, LISTINGS, NVDISASM_STEP_ID};
+use rgpu_remote::HostLink;
 
 /// A host to request listings from.
 pub(super) struct ListingHost<'a> {

@@ -7,8 +7,8 @@ use super::bundle_reader::submission;
 use super::job::{self, RunContext, SubmitError};
 use super::lifecycle::RunSession;
 use super::outcome;
-use rgpu_plan::bundle::{DEFAULT_MAX_BYTES, Packer};
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::bundle::{DEFAULT_MAX_BYTES, Packer};
 use rgpu_plan::tool::{HOST_TOOL_STEP_ID, HostTool, JobName};
 
 /// Installs a tool, and returns what the host then says of it.

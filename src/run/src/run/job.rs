@@ -24,11 +24,11 @@ use super::file_copies::FileCopies;
 use super::profiled_time::ProfiledTimes;
 use super::resume::RecordedJob;
 use super::stdin_feed::StdinFeed;
-use rgpu_model::error::{Exit, Failure, Result};
+use crate::store::{Recorder, RunFolder, RunRecord, StoreError};
 use rgpu_model::RungId;
+use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::profile::{Artifact, Gap};
 use rgpu_remote::{HostLink, JobMessage, OnRemote, RemoteError, RemoteFile};
-use crate::store::{Recorder, RunFolder, RunRecord, StoreError};
 
 use artifacts::{AnnouncedFile, fetch, keep_latest};
 pub use submission::NEVER_SUBMITTED;

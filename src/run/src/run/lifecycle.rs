@@ -19,11 +19,11 @@ use super::job::{self, JobResult, RunContext, SubmitError};
 use super::pass_planner::NextStep;
 use super::programs::Programs;
 use super::resume;
-use rgpu_plan::bundle::{self, BlobSource, Bundle, DEFAULT_MAX_BYTES, Packer};
-use rgpu_model::error::{Failure, Result};
-use rgpu_remote::{HostLink, OnRemote, RemoteSpec, Submission};
 use crate::store::{EnvRecord, RunFolder, StoreError};
+use rgpu_model::error::{Failure, Result};
+use rgpu_plan::bundle::{self, BlobSource, Bundle, DEFAULT_MAX_BYTES, Packer};
 use rgpu_plan::tool::{Draft, HostBinaries, JobName, PlanError};
+use rgpu_remote::{HostLink, OnRemote, RemoteSpec, Submission};
 
 /// How a run starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,13 +15,13 @@ use crate::disasm::{
     self, ImageTask, ListingRequest, Nvdisasm, NvdisasmSearch, cubin_listing_requests,
     hot_spot_listing_requests, operands,
 };
-use rgpu_model::error::Failure;
+use crate::store::{RunFolder, digest_file};
 use rgpu_model::HotSpots;
 use rgpu_model::disasm::DisasmDocument;
+use rgpu_model::error::Failure;
 use rgpu_model::profile::Artifact;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_remote::HostLink;
-use crate::store::{RunFolder, digest_file};
 
 /// The folder of listings and `summary.json` in a run's folder.
 const LISTINGS_FOLDER: &str = "sass";

@@ -15,14 +15,14 @@ use super::job::{self, JobResult, RunContext};
 use super::lifecycle::RunSession;
 use super::programs::Programs;
 use super::resume;
-use rgpu_plan::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
 use rgpu_plan::kernel::EntryPoint;
-use rgpu_remote::options::NoPrompt;
-use rgpu_remote::{ConnectOptions, HostLink, OnRemote, Remote, RemoteSpec, UnknownHostPolicy};
 use rgpu_plan::tool::{
     self, DraftInfo, HostBinaries, JobName, PlanError, PlanPart, PrebuiltCode, Request, Target,
 };
+use rgpu_remote::options::NoPrompt;
+use rgpu_remote::{ConnectOptions, HostLink, OnRemote, Remote, RemoteSpec, UnknownHostPolicy};
 
 /// Compiles the request's kernel on this machine if its host cannot, and adds the files to the
 /// request. Without a compiler here, the plan reports that the host has none. `sequence` numbers the

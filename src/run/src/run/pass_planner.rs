@@ -16,16 +16,16 @@ use super::fingerprint::fingerprint;
 use super::job::JobResult;
 use super::regions::{self, PassRegions};
 use super::required_rung::is_rung_of;
+use kernels::ExactFilter;
 use rgpu_model::error::{Failure, Result};
-use rgpu_plan::kernel::ProfileMode;
+use rgpu_model::number_form::by_number;
 use rgpu_model::profile::Gap;
 use rgpu_model::selection::{NcuTime, Price, ReplayMode};
 use rgpu_model::{Launch, RungId, Selection};
-use rgpu_model::number_form::by_number;
+use rgpu_plan::kernel::ProfileMode;
 use rgpu_plan::tool::{
     FirstPass, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges, Target, WindowEnd,
 };
-use kernels::ExactFilter;
 
 /// Turns a request into the first plan of its run, a survey if one is needed. Returns whether later
 /// plans depend on a survey.

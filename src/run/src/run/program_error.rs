@@ -10,11 +10,13 @@ use rgpu_protocol::{Outcome, RungRecord};
 use super::assemble::RefusedRung;
 use super::job::JobResult;
 use super::outcome;
-use rgpu_model::error::{Exit, Failure, Side};
 use rgpu_model::RungId;
+use rgpu_model::error::{Exit, Failure, Side};
 use rgpu_model::profile::Gap;
+use rgpu_plan::tool::{
+    PLAIN_STEP, PlanPart, RUNGS, Request, RungInfo, RungTool, Target, runs_python,
+};
 use rgpu_remote::Remote;
-use rgpu_plan::tool::{PLAIN_STEP, PlanPart, RUNGS, Request, RungInfo, RungTool, Target, runs_python};
 
 /// The longest run under a tool after which the program is run again without one, in seconds.
 const MAX_REPEATED_S: f64 = 30.0;

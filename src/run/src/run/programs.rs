@@ -8,8 +8,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_remote::arch_of;
 use rgpu_plan::tool::HostBinaries;
+use rgpu_remote::arch_of;
 
 /// rgpu's programs for one target. The agent is required; the others may not have been built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

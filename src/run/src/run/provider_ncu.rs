@@ -16,12 +16,12 @@ use super::is_below;
 use super::job::{self, RunContext, cancelled};
 use super::lifecycle::RunSession;
 use super::profile::ProfileDriver;
+use crate::store::RunFolder;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::profile::Artifact;
 use rgpu_model::profile::ArtifactKind;
-use rgpu_remote::{HostLink, ProviderJob, ProviderNcu, ProviderResult};
-use crate::store::RunFolder;
 use rgpu_plan::tool::{self, JobName, ProviderRung};
+use rgpu_remote::{HostLink, ProviderJob, ProviderNcu, ProviderResult};
 
 /// Path of the service's report in the run folder.
 const REPORT_PATH: &str = "raw/service.ncu-rep";

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use rgpu_model::beneath::Folder;
+use crate::store::RunFolder;
 use rgpu_model::Profile;
+use rgpu_model::beneath::Folder;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::regular_file::MAX_FILE_BYTES;
-use crate::store::RunFolder;
 
 /// Copies the compiled modules to `<kernel>.<arch>.cubin` beside the runs, so that `rgpu disasm
 /// artifacts/*.cubin` finds them.

@@ -3,8 +3,8 @@
 //! The first pass of such a run, the survey, records the program's regions in the profile. The
 //! user's patterns select some of them. The result is the regions of each further pass.
 
-use rgpu_model::error::{Exit, Failure};
 use rgpu_model::Region;
+use rgpu_model::error::{Exit, Failure};
 use rgpu_model::selection::RegionChoice;
 use rgpu_model::timeline::RegionKind;
 use rgpu_plan::tool::{RGPU_DOMAIN, RangeKind, RecordedRegion, RegionPattern, RunnerRanges};

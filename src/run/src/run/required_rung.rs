@@ -2,8 +2,8 @@
 
 use rgpu_protocol::RungRecord;
 
-use rgpu_model::error::{ANOTHER_HOST, Exit, Failure};
 use rgpu_model::RungId;
+use rgpu_model::error::{ANOTHER_HOST, Exit, Failure};
 use rgpu_plan::tool::{RUNGS, RungInfo, RungTool};
 
 /// Every rung that `--at-least` accepts.

@@ -5,8 +5,8 @@ use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::{Event, EventBody, Outcome};
 use serde::Deserialize;
 
-use rgpu_model::error::Result;
 use crate::store::{RunFolder, RunRecord};
+use rgpu_model::error::Result;
 
 /// The recorded part of a job.
 #[derive(Debug, Default)]

@@ -3,8 +3,8 @@
 use rgpu_case::RunnerReport;
 use serde::Serialize;
 
-use rgpu_model::error::{Exit, Failure, Result};
 use crate::store::RunFolder;
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// The runner's report of its step `time`.
 const REPORT: &str = "raw/time.json";

@@ -2,10 +2,10 @@
 
 use rgpu_case::{Case, ModelReport, Number, Setting};
 
-use rgpu_plan::kernel::{KernelSpec, ModelSpec};
 use rgpu_model::profile::ModelInfo;
 use rgpu_model::stage::StageClock;
 use rgpu_model::{Region, Stage};
+use rgpu_plan::kernel::{KernelSpec, ModelSpec};
 
 /// The runner's range around the timed phase; inside it is a range per case.
 const TIMED: &str = "rgpu@timed";

@@ -348,7 +348,7 @@ impl RunFolder {
     }
 
     /// The open folder, from which all its files are reached.
-    pub(crate) fn files(&self) -> &Folder {
+    pub fn files(&self) -> &Folder {
         &self.files
     }
 

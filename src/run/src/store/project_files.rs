@@ -7,7 +7,7 @@ use std::path::Path;
 use ignore::WalkBuilder;
 
 /// A walker, configured for the files of the project in `root`.
-pub(crate) fn walker(root: &Path) -> WalkBuilder {
+pub fn walker(root: &Path) -> WalkBuilder {
     let mut walker = WalkBuilder::new(root);
     walker.hidden(false).ignore(false).parents(false).require_git(false);
     walker.filter_entry(|entry| entry.file_name() != ".git" && entry.file_name() != ".rgpu");

@@ -174,7 +174,7 @@ fn git_command(folder: &Path, settings: &[String]) -> Command {
 /// git in `folder`, which starts no program that the repository configures and fetches nothing.
 /// Filters such as git-lfs are left out too: files are taken as they are. `None` if a filter's name
 /// cannot be given to git.
-pub(crate) fn quiet_git(folder: &Path) -> Option<Command> {
+pub fn quiet_git(folder: &Path) -> Option<Command> {
     Some(git_command(folder, &without_own_filters(folder)?))
 }
 

@@ -261,7 +261,7 @@ impl StateDb {
     }
 
     /// The folder of the database, open.
-    pub(crate) fn files(&self) -> &Folder {
+    pub fn files(&self) -> &Folder {
         &self.files
     }
 

@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::LoopError;
-use rgpu_model::duration::parse_duration;
 use crate::own_command::is_started_by_agent;
+use rgpu_model::duration::parse_duration;
 
 /// Who proposes changes and who reviews them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

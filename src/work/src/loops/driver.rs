@@ -23,11 +23,11 @@ use super::status::LoopStatus;
 use super::{
     FOLDER, LOOP_LOCK, LoopError, LoopRow, Loops, ROLE, fresh_nonce, iteration_folder, tree,
 };
-use rgpu_run::child_tree::TreeWatch;
+use rgpu_model::comparison::TimeVerdict;
 use rgpu_model::error::Failure;
 use rgpu_model::fault_point;
-use rgpu_model::comparison::TimeVerdict;
 use rgpu_model::number_form::counted;
+use rgpu_run::child_tree::TreeWatch;
 use rgpu_run::store::state::StateLock;
 
 /// What a loop needs besides its settings.

@@ -17,13 +17,13 @@ use super::error::io_error;
 use super::state::{LoopComparison, MeasuredTime, Outcome, Phase};
 use super::{LoopError, status};
 use rgpu_model::beneath::Folder;
-use rgpu_run::child_tree::{ChildAction, LimitedOutput, MAX_LOG_BYTES, WaitResult};
+use rgpu_model::comparison::CaseChange;
 use rgpu_model::error::{ErrorDocument, Exit, Failure};
 use rgpu_model::fault_point;
-use rgpu_model::comparison::CaseChange;
 use rgpu_model::profile::CheckVerdict;
 use rgpu_model::suite::NO_GPU;
 use rgpu_model::{Comparison, Profile};
+use rgpu_run::child_tree::{ChildAction, LimitedOutput, MAX_LOG_BYTES, WaitResult};
 use rgpu_run::process_tree;
 
 /// The variable by which the processes of a loop are found after it was killed.

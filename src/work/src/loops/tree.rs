@@ -23,9 +23,9 @@ use similar::TextDiff;
 
 use super::LoopError;
 use super::error::io_error;
-use rgpu_run::store::project_files;
 use rgpu_model::fault_point;
 use rgpu_model::regular_file;
+use rgpu_run::store::project_files;
 
 /// Larger files are named in a patch without their lines.
 const MAX_DIFF_BYTES: u64 = 1 << 20;

@@ -9,10 +9,10 @@ use std::ffi::OsString;
 use std::path::Path;
 
 /// The variable by which a command knows that an agent started it, not its user.
-pub(crate) const AGENT_VARIABLE: &str = "RGPU_STARTED_BY_AGENT";
+pub const AGENT_VARIABLE: &str = "RGPU_STARTED_BY_AGENT";
 
 /// Whether an agent started this process.
-pub(crate) fn is_started_by_agent() -> bool {
+pub fn is_started_by_agent() -> bool {
     std::env::var_os(AGENT_VARIABLE).is_some()
 }
 
@@ -224,7 +224,7 @@ pub(crate) static AGENT_COMMANDS: &[AgentCommand] = &[
 ];
 
 /// The commands that an agent may put into the queue: their first words.
-pub(crate) const QUEUED_COMMANDS: &[&str] =
+pub const QUEUED_COMMANDS: &[&str] =
     &["profile", "exec", "build", "disasm", "report", "compare", "doctor", "bench", "loop"];
 
 /// The keys of loop.toml that an agent may give as `KEY=VALUE`. Those that name programs or files
@@ -257,7 +257,7 @@ pub(crate) const LOOP_KEYS: &[&str] = &[
 ///
 /// # Errors
 /// In words, which word is not in the lists.
-pub(crate) fn check_agent_words(line: &[String]) -> Result<(), String> {
+pub fn check_agent_words(line: &[String]) -> Result<(), String> {
     let begins = |command: &&AgentCommand| {
         command.words.len() <= line.len() && command.words.iter().zip(line).all(|(a, b)| a == b)
     };
@@ -306,7 +306,7 @@ pub(crate) fn check_agent_words(line: &[String]) -> Result<(), String> {
 }
 
 /// Whether a command line is one of the program `own` that an agent may start.
-pub(crate) fn is_agent_command(argv: &[OsString], own: &Path) -> bool {
+pub fn is_agent_command(argv: &[OsString], own: &Path) -> bool {
     let Some((program, words)) = argv.split_first() else { return false };
     let words: Option<Vec<String>> =
         words.iter().map(|word| word.to_str().map(ToOwned::to_owned)).collect();

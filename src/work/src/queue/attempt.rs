@@ -20,9 +20,9 @@ use rustix::process::{Signal, WaitStatus};
 use super::entry::{AttemptEnd, EntrySettings, EntryState, SnapshotMode};
 use super::error::io_error;
 use super::{Queue, QueueError, environment, snapshot};
-use rgpu_run::child_tree::{ChildAction, LimitedOutput, MAX_LOG_BYTES, TreeWatch, WaitResult};
-use rgpu_model::fault_point;
 use crate::own_command::{is_agent_command, is_started_by_agent};
+use rgpu_model::fault_point;
+use rgpu_run::child_tree::{ChildAction, LimitedOutput, MAX_LOG_BYTES, TreeWatch, WaitResult};
 use rgpu_run::process_tree;
 use rgpu_run::store::state::{StateError, sql_error};
 

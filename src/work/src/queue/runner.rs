@@ -20,11 +20,11 @@ use super::entry::{Entry, EntryState};
 use super::error::io_error;
 use super::schedule::{Schedule, ScheduleAction};
 use super::{Queue, QueueError, ROLE};
+use rgpu_model::fault_point;
 use rgpu_model::regular_file::MAX_FILE_BYTES;
+use rgpu_run::process_tree;
 use rgpu_run::run::CancelSignal;
 use rgpu_run::store::state::{ProcessId, StateError, StateLock};
-use rgpu_model::fault_point;
-use rgpu_run::process_tree;
 
 /// The file with the messages of a detached runner.
 const RUNNER_LOG: &str = "runner.log";

@@ -14,9 +14,9 @@ use super::target::{TargetKind, TargetSpec};
 use super::target_problem::TargetProblem;
 use rgpu_analysis::lint::lint;
 use rgpu_model::error::Failure;
-use rgpu_plan::kernel::{KernelFolders, KernelSpec, find};
 use rgpu_model::suite::SuiteRun;
 use rgpu_model::{Profile, Trace};
+use rgpu_plan::kernel::{KernelFolders, KernelSpec, find};
 
 /// The schema name of an audit.
 pub const SCHEMA: &str = "rgpu.audit/1";

@@ -4,9 +4,9 @@ use super::file::SuiteFile;
 use super::matrix::AxisKind;
 use super::target::{Settings, TargetKind, TargetSpec};
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::suite::Level;
 use rgpu_plan::kernel::sizes::{self, Selection};
 use rgpu_plan::kernel::{KernelSpec, ProfileMode, is_identifier};
-use rgpu_model::suite::Level;
 
 /// A case: a target with one value for each axis of its matrix.
 #[derive(Clone, Debug, PartialEq)]

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use super::lone_session::{LoneSession, lone_session};
 use rgpu_analysis::compare::compare_times;
-use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::comparison::{SideTime, TimeVerdict};
+use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::profile::CheckVerdict;
 use rgpu_model::suite::{MeasurementKey, SuiteTime, SuiteVerdict, TimeJudgement};
 use rgpu_model::suite_history::HistoryPoint;

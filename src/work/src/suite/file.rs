@@ -13,12 +13,12 @@ use super::matrix::{Axis, AxisKind, Matrix, sweep_values};
 use super::target::{Settings, SizeGrowth, TargetKind, TargetSpec};
 use rgpu_model::duration::parse_duration;
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::suite::Level;
 use rgpu_plan::kernel::document::{Item, Origin, Table};
 use rgpu_plan::kernel::{
     KernelError, KernelFolders, MODES, ProfileMode, check_architecture, find, is_identifier,
     valid_name,
 };
-use rgpu_model::suite::Level;
 
 /// The name of the file in a project.
 const FILE: &str = "bench.toml";
@@ -106,12 +106,15 @@ impl SuiteFile {
     pub fn load(chosen: Option<&Path>, kernels: &KernelFolders) -> Result<Self> {
         let file = chosen.map(Path::to_owned).or_else(|| file_of_project(&kernels.project));
         let Some(file) = file else { return Ok(Self::of_kernels(kernels)) };
-        let text = rgpu_model::regular_file::read_to_string(&file, rgpu_model::regular_file::MAX_FILE_BYTES)
-            .map_err(|e| {
-                Failure::new(Exit::Config, "missing_bench_toml", "the suite cannot be read")
-                    .file(file.display())
-                    .cause(e)
-            })?;
+        let text = rgpu_model::regular_file::read_to_string(
+            &file,
+            rgpu_model::regular_file::MAX_FILE_BYTES,
+        )
+        .map_err(|e| {
+            Failure::new(Exit::Config, "missing_bench_toml", "the suite cannot be read")
+                .file(file.display())
+                .cause(e)
+        })?;
         Self::read(&file, &text)
     }
 

@@ -1,8 +1,8 @@
 //! The tools that the mode of a case asks for and that gave no results.
 
-use rgpu_plan::kernel::ProfileMode;
 use rgpu_model::suite::{MissingTool, NO_GPU};
 use rgpu_model::{Profile, RungId};
+use rgpu_plan::kernel::ProfileMode;
 
 /// The profilers that a mode asks for.
 fn tools_of(mode: ProfileMode) -> &'static [&'static str] {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::matrix::Matrix;
-use rgpu_plan::kernel::ProfileMode;
 use rgpu_model::suite::Level;
+use rgpu_plan::kernel::ProfileMode;
 
 /// An entry of bench.toml, named `suite:case`.
 #[derive(Clone, Debug, Default, PartialEq)]

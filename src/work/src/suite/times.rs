@@ -6,10 +6,10 @@ use sha2::{Digest, Sha256};
 
 use super::target::Settings;
 use rgpu_analysis::compare::device;
-use rgpu_plan::kernel::KernelSpec;
 use rgpu_model::Profile;
 use rgpu_model::profile::TimingClock;
 use rgpu_model::suite::{MeasurementKey, RooflinePoint, SuiteTime};
+use rgpu_plan::kernel::KernelSpec;
 use rgpu_run::store::InputsRecord;
 
 /// Version of the way in which times are made comparable. Times of another version are not.

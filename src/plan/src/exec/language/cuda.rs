@@ -5,8 +5,8 @@ use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 
 use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line};
-use rgpu_model::RungId;
 use crate::tool::{BundleFile, Program, WheelNvcc, compile_once, compiler_rows};
+use rgpu_model::RungId;
 
 /// Path of the compiled program in the job's folder.
 const PROGRAM_PATH: &str = "build/program";

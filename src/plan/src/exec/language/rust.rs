@@ -8,8 +8,8 @@ use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 
 use super::super::{ExecError, Package, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line, interpreter};
-use rgpu_model::RungId;
 use crate::tool::{BundleFile, Program, compile_once, compiler_rows};
+use rgpu_model::RungId;
 
 /// Path of the program in the job's folder.
 const PROGRAM_PATH: &str = "build/program";

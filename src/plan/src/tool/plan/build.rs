@@ -10,9 +10,9 @@ use super::message_rows::{NextRungs, table};
 use super::request::{BuildOptions, BuildProduct, path_of};
 use super::wheels::WheelNvcc;
 use crate::kernel::{EntryPoint, KernelSpec, SourceTree};
+use crate::tool::nvcc;
 use rgpu_model::RungId;
 use rgpu_model::profile::ArtifactKind;
-use crate::tool::nvcc;
 
 /// Folder of the sources in the job's folder, relative to [`BUILD`].
 const SOURCES: &str = "../src";
@@ -100,7 +100,7 @@ pub(super) fn by_wheels(request: &CompileRequest<'_>, facts: &HostFacts) -> bool
 }
 
 /// The tools that a host lacks to compile with nvcc from NVIDIA's wheels.
-pub(crate) fn lacks_for_wheels(facts: &HostFacts) -> Vec<&'static str> {
+pub fn lacks_for_wheels(facts: &HostFacts) -> Vec<&'static str> {
     let lacks = |tool: &str| path_of(facts, tool).is_none();
     [("c++", "a C++ compiler (g++)"), ("python3", "python3 with venv")]
         .into_iter()

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use rgpu_protocol::RungRecord;
 use rgpu_protocol::plan::Plan;
 
-use rgpu_model::error::{ANOTHER_HOST, Exit, Failure, Side, shell_word};
 use crate::kernel::{KernelSpec, ProfileMode};
 use rgpu_model::RungId;
+use rgpu_model::error::{ANOTHER_HOST, Exit, Failure, Side, shell_word};
 
 /// The result of [`super::plan`]; bundle turns it into a plan with blobs.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,11 +15,11 @@ use super::request::{
 use super::rungs::{Replay, RungCommand, RungInfo, RungTool};
 use super::{COLLECTOR, RAW, nodes, rank_shim, torch_hook};
 use crate::kernel::{KERNEL_SURVEY, ProfileMode, REGION_SURVEY};
-use rgpu_model::RungId;
-use rgpu_model::profile::ArtifactKind;
 use crate::tool::cupti;
 use crate::tool::ncu::{self, NcuCollection};
 use crate::tool::nsys::{self, NsysTraces};
+use rgpu_model::RungId;
+use rgpu_model::profile::ArtifactKind;
 
 /// Builds the ladder of one request.
 pub(super) struct LadderBuilder<'a> {

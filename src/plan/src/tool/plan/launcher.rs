@@ -123,7 +123,7 @@ pub(crate) fn program_start(argv: &[Arg]) -> Result<ProgramStart, LauncherError>
 /// The index of the script, or of the module's name, that Python runs in a command: directly,
 /// through `torchrun` or through `accelerate launch`. `None` if the command starts no Python, or
 /// Python runs neither (`python3 -c …`).
-pub(crate) fn python_program_word(words: &[&str]) -> Option<usize> {
+pub fn python_program_word(words: &[&str]) -> Option<usize> {
     let at = first_program(words);
     let program = match python_launcher(words, at) {
         Some((_, options)) => {

@@ -18,9 +18,9 @@ use super::{
 };
 use super::{arch, build, dsl_layouts, facts, torch_hook, wheels};
 use crate::kernel::{KernelSpec, ModeStep, ProfileMode, SourceTree};
+use crate::tool::{nsys, nvidia_smi};
 use rgpu_model::RungId;
 use rgpu_model::profile::ArtifactKind;
-use crate::tool::{nsys, nvidia_smi};
 
 /// The inputs of a kernel's plan.
 pub(super) struct KernelTarget<'a> {

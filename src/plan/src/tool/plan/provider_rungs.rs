@@ -13,8 +13,8 @@ use super::request::{HostBinaries, JobName, PlanPart, Request, Target};
 use super::rungs::{RUNGS, RungCommand};
 use super::{RAW, plan};
 use crate::kernel::ProfileMode;
-use rgpu_model::RungId;
 use crate::tool::ncu;
+use rgpu_model::RungId;
 
 /// A rung that a provider's ncu runs.
 #[derive(Clone, Debug, PartialEq)]

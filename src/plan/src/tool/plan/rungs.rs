@@ -7,10 +7,10 @@
 use super::message_rows::MessageRow;
 use super::torch_hook;
 use crate::kernel::ProfileMode;
-use rgpu_model::RungId;
 use crate::tool::ncu::{self, NcuCollection};
 use crate::tool::nsys::{self, NsysTraces};
 use crate::tool::sanitizer;
+use rgpu_model::RungId;
 
 /// One way to get a result: a tool, its command and what the result contains. The ladder of a mode
 /// lists its rungs; if one fails, the next is tried.

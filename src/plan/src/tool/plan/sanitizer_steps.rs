@@ -11,9 +11,9 @@ use super::planner::{Planner, plain_rung};
 use super::request::{SanitizerTool, Target, path_of};
 use super::rungs::{RungInfo, RungTool};
 use super::{RUNNER_INPUT_SANITIZER, rank_shim, reason};
+use crate::tool::sanitizer;
 use rgpu_model::RungId;
 use rgpu_model::profile::ArtifactKind;
-use crate::tool::sanitizer;
 
 impl Planner<'_> {
     /// # Errors

@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn the_table_holds_what_ncu_lists() {
-        let listed = include_str!("../../../../../tests/fixtures/host/nvidia-h200/ncu-list-sections.txt");
+        let listed =
+            include_str!("../../../../../tests/fixtures/host/nvidia-h200/ncu-list-sections.txt");
         for line in listed.lines().skip(3).filter(|line| !line.starts_with('-')) {
             let name = line.split_whitespace().next().unwrap_or_default();
             assert!(SECTIONS.contains(&name), "{name}");

@@ -17,7 +17,10 @@ use super::*;
 use crate::kernel::{KernelFolders, ProfileMode, Selection, find};
 
 fn host(name: &str) -> HostFacts {
-    let file = format!("{}/tests/fixtures/facts/synthetic-{name}.json", concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let file = format!(
+        "{}/tests/fixtures/facts/synthetic-{name}.json",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../..")
+    );
     let agent: AgentFacts = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     facts::facts(name, "ssh", agent)
 }
@@ -345,7 +348,10 @@ fn diagnosed(tool: &str, case: &str) -> Vec<String> {
         _ => sanitizer::MESSAGE_ROWS,
     };
     let next_rungs = NextRungs { leave: Some("below"), kernel: true, ..NextRungs::default() };
-    let folder = format!("{}/tests/fixtures/{tool}/2025.3.1/{case}", concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let folder = format!(
+        "{}/tests/fixtures/{tool}/2025.3.1/{case}",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../..")
+    );
     let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default();
     let (stdout, stderr) = (text("stdout.txt"), text("stderr.txt"));
     let rows = table(rows, next_rungs);
@@ -375,7 +381,10 @@ fn diagnosed(tool: &str, case: &str) -> Vec<String> {
 fn recorded_words_of_the_tools_are_understood() {
     let mut lines = Vec::new();
     for tool in ["ncu", "nsys", "sanitizer"] {
-        let folder = format!("{}/tests/fixtures/{tool}/2025.3.1", concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let folder = format!(
+            "{}/tests/fixtures/{tool}/2025.3.1",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../..")
+        );
         let mut cases: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -424,8 +433,10 @@ fn arguments_passed_on_replace_ours() {
 #[test]
 fn the_reference_of_every_worked_kernel_compiles_as_planned() {
     let host = host("no-gpu");
-    let kernel_folders =
-        KernelFolders { project: concat!(env!("CARGO_MANIFEST_DIR"), "/../..").into(), ..KernelFolders::default() };
+    let kernel_folders = KernelFolders {
+        project: concat!(env!("CARGO_MANIFEST_DIR"), "/../..").into(),
+        ..KernelFolders::default()
+    };
     let is_compiled =
         |kernel: &find::ListedKernel| kernel.spec.as_ref().is_ok_and(|s| !s.is_python());
     for kernel in find::list(&kernel_folders).into_iter().filter(is_compiled) {

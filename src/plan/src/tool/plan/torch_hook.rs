@@ -14,8 +14,7 @@ const FOLDER: &str = "hook";
 /// Path of the hook in the job's folder.
 pub(super) const PATH: &str = "hook/sitecustomize.py";
 /// The text of the hook, a module that Python imports when it starts.
-pub(super) const TEXT: &str =
-    rgpu_harness::TORCH_HOOK;
+pub(super) const TEXT: &str = rgpu_harness::TORCH_HOOK;
 /// Path of the traces, without the process id and `.json` that the hook adds.
 const TRACE: &str = "raw/torch.trace";
 /// Pattern of the traces' paths.

@@ -27,7 +27,7 @@ pub static NVCC: Wheels = Wheels {
 };
 
 /// The wheels of the CuTe DSL.
-pub(crate) static CUTE: Wheels = Wheels {
+pub static CUTE: Wheels = Wheels {
     title: "the CuTe DSL 4.4.0",
     megabytes: 120,
     unpacked_megabytes: None,
@@ -51,7 +51,7 @@ impl Wheels {
     }
 
     /// Version of the compiler, the last word of the title.
-    pub(crate) fn version(&self) -> &'static str {
+    pub fn version(&self) -> &'static str {
         self.title.rsplit(' ').next().unwrap_or(self.title)
     }
 

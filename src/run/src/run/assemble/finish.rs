@@ -7,14 +7,14 @@ use rgpu_case::ClockPolicy;
 use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::ProfileBuilder;
+use crate::run::{memory_pools, stages};
+use crate::store::RunRecord;
 use rgpu_analysis as analysis;
-use rgpu_plan::kernel::ProfileMode;
 use rgpu_model::profile::CodeLanguage;
 use rgpu_model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
 use rgpu_model::profile::{CheckVerdict, CostSource, TimingClock};
 use rgpu_model::{Profile, RungId, Sidecars};
-use crate::run::{memory_pools, stages};
-use crate::store::RunRecord;
+use rgpu_plan::kernel::ProfileMode;
 use rgpu_plan::tool::{DraftInfo, Request, RungInfo, Target};
 
 /// Makes the profile from all results of the run.

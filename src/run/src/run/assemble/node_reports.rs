@@ -1,13 +1,13 @@
 //! Joins the reports of a program that ran on several nodes, one of each.
 
 use super::{ProfileBuilder, RefusedRung};
-use rgpu_model::error::chain;
+use crate::run::job::{HostFile, JobResult};
+use crate::store::RunFolder;
 use rgpu_import::join::join_reports;
 use rgpu_import::{IMPORTERS, RejectedReport, Source, TracedActivity};
 use rgpu_model::RungId;
+use rgpu_model::error::chain;
 use rgpu_model::profile::{ArtifactKind, Gap};
-use crate::run::job::{HostFile, JobResult};
-use crate::store::RunFolder;
 use rgpu_plan::tool::{Request, report_of_node};
 
 /// Whether a file is one of the reports that are imported together.

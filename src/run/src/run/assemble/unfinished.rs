@@ -7,11 +7,11 @@
 use rgpu_case::{CaseReport, ErrorClass, RunnerJob, RunnerReport};
 
 use super::ProfileBuilder;
+use crate::run::job::JobResult;
+use crate::store::RunFolder;
 use rgpu_import::case_report::RunnerFailure;
 use rgpu_model::RungId;
 use rgpu_model::sanitizer::SanitizerVerdict;
-use crate::run::job::JobResult;
-use crate::store::RunFolder;
 use rgpu_plan::tool::{ExpectedReport, Request};
 
 /// Reason code of a rung whose runner did not do its job.

@@ -5,17 +5,17 @@ use rgpu_case::ErrorClass;
 use rgpu_protocol::Outcome;
 
 use super::{ProfileBuilder, is_pass_step};
-use rgpu_model::error::{Exit, Failure, Side};
-use rgpu_import::case_report::RunnerFailure;
-use rgpu_plan::kernel::EntryPoint;
-use rgpu_model::profile::CaseResult;
-use rgpu_model::profile::{ArtifactKind, CheckVerdict};
-use rgpu_model::sanitizer::SanitizerVerdict;
-use rgpu_remote::Remote;
 use crate::run::job::{JobResult, cancelled};
 use crate::run::outcome;
 use crate::store::RunFolder;
+use rgpu_import::case_report::RunnerFailure;
+use rgpu_model::error::{Exit, Failure, Side};
+use rgpu_model::profile::CaseResult;
+use rgpu_model::profile::{ArtifactKind, CheckVerdict};
+use rgpu_model::sanitizer::SanitizerVerdict;
+use rgpu_plan::kernel::EntryPoint;
 use rgpu_plan::tool::{DraftInfo, Request, Target};
+use rgpu_remote::Remote;
 
 impl ProfileBuilder {
     /// The failure of the last job's pass step, if no pass measured anything. For runs with several

@@ -4,8 +4,8 @@
 use serde::Deserialize;
 
 use super::path_localizer::PathLocalizer;
-use rgpu_model::build::ErrorLink;
 use crate::store::RunFolder;
+use rgpu_model::build::ErrorLink;
 
 /// The script's record; empty if the script wrote none.
 #[derive(Debug, Default, Deserialize)]

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use super::{HostFile, JobResult, RunContext, cancelled};
-use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_model::profile::Artifact;
-use rgpu_remote::{HostLink, OnRemote, RemoteFile, TransferProgress};
 use crate::run::event::RunEvent;
 use crate::run::file_copies::FileCopies;
 use crate::run::is_local;
 use crate::store::{RunFolder, UnsyncedFile, digest_file};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::profile::Artifact;
+use rgpu_remote::{HostLink, OnRemote, RemoteFile, TransferProgress};
 
 /// A file that the host announced and that can be fetched.
 pub(super) struct AnnouncedFile {

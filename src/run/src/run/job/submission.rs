@@ -7,10 +7,10 @@ use rgpu_protocol::Outcome;
 use rgpu_protocol::plan::Origin;
 
 use super::{RunContext, cancelled, unconfirmed};
-use rgpu_model::error::{Exit, Failure};
-use rgpu_remote::{HostLink, Remote, RemoteError, Submission, TransferProgress};
 use crate::run::event::RunEvent;
 use crate::store::{JobRecord, RunRecord, StoreError};
+use rgpu_model::error::{Exit, Failure};
+use rgpu_remote::{HostLink, Remote, RemoteError, Submission, TransferProgress};
 
 /// Why a plan was not submitted.
 #[derive(Debug)]
@@ -170,10 +170,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use rgpu_remote::fake::{self, InProcessAgent};
     use crate::run::cancel;
     use crate::run::event::Reporters;
     use crate::store::RunFolder;
+    use rgpu_remote::fake::{self, InProcessAgent};
 
     #[tokio::test]
     async fn a_second_cancel_before_the_host_has_answered_says_that_nothing_was_submitted() {

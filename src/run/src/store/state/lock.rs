@@ -72,11 +72,7 @@ impl StateLock {
     ///
     /// # Errors
     /// [`StateError::Held`] with `role`; or an I/O error.
-    pub(crate) fn take(
-        folder: &Folder,
-        name: &str,
-        role: &'static str,
-    ) -> Result<Self, StateError> {
+    pub fn take(folder: &Folder, name: &str, role: &'static str) -> Result<Self, StateError> {
         let path = folder.path().join(name);
         let mut file = open(folder, name)?;
         for attempt in 1.. {
@@ -99,7 +95,7 @@ impl StateLock {
     }
 
     /// The process that holds the lock `name` in `folder`; `None` if there is none.
-    pub(crate) fn holder(folder: &Folder, name: &str) -> Option<LockHolder> {
+    pub fn holder(folder: &Folder, name: &str) -> Option<LockHolder> {
         let mut file = folder.open_file(name).ok()?;
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Some(read_holder(&mut file)),

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use toml::de::DeTable;
 
 use super::{Direction, LoopConfig, LoopMode, Metric, is_allowed, matcher};
+use crate::loops::LoopError;
 use rgpu_model::beneath::Folder;
 use rgpu_model::error::shell_word;
-use crate::loops::LoopError;
 use rgpu_model::regular_file;
 use rgpu_run::store::project_files;
 
