@@ -24,8 +24,6 @@ pub use rgpu_model::error;
 
 use rgpu_model::beneath;
 use rgpu_model::duration;
-use rgpu_model::fault_point;
-use rgpu_run::child_tree;
 use rgpu_run::foreign_file;
 mod loopback;
 use rgpu_model::number_form;

@@ -506,7 +506,7 @@ fn a_dsl_that_fails_is_told_apart_from_a_kernel_that_does() {
 fn cute_dsl() -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cute-dsl");
     let python = folder.join("bin/python");
-    let wheels = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tool/plan/wheels/cute.txt");
+    let wheels = concat!(env!("CARGO_MANIFEST_DIR"), "/src/plan/src/tool/plan/wheels/cute.txt");
     let run = |program: &Path, args: &[&str]| {
         let status = Command::new(program).args(args).status().unwrap();
         assert!(status.success(), "{program:?} {args:?}");

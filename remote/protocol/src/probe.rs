@@ -1,7 +1,7 @@
 //! Probes, which query a host, and the facts that the laptop parses from the answers.
 //!
 //! The agent finds files, runs the programs that a probe names, and returns their text. Only the
-//! laptop (`src/tool/`) interprets that text, such as a tool's version line.
+//! laptop (`src/plan/src/tool/`) interprets that text, such as a tool's version line.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

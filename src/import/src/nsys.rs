@@ -117,6 +117,7 @@ fn as_asked(mut imported: Imported, source: &Source<'_>) -> Imported {
 
 pub(super) use without_gpu::grouped;
 
+/// The code of the refusal of a trace without GPU rows.
 pub const NO_GPU_ROWS: &str = "no_gpu_rows";
 
 /// Most launches listed one by one, since a profile is one JSON document. Later ones are only

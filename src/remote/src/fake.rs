@@ -1,5 +1,7 @@
 //! An in-process agent for tests: the protocol over a pipe that can be cut after any byte.
 
+#![allow(clippy::unwrap_used, reason = "only tests use it, and a panic fails them")]
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,14 +25,14 @@ use super::{
 
 /// A host with one agent, reachable over any number of links.
 #[derive(Clone, Default)]
-pub(crate) struct InProcessAgent(Arc<State>);
+pub struct InProcessAgent(Arc<State>);
 
 #[derive(Default)]
 struct State {
     blobs: Mutex<BTreeMap<Digest, Vec<u8>>>,
     job: Mutex<Option<String>>,
     /// The messages that the job sends, in order.
-    pub(crate) script: Mutex<Vec<FakeMessage>>,
+    pub script: Mutex<Vec<FakeMessage>>,
     artifacts: Mutex<BTreeMap<String, Vec<u8>>>,
     links: AtomicUsize,
     blob_bytes: AtomicU64,
@@ -56,73 +58,81 @@ struct State {
 /// One message of a fake job.
 #[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "a script of a few lines")]
-pub(crate) enum FakeMessage {
+pub enum FakeMessage {
+    /// An event of the job.
     Event(EventBody),
+    /// Bytes that a step prints.
     Output(Stream, &'static [u8]),
 }
 
 impl InProcessAgent {
-    pub(crate) fn new(script: Vec<FakeMessage>) -> Self {
+    /// A host whose job sends `script`.
+    pub fn new(script: Vec<FakeMessage>) -> Self {
         let host = Self::default();
         *host.0.script.lock().unwrap() = script;
         host
     }
 
-    pub(crate) fn cut_after(&self, bytes: usize) {
+    /// Cuts each link after this many bytes.
+    pub fn cut_after(&self, bytes: usize) {
         self.0.cut.store(bytes, Ordering::SeqCst);
     }
 
     /// Gives up following after the second event, this often.
-    pub(crate) fn give_up_following(&self, times: usize) {
+    pub fn give_up_following(&self, times: usize) {
         self.0.give_ups.store(times, Ordering::SeqCst);
     }
 
     /// Loses every blob before each submission.
-    pub(crate) fn forget_blobs(&self) {
+    pub fn forget_blobs(&self) {
         self.0.forgetful.store(true, Ordering::SeqCst);
     }
 
     /// Answers a request for facts with this message, repeated without end.
-    pub(crate) fn flood(&self, message: FromAgent, bytes: &[u8]) {
+    pub fn flood(&self, message: FromAgent, bytes: &[u8]) {
         *self.0.flood.lock().unwrap() = Some((message, bytes.to_vec()));
     }
 
     /// Answers nothing from now on, on any link.
-    pub(crate) fn never_answer(&self) {
+    pub fn never_answer(&self) {
         self.0.silent.store(true, Ordering::SeqCst);
     }
 
     /// Removes the job when asked to, and cuts the link before the answer.
-    pub(crate) fn lose_answers_to_forget(&self) {
+    pub fn lose_answers_to_forget(&self) {
         self.0.loses_removals.store(true, Ordering::SeqCst);
     }
 
     /// Removes the job as soon as it is cancelled, as another client that follows it would, and cuts
     /// the link.
-    pub(crate) fn remove_when_cancelled(&self) {
+    pub fn remove_when_cancelled(&self) {
         self.0.removes_cancelled.store(true, Ordering::SeqCst);
     }
 
     /// Makes the job print this without end after its script.
-    pub(crate) fn print_for_ever(&self, bytes: &'static [u8]) {
+    pub fn print_for_ever(&self, bytes: &'static [u8]) {
         *self.0.endless.lock().unwrap() = Some(bytes);
     }
 
-    pub(crate) fn artifact(&self, path: &str, bytes: Vec<u8>) -> Digest {
+    /// Puts an artifact on the host, and returns its digest.
+    pub fn artifact(&self, path: &str, bytes: Vec<u8>) -> Digest {
         let digest = Digest::of(&bytes);
         self.0.artifacts.lock().unwrap().insert(path.to_owned(), bytes);
         digest
     }
 
-    pub(crate) fn links(&self) -> usize {
+    /// How many links were opened.
+    pub fn links(&self) -> usize {
         self.0.links.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn blob_bytes(&self) -> u64 {
+    /// The bytes of all blobs received.
+    pub fn blob_bytes(&self) -> u64 {
         self.0.blob_bytes.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn cancels(&self) -> usize {
+    /// How many cancels were asked for.
+    pub fn cancels(&self) -> usize {
         self.0.cancels.load(Ordering::SeqCst)
     }
 
@@ -379,7 +389,7 @@ impl Agent {
 }
 
 /// Connects to a host, with pauses that no test waits for.
-pub(crate) async fn connect(host: &InProcessAgent) -> HostLink {
+pub async fn connect(host: &InProcessAgent) -> HostLink {
     let patience = ReconnectPolicy {
         first: Duration::from_millis(1),
         longest: Duration::from_millis(1),
@@ -392,7 +402,7 @@ pub(crate) async fn connect(host: &InProcessAgent) -> HostLink {
 }
 
 /// Options without a user.
-pub(crate) fn options() -> ConnectOptions {
+pub fn options() -> ConnectOptions {
     ConnectOptions {
         agent: "unused".into(),
         unknown_host_policy: UnknownHostPolicy::Refuse,
@@ -402,8 +412,9 @@ pub(crate) fn options() -> ConnectOptions {
     }
 }
 
+/// The blobs of a submission.
 #[derive(Default)]
-pub(crate) struct Blobs(BTreeMap<Digest, Vec<u8>>);
+pub struct Blobs(BTreeMap<Digest, Vec<u8>>);
 
 impl BlobReader for Blobs {
     fn open(&self, digest: &Digest) -> std::io::Result<Vec<u8>> {
@@ -412,7 +423,7 @@ impl BlobReader for Blobs {
 }
 
 /// A plan with these files.
-pub(crate) fn submission(files: &[(&str, &[u8])]) -> Submission {
+pub fn submission(files: &[(&str, &[u8])]) -> Submission {
     let mut blobs = Blobs::default();
     let mut inputs = Vec::new();
     for (path, bytes) in files {
@@ -445,13 +456,13 @@ pub(crate) fn submission(files: &[(&str, &[u8])]) -> Submission {
 }
 
 /// The usual last message.
-pub(crate) fn ended() -> FakeMessage {
+pub fn ended() -> FakeMessage {
     FakeMessage::Event(EventBody::Ended { outcome: Outcome::Done })
 }
 
 /// The script of a job that prints `one two three five` and a line's end, and `four` to standard
 /// error. It has five events.
-pub(crate) fn printing_job() -> Vec<FakeMessage> {
+pub fn printing_job() -> Vec<FakeMessage> {
     vec![
         FakeMessage::Event(EventBody::Started { folder: "/tmp/job".into() }),
         FakeMessage::Output(Stream::Stdout, b"one two three"),
@@ -462,7 +473,7 @@ pub(crate) fn printing_job() -> Vec<FakeMessage> {
 }
 
 /// Follows the job to its end; returns the event numbers, stdout and stderr.
-pub(crate) async fn follow_to_end(
+pub async fn follow_to_end(
     link: &mut HostLink,
 ) -> Result<(Vec<u64>, Vec<u8>, Vec<u8>), RemoteError> {
     let (mut seqs, mut out, mut err) = (Vec::new(), Vec::new(), Vec::new());

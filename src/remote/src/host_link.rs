@@ -101,8 +101,9 @@ impl HostLink {
     }
 
     /// Sets how long a cancelled job may take to end.
-    #[cfg(test)]
-    pub(crate) fn with_cancel_timeout(mut self, limit: Duration) -> Self {
+    /// Waits for the confirmation of a cancel for `limit` at most.
+    #[cfg(any(test, feature = "test-host"))]
+    pub fn with_cancel_timeout(mut self, limit: Duration) -> Self {
         self.cancel_timeout = limit;
         self
     }

@@ -28,8 +28,8 @@ mod binary_requirements;
 pub mod client;
 pub mod deploy;
 pub mod error;
-#[cfg(test)]
-pub(crate) mod fake;
+#[cfg(any(test, feature = "test-host"))]
+pub mod fake;
 pub mod fetch;
 mod followed_job;
 mod foreign_text;

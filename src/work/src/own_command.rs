@@ -277,6 +277,7 @@ impl CommandLine {
         self.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
+    /// Appends one word.
     pub fn arg(&mut self, word: impl Into<OsString>) {
         self.argv.push(word.into());
     }

@@ -14,7 +14,9 @@ use rgpu_model::error::nearest;
 
 /// The file of a document, for error messages.
 pub struct Origin<'a> {
+    /// The path of the document.
     pub file: &'a Path,
+    /// The whole text of the document.
     pub text: &'a str,
 }
 
@@ -24,6 +26,7 @@ impl Origin<'_> {
         self.text.get(..position).unwrap_or(self.text).matches('\n').count() + 1
     }
 
+    /// An error at `span`, for the value of `key`.
     pub fn error(
         &self,
         span: Range<usize>,
@@ -44,15 +47,18 @@ impl Origin<'_> {
 /// A value and its key, for error messages.
 pub struct Item<'a> {
     pub(crate) origin: &'a Origin<'a>,
+    /// The full key, such as `entry.device`.
     pub key: String,
     pub(crate) value: &'a Spanned<DeValue<'a>>,
 }
 
 impl<'a> Item<'a> {
+    /// An error at this value.
     pub fn error(&self, problem: impl Into<String>) -> KernelError {
         self.origin.error(self.value.span(), &self.key, problem, None)
     }
 
+    /// As [`Self::error`], with what to do next.
     pub fn error_with(&self, problem: impl Into<String>, hint: String) -> KernelError {
         self.origin.error(self.value.span(), &self.key, problem, Some(hint))
     }
@@ -67,6 +73,10 @@ impl<'a> Item<'a> {
         self.error(format!("`{}` must be {expected}, not a TOML {found}", self.key))
     }
 
+    /// The value as a string.
+    ///
+    /// # Errors
+    /// It has another type.
     pub fn text(&self) -> Result<&'a str, KernelError> {
         match self.value.get_ref() {
             DeValue::String(text) => Ok(text),
@@ -74,6 +84,10 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// The value as true or false.
+    ///
+    /// # Errors
+    /// It has another type.
     pub fn boolean(&self) -> Result<bool, KernelError> {
         self.value.get_ref().as_bool().ok_or_else(|| self.wrong_type("true or false"))
     }
@@ -86,6 +100,10 @@ impl<'a> Item<'a> {
             .map_err(|_| self.error(format!("`{}` does not fit in 64 bits", self.key)))
     }
 
+    /// The value as a whole number.
+    ///
+    /// # Errors
+    /// It has another type or does not fit in 64 bits.
     pub fn integer(&self) -> Result<i64, KernelError> {
         self.as_integer()?.ok_or_else(|| self.wrong_type("a whole number"))
     }
@@ -130,6 +148,10 @@ impl<'a> Item<'a> {
             .collect())
     }
 
+    /// The value as a list.
+    ///
+    /// # Errors
+    /// It has another type.
     pub fn list(&self) -> Result<Vec<Item<'a>>, KernelError> {
         let DeValue::Array(items) = self.value.get_ref() else {
             return Err(self.wrong_type("a list"));
@@ -155,6 +177,10 @@ pub struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
+    /// The table at `key`.
+    ///
+    /// # Errors
+    /// A key of it is not `known`.
     pub fn new(
         origin: &'a Origin<'a>,
         key: &str,
@@ -184,15 +210,21 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// An error at the table itself.
     pub fn error(&self, problem: impl Into<String>) -> KernelError {
         self.origin.error(self.span.clone(), &self.key, problem, None)
     }
 
+    /// The value of a key; `None` if it is absent.
     pub fn optional(&self, key: &str) -> Option<Item<'a>> {
         let value = self.table.get(key)?;
         Some(Item { origin: self.origin, key: self.path(key), value })
     }
 
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// The key is absent.
     pub fn required(&self, key: &str) -> Result<Item<'a>, KernelError> {
         self.optional(key).ok_or_else(|| self.error(format!("`{}` is missing", self.path(key))))
     }
