@@ -204,12 +204,10 @@ fn a_reference_kernel_has_a_launch_of_its_own_and_small_cases() {
 #[test]
 fn beside_a_host_entry_a_reference_on_the_gpu_launches_by_itself() {
     let entry = |launch: &str| {
-        let text = std::fs::read_to_string("kernels/host-entry/kernel.toml").unwrap();
+        let file = kernel_folders().project.join("kernels/host-entry/kernel.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
         let device = format!("[reference]\ndevice = \"slow\"\nsmall = [\"tiny\"]\n{launch}");
-        read(
-            std::path::Path::new("kernels/host-entry/kernel.toml"),
-            &text.replace("[reference]", &device),
-        )
+        read(&file, &text.replace("[reference]", &device))
     };
     let spec = entry("").unwrap();
     assert_eq!(spec.cases(&Selection::Default).unwrap()[0].reference_launch, None);

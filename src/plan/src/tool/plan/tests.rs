@@ -16,6 +16,11 @@ use super::request::{CaptureRange, FirstPass, PlanPart, PrebuiltCode, Program, S
 use super::*;
 use crate::kernel::{KernelFolders, ProfileMode, Selection, find};
 
+/// The folder of the workspace.
+fn repository() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
 fn host(name: &str) -> HostFacts {
     let file = format!(
         "{}/tests/fixtures/facts/synthetic-{name}.json",
@@ -26,7 +31,7 @@ fn host(name: &str) -> HostFacts {
 }
 
 fn request(mode: ProfileMode, kernel: &str) -> Request {
-    request_in(concat!(env!("CARGO_MANIFEST_DIR"), "/../..").into(), mode, kernel)
+    request_in(repository(), mode, kernel)
 }
 
 fn request_in(project: PathBuf, mode: ProfileMode, kernel: &str) -> Request {
@@ -433,10 +438,7 @@ fn arguments_passed_on_replace_ours() {
 #[test]
 fn the_reference_of_every_worked_kernel_compiles_as_planned() {
     let host = host("no-gpu");
-    let kernel_folders = KernelFolders {
-        project: concat!(env!("CARGO_MANIFEST_DIR"), "/../..").into(),
-        ..KernelFolders::default()
-    };
+    let kernel_folders = KernelFolders { project: repository(), ..KernelFolders::default() };
     let is_compiled =
         |kernel: &find::ListedKernel| kernel.spec.as_ref().is_ok_and(|s| !s.is_python());
     for kernel in find::list(&kernel_folders).into_iter().filter(is_compiled) {
@@ -450,7 +452,7 @@ fn the_reference_of_every_worked_kernel_compiles_as_planned() {
                 std::fs::write(to, bytes).unwrap();
                 continue;
             };
-            if from.starts_with(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")) {
+            if from.starts_with(repository()) {
                 let to = job.path().join(&file.path);
                 std::fs::create_dir_all(to.parent().unwrap()).unwrap();
                 std::fs::copy(from, to).unwrap();
