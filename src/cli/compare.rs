@@ -1,7 +1,7 @@
 //! `rgpu compare`: compares two runs or report files, or times and profiles two kernels side by
 //! side on one GPU.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "the two reports that the user named")]
 
 mod args;
 mod live;

@@ -1,7 +1,7 @@
 //! `rgpu disasm`: shows the GPU code in files: facts about kernels, SASS, PTX. Needs no host and no
 //! GPU; of NVIDIA's tools it uses only nvdisasm, for the operands of instructions.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "files and folders that the user named")]
 
 mod args;
 mod diff;

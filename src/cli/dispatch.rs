@@ -1,7 +1,10 @@
 //! Runs one command line: parses it, loads the settings, dispatches, and turns a failure into an
 //! exit status.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the folder that the user named for the manual pages"
+)]
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! `rgpu schema`: prints the JSON Schemas of rgpu's documents, and checks a file against one.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "the document that the user named")]
 
 mod check;
 

@@ -1,6 +1,9 @@
 //! `rgpu skill`: the skill that tells coding agents how to work with rgpu.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the skills folders of the user's agents, or one that the user named"
+)]
 
 use std::path::{Path, PathBuf};
 

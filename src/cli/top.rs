@@ -1,7 +1,7 @@
 //! `rgpu top`: hosts, queue and loop in one view of the terminal. `rgpu queue top` and `rgpu loop
 //! tui` open it at their place.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "the log of the page's process, in rgpu's cache")]
 
 mod data;
 mod screen;

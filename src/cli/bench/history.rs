@@ -1,6 +1,9 @@
 //! `rgpu bench history`: the times of cases over the suites of this project.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the page's path, which the user named or which was checked for links"
+)]
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Turns the flags of `rgpu build` into a build request.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "a source that the user named")]
 
 use std::path::{Path, PathBuf};
 

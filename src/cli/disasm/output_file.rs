@@ -1,7 +1,7 @@
 //! Writes a view to stdout or a file. Refuses to overwrite an input, and without `--force` any file
 //! that is not an earlier view of the same kind.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "the file that the user named with `--out`")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! Makes the program that runs on a host from the source read here. Compiles it here if the
 //! language needs that, else with the host's tools.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "the program that cargo built for the user")]
 
 use std::path::PathBuf;
 

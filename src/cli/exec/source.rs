@@ -1,6 +1,6 @@
 //! Reads the source that the command line names, from files and standard input, once.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "the mode of a program that the user named")]
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read};

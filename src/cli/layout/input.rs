@@ -1,7 +1,7 @@
 //! Turns texts of the command line into layouts and numbers, and reads the files that it names. Syntax
 //! errors of layouts, coordinates and swizzles show the place with a caret.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "the layout file that the user named")]
 
 use std::str::FromStr;
 

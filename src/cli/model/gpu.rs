@@ -1,7 +1,10 @@
 //! `--gpu`: a GPU of the catalogue, one that the user added, or a file. And what else all
 //! predictions take.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the GPUs that the user added, in rgpu's data folder"
+)]
 
 use std::path::{Path, PathBuf};
 

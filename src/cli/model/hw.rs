@@ -1,6 +1,9 @@
 //! `rgpu model hw`: the catalogue of GPUs.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the GPUs that the user added, in rgpu's data folder"
+)]
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
 //! Reads the files that a user names, and numbers with units.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "the model's configuration that the user named")]
 
 use std::io::ErrorKind;
 use std::path::Path;

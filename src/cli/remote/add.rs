@@ -1,6 +1,6 @@
 //! `rgpu remote add`: checks a remote's settings and saves them.
 
-#![expect(clippy::disallowed_methods, reason = "the user's settings")]
+#![expect(clippy::disallowed_methods, reason = "the key file that the user named")]
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Asks whether a compiler may be fetched to a remote, and remembers the consent per remote.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "rgpu's own cache")]
 
 use std::path::PathBuf;
 

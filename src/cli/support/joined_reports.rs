@@ -1,6 +1,6 @@
 //! Opens several reports of one program, one or more ranks in each.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "a folder of reports that the user named")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

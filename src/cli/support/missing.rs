@@ -1,6 +1,6 @@
 //! The message for a missing file that the user named, the same in every command, with suggestions.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "names beside a path that the user typed")]
 
 use std::path::{Path, PathBuf};
 

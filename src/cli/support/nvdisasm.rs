@@ -1,6 +1,6 @@
 //! Finds nvdisasm on this machine, and adds operands to listings with it.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "rgpu's own cache, and toolkits of this machine")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,10 @@
 //! Decides which files a report may overwrite: an earlier report of the same kind, or any with
 //! `--force`.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the head of the file that the user named for output"
+)]
 
 use std::io::Read;
 use std::path::Path;

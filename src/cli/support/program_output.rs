@@ -6,7 +6,7 @@
 //! folder. Adjacent pieces of one log are merged. Beyond [`MAX_QUEUED_PIECES`] they are merged across
 //! the other stream's output too, so that stdout and stderr may change their order.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(clippy::disallowed_methods, reason = "the file that the user named for output")]
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;

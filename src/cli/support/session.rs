@@ -1,7 +1,10 @@
 //! Shared code of the commands that reach a host: the remote's definition, the connection, Ctrl-C
 //! and questions to the user.
 
-#![expect(clippy::disallowed_methods, reason = "files that the user named, or rgpu's own")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the user's ssh settings, and the file named with `--events`"
+)]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
