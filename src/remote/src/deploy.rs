@@ -14,7 +14,7 @@
 //! directory must not be a link. The program is written under another name, checked against its
 //! sha256 and run once before it gets its final name.
 
-#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+#![expect(clippy::disallowed_methods, reason = "the agent's program that came with rgpu")]
 
 pub(super) mod commands;
 

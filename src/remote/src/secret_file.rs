@@ -1,6 +1,6 @@
 //! Files in which a user keeps secrets: who may read them, and how they define variables.
 
-#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+#![expect(clippy::disallowed_methods, reason = "a file with a secret of the user")]
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;

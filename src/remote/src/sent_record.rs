@@ -4,7 +4,7 @@
 //! ever sent there, all are probably missing, so the first blobs go out with the request. A wrong
 //! guess costs only traffic: for bundles sent before, the host is always asked.
 
-#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+#![expect(clippy::disallowed_methods, reason = "the user's cache")]
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};

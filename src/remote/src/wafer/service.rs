@@ -4,7 +4,7 @@
 //!
 //! Source: the published packages `wafer-ai` 0.0.13 and 0.0.85.
 
-#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+#![expect(clippy::disallowed_methods, reason = "the service's settings in the user's home")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //! is not sent in the last half minute before it expires, nor if its expiry cannot be read. A token
 //! from the file is then renewed, and the file is rewritten for rgpu and Wafer's program.
 
-#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+#![expect(clippy::disallowed_methods, reason = "the user's token, in rgpu's data folder")]
 
 use std::fmt;
 use std::os::unix::fs::DirBuilderExt;

@@ -3,7 +3,7 @@
 //! request with the address of its result on the same origin, which is polled by `GET`. The request
 //! itself is only sent again if that result is lost and the request may be repeated.
 
-#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
+#![expect(clippy::disallowed_methods, reason = "the certificate that the user's settings name")]
 
 use std::time::{Duration, Instant};
 
