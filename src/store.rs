@@ -22,6 +22,7 @@ mod cost;
 mod destination;
 mod folder;
 mod follower;
+mod git;
 mod list;
 pub mod live;
 pub(crate) mod project_files;
@@ -34,8 +35,9 @@ pub use crate::beneath::NewFile;
 pub use cost::{BilledCost, Cost, CostSource};
 pub use destination::{Destination, DestinationError, DestinationRoot};
 pub use folder::{LogPosition, Recorder, RunFolder, StoreError};
+pub use git::RepositoryError;
+pub(crate) use git::{QuietGit, inner_repositories};
 pub use list::{RunLine, Runs};
-pub(crate) use provenance::quiet_git;
 pub use provenance::{
     CaseSizes, EnvRecord, InputDigest, InputsRecord, Repository, digest_file, digest_of, repository,
 };
