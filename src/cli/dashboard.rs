@@ -73,6 +73,7 @@ pub(super) fn run(app: &App, args: &DashboardArgs) -> Result<Status> {
     match &args.command {
         Some(DashboardCommand::Export(own)) => {
             let folder = app.cwd.join(&own.folder);
+            app.config.check_output_folder(&folder)?;
             if !own.force {
                 overwrite::check(&folder.join("index.html"), PAGE_HEAD)?;
             }

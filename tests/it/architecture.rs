@@ -319,11 +319,11 @@ const INSIDE_PROJECTS: &[&str] =
 
 /// The files of these modules that call the file system themselves, and for what.
 const OUTSIDE_CALLS: &[(&str, &str)] = &[
-    ("queue/snapshot.rs", "copies the project's files into a folder that it made anew"),
+    ("queue/snapshot.rs", "temporary folders of git, in the folder of the entry"),
     ("loops/config/read.rs", "the loop.toml that the user named"),
-    ("loops/tree.rs", "the project's files, and copies in a folder that the loop made anew"),
     ("store/atomic.rs", "files of the user's own folders"),
     ("store/destination.rs", "the source of a copy"),
+    ("store/git.rs", "follows the links of .git to see where they lead"),
     ("store/provenance.rs", "the inputs that the user named"),
     ("store/started.rs", "the user's cache"),
     ("store/state.rs", "the user's list of databases"),

@@ -29,6 +29,7 @@ mod fake_host;
 mod faults;
 mod floods;
 mod followers;
+mod foreign_git;
 mod fuzz_corpus;
 mod host;
 mod hosts;

@@ -4,7 +4,8 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -67,7 +68,10 @@ impl UsageRecord {
 
     /// Writes the record. Returns false if that fails.
     fn write(self, root: &Path) -> bool {
-        fs::write(root.join("swept"), format!("{} {}\n", self.swept_ms, self.bytes)).is_ok()
+        let text = format!("{} {}\n", self.swept_ms, self.bytes);
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600);
+        file.open(root.join("swept")).is_ok_and(|mut file| file.write_all(text.as_bytes()).is_ok())
     }
 
     /// Returns whether a sweep is due, also after the clock was set back.
@@ -284,6 +288,8 @@ mod tests {
         fs::create_dir_all(root.join("blobs/tmp")).unwrap();
         fs::write(&blob, "part").unwrap();
         assert!(UsageRecord::default().write(root));
+        let mode = fs::metadata(root.join("swept")).unwrap().mode();
+        assert_eq!(mode & 0o077, 0, "for its owner alone");
         let set_age = |path: &Path, age: Duration| {
             let file = fs::File::open(path).unwrap();
             file.set_modified(SystemTime::now() - age).unwrap();

@@ -22,6 +22,7 @@ use super::terminal::{Stdout, write_stderr};
 use super::{release, signals, started_here};
 use crate::config::{Config, LOCAL, Origin};
 use crate::error::{Exit, Failure, Result, chain, indent_continuation, shell_word};
+use crate::own_command::is_started_by_agent;
 use crate::remote::{
     ConnectOptions, HostKeyQuestion, HostLink, HostRequest, OnRemote, Remote, RemoteError,
     RemoteSpec, SentRecord, UnknownHostPolicy, UserPrompt,
@@ -37,6 +38,7 @@ use crate::store::{Cost, RunRecord, Runs};
 pub(in crate::cli) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {
     let Config { default_remote, .. } = &app.config;
     match (requested, &default_remote.origin) {
+        (Some(name), _) if is_started_by_agent() => app.config.remote_of_agent(name, ssh_alias),
         (Some(name), _) => app.config.remote(name, ssh_alias).map_err(|mut failure| {
             if !name.contains(',') {
                 return failure;

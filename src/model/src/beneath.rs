@@ -15,11 +15,12 @@
 )]
 
 use std::collections::hash_map::RandomState;
+use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ const MAX_DEPTH: usize = 200;
 /// A path below a folder has a symbolic link as a component.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{}` is a symbolic link, which is not followed", .0.display())]
-pub struct LinkError(pub(crate) PathBuf);
+pub struct LinkError(pub PathBuf);
 
 /// The link that an error is about, if it is about one.
 pub fn link_of(error: &io::Error) -> Option<&Path> {
@@ -260,7 +261,7 @@ impl Folder {
         bytes: &[u8],
         mode: u32,
     ) -> io::Result<()> {
-        let (mut file, new) = self.begin_with_mode(path.as_ref(), mode)?;
+        let (mut file, new) = self.begin_with_mode(path, mode)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         new.finish()
@@ -272,11 +273,19 @@ impl Folder {
     /// # Errors
     /// As [`Folder::write`].
     pub fn begin(&self, path: impl AsRef<Path>) -> io::Result<(File, NewFile)> {
-        self.begin_with_mode(path.as_ref(), FILE_MODE)
+        self.begin_with_mode(path, FILE_MODE)
     }
 
-    fn begin_with_mode(&self, path: &Path, mode: u32) -> io::Result<(File, NewFile)> {
-        let path = self.inner(path);
+    /// As [`Folder::begin`], with these permissions before the user's umask.
+    ///
+    /// # Errors
+    /// As [`Folder::write`].
+    pub fn begin_with_mode(
+        &self,
+        path: impl AsRef<Path>,
+        mode: u32,
+    ) -> io::Result<(File, NewFile)> {
+        let path = self.inner(path.as_ref());
         let (Some(name), Some(parent)) = (path.file_name(), path.parent()) else {
             return Err(not_below(path));
         };
@@ -299,15 +308,25 @@ impl Folder {
     ///
     /// # Errors
     /// I/O errors, a [`LinkError`] above it.
-    pub fn link(&self, target: &str, path: impl AsRef<Path>) -> io::Result<()> {
+    pub fn link(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> io::Result<()> {
         let (parent, name) = self.parent_of(path.as_ref())?;
         let temporary = temporary_name();
-        rustix::fs::symlinkat(target, &parent, &*temporary)?;
+        rustix::fs::symlinkat(target.as_ref(), &parent, &*temporary)?;
         let renamed = rustix::fs::renameat(&parent, &*temporary, &parent, name);
         if renamed.is_err() {
             let _ = rustix::fs::unlinkat(&parent, &*temporary, AtFlags::empty());
         }
         Ok(renamed?)
+    }
+
+    /// The content of a symbolic link.
+    ///
+    /// # Errors
+    /// I/O errors, a [`LinkError`] above it; it is no link.
+    pub fn link_target(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
+        let (parent, name) = self.parent_of(path.as_ref())?;
+        let target = rustix::fs::readlinkat(&parent, name, Vec::new())?;
+        Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
 
     /// What has this path, without following a link; `None` if nothing has.
@@ -330,7 +349,8 @@ impl Folder {
         self.kind(path) == Some(FileType::RegularFile)
     }
 
-    fn kind(&self, path: impl AsRef<Path>) -> Option<FileType> {
+    /// What has this path; a link is not followed. `None` if nothing can be found there.
+    pub fn kind(&self, path: impl AsRef<Path>) -> Option<FileType> {
         let stat = self.stat(path).ok()??;
         Some(FileType::from_raw_mode(stat.st_mode))
     }

@@ -22,6 +22,7 @@ mod cost;
 mod destination;
 mod folder;
 mod follower;
+mod git;
 mod list;
 pub mod live;
 pub mod project_files;
@@ -33,8 +34,9 @@ pub mod state;
 pub use cost::{BilledCost, Cost, CostSource};
 pub use destination::{Destination, DestinationError, DestinationRoot};
 pub use folder::{LogPosition, Recorder, RunFolder, StoreError};
+pub use git::RepositoryError;
+pub use git::{QuietGit, inner_repositories};
 pub use list::{RunLine, Runs};
-pub use provenance::quiet_git;
 pub use provenance::{
     CaseSizes, EnvRecord, InputDigest, InputsRecord, Repository, digest_file, digest_of, repository,
 };

@@ -170,3 +170,21 @@ fn ctrl_c_leaves_nothing_of_an_export_and_an_earlier_one_whole() {
     assert_eq!(export(&laptop, "page").0, 0);
     assert_eq!(names(&folder.join("runs")).len(), 7);
 }
+
+#[test]
+fn an_export_is_not_written_through_a_link_of_the_project() {
+    let laptop = Laptop::new();
+    let mine = laptop.path("mine");
+    fs::create_dir(&mine).unwrap();
+    for (link, folder) in [("page", "page"), ("site", "site/page"), ("artifacts", "artifacts/p/")] {
+        std::os::unix::fs::symlink(&mine, laptop.project(link)).unwrap();
+        let (status, told) = export(&laptop, folder);
+        assert_eq!(status, 3, "{told}");
+        assert!(told.contains("is a symbolic link"), "{told}");
+        assert_eq!(fs::read_dir(&mine).unwrap().count(), 0, "{told}");
+        fs::remove_file(laptop.project(link)).unwrap();
+    }
+    // The user's own word holds.
+    let (status, told) = export(&laptop, &mine.display().to_string());
+    assert_eq!(status, 0, "{told}");
+}

@@ -156,3 +156,44 @@ fn a_loop_that_starts_a_program_is_for_the_user_and_a_manual_one_is_not() {
     assert_eq!(ran["state"], "done", "{ran:#}");
     nothing_started(&laptop);
 }
+
+#[test]
+fn an_agent_reaches_only_hosts_of_the_users_settings() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    fs::create_dir(laptop.path("home/.ssh")).unwrap();
+    fs::write(laptop.path("home/.ssh/config"), "Host prod\n  HostName 127.0.0.1\n").unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut client = Client::start(&laptop);
+    for remote in [format!("ssh://{address}"), format!("http://{address}"), "prod".to_owned()] {
+        for (tool, arguments) in [
+            ("hosts", json!({"action": "doctor", "remote": remote})),
+            ("exec", json!({"argv": ["true"], "remote": remote})),
+            ("build", json!({"kernel": "vecadd", "remote": remote})),
+            ("profile", json!({"kernel": "vecadd", "mode": "verify", "remote": remote})),
+            (
+                "compare",
+                json!({"kernels": ["transpose-conflicts", "transpose-padded"], "remote": remote}),
+            ),
+        ] {
+            let error = client.refused(tool, arguments);
+            assert_eq!(error["code"], "remote_of_agent", "{tool} {remote}: {error:#}");
+        }
+    }
+    let flag = format!("--remote=ssh://{address}");
+    for (of, action, words) in [
+        ("bench", "run", &[flag.as_str()][..]),
+        ("queue", "add", &["--", "rgpu", "exec", &flag, "--", "true"]),
+        ("loop", "start", &["loop.toml", &flag[2..]]),
+    ] {
+        let error = client.refused("campaign", campaign(of, action, words));
+        assert_eq!(error["code"], "wrong_argument", "{words:?}: {error:#}");
+    }
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "nothing connected");
+    // The user's own command line may.
+    let output = laptop.run(&format!("exec --remote ssh://{address} --timeout 1 -- true"));
+    assert_ne!(status(&output), 0);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("an agent may not"));
+}

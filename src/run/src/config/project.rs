@@ -92,20 +92,52 @@ impl Config {
         file: &Path,
         is_alias: impl FnOnce(&str) -> bool,
     ) -> Result<RemoteSpec> {
+        self.configured_remote(name, Some(file), is_alias)
+    }
+
+    /// The remote that an agent names: one of the user's settings, or `local`.
+    ///
+    /// # Errors
+    /// As [`Config::remote_of_project`].
+    pub fn remote_of_agent(
+        &self,
+        name: &str,
+        is_alias: impl FnOnce(&str) -> bool,
+    ) -> Result<RemoteSpec> {
+        self.configured_remote(name, None, is_alias)
+    }
+
+    /// The remote that a project's `file` names, or an agent.
+    fn configured_remote(
+        &self,
+        name: &str,
+        file: Option<&Path>,
+        is_alias: impl FnOnce(&str) -> bool,
+    ) -> Result<RemoteSpec> {
         let is_users = self.remotes.contains_key(name) || name == LOCAL;
         if is_users {
             return self.remote(name, |_| false);
         }
         // An address with a password is not repeated.
-        without_secret(name).map_err(|failure| failure.file(file.display()))?;
+        without_secret(name).map_err(|failure| match file {
+            Some(file) => failure.file(file.display()),
+            None => failure,
+        })?;
         let address = match name.contains("://") {
             true => name.to_owned(),
             false if is_alias(name) => format!("ssh://{name}"),
             false => return self.remote(name, |_| false),
         };
-        let what = format!("a project may not choose `{name}`: your settings have no such remote");
-        Err(Failure::new(Exit::Config, "remote_of_project", what)
-            .file(file.display())
+        let (who, code) = match file {
+            Some(_) => ("a project", "remote_of_project"),
+            None => ("an agent", "remote_of_agent"),
+        };
+        let what = format!("{who} may not choose `{name}`: your settings have no such remote");
+        let mut failure = Failure::new(Exit::Config, code, what);
+        if let Some(file) = file {
+            failure = failure.file(file.display());
+        }
+        Err(failure
             .hint(format!(
                 "if you trust that host: `rgpu remote add NAME {}`, then `--remote NAME`",
                 shell_word(&address)
@@ -132,6 +164,24 @@ impl Config {
                 .hint("name a folder yourself: `--out DIR`"));
         }
         Ok(folder)
+    }
+
+    /// Refuses a folder for output that the user names inside the project, and that a link leads to: the
+    /// link may have come with the project.
+    ///
+    /// # Errors
+    /// The folder, or one above it, is a link below the project.
+    pub fn check_output_folder(&self, folder: &Path) -> Result<()> {
+        let is_inside = folder.starts_with(&self.project);
+        match is_inside.then(|| link_below(&self.project, folder)).flatten() {
+            None => Ok(()),
+            Some(link) => {
+                let what =
+                    format!("`{}` is a symbolic link, which is not followed", link.display());
+                Err(Failure::new(Exit::Config, "folder_outside", what)
+                    .hint("if the link is yours, name the folder that it leads to"))
+            }
+        }
     }
 
     /// Refuses flags that a preset of a project's file may not set. A preset of the user's own file

@@ -2,13 +2,13 @@
 //! another.
 
 use std::path::Path;
-use std::process::Command;
 
 use rgpu_protocol::{Digest, HostFacts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::git::QuietGit;
 use rgpu_model::regular_file;
 
 /// The content of `env.json` (`rgpu.env/1`).
@@ -118,64 +118,15 @@ pub fn digest_of(mut reader: impl std::io::Read) -> std::io::Result<(u64, Digest
     }
 }
 
-/// Settings under which git starts none of the programs that a repository configures. An unpacked
-/// archive, or a bare repository among other files, has settings that somebody else chose.
-const NO_PROGRAMS: [&str; 3] =
-    ["core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.bareRepository=explicit"];
-
-/// The repository that contains `folder`, as reported by git; `None` without git or outside a
-/// repository.
+/// The repository that contains `folder`, as reported by git; `None` without git, outside a
+/// repository, or if the repository does not belong to its work tree.
 pub fn repository(folder: &Path) -> Option<Repository> {
-    let settings = without_own_filters(folder)?;
-    let commit = git(folder, &settings, &["rev-parse", "HEAD"])?;
+    let git = QuietGit::containing(folder).ok()??;
+    let commit = git.output(&["rev-parse", "HEAD"])?;
     // For changes inside a submodule, git would start another git with the submodule's settings.
     let flags = ["--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty"];
-    let status = git(folder, &settings, &[&["status"], &flags[..], &["--", "."]].concat())?;
+    let status = git.output(&[&["status"], &flags[..], &["--", "."]].concat())?;
     Some(Repository { commit: commit.trim().to_owned(), dirty: !status.trim().is_empty() })
-}
-
-/// Settings that replace the repository's own filters, which git runs on changed files that
-/// `.gitattributes` lists. A file that needs such a filter may then count as changed. `None` if a
-/// filter's name cannot be given to git.
-fn without_own_filters(folder: &Path) -> Option<Vec<String>> {
-    let mut settings = Vec::new();
-    for scope in ["--local", "--worktree"] {
-        let list = [scope, "--includes", "--null", "--name-only", "--get-regexp", r"^filter\."];
-        // It fails if there is none.
-        let keys = git(folder, &[], &[&["config"], &list[..]].concat()).unwrap_or_default();
-        for key in keys.split('\0').filter(|key| !key.is_empty()) {
-            if key.contains('=') {
-                return None;
-            }
-            let value = if key.ends_with(".required") { "false" } else { "" };
-            settings.push(format!("{key}={value}"));
-        }
-    }
-    Some(settings)
-}
-
-/// The output of git in `folder` with these settings; `None` if it fails. It fetches nothing: in a
-/// partial clone, the repository's settings name the program that fetches a missing object.
-fn git(folder: &Path, settings: &[String], args: &[&str]) -> Option<String> {
-    let output = git_command(folder, settings).args(args).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-fn git_command(folder: &Path, settings: &[String]) -> Command {
-    let mut git = Command::new("git");
-    git.arg("-C").arg(folder);
-    for setting in NO_PROGRAMS.into_iter().chain(settings.iter().map(String::as_str)) {
-        git.args(["-c", setting]);
-    }
-    git.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none");
-    git
-}
-
-/// git in `folder`, which starts no program that the repository configures and fetches nothing.
-/// Filters such as git-lfs are left out too: files are taken as they are. `None` if a filter's name
-/// cannot be given to git.
-pub fn quiet_git(folder: &Path) -> Option<Command> {
-    Some(git_command(folder, &without_own_filters(folder)?))
 }
 
 #[cfg(test)]

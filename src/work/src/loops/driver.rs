@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::commit::commit_files;
+use super::commit::{check_repository, commit_files};
 use super::config::{LoopConfig, LoopMode, is_allowed};
 use super::documents::{
     DocumentKind, ReviewerVerdict, Verdict, WorkerResult, write_json, write_text,
@@ -92,6 +92,7 @@ impl LoopRunner {
         setup: LoopSetup,
     ) -> Result<Self, LoopError> {
         config.refuse_commands_of_agent("start loop.toml")?;
+        check_repository(&loops.project)?;
         let lock = StateLock::take(loops.db.files(), LOOP_LOCK, ROLE)?;
         if !is_fresh {
             loops.refuse_unfinished()?;
@@ -121,6 +122,7 @@ impl LoopRunner {
     /// # Errors
     /// It has stopped, or runs; the files of its best are damaged.
     pub fn resume(loops: Loops, id: Option<&str>, setup: LoopSetup) -> Result<Self, LoopError> {
+        check_repository(&loops.project)?;
         let lock = StateLock::take(loops.db.files(), LOOP_LOCK, ROLE)?;
         let row = loops.find(id)?;
         let LoopRow { number, id, config, state, .. } = row;
@@ -280,7 +282,7 @@ impl LoopRunner {
 
     /// Records the files of a copy that was just made, and returns the digest of all.
     fn record_copy(&mut self, name: &'static str) -> Result<String, LoopError> {
-        let digests = tree::file_digests(&self.copy(name))?;
+        let digests = tree::file_digests(&self.loops.files, &self.copy(name))?;
         let digest = tree::digest_of(&digests);
         self.digests.insert(name, digests);
         Ok(digest)
@@ -288,7 +290,7 @@ impl LoopRunner {
 
     /// Checks that a copy has the files that were recorded.
     fn check_copy(&mut self, name: &'static str) -> Result<(), LoopError> {
-        let now = tree::file_digests(&self.copy(name))?;
+        let now = tree::file_digests(&self.loops.files, &self.copy(name))?;
         let damaged = |file: PathBuf, recorded: String, found: String| LoopError::Damaged {
             id: self.id.clone(),
             file,
@@ -373,7 +375,7 @@ impl LoopRunner {
         }
         self.check_copy("best")?;
         let backup = self.iteration_folder().join("changed");
-        tree::restore(&self.loops.project, &self.copy("best"), &backup)
+        tree::restore(&self.loops.files, &self.copy("best"), &backup)
     }
 
     fn stop_as_asked(&mut self) -> Result<(), LoopError> {
@@ -454,16 +456,16 @@ impl LoopRunner {
         let scratch = self.iteration_folder();
         self.loops.files.make_folder(&scratch).map_err(io_error("create", &scratch))?;
         let start = self.copy("start");
-        tree::copy_project(&project, &start, None)?;
+        tree::copy_project(&self.loops.files, &start, None)?;
         for name in ["best", "candidate"] {
-            tree::copy(&start, &self.copy(name))?;
+            tree::copy(&self.loops.files, &start, &self.copy(name))?;
             self.record_copy(name)?;
         }
         let mut kept = KeptState {
             iteration: 0,
             files: format!("{FOLDER}/{}/start", self.id),
             digest: self.record_copy("start")?,
-            commit: commit_files(&project, &self.id, None, "rgpu loop: start"),
+            commit: commit_files(&project, &self.id, None, "rgpu loop: start")?,
             time: None,
             profile: None,
             cubins: Vec::new(),
@@ -552,14 +554,15 @@ impl LoopRunner {
             self.check_copy(name)?;
         }
         let (candidate, best) = (self.copy("candidate"), self.copy("best"));
-        tree::copy_project(&self.loops.project, &candidate, Some(&best))?;
-        let changed = tree::changed_files(&candidate, &best)?;
-        let patch = tree::patch(&best, &candidate, &changed);
+        let files = &self.loops.files;
+        tree::copy_project(files, &candidate, Some(&best))?;
+        let changed = tree::changed_files(files, &candidate, &best)?;
+        let patch = tree::patch(files, &best, &candidate, &changed);
         let path = self.iteration_folder().join("git_diff.patch");
-        write_text(&self.loops.files, &path, patch.as_bytes())?;
+        write_text(files, &path, patch.as_bytes())?;
         let allowed = self.config.allowed(&self.loops.project)?;
         let is_refused = |path: &&PathBuf| {
-            !is_allowed(&allowed, path) || tree::refusal(&candidate, path).is_some()
+            !is_allowed(&allowed, path) || tree::refusal(files, &candidate.join(path)).is_some()
         };
         let refused: Vec<String> =
             changed.iter().filter(is_refused).map(|path| path.display().to_string()).collect();
@@ -737,7 +740,7 @@ impl LoopRunner {
         let outcome = proposal.outcome.unwrap_or(Outcome::NotMeasured);
         if outcome == Outcome::Kept {
             self.check_copy("candidate")?;
-            tree::copy(&self.copy("candidate"), &self.copy("best"))?;
+            tree::copy(&self.loops.files, &self.copy("candidate"), &self.copy("best"))?;
             self.record_copy("best")?;
             fault_point::kill_if_named("loop kept");
         }
@@ -768,7 +771,7 @@ impl LoopRunner {
                         &self.id,
                         parent.as_deref(),
                         &message,
-                    ),
+                    )?,
                     time: record.confirmation.as_ref().map(|second| second.new.clone()),
                     profile: proposal.profile,
                     cubins: proposal.cubins,

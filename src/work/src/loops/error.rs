@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rgpu_model::error::{Exit, Failure};
+use rgpu_run::store::RepositoryError;
 use rgpu_run::store::state::StateError;
 
 /// Why a command of `rgpu loop` failed.
@@ -77,6 +78,9 @@ pub enum LoopError {
         /// The command that the user can type, without `rgpu loop`.
         typed: String,
     },
+    /// The project's repository is not one that rgpu writes to.
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
     /// The user interrupted the loop, which can be resumed.
     #[error("interrupted; `rgpu loop resume` continues the loop")]
     Interrupted,
@@ -92,6 +96,7 @@ impl From<LoopError> for Failure {
                 failure
             }
             LoopError::State(error) => error.into(),
+            LoopError::Repository(error) => error.into(),
             LoopError::Io { ref source, .. } => failure(Exit::Disk, "disk").cause(source),
             LoopError::Config { ref file, line, .. } => {
                 let failure = failure(Exit::Config, "loop_config")

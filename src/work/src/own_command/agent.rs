@@ -268,6 +268,11 @@ pub fn check_agent_words(line: &[String]) -> Result<(), String> {
     let name = command.words.join(" ");
     let words = &line[command.words.len()..];
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    if let Some(address) = address_of_remote(command, &words[..end]) {
+        return Err(format!(
+            "`{address}` is an address: an agent names a remote of the user's settings"
+        ));
+    }
     for (at, word) in words[..end].iter().enumerate() {
         if word.starts_with('-') {
             let flag = word.split('=').next().unwrap_or_default();
@@ -305,6 +310,17 @@ pub fn check_agent_words(line: &[String]) -> Result<(), String> {
     }
 }
 
+/// The address among the words that name a remote. `None` if there is none.
+fn address_of_remote<'w>(command: &AgentCommand, words: &'w [String]) -> Option<&'w str> {
+    let named = words.iter().enumerate().filter_map(|(at, word)| match word.split_once('=') {
+        Some(("--remote" | "remote", value)) => Some(value),
+        None if word == "--remote" => words.get(at + 1).map(String::as_str),
+        None if command.words == ["doctor"] => Some(word),
+        _ => None,
+    });
+    named.into_iter().find(|value| value.contains("://"))
+}
+
 /// Whether a command line is one of the program `own` that an agent may start.
 pub fn is_agent_command(argv: &[OsString], own: &Path) -> bool {
     let Some((program, words)) = argv.split_first() else { return false };
@@ -330,6 +346,7 @@ mod tests {
         for fine in [
             "queue add --name=x --after=3 -- rgpu profile --kernel=vecadd --mode=ncu",
             "queue add -- rgpu exec --remote=h200 -- sh -c 'echo --env'",
+            "queue add -- rgpu exec --note=https://x -- curl http://x",
             "queue add -- rgpu loop start loop.toml max_iterations=3",
             "queue add -- rgpu bench run --target=suite:*",
             "queue run --once",
@@ -363,6 +380,11 @@ mod tests {
             "queue run -- x",
             "queue __attempt -- . ids 1 1 1",
             "queue prune --all",
+            "queue add -- rgpu doctor ssh://elsewhere",
+            "queue add -- rgpu exec --remote=ssh://elsewhere -- true",
+            "bench run --remote http://elsewhere",
+            "bench run --remote=h200,ssh://elsewhere",
+            "loop start loop.toml remote=ssh://elsewhere",
             "loop start loop.toml worker_command=./x",
             "loop start loop.toml ' worker_command=./x'",
             "loop start loop.toml reviewer_command=./x",

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rgpu_model::error::{Exit, Failure, chain};
+use rgpu_run::store::RepositoryError;
 use rgpu_run::store::state::StateError;
 
 /// Why a command of `rgpu queue` failed.
@@ -47,6 +48,9 @@ pub enum QueueError {
         /// The reason, in rgpu's words or those of git.
         why: String,
     },
+    /// The repository is not one that rgpu reads.
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
     /// A detached runner ended at once.
     #[error("the runner ended at once")]
     NoRunner(String),
@@ -68,6 +72,9 @@ impl From<QueueError> for Failure {
             QueueError::State(error @ StateError::Held { .. }) => Self::from(error)
                 .hint("it also runs your entries; when stopped, it first waits for running ones"),
             QueueError::State(error) => error.into(),
+            QueueError::Repository(error) => {
+                Self::from(error).hint("`--snapshot none` uses no repository")
+            }
             QueueError::Io { ref source, .. } => failure(Exit::Disk, "disk").cause(source),
             QueueError::NoQueue(_) => {
                 failure(Exit::Usage, "no_queue").hint("`rgpu queue add -- COMMAND` makes one")

@@ -8,31 +8,33 @@
 //! An attempt's tree lies below the user's repository, which is at another commit by then. So the
 //! tree is a repository of its own, at the commit that was kept, and borrows the user's objects.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the project's own sources, and a copy outside of it"
-)]
+//!
+//! Files are read from the descriptor of the repository's or project's folder, and written from that
+//! of the state folder: no link in between is followed.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use ignore::WalkBuilder;
+use rustix::fs::{FileType, Mode};
 use tempfile::TempDir;
 
 use super::QueueError;
 use super::entry::{NewEntry, SnapshotMode};
 use super::error::io_error;
 use rgpu_model::beneath::Folder;
-use rgpu_run::store::{project_files, quiet_git};
+use rgpu_run::store::{QuietGit, inner_repositories, project_files};
 
 /// The names inside an entry's folder.
 const PATCH: &str = "changes.patch";
 const FILES: &str = "files";
 
-/// Why git cannot be used.
-const FILTER_NAME: &str = "its settings name a filter with `=`";
+/// The mode of the patch, before the user's umask.
+const FILE_MODE: u32 = 0o666;
+
+/// The mode of a file until it has its content.
+const NEW_FILE_MODE: u32 = 0o600;
 
 /// A snapshot that no entry has yet. Dropping it removes it.
 pub(super) struct TakenSnapshot {
@@ -60,10 +62,11 @@ pub(super) fn take(new: &NewEntry, files: &Folder) -> Result<Option<TakenSnapsho
     files.make_private_folder(queue).map_err(io_error("create", queue))?;
     let folder = tempfile::Builder::new().prefix(".adding-").tempdir_in(queue);
     let folder = folder.map_err(io_error("create", queue))?;
-    let top = repository(&new.cwd);
+    let top = repository(&new.cwd)?;
     let (root, base) = match (new.snapshot, top) {
         (SnapshotMode::Patch, Some(top)) => {
-            let commit = write_patch(&top, folder.path())?;
+            let kept = files.folder(folder.path()).map_err(io_error("open", folder.path()))?;
+            let commit = write_patch(&top, &kept)?;
             (top.clone(), Some((top, commit)))
         }
         (SnapshotMode::Patch, None) => {
@@ -71,10 +74,12 @@ pub(super) fn take(new: &NewEntry, files: &Folder) -> Result<Option<TakenSnapsho
         }
         (_, top) => {
             let root = top.clone().unwrap_or_else(|| new.project.clone());
-            let files = folder.path().join(FILES);
-            copy(&root, &project_files::walker(&root), &files)?;
-            if let Some(top) = &top {
-                copy_tracked_but_ignored(top, &files)?;
+            let kept = folder.path().join(FILES);
+            let kept = files.make_folder(&kept).map_err(io_error("create", &kept))?;
+            let sources = Folder::open(&root).map_err(io_error("open", &root))?;
+            copy(&sources, &project_files::walker(&root), &kept)?;
+            if top.is_some() {
+                copy_tracked_but_ignored(&sources, &kept)?;
             }
             // A new repository has no commit.
             let commit = top.as_deref().and_then(|top| head(top, folder.path()).ok());
@@ -100,19 +105,20 @@ pub(super) fn lay_out(
     tree: &Path,
 ) -> Result<(), QueueError> {
     // New, so that nothing in it can lead elsewhere.
-    files.new_private_folder(tree).map_err(io_error("create", tree))?;
+    let tree = files.new_private_folder(tree).map_err(io_error("create", tree))?;
     match (mode, base) {
         (SnapshotMode::Patch, Some((top, commit))) => {
-            apply_patch(top, commit, &folder.join(PATCH), tree)
+            apply_patch(top, commit, (files, &folder.join(PATCH)), &tree)
         }
         _ => {
-            let files = folder.join(FILES);
-            copy(&files, WalkBuilder::new(&files).standard_filters(false), tree)?;
+            let path = folder.join(FILES);
+            let kept = files.folder(&path).map_err(io_error("open", &path))?;
+            copy(&kept, WalkBuilder::new(&path).standard_filters(false), &tree)?;
             let Some((top, commit)) = base else { return Ok(()) };
-            let made = Git::new(top, folder).and_then(|git| git.make_repository(commit, tree));
+            let made = Git::new(top, folder).and_then(|git| git.make_repository(commit, &tree));
             if made.is_err() {
                 // The files are all there, only their commit is not any more.
-                let _ = fs::remove_dir_all(tree.join(".git"));
+                let _ = tree.remove_folder(".git");
             }
             Ok(())
         }
@@ -124,9 +130,14 @@ fn refused(folder: &Path, why: impl Into<String>) -> QueueError {
 }
 
 /// The top folder of the repository that contains `folder`.
-fn repository(folder: &Path) -> Option<PathBuf> {
-    let output = quiet_git(folder)?.args(["rev-parse", "--show-toplevel"]).output().ok()?;
-    path_line(&output.stdout).filter(|_| output.status.success())
+fn repository(folder: &Path) -> Result<Option<PathBuf>, QueueError> {
+    Ok(QuietGit::containing(folder)?.map(|git| git.top().to_owned()))
+}
+
+/// git in a folder that is known to be in a repository.
+fn quiet_git(folder: &Path) -> Result<QuietGit, QueueError> {
+    let why = "it is no git repository any more, or there is no git";
+    QuietGit::containing(folder)?.ok_or_else(|| refused(folder, why))
 }
 
 /// A path that git printed on a line.
@@ -139,6 +150,7 @@ fn path_line(bytes: &[u8]) -> Option<PathBuf> {
 /// A repository with an index and new objects of our own: nothing of the user's changes.
 struct Git<'a> {
     top: &'a Path,
+    quiet: QuietGit,
     scratch: TempDir,
     objects: PathBuf,
 }
@@ -148,26 +160,28 @@ impl<'a> Git<'a> {
         let scratch = tempfile::Builder::new().prefix(".git-").tempdir_in(parent);
         let scratch = scratch.map_err(io_error("create", parent))?;
         let new_objects = scratch.path().join("objects");
-        fs::create_dir(&new_objects).map_err(io_error("create", &new_objects))?;
-        let mut git = Self { top, scratch, objects: PathBuf::new() };
+        rustix::fs::mkdir(&new_objects, Mode::RWXU)
+            .map_err(io::Error::from)
+            .map_err(io_error("create", &new_objects))?;
+        let quiet = quiet_git(top)?;
+        let mut git = Self { top, quiet, scratch, objects: PathBuf::new() };
         let objects = git.output(&["rev-parse", "--git-path", "objects"])?;
         git.objects = top.join(path_line(&objects).unwrap_or_default());
         Ok(git)
     }
 
-    fn command(&self, args: &[&str]) -> Result<Command, QueueError> {
-        let mut git = quiet_git(self.top).ok_or_else(|| refused(self.top, FILTER_NAME))?;
-        git.args(args).stdin(Stdio::null());
+    fn command(&self, args: &[&str]) -> Command {
+        let mut git = self.quiet.command(args);
         if !self.objects.as_os_str().is_empty() {
             git.env("GIT_INDEX_FILE", self.scratch.path().join("index"))
                 .env("GIT_OBJECT_DIRECTORY", self.scratch.path().join("objects"))
                 .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &self.objects);
         }
-        Ok(git)
+        git
     }
 
     fn output(&self, args: &[&str]) -> Result<Vec<u8>, QueueError> {
-        output_of(self.command(args)?, self.top, args)
+        output_of(self.command(args), self.top, args)
     }
 
     /// The commit that HEAD points to.
@@ -181,15 +195,10 @@ impl<'a> Git<'a> {
     /// Refuses folders with a repository of their own: a patch has only their commit.
     fn check_no_inner_repository(&self) -> Result<(), QueueError> {
         let index = self.output(&["ls-files", "--stage", "-z"])?;
-        for entry in index.split(|byte| *byte == 0) {
-            let Some(at) = entry.iter().position(|byte| *byte == b'\t') else { continue };
-            let inner = path_line(&entry[at + 1..]).unwrap_or_default();
+        for inner in inner_repositories(&index) {
             // A submodule that is not checked out has nothing to lose.
-            let is_empty = || {
-                let mut files = fs::read_dir(self.top.join(&inner)).ok()?;
-                Some(files.next().is_none())
-            };
-            if entry.starts_with(b"160000 ") && is_empty() == Some(false) {
+            let files = Folder::open(self.top).and_then(|top| top.folder(&inner)?.entries());
+            if files.is_ok_and(|files| !files.is_empty()) {
                 let inner = inner.display();
                 let why = format!(
                     "`{inner}` is a submodule or another repository, whose files are in no \
@@ -203,17 +212,15 @@ impl<'a> Git<'a> {
 
     /// Makes `tree` a repository at the commit, so that git and rgpu's records find the commit that
     /// is run, and not the repository above.
-    fn make_repository(&self, commit: &str, tree: &Path) -> Result<(), QueueError> {
-        let git = |args: &[&str]| {
-            let mut git = quiet_git(tree).ok_or_else(|| refused(tree, FILTER_NAME))?;
-            git.args(args).stdin(Stdio::null());
-            output_of(git, tree, args)
-        };
+    fn make_repository(&self, commit: &str, tree: &Folder) -> Result<(), QueueError> {
+        let path = tree.path();
         let format = if commit.len() == 64 { "sha256" } else { "sha1" };
-        git(&["init", "--quiet", "--template=", &format!("--object-format={format}")])?;
-        let path = tree.join(".git/objects/info/alternates");
-        let line = [self.objects.as_os_str().as_encoded_bytes(), b"\n"].concat();
-        fs::write(&path, line).map_err(io_error("write", &path))?;
+        output_of(QuietGit::init(path, format), path, &["init"])?;
+        let quiet = quiet_git(path)?;
+        let git = |args: &[&str]| output_of(quiet.command(args), path, args);
+        let alternates = ".git/objects/info/alternates";
+        tree.write_parts(alternates, [self.objects.as_os_str().as_encoded_bytes(), b"\n"])
+            .map_err(io_error("write", &path.join(alternates)))?;
         git(&["update-ref", "--no-deref", "HEAD", commit])?;
         git(&["read-tree", "HEAD"]).map(drop)
     }
@@ -237,35 +244,42 @@ fn head(top: &Path, folder: &Path) -> Result<String, QueueError> {
 }
 
 /// Writes the changes since the last commit, new files included, and returns the commit.
-fn write_patch(top: &Path, folder: &Path) -> Result<String, QueueError> {
-    let git = Git::new(top, folder)?;
+fn write_patch(top: &Path, folder: &Folder) -> Result<String, QueueError> {
+    let git = Git::new(top, folder.path())?;
     let commit = git.head()?;
     git.output(&["read-tree", &commit])?;
+    // Before `add`, which would start another git there with the settings of that repository.
+    git.check_no_inner_repository()?;
     git.output(&["add", "--all", "--", "."])?;
     git.check_no_inner_repository()?;
     let flags =
         ["--cached", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames"];
     let patch = git.output(&[&["diff"], &flags[..], &[commit.as_str()]].concat())?;
-    let path = folder.join(PATCH);
-    let mut file = fs::File::create(&path).map_err(io_error("create", &path))?;
+    let path = folder.path().join(PATCH);
+    let mut file = folder.create_new(PATCH, FILE_MODE).map_err(io_error("create", &path))?;
     file.write_all(&patch).and_then(|()| file.sync_all()).map_err(io_error("write", &path))?;
     Ok(commit)
 }
 
 /// Lays out a commit with a patch.
-fn apply_patch(top: &Path, commit: &str, patch: &Path, tree: &Path) -> Result<(), QueueError> {
-    let parent = tree.parent().unwrap_or(tree);
+fn apply_patch(
+    top: &Path,
+    commit: &str,
+    (files, patch): (&Folder, &Path),
+    tree: &Folder,
+) -> Result<(), QueueError> {
+    let parent = tree.path().parent().unwrap_or(tree.path());
     let git = Git::new(top, parent)?;
     git.output(&["read-tree", commit])?;
-    let size = fs::metadata(patch).map_err(io_error("read", patch))?.len();
-    if size > 0 {
+    let bytes = files.open_file(patch).and_then(|file| file.metadata());
+    if bytes.map_err(io_error("read", patch))?.len() > 0 {
         let file = patch.to_string_lossy();
         git.output(&["apply", "--cached", "--binary", "--whitespace=nowarn", "--", &file])?;
     }
     let mut prefix = std::ffi::OsString::from("--prefix=");
-    prefix.push(tree);
+    prefix.push(tree.path());
     prefix.push("/");
-    let mut checkout = git.command(&["checkout-index", "--all"])?;
+    let mut checkout = git.command(&["checkout-index", "--all"]);
     let output = checkout.arg(prefix).output().map_err(io_error("start", Path::new("git")))?;
     match output.status.success() {
         true => git.make_repository(commit, tree),
@@ -273,49 +287,49 @@ fn apply_patch(top: &Path, commit: &str, patch: &Path, tree: &Path) -> Result<()
     }
 }
 
-/// Copies what a walk finds.
-fn copy(from: &Path, walk: &WalkBuilder, to: &Path) -> Result<(), QueueError> {
+/// Copies what a walk of `from` finds.
+fn copy(from: &Folder, walk: &WalkBuilder, to: &Folder) -> Result<(), QueueError> {
     for entry in walk.build() {
-        let entry = entry.map_err(|e| refused(from, e.to_string()))?;
-        let Ok(inner) = entry.path().strip_prefix(from) else { continue };
-        let target = if inner.as_os_str().is_empty() { to.to_owned() } else { to.join(inner) };
-        let Some(kind) = entry.file_type() else { continue };
-        copy_one(entry.path(), kind, &target).map_err(io_error("copy", entry.path()))?;
+        let entry = entry.map_err(|e| refused(from.path(), e.to_string()))?;
+        let Ok(inner) = entry.path().strip_prefix(from.path()) else { continue };
+        if !inner.as_os_str().is_empty() {
+            copy_one(from, inner, to).map_err(io_error("copy", entry.path()))?;
+        }
     }
     Ok(())
 }
 
 /// Copies files that git keeps although a pattern of .gitignore names them. A walk leaves them out.
-fn copy_tracked_but_ignored(top: &Path, to: &Path) -> Result<(), QueueError> {
-    let mut git = quiet_git(top).ok_or_else(|| refused(top, FILTER_NAME))?;
+fn copy_tracked_but_ignored(from: &Folder, to: &Folder) -> Result<(), QueueError> {
+    let top = from.path();
     let args = ["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"];
-    git.args(args).stdin(Stdio::null());
-    for name in output_of(git, top, &args)?.split(|byte| *byte == 0) {
+    for name in output_of(quiet_git(top)?.command(&args), top, &args)?.split(|byte| *byte == 0) {
         let Some(inner) = path_line(name) else { continue };
-        let (path, target) = (top.join(&inner), to.join(&inner));
         // Removed since, or a submodule, whose files the walk finds.
-        let Ok(kind) = fs::symlink_metadata(&path).map(|metadata| metadata.file_type()) else {
-            continue;
-        };
-        if kind.is_dir() || fs::symlink_metadata(&target).is_ok() {
-            continue;
+        let is_folder = matches!(from.kind(&inner), None | Some(FileType::Directory));
+        if !is_folder && to.kind(&inner).is_none() {
+            copy_one(from, &inner, to).map_err(io_error("copy", &top.join(&inner)))?;
         }
-        let parent = target.parent().unwrap_or(to);
-        let copied = fs::create_dir_all(parent).and_then(|()| copy_one(&path, kind, &target));
-        copied.map_err(io_error("copy", &path))?;
     }
     Ok(())
 }
 
-fn copy_one(from: &Path, kind: fs::FileType, to: &Path) -> io::Result<()> {
-    if kind.is_dir() {
-        fs::create_dir_all(to)
-    } else if kind.is_symlink() {
-        std::os::unix::fs::symlink(fs::read_link(from)?, to)
-    } else if kind.is_file() {
-        fs::copy(from, to).map(drop)
-    } else {
+/// Copies a file, link or folder, without what is in the folder.
+fn copy_one(from: &Folder, path: &Path, to: &Folder) -> io::Result<()> {
+    match from.kind(path) {
+        Some(FileType::Directory) => to.make_folder(path).map(drop),
+        Some(FileType::Symlink) => {
+            to.make_folder(path.parent().unwrap_or(Path::new("")))?;
+            to.link(from.link_target(path)?, path)
+        }
+        Some(FileType::RegularFile) => {
+            let mut source = from.open_file(path)?;
+            to.make_folder(path.parent().unwrap_or(Path::new("")))?;
+            let mut file = to.create_new(path, NEW_FILE_MODE)?;
+            io::copy(&mut source, &mut file)?;
+            file.set_permissions(source.metadata()?.permissions())
+        }
         // Pipes, sockets and devices are no code.
-        Ok(())
+        _ => Ok(()),
     }
 }
