@@ -20,10 +20,12 @@ pub mod archive;
 pub mod atomic;
 mod cost;
 mod destination;
+mod error;
 mod folder;
 mod follower;
 mod list;
 pub mod live;
+mod made;
 pub(crate) mod project_files;
 mod provenance;
 mod record;
@@ -33,8 +35,10 @@ pub mod state;
 pub use crate::beneath::NewFile;
 pub use cost::{BilledCost, Cost, CostSource};
 pub use destination::{Destination, DestinationError, DestinationRoot};
-pub use folder::{LogPosition, Recorder, RunFolder, StoreError};
-pub use list::{RunLine, Runs};
+pub use error::StoreError;
+pub use folder::{LogPosition, Recorder, RunFolder};
+pub use list::{RunLine, Runs, RunsToRemove};
+pub use made::MadeFolders;
 pub(crate) use provenance::quiet_git;
 pub use provenance::{
     CaseSizes, EnvRecord, InputDigest, InputsRecord, Repository, digest_file, digest_of, repository,
