@@ -20,7 +20,6 @@ use super::support::session;
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::find;
-use crate::store::Runs;
 
 /// The name of the newest run.
 const LATEST: &str = "latest";
@@ -64,11 +63,11 @@ pub(super) fn names(app: &App, kind: NameKind) -> Result<Status> {
             own.chain([LOCAL.to_owned()]).chain(session::ssh_aliases()).collect()
         }
         NameKind::Runs => {
-            let ids = Runs::new(&app.config.runs_dir.value).ids()?;
+            let ids = app.runs().ids()?;
             ids.into_iter().chain([LATEST.to_owned()]).collect()
         }
         NameKind::Suites => {
-            let ids = Runs::new(&app.config.runs_dir.value).suite_ids()?;
+            let ids = app.runs().suite_ids()?;
             ids.into_iter().chain([LATEST.to_owned()]).collect()
         }
     };

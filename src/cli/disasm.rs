@@ -31,7 +31,7 @@ use crate::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs,
 use crate::error::{Exit, Failure, Result};
 use crate::import::gpu_code::ListingColumns;
 use crate::model::disasm::{Input, Status as Ended};
-use crate::store::{RunFolder, Runs, StoreError, atomic};
+use crate::store::{RunFolder, StoreError, atomic};
 
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let listed = args.diff || args.hot || args.view.is_some() || args.format.is_some();
@@ -338,7 +338,7 @@ fn named_inputs(app: &App, names: &[String]) -> Result<Vec<NamedInput>> {
 /// The folder of a run. `latest` passes over runs without GPU code, such as commands and failures,
 /// and the user is told.
 fn run_with_code(app: &App, name: &str) -> Result<PathBuf> {
-    let runs = Runs::new(&app.config.runs_dir.value);
+    let runs = app.runs();
     let has_code =
         |folder: &RunFolder| disasm::inputs(&[NamedInput::Run(folder.path().to_owned())]).is_ok();
     let found = runs.find_preferring(name, has_code).map_err(|e| match e {

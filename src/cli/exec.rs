@@ -35,7 +35,7 @@ use crate::remote::HostRequest;
 use crate::run::{
     ExecOutcome, ExecRequest, ExecRun, FileCopies, ProgramExit, RunStart, exec_draft, signal,
 };
-use crate::store::{InputsRecord, RunFolder, RunRecord, Runs};
+use crate::store::{InputsRecord, RunFolder, RunRecord};
 use crate::tool::{self, GpuSelection, Program};
 pub(super) use args::ExecArgs;
 use pull::PulledFiles;
@@ -116,7 +116,7 @@ fn execute(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status
     let name = source.name(args);
     let now = jiff::Timestamp::now();
     let (run_id, out) = (args.run.run_id.as_deref(), args.run.out.as_deref());
-    let runs = Runs::new(&app.config.runs_dir.value);
+    let runs = app.runs();
     let (id, folder) = runs.claim(run_id, &format!("exec-{name}"), now, out)?;
     let record = RunRecord {
         title: format!("exec {name}"),

@@ -65,6 +65,7 @@ pub(super) enum RunsCommand {
     /// Remove all but the newest ended runs, or jobs of a remote
     #[command(after_long_help = examples!(
         "rgpu runs clean --keep 5 --dry-run",
+        "rgpu runs clean 20261120-101502-vecadd-ncu-3f2a1c",
         "rgpu runs clean --remote h200",
     ))]
     Clean(clean::CleanArgs),
@@ -143,7 +144,7 @@ pub(super) struct NoteArgs {
 pub(super) type AttachRun = fn(&App, &RunFolder, Option<&str>, bool) -> Result<Status>;
 
 pub(super) fn run(app: &App, command: &RunsCommand, attach_run: AttachRun) -> Result<Status> {
-    let runs = Runs::new(&app.config.runs_dir.value);
+    let runs = app.runs();
     match command {
         RunsCommand::List(args) => match &args.remote {
             Some(remote) => host::list(app, &runs, remote, args.count),

@@ -32,6 +32,7 @@ mod followers;
 mod foreign_git;
 mod fuzz_corpus;
 mod host;
+mod hostile_project;
 mod hosts;
 mod interrupts;
 mod kernels;

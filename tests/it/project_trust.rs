@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, words};
@@ -366,6 +366,79 @@ fn a_run_folder_that_came_with_the_project_writes_no_file_of_the_user() {
     // A folder of the run may be a link, too.
     symlink(laptop.path("home"), laptop.project(run).join("log")).unwrap();
     refused(&laptop, "runs attach old --yes", "linked_folder", &["remove it"]);
+}
+
+#[test]
+fn run_folders_that_came_with_the_project_go_only_by_name() {
+    let laptop = Laptop::new();
+    let runs = laptop.project("artifacts/runs");
+    let ids = || {
+        let entries = fs::read_dir(&runs).unwrap().flatten();
+        let folders = entries.filter(|entry| entry.file_type().unwrap().is_dir());
+        let names = folders.map(|entry| entry.file_name().into_string().unwrap());
+        names.filter(|name| !name.starts_with("2")).collect::<std::collections::BTreeSet<_>>()
+    };
+    let is_left =
+        |wanted: &[&str]| assert_eq!(ids(), wanted.iter().map(|id| (*id).into()).collect());
+    assert_eq!(status(&laptop.run("exec --run-id own -- true")), 0);
+    // They say that they are newer than everything, and one is a copy of a run that was made here.
+    let future = serde_json::json!({"started": "2099-01-01T00:00:00Z"});
+    for id in ["a", "b"] {
+        laptop.write(&format!("artifacts/runs/{id}/run.json"), &planted(id, future.clone()));
+    }
+    let copied = Command::new("cp").arg("-a").arg(runs.join("own")).arg(runs.join("copy")).status();
+    assert!(copied.unwrap().success());
+    laptop.write("rgpu.toml", "keep = 1\n");
+    for id in ["own-2", "own-3"] {
+        assert_eq!(status(&laptop.run(&format!("exec --run-id {id} -- true"))), 0);
+    }
+    is_left(&["a", "b", "copy", "own-3"]);
+    let shown = laptop.show("runs clean --keep 0 --all --yes");
+    assert!(shown.contains("removed 1 run,"), "{shown}");
+    assert!(shown.contains("3 that rgpu has not made here stay"), "{shown}");
+    is_left(&["a", "b", "copy"]);
+    // A name is not enough without a yes.
+    assert_eq!(status(&laptop.run("runs clean a copy")), 2);
+    assert_eq!(status(&laptop.run("runs clean a nothing --yes")), 2);
+    is_left(&["a", "b", "copy"]);
+    // It goes whole, with what leads out of it.
+    let mine = laptop.path("home/mine");
+    fs::write(&mine, "mine").unwrap();
+    symlink(&mine, runs.join("a/notes")).unwrap();
+    assert_eq!(status(&laptop.run("runs clean a copy --yes")), 0);
+    is_left(&["b"]);
+    assert_eq!(fs::read(&mine).unwrap(), b"mine");
+}
+
+#[test]
+fn the_queue_takes_no_folder_that_came_with_the_project() {
+    let laptop = Laptop::new();
+    laptop.write(".rgpu/queue/1/1.log", "theirs\n");
+    assert_eq!(status(&laptop.run("queue add -- echo mine")), 0);
+    assert_eq!(status(&laptop.run("queue run --once")), 0);
+    let log = laptop.run("queue log 2").stdout;
+    assert_eq!(String::from_utf8_lossy(&log), "mine\n");
+    assert_eq!(status(&laptop.run("queue clean --all --keep 0")), 0);
+    assert_eq!(fs::read(laptop.project(".rgpu/queue/1/1.log")).unwrap(), b"theirs\n");
+    assert!(!laptop.project(".rgpu/queue/2").exists());
+}
+
+#[test]
+fn a_queue_whose_folder_is_a_link_loses_no_entry() {
+    let laptop = Laptop::new();
+    for line in ["queue add -- echo mine", "queue run --once"] {
+        assert_eq!(status(&laptop.run(line)), 0);
+    }
+    let outside = laptop.path("outside");
+    fs::rename(laptop.project(".rgpu/queue"), &outside).unwrap();
+    symlink(&outside, laptop.project(".rgpu/queue")).unwrap();
+    let line = "queue clean --all --keep 0";
+    let output = laptop.run(line);
+    let shown = laptop.shown(line, &output);
+    assert!(status(&output) != 0 && shown.contains(".rgpu/queue"), "{shown}");
+    assert!(outside.join("1/1.log").exists());
+    let list = laptop.show("queue list");
+    assert!(list.contains("echo mine"), "{list}");
 }
 
 #[test]

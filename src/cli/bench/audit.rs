@@ -12,7 +12,6 @@ use crate::model::suite::{SuiteRow, SuiteRun};
 use crate::model::{Profile, Trace};
 use crate::report::suite::MIN_REASON_WIDTH;
 use crate::report::{Align, BAD, TextTable};
-use crate::store::Runs;
 use crate::suite::TargetSpec;
 use crate::suite::audit::{LastSuite, audit};
 use crate::suite::expectations::{self, Expectations};
@@ -69,7 +68,7 @@ pub(super) fn run(app: &App, args: &AuditArgs) -> Result<Status> {
 
 /// The profiles of a suite's cases. A case that has none was not profiled.
 fn profiles(app: &App, run: &SuiteRun) -> Vec<(String, Profile, Option<Trace>)> {
-    let runs = Runs::new(&app.config.runs_dir.value);
+    let runs = app.runs();
     let open = |row: &SuiteRow| {
         let folder = runs.find(row.run.as_deref()?).ok()?;
         let opened = open_profile::open_run(&folder).ok()?;

@@ -30,7 +30,7 @@ use crate::model::suite::{
 use crate::model::{KernelCode, Profile};
 use crate::remote::RemoteSpec;
 use crate::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
-use crate::store::{RunParent, RunRecord, RunState, Runs};
+use crate::store::{RunParent, RunRecord, RunState};
 use crate::suite::{
     CaseEnd, Settings, SideSource, SuiteCase, TargetKind, grown_sizes, inputs_digest, is_too_close,
     kernel_path, metrics, missing_tools, program_path, side_times,
@@ -549,7 +549,7 @@ fn missing_of_pair(
 
 /// The run with this id if its job may still continue.
 pub(super) fn open_run(app: &App, run_id: &str) -> Option<(crate::store::RunFolder, RunRecord)> {
-    let folder = Runs::new(&app.config.runs_dir.value).find(run_id).ok()?;
+    let folder = app.runs().find(run_id).ok()?;
     let record = folder.record().ok()?;
     let is_open = record.id == run_id
         && record.state == RunState::Running

@@ -18,7 +18,7 @@ use crate::kernel::ProfileMode;
 use crate::model::suite::{RowState, SuiteOptions, SuiteRun, SuiteState};
 use crate::number_form::by_number;
 use crate::remote::RemoteSpec;
-use crate::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, Runs, repository};
+use crate::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, repository};
 use crate::suite::{MAX_SUITE_ID_CHARS, RunKind, RunningSuite, SuiteCase, SuiteFile, select};
 
 pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
@@ -186,7 +186,7 @@ pub(super) fn begin<'a>(
     accept_new: bool,
 ) -> Result<(SuiteWork<'a>, RunRecord)> {
     let now = jiff::Timestamp::now();
-    let runs = Runs::new(&app.config.runs_dir.value);
+    let runs = app.runs();
     if run_id.is_some_and(|id| id.len() > MAX_SUITE_ID_CHARS) {
         let what = format!("`--run-id` of a suite has at most {MAX_SUITE_ID_CHARS} characters");
         return Err(Failure::new(Exit::Usage, "bad_run_id", what)

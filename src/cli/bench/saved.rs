@@ -20,7 +20,7 @@ const FILE: &str = "suite.json";
 /// The suite that the user named, else the latest. `latest` and `latest~N` pass over the runs of
 /// single cases, which are newer than their suite, and a prefix counts suites only.
 pub(super) fn find(app: &App, name: Option<&str>) -> Result<(RunFolder, SuiteRun)> {
-    let runs = Runs::new(&app.config.runs_dir.value);
+    let runs = app.runs();
     let folder = match name {
         Some(name) => match runs.find_among(name, |run| run.path().join(FILE).is_file()) {
             Err(StoreError::Ambiguous { name, fits }) => only_suite(&runs, name, fits)?,

@@ -21,7 +21,7 @@ use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
 use crate::remote::{HostRequest, JOB_EXISTS, RemoteSpec};
 use crate::report::{Style, duration, suite::speedup_text};
 use crate::run::{Reporter, RunEvent};
-use crate::store::{RunFolder, RunLine, Runs};
+use crate::store::{RunFolder, RunLine};
 use crate::suite::{RunIndex, RunningSuite, SuiteCase};
 
 /// Times to open a connection again after it failed.
@@ -302,7 +302,7 @@ impl SuiteWork<'_> {
 
     /// Removes the run of an attempt, unless it had a job on the host.
     fn remove_run_without_job(&self, run_id: &str) -> Result<()> {
-        let runs = Runs::new(&self.app.config.runs_dir.value);
+        let runs = self.app.runs();
         let folder = runs.find(run_id)?;
         let record = folder.record()?;
         if record.jobs.is_empty() {

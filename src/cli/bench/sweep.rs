@@ -15,7 +15,6 @@ use crate::kernel::find;
 use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
 use crate::model::{Launch, Profile};
 use crate::report::suite::{PlotPoint, PlotSeries, plot_page, text_plot};
-use crate::store::Runs;
 use crate::suite::{
     Axis, AxisKind, MAX_CASES, Matrix, RunKind, Settings, SuiteFile, TargetKind, TargetSpec,
 };
@@ -232,7 +231,7 @@ fn point(app: &App, row: &SuiteRow, axis: &str, wanted: &str) -> Option<(String,
 
 /// The launch of a case that took the longest, whose metrics `--plot` draws.
 fn longest_launch(app: &App, row: &SuiteRow) -> Option<Launch> {
-    let folder = Runs::new(&app.config.runs_dir.value).find(row.run.as_deref()?).ok()?;
+    let folder = app.runs().find(row.run.as_deref()?).ok()?;
     let profile: Profile = serde_json::from_slice(&folder.read("profile.json").ok()?).ok()?;
     profile.launches.into_iter().max_by(|a, b| {
         a.duration_ns.unwrap_or_default().total_cmp(&b.duration_ns.unwrap_or_default())

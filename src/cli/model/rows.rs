@@ -12,7 +12,7 @@ use crate::cli::support::app::App;
 use crate::cli::support::missing;
 use crate::cli::support::open_profile::saved_profile;
 use crate::error::{Exit, Failure, Result};
-use crate::store::{Runs, StoreError};
+use crate::store::StoreError;
 
 /// Limits the days of rows.
 #[derive(Args, Clone, Debug, Default)]
@@ -54,7 +54,7 @@ fn of_csv(file: &Path) -> Result<Vec<Measurement>> {
 }
 
 fn of_run(app: &App, name: &str) -> Result<Vec<Measurement>> {
-    let folder = Runs::new(&app.config.runs_dir.value).find_result(name).map_err(|e| match e {
+    let folder = app.runs().find_result(name).map_err(|e| match e {
         StoreError::Unknown(_) => missing::run_or_file(name),
         other => other.into(),
     })?;

@@ -24,7 +24,7 @@ use crate::model::Profile;
 use crate::model::fan_out::{FanOut, FanOutRow, SCHEMA};
 use crate::number_form::by_number;
 use crate::report::remotes_table::markdown;
-use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs, remote_suffix};
+use crate::store::{Cost, RunFolder, RunRecord, RunState, remote_suffix};
 use crate::tool;
 
 /// The run on one remote, before it is carried out.
@@ -206,7 +206,7 @@ fn folder(
 ) -> Result<(String, RunFolder)> {
     let name = format!("{}-{}", profile_command.name, profile_command.request.mode);
     let (run, out) = (args.run.run_id.as_deref(), args.run.out.as_deref());
-    Ok(Runs::new(&app.config.runs_dir.value).create(run, &name, now, out)?)
+    Ok(app.runs().create(run, &name, now, out)?)
 }
 
 fn record(

@@ -9,7 +9,6 @@ use crate::cli::support::entry_text::seconds_text;
 use crate::error::{Result, indent_continuation};
 use crate::queue::{EntryRun, QueueEntryDocument, SnapshotMode};
 use crate::report::{one_line, timestamp};
-use crate::store::Runs;
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ShowArgs {
@@ -87,7 +86,7 @@ pub(super) fn run(app: &App, args: &ShowArgs) -> Result<Status> {
 
 /// The runs whose records name the entry as what started them, newest first.
 fn runs_of(app: &App, entry: i64) -> Vec<EntryRun> {
-    let runs = Runs::new(&app.config.runs_dir.value).records().unwrap_or_default();
+    let runs = app.runs().records().unwrap_or_default();
     runs.into_iter()
         .filter(|run| run.parent.as_ref().is_some_and(|parent| parent.queue == Some(entry)))
         .map(|run| EntryRun { id: run.id, state: run.state })

@@ -4,18 +4,22 @@ use clap::Args;
 
 use super::super::support::app::{App, Status};
 use super::super::support::cleaned::CleanResult;
-use super::super::support::started_here;
 use crate::config::{Origin, is_below};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, shell_word};
 use crate::number_form::counted;
 use crate::report::bytes;
-use crate::store::Runs;
+use crate::store::{RunLine, Runs, RunsToRemove};
 
 /// Runs of `exec` that left nothing but their output: this many of the newest stay.
 const KEPT_WITHOUT_RESULTS: usize = 20;
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CleanArgs {
+    /// Remove these runs, by their whole ids, whoever made their folders [default: ended runs that
+    /// rgpu made here for you, except the newest]
+    #[arg(value_name = "RUN", conflicts_with_all = ["keep", "remote", "all"])]
+    pub runs: Vec<String>,
+
     /// Keep this many of the newest
     #[arg(long, default_value_t = 20, conflicts_with = "remote")]
     pub keep: usize,
@@ -38,39 +42,86 @@ pub(in crate::cli) struct CleanArgs {
     pub dry_run: bool,
 }
 
-/// Removes ended runs except the newest, after the user agreed.
+/// Removes ended runs after the user agreed: the named ones, or all except the newest. Folders that
+/// rgpu has not made here are removed only if they are named, or if the user says so at the terminal.
 pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> {
-    let (old, noted): (Vec<_>, Vec<_>) = runs
-        .ended_runs_to_prune(args.keep)?
-        .into_iter()
-        .partition(|line| args.all || line.record.note.is_empty());
-    let total: u64 = old.iter().map(|l| l.bytes).sum();
-    let amount = format!("{}, {}", counted(old.len(), "run", "runs"), bytes(total as f64));
-    if !args.dry_run && !old.is_empty() {
-        require_consent(app, args, &amount)?;
-        runs.remove(&old)?;
+    let mut choice = choose(runs, args)?;
+    let may_ask = !args.yes && !args.dry_run && app.may_ask();
+    let mut foreign_count = choice.foreign.len();
+    if may_ask {
+        choice.old.append(&mut choice.foreign);
+    }
+    let total: u64 = choice.old.iter().map(|l| l.bytes).sum();
+    let amount = format!("{}, {}", counted(choice.old.len(), "run", "runs"), bytes(total as f64));
+    if !args.dry_run && !choice.old.is_empty() {
+        let foreign = if may_ask { foreign_count } else { 0 };
+        require_consent(app, args, &amount, foreign)?;
+        runs.remove(&choice.old)?;
+    }
+    if may_ask {
+        foreign_count = 0;
     }
     if app.global.json {
-        let gone = old.into_iter().map(|line| (line.record.id, line.bytes)).collect();
-        app.print_json(&CleanResult::new(args.dry_run, gone, noted.len()))?;
+        let kept = choice.noted + foreign_count;
+        let gone = choice.old.into_iter().map(|line| (line.record.id, line.bytes)).collect();
+        app.print_json(&CleanResult::new(args.dry_run, gone, kept))?;
         return Ok(0);
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };
     // A dry run is for reading what would go; afterwards the sum is enough.
-    for line in old.iter().filter(|_| args.dry_run) {
+    for line in choice.old.iter().filter(|_| args.dry_run) {
         app.print(&format!("{verb} {}  {}\n", line.record.id, bytes(line.bytes as f64)));
     }
     app.print_note(&format!("{verb} {amount}"));
-    if !noted.is_empty() {
-        app.print_note(&format!("{} with a note stay; `--all` removes them too", noted.len()));
+    if choice.noted > 0 {
+        app.print_note(&format!("{} with a note stay; `--all` removes them too", choice.noted));
+    }
+    if let (1.., Some(first)) = (foreign_count, choice.foreign.first()) {
+        app.print_note(&format!(
+            "{foreign_count} that rgpu has not made here stay; to remove one, name it: `rgpu runs \
+             clean {}`",
+            shell_word(&first.record.id)
+        ));
     }
     Ok(0)
 }
 
-/// Makes sure that `amount` of runs may be removed: by `--yes` or by the user's answer.
-fn require_consent(app: &App, args: &CleanArgs, amount: &str) -> Result<()> {
-    let question =
-        format!("Remove {amount}, with all their results, and keep the newest {}?", args.keep);
+/// What `runs clean` may remove.
+struct Choice {
+    /// What it removes.
+    old: Vec<RunLine>,
+    /// What it removes only if the user is asked at the terminal.
+    foreign: Vec<RunLine>,
+    /// How many runs stay because they have a note.
+    noted: usize,
+}
+
+fn choose(runs: &Runs, args: &CleanArgs) -> Result<Choice> {
+    if !args.runs.is_empty() {
+        let old = runs.ended_runs_named(&args.runs)?;
+        return Ok(Choice { old, foreign: Vec::new(), noted: 0 });
+    }
+    let RunsToRemove { mut made, mut foreign } = runs.ended_runs_to_prune(args.keep)?;
+    let all = made.len() + foreign.len();
+    for lines in [&mut made, &mut foreign] {
+        lines.retain(|line| args.all || line.record.note.is_empty());
+    }
+    let noted = all - made.len() - foreign.len();
+    Ok(Choice { old: made, foreign, noted })
+}
+
+/// Makes sure that `amount` of runs may be removed: by `--yes` or by the user's answer. `foreign` of
+/// them were not made here.
+fn require_consent(app: &App, args: &CleanArgs, amount: &str, foreign: usize) -> Result<()> {
+    let kept = match args.runs.is_empty() {
+        true => format!(", and keep the newest {}", args.keep),
+        false => String::new(),
+    };
+    let maker = match foreign {
+        0 => String::new(),
+        count => format!(" {count} of them rgpu has not made here: they came with the project."),
+    };
+    let question = format!("Remove {amount}, with all their results{kept}?{maker}");
     if args.yes || app.agrees(&question) {
         return Ok(());
     }
@@ -86,22 +137,23 @@ pub(in crate::cli) fn prune(app: &App) {
     prune_by_setting(app);
 }
 
-/// Removes the oldest runs of `exec` that left nothing but their output. Only runs that this machine
-/// has started: others came with the project.
+/// Removes the oldest runs of `exec` that left nothing but their output, of those whose folders rgpu
+/// has made here.
 fn prune_without_results(app: &App) {
-    let runs = Runs::new(&app.config.runs_dir.value);
+    let runs = app.runs();
     if runs.count() <= KEPT_WITHOUT_RESULTS {
         return;
     }
-    let mut bare = runs.ended_runs_without_results();
-    bare.retain(|line| started_here::is_known(app, &line.record));
-    let old = bare.get(KEPT_WITHOUT_RESULTS..).unwrap_or_default();
-    if let Err(error) = runs.remove(old) {
+    let removed = runs
+        .split_by_maker(runs.ended_runs_without_results())
+        .and_then(|bare| runs.remove(bare.made.get(KEPT_WITHOUT_RESULTS..).unwrap_or_default()));
+    if let Err(error) = removed {
         app.print_note(&format!("warning: old runs without results cannot be removed: {error}"));
     }
 }
 
-/// Removes the oldest ended runs without a note beyond the setting `keep`, if it is set.
+/// Removes the oldest ended runs without a note beyond the setting `keep`, if it is set, of those
+/// whose folders rgpu has made here.
 fn prune_by_setting(app: &App) {
     let Some(keep) = app.config.keep.value else { return };
     // A cloned project may clean its own run folder and no other.
@@ -109,13 +161,13 @@ fn prune_by_setting(app: &App) {
     if is_project_setting && !is_below(&app.config.runs_dir.value, &app.config.project) {
         return;
     }
-    let runs = Runs::new(&app.config.runs_dir.value);
+    let runs = app.runs();
     if runs.count() <= keep {
         return;
     }
     let pruned = runs.ended_runs_to_prune(keep).and_then(|mut old| {
-        old.retain(|line| line.record.note.is_empty());
-        runs.remove(&old)
+        old.made.retain(|line| line.record.note.is_empty());
+        runs.remove(&old.made)
     });
     if let Err(error) = pruned {
         app.print_note(&format!("warning: old runs cannot be removed (`keep = {keep}`): {error}"));

@@ -300,7 +300,8 @@ pub(super) fn folder_of(
         )));
     }
     // Use the run's own name: its jobs are named after it.
-    let folder = RunFolder::create(runs.root(), &origin.run, None)?;
+    let now = jiff::Timestamp::now();
+    let (_, folder) = runs.create(Some(&origin.run), "", now, None)?;
     let record = RunRecord {
         started: origin.started,
         title: origin.title,
@@ -320,7 +321,7 @@ pub(super) fn folder_of(
             })
             .collect(),
         state: RunState::Detached,
-        ..session::record(app, &spec, origin.run, &origin.command, jiff::Timestamp::now())
+        ..session::record(app, &spec, origin.run, &origin.command, now)
     };
     folder.save(&record)?;
     started_here::remember(app, &record);

@@ -12,7 +12,7 @@ use super::{json, open_files, release};
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result, indent_continuation};
 use crate::report::{BAD, DOUBTFUL, KernelNames, Style};
-use crate::store::RunParent;
+use crate::store::{MadeFolders, RunParent, Runs};
 
 /// Worker threads besides the command's own: one for the connection, one for what it waits for.
 const WORKER_THREADS: usize = 2;
@@ -79,6 +79,12 @@ impl App {
         self.data.join("state-ids")
     }
 
+    /// The runs of the project. Those that it makes are recorded as this user's.
+    pub(in crate::cli) fn runs(&self) -> Runs {
+        let made = MadeFolders::in_data(&self.data);
+        Runs::new(&self.config.runs_dir.value).recorded_in(made)
+    }
+
     /// Writes data to stdout. A reader that went away (`| head`) is no error; any other failure is
     /// returned when the command ends.
     pub(in crate::cli) fn print(&self, text: &str) {
@@ -138,10 +144,15 @@ impl App {
         std::io::stdin().is_terminal() && self.terminal.stderr_tty
     }
 
+    /// Whether a question can reach the user.
+    pub(in crate::cli) fn may_ask(&self) -> bool {
+        !self.global.json && self.is_attended()
+    }
+
     /// Asks a question at the terminal that ends with `[y/N]`. Nobody answers under `--json` or
     /// without a terminal: that is a no.
     pub(in crate::cli) fn agrees(&self, question: &str) -> bool {
-        if self.global.json || !self.is_attended() {
+        if !self.may_ask() {
             return false;
         }
         write_stderr(&format!("{question} [y/N] "));

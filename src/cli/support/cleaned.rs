@@ -15,7 +15,7 @@ pub(in crate::cli) struct CleanResult {
     /// The bytes that were freed.
     bytes: u64,
     /// How many stay: runs with a note and jobs whose results were not fetched, which `--all`
-    /// removes, and parts of the cache that are in use.
+    /// removes, runs whose folders rgpu has not made here, and parts of the cache that are in use.
     kept: usize,
 }
 

@@ -41,7 +41,7 @@ impl FollowedRun {
         describe: impl FnOnce(RunRecord) -> RunRecord,
     ) -> Result<Self> {
         let now = jiff::Timestamp::now();
-        let runs = Runs::new(&app.config.runs_dir.value);
+        let runs = app.runs();
         let (id, folder) = runs.create(new.run_id, new.name, now, new.out)?;
         let record = describe(session::record(app, spec, id, new.command, now));
         folder.save(&record)?;

@@ -23,7 +23,7 @@ use crate::import::{
 use crate::model::profile::{ArtifactKind, CodeLanguage, Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Comparison, Profile, Sidecars};
 use crate::report::{ReportInput, one_line, timestamp};
-use crate::store::{RunFolder, Runs, StoreError};
+use crate::store::{RunFolder, StoreError};
 
 /// A profile and its sidecar documents.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub(in crate::cli) fn open_within(
     if let Some(reports) = joined_reports::in_folder(path) {
         return joined_reports::open(app, &reports, what, max_bytes);
     }
-    let found = Runs::new(&app.config.runs_dir.value).find_result(what);
+    let found = app.runs().find_result(what);
     let folder = found.map_err(|e| match e {
         StoreError::Unknown(_) => missing::run_or_file(what),
         other => other.into(),
@@ -92,7 +92,7 @@ pub(in crate::cli) fn open_comparison(
     what: &str,
     comparison: Comparison,
 ) -> Result<OpenedProfile> {
-    let folder = Runs::new(&app.config.runs_dir.value).find_result(what)?;
+    let folder = app.runs().find_result(what)?;
     // The document names the file, and may come with the project.
     let side = comparison.b.profile.as_ref().filter(|path| folder.has(path));
     let folder = folder.path().to_owned();

@@ -7,14 +7,14 @@ use super::terminal::escape_controls;
 use crate::error::{Exit, Failure, Result};
 use crate::model::Comparison;
 use crate::report::comparison::{markdown, table};
-use crate::store::{RunFolder, Runs};
+use crate::store::RunFolder;
 
 /// The comparison in the run that the user named. `None` if the run is not one.
 pub(in crate::cli) fn find(app: &App, what: &str) -> Result<Option<Comparison>> {
     if Path::new(what).is_file() {
         return Ok(None);
     }
-    match Runs::new(&app.config.runs_dir.value).find_result(what) {
+    match app.runs().find_result(what) {
         Ok(folder) => of_run(&folder),
         // The caller then opens a profile, which reports a wrong name.
         Err(_) => Ok(None),
@@ -26,7 +26,7 @@ pub(in crate::cli) fn folder_of(app: &App, what: &str) -> Result<Option<PathBuf>
     if find(app, what)?.is_none() {
         return Ok(None);
     }
-    Ok(Some(Runs::new(&app.config.runs_dir.value).find_result(what)?.path().to_owned()))
+    Ok(Some(app.runs().find_result(what)?.path().to_owned()))
 }
 
 /// The comparison saved in a run folder. `None` if there is none.

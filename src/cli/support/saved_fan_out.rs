@@ -7,7 +7,7 @@ use super::terminal::escape_controls;
 use crate::error::{Exit, Failure, Result};
 use crate::model::FanOut;
 use crate::report::remotes_table::{markdown, table};
-use crate::store::{RunFolder, RunRecord, Runs, remote_suffix};
+use crate::store::{RunFolder, RunRecord, remote_suffix};
 
 /// The file with the joined result.
 pub(in crate::cli) const FAN_OUT_FILE: &str = "fan-out.json";
@@ -38,7 +38,7 @@ pub(in crate::cli) fn find(app: &App, what: &str) -> Result<Option<FanOut>> {
     if Path::new(what).is_file() {
         return Ok(None);
     }
-    match Runs::new(&app.config.runs_dir.value).find_result(what) {
+    match app.runs().find_result(what) {
         Ok(folder) => of_run(&folder),
         // The code that opens profiles reports a wrong name.
         Err(_) => Ok(None),
@@ -81,7 +81,7 @@ pub(in crate::cli) fn run_folders(
         let inner = folder.path().join(remote_suffix(name));
         match inner.is_dir() {
             true => RunFolder::open(&inner),
-            false => Runs::new(&app.config.runs_dir.value).find(&record.id_on(name)),
+            false => app.runs().find(&record.id_on(name)),
         }
     };
     Ok(remote_names(&record.remote)?.iter().map(of).collect::<Result<_, _>>()?)

@@ -32,7 +32,7 @@ use crate::run::{
     CancelSignal, Canceller, FactsCache, FailedTry, JsonLines, LinkRecord, Programs, Reporter,
     Reporters, RunEvent, SharedReporter, channel, find_programs, set_up_compilers, triple,
 };
-use crate::store::{Cost, RunRecord, Runs};
+use crate::store::{Cost, RunRecord};
 
 /// The remote of a command: the one the user typed, else the default remote.
 pub(in crate::cli) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {
@@ -452,7 +452,7 @@ fn run_reporters(
     .of_run(output_options.run);
     let (bar, program_output) = (progress.bar(), progress.program_output());
     reporters.0.push(Box::new(progress));
-    let runs = Runs::new(&app.config.runs_dir.value);
+    let runs = app.runs();
     reporters.0.push(Box::new(LinkRecord::new(runs, output_options.run)));
     Ok(RunReporters { reporter: SharedReporter::new(reporters), bar, program_output })
 }

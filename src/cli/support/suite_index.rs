@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use super::app::{App, Status};
 use crate::error::Result;
-use crate::store::Runs;
 use crate::suite::RunIndex;
 
 /// The index of the project, which is created if there is none. `None` if it cannot be used: a suite
@@ -39,7 +38,7 @@ pub(in crate::cli) struct Reindexed {
 /// Makes the index again from the run folders.
 pub(in crate::cli) fn reindex(app: &App) -> Result<Status> {
     let mut index = RunIndex::open(&app.config.project, &app.state_ids_file())?;
-    let (suites, times) = index.rebuild(&Runs::new(&app.config.runs_dir.value))?;
+    let (suites, times) = index.rebuild(&app.runs())?;
     match app.global.json {
         true => app.print_json(&Reindexed { schema: "rgpu.reindexed/1", suites, times })?,
         false => app.print(&format!("{suites} suites with {times} times\n")),

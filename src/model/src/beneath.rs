@@ -87,6 +87,16 @@ impl Folder {
         Self::open(path)
     }
 
+    /// The folder's inode, and its time of birth if the file system keeps it: together no other
+    /// folder of this file system has them, not even a later one.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn identity(&self) -> io::Result<(u64, Option<SystemTime>)> {
+        let about = File::from(self.handle.try_clone()?).metadata()?;
+        Ok((about.ino(), about.created().ok()))
+    }
+
     /// The path of the folder, for messages and for programs that rgpu starts.
     pub fn path(&self) -> &Path {
         &self.path

@@ -2,8 +2,8 @@
 //! profile.
 //!
 //! Such a path may be a pipe, which blocks, or a device, which never ends. So only regular files
-//! are opened, without blocking, and at most a given number of bytes is read. A file to be written
-//! may also be a link to another file of the user, so links are not followed there.
+//! are opened, without blocking, and at most a given number of bytes is read. Files to be written
+//! are opened by [`beneath`](crate::beneath), which follows no link.
 
 #![expect(
     clippy::disallowed_methods,
@@ -25,15 +25,12 @@ pub const MAX_FILE_BYTES: u64 = 2 << 30;
 /// # Errors
 /// I/O errors; it is no regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    open_with(OpenOptions::new().read(true), path, OFlags::NONBLOCK)
-}
-
-/// Opens a regular file as `options` say, not through a link.
-///
-/// # Errors
-/// As [`open`]; it is a link.
-pub fn open_unlinked(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    open_with(options, path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
 }
 
 /// Reads a regular file of at most `max_bytes`. Links are followed.
@@ -68,14 +65,6 @@ pub fn read_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
     text.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
 }
 
-fn open_with(options: &mut OpenOptions, path: &Path, flags: OFlags) -> io::Result<File> {
-    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -84,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pipes_devices_and_large_files_are_not_read_and_links_not_written() {
+    fn pipes_devices_and_large_files_are_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         fs::write(path("file"), "text").unwrap();
@@ -100,12 +89,5 @@ mod tests {
         for name in ["zero", "pipe", "dangling", "."] {
             assert!(read(&path(name), MAX_FILE_BYTES).is_err(), "{name}");
         }
-        let mut append = OpenOptions::new();
-        append.create(true).append(true);
-        for name in ["link", "zero", "pipe", "dangling"] {
-            assert!(open_unlinked(&mut append, &path(name)).is_err(), "{name}");
-        }
-        assert!(!path("missing").exists());
-        assert!(open_unlinked(&mut append, &path("file")).is_ok());
     }
 }

@@ -4,7 +4,7 @@
 //! download that was cut resumes after the bytes that the partial file already has.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rgpu_protocol::{BLOB_BYTES, Digest, EventBody, FromAgent, PIECE_BYTES, ToAgent};
 use tokio::time::timeout;
@@ -13,6 +13,7 @@ use super::client::{IncomingMessage, Session, unexpected_answer};
 use super::partial_file::PartialArtifact;
 use super::upload::{PARALLEL_MIN_ROUND_TRIP, ProgressSink, TransferProgress};
 use super::{RemoteError, limits};
+use rgpu_model::beneath::Folder;
 
 /// Bytes that may be requested and not yet received. A link with a long round trip gets more, so
 /// that the agent never waits for a request. The stream's flow control bounds the bytes that pile
@@ -58,6 +59,17 @@ pub struct FetchOutcome {
     pub synced: bool,
 }
 
+/// Opens the folder of a file that the caller names by its path. Returns it with the file's name.
+///
+/// # Errors
+/// Our disk fails.
+pub(super) fn open_parent(dest: &Path) -> Result<(Folder, PathBuf), RemoteError> {
+    let parent = dest.parent().unwrap_or(Path::new(""));
+    let folder = Folder::open(parent)
+        .map_err(|source| RemoteError::Disk { path: parent.to_owned(), source })?;
+    Ok((folder, dest.file_name().map(PathBuf::from).unwrap_or_default()))
+}
+
 impl Session {
     /// Downloads a file of a job to `dest`, whose folder must exist, and to the empty file `copy`.
     /// Resumes an earlier try.
@@ -69,6 +81,21 @@ impl Session {
         &mut self,
         file: &RemoteFile,
         dest: &Path,
+        copy: Option<File>,
+        progress: ProgressSink<'_>,
+    ) -> Result<FetchOutcome, RemoteError> {
+        let (folder, name) = open_parent(dest)?;
+        self.fetch_into(file, (&folder, &name), copy, progress).await
+    }
+
+    /// As [`Session::fetch`], to a path below an open folder.
+    ///
+    /// # Errors
+    /// As [`Session::fetch`].
+    pub(crate) async fn fetch_into(
+        &mut self,
+        file: &RemoteFile,
+        dest: (&Folder, &Path),
         copy: Option<File>,
         progress: ProgressSink<'_>,
     ) -> Result<FetchOutcome, RemoteError> {

@@ -1,10 +1,9 @@
 //! A file being downloaded into a run folder. It is written beside its destination under a name
 //! that contains its digest, so that a cut fetch resumes, and it is renamed only after the check.
+//! All three are reached from the open folder, in which no component of a path is a link.
 //! Hashing, writing and copying run in threads of their own while the next pieces arrive.
 
-#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
-
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +16,10 @@ use tokio::task::JoinHandle;
 
 use super::piece_digests::PieceDigests;
 use super::{FetchOutcome, RemoteError, RemoteFile};
-use rgpu_model::regular_file;
+use rgpu_model::beneath::Folder;
+
+/// The mode of a new file, before the user's umask.
+const FILE_MODE: u32 = 0o666;
 
 /// Pieces that may wait to be written, and to be copied into the project (`exec --pull`). The copy queue is longer, so that neither
 /// thread waits for a short pause of the other.
@@ -50,7 +52,10 @@ pub(super) struct PartialArtifact {
 /// The writer thread's state, and after its end the file to finish or to discard.
 pub(super) struct WrittenFile {
     file: File,
-    path: PathBuf,
+    folder: Folder,
+    /// Its path below the folder.
+    part: PathBuf,
+    /// Where it goes once it is complete.
     dest: PathBuf,
     check: PieceDigests,
     /// Whether the file must be synced.
@@ -66,20 +71,19 @@ impl PartialArtifact {
     /// Our disk fails.
     pub(super) fn open(
         remote_file: &RemoteFile,
-        dest: &Path,
+        (folder, dest): (&Folder, &Path),
         copy: Option<File>,
     ) -> Result<Self, RemoteError> {
         let name = dest.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let path =
+        let part =
             dest.with_file_name(format!(".{name}.{}.part", &remote_file.digest.as_str()[..16]));
-        let disk_error = |source| RemoteError::Disk { path: path.clone(), source };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let mut file = regular_file::open_unlinked(&mut options, &path).map_err(disk_error)?;
+        let disk_error = |source| RemoteError::Disk { path: folder.path().join(&part), source };
+        let mut file = folder.update(&part, FILE_MODE).map_err(disk_error)?;
         let (check, len) = resume(&mut file, remote_file).map_err(disk_error)?;
         let copy = copy.filter(|_| len == 0);
-        let (dest, sync) = (dest.to_owned(), remote_file.size <= ALWAYS_SYNCED_BYTES);
-        let written = WrittenFile { file, path, dest, check, sync, copy };
+        let (folder, dest) = (folder.clone(), dest.to_owned());
+        let sync = remote_file.size <= ALWAYS_SYNCED_BYTES;
+        let written = WrittenFile { file, folder, part, dest, check, sync, copy };
         let (to_writer, pieces) = mpsc::channel(MAX_QUEUED_WRITES);
         let writer = tokio::task::spawn_blocking(move || written.write_pieces(pieces));
         Ok(Self { to_writer, writer: Some(writer), len })
@@ -147,8 +151,8 @@ fn resume(file: &mut File, remote_file: &RemoteFile) -> io::Result<(PieceDigests
 impl WrittenFile {
     /// Writes, copies and hashes the pieces in parallel. Blocks.
     fn write_pieces(self, mut pieces: mpsc::Receiver<Vec<u8>>) -> Result<Self, RemoteError> {
-        let Self { mut file, path, dest, check, sync, copy } = self;
-        let disk_error = |source| RemoteError::Disk { path: path.clone(), source };
+        let Self { mut file, folder, part, dest, check, sync, copy } = self;
+        let disk_error = |source| RemoteError::Disk { path: folder.path().join(&part), source };
         let begun = Instant::now();
         let start = file.stream_position().map_err(disk_error)?;
         let mut out = WriteProgress::at(start, sync);
@@ -174,7 +178,7 @@ impl WrittenFile {
             Ok::<_, RemoteError>((check, copying.and_then(|copying| copying.join().ok().flatten())))
         })?;
         let sync = sync || is_slower_than_disk(out.written - start, begun);
-        Ok(Self { file, path, dest, check, sync, copy })
+        Ok(Self { file, folder, part, dest, check, sync, copy })
     }
 
     /// Checks the digest and renames the file to its destination.
@@ -182,22 +186,22 @@ impl WrittenFile {
     /// # Errors
     /// [`RemoteError::Damaged`], or our disk fails.
     pub(super) fn finish(self, remote_file: &RemoteFile) -> Result<FetchOutcome, RemoteError> {
-        let Self { file, path, dest, check, sync, copy } = self;
+        let Self { file, folder, part, dest, check, sync, copy } = self;
         if let Err(error) = check.verify(remote_file) {
             // A damaged file must not be resumed.
-            let _ = fs::remove_file(&path);
+            let _ = folder.remove_file(&part);
             return Err(error);
         }
         let synced = if sync { file.sync_all() } else { Ok(()) };
         synced
-            .and_then(|()| fs::rename(&path, &dest))
-            .map_err(|source| RemoteError::Disk { path, source })?;
+            .and_then(|()| folder.rename(&part, &dest))
+            .map_err(|source| RemoteError::Disk { path: folder.path().join(&part), source })?;
         Ok(FetchOutcome { copied: copy.is_some(), synced: sync })
     }
 
     /// Removes the file, which must not be resumed.
     pub(super) fn discard(self) {
-        let _ = fs::remove_file(&self.path);
+        let _ = self.folder.remove_file(&self.part);
     }
 }
 

@@ -20,11 +20,13 @@ pub mod archive;
 pub mod atomic;
 mod cost;
 mod destination;
+mod error;
 mod folder;
 mod follower;
 mod git;
 mod list;
 pub mod live;
+mod made;
 pub mod project_files;
 mod provenance;
 mod record;
@@ -33,10 +35,12 @@ pub mod state;
 
 pub use cost::{BilledCost, Cost, CostSource};
 pub use destination::{Destination, DestinationError, DestinationRoot};
-pub use folder::{LogPosition, Recorder, RunFolder, StoreError};
+pub use error::StoreError;
+pub use folder::{LogPosition, Recorder, RunFolder};
 pub use git::RepositoryError;
 pub use git::{QuietGit, inner_repositories};
-pub use list::{RunLine, Runs};
+pub use list::{RunLine, Runs, RunsToRemove};
+pub use made::MadeFolders;
 pub use provenance::{
     CaseSizes, EnvRecord, InputDigest, InputsRecord, Repository, digest_file, digest_of, repository,
 };

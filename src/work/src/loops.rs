@@ -252,6 +252,16 @@ impl Loops {
                 stopped.push(row);
             }
         }
+        // Nothing is removed where one folder cannot be.
+        for row in stopped.iter().skip(keep) {
+            let folder = self.folder(&row.id);
+            match self.files.folder(&folder) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error::io_error("remove", &folder)(e));
+                }
+                _ => {}
+            }
+        }
         let mut removed = Vec::new();
         for row in stopped.iter().skip(keep).rev() {
             // The rows go last, so that a killed removal can be repeated.

@@ -7,8 +7,10 @@ use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{Plan, Probe};
 
 use super::HostLink;
+use crate::fetch::open_parent;
 use crate::upload::ProgressSink;
 use crate::{FetchOutcome, HostJobs, RemoteError, RemoteFile};
+use rgpu_model::beneath::Folder;
 
 impl HostLink {
     /// The agent's facts about its host, with the answers to `probes`.
@@ -88,11 +90,26 @@ impl HostLink {
         &mut self,
         file: &RemoteFile,
         dest: &Path,
+        copy: Option<File>,
+        progress: ProgressSink<'_>,
+    ) -> Result<FetchOutcome, RemoteError> {
+        let (folder, name) = open_parent(dest)?;
+        self.fetch_into(file, (&folder, &name), copy, progress).await
+    }
+
+    /// As [`HostLink::fetch`], to a path below an open folder.
+    ///
+    /// # Errors
+    /// As [`HostLink::fetch`].
+    pub(crate) async fn fetch_into(
+        &mut self,
+        file: &RemoteFile,
+        dest: (&Folder, &Path),
         mut copy: Option<File>,
         progress: ProgressSink<'_>,
     ) -> Result<FetchOutcome, RemoteError> {
         loop {
-            match self.linked_session().await?.fetch(file, dest, copy.take(), progress).await {
+            match self.linked_session().await?.fetch_into(file, dest, copy.take(), progress).await {
                 Err(error) if error.is_link() => self.link_lost(error),
                 answer => return answer,
             }

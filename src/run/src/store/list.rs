@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rustix::fs::FileType;
 
-use super::folder::{LATEST, RECORD_FILE, io_error};
+use super::error::io_error;
+use super::folder::{LATEST, RECORD_FILE};
 use super::follower::{self, Follower};
+use super::made::{self, MadeFolders};
 use super::{RunFolder, RunRecord, RunState, StoreError};
 use rgpu_model::beneath::Folder;
 
@@ -28,6 +30,16 @@ const SUITE: &str = "suite.json";
 #[derive(Clone, Debug)]
 pub struct Runs {
     root: PathBuf,
+    made: Option<MadeFolders>,
+}
+
+/// Ended runs that may be removed, newest first.
+#[derive(Debug, Default)]
+pub struct RunsToRemove {
+    /// Those whose folders this user's rgpu has made.
+    pub made: Vec<RunLine>,
+    /// The others: they came with the project, were copied, or an earlier version made them.
+    pub foreign: Vec<RunLine>,
 }
 
 /// A run in a list.
@@ -44,7 +56,13 @@ pub struct RunLine {
 impl Runs {
     /// The runs below `root`, which may not exist yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), made: None }
+    }
+
+    /// The same, with the list in which the folders are recorded that it makes. Without such a list
+    /// no folder counts as made here.
+    pub fn recorded_in(self, made: MadeFolders) -> Self {
+        Self { made: Some(made), ..self }
     }
 
     /// The folder that contains the runs.
@@ -82,17 +100,22 @@ impl Runs {
         now: Timestamp,
         out: Option<&Path>,
     ) -> Result<(String, RunFolder), StoreError> {
-        if let Some(id) = chosen {
-            return Ok((id.to_owned(), RunFolder::create_without_latest(&self.root, id, out)?));
+        let (id, folder) = match chosen {
+            Some(id) => (id.to_owned(), RunFolder::create_without_latest(&self.root, id, out)?),
+            None => loop {
+                let id = Self::fresh_id(name, now);
+                match RunFolder::create_without_latest(&self.root, &id, out) {
+                    // Another run got the same time and random number.
+                    Err(StoreError::Taken(_)) => {}
+                    claimed => break (id, claimed?),
+                }
+            },
+        };
+        if let (Some(made), None) = (&self.made, out) {
+            // A folder that cannot be recorded is not removed without asking.
+            let _ = made.add(folder.files());
         }
-        loop {
-            let id = Self::fresh_id(name, now);
-            match RunFolder::create_without_latest(&self.root, &id, out) {
-                // Another run got the same time and random number.
-                Err(StoreError::Taken(_)) => {}
-                claimed => return Ok((id, claimed?)),
-            }
-        }
+        Ok((id, folder))
     }
 
     /// A fresh id that sorts by time: `20261120-101502-vecadd-ncu-3f2a1c`. The random number
@@ -261,17 +284,59 @@ impl Runs {
     }
 
     /// The ended runs without the newest `keep` of them. Runs that may still continue, or that a
-    /// process follows, are not included.
+    /// process follows, are not included. Runs whose folders were not made here do not count among
+    /// the newest of those that were: their records may name any time.
     ///
     /// # Errors
     /// I/O errors.
-    pub fn ended_runs_to_prune(&self, keep: usize) -> Result<Vec<RunLine>, StoreError> {
-        let ended = |line: &RunLine| !line.record.state.is_active();
-        let older = self.list()?.into_iter().filter(ended).skip(keep);
-        let is_followed = |line: &RunLine| {
-            Folder::open(&line.folder).is_ok_and(|folder| follower::current(&folder).is_some())
+    pub fn ended_runs_to_prune(&self, keep: usize) -> Result<RunsToRemove, StoreError> {
+        let mut ended = self.list()?;
+        ended.retain(|line| !line.record.state.is_active());
+        let newest: Vec<PathBuf> =
+            ended.iter().take(keep).map(|line| line.folder.clone()).collect();
+        let mut old = self.split_by_maker(ended)?;
+        old.made = old.made.into_iter().skip(keep).filter(|line| !is_followed(line)).collect();
+        old.foreign.retain(|line| !newest.contains(&line.folder) && !is_followed(line));
+        Ok(old)
+    }
+
+    /// Splits runs by who made their folders.
+    ///
+    /// # Errors
+    /// I/O errors of the root folder.
+    pub fn split_by_maker(&self, lines: Vec<RunLine>) -> Result<RunsToRemove, StoreError> {
+        let Some(root) = self.open_root()? else { return Ok(RunsToRemove::default()) };
+        let marks = self.made.as_ref().map(MadeFolders::marks).unwrap_or_default();
+        let is_made = |line: &RunLine| {
+            let folder = line.folder.file_name().and_then(|id| root.folder(id).ok());
+            folder.is_some_and(|folder| made::mark(&folder).is_ok_and(|mark| marks.contains(&mark)))
         };
-        Ok(older.filter(|line| !is_followed(line)).collect())
+        let (made, foreign) = lines.into_iter().partition(is_made);
+        Ok(RunsToRemove { made, foreign })
+    }
+
+    /// The ended runs with these whole ids, whoever made their folders. Links in the folders do not
+    /// matter: a folder is removed with them.
+    ///
+    /// # Errors
+    /// [`StoreError::Unknown`]; [`StoreError::NotEnded`] if a run may continue or a process follows
+    /// it; I/O errors.
+    pub fn ended_runs_named(&self, ids: &[String]) -> Result<Vec<RunLine>, StoreError> {
+        let all = self.list()?;
+        let mut named = Vec::new();
+        for id in ids {
+            let is_named =
+                |line: &&RunLine| line.folder.file_name().is_some_and(|name| *name == **id);
+            let line = all.iter().find(is_named);
+            let line = line.ok_or_else(|| StoreError::Unknown(id.clone()))?;
+            if line.record.state.is_active() || is_followed(line) {
+                return Err(StoreError::NotEnded(id.clone()));
+            }
+            if !named.iter().any(|other: &RunLine| other.folder == line.folder) {
+                named.push(line.clone());
+            }
+        }
+        Ok(named)
     }
 
     /// The ended runs of `rgpu exec` that left nothing but their record and their output, newest
@@ -350,6 +415,11 @@ impl Runs {
     pub fn ids(&self) -> Result<Vec<String>, StoreError> {
         self.open_root()?.map_or(Ok(Vec::new()), |root| ids_in(&root))
     }
+}
+
+/// Whether a process follows the run.
+fn is_followed(line: &RunLine) -> bool {
+    Folder::open(&line.folder).is_ok_and(|folder| follower::current(&folder).is_some())
 }
 
 /// The ids of the runs below a root, in no order. A link to a run is none.
@@ -530,19 +600,25 @@ mod tests {
     #[test]
     fn cleaning_keeps_the_newest_and_never_touches_a_running_one() {
         let dir = tempfile::tempdir().unwrap();
+        let data = tempfile::tempdir().unwrap();
+        let made = MadeFolders::in_data(data.path());
         for (id, state) in
             [("a", RunState::Running), ("bb", RunState::Done), ("ccc", RunState::Failed)]
         {
             run(dir.path(), id, state);
+            made.add(&Folder::open(&dir.path().join(id)).unwrap()).unwrap();
         }
-        let runs = Runs::new(dir.path());
+        // This one came with the project, and says that it is the newest.
+        run(dir.path(), "dddd", RunState::Done);
+        let runs = Runs::new(dir.path()).recorded_in(made);
         // Its results are still being fetched.
         let followed = runs.find("bb").unwrap().follow().unwrap();
-        assert!(runs.ended_runs_to_prune(1).unwrap().is_empty());
+        assert!(runs.ended_runs_to_prune(1).unwrap().made.is_empty());
         drop(followed);
-        let removed = runs.ended_runs_to_prune(1).unwrap();
-        runs.remove(&removed).unwrap();
-        assert_eq!(removed.iter().map(|l| l.record.id.as_str()).collect::<Vec<_>>(), ["bb"]);
+        let old = runs.ended_runs_to_prune(1).unwrap();
+        assert!(old.foreign.is_empty());
+        runs.remove(&old.made).unwrap();
+        assert_eq!(old.made.iter().map(|l| l.record.id.as_str()).collect::<Vec<_>>(), ["bb"]);
         assert!(dir.path().join("a").exists() && dir.path().join("ccc").exists());
         let latest = || {
             let id = std::fs::read_to_string(dir.path().join(LATEST_FILE))?;
@@ -550,8 +626,15 @@ mod tests {
             assert_eq!(link, Path::new(id.trim()));
             std::io::Result::Ok(id)
         };
-        runs.remove(&runs.ended_runs_to_prune(0).unwrap()).unwrap();
+        let old = runs.ended_runs_to_prune(0).unwrap();
+        assert_eq!(old.foreign.iter().map(|l| l.record.id.as_str()).collect::<Vec<_>>(), ["dddd"]);
+        runs.remove(&old.made).unwrap();
+        assert!(dir.path().join("dddd").exists());
+        runs.remove(&runs.ended_runs_named(&["dddd".to_owned()]).unwrap()).unwrap();
         assert_eq!(latest().unwrap(), "a\n");
+        let named = |id: &str| runs.ended_runs_named(&[id.to_owned()]).unwrap_err();
+        assert!(matches!(named("a"), StoreError::NotEnded(_)));
+        assert!(matches!(named("../data"), StoreError::Unknown(_)));
     }
 
     #[test]

@@ -219,13 +219,14 @@ impl StateDb {
     /// # Errors
     /// [`StateError`].
     pub fn open_existing(project: &Path, own_ids: &Path) -> Result<Option<Self>, StateError> {
-        if !Self::exists_in(project) {
-            return Ok(None);
-        }
         let path = project.join(FOLDER);
         let files = Folder::open(project).and_then(|project| project.folder(FOLDER));
-        let files = files.map_err(|source| state_io_error("read", &path, source))?;
-        Self::open_folder(files, own_ids).map(Some)
+        match files.and_then(|files| Ok((files.stat(DATABASE)?.is_some(), files))) {
+            Ok((true, files)) => Self::open_folder(files, own_ids).map(Some),
+            Ok((false, _)) => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(state_io_error("read", &path, source)),
+        }
     }
 
     /// Whether a project has a database.

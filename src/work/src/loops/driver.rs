@@ -112,6 +112,9 @@ impl LoopRunner {
         let folder = loops.project.join(FOLDER);
         loops.files.make_folder(&folder).map_err(io_error("create", &folder))?;
         let (number, id) = loops.add(&config)?;
+        // A folder with this id that stands there already is not ours to fill and to remove.
+        let folder = loops.folder(&id);
+        loops.files.new_folder(&folder).map_err(io_error("create", &folder))?;
         let runner = Self::new(loops, (number, id), config, LoopState::new(), lock, setup)?;
         fault_point::kill_if_named("loop added");
         Ok(runner)

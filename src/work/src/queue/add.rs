@@ -3,13 +3,15 @@
 //! number.
 
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use rgpu_protocol::Digest;
-use rusqlite::params;
+use rusqlite::{Transaction, params};
 
 use super::entry::{EntryEventDetail, EntrySettings, EntryState, NewCommand, NewEntry};
 use super::error::io_error;
 use super::{Queue, QueueError, environment, snapshot};
+use rgpu_model::beneath::Folder;
 use rgpu_model::fault_point;
 use rgpu_run::store::state::{NewEvent, StateError, commit, now_ms, sql_error};
 
@@ -61,12 +63,14 @@ impl Queue {
             self.db.truncate_log();
         }
         let transaction = self.db.begin()?;
+        let id = free_number(&transaction, &files, &queue_folder)?;
         transaction
             .execute(
-                "INSERT INTO queue_entry (name, argv, script_sha256, script_bytes, cwd, env, \
+                "INSERT INTO queue_entry (id, name, argv, script_sha256, script_bytes, cwd, env, \
                  priority, remote, gpu, timeout_ms, retries, settings, added_ms) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
                 params![
+                    id,
                     new.name,
                     environment::to_bytes(argv.iter().map(|word| word.as_os_str())),
                     script.map(|bytes| Digest::of(bytes).as_str().to_owned()),
@@ -83,7 +87,6 @@ impl Queue {
                 ],
             )
             .map_err(sql_error("change"))?;
-        let id = transaction.last_insert_rowid();
         if let Some(bytes) = script {
             transaction
                 .execute(
@@ -98,12 +101,34 @@ impl Queue {
         event.append(&transaction, &serde_json::to_value(&detail).unwrap_or_default())?;
         if let Some(taken) = taken {
             let folder = queue_folder.join(id.to_string());
-            // A command that was killed before its commit may have left a folder with this number.
-            let _ = files.remove_folder(&folder);
             taken.move_to_entry(&files, &folder).map_err(io_error("name", &folder))?;
         }
         fault_point::kill_if_named("added");
         commit(transaction)?;
         Ok(id)
+    }
+}
+
+/// The next number of an entry. A number is passed over if something has its folder's name: it came
+/// with the project, or a command that was killed before its commit left it. What stands there is
+/// not ours to replace, and an entry's folder is removed with the entry.
+///
+/// # Errors
+/// Errors of the database; I/O errors, such as a link in place of the queue's folder.
+fn free_number(
+    transaction: &Transaction<'_>,
+    files: &Folder,
+    queue_folder: &Path,
+) -> Result<i64, QueueError> {
+    let query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'queue_entry'";
+    let last: i64 =
+        transaction.query_row(query, [], |row| row.get(0)).map_err(sql_error("read"))?;
+    let mut number = last + 1;
+    loop {
+        let folder = queue_folder.join(number.to_string());
+        match files.stat(&folder).map_err(io_error("look at", &folder))? {
+            Some(_) => number += 1,
+            None => return Ok(number),
+        }
     }
 }

@@ -391,6 +391,16 @@ impl Queue {
         if choice.dry_run {
             return Ok(old.into_iter().rev().collect());
         }
+        // Nothing is removed where one folder cannot be: rows do not come back.
+        for id in &old {
+            let folder = self.entry_folder(*id);
+            match self.db.files().folder(&folder) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(super::error::io_error("remove", &folder)(e));
+                }
+                _ => {}
+            }
+        }
         // The log must not miss an end whose entry is gone.
         self.update_log_file()?;
         let transaction = self.db.begin()?;

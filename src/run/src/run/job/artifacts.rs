@@ -64,9 +64,10 @@ pub(super) async fn fetch(
                 }
             };
             let mut cancel = context.cancel.clone();
+            let dest_below = (context.folder.files(), Path::new(&local_path));
             let (file, copy) = copies.begin(&local_path, remote_file.size).unzip();
             let fetched = tokio::select! {
-                fetched = link.fetch(&remote_file, &dest, file, &progress) => {
+                fetched = link.fetch_into(&remote_file, dest_below, file, &progress) => {
                     fetched.on(link.remote())?
                 }
                 () = cancel.wait_for_more_than(cancel_requests) => return Err(cancelled().hint(format!(
