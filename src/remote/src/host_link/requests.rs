@@ -101,7 +101,7 @@ impl HostLink {
     ///
     /// # Errors
     /// As [`HostLink::fetch`].
-    pub(crate) async fn fetch_into(
+    pub async fn fetch_into(
         &mut self,
         file: &RemoteFile,
         dest: (&Folder, &Path),

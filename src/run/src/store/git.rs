@@ -110,7 +110,7 @@ impl From<RepositoryError> for Failure {
 
 /// git in a work tree whose repository belongs to it.
 #[derive(Clone, Debug)]
-pub(crate) struct QuietGit {
+pub struct QuietGit {
     folder: PathBuf,
     top: PathBuf,
     /// What replaces the programs that the repository's settings name.
@@ -125,7 +125,7 @@ impl QuietGit {
     /// # Errors
     /// The repository does not belong to the work tree; the name of a filter cannot be given to
     /// git.
-    pub(crate) fn containing(folder: &Path) -> Result<Option<Self>, RepositoryError> {
+    pub fn containing(folder: &Path) -> Result<Option<Self>, RepositoryError> {
         let Some(found) = FoundRepository::of(folder) else { return Ok(None) };
         found.check()?;
         let settings = settings_without_programs(folder, &found)?;
@@ -133,12 +133,12 @@ impl QuietGit {
     }
 
     /// The folder that holds the work tree.
-    pub(crate) fn top(&self) -> &Path {
+    pub fn top(&self) -> &Path {
         &self.top
     }
 
     /// A command of git, without standard input.
-    pub(crate) fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
+    pub fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
         let mut git = git_command(&self.folder);
         for setting in &self.settings {
             git.args(["-c", setting]);
@@ -153,7 +153,7 @@ impl QuietGit {
     }
 
     /// The command that makes a new folder a repository without a commit.
-    pub(crate) fn init(folder: &Path, object_format: &str) -> Command {
+    pub fn init(folder: &Path, object_format: &str) -> Command {
         let mut git = git_command(folder);
         git.args(["init", "--quiet", "--template="]);
         git.arg(format!("--object-format={object_format}"));
@@ -162,7 +162,7 @@ impl QuietGit {
 }
 
 /// The submodules and other inner repositories in what `git ls-files --stage -z` printed.
-pub(crate) fn inner_repositories(staged: &[u8]) -> Vec<PathBuf> {
+pub fn inner_repositories(staged: &[u8]) -> Vec<PathBuf> {
     let links = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
     let path = |entry: &[u8]| {
         let at = entry.iter().position(|byte| *byte == b'\t')?;
