@@ -47,7 +47,9 @@ pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> 
     let total: u64 = old.iter().map(|l| l.bytes).sum();
     let amount = format!("{}, {}", counted(old.len(), "run", "runs"), bytes(total as f64));
     if !args.dry_run && !old.is_empty() {
-        require_consent(app, args, &amount)?;
+        let question =
+            format!("Remove {amount}, with all their results, and keep the newest {}?", args.keep);
+        require_consent(app, args, &amount, &question)?;
         runs.remove(&old)?;
     }
     if app.global.json {
@@ -67,11 +69,14 @@ pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> 
     Ok(0)
 }
 
-/// Makes sure that `amount` of runs may be removed: by `--yes` or by the user's answer.
-fn require_consent(app: &App, args: &CleanArgs, amount: &str) -> Result<()> {
-    let question =
-        format!("Remove {amount}, with all their results, and keep the newest {}?", args.keep);
-    if args.yes || app.agrees(&question) {
+/// Makes sure that `amount` of runs or jobs may be removed: by `--yes` or by the user's answer.
+pub(super) fn require_consent(
+    app: &App,
+    args: &CleanArgs,
+    amount: &str,
+    question: &str,
+) -> Result<()> {
+    if args.yes || app.agrees(question) {
         return Ok(());
     }
     let message = format!("{amount} would be removed, and nothing is removed without a yes");
