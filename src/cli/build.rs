@@ -319,7 +319,7 @@ fn finish(
     };
     folder.write_json("summary.json", &build)?;
     if let Some(failure) = failure {
-        if !build.code.is_empty() && !app.global.json {
+        if !build.code.is_empty() && !build.has_no_kernels() && !app.global.json {
             show::print_result(app, &build, folder.path(), &CopiedPaths::default());
         }
         return Err(failure

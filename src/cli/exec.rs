@@ -267,6 +267,12 @@ fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
         ..ExecRequest::default()
     };
     let plan = exec_draft(&request, "dry-run.1".to_owned()).plan;
+    if let Some(package) = &source.package {
+        app.print_note(&format!(
+            "note: cargo compiles `{}` on this machine first; that step is not shown",
+            package.title
+        ));
+    }
     match app.global.json {
         true => app.print_json(&plan)?,
         false => app.print(&bundle::commands(&plan)),

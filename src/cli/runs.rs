@@ -154,7 +154,7 @@ pub(super) fn run(app: &App, command: &RunsCommand, attach_run: AttachRun) -> Re
         RunsCommand::Attach(args) => attach(app, &runs, args, attach_run),
         RunsCommand::Cancel(args) => match &args.remote {
             Some(remote) => host::cancel(app, &runs, remote, &args.run),
-            None => cancel(app, &runs.find(&args.run)?),
+            None => cancel(app, &find_submitted(app, &runs, &args.run)?),
         },
         RunsCommand::Note(args) => note(app, &runs.find(&args.run)?, &args.text),
         RunsCommand::Export(args) => export::export(app, &runs.find(&args.run)?, args),
@@ -168,10 +168,33 @@ pub(super) fn run(app: &App, command: &RunsCommand, attach_run: AttachRun) -> Re
 
 fn attach(app: &App, runs: &Runs, args: &AttachArgs, attach_run: AttachRun) -> Result<Status> {
     let Some(remote) = &args.remote else {
-        return attach_run(app, &runs.find(&args.run)?, args.events.as_deref(), args.yes);
+        let folder = find_submitted(app, runs, &args.run)?;
+        return attach_run(app, &folder, args.events.as_deref(), args.yes);
     };
     let folder = host::folder_of(app, runs, remote, args)?;
     attach_run(app, &folder, args.events.as_deref(), args.yes)
+}
+
+/// Finds the run to attach to or to stop. `latest` passes over runs whose command ended before it
+/// submitted a job: nothing continues there.
+fn find_submitted(app: &App, runs: &Runs, name: &str) -> Result<RunFolder> {
+    let found = runs.find_preferring(name, |folder| {
+        folder.current_record().map_or(true, |record| !ended_before_submission(folder, &record))
+    })?;
+    if found.path() != runs.find(name)?.path() {
+        app.print_note(&format!(
+            "`{name}` is `{}`: newer runs ended before they were submitted",
+            found.record()?.id
+        ));
+    }
+    Ok(found)
+}
+
+/// Whether a run's command ended before it submitted a job.
+fn ended_before_submission(folder: &RunFolder, record: &RunRecord) -> bool {
+    let has_ended =
+        matches!(record.state, RunState::NeverSubmitted | RunState::Failed | RunState::Cancelled);
+    has_ended && record.jobs.is_empty() && !record.is_fan_out() && !folder.has("suite.json")
 }
 
 fn outcome_word(outcome: &Outcome) -> &'static str {

@@ -135,6 +135,25 @@ fn any_file_of_kernels_can_be_compiled_and_exec_does_so_where_there_is_no_main()
 }
 
 #[test]
+fn a_template_that_nothing_instantiates_is_told_with_the_line_to_write() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let template = "template <typename T, int N> __global__ void scale(const T *x, T *y, int n) { y[0] = N; }\n";
+    laptop.write("scale.cu", template);
+    let mut story = laptop.show("build scale.cu --arch sm_90a --remote h200 -q");
+    let summary = laptop.latest_json("summary.json");
+    assert_eq!(summary["status"], "failed");
+    assert_eq!(summary["error"]["code"], "no_kernels");
+    assert!(!laptop.project("artifacts/scale.sm_90a.cubin").exists());
+    story += &laptop.show("build scale.cu --arch sm_90a --remote h200 -q --emit ptx");
+    insta::assert_snapshot!(story);
+    let line = "template __global__ void scale<float, 16>(const float *x, float *y, int n);";
+    laptop.write("scale.cu", &format!("{template}{line}\n"));
+    let output = laptop.run("build scale.cu --arch sm_90a --remote h200");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("build", &output));
+}
+
+#[test]
 fn a_build_whose_command_went_away_is_taken_up() {
     let laptop = Laptop::new();
     laptop.write("gemm.py", "import cutlass\n");
@@ -256,6 +275,42 @@ fn a_build_that_fails_is_told_once() {
     assert_ne!(status(&output), 0, "{shown}");
     assert_eq!(shown.matches("nothing was compiled: no function").count(), 1, "{shown}");
     assert!(!shown.contains("did not work"), "{shown}");
+}
+
+#[test]
+fn a_message_of_nvcc_is_told_once() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.write("bad.cu", "__global__ void k(float *x) {\n  x[0] = does_not_compile;\n}\n");
+    for line in
+        ["build bad.cu --arch sm_90a --remote h200", "profile bad.cu --mode bench --remote h200"]
+    {
+        let shown = laptop.show(line);
+        assert!(shown.ends_with("status 6\n"), "{shown}");
+        assert_eq!(shown.matches("identifier \"does_not_compile\"").count(), 1, "{shown}");
+    }
+    laptop.write("new.cu", "__global__ void unknown_arch(float *x) {\n  x[0] = 1;\n}\n");
+    for line in
+        ["build new.cu --arch sm_90a --remote h200", "profile new.cu --mode bench --remote h200"]
+    {
+        let shown = laptop.show(line);
+        assert!(!shown.ends_with("status 0\n"), "{shown}");
+        assert_eq!(shown.matches("Unsupported gpu architecture").count(), 1, "{shown}");
+        assert!(shown.matches("a newer CUDA toolkit").count() <= 1, "{shown}");
+    }
+}
+
+#[test]
+fn the_occupancy_of_a_build_goes_by_the_block_of_kernel_toml() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let shown = laptop.show("build vecadd --arch sm_90a --remote h200");
+    assert!(shown.contains("occ") && shown.contains("100 %"), "{shown}");
+    assert!(!shown.contains("no occupancy"), "{shown}");
+    laptop.write("vecadd.cu", "__global__ void vecadd(float *x, int m, int n) { x[m] = n; }\n");
+    let shown = laptop.show("build vecadd.cu --arch sm_90a --remote h200");
+    let told = "`rgpu disasm artifacts/vecadd.sm_90a.cubin --block N` computes it for N";
+    assert!(shown.contains(told), "{shown}");
 }
 
 #[test]

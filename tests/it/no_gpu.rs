@@ -144,6 +144,18 @@ fn a_dry_run_for_a_host_without_a_gpu_shows_what_an_assumed_one_would_run() {
 }
 
 #[test]
+fn a_dry_run_says_which_step_it_lacks() {
+    let laptop = bare_kernel(&["nvidia-smi"]);
+    laptop.run("remote check h200");
+    let shown = laptop.show("profile vecadd --mode ncu --remote h200 --dry-run");
+    assert!(shown.ends_with("status 0\n"), "{shown}");
+    assert!(shown.contains("the kernel is not compiled; `rgpu build vecadd"), "{shown}");
+    laptop.write("hello.rs", "fn main() {}\n");
+    let shown = laptop.show("exec hello.rs --remote h200 --dry-run");
+    assert!(shown.contains("cargo compiles `hello.rs` on this machine first"), "{shown}");
+}
+
+#[test]
 fn two_kernels_that_could_only_be_compiled_are_not_compared() {
     let laptop = bare_kernel(&["nvidia-smi"]);
     play_wheels(&laptop);

@@ -155,11 +155,43 @@ fn an_exception_that_no_tool_causes_is_told_once_and_not_run_again() {
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(runs(&laptop), 1);
     assert!(document["error"]["cause"].as_str().unwrap().contains("train.py"), "{document}");
+    // Neither a GPU nor a tool has a part in these.
+    for exception in ["ZeroDivisionError: division by zero", "ConfigError: no such layer"] {
+        program(&laptop, &traceback(exception));
+        let output = laptop.run(&line);
+        let shown = laptop.shown(&line, &output);
+        assert_eq!((status(&output), runs(&laptop)), (6, 1), "{shown}");
+        assert_eq!(shown.matches("Traceback (most recent call last)").count(), 1, "{shown}");
+        assert!(shown.contains("it was not run again, since no tool causes its"), "{shown}");
+    }
     // A tool may cause these, also while another exception is handled.
-    for exception in ["RuntimeError: CUDA error: unknown", "KeyError: 1\nOSError: 2"] {
+    for exception in [
+        "RuntimeError: CUDA error: unknown",
+        "KeyError: 1\nOSError: 2",
+        "RuntimeError: a\nTrainError: b",
+        "torch.OutOfMemoryError: a",
+    ] {
         let app = program(&laptop, &traceback(exception));
         let output = laptop.run(&line);
         let shown = laptop.shown(&line, &output);
         assert_eq!((status(&output), runs(&laptop)), (6, 2), "{app}: {shown}");
+    }
+}
+
+#[test]
+fn a_script_that_raises_before_torch_records_runs_once() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).mischief("nsys no-gpu-rows\n");
+    let count = laptop.path("runs");
+    let text = "def f(x):\n    return 1 / x\n\nf(0)\n";
+    laptop.write("train.py", &format!("open({count:?}, 'a').write('1\\n')\n\n{text}"));
+    for mode in ["torch", "nsys"] {
+        let line = format!("profile --mode {mode} --remote h200 -- python3 train.py");
+        let output = laptop.run(&line);
+        let shown = laptop.shown(&line, &output);
+        assert_eq!((status(&output), runs(&laptop)), (6, 1), "{shown}");
+        assert_eq!(shown.matches("Traceback (most recent call last)").count(), 1, "{shown}");
+        assert!(shown.contains("error: the program ended with status 1"), "{shown}");
+        assert!(shown.contains("cause: ZeroDivisionError: division by zero"), "{shown}");
     }
 }

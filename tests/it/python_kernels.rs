@@ -133,14 +133,16 @@ class cuda:
 class version:
     cuda = None
 
+class OutOfMemoryError(Exception):
+    pass
+
 __version__ = \"2.9.0\"
 ";
 
-/// The harness is real, and so is the process that the kernel ends.
-#[test]
-fn a_kernel_that_ends_its_process_with_status_zero_fails_every_mode() {
+/// A laptop with a kernel in Python, and a host whose torch is a stand-in. The harness is real.
+fn laptop_with_stand_in_torch() -> Laptop {
     let laptop = Laptop::new();
-    let _host = FakeHost::with(&laptop, &[]);
+    FakeHost::with(&laptop, &[]);
     let site = laptop.path("site");
     fs::create_dir_all(site.join("torch-2.9.0.dist-info")).unwrap();
     fs::create_dir(site.join("torch")).unwrap();
@@ -157,6 +159,32 @@ fn a_kernel_that_ends_its_process_with_status_zero_fails_every_mode() {
          entry = { python = \"run\" }\n[sizes]\nvars = [\"n\"]\ncases.one = { n = 8 }\n\
          [[arg]]\nname = \"x\"\ndtype = \"f32\"\nshape = [\"n\"]\nrole = \"out\"\n",
     );
+    laptop
+}
+
+#[test]
+fn a_kernel_that_raises_when_it_is_imported_shows_its_own_frames_only() {
+    let laptop = laptop_with_stand_in_torch();
+    let text =
+        "def jit(f):\n    raise ValueError('not in a kernel')\n\n@jit\ndef run(x):\n    pass\n";
+    for (text, told) in [
+        (text, "`kernel.py` raised ValueError: not in a kernel at kernel.py:2"),
+        ("def run(x:\n", "`kernel.py` raised SyntaxError: "),
+    ] {
+        laptop.write("k/kernel.py", text);
+        let line = "profile --kernel k/kernel.toml --mode verify --remote h200";
+        let output = laptop.run(line);
+        let shown = laptop.shown(line, &output);
+        assert_eq!(status(&output), 6, "{shown}");
+        assert!(shown.contains(told) && shown.contains("kernel.py\", line "), "{shown}");
+        assert!(!shown.contains("harness.py\"") && !shown.contains("importlib"), "{shown}");
+        assert!(!shown.contains("Traceback"), "{shown}");
+    }
+}
+
+#[test]
+fn a_kernel_that_ends_its_process_with_status_zero_fails_every_mode() {
+    let laptop = laptop_with_stand_in_torch();
     for end in ["import os; os._exit(0)", "import sys; sys.exit(0)"] {
         laptop.write("k/kernel.py", &format!("{end}\ndef run(x):\n    pass\n"));
         for mode in ["verify", "bench", "nsys", "torch"] {

@@ -233,7 +233,9 @@ fn jobs_of_a_remote_are_listed_with_their_age_and_cleaned_once_they_are_home() {
     crate::documents::printed_keeps("cleaned", &cleaned);
     let story = laptop.show("runs clean --remote h200 --dry-run")
         + &laptop.show("runs clean --remote h200")
-        + &laptop.show("runs clean --remote h200 --all");
+        + &laptop.show("runs clean --remote h200 --yes")
+        + &laptop.show("runs clean --remote h200 --all")
+        + &laptop.show("runs clean --remote h200 --all --yes");
     let size = regex::Regex::new(r"[0-9.]+ [kM]?B\b").unwrap();
     insta::assert_snapshot!(size.replace_all(&story, "[SIZE]"));
     let left = laptop.run("runs list --remote h200 --json");
@@ -371,6 +373,23 @@ fn a_run_whose_command_died_before_it_sent_a_job_is_told_and_ended() {
     assert_eq!(laptop.latest_json("error.json")["error"]["code"], "never_submitted");
     assert_eq!(status(&laptop.run("runs clean --keep 0 --yes")), 0);
     assert!(!laptop.project("artifacts/runs/one").exists());
+}
+
+#[test]
+fn attach_latest_passes_over_runs_that_were_never_submitted() {
+    let laptop = Laptop::new();
+    assert_eq!(status(&laptop.run("exec --run-id good -- echo hello")), 0);
+    laptop.play_agent("exec sleep 1000");
+    for run in ["first", "second"] {
+        let mut child = laptop.start(&format!("exec --run-id {run} -- true"));
+        let record = laptop.project(format!("artifacts/runs/{run}/run.json"));
+        wait_for("the run", || record.is_file().then_some(()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    insta::assert_snapshot!(laptop.show("runs attach latest") + &laptop.show("runs cancel"));
+    assert_eq!(status(&laptop.run("runs attach second")), 2);
+    assert_eq!(status(&laptop.run("runs clean --keep 0 --yes")), 0);
 }
 
 #[test]

@@ -354,9 +354,14 @@ def work(asked):
         {"verify": job_verify, "time": job_time, "once": job_once, "torch": job_torch, "cpu": job_cpu}[asked.job](asked)
 
 
+def users_frames(error):
+    """The frames of an error that are in the user's code."""
+    return [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(os.path.join(HERE, "src"))]
+
+
 def show(error):
     """The traceback of an error in the user's code, with only the user's frames."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(os.path.join(HERE, "src"))]
+    frames = users_frames(error)
     lines = traceback.format_list(frames) + traceback.format_exception_only(error)
     print("".join(lines), end="", file=sys.stderr, flush=True)
 
@@ -374,7 +379,10 @@ def main():
         if error.__cause__ is not None:
             show(error.__cause__)
     except Exception as error:
-        traceback.print_exc()
+        if users_frames(error):
+            show(error)
+        else:
+            traceback.print_exc()
         # An error outside the user's code is a bug of ours, unless torch itself failed.
         fault = fault_of(error, ENTRY.get("function", "the kernel"), "internal") if "torch" in globals() else Fault("internal", str(error))
     JOURNAL.write(fault)

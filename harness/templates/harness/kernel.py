@@ -22,6 +22,8 @@ def load(path):
         spec.loader.exec_module(module)
     except ModuleNotFoundError as error:
         raise Fault("load", f"`{os.path.basename(path)}` imports `{error.name}`, which this Python has not ({sys.executable})") from error
+    except Exception as error:
+        raise fault_of(error, os.path.basename(path)) from error
     return module
 
 

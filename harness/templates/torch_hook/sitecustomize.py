@@ -667,7 +667,10 @@ def explain_missing_trace():
 
     if os.getpid() != ROOT or glob.glob(f"{glob.escape(PREFIX)}.*.json"):
         return
-    if "torch" not in sys.modules:
+    # Python sets it for an exception that nothing has caught.
+    if getattr(sys, "last_type", None) is not None:
+        say("the program ended with an exception before anything was recorded")
+    elif "torch" not in sys.modules:
         say("the program did not import torch")
     elif not RECORDINGS:
         say("the program could not be watched")

@@ -130,6 +130,10 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub until_clean: Option<u32>,
 
+    /// Print the cases that would run, each with its remote, and run nothing
+    #[arg(long, conflicts_with = "failed")]
+    pub dry_run: bool,
+
     /// The time for all cases: those that fit run, shortest first; `bench resume` runs the rest
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,

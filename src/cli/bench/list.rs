@@ -12,6 +12,7 @@ use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::session;
 use crate::config::is_below;
 use crate::error::{Exit, Failure, Result};
+use crate::number_form::counted;
 use crate::remote::RemoteSpec;
 use crate::report::{Align, TextTable};
 use crate::suite::{
@@ -45,7 +46,7 @@ struct TargetLine {
     /// The baseline of a pair.
     #[serde(skip_serializing_if = "Option::is_none")]
     baseline: Option<String>,
-    /// The remote that the file names.
+    /// The remote that the file names; of a dry run the one that is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     remote: Option<String>,
     /// Whether it is left out unless asked for.
@@ -71,6 +72,31 @@ pub(super) fn file(app: &App, chosen: Option<&Path>) -> Result<SuiteFile> {
             .hint("or write a bench.toml: `rgpu help bench`"));
     }
     Ok(file)
+}
+
+/// Prints the cases that a suite would run, each with its remote.
+pub(super) fn print_planned(
+    app: &App,
+    file: &SuiteFile,
+    cases: Vec<(SuiteCase, RemoteSpec)>,
+) -> Result<()> {
+    let amount = counted(cases.len(), "case", "cases");
+    if app.global.json {
+        let file = file.file.as_deref().map(|path| app.short(path));
+        let with_remote = |(case, spec): (SuiteCase, RemoteSpec)| TargetLine {
+            remote: Some(spec.name),
+            ..line(case)
+        };
+        let cases = cases.into_iter().map(with_remote).collect();
+        return app.print_json(&TargetList { schema: "rgpu.targets/1", file, cases });
+    }
+    let mut table = TextTable::new(&[("case", Align::Left), ("remote", Align::Left)]);
+    for (case, spec) in cases {
+        table.add_row([case.id, spec.name]);
+    }
+    app.print(&table.fitted(app.columns(), 0));
+    app.print_note(&format!("would run {amount}"));
+    Ok(())
 }
 
 pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
@@ -106,7 +132,10 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
         true => 0,
         false => left_out_targets(&file, &args.targets.target)?.len(),
     };
-    let from = shown.unwrap_or_else(|| "every kernel.toml of this project".to_owned());
+    let from = shown.unwrap_or_else(|| match app.config.kernel_path.value.as_slice() {
+        [] => "every kernel.toml of this project".to_owned(),
+        _ => "every kernel.toml of this project and of `kernel_path`".to_owned(),
+    });
     let s = if count == 1 { "" } else { "s" };
     app.print_note(&format!("{count} case{s}, from {from}"));
     if left_out > 0 {

@@ -11,12 +11,13 @@ use super::args::{ExpectArgs, ResumeArgs, RunArgs};
 use super::suite_work::{SuiteWork, seconds_since};
 use super::{expect, list, saved, sweep};
 use crate::cli::support::app::{App, Status};
+use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::profile_request::gpu_choice;
 use crate::cli::support::{session, started_here, suite_index};
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::ProfileMode;
+use crate::kernel::{KernelFolders, ProfileMode, find};
 use crate::model::suite::{RowState, SuiteOptions, SuiteRun, SuiteState};
-use crate::number_form::by_number;
+use crate::number_form::{by_number, counted};
 use crate::remote::RemoteSpec;
 use crate::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, repository};
 use crate::suite::{MAX_SUITE_ID_CHARS, RunKind, RunningSuite, SuiteCase, SuiteFile, select};
@@ -50,7 +51,14 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
         )
         .hint("`--include-generated` runs them"));
     }
+    if file.file.is_none() && args.targets.target.is_empty() && !args.dry_run {
+        confirm_every_kernel(app, &cases)?;
+    }
     list::refuse_problems(app, &file, cases.iter().map(|(case, _)| case))?;
+    if args.dry_run {
+        list::print_planned(app, &file, cases)?;
+        return Ok(0);
+    }
     if options.parallel.is_some() {
         cases.iter().try_for_each(|(case, spec)| check_can_spread(case, spec, &options))?;
     }
@@ -58,6 +66,35 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
     let (work, mut record) = begin(app, run_id, &file, options, cases, accept_new)?;
     let rows = work.with_suite(|suite| suite.rows_to_run(&RunKind::Open));
     carry_out(app, &work, &mut record, rows, args.until_clean, args.budget, &args.expect)
+}
+
+/// Says that every kernel is a case because there is no bench.toml, and asks if some are not the
+/// project's own.
+///
+/// # Errors
+/// The user does not agree, or cannot be asked.
+fn confirm_every_kernel(app: &App, cases: &[(SuiteCase, RemoteSpec)]) -> Result<()> {
+    let own = KernelFolders { kernel_path: Vec::new(), shipped: None, ..kernel_folders(app) };
+    let own: Vec<String> = find::list(&own).into_iter().map(|kernel| kernel.name).collect();
+    let is_own = |case: &SuiteCase| {
+        let name = case.target.split_once(':').map_or("", |(_, name)| name);
+        own.iter().any(|own| own == name)
+    };
+    let foreign = cases.iter().filter(|(case, _)| !is_own(case)).count();
+    let all = counted(cases.len(), "case", "cases");
+    if foreign == 0 {
+        app.print_note(&format!("no bench.toml: every kernel of this project is a case ({all})"));
+        return Ok(());
+    }
+    let what = format!(
+        "this project has no bench.toml, and {foreign} of {all} are kernels of `kernel_path`"
+    );
+    if app.agrees(&format!("{what}. Run all?")) {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Usage, "not_confirmed", what)
+        .hint("`rgpu bench run -t NAME` runs one that `rgpu bench list` shows; `-t '*'` runs all")
+        .hint("for cases of your own: `rgpu help bench`"))
 }
 
 /// Goes on with a suite.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::cli::support::app::App;
 use crate::cli::support::kernel_cells::kernel_cells;
 use crate::cli::support::terminal::escape_controls;
+use crate::error::shell_word;
 use crate::model::Build;
 use crate::model::build::Status;
 use crate::report::{Align, TextTable};
@@ -57,6 +58,13 @@ pub(super) fn print_result(app: &App, build: &Build, folder: &Path, copied: &Cop
     for note in &build.notes {
         app.print_note(&escape_controls(format!("note: {note}").as_bytes()));
     }
+    if let (true, Some(cubin)) = (lacks_occupancy(build), copied.cubins.first()) {
+        app.print_note(&format!(
+            "note: no occupancy: the code does not fix the threads of a block; `rgpu disasm {} \
+             --block N` computes it for N",
+            shell_word(&cubin.strip_prefix(&app.cwd).unwrap_or(cubin).display().to_string())
+        ));
+    }
     if is_listed_by_rgpu {
         app.print_note(&format!(
             "note: the listing has no operands because there is no nvdisasm: {}",
@@ -76,16 +84,34 @@ fn resources(build: &Build) -> TextTable {
         ("stack", Align::Right),
         ("spills st/ld", Align::Right),
         ("shared", Align::Right),
+        ("occ", Align::Right),
         ("instr", Align::Right),
         ("tensor", Align::Right),
     ]);
     let images = build.code.iter().flat_map(|input| &input.images);
     for kernel in images.flat_map(|image| &image.kernels) {
-        let [_, regs, stack, spills, shared, _, _, instructions, tensor, name] =
+        let [_, regs, stack, spills, shared, _, occupancy, instructions, tensor, name] =
             kernel_cells(&build.arch, kernel);
-        table.add_row([short_name(&name), regs, stack, spills, shared, instructions, tensor]);
+        table.add_row([
+            short_name(&name),
+            regs,
+            stack,
+            spills,
+            shared,
+            occupancy,
+            instructions,
+            tensor,
+        ]);
     }
     table.without_empty_columns()
+}
+
+/// Whether no kernel has an occupancy, although it could be computed for a size of the blocks.
+fn lacks_occupancy(build: &Build) -> bool {
+    let mut kernels = build.code.iter().flat_map(|input| &input.images).flat_map(|i| &i.kernels);
+    build.status == Status::Done
+        && kernels.clone().any(|kernel| kernel.registers.is_some())
+        && kernels.all(|kernel| kernel.occupancy.is_none())
 }
 
 /// A name without namespaces, cut to the column's width.

@@ -4,7 +4,7 @@ use super::args::CompareMode;
 use super::{CompareArgs, refused, show};
 use crate::cli::support::app::{App, Status, show_failure, stdout_is_taken};
 use crate::cli::support::comparison_result::write_comparison;
-use crate::cli::support::dry_run::print_plan;
+use crate::cli::support::dry_run::{leave_out_compile_here, print_plan};
 use crate::cli::support::fetch_consent::wants_nvcc;
 use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::profile_request::{self, ProfileCommand};
@@ -137,7 +137,13 @@ fn dry_run(
             names.join(", ")
         ));
     }
-    print_plan(app, args.place.remote.as_deref(), |facts, binaries, job| {
+    let remote = args.place.remote.as_deref();
+    let spec = session::spec(app, remote)?;
+    print_plan(app, remote, |facts, binaries, job| {
+        let mut requests = requests.clone();
+        for request in &mut requests {
+            leave_out_compile_here(app, &spec, request, facts)?;
+        }
         let [a, b] = &requests;
         Ok(tool::plan_pair([Some(a), Some(b)], facts, binaries, job)?.draft)
     })

@@ -1,9 +1,10 @@
 //! Output of `rgpu profile`: the table, the JSON, and the plan of `--dry-run`.
 
 use crate::cli::support::app::{App, Status};
-use crate::cli::support::dry_run::print_plan;
+use crate::cli::support::dry_run::{leave_out_compile_here, print_plan};
 use crate::cli::support::profile_args::ProfileArgs;
 use crate::cli::support::profile_request::ProfileCommand;
+use crate::cli::support::session;
 use crate::error::Result;
 use crate::model::Profile;
 use crate::report;
@@ -31,8 +32,11 @@ pub(super) fn dry_run(
     args: &ProfileArgs,
     profile_command: &ProfileCommand,
 ) -> Result<Status> {
-    print_plan(app, args.place.remote.as_deref(), |facts, binaries, job| {
+    let remote = args.place.remote.as_deref();
+    let spec = session::spec(app, remote)?;
+    print_plan(app, remote, |facts, binaries, job| {
         let mut request = profile_command.request.clone();
+        leave_out_compile_here(app, &spec, &mut request, facts)?;
         if crate::run::first_plan(&mut request, facts) {
             app.print_note(
                 "this is the first plan; its result decides what ncu is asked to collect",

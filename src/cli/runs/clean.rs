@@ -55,7 +55,7 @@ pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> 
     let amount = format!("{}, {}", counted(choice.old.len(), "run", "runs"), bytes(total as f64));
     if !args.dry_run && !choice.old.is_empty() {
         let foreign = if may_ask { foreign_count } else { 0 };
-        require_consent(app, args, &amount, foreign)?;
+        require_consent(app, args, &amount, &question(args, &amount, foreign))?;
         runs.remove(&choice.old)?;
     }
     if may_ask {
@@ -110,19 +110,28 @@ fn choose(runs: &Runs, args: &CleanArgs) -> Result<Choice> {
     Ok(Choice { old: made, foreign, noted })
 }
 
-/// Makes sure that `amount` of runs may be removed: by `--yes` or by the user's answer. `foreign` of
-/// them were not made here.
-fn require_consent(app: &App, args: &CleanArgs, amount: &str, foreign: usize) -> Result<()> {
-    let kept = match args.runs.is_empty() {
-        true => format!(", and keep the newest {}", args.keep),
-        false => String::new(),
+/// What the user is asked. `foreign` of the runs were not made here.
+fn question(args: &CleanArgs, amount: &str, foreign: usize) -> String {
+    let kept = if args.runs.is_empty() {
+        format!(", and keep the newest {}", args.keep)
+    } else {
+        String::new()
     };
     let maker = match foreign {
         0 => String::new(),
         count => format!(" {count} of them rgpu has not made here: they came with the project."),
     };
-    let question = format!("Remove {amount}, with all their results{kept}?{maker}");
-    if args.yes || app.agrees(&question) {
+    format!("Remove {amount}, with all their results{kept}?{maker}")
+}
+
+/// Makes sure that `amount` of runs or jobs may be removed: by `--yes` or by the user's answer.
+pub(super) fn require_consent(
+    app: &App,
+    args: &CleanArgs,
+    amount: &str,
+    question: &str,
+) -> Result<()> {
+    if args.yes || app.agrees(question) {
         return Ok(());
     }
     let message = format!("{amount} would be removed, and nothing is removed without a yes");

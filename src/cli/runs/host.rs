@@ -17,7 +17,7 @@ use super::super::support::progress::LiveOutput;
 use super::super::support::session::{self, OutputOptions};
 use super::super::support::started_here;
 use super::super::support::terminal::escape_controls;
-use super::clean::CleanArgs;
+use super::clean::{CleanArgs, require_consent};
 use super::{AttachArgs, outcome_word};
 use crate::error::{Exit, Failure, Result, indent_continuation};
 use crate::number_form::counted;
@@ -145,39 +145,43 @@ fn fetched_jobs(runs: &Runs) -> Result<BTreeSet<String>> {
     Ok(jobs.filter(|job| job.outcome.is_some()).map(|job| job.job).collect())
 }
 
-/// Removes ended jobs of a host.
+/// Removes ended jobs of a host, after the user agreed.
 pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> Result<Status> {
     let fetched = fetched_jobs(runs)?;
-    let (removed, left) = with_link(app, remote, async |link| {
+    let is_fetched = |job: &JobLine| fetched.contains(&job.job);
+    let (old, left) = with_link(app, remote, async |link| {
         let jobs = link.jobs().await.on(link.remote())?.jobs;
         let ended = jobs.into_iter().filter(|job| job.ended.is_some());
-        let (old, left): (Vec<_>, Vec<_>) =
-            ended.partition(|job| args.all || fetched.contains(&job.job));
-        for job in old.iter().filter(|_| !args.dry_run) {
-            match link.remove_job(&job.job).await {
-                // Another machine removed it first.
-                Err(error) if error.no_such_job().is_some() => {}
-                answer => answer.on(link.remote())?,
-            }
+        let (old, left): (Vec<_>, Vec<_>) = ended.partition(|job| args.all || is_fetched(job));
+        if args.yes {
+            remove_jobs(link, &old).await?;
         }
         Ok((old, left))
     })?;
+    let total: u64 = old.iter().map(|job| job.bytes).sum();
+    let amount = format!("{}, {}", counted(old.len(), "job", "jobs"), bytes(total as f64));
+    if !args.yes && !args.dry_run && !old.is_empty() {
+        let only_there = old.iter().filter(|job| !is_fetched(job)).count();
+        let lost = match only_there {
+            0 => String::new(),
+            count => format!(" (the results of {count} were not fetched here)"),
+        };
+        let amount = format!("{amount}, on `{remote}`{lost}");
+        require_consent(app, args, &amount, &format!("Remove {amount}?"))?;
+        // The user may take long to answer, and a link costs its host.
+        with_link(app, remote, async |link| remove_jobs(link, &old).await)?;
+    }
     if app.global.json {
-        let gone = removed.into_iter().map(|job| (job.job, job.bytes)).collect();
+        let gone = old.into_iter().map(|job| (job.job, job.bytes)).collect();
         app.print_json(&CleanResult::new(args.dry_run, gone, left.len()))?;
         return Ok(0);
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };
-    for job in &removed {
+    for job in old.iter().filter(|_| args.dry_run) {
         let name = one_line(&job.job);
         app.print(&format!("{verb} {name}  {}\n", bytes(job.bytes as f64)));
     }
-    let total: u64 = removed.iter().map(|job| job.bytes).sum();
-    app.print_note(&format!(
-        "{verb} {}, {}",
-        counted(removed.len(), "job", "jobs"),
-        bytes(total as f64)
-    ));
+    app.print_note(&format!("{verb} {amount}"));
     if !left.is_empty() {
         app.print_note(&format!(
             "{} ended, but their results were not fetched here; `--all` removes them too",
@@ -185,6 +189,17 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
         ));
     }
     Ok(0)
+}
+
+/// Removes jobs from a host. Another machine may have removed one first.
+async fn remove_jobs(link: &mut HostLink, jobs: &[JobLine]) -> Result<()> {
+    for job in jobs {
+        match link.remove_job(&job.job).await {
+            Err(error) if error.no_such_job().is_some() => {}
+            answer => answer.on(link.remote())?,
+        }
+    }
+    Ok(())
 }
 
 /// Stops a job of a host. If its run is on this machine, stops that run, so that its record is

@@ -7,8 +7,10 @@ use super::app::{App, Status};
 use super::session;
 use crate::bundle;
 use crate::error::Result;
+use crate::remote::RemoteSpec;
 use crate::report;
-use crate::tool::{self, Draft, HostBinaries, JobName};
+use crate::run::arch_to_compile_here;
+use crate::tool::{self, Draft, HostBinaries, JobName, PrebuiltCode, Request, Target};
 
 /// Prints a plan made from the saved facts of a host.
 pub(in crate::cli) fn print_plan(
@@ -29,11 +31,13 @@ pub(in crate::cli) fn print_plan(
     let binaries = session::programs(app)?.host_binaries(&facts.agent.arch);
     let job = JobName { run: "dry-run".to_owned(), sequence: 1 };
     let draft = plan(&facts, &binaries, &job)?;
+    let notes = draft.info.notes.clone();
     let packed = bundle::Packer::new(bundle::DEFAULT_MAX_BYTES).pack(draft)?;
     if app.global.json {
         app.print_json(&packed.plan)?;
         return Ok(0);
     }
+    notes.iter().for_each(|note| app.print_note(&format!("note: {note}")));
     app.print(&bundle::commands(&packed.plan));
     for file in &packed.plan.files {
         app.print(&format!("# rgpu sends {}  {}\n", file.path, report::bytes(file.size as f64)));
@@ -52,4 +56,35 @@ pub(in crate::cli) fn print_plan(
         app.print_json(&packed.plan)?;
     }
     Ok(0)
+}
+
+/// Says that the request's kernel would be compiled on this machine, and takes that step out of the
+/// plan, if the host has no compiler for it and this machine may have one.
+pub(in crate::cli) fn leave_out_compile_here(
+    app: &App,
+    spec: &RemoteSpec,
+    request: &mut Request,
+    facts: &HostFacts,
+) -> Result<()> {
+    let Target::Kernel { spec: kernel, .. } = &request.target else { return Ok(()) };
+    let Some(arch) = arch_to_compile_here(request, facts)? else { return Ok(()) };
+    if session::is_local(spec) || lacks_compiler_here(app, request) {
+        return Ok(());
+    }
+    app.print_note(&format!(
+        "note: `{}` has no CUDA compiler, so `{}` is compiled for {arch} on this machine first; \
+         that step is not shown",
+        spec.name, kernel.name
+    ));
+    request.prebuilt.push(PrebuiltCode { arch, files: Vec::new() });
+    Ok(())
+}
+
+/// Whether this machine was asked and has no compiler for the request's kernel. Unknown is `false`.
+fn lacks_compiler_here(app: &App, request: &Request) -> bool {
+    let Target::Kernel { spec, .. } = &request.target else { return false };
+    let known = session::facts_cache(app, &RemoteSpec::local()).last();
+    known.is_some_and(|facts| {
+        !request.build.fetch_here && tool::compilers(&facts, &spec.entry).is_empty()
+    })
 }

@@ -123,6 +123,7 @@ impl FollowedRun {
         work: impl AsyncFnOnce(&mut RemoteSession, &mut Self) -> Result<T>,
     ) -> Result<T> {
         let outcome = work(&mut session, self).await;
+        let outcome = outcome.map_err(|failure| naming_run(failure, &self.record.id));
         session.reporter.report(&RunEvent::Finished { exit: status(&outcome) });
         close(session.link, &mut self.record).await;
         outcome
@@ -194,4 +195,12 @@ impl FollowedRun {
         }
         Ok(0)
     }
+}
+
+/// The failure with the run's id where a hint has the latest run: another may be newer.
+fn naming_run(mut failure: Failure, id: &str) -> Failure {
+    for hint in &mut failure.hints {
+        *hint = hint.replace("rgpu runs attach latest", &format!("rgpu runs attach {id}"));
+    }
+    failure
 }

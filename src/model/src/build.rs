@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::disasm::Input;
+use super::disasm::{self, Input};
 use super::profile::{Artifact, CodeLanguage};
 
 /// The schema name that every summary carries.
@@ -59,6 +59,14 @@ pub struct Build {
 }
 
 impl Build {
+    /// Whether the compiled files were read, and hold no kernel.
+    pub fn has_no_kernels(&self) -> bool {
+        let mut images = self.code.iter().flat_map(|input| &input.images);
+        !self.code.is_empty()
+            && self.code.iter().all(|input| input.status == disasm::Status::Ok)
+            && images.all(|image| image.kernels.is_empty() && image.entries.is_empty())
+    }
+
     /// Whether nvcc was taken from NVIDIA's wheels, fetched for the build.
     pub fn by_wheels(&self) -> bool {
         self.commands.iter().flatten().any(|word| word.ends_with("/wheel_tool.py"))

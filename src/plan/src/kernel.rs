@@ -38,7 +38,7 @@ pub(crate) use own_files::OwnFiles;
 pub use python::{Import, imports};
 pub use read::read;
 pub use sizes::Selection;
-pub use source::{SourceTree, is_private};
+pub use source::{SourceTree, example_instances, is_private};
 pub use spec::{
     ArgSpec, DeclaredWork, DeviceReference, EntryPoint, KernelSpec, LaunchSpec, ModelSpec,
     NamedCase, PythonFunction, ReferenceSpec, ScalarValue, Sizes,

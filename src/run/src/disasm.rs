@@ -37,7 +37,7 @@ pub use lines_diff::{IgnoredDifferences, lines_diff};
 pub use names::FileNames;
 pub use nvdisasm::{Nvdisasm, NvdisasmSearch, ToolError, find};
 pub use operands::{OperandsError, hot_spot_listing_requests, operands};
-pub use read::{OTHER_ARCHES, listing};
+pub use read::{OTHER_ARCHES, listing, theoretical_occupancy};
 pub use sampled::sampled;
 
 use std::path::PathBuf;

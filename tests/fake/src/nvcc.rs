@@ -38,20 +38,27 @@ pub(crate) fn play(_: &Host, words: &[String]) -> Result<u8, ImitationError> {
         );
         return Ok(2);
     }
+    // The same for an architecture that this nvcc does not know.
+    if text.contains("unknown_arch") {
+        let arch = words.iter().find_map(|word| word.strip_prefix("-arch=")).unwrap_or_default();
+        eprintln!("nvcc fatal   : Unsupported gpu architecture '{arch}'");
+        return Ok(1);
+    }
     let stem = Path::new(source).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let kept = |extension: &str| Path::new(output).with_file_name(format!("{stem}.{extension}"));
+    let has_kernels = has_kernels(&text);
     if words.iter().any(|word| word == "-ptx") {
-        fs::write(output, ptx(&stem))?;
+        fs::write(output, ptx(&stem, has_kernels))?;
         return Ok(0);
     }
-    let mut code = cubin(&stem)?;
+    let mut code = if has_kernels { cubin(&stem)? } else { cubin_without_kernels() };
     // The played runner reads the line from there.
     if let Some(line) = text.lines().find(|line| line.contains(MARK)) {
         code.extend_from_slice(format!("\n{line}\n").as_bytes());
     }
     fs::write(kept("cubin"), code)?;
     if words.iter().any(|word| word == "--keep") {
-        fs::write(kept("ptx"), ptx(&stem))?;
+        fs::write(kept("ptx"), ptx(&stem, has_kernels))?;
     }
     if words.iter().any(|word| word == "-shared") {
         fs::write(output, b"synthetic: never loaded")?;
@@ -59,10 +66,41 @@ pub(crate) fn play(_: &Host, words: &[String]) -> Result<u8, ImitationError> {
     Ok(0)
 }
 
-fn ptx(stem: &str) -> String {
-    format!(
-        "// synthetic\n.version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry {stem}()\n{{\n\tret;\n}}\n"
-    )
+fn ptx(stem: &str, has_kernels: bool) -> String {
+    let head = "// synthetic\n.version 9.0\n.target sm_90a\n.address_size 64\n";
+    match has_kernels {
+        true => format!("{head}.visible .entry {stem}()\n{{\n\tret;\n}}\n"),
+        false => head.to_owned(),
+    }
+}
+
+/// Whether code comes of the source. nvcc compiles a template only where something instantiates it.
+fn has_kernels(text: &str) -> bool {
+    let mut kernels = text.lines().filter(|line| line.contains("__global__")).peekable();
+    let is_uninstantiated = |line: &str| line.trim_start().starts_with("template <");
+    kernels.peek().is_none() || !kernels.all(is_uninstantiated)
+}
+
+/// A synthetic cubin for sm_90 without any section but the table of names.
+fn cubin_without_kernels() -> Vec<u8> {
+    let half = u16::to_le_bytes;
+    let (word, long) = (u32::to_le_bytes, u64::to_le_bytes);
+    let names = b"\0.shstrtab\0";
+    let table = 64 + names.len() as u64;
+    let mut bytes = b"\x7fELF\x02\x01\x01\x33\x07\0\0\0\0\0\0\0".to_vec();
+    // Type, machine, version, entry, program headers, section headers, flags (for sm_90a).
+    bytes.extend([half(2), half(190)].concat());
+    bytes.extend(word(1));
+    bytes.extend([long(0), long(0), long(table)].concat());
+    bytes.extend(word(0x005a_0d5a));
+    bytes.extend([half(64), half(0), half(0), half(64), half(2), half(1)].concat());
+    bytes.extend(names);
+    bytes.extend([0; 64]);
+    bytes.extend([word(1), word(3)].concat());
+    bytes.extend([long(0), long(0), long(64), long(names.len() as u64)].concat());
+    bytes.extend([word(0), word(0)].concat());
+    bytes.extend([long(1), long(0)].concat());
+    bytes
 }
 
 /// The cubin of a kernel from its recorded report; kernels without one get some other cubin.

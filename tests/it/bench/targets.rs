@@ -131,6 +131,19 @@ fn targets_are_listed_and_wrong_files_and_names_are_told() {
     fs::remove_file(laptop.project("bench.toml")).unwrap();
     let shown = laptop.show("bench list");
     assert!(shown.contains("this project has nothing to run"), "{shown}");
+    // Kernels of `kernel_path` are run only if they are named, or after a yes.
+    let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels");
+    let config = laptop.path("config/config.toml");
+    let settings = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("kernel_path = [{kernels:?}]\n{settings}")).unwrap();
+    let shown = laptop.show("bench run --remote h200");
+    assert!(shown.ends_with("status 2\n"), "{shown}");
+    assert!(shown.contains("no bench.toml, and 22 of 22 cases are kernels of"), "{shown}");
+    assert!(shown.contains("`-t '*'` runs all"), "{shown}");
+    let shown = laptop.show("bench list");
+    assert!(shown.contains("of this project and of `kernel_path`"), "{shown}");
+    suite(&laptop, "bench run -t kernels:vecadd --remote h200 --mode bench", 0);
+    fs::write(&config, settings).unwrap();
     fs::create_dir_all(laptop.project("kernels/mine")).unwrap();
     laptop.write("kernels/mine/kernel.toml", "");
     let shown = laptop.show("bench list");
@@ -160,4 +173,19 @@ fn every_kernel_that_the_worked_suite_names_by_path_exists() {
         }
     }
     assert!(paths > 5, "{paths}");
+}
+
+#[test]
+fn a_dry_run_lists_the_cases_with_their_remotes_and_runs_nothing() {
+    let (laptop, _host) = laptop_with(SUITE);
+    let shown = laptop.show("bench run -t memory:vecadd --dry-run");
+    for case in ["memory:vecadd[n=1000]  h200", "memory:vecadd[n=4000]  h200", "would run 2 cases"]
+    {
+        assert!(shown.contains(case), "{shown}");
+    }
+    assert!(shown.ends_with("status 0\n"), "{shown}");
+    let output = laptop.run("bench run --remote local --dry-run --json");
+    let planned: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(planned["cases"][0]["remote"], "local", "{planned}");
+    assert!(!laptop.project("artifacts").exists());
 }

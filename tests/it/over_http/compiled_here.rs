@@ -110,6 +110,24 @@ fn a_build_here_that_fails_or_is_stopped_leaves_no_job_either() {
 }
 
 #[test]
+fn a_dry_run_says_that_the_kernel_is_compiled_here_first() {
+    let Some(host) = HostWithoutCompiler::new() else { return };
+    host.run("remote check box");
+    let told =
+        "`box` has no CUDA compiler, so `vecadd` is compiled for sm_90a on this machine first";
+    for line in [
+        "profile --kernel vecadd --mode bench --remote box --dry-run",
+        "compare --kernel vecadd --kernel reduce --mode bench --remote box --dry-run",
+    ] {
+        let (output, shown) = host.run(line);
+        assert_eq!(status(&output), 0, "{shown}");
+        assert!(shown.contains(told), "{shown}");
+        assert!(!shown.contains("step build"), "{shown}");
+    }
+    host.nothing_stays_here();
+}
+
+#[test]
 fn the_doctor_leaves_nothing_behind_on_either_machine() {
     let Some(host) = HostWithoutCompiler::new() else { return };
     let (output, shown) = host.run("doctor box --json");
@@ -135,4 +153,31 @@ fn a_build_is_made_here_where_the_default_remote_has_no_compiler() {
     let (output, shown) = host.run(&format!("{line} --remote box"));
     assert_eq!(status(&output), 4, "{shown}");
     assert!(shown.contains("`--remote local`"), "{shown}");
+}
+
+#[test]
+fn a_build_that_no_machine_can_make_names_the_default_remote_and_its_remedy() {
+    let Some(host) = HostWithoutCompiler::new() else { return };
+    host.laptop.hide_compiler();
+    fs::remove_file(host.laptop.path("here/bin/nvcc")).unwrap();
+    host.run("remote default box");
+    let (output, shown) = host.run("build --kernel vecadd --arch sm_90a");
+    assert_eq!(status(&output), 4, "{shown}");
+    assert!(shown.contains("error: the host has no CUDA compiler for `vecadd.cu`"), "{shown}");
+    assert!(!shown.contains("this was compiled on this machine"), "{shown}");
+    assert_eq!(host.laptop.latest_json("run.json")["remote"], "box");
+    host.nothing_stays_here();
+}
+
+#[test]
+fn a_build_that_an_agent_starts_uses_no_compiler_of_this_machine() {
+    let Some(host) = HostWithoutCompiler::new() else { return };
+    host.run("remote default box");
+    let line = "build --kernel vecadd --arch sm_90a";
+    let output = host.rgpu(line).env("RGPU_STARTED_BY_AGENT", "1").output().unwrap();
+    let shown = host.laptop.shown(line, &output);
+    assert_eq!(status(&output), 4, "{shown}");
+    assert!(!shown.contains("this was compiled on this machine"), "{shown}");
+    assert_eq!(host.laptop.latest_json("run.json")["remote"], "box");
+    host.nothing_stays_here();
 }

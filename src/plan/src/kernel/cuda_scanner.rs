@@ -77,6 +77,69 @@ pub(super) fn scan(text: &str) -> ScannedSource {
     source
 }
 
+/// A line for each kernel template of a CUDA source that would instantiate it with example
+/// arguments: `float` for a type, 16 for a number.
+pub(super) fn example_instances(text: &str) -> Vec<String> {
+    let code = blank_comments(text);
+    let tokens = tokens(&code);
+    let globals = tokens.iter().enumerate().filter(|(_, token)| **token == "__global__");
+    globals.filter_map(|(global, _)| example_instance(&tokens, global)).collect()
+}
+
+/// The line that instantiates the kernel template whose `__global__` is at `global`. `None` if this
+/// is no template with a body.
+fn example_instance(tokens: &[&str], global: usize) -> Option<String> {
+    if !function(tokens, global)?.template {
+        return None;
+    }
+    let head = &tokens[start_of_declaration(tokens, global)..global];
+    let open = head.iter().position(|token| *token == "<")?;
+    let close = head.iter().rposition(|token| *token == ">")?;
+    let arguments: Vec<(&str, &str)> =
+        split_at_commas(head.get(open + 1..close)?).filter_map(example_argument).collect();
+    let name_at = (global + 1..tokens.len())
+        .find(|at| tokens.get(at + 1) == Some(&"(") && !tokens[*at].starts_with("__"))?;
+    let end = end_of_brackets(tokens, name_at + 1)?;
+    let values: Vec<&str> = arguments.iter().map(|(_, value)| *value).collect();
+    let params: Vec<&str> = tokens[name_at + 2..end - 1]
+        .iter()
+        .map(|token| arguments.iter().find(|(name, _)| name == token).map_or(*token, |(_, v)| *v))
+        .collect();
+    Some(format!(
+        "template __global__ void {}<{}>({});",
+        tokens[name_at],
+        values.join(", "),
+        source_text(&params)
+    ))
+}
+
+/// The name of a template parameter, with an example of its argument. `None` for an empty one.
+fn example_argument<'a>(param: &[&'a str]) -> Option<(&'a str, &'static str)> {
+    let end = param.iter().position(|token| *token == "=").unwrap_or(param.len());
+    let name = param[..end].last()?;
+    let value = match param[0] {
+        "typename" | "class" => "float",
+        "bool" => "true",
+        _ => "16",
+    };
+    Some((name, value))
+}
+
+/// Tokens as a person writes them.
+fn source_text(tokens: &[&str]) -> String {
+    let mut text = String::new();
+    for (at, token) in tokens.iter().enumerate() {
+        let before = at.checked_sub(1).map_or("(", |before| tokens[before]);
+        let is_tight = matches!(*token, "," | ")" | ">" | "<" | ":" | "[" | "]")
+            || matches!(before, "(" | "<" | ":" | "[" | "*" | "&");
+        if !is_tight {
+            text.push(' ');
+        }
+        text.push_str(token);
+    }
+    text
+}
+
 /// `text` with comments, string and character literals and preprocessor lines replaced by spaces.
 fn blank_comments(text: &str) -> String {
     let mut blanked = String::with_capacity(text.len());
@@ -166,13 +229,14 @@ fn end_of_brackets(tokens: &[&str], open: usize) -> Option<usize> {
     None
 }
 
+/// The index where the declaration of the `__global__` at `global` begins, with its `template <…>`.
+fn start_of_declaration(tokens: &[&str], global: usize) -> usize {
+    let before = tokens[..global].iter();
+    before.rev().position(|token| matches!(*token, ";" | "}" | "{")).map_or(0, |back| global - back)
+}
+
 fn function(tokens: &[&str], global: usize) -> Option<GlobalFunction> {
-    // Goes back to the end of the previous declaration: `template <…>` belongs to this one.
-    let start = tokens[..global]
-        .iter()
-        .rposition(|token| matches!(*token, ";" | "}" | "{"))
-        .map_or(0, |index| index + 1);
-    let template = tokens[start..global].contains(&"template");
+    let template = tokens[start_of_declaration(tokens, global)..global].contains(&"template");
     let mut max_threads = None;
     let mut index = global + 1;
     loop {
@@ -215,19 +279,20 @@ fn params(tokens: &[&str]) -> Vec<Param> {
     if tokens.is_empty() || tokens == ["void"] {
         return Vec::new();
     }
+    split_at_commas(tokens).enumerate().map(|(i, tokens)| param(tokens, i)).collect()
+}
+
+/// Splits a list of parameters at the commas that are in no brackets of their own.
+fn split_at_commas<'t, 'a>(tokens: &'t [&'a str]) -> impl Iterator<Item = &'t [&'a str]> {
     let mut depth = 0_i32;
-    tokens
-        .split(|token| {
-            match *token {
-                "<" | "(" | "[" => depth += 1,
-                ">" | ")" | "]" => depth -= 1,
-                _ => {}
-            }
-            *token == "," && depth == 0
-        })
-        .enumerate()
-        .map(|(i, tokens)| param(tokens, i))
-        .collect()
+    tokens.split(move |token| {
+        match *token {
+            "<" | "(" | "[" => depth += 1,
+            ">" | ")" | "]" => depth -= 1,
+            _ => {}
+        }
+        *token == "," && depth == 0
+    })
 }
 
 fn param(tokens: &[&str], index: usize) -> Param {
@@ -330,6 +395,24 @@ mod tests {
                 ("n", ParamKind::Scalar(Dtype::U64)),
                 ("alpha", ParamKind::Scalar(Dtype::F32)),
             ]
+        );
+    }
+
+    #[test]
+    fn a_template_is_instantiated_by_a_line_with_example_arguments() {
+        let lines = example_instances(
+            "// template <int X> __global__ void comment(X x) {}\n\
+             template <typename T, int N = 4, bool FAST>\n\
+             __global__ void __launch_bounds__(256)\n\
+             tile(const T *__restrict__ x, T* y, std::pair<T, int> p, int n) { y[0] = N; }\n\
+             __global__ void plain(float *x) {}\n\
+             template <> __global__ void tile<float, 1, true>(float *x) {}\n\
+             template <int N> __global__ void only_declared(float *x);",
+        );
+        assert_eq!(
+            lines,
+            ["template __global__ void tile<float, 16, true>\
+              (const float *__restrict__ x, float *y, std::pair<float, int> p, int n);"]
         );
     }
 

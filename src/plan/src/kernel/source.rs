@@ -101,6 +101,13 @@ impl KernelSpec {
     }
 }
 
+/// A line for each kernel template of a CUDA source file that would instantiate it with example
+/// arguments. Empty if the file cannot be read.
+pub fn example_instances(source: &Path) -> Vec<String> {
+    let text = regular_file::read(source, MAX_FILE_BYTES).unwrap_or_default();
+    super::cuda_scanner::example_instances(&String::from_utf8_lossy(&text))
+}
+
 /// Whether a path looks like a secret that must not leave this machine unless the user names it:
 /// `.env*`, `*.pem`, SSH keys, and anything in `.git`, `.ssh`, `.aws`, `.gnupg` or called `.netrc`.
 pub fn is_private(path: &Path) -> bool {

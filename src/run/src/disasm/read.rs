@@ -224,7 +224,7 @@ fn kernels(cubin: &Cubin, arch: &str, bytes: &[u8], reader: &ImageReader<'_>) ->
     let chunks: Vec<_> = kernels.chunks(KERNELS_PER_CHUNK).collect();
     let facts = |kernel: &&cubin::Kernel| {
         let mut facts = gpu_code::kernel(kernel, cubin, bytes);
-        facts.occupancy = theoretical_occupancy(&facts, arch, task.threads);
+        facts.occupancy = theoretical_occupancy(&facts, arch, task.threads, 0);
         facts
     };
     let facts_by_chunk = CORES.parallel_map(
@@ -311,8 +311,14 @@ pub(super) fn listing_options(
 }
 
 /// The theoretical occupancy for the kernel's required block size, else for `threads`, else for the
-/// largest block that it allows.
-fn theoretical_occupancy(kernel: &Kernel, arch: &str, threads: Option<u32>) -> Option<Occupancy> {
+/// largest block that it allows. `dynamic_shared` is the block's dynamic shared memory in bytes.
+/// `None` if the block size, the registers or the architecture are unknown.
+pub fn theoretical_occupancy(
+    kernel: &Kernel,
+    arch: &str,
+    threads: Option<u32>,
+    dynamic_shared: u64,
+) -> Option<Occupancy> {
     let product = |block: [u32; 3]| block.iter().fold(1_u32, |n, d| n.saturating_mul(*d));
     let threads = kernel
         .required_block
@@ -323,7 +329,7 @@ fn theoretical_occupancy(kernel: &Kernel, arch: &str, threads: Option<u32>) -> O
     let block = BlockResources {
         threads,
         registers: kernel.registers?,
-        shared_bytes: kernel.shared_bytes,
+        shared_bytes: kernel.shared_bytes.saturating_add(dynamic_shared),
         carve_out: None,
     };
     let found = occupancy(limits_of_arch(arch)?, &block)?;

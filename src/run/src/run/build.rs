@@ -29,10 +29,14 @@ use rgpu_model::disasm::{DisasmDocument, ImageKind, Input};
 use rgpu_model::error::{Exit, Failure, Result, Side, are_same_hint};
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::regular_file::MAX_FILE_BYTES;
+use rgpu_plan::kernel::{EntryPoint, Selection, example_instances};
 use rgpu_plan::tool::{
     self, Draft, DraftInfo, DslBuild, HostBinaries, JobName, PlanError, Request, Target,
 };
 use rgpu_remote::Remote;
+
+/// At most this many templates are told how to be instantiated.
+const MAX_INSTANCES_TOLD: usize = 3;
 
 /// The code to compile.
 #[derive(Clone, Debug)]
@@ -107,9 +111,13 @@ impl BuildRun<'_> {
         if end.outcome == Some(Outcome::Cancelled) {
             return Err(job::cancelled());
         }
-        let (mut build, failure) =
+        let (mut build, mut failure) =
             self.document_and_failure(session.link.remote(), context, &end, &draft_info)?;
         self.read_code(session, context, &mut build).await?;
+        if failure.is_none() && self.must_have_kernels() && build.has_no_kernels() {
+            failure = Some(self.no_kernels(&mut build));
+        }
+        self.add_occupancy(&mut build);
         if build.compiler.is_empty() {
             build.compiler = compiler(&end, &build);
         }
@@ -141,6 +149,52 @@ impl BuildRun<'_> {
             _ => Some(self.failure(remote, folder, end, info, &record, &mut build)?),
         };
         Ok((build, failure))
+    }
+
+    /// Adds the occupancy of the kernel that kernel.toml launches, with its default sizes.
+    fn add_occupancy(&self, build: &mut Build) {
+        let BuildTarget::Kernel(request) = &self.target else { return };
+        let Target::Kernel { spec, .. } = &request.target else { return };
+        let EntryPoint::Device(entry) = &spec.entry else { return };
+        let cases = spec.cases(&Selection::Default).unwrap_or_default();
+        let Some(launch) = cases.first().and_then(|case| case.launch.as_ref()) else { return };
+        let threads = launch.block.iter().fold(1_u32, |n, size| n.saturating_mul(*size));
+        let images = build.code.iter_mut().flat_map(|input| &mut input.images);
+        for image in images {
+            // A mangled name contains the plain one.
+            for kernel in image.kernels.iter_mut().filter(|k| k.symbol.contains(entry.as_str())) {
+                let shared = launch.dynamic_shared.into();
+                kernel.occupancy =
+                    disasm::theoretical_occupancy(kernel, &image.arch, Some(threads), shared);
+            }
+        }
+    }
+
+    /// Whether a build without kernels is useless. A host entry may call a library's kernels alone.
+    fn must_have_kernels(&self) -> bool {
+        match &self.target {
+            BuildTarget::Kernel(request) => match &request.target {
+                Target::Kernel { spec, .. } => {
+                    spec.file.is_none() || matches!(spec.entry, EntryPoint::Device(_))
+                }
+                Target::Program(_) => false,
+            },
+            // The harness reports a file that compiles nothing.
+            BuildTarget::Dsl(_) => false,
+        }
+    }
+
+    /// Adds to the document that the compiled files hold no kernels, and returns the failure.
+    fn no_kernels(&self, build: &mut Build) -> Failure {
+        build.status = Status::Failed;
+        let message = "the compiled code holds no kernels".to_owned();
+        build.error = Some(BuildError {
+            code: "no_kernels".to_owned(),
+            message: message.clone(),
+            ..BuildError::default()
+        });
+        let failure = Failure::new(Exit::Kernel, "no_kernels", message).file(self.source.display());
+        with_instances_to_write(failure, &self.source)
     }
 
     fn document(&self, end: &JobResult, info: &DraftInfo, record: &DslRecord) -> Build {
@@ -287,6 +341,19 @@ impl BuildRun<'_> {
             let _ = folder.files().remove_empty_folder(kind);
         }
     }
+}
+
+/// Adds to the failure of code without kernels which lines in `source` would make some.
+pub(super) fn with_instances_to_write(mut failure: Failure, source: &Path) -> Failure {
+    let lines = example_instances(source);
+    if !lines.is_empty() {
+        let why = "a template makes no code by itself: it needs an explicit instantiation";
+        failure = failure.cause(why);
+    }
+    for line in lines.iter().take(MAX_INSTANCES_TOLD) {
+        failure = failure.hint(format!("below the template, with your arguments: {line}"));
+    }
+    failure
 }
 
 /// Drafts the single plan of a build.

@@ -117,7 +117,7 @@ pub(super) async fn resume(
     let attached = tokio::select! {
         attached = link.attach(job, &limits, known.last_seq() + 1, &known.received) => attached,
         () = context.cancel.wait_for_more_than(0) => {
-            return Err(cancelled().hint(format!("the job continues: `rgpu runs cancel {}` stops it", context.record.id)));
+            return Err(cancelled_beside_job(&context.record.id));
         }
     };
     if let Err(error) = &attached
@@ -374,13 +374,19 @@ fn apply_event(result: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event
 
 /// The failure of a command that no longer waits for the host to confirm the cancel.
 fn unconfirmed(link: &HostLink, id: &str) -> Failure {
-    cancelled().hint(match link.is_linked() {
-        true => format!("the job will be cancelled; `rgpu runs attach {id}` shows how it ended"),
-        false => format!(
-            "the link is lost, so the job continues on the host: run `rgpu runs cancel {id}` when the \
-             host can be reached"
-        ),
-    })
+    match link.is_linked() {
+        true => cancelled()
+            .hint(format!("the job will be cancelled; `rgpu runs attach {id}` shows how it ended")),
+        false => cancelled_beside_job(id).cause("the link to the host is lost"),
+    }
+}
+
+/// The failure of a command that was cancelled while the job of its run `id` continues.
+pub(super) fn cancelled_beside_job(id: &str) -> Failure {
+    let what = "this command was cancelled, and its job continues on the host";
+    Failure::new(Exit::Cancelled, "cancelled", what).hint(format!(
+        "`rgpu runs attach {id}` continues it here, `rgpu runs cancel {id}` stops it"
+    ))
 }
 
 pub(super) fn cancelled() -> Failure {

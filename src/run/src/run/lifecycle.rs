@@ -301,9 +301,7 @@ impl<'a> RunSession<'a> {
                 tokio::select! {
                     detached = self.link.detach() => detached,
                     () = context.cancel.wait_for_more_than(0) => {
-                        let id = &context.record.id;
-                        let hint = format!("the job continues: `rgpu runs cancel {id}` stops it");
-                        return Err(job::cancelled().hint(hint).into());
+                        return Err(job::cancelled_beside_job(&context.record.id).into());
                     }
                 }
                 .on(self.link.remote())?;

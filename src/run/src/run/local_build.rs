@@ -38,15 +38,10 @@ pub(super) async fn compile_here(
     facts: &HostFacts,
     context: &mut RunContext<'_>,
 ) -> Result<()> {
-    let Target::Kernel { spec, .. } = &request.target else { return Ok(()) };
-    let wheels = request.build.fetch && tool::lacks_for_wheels(facts).is_empty();
-    let has_compiler = wheels || !tool::compilers(facts, &spec.entry).is_empty();
-    let is_retry = !request.reuse.is_empty();
-    let is_device = matches!(spec.entry, EntryPoint::Device(_));
-    if has_compiler || is_retry || super::is_local(session.link) || !is_device {
+    if super::is_local(session.link) || !lacks_compiler(request, facts) {
         return Ok(());
     }
-    if !spec.flags.iter().chain(&request.build.flags).all(|flag| is_for_code(flag)) {
+    if !has_flags_for_code_only(request) {
         let text = "not compiled on this machine: a flag of the kernel could start a program here";
         context.reporter.report(&RunEvent::Note { text });
         return Ok(());
@@ -67,6 +62,36 @@ pub(super) async fn compile_here(
     Err(failure.unwrap_or_else(|| {
         Failure::new(Exit::Kernel, "does_not_compile", "the kernel does not compile")
     }))
+}
+
+/// The architecture for which [`compile_here`] would compile the request's kernel for a remote host
+/// with these facts, if this machine has a compiler. `None` if it compiles nothing.
+///
+/// # Errors
+/// The architecture cannot be compiled for.
+pub fn arch_to_compile_here(
+    request: &Request,
+    facts: &HostFacts,
+) -> Result<Option<String>, PlanError> {
+    let is_compiled_here = lacks_compiler(request, facts) && has_flags_for_code_only(request);
+    is_compiled_here.then(|| tool::target_arch(request, facts)).transpose()
+}
+
+/// Whether the host has no compiler for the request's kernel, and this machine could compile it.
+fn lacks_compiler(request: &Request, facts: &HostFacts) -> bool {
+    let Target::Kernel { spec, .. } = &request.target else { return false };
+    let has_wheels = request.build.fetch && tool::lacks_for_wheels(facts).is_empty();
+    let is_retry = !request.reuse.is_empty();
+    !has_wheels
+        && !is_retry
+        && matches!(spec.entry, EntryPoint::Device(_))
+        && tool::compilers(facts, &spec.entry).is_empty()
+}
+
+/// Whether no flag could start a program on this machine.
+fn has_flags_for_code_only(request: &Request) -> bool {
+    let Target::Kernel { spec, .. } = &request.target else { return true };
+    spec.flags.iter().chain(&request.build.flags).all(|flag| is_for_code(flag))
 }
 
 /// Flags of nvcc that say how code is compiled, by their beginnings. A project gives them, and nvcc

@@ -26,16 +26,50 @@ const MAX_REPEATED_S: f64 = 30.0;
 const OWN_EXCEPTIONS: &[(&str, &str)] = &[
     ("AssertionError", "a check of the program's own failed"),
     ("AttributeError", "a tool takes no attribute away"),
+    ("Exception", "the program raised it itself"),
     ("FileNotFoundError", "a tool removes no file"),
+    ("FloatingPointError", "a tool changes no number"),
     ("ImportError", "a module lacks what is imported from it"),
     ("IndentationError", "the code cannot be read"),
+    ("IndexError", "a tool shortens no list"),
+    ("IsADirectoryError", "a tool makes no folder of a file"),
     ("KeyError", "a tool removes no key"),
+    ("LookupError", "a tool removes no key"),
     ("ModuleNotFoundError", "a module is not installed"),
     ("NameError", "the code names what is not defined"),
+    ("NotADirectoryError", "a tool makes no file of a folder"),
+    ("NotImplementedError", "the code says that it is not written yet"),
+    ("OverflowError", "a tool changes no number"),
+    ("StopIteration", "a tool shortens no list"),
     ("SyntaxError", "the code cannot be read"),
     ("TabError", "the code cannot be read"),
     ("TypeError", "a call does not fit its function"),
     ("UnboundLocalError", "the code reads a variable before it is set"),
+    ("UnicodeDecodeError", "a tool changes no text"),
+    ("UnicodeEncodeError", "a tool changes no text"),
+    ("ValueError", "a value does not fit its function"),
+    ("ZeroDivisionError", "a tool changes no number"),
+    ("json.decoder.JSONDecodeError", "a tool changes no text"),
+];
+
+/// Exceptions of Python that a tool can cause: it takes memory, files, time and the driver.
+const EXCEPTIONS_OF_TOOLS: [&str; 16] = [
+    "BlockingIOError",
+    "BrokenPipeError",
+    "BufferError",
+    "ChildProcessError",
+    "ConnectionError",
+    "ConnectionResetError",
+    "EOFError",
+    "EnvironmentError",
+    "FileExistsError",
+    "IOError",
+    "MemoryError",
+    "OSError",
+    "PermissionError",
+    "RuntimeError",
+    "SystemError",
+    "TimeoutError",
 ];
 
 /// Words of errors that a tool can cause, whatever exception passes them on.
@@ -129,7 +163,7 @@ pub(super) fn failure(record: &RungRecord, how: &str, remote: &dyn Remote) -> Fa
 }
 
 /// The exception of Python that ended a program and that no tool causes, with the reason.
-fn own_exception(record: &RungRecord) -> Option<(&'static str, &'static str)> {
+fn own_exception(record: &RungRecord) -> Option<(&str, &'static str)> {
     if record.exit.is_none_or(|status| status == 0) || crash_signal(record).is_some() {
         return None;
     }
@@ -140,10 +174,20 @@ fn own_exception(record: &RungRecord) -> Option<(&'static str, &'static str)> {
         (is_name && (name.ends_with("Error") || name.ends_with("Exception")))
             .then_some((line, name))
     })?;
-    let exception = OWN_EXCEPTIONS.iter().copied().find(|(known, _)| *known == name)?;
-    let line = line.to_lowercase();
-    let may_be_a_tools = TOOL_WORDS.iter().any(|word| line.contains(word));
-    (!may_be_a_tools).then_some(exception)
+    let names_tool = |text: &str| {
+        let text = text.to_lowercase();
+        TOOL_WORDS.iter().any(|word| text.contains(word))
+    };
+    let known = OWN_EXCEPTIONS.iter().copied().find(|(known, _)| *known == name);
+    if known.is_some() {
+        return known.filter(|_| !names_tool(line));
+    }
+    // Python names the module of every other class. The program's own class may wrap another error.
+    let mut words = record.stderr_tail.split(|c: char| !c.is_alphanumeric());
+    let may_be_a_tools = name.contains('.')
+        || words.any(|word| EXCEPTIONS_OF_TOOLS.contains(&word))
+        || names_tool(&record.stderr_tail);
+    (!may_be_a_tools).then_some((name, "the program has its own class for it"))
 }
 
 fn ending(record: &RungRecord) -> String {
@@ -307,5 +351,49 @@ impl ProgramError {
         let rungs = RUNGS.iter().filter(|info| Some(info.tool) == tool);
         request.skip.extend(rungs.map(|info| info.id.to_string()));
         RungId::from(self.record.rung.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(stderr_tail: &str, seconds: f64) -> RungRecord {
+        let (exit, stderr_tail) = (Some(1), stderr_tail.to_owned());
+        RungRecord { exit, stderr_tail, seconds, ..RungRecord::default() }
+    }
+
+    #[test]
+    fn only_exceptions_that_no_tool_causes_are_the_programs_own() {
+        let own = |tail: &str| own_exception(&record(tail, 1.0)).map(|(name, _)| name.to_owned());
+        for (tail, name) in [
+            ("ZeroDivisionError: division by zero", "ZeroDivisionError"),
+            ("ValueError: bad\nCollecting data...", "ValueError"),
+            ("json.decoder.JSONDecodeError: Expecting value", "json.decoder.JSONDecodeError"),
+            ("ConfigError: no such layer", "ConfigError"),
+        ] {
+            assert_eq!(own(tail).as_deref(), Some(name), "{tail}");
+        }
+        for tail in [
+            "RuntimeError: no device",
+            "OSError: no room",
+            "torch.OutOfMemoryError: no room",
+            "ValueError: CUDA error: an illegal memory access",
+            "RuntimeError: a\n\nTrainError: b",
+            "no exception of Python",
+        ] {
+            assert_eq!(own(tail), None, "{tail}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_ran_for_more_than_30_s_is_not_run_again() {
+        let reason = |seconds: f64| {
+            let (record, survey) = (record("trouble", seconds), None);
+            let (result, refused, part) = (JobResult::default(), None, PlanPart::Whole);
+            ProgramError { record, survey, result, refused, part }.reason_not_to_repeat()
+        };
+        assert_eq!(reason(30.0), None);
+        assert_eq!(reason(31.0).as_deref(), Some("it took 31 s, more than 30 s"));
     }
 }

@@ -28,6 +28,11 @@ const START_INTERRUPTED: &str =
 
 /// Meanings of the hook's messages.
 pub(super) static MESSAGE_ROWS: &[MessageRow] = &[
+    MessageRow(
+        "rgpu torch: the program ended with an exception",
+        "program_failed",
+        RowAction::FailedStop,
+    ),
     MessageRow("rgpu torch: * failed:", "torch_hook_failed", RowAction::FailedNext),
     MessageRow(
         "rgpu torch: the program did not import torch",

@@ -5,6 +5,7 @@ use rgpu_case::ErrorClass;
 use rgpu_protocol::Outcome;
 
 use super::{ProfileBuilder, is_pass_step};
+use crate::run::build::with_instances_to_write;
 use crate::run::job::{JobResult, cancelled};
 use crate::run::outcome;
 use crate::store::RunFolder;
@@ -131,7 +132,7 @@ impl ProfileBuilder {
         )
         .file(spec.file.as_ref().unwrap_or(&spec.source).display());
         Some(match symbols.is_empty() {
-            true => failure.hint("it has none at all: a template needs an explicit instantiation"),
+            true => with_instances_to_write(failure.hint("it has none at all"), &spec.source),
             false => failure.hint(format!("it has `{}`: name it in `entry`", symbols.join("`, `"))),
         })
     }
