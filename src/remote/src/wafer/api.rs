@@ -1,8 +1,6 @@
 //! One request to Wafer's service: time limits, no redirects, bounded answers. The caller decides
 //! whether a request may be repeated.
 
-#![expect(clippy::disallowed_methods, reason = "the user's settings, keys and cache")]
-
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,6 +15,7 @@ use super::error::WaferError;
 use super::refusal;
 use super::sse::SseStream;
 use super::token::Token;
+use crate::fetch::open_parent;
 use crate::foreign_text::excerpt;
 use crate::http::{self, Attempts, HttpError, error_chain};
 use crate::{RemoteError, limits};
@@ -188,29 +187,23 @@ impl Api {
             return Err(WaferError::refused(refusal::named(status, &body)).into());
         }
         let disk_error = |source| RemoteError::Disk { path: to.to_owned(), source };
-        let temporary = to.with_extension("part");
-        let mut file = File::create(&temporary).await.map_err(disk_error)?;
+        let (folder, name) = open_parent(to)?;
+        // Dropped before its end, the new file is removed.
+        let (file, new) = folder.begin(&name).map_err(disk_error)?;
+        let mut file = File::from_std(file);
         let mut received_bytes = 0;
-        let result = async {
-            while let Some(bytes) =
-                http::next_chunk(&mut response, limits::STALL_TIMEOUT, doing).await?
-            {
-                received_bytes += bytes.len() as u64;
-                if received_bytes > max_bytes {
-                    let why = format!("it is over {max_bytes} bytes");
-                    return Err(WaferError::refused(refusal::too_long(why)).into());
-                }
-                file.write_all(&bytes).await.map_err(disk_error)?;
+        while let Some(bytes) =
+            http::next_chunk(&mut response, limits::STALL_TIMEOUT, doing).await?
+        {
+            received_bytes += bytes.len() as u64;
+            if received_bytes > max_bytes {
+                let why = format!("it is over {max_bytes} bytes");
+                return Err(WaferError::refused(refusal::too_long(why)).into());
             }
-            file.sync_all().await.map_err(disk_error)?;
-            tokio::fs::rename(&temporary, to).await.map_err(disk_error)
+            file.write_all(&bytes).await.map_err(disk_error)?;
         }
-        .await;
-        if result.is_err() {
-            // Leaves no partial file.
-            let _ = tokio::fs::remove_file(&temporary).await;
-        }
-        result
+        file.sync_all().await.map_err(disk_error)?;
+        new.finish().map_err(disk_error)
     }
 
     /// The JSON document in an answer.
