@@ -12,7 +12,7 @@
 //! Files are read from the descriptor of the repository's or project's folder, and written from that
 //! of the state folder: no link in between is followed.
 
-pub use std::io::{self, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
