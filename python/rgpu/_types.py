@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     """Which side failed."""
     Source = Literal['output', 'stdout', 'stderr']
     """The text in which a pattern is searched."""
+    StartError = Literal['not_found', 'not_executable']
+    """Why a program did not start."""
     Status2 = Literal['ok', 'partial', 'failed']
     """Whether an input could be read."""
     Stdin = Union[Literal['null', 'client'], dict[str, Any]]
@@ -2665,6 +2667,8 @@ class RungRecord(Record):
     """Exit status; `None` if there is none."""
     signal: int | None
     """Signal that ended the program."""
+    start_error: StartError | None
+    """Why the program did not start. `None` for other failures, and from an older agent."""
     seconds: float
     """Wall-clock time in seconds."""
     stdout_tail: str

@@ -498,6 +498,12 @@ fn a_kernel_that_ends_its_process_with_status_zero_fails_every_mode() {
             assert_eq!(status(&output), 6, "{mode} {job} {word}: {shown}");
             assert!(shown.contains("kernel_failed"), "{mode} {job} {word}: {shown}");
             assert!(!shown.contains("\"clean\""), "{mode} {job} {word}: {shown}");
+            // A signal ends no process with status 0.
+            assert!(!shown.contains("signal"), "{mode} {job} {word}: {shown}");
+            if (*word, job) == ("ends-early", "verify") {
+                let told = "with status 0: something in it called `exit` or `_exit`";
+                assert!(shown.contains(told), "{mode} {job} {word}: {shown}");
+            }
         }
     }
 }

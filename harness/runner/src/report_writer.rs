@@ -129,11 +129,7 @@ impl ReportWriter {
             Some(name) => format!("the process ended during `{}` of `{name}`", phase.name()),
             None => format!("the process ended during `{}`", phase.name()),
         };
-        let ended = Fault::new(
-            ErrorClass::Crash,
-            text + " without a message: by a signal, or \
-                                                          by a call of `exit`",
-        );
+        let ended = Fault::new(ErrorClass::Crash, text + " without a message");
         self.write(Some(&self.with_phase_and_case(ended)))?;
         let outer = self.ranges.push(phase.name());
         let inner = case.map(|case| self.ranges.push(&case.range_name()));

@@ -102,7 +102,7 @@ class Journal:
         where = f"`{phase}` of `{self.data_set}`" if data_set else f"`{phase}`"
         if data_set:
             self.record(data_set)
-        self.write(Fault("crash", f"the process ended during {where} without a message: by a signal, or by a call of `exit`"))
+        self.write(Fault("crash", f"the process ended during {where} without a message"))
         with contextlib.ExitStack() as open_ranges:
             open_ranges.enter_context(RANGES.open(phase, "rgpu"))
             if data_set:

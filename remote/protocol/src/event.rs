@@ -160,6 +160,16 @@ impl Stream {
     }
 }
 
+/// Why a program did not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StartError {
+    /// Nothing has its path, or its name is not on PATH.
+    NotFound,
+    /// The system does not execute it.
+    NotExecutable,
+}
+
 /// The result of one rung. A rung is one way to get a step's result: a tool, its command and what
 /// the result contains. The step's ladder lists its rungs, best first; if one fails, the next is
 /// tried.
@@ -188,6 +198,9 @@ pub struct RungRecord {
     /// Signal that ended the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// Why the program did not start. `None` for other failures, and from an older agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_error: Option<StartError>,
     /// Wall-clock time in seconds.
     #[serde(default)]
     pub seconds: f64,

@@ -1,5 +1,6 @@
 //! Exit statuses of `rgpu exec` when rgpu itself fails, distinct from the program's.
 
+use rgpu_protocol::event::StartError;
 use rgpu_protocol::plan::HangDetection;
 
 use super::app::{Status, show_failure};
@@ -38,13 +39,11 @@ pub(in crate::cli) fn status_of_failure(failure: &Failure) -> u8 {
 
 /// The status of a program that did not start. `None` if something else failed.
 fn status_of_start(failure: &Failure) -> Option<u8> {
-    let is_program = failure.place.step.as_deref() == Some(EXEC_STEP);
-    let cause =
-        failure.cause.as_deref().filter(|_| is_program && failure.code == "start_failed")?;
-    // The agent's words: a program that is not on PATH, or the system's error of starting it.
-    match cause.split_once("` does not start: ") {
-        Some((_, error)) if error.contains("(os error 2)") => Some(NOT_FOUND),
-        Some(_) => Some(NOT_EXECUTABLE),
-        None => cause.ends_with("` is not on PATH").then_some(NOT_FOUND),
+    if failure.place.step.as_deref() != Some(EXEC_STEP) {
+        return None;
     }
+    Some(match failure.start_error? {
+        StartError::NotFound => NOT_FOUND,
+        StartError::NotExecutable => NOT_EXECUTABLE,
+    })
 }

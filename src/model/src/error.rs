@@ -7,6 +7,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use rgpu_protocol::event::StartError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -133,6 +134,9 @@ pub struct Failure {
     /// failure is that of one command. Documents do not have it.
     #[serde(skip)]
     pub lost_host: bool,
+    /// Why the program of the step did not start. Documents do not have it.
+    #[serde(skip)]
+    pub start_error: Option<StartError>,
 }
 
 impl Failure {
@@ -153,6 +157,7 @@ impl Failure {
             hints: Vec::new(),
             exit,
             lost_host: false,
+            start_error: None,
         }
     }
 

@@ -77,6 +77,7 @@ pub(crate) fn judge(
         message,
         exit: result.exit,
         signal: result.signal,
+        start_error: None,
         seconds: result.seconds,
         stdout_tail: tail_of(&stdout, TAIL_BYTES),
         stderr_tail: tail_of(&stderr, TAIL_BYTES),

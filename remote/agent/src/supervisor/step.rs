@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use rgpu_protocol::event::StartError;
 use rgpu_protocol::{EventBody, Rung, RungRecord, Step};
 
 use super::rung::Launch;
@@ -88,12 +89,13 @@ impl Supervisor {
         self.emit(started)?;
         let Some(program) = program else {
             let message = format!("`{}` is not on PATH", argv[0]);
-            return Ok((start_failed(step, rung, argv, message), RungVerdict::Next));
+            let not_found = Some(StartError::NotFound);
+            return Ok((start_failed(step, rung, argv, message, not_found), RungVerdict::Next));
         };
         let folder = work.join(&rung.cwd);
         if let Err(e) = std::fs::create_dir_all(&folder) {
             let message = format!("no folder `{}`: {e}", rung.cwd);
-            return Ok((start_failed(step, rung, argv, message), RungVerdict::Next));
+            return Ok((start_failed(step, rung, argv, message, None), RungVerdict::Next));
         }
         let launch = Launch {
             program: &program,
@@ -114,7 +116,11 @@ impl Supervisor {
             Ok(result) => judge(step, rung, argv, &result, &work),
             Err(e) => {
                 let message = format!("`{}` does not start: {e}", program.display());
-                (start_failed(step, rung, argv, message), RungVerdict::Next)
+                let why = match e.kind() {
+                    std::io::ErrorKind::NotFound => StartError::NotFound,
+                    _ => StartError::NotExecutable,
+                };
+                (start_failed(step, rung, argv, message, Some(why)), RungVerdict::Next)
             }
         };
         self.announce(step, rung, &work)?;
@@ -126,6 +132,12 @@ impl Supervisor {
     }
 }
 
-fn start_failed(step: &Step, rung: &Rung, argv: Vec<String>, message: String) -> RungRecord {
-    RungRecord { argv, ..not_run(step, rung, "start_failed", message) }
+fn start_failed(
+    step: &Step,
+    rung: &Rung,
+    argv: Vec<String>,
+    message: String,
+    start_error: Option<StartError>,
+) -> RungRecord {
+    RungRecord { argv, start_error, ..not_run(step, rung, "start_failed", message) }
 }

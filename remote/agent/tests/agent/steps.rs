@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rgpu_protocol::event::StartError;
 use rgpu_protocol::{EventBody, FromAgent, Outcome, Stream, ToAgent};
 use serde_json::json;
 
@@ -105,7 +106,9 @@ fn the_ladder_goes_down_until_a_rung_ends_well() {
             "last:ok"
         ]
     );
+    assert_eq!(story.record("absent").start_error, Some(StartError::NotFound));
     assert_eq!(story.record("exit").message, "bad");
+    assert_eq!(story.record("exit").start_error, None);
     assert_eq!(story.record("words").message, "==ERROR== ERR_NVGPUCTRPERM");
     assert_eq!(*story.outcome(), Outcome::Done);
     // One log for a step; its rungs append.

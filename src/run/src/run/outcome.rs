@@ -85,6 +85,7 @@ fn step_failure(remote: &dyn Remote, result: &JobResult, step: &str, code: &str)
         .host(remote.name(), remote.transport())
         .step(step)
         .cause(cause(record));
+    failure.start_error = record.and_then(|record| record.start_error);
     if code == "timeout" {
         failure = failure.hint("raise the limit with `--timeout 30m`");
     }

@@ -10,11 +10,6 @@
 //! - git starts no program that the repository's settings name, and fetches nothing.
 //! - Variables such as `GIT_DIR`, which git sets for its hooks, do not choose another repository.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "it follows the links of `.git` to see where they lead, and opens nothing there"
-)]
-
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStringExt;

@@ -2,7 +2,7 @@
 //! the checked results.
 
 use rgpu_case::ErrorClass;
-use rgpu_protocol::Outcome;
+use rgpu_protocol::{Outcome, RungRecord};
 
 use super::{ProfileBuilder, is_pass_step};
 use crate::run::build::with_instances_to_write;
@@ -17,6 +17,9 @@ use rgpu_model::sanitizer::SanitizerVerdict;
 use rgpu_plan::kernel::EntryPoint;
 use rgpu_plan::tool::{DraftInfo, Request, Target};
 use rgpu_remote::Remote;
+
+/// In the error that the runner writes before each phase, in case that its process ends there.
+const WITHOUT_MESSAGE: &str = "without a message";
 
 impl ProfileBuilder {
     /// The failure of the last job's pass step, if no pass measured anything. For runs with several
@@ -104,11 +107,25 @@ impl ProfileBuilder {
         let mut out = Failure::new(exit, code, what)
             .host(remote.name(), remote.transport())
             .step(step)
-            .cause(&failure.text);
+            .cause(format!("{}{}", failure.text, self.end_without_message(step, failure)));
         if !hint.is_empty() {
             out = out.hint(hint);
         }
         out
+    }
+
+    /// How the step's process ended, if the runner could not say it: its report has what it wrote before.
+    fn end_without_message(&self, step: &str, failure: &RunnerFailure) -> String {
+        let record = self.job.as_ref().and_then(|job| job.last_rung(step));
+        match record.filter(|_| failure.text.contains(WITHOUT_MESSAGE)) {
+            Some(RungRecord { signal: Some(number), .. }) => {
+                format!(", by {}", outcome::signal(*number))
+            }
+            Some(RungRecord { exit: Some(status), .. }) => {
+                format!(", with status {status}: something in it called `exit` or `_exit`")
+            }
+            _ => String::new(),
+        }
     }
 
     /// The failure if the compiled code lacks the kernel that kernel.toml names. Needed without a
