@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{KernelError, KernelSpec, LANGUAGES, Language, read};
+use crate::regular_file;
 
 /// The folders in which kernels are searched by name, in this order: `<project>/kernels`, each of
 /// `kernel_path`, then the folder of the kernels shipped with rgpu.
@@ -71,12 +72,12 @@ pub fn find(
     if !looks_like_path {
         for folder in kernel_folders.folders() {
             let file = folder.join(name_or_path).join("kernel.toml");
-            if file.is_file() {
+            if is_present(&file) {
                 return load_toml(&file);
             }
         }
     }
-    if path.join("kernel.toml").is_file() {
+    if is_present(&path.join("kernel.toml")) {
         return load_toml(&path.join("kernel.toml"));
     }
     match path.extension().and_then(|extension| extension.to_str()) {
@@ -162,6 +163,12 @@ pub fn skeleton(file: &Path) -> Result<String, KernelError> {
     Ok(format!("#:schema {SCHEMA}\n{}", language.skeleton(file, &text)?))
 }
 
+/// Whether anything has this path. What is no file that can be read gets an error with its name,
+/// and not one that says that there is no such kernel.
+fn is_present(path: &Path) -> bool {
+    path.exists() || path.is_symlink()
+}
+
 /// Where editors find the schema of kernel.toml.
 const SCHEMA: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/raw/HEAD/schemas/kernel-toml.json");
 
@@ -170,7 +177,9 @@ fn language_of(extension: &str) -> Option<&'static dyn Language> {
 }
 
 fn load_toml(file: &Path) -> Result<FoundKernel, KernelError> {
-    let text = std::fs::read_to_string(file).map_err(KernelError::unreadable(file, None))?;
+    // It may be a pipe or a device, if the project came from elsewhere.
+    let text = regular_file::read_to_string(file, regular_file::MAX_FILE_BYTES)
+        .map_err(KernelError::unreadable(file, None))?;
     Ok(FoundKernel { spec: read(file, &text)?, assumptions: Vec::new() })
 }
 

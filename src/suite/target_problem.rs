@@ -231,7 +231,9 @@ fn describe_load_error(kernel: &str, error: KernelError) -> (String, String) {
             };
             ("unknown_kernel", format!("there is no kernel `{kernel}`{hint}"))
         }
-        KernelError::Unreadable { path, named_by: None, .. } if !path.exists() => {
+        KernelError::Unreadable { path, named_by: None, .. }
+            if !path.exists() && !path.is_symlink() =>
+        {
             ("missing_source", format!("there is no file `{kernel}`"))
         }
         KernelError::Unreadable { path, named_by: Some(key), .. } if !path.exists() => {

@@ -31,6 +31,7 @@ mod floods;
 mod followers;
 mod fuzz_corpus;
 mod host;
+mod hostile_project;
 mod hosts;
 mod interrupts;
 mod kernels;

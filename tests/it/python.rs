@@ -14,7 +14,7 @@ fn folder(inner: &str) -> PathBuf {
 }
 
 /// A Python in the laptop's project, as its user, that imports the package from the repository.
-fn python(laptop: &Laptop, program: impl AsRef<Path>) -> Command {
+pub(crate) fn python(laptop: &Laptop, program: impl AsRef<Path>) -> Command {
     let rgpu = laptop.rgpu([] as [&str; 0]);
     let mut command = Command::new(program.as_ref());
     command.current_dir(laptop.path("project")).env_clear();

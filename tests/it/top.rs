@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::Child;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -15,7 +16,7 @@ use crate::laptop::{Laptop, status, wait_for, words};
 use crate::loops::TestLoop;
 
 /// The view in a terminal of its own.
-struct View {
+pub(crate) struct View {
     child: Child,
     ours: File,
     theirs: File,
@@ -23,7 +24,7 @@ struct View {
 }
 
 impl View {
-    fn open(laptop: &Laptop, line: &str) -> Self {
+    pub(crate) fn open(laptop: &Laptop, line: &str) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -54,6 +55,31 @@ impl View {
 
     fn is_raw(&self) -> bool {
         !tcgetattr(&self.theirs).unwrap().local_modes.contains(LocalModes::ICANON)
+    }
+
+    /// What the view draws in its first moment, and its status after `q`: `None` if it does not end
+    /// within `limit`.
+    pub(crate) fn look_and_leave(mut self, limit: Duration) -> (String, Option<i32>) {
+        let begun = Instant::now();
+        let shown = || self.text.lock().unwrap().clone();
+        while begun.elapsed() < limit && !shown().contains("\u{1b}[?1049h") {
+            if self.child.try_wait().unwrap().is_some() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let _ = (&self.ours).write_all(b"q");
+        while begun.elapsed() < limit {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return (self.text.lock().unwrap().clone(), Some(status.code().unwrap_or(128)));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let text = self.text.lock().unwrap().clone();
+        (text, None)
     }
 
     /// The end of the command: its status, with the terminal as it was before.
