@@ -14,6 +14,7 @@ use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
 use super::args::Cli;
+use super::help;
 use super::support::app::{App, Status};
 use super::support::kernel_folders::kernel_folders;
 use super::support::session;
@@ -95,17 +96,26 @@ struct NamedArgument {
     file: bool,
 }
 
-/// The ids of such arguments, the kind of their names, and whether they may be files.
-const NAMED_ARGUMENTS: &[(&str, &str, bool)] =
-    &[("remote", "remotes", false), ("run", "runs", false), ("what", "runs", true)];
+/// The ids of such arguments, the command if only its argument is meant, the kind of their names, and
+/// whether they may be files.
+const NAMED_ARGUMENTS: &[(&str, Option<&str>, &str, bool)] = &[
+    ("remote", None, "remotes", false),
+    ("run", None, "runs", false),
+    ("what", None, "runs", true),
+    ("target", Some("profile"), "kernels", true),
+    ("file", Some("build"), "kernels", true),
+];
 
 /// Collects every such positional argument below this command.
 fn collect_named_arguments(command: &Command, path: &[String], found: &mut Vec<NamedArgument>) {
     // The argument of `__names` itself is not a run.
     let hidden = command.is_hide_set() || command.get_name() == "help";
     let first = command.get_positionals().next().map(|arg| arg.get_id().as_str());
-    let known = NAMED_ARGUMENTS.iter().find(|(id, ..)| first == Some(*id) && !hidden);
-    if let Some(&(_, kind, file)) = known {
+    let is_meant = |only: &Option<&str>| only.is_none_or(|command| *path == [command]);
+    let known = NAMED_ARGUMENTS
+        .iter()
+        .find(|(id, only, ..)| first == Some(*id) && is_meant(only) && !hidden);
+    if let Some(&(_, _, kind, file)) = known {
         found.push(NamedArgument { path: path.to_vec(), kind, file });
     }
     for below in command.get_subcommands().filter(|_| !hidden) {
@@ -119,13 +129,33 @@ fn script(shell: Shell) -> String {
     clap_complete::generate(shell, &mut command, "rgpu", &mut bytes);
     let mut found = Vec::new();
     collect_named_arguments(&command, &[], &mut found);
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let text = with_help_pages(&String::from_utf8_lossy(&bytes), shell);
     match shell {
         Shell::Bash => bash(&text, &found),
         Shell::Zsh => zsh(&text),
         Shell::Fish => fish(&text, &found),
         _ => text,
     }
+}
+
+/// Adds the documents that `rgpu help PAGE` prints to the commands that `rgpu help` completes.
+fn with_help_pages(text: &str, shell: Shell) -> String {
+    let pages: Vec<&str> = help::page_names().collect();
+    let begin = match shell {
+        Shell::Bash => "        rgpu__subcmd__help)\n            opts=\"",
+        Shell::Zsh => "\n_rgpu__subcmd__help_commands() {\n    local commands; commands=(\n",
+        Shell::Fish => {
+            let seen = "__fish_rgpu_using_subcommand help";
+            let line = format!("complete -c rgpu -n \"{seen}\" -f -a \"{}\"\n", pages.join(" "));
+            return format!("{text}{line}");
+        }
+        _ => return text.to_owned(),
+    };
+    let added = match shell {
+        Shell::Bash => pages.join(" ") + " ",
+        _ => pages.iter().map(|page| format!("'{page}:A document' \\\n")).collect(),
+    };
+    text.replacen(begin, &format!("{begin}{added}"), 1)
 }
 
 /// Changes a bash script. In an arm for a flag, the line after the flag's lists the candidates. In
@@ -215,22 +245,33 @@ _rgpu_runs_files() {
 }
 
 "#;
-    const FILES: &str = ":_default' \\";
-    let line = |line: &str| {
+    let mut command = "";
+    let mut changed = String::new();
+    for line in text.lines() {
+        // An arm of a `case` has the lines of one command.
+        if let Some(name) = line.trim_start().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+            command = name;
+        }
         let begins = |id: &str| {
             ["'", "'*"].iter().any(|quote| {
                 let rest = line.strip_prefix(quote).map(|rest| rest.trim_start_matches(':'));
                 rest.is_some_and(|rest| rest.starts_with(&format!("{id} -- ")))
             })
         };
-        let place = NAMED_ARGUMENTS.iter().find(|(id, ..)| begins(id));
-        let changed = place.and_then(|(_, kind, file)| {
-            let files = if *file { "_files" } else { "" };
-            Some(format!("{}:_rgpu_{kind}{files}' \\", line.strip_suffix(FILES)?))
+        let place = NAMED_ARGUMENTS
+            .iter()
+            .find(|(id, only, ..)| begins(id) && only.is_none_or(|only| only == command));
+        let offer = place.and_then(|(_, _, kind, file)| {
+            // Kernels may always be files.
+            let files = if *file && *kind != "kernels" { "_files" } else { "" };
+            let ends = [":_default' \\", ":_files' \\"];
+            let line = ends.iter().find_map(|end| line.strip_suffix(end))?;
+            Some(format!("{line}:_rgpu_{kind}{files}' \\"))
         });
-        changed.unwrap_or_else(|| line.to_owned()) + "\n"
-    };
-    let text: String = text.lines().map(line).collect();
+        changed += &offer.unwrap_or_else(|| line.to_owned());
+        changed.push('\n');
+    }
+    let text = changed;
     let text = text
         .replace(":NAME|PATH:_default'", ":NAME|PATH:_rgpu_kernels'")
         .replace(":REMOTE:_default'", ":REMOTE:_rgpu_remotes'")
@@ -279,10 +320,10 @@ mod tests {
     fn every_shell_asks_for_kernels_and_remotes_wherever_they_can_be_named() {
         let asks = |shell, kind: &str| script(shell).matches(kind).count();
         // One for each flag `--kernel` and `--remote`, twice where the short form is separate, and
-        // one for each positional argument: `remote check`, `doctor`, `runs show` …
-        assert_eq!(asks(Shell::Bash, "__names kernels"), 2 * 3);
-        assert_eq!(asks(Shell::Zsh, ":_rgpu_kernels'"), 2 * 3);
-        assert_eq!(asks(Shell::Fish, "__names kernels"), 3);
+        // one for each positional argument: `profile vecadd`, `build vecadd`, `remote check` …
+        assert_eq!(asks(Shell::Bash, "__names kernels"), 2 * 3 + 2);
+        assert_eq!(asks(Shell::Zsh, ":_rgpu_kernels'"), 2 * 3 + 2);
+        assert_eq!(asks(Shell::Fish, "__names kernels"), 3 + 2);
         let flags = asks(Shell::Fish, "__fish_complete_list ,");
         let remotes = asks(Shell::Fish, "'(rgpu __names remotes");
         assert!(flags >= 6 && remotes == 6, "{flags} {remotes}");
@@ -298,6 +339,7 @@ mod tests {
         assert_eq!(asks(Shell::Fish, "__names suites"), 1);
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             assert!(!script(shell).contains("__names'"), "it offers what is for shells alone");
+            assert!(script(shell).contains("reading-a-profile"), "`rgpu help` offers no documents");
         }
     }
 

@@ -47,6 +47,11 @@ const PAGES: &[Page] = pages! {
     "tuning": "docs/tuning.md",
 };
 
+/// The names of all documents.
+pub(super) fn page_names() -> impl Iterator<Item = &'static str> {
+    PAGES.iter().map(|page| page.name)
+}
+
 /// The document that a command line `rgpu help PAGE` names. `None` for any other command line.
 pub(super) fn page(argv: &[OsString]) -> Option<String> {
     let [_, help, name] = argv else { return None };

@@ -74,6 +74,12 @@ fn bash_completes_kernels_remotes_and_runs() {
     assert_eq!(completed("exec -r h2"), "h200\n");
     assert_eq!(completed("profile --kernel hea"), "heat\n");
     assert_eq!(completed("build -K veca"), "vecadd\n");
+    assert_eq!(completed("profile veca"), "vecadd\n");
+    assert_eq!(completed("build veca"), "vecadd\n");
+    assert_eq!(completed("profile one."), "one.cubin\n");
+    assert_eq!(completed("profile --accept-n"), "--accept-new\n");
+    assert_eq!(completed("help reading"), "reading-a-profile\n");
+    assert_eq!(completed("help prof"), "profile\n");
     assert_eq!(completed("profile --remote h100,h2"), "h100,h200\n");
     for line in ["remote check h", "remote up h", "remote remove h", "doctor h"] {
         assert_eq!(completed(line), "h100\nh200\nhal\n", "{line}");
