@@ -262,7 +262,8 @@ impl Config {
         let known = self.remotes.keys().map(String::as_str).chain([LOCAL]);
         let near = nearest(name, known);
         let mut failure =
-            Failure::new(Exit::Config, "unknown_remote", format!("there is no remote `{name}`"));
+            Failure::new(Exit::Config, "unknown_remote", format!("there is no remote `{name}`"))
+                .file(self.user_file.display());
         if !near.is_empty() {
             failure = failure.hint(format!("did you mean `{}`?", near.join("` or `")));
         } else if !name.contains(['@', ':', '/'])
@@ -598,6 +599,8 @@ mod tests {
         let config = load(dir.path(), Environment::default()).unwrap();
         let failure = config.remote("h20", |_| false).unwrap_err();
         assert_eq!(failure.hints[0], "did you mean `h200`?");
+        // Where remotes are kept.
+        assert_eq!(failure.place.file, Some(config.user_file.display().to_string()));
         assert!(failure.hints[1].starts_with("rgpu remote add h20 ssh://"));
         // Nothing is near: those that there are.
         let failure = config.remote("cluster", |_| false).unwrap_err();

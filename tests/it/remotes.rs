@@ -309,3 +309,29 @@ fn what_a_remote_keeps_when_its_address_changes_is_told() {
     let shown = laptop.show("remote add box ssh://u@new --env B=2");
     assert!(!shown.contains("it keeps"), "{shown}");
 }
+
+#[test]
+fn a_remote_that_is_added_again_is_told_from_one_that_changes() {
+    let laptop = Laptop::new();
+    let mut story = String::new();
+    for line in [
+        "remote add gpubox ssh://u@box",
+        "remote add gpubox ssh://u@box",
+        "remote add gpubox ssh://u@other --default",
+        "remote add foo bar",
+    ] {
+        story += &laptop.show(line);
+    }
+    insta::assert_snapshot!(story);
+}
+
+#[test]
+fn the_flags_for_a_host_of_ssh_come_before_those_of_services() {
+    let laptop = Laptop::new();
+    let help = laptop.show("remote add --help");
+    let place = |words: &str| help.find(words).unwrap_or_else(|| panic!("{words}: {help}"));
+    assert!(place("--identity") < place("A worker, or Modal:"), "{help}");
+    assert!(place("A worker, or Modal:") < place("--token-file <FILE>"), "{help}");
+    assert!(place("--no-doctor") < place("A Slurm cluster:"), "{help}");
+    assert!(place("A Slurm cluster:") < place("A Wafer workspace:"), "{help}");
+}

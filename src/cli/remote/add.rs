@@ -15,6 +15,9 @@ use crate::remote::{
     CredentialError, Price, Remote, RemoteSpec, Transport, read_private, without_secret,
 };
 
+/// The heading of the flags for a worker or an app at Modal.
+const WORKER: &str = "A worker, or Modal";
+
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct AddArgs {
     /// The name for it
@@ -24,16 +27,6 @@ pub(in crate::cli) struct AddArgs {
     /// `slurm` with --login, `modal` with --url, or `wafer` with --workspace
     #[arg(value_name = "URL")]
     pub at: String,
-
-    /// The address of your app, as `modal deploy` printed it
-    #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
-    pub url: Option<String>,
-
-    #[command(flatten)]
-    pub slurm: slurm::SlurmArgs,
-
-    #[command(flatten)]
-    pub wafer: rental::WaferArgs,
 
     /// The key file to log in with
     #[arg(long, value_name = "FILE")]
@@ -59,39 +52,6 @@ pub(in crate::cli) struct AddArgs {
     #[arg(long, value_name = "COMMAND")]
     pub via: Option<String>,
 
-    /// The environment variable with a worker's token
-    #[arg(long, value_name = "VARIABLE")]
-    pub token_env: Option<String>,
-
-    /// The file with a worker's token
-    #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
-    pub token_file: Option<PathBuf>,
-
-    /// The environment variable with the key of a proxy token [default: MODAL_KEY]
-    #[arg(long, value_name = "VARIABLE")]
-    pub key_env: Option<String>,
-
-    /// The environment variable with its secret [default: MODAL_SECRET]
-    #[arg(long, value_name = "VARIABLE")]
-    pub secret_env: Option<String>,
-
-    /// A file of mode 0600 with these variables
-    #[arg(long, value_name = "FILE")]
-    pub env_file: Option<PathBuf>,
-
-    /// The keychain service that has them, as `modal-key` and `modal-secret`, or as `token` for a
-    /// worker
-    #[arg(long, value_name = "SERVICE", conflicts_with_all = ["env_file", "token_env", "token_file"])]
-    pub keychain: Option<String>,
-
-    /// A file of certificates to trust in addition to the system's
-    #[arg(long, value_name = "FILE")]
-    pub ca_file: Option<PathBuf>,
-
-    /// Allow sending the token over plain HTTP, where others can read it
-    #[arg(long)]
-    pub allow_plain_http: bool,
-
     /// Its price in US dollars per hour; runs then show their cost
     #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub price_per_hour: Option<Price>,
@@ -107,6 +67,49 @@ pub(in crate::cli) struct AddArgs {
     /// Do not check the host's tools now (checked only at a terminal)
     #[arg(long)]
     pub no_doctor: bool,
+
+    /// The address of your app, as `modal deploy` printed it
+    #[arg(help_heading = WORKER, long, value_name = "URL", value_hint = ValueHint::Url)]
+    pub url: Option<String>,
+
+    /// The environment variable with a worker's token
+    #[arg(help_heading = WORKER, long, value_name = "VARIABLE")]
+    pub token_env: Option<String>,
+
+    /// The file with a worker's token
+    #[arg(help_heading = WORKER, long, value_name = "FILE", conflicts_with = "token_env")]
+    pub token_file: Option<PathBuf>,
+
+    /// The environment variable with the key of a proxy token [default: MODAL_KEY]
+    #[arg(help_heading = WORKER, long, value_name = "VARIABLE")]
+    pub key_env: Option<String>,
+
+    /// The environment variable with its secret [default: MODAL_SECRET]
+    #[arg(help_heading = WORKER, long, value_name = "VARIABLE")]
+    pub secret_env: Option<String>,
+
+    /// A file of mode 0600 with these variables
+    #[arg(help_heading = WORKER, long, value_name = "FILE")]
+    pub env_file: Option<PathBuf>,
+
+    /// The keychain service that has them, as `modal-key` and `modal-secret`, or as `token` for a
+    /// worker
+    #[arg(help_heading = WORKER, long, value_name = "SERVICE", conflicts_with_all = ["env_file", "token_env", "token_file"])]
+    pub keychain: Option<String>,
+
+    /// A file of certificates to trust in addition to the system's
+    #[arg(help_heading = WORKER, long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+
+    /// Allow sending the token over plain HTTP, where others can read it
+    #[arg(help_heading = WORKER, long)]
+    pub allow_plain_http: bool,
+
+    #[command(flatten)]
+    pub slurm: slurm::SlurmArgs,
+
+    #[command(flatten)]
+    pub wafer: rental::WaferArgs,
 }
 
 impl AddArgs {
@@ -197,8 +200,21 @@ pub(super) fn add(
     spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?;
     check_credentials(app, args, &spec)?;
     app.config.add_remote(&args.name, &spec, args.default)?;
-    let verb = if known.is_some() { "is changed:" } else { "is" };
+    let verb = match known {
+        Some(known) if *known == spec => "is, as before,",
+        Some(_) => "is changed:",
+        None => "is",
+    };
     app.print_note(&format!("`{}` {verb} {url}", args.name));
+    if args.default {
+        app.print_note("it is the default remote now");
+    }
+    if is_unknown_word(&spec) {
+        app.print_note(&format!(
+            "warning: `{url}` is no alias of ~/.ssh/config, so it is taken for the name of a host; \
+             an address is written ssh://user@host:port"
+        ));
+    }
     // Settings of one host may not suit another.
     let unchanged_settings = previous
         .filter(|previous| previous.url != url)
@@ -246,6 +262,13 @@ pub(super) fn add(
         ));
     }
     if args.accept_new { Ok(0) } else { list::print_settings(app) }
+}
+
+/// Whether the address is one word that names no alias of ssh, as a mistyped one does.
+fn is_unknown_word(spec: &RemoteSpec) -> bool {
+    spec.scheme() == "ssh"
+        && !spec.url.contains(['.', ':', '/', '@'])
+        && !session::ssh_aliases().contains(&spec.url)
 }
 
 /// The settings, besides the address, that did not change.

@@ -24,6 +24,7 @@ const STATE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Further arguments of `remote add NAME wafer`.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "A Wafer workspace")]
 pub(in crate::cli) struct WaferArgs {
     /// The workspace at Wafer; `remote up` creates it if it does not exist
     #[arg(long, value_name = "NAME")]

@@ -11,6 +11,7 @@ use crate::remote::slurm::settings;
 
 /// A cluster that Slurm manages.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "A Slurm cluster")]
 pub(in crate::cli) struct SlurmArgs {
     /// The login node of a Slurm cluster: ssh://user@host:port or an alias of ~/.ssh/config
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
