@@ -224,7 +224,9 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
         .follow_links(false)
         .add_custom_ignore_filename(".rgpuignore")
         .filter_entry(|entry| {
-            entry.depth() == 0 || !is_never_sent(&entry.file_name().to_string_lossy())
+            entry.depth() == 0
+                || !is_never_sent(&entry.file_name().to_string_lossy())
+                    && (entry.depth() == 1 || !is_result_of_rgpu(entry.path()))
         });
     let mut files = Vec::new();
     for entry in walk.build() {
@@ -234,10 +236,6 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
         let Ok(inner) = path.strip_prefix(root) else { continue };
         let inner_path = inner.display().to_string();
         if kind.is_dir() {
-            let empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-            if empty && path != root {
-                left_out.push(SkippedPath { path: inner_path, why: "it is an empty folder" });
-            }
             continue;
         }
         let mut skip = |why| left_out.push(SkippedPath { path: inner_path.clone(), why });
@@ -304,6 +302,15 @@ fn is_never_sent(name: &str) -> bool {
         || key("id_")
 }
 
+/// Whether rgpu has written the file or folder beside its runs: `artifacts/sass`,
+/// `artifacts/k.sm_90a.cubin`.
+fn is_result_of_rgpu(path: &Path) -> bool {
+    let is_ours = path.file_name().is_some_and(|name| name == "sass" || name == "runs")
+        || path.extension().is_some_and(|extension| extension == "cubin");
+    let artifacts = path.parent().filter(|folder| folder.ends_with("artifacts"));
+    is_ours && artifacts.is_some_and(|folder| folder.join("runs").is_dir())
+}
+
 /// The error for mounts over a limit, with the largest folders and files.
 fn too_big(files: &[&MountedFile], bytes: u64, limit: u64) -> ExecError {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
@@ -327,7 +334,7 @@ fn too_big(files: &[&MountedFile], bytes: u64, limit: u64) -> ExecError {
 
 /// A size as text.
 fn size_text(bytes: u64) -> String {
-    let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let units = [("GB", 1_000_000_000_u64), ("MB", 1_000_000), ("kB", 1_000)];
     match units.iter().find(|(_, size)| bytes >= *size) {
         Some((unit, size)) => format!("{:.1} {unit}", bytes as f64 / *size as f64),
         None => format!("{bytes} bytes"),
@@ -418,12 +425,32 @@ mod tests {
     }
 
     #[test]
+    fn results_of_rgpu_stay_unless_their_folder_is_mounted_itself() {
+        let dir = tree(&[
+            ("a.cubin", ""),
+            ("artifacts/k.sm_90a.cubin", ""),
+            ("artifacts/notes.txt", ""),
+            ("artifacts/sass/k.sass", ""),
+            ("artifacts/runs/.latest", ""),
+            ("other/artifacts/k.cubin", ""),
+        ]);
+        fs::create_dir(dir.path().join("empty")).unwrap();
+        let taken = take(dir.path());
+        let kept = ["here/a.cubin", "here/artifacts/notes.txt", "here/other/artifacts/k.cubin"];
+        assert_eq!(names(&taken), kept);
+        assert!(taken.left_out.is_empty(), "an empty folder is not worth a line each time");
+        let mount = Mount::parse("artifacts", false, dir.path()).unwrap();
+        let taken = snapshot(&[mount], MAX_MOUNT_BYTES).unwrap();
+        assert!(names(&taken).contains(&"here/artifacts/k.sm_90a.cubin"));
+    }
+
+    #[test]
     fn too_much_is_refused_and_the_biggest_are_named() {
         let dir = tree(&[("small", "x"), ("data/one", &"x".repeat(3000)), ("data/two", "yy")]);
         let mount = Mount::parse(".", true, dir.path()).unwrap();
         let error = snapshot(&[mount], 2000).unwrap_err();
         let text = crate::error::Failure::from(error).to_string();
-        assert!(text.contains("data/ (2.9 KiB), data/one (2.9 KiB)"), "{text}");
+        assert!(text.contains("data/ (3.0 kB), data/one (3.0 kB)"), "{text}");
         assert!(text.contains(".rgpuignore"), "{text}");
     }
 

@@ -37,7 +37,7 @@ pub(in crate::cli) struct ExecArgs {
     #[arg(long, value_name = "SRC[:DEST]", value_hint = ValueHint::AnyPath)]
     pub mount: Vec<String>,
 
-    /// Most bytes in all mounts together, e.g. 2GB [default: 256MiB]
+    /// Most bytes in all mounts together, e.g. 2GB [default: 268MB]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub mount_limit: Option<u64>,
 
