@@ -11,6 +11,9 @@ use tokio::net::TcpListener;
 
 use crate::error::{Exit, Failure, Result};
 
+/// How many ports are tried if the user named none.
+const MAX_PORTS_TRIED: u16 = 10;
+
 /// Listens at a loopback address. `again` says how to take another port.
 ///
 /// # Errors
@@ -26,6 +29,19 @@ pub(crate) async fn listen(address: SocketAddr, again: &str) -> Result<TcpListen
         let what = format!("nothing can listen at `{address}`");
         Failure::new(Exit::Host, "cannot_listen", what).cause(e).hint(again)
     })
+}
+
+/// Listens at `first`, or at the first free one of the following ports.
+///
+/// # Errors
+/// As [`listen`]; then all of them are taken.
+pub(crate) async fn listen_from(first: SocketAddr, again: &str) -> Result<TcpListener> {
+    for port in first.port()..first.port().saturating_add(MAX_PORTS_TRIED) {
+        if let Ok(listener) = listen(SocketAddr::new(first.ip(), port), again).await {
+            return Ok(listener);
+        }
+    }
+    listen(first, again).await
 }
 
 /// The failure of a listening server.
@@ -63,6 +79,16 @@ pub(crate) fn is_own(headers: &HeaderMap, address: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_next_free_port_is_taken_where_none_was_named() {
+        let first = listen("127.0.0.1:0".parse().unwrap(), "").await.unwrap();
+        let taken = first.local_addr().unwrap();
+        assert!(listen(taken, "").await.is_err());
+        let second = listen_from(taken, "").await.unwrap().local_addr().unwrap();
+        assert!(second.port() > taken.port(), "{second}");
+        assert!(listen_from("192.0.2.1:80".parse().unwrap(), "").await.is_err());
+    }
 
     #[test]
     fn only_own_names_are_hosts_and_origins() {

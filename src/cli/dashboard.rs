@@ -30,9 +30,10 @@ pub(super) struct DashboardArgs {
     #[command(subcommand)]
     pub command: Option<DashboardCommand>,
 
-    /// The loopback address; with port 0 the system chooses one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8710")]
-    pub listen: SocketAddr,
+    /// The loopback address; with port 0 the system chooses one [default: 127.0.0.1:8710, or the
+    /// next free port]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
 
     /// Open the page in the browser
     #[arg(long)]

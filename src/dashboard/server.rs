@@ -1,6 +1,6 @@
 //! The server: its routes, and what each answers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,11 +40,15 @@ const COMPARE_LIMIT: Duration = Duration::from_secs(120);
 /// How long after the last request the server still looks for changes.
 const WATCH_AFTER_REQUEST: Duration = Duration::from_secs(20);
 
+/// Where the server listens if nobody says otherwise.
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8710);
+
 /// How the server listens.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeOptions {
-    /// The address to listen at; only loopback addresses are accepted.
-    pub listen: SocketAddr,
+    /// The address to listen at; only loopback addresses are accepted. `None`: the first free port
+    /// from 8710 on.
+    pub listen: Option<SocketAddr>,
     /// Whether actions are refused.
     pub read_only: bool,
 }
@@ -62,7 +66,10 @@ pub async fn serve(
 ) -> Result<()> {
     let again = "another dashboard may run there; `--listen 127.0.0.1:0` lets the system choose a \
                  port";
-    let listener = loopback::listen(options.listen, again).await?;
+    let listener = match options.listen {
+        Some(address) => loopback::listen(address, again).await?,
+        None => loopback::listen_from(DEFAULT_ADDRESS, again).await?,
+    };
     let address = listener.local_addr().map_err(loopback::failed)?;
     let access = AccessControl::new(address, options.read_only)?;
     let link = format!("http://{address}/login?token={}", access.token());
