@@ -40,7 +40,9 @@ pub use document::{Destination, Document};
 pub use input::ReportInput;
 pub use kernel_name::KernelNames;
 pub use paint::{BAD, DOUBTFUL, verdict_color};
-pub use quantity::{age, bytes, cost, duration, per_second, percent, time_span, timestamp, usd};
+pub use quantity::{
+    age, amount, bytes, cost, duration, per_second, percent, time_span, timestamp, usd,
+};
 pub use text::{cut_end, one_line, wrap};
 pub use text_table::{Align, TextTable};
 

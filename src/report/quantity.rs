@@ -62,11 +62,16 @@ pub(super) fn count_of(n: f64) -> String {
     scaled(n, &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]).trim_end().to_owned()
 }
 
-/// A rate: `3.17 TB/s`, `7.73 TFLOP/s`.
-pub fn per_second(x: f64, unit: &str) -> String {
+/// An amount: `4.70 GFLOP`.
+pub fn amount(x: f64, unit: &str) -> String {
     let text =
         scaled(x, &[(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]);
-    format!("{text}{unit}/s")
+    format!("{text}{unit}")
+}
+
+/// A rate: `3.17 TB/s`, `7.73 TFLOP/s`.
+pub fn per_second(x: f64, unit: &str) -> String {
+    amount(x, unit) + "/s"
 }
 
 /// A percentage: `0.06 %`, `66 %`. Two decimals below ten.

@@ -81,7 +81,9 @@ impl TextTable {
         table.load_style(presets::NOTHING);
         table.set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(width.saturating_sub(indent).clamp(20, usize::from(u16::MAX)) as u16);
-        table.set_header(self.head.iter().map(|(name, align)| cell(name, *align)));
+        if self.head.iter().any(|(name, _)| !name.is_empty()) {
+            table.set_header(self.head.iter().map(|(name, align)| cell(name, *align)));
+        }
         for row in &self.rows {
             table.add_row(row.iter().zip(&self.head).map(|(text, (_, align))| cell(text, *align)));
         }

@@ -15,7 +15,7 @@ use super::input;
 use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, TextTable, bytes, duration, percent};
+use crate::report::{Align, TextTable, amount, bytes, duration, percent};
 
 /// Predict one kernel: its bound, its time and every term
 #[derive(Args, Clone, Debug)]
@@ -381,7 +381,7 @@ fn print(app: &App, document: &KernelDocument) {
         row("likely", format!("{} to {}", duration(fast), duration(slow)), words.into());
     }
     let intensity = format!("{:.1} FLOP a byte", document.intensity);
-    row("work", format!("{:.4e} FLOP", document.flops), intensity);
+    row("work", amount(document.flops, "FLOP"), intensity);
     row("traffic", bytes(document.bytes), String::new());
     if let Some(tile) = document.tile {
         let split =

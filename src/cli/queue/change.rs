@@ -195,6 +195,18 @@ pub(super) fn clean(app: &App, args: &CleanArgs) -> Result<Status> {
     let verb = if args.dry_run { "would remove" } else { "removed" };
     removed.iter().for_each(|id| app.print(&format!("{verb} entry {id}\n")));
     let noun = if removed.len() == 1 { "entry" } else { "entries" };
+    let ended = queue.entries()?.iter().filter(|entry| !entry.state.is_active()).count();
+    let left = if args.dry_run { ended.saturating_sub(removed.len()) } else { ended };
     app.print_note(&format!("{verb} {} {noun}", removed.len()));
+    let newest = left.min(args.keep);
+    if newest > 0 {
+        app.print_note(&format!("the newest {newest} that ended stay (`--keep {}`)", args.keep));
+    }
+    if left > newest {
+        app.print_note(&format!(
+            "{} older stay: others wait for them, or they did not end ok (`--all` removes those)",
+            left - newest
+        ));
+    }
     Ok(0)
 }

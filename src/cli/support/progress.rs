@@ -82,6 +82,8 @@ pub(in crate::cli) struct Progress {
     /// though `doctor` makes several runs.
     printed_notes: BTreeSet<String>,
     has_asked: bool,
+    /// Whether the run is on this machine, as `local`.
+    is_this_machine: bool,
     /// Printed before each line: empty, or the remote's name if several runs are followed at once.
     line_prefix: String,
 }
@@ -217,6 +219,7 @@ impl Progress {
             counting_since: None,
             printed_notes: BTreeSet::new(),
             has_asked: false,
+            is_this_machine: false,
             line_prefix,
         }
     }
@@ -263,6 +266,7 @@ impl Progress {
         if total < 64 << 10 {
             return;
         }
+        let verb = if self.is_this_machine { "copying" } else { verb };
         if !self.phase.starts_with(verb) {
             self.set_phase(&format!("{verb} {}", show_bytes(total as f64)));
             self.bar.set_style(transfer_style());
@@ -472,6 +476,7 @@ impl Reporter for Progress {
         match event {
             RunEvent::Where { remote, address, .. } => {
                 self.start_silence_watch();
+                self.is_this_machine = *remote == LOCAL && *address == LOCAL;
                 // The stderr of `exec` belongs to the program, but a remote host is always named.
                 let program_only = matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw);
                 let mut named = NAMED_REMOTES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -491,7 +496,10 @@ impl Reporter for Progress {
                 self.set_phase(what);
             }
             RunEvent::Asking {} => {
-                let text = "asking the host for its GPUs and tools";
+                let text = match self.is_this_machine {
+                    true => "looking for this machine's GPUs and tools",
+                    false => "asking the host for its GPUs and tools",
+                };
                 match std::mem::replace(&mut self.has_asked, true) {
                     false => self.set_phase(text),
                     true => self.bar.set_message(text),
