@@ -276,7 +276,7 @@ def exec(
     mode: Profile it; accepts the flags of `rgpu profile`
     mount: Send a folder or file too; the first folder becomes the working folder and contains the
         others
-    mount_limit: Most bytes in all mounts together, e.g. 2GB [default: 256MiB]
+    mount_limit: Most bytes in all mounts together, e.g. 2GB [default: 268MB]
     ncu_args: More arguments for ncu, as one string
     nodes: With `--mode nsys` on a cluster of Slurm: start it once on each of this many nodes
     note: A note to store with the run; runs with a note are never pruned

@@ -267,7 +267,7 @@ class ExecOptions(TypedDict, total=False):
     others.
     """
     mount_limit: int | str | None
-    """Most bytes in all mounts together, e.g. 2GB [default: 256MiB]"""
+    """Most bytes in all mounts together, e.g. 2GB [default: 268MB]"""
     ncu_args: str | None
     """More arguments for ncu, as one string."""
     nodes: int | None
