@@ -248,7 +248,9 @@ _rgpu_runs_files() {
     let mut changed = String::new();
     for line in text.lines() {
         // An arm of a `case` has the lines of one command.
-        if let Some(name) = line.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+        if let Some(name) =
+            line.trim_start().strip_prefix('(').and_then(|rest| rest.strip_suffix(')'))
+        {
             command = name;
         }
         let begins = |id: &str| {

@@ -490,5 +490,5 @@ fn what_has_come_home_is_not_kept_on_the_host_too() {
 fn a_program_under_a_mode_asks_this_machine_once() {
     let laptop = Laptop::new();
     let shown = laptop.show("exec --mode nsys --lang sh --code true");
-    assert_eq!(shown.matches("asking the host for its GPUs and tools").count(), 1, "{shown}");
+    assert_eq!(shown.matches("looking for this machine's GPUs and tools").count(), 1, "{shown}");
 }

@@ -496,9 +496,10 @@ impl Reporter for Progress {
                 self.set_phase(what);
             }
             RunEvent::Asking {} => {
-                let text = match self.is_this_machine {
-                    true => "looking for this machine's GPUs and tools",
-                    false => "asking the host for its GPUs and tools",
+                let text = if self.is_this_machine {
+                    "looking for this machine's GPUs and tools"
+                } else {
+                    "asking the host for its GPUs and tools"
                 };
                 match std::mem::replace(&mut self.has_asked, true) {
                     false => self.set_phase(text),

@@ -68,9 +68,10 @@ pub(crate) fn play(_: &Host, words: &[String]) -> Result<u8, ImitationError> {
 
 fn ptx(stem: &str, has_kernels: bool) -> String {
     let head = "// synthetic\n.version 9.0\n.target sm_90a\n.address_size 64\n";
-    match has_kernels {
-        true => format!("{head}.visible .entry {stem}()\n{{\n\tret;\n}}\n"),
-        false => head.to_owned(),
+    if has_kernels {
+        format!("{head}.visible .entry {stem}()\n{{\n\tret;\n}}\n")
+    } else {
+        head.to_owned()
     }
 }
 
