@@ -31,6 +31,7 @@ mod loopback;
 mod number_form;
 mod own_command;
 mod process_tree;
+mod program_answer;
 mod regular_file;
 
 pub mod config;

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::program_answer::{MAX_LIST_BYTES, read_answer};
 use crate::store::quiet_git;
 
 /// Commits the project's files as they are, on top of `parent` or of HEAD, and returns the commit.
@@ -50,13 +51,13 @@ struct Git<'a> {
 impl Git<'_> {
     fn output(&self, args: &[&str]) -> Option<String> {
         let mut git: Command = quiet_git(self.project)?;
-        git.args(args).stdin(Stdio::null()).stderr(Stdio::null());
+        git.args(args);
         git.env("GIT_INDEX_FILE", &self.index);
         for role in ["AUTHOR", "COMMITTER"] {
             git.env(format!("GIT_{role}_NAME"), "rgpu loop");
             git.env(format!("GIT_{role}_EMAIL"), "rgpu@localhost");
         }
-        let output = git.output().ok()?;
+        let output = read_answer(&mut git, MAX_LIST_BYTES).ok()?;
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         output.status.success().then_some(text)
     }

@@ -14,9 +14,9 @@
 )]
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use ignore::WalkBuilder;
 use tempfile::TempDir;
@@ -25,6 +25,7 @@ use super::QueueError;
 use super::entry::{NewEntry, SnapshotMode};
 use super::error::io_error;
 use crate::beneath::Folder;
+use crate::program_answer::{MAX_LIST_BYTES, MAX_PROBE_BYTES, read_answer, wait_for_answer};
 use crate::store::{project_files, quiet_git};
 
 /// The names inside an entry's folder.
@@ -125,7 +126,9 @@ fn refused(folder: &Path, why: impl Into<String>) -> QueueError {
 
 /// The top folder of the repository that contains `folder`.
 fn repository(folder: &Path) -> Option<PathBuf> {
-    let output = quiet_git(folder)?.args(["rev-parse", "--show-toplevel"]).output().ok()?;
+    let mut git = quiet_git(folder)?;
+    git.args(["rev-parse", "--show-toplevel"]);
+    let output = read_answer(&mut git, MAX_PROBE_BYTES).ok()?;
     path_line(&output.stdout).filter(|_| output.status.success())
 }
 
@@ -221,15 +224,19 @@ impl<'a> Git<'a> {
 
 /// Runs git in `folder` and returns what it printed.
 fn output_of(mut git: Command, folder: &Path, args: &[&str]) -> Result<Vec<u8>, QueueError> {
-    let output = git.output().map_err(io_error("start", Path::new("git")))?;
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => {
-            let words = String::from_utf8_lossy(&output.stderr);
-            let verb = args.first().copied().unwrap_or_default();
-            Err(refused(folder, format!("git {verb}: {}", words.trim())))
-        }
+    let verb = args.first().copied().unwrap_or_default();
+    let output = read_answer(&mut git, MAX_LIST_BYTES)
+        .map_err(|cause| refused(folder, format!("git {verb}: {cause}")))?;
+    check_success(&output, folder, verb)?;
+    Ok(output.stdout)
+}
+
+fn check_success(output: &Output, folder: &Path, verb: &str) -> Result<(), QueueError> {
+    if output.status.success() {
+        return Ok(());
     }
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(refused(folder, format!("git {verb}: {}", words.trim())))
 }
 
 fn head(top: &Path, folder: &Path) -> Result<String, QueueError> {
@@ -245,10 +252,15 @@ fn write_patch(top: &Path, folder: &Path) -> Result<String, QueueError> {
     git.check_no_inner_repository()?;
     let flags =
         ["--cached", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames"];
-    let patch = git.output(&[&["diff"], &flags[..], &[commit.as_str()]].concat())?;
     let path = folder.join(PATCH);
-    let mut file = fs::File::create(&path).map_err(io_error("create", &path))?;
-    file.write_all(&patch).and_then(|()| file.sync_all()).map_err(io_error("write", &path))?;
+    let file = fs::File::create(&path).map_err(io_error("create", &path))?;
+    // The files of a project may be of any size, so its patch is no answer to be read.
+    let mut diff = git.command(&[&["diff"], &flags[..], &[commit.as_str()]].concat())?;
+    let patch = file.try_clone().map_err(io_error("write", &path))?;
+    let started = diff.stdout(patch).stderr(Stdio::piped()).spawn();
+    let output = started.and_then(|child| wait_for_answer(child, MAX_LIST_BYTES));
+    check_success(&output.map_err(io_error("start", Path::new("git")))?, folder, "diff")?;
+    file.sync_all().map_err(io_error("write", &path))?;
     Ok(commit)
 }
 
@@ -266,7 +278,8 @@ fn apply_patch(top: &Path, commit: &str, patch: &Path, tree: &Path) -> Result<()
     prefix.push(tree);
     prefix.push("/");
     let mut checkout = git.command(&["checkout-index", "--all"])?;
-    let output = checkout.arg(prefix).output().map_err(io_error("start", Path::new("git")))?;
+    let output = read_answer(checkout.arg(prefix), MAX_LIST_BYTES)
+        .map_err(io_error("start", Path::new("git")))?;
     match output.status.success() {
         true => git.make_repository(commit, tree),
         false => Err(refused(top, String::from_utf8_lossy(&output.stderr).trim())),

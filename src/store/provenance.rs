@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::program_answer::{MAX_LIST_BYTES, read_answer};
 use crate::regular_file;
 
 /// The content of `env.json` (`rgpu.env/1`).
@@ -157,7 +158,7 @@ fn without_own_filters(folder: &Path) -> Option<Vec<String>> {
 /// The output of git in `folder` with these settings; `None` if it fails. It fetches nothing: in a
 /// partial clone, the repository's settings name the program that fetches a missing object.
 fn git(folder: &Path, settings: &[String], args: &[&str]) -> Option<String> {
-    let output = git_command(folder, settings).args(args).output().ok()?;
+    let output = read_answer(git_command(folder, settings).args(args), MAX_LIST_BYTES).ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
