@@ -33,6 +33,7 @@ mod own_command;
 mod process_tree;
 mod program_answer;
 mod regular_file;
+mod saved_json;
 
 pub mod config;
 pub mod kernel;

@@ -412,7 +412,7 @@ fn read_document(file: &mut File) -> Option<Arc<Value>> {
     file.rewind().ok()?;
     let mut bytes = Vec::new();
     file.take(MAX_DOCUMENT_BYTES).read_to_end(&mut bytes).ok()?;
-    serde_json::from_slice(&bytes).ok().map(Arc::new)
+    crate::saved_json::any_from_slice(&bytes).ok().map(Arc::new)
 }
 
 /// Frees the beginning of a file of messages that has become too long. The command writes on at its

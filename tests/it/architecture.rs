@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use syn::visit::Visit;
 
 /// What each module may import from this crate, and does import. `error`,
-/// `regular_file`, `beneath`, `number_form` and `program_answer` are free to all.
+/// `regular_file`, `beneath`, `number_form`, `program_answer` and `saved_json` are free to all.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("error", &[]),
@@ -16,6 +16,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("beneath", &[]),
     ("number_form", &[]),
     ("program_answer", &[]),
+    ("saved_json", &[]),
     ("foreign_file", &[]),
     ("duration", &[]),
     ("process_tree", &[]),
@@ -274,6 +275,7 @@ fn imports_go_one_way_and_every_permission_is_used() {
                 "beneath",
                 "number_form",
                 "program_answer",
+                "saved_json",
                 module.as_str(),
             ]
             .contains(&import.as_str())
