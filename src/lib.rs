@@ -29,6 +29,7 @@ mod loopback;
 use rgpu_model::number_form;
 use rgpu_model::regular_file;
 use rgpu_run::process_tree;
+use rgpu_run::saved_json;
 use rgpu_work::own_command;
 
 pub use rgpu_plan::kernel;

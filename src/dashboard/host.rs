@@ -180,7 +180,7 @@ fn state(
         snapshot.of_remote(&host.name).take(MAX_ENV_RUNS).find_map(|run| {
             let runs = Folder::open(&context.runs).ok()?;
             let bytes = runs.read(Path::new(&run.id).join("env.json"), MAX_ENV_BYTES).ok()?;
-            let env: EnvRecord = serde_json::from_slice(&bytes).ok()?;
+            let env: EnvRecord = crate::saved_json::from_slice(&bytes).ok()?;
             Some((run.started.clone(), env.host.filter(|facts| facts.remote == host.name)?))
         })
     };

@@ -85,7 +85,7 @@ pub(super) fn detail(context: &DashboardContext, id: &str) -> Result<RunDetail> 
     let record = folder.current_record()?;
     let run = RunSummary::of(&folder)?;
     let env = folder.read("env.json").ok();
-    let mut env = env.and_then(|bytes| serde_json::from_slice::<EnvRecord>(&bytes).ok());
+    let mut env = env.and_then(|bytes| crate::saved_json::from_slice::<EnvRecord>(&bytes).ok());
     if let Some(host) = env.as_mut().and_then(|env| env.host.as_mut()) {
         host.agent.answers.clear();
     }

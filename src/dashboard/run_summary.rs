@@ -491,7 +491,7 @@ fn document<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T, String>
     let read = match file.metadata().map_err(failed)?.len() <= MAX_IN_MEMORY_BYTES {
         true => {
             let bytes = regular_file::read_from(file, MAX_IN_MEMORY_BYTES).map_err(failed)?;
-            serde_json::from_slice(&bytes)
+            crate::saved_json::from_slice(&bytes)
         }
         false => serde_json::from_reader(BufReader::with_capacity(1 << 16, file)),
     };

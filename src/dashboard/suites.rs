@@ -105,7 +105,7 @@ pub(super) fn suite(folder: &Path) -> Result<SuiteRun> {
     let bytes = Folder::open(folder)
         .and_then(|folder| folder.read("suite.json", MAX_SUITE_BYTES))
         .map_err(|e| failed("the run has no suite.json that can be read").cause(e))?;
-    serde_json::from_slice(&bytes).map_err(|e| failed("suite.json cannot be read").cause(e))
+    crate::saved_json::from_slice(&bytes).map_err(|e| failed("suite.json cannot be read").cause(e))
 }
 
 /// The history of cases. `case` may have `*` and `?`.

@@ -185,7 +185,7 @@ impl KernelFigures {
 pub(super) fn of_run(folder: &RunFolder, record: &RunRecord, is_own: bool) -> Result<Answer> {
     let is_active = record.state.is_active();
     let comparison = folder.read("compare.json").ok();
-    let comparison = comparison.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let comparison = comparison.and_then(|bytes| crate::saved_json::from_slice(&bytes).ok());
     let mut result = match comparison {
         Some(comparison) if !is_active => CompareResult::of(comparison),
         _ => {

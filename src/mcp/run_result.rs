@@ -144,7 +144,8 @@ struct BuiltKernel {
 
 impl BuildFigures {
     fn of(folder: &RunFolder) -> Option<Self> {
-        let build: Build = serde_json::from_slice(&folder.read("summary.json").ok()?).ok()?;
+        let build: Build =
+            crate::saved_json::from_slice(&folder.read("summary.json").ok()?).ok()?;
         let images = build.code.iter().flat_map(|input| &input.images);
         let kernels = images.flat_map(|image| &image.kernels).map(|kernel| BuiltKernel {
             kernel: kernel.name.clone().unwrap_or_else(|| kernel.symbol.clone()),
@@ -360,7 +361,7 @@ impl RunResult {
             return Ok(result);
         }
         if let Ok(bytes) = folder.read("profile.json")
-            && let Ok(profile) = serde_json::from_slice::<Profile>(&bytes)
+            && let Ok(profile) = crate::saved_json::from_slice::<Profile>(&bytes)
         {
             result.add_profile(record, &profile);
         }

@@ -119,12 +119,15 @@ mod tests {
     use super::*;
     use crate::analyze;
     use rgpu_model::launch::StallReason;
-    use rgpu_model::{Metric, Value};
+    use rgpu_model::{Metric, SharedText, Value};
 
     fn launch(metrics: &[(&str, f64)]) -> Launch {
-        let metric =
-            |value| Metric { value: Value::Float(value), unit: String::new(), from: String::new() };
-        let metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), metric(*value)));
+        let metric = |value| Metric {
+            value: Value::Float(value),
+            unit: SharedText::default(),
+            from: SharedText::default(),
+        };
+        let metrics = metrics.iter().map(|(name, value)| ((*name).into(), metric(*value)));
         Launch { grid: [1, 1, 1], metrics: metrics.collect(), ..Launch::default() }
     }
 

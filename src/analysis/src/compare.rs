@@ -18,6 +18,8 @@ pub(super) use interval::mean;
 pub use sentence::phrase;
 pub use time::PairedTimes;
 
+use std::collections::HashMap;
+
 use join::KernelPair;
 use rgpu_model::comparison::TimeSource;
 use rgpu_model::comparison::{
@@ -26,6 +28,7 @@ use rgpu_model::comparison::{
 };
 use rgpu_model::profile::CheckVerdict;
 use rgpu_model::profile::Gap;
+use rgpu_model::timeline::RegionKind;
 use rgpu_model::{Profile, Region};
 use time::Times;
 
@@ -175,11 +178,14 @@ fn ranks(a: &Profile, b: &Profile) -> Vec<RankChange> {
 
 /// The regions that both profiles have, in the base's order.
 fn regions(a: &Profile, b: &Profile) -> Vec<RegionChange> {
+    let mut others: HashMap<(&[String], &RegionKind), &Region> = HashMap::new();
+    for other in &b.regions {
+        others.entry((&other.path, &other.kind)).or_insert(other);
+    }
     a.regions
         .iter()
         .filter_map(|region| {
-            let other =
-                b.regions.iter().find(|r| r.path == region.path && r.kind == region.kind)?;
+            let other = *others.get(&(&region.path[..], &region.kind))?;
             let pair = |x: Option<u64>, y: Option<u64>| x.zip(y).map(|(x, y)| [x, y]);
             let launches = |region: &Region| {
                 let launches: u64 = region.kernels.iter().map(|kernel| kernel.launches).sum();

@@ -292,7 +292,7 @@ impl Peak {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::{Metric, Stage, Value};
+    use rgpu_model::{Metric, SharedText, Stage, Value};
 
     fn timing(flops: Option<f64>, bytes: Option<f64>) -> Timing {
         Timing { median_ns: 1000.0, flops_per_s: flops, bytes_per_s: bytes, ..Timing::default() }
@@ -303,9 +303,12 @@ mod tests {
     }
 
     fn metrics(pairs: &[(&str, f64)]) -> Launch {
-        let metric =
-            |value| Metric { value: Value::Float(value), unit: String::new(), from: String::new() };
-        let metrics = pairs.iter().map(|(name, value)| ((*name).to_owned(), metric(*value)));
+        let metric = |value| Metric {
+            value: Value::Float(value),
+            unit: SharedText::default(),
+            from: SharedText::default(),
+        };
+        let metrics = pairs.iter().map(|(name, value)| ((*name).into(), metric(*value)));
         Launch { metrics: metrics.collect(), ..Launch::default() }
     }
 

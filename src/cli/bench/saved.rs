@@ -33,7 +33,7 @@ pub(super) fn find(app: &App, name: Option<&str>) -> Result<(RunFolder, SuiteRun
     if !path.is_file() {
         return Err(unknown_suite(&runs, name.unwrap_or_default())?);
     }
-    let run = serde_json::from_slice(&folder.read(FILE)?).map_err(|e| {
+    let run = crate::saved_json::from_slice(&folder.read(FILE)?).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_suite", "the suite's result cannot be read")
             .file(path.display())
             .cause(e)

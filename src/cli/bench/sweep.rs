@@ -13,7 +13,7 @@ use crate::cli::support::terminal::escape_controls;
 use crate::error::{Exit, Failure, Result, nearest, shell_word};
 use crate::kernel::find;
 use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
-use crate::model::{Launch, Profile};
+use crate::model::{Launch, Profile, SharedText};
 use crate::report::suite::{PlotPoint, PlotSeries, plot_page, text_plot};
 use crate::suite::{
     Axis, AxisKind, MAX_CASES, Matrix, RunKind, Settings, SuiteFile, TargetKind, TargetSpec,
@@ -203,7 +203,7 @@ fn metric_names(app: &App, rows: &[SuiteRow]) -> BTreeSet<String> {
     let launches = rows.iter().filter_map(|row| longest_launch(app, row));
     let numbers = launches.flat_map(|launch| {
         let names = launch.metrics.keys().filter(|name| launch.number(name).is_some());
-        names.cloned().collect::<Vec<_>>()
+        names.map(SharedText::to_string).collect::<Vec<_>>()
     });
     numbers.collect()
 }
@@ -226,13 +226,14 @@ fn point(app: &App, row: &SuiteRow, axis: &str, wanted: &str) -> Option<(String,
     let mut matching = launch.metrics.keys().filter(|name| name.starts_with(wanted));
     let (name, y) = matching.find_map(|name| Some((name, launch.number(name)?)))?;
     let title = format!("{}: {y}", row.case);
-    Some((name.clone(), PlotPoint { x, y, interval: None, title, marked: false }))
+    Some((name.to_string(), PlotPoint { x, y, interval: None, title, marked: false }))
 }
 
 /// The launch of a case that took the longest, whose metrics `--plot` draws.
 fn longest_launch(app: &App, row: &SuiteRow) -> Option<Launch> {
     let folder = app.runs().find(row.run.as_deref()?).ok()?;
-    let profile: Profile = serde_json::from_slice(&folder.read("profile.json").ok()?).ok()?;
+    let profile: Profile =
+        crate::saved_json::from_slice(&folder.read("profile.json").ok()?).ok()?;
     profile.launches.into_iter().max_by(|a, b| {
         a.duration_ns.unwrap_or_default().total_cmp(&b.duration_ns.unwrap_or_default())
     })

@@ -393,7 +393,7 @@ fn dump(app: &App, file: &Path, args: &KernelArgs, options: DumpOptions) -> Resu
 }
 
 fn document(file: &Path, shape: Option<[i64; 4]>, run: &str, bytes: &[u8]) -> Result<LayoutDump> {
-    let report: ScriptReport = serde_json::from_slice(bytes).map_err(|e| {
+    let report: ScriptReport = crate::saved_json::from_slice(bytes).map_err(|e| {
         Failure::new(Exit::Host, "bad_report", "the report of the layouts cannot be read").cause(e)
     })?;
     if let Some(error) = &report.error {

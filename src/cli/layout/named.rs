@@ -25,7 +25,7 @@ pub(super) struct NamedLayout {
 
 /// Reads the layouts of a file.
 pub(super) fn read(path: &Path) -> Result<Vec<NamedLayout>> {
-    let value: Value = serde_json::from_slice(&file(path)?).map_err(|e| {
+    let value: Value = crate::saved_json::any_from_slice(&file(path)?).map_err(|e| {
         Failure::new(Exit::Artifact, "unreadable", "the file is not JSON")
             .file(path.display())
             .cause(e)

@@ -23,8 +23,8 @@ pub(in crate::cli) struct ExplainArgs {
 }
 
 pub(super) fn run(app: &App, args: &ExplainArgs) -> Result<Status> {
-    let document: Value =
-        serde_json::from_slice(&input::read(&args.prediction)?).map_err(|error| {
+    let document: Value = crate::saved_json::any_from_slice(&input::read(&args.prediction)?)
+        .map_err(|error| {
             Failure::new(Exit::Artifact, "not_json", "the file is not JSON")
                 .file(args.prediction.display())
                 .cause(error)

@@ -18,6 +18,7 @@ use crate::cli::support::overwrite;
 use crate::error::{Exit, Failure, Result};
 use crate::number_form::by_number;
 use crate::report::{Align, TextTable, bytes};
+use crate::saved_json;
 use crate::store::atomic;
 
 /// Read configs and results of other tools
@@ -119,6 +120,11 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
     for file in all_files(args)? {
         let data = input::read(&file)?;
         let name = file.display().to_string();
+        if matches!(data.trim_ascii_start().first(), Some(b'{' | b'[')) {
+            saved_json::check_any(&data).map_err(|over| {
+                Failure::new(Exit::Artifact, "too_large", over.to_string()).file(&name)
+            })?;
+        }
         let read = match args.format {
             Format::Inferencemax => inferencemax::read(&name, &data, &defaults),
             Format::Vllm => vllm::read(&name, &data, &defaults),

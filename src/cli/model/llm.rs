@@ -134,7 +134,7 @@ pub(super) fn placement(typed: &str) -> std::result::Result<Placement, String> {
 
 /// Reads a model's config.
 pub(super) fn model(path: &Path) -> Result<Model> {
-    let config = serde_json::from_slice(&input::read(path)?).map_err(|error| {
+    let config = crate::saved_json::any_from_slice(&input::read(path)?).map_err(|error| {
         Failure::new(Exit::Config, "bad_config", "the config is not JSON")
             .file(path.display())
             .cause(error)

@@ -13,6 +13,10 @@ use crate::cli::support::missing;
 use crate::cli::support::open_profile::saved_profile;
 use crate::error::{Exit, Failure, Result};
 use crate::store::StoreError;
+use rgpu_format::memory::MemoryBudget;
+
+/// Memory of a measurement and its comparison.
+const ROW_BYTES: usize = 1500;
 
 /// Limits the days of rows.
 #[derive(Args, Clone, Debug, Default)]
@@ -46,7 +50,12 @@ pub(super) fn rows(app: &App, sources: &[String], dates: &DateArgs) -> Result<Ve
 }
 
 fn of_csv(file: &Path) -> Result<Vec<Measurement>> {
-    read_csv(&input::read(file)?).map_err(|error| {
+    let text = input::read(file)?;
+    let lines = text.iter().filter(|byte| **byte == b'\n').count();
+    MemoryBudget::of(text.len()).take_values("row", lines, ROW_BYTES).map_err(|over| {
+        Failure::new(Exit::Artifact, "too_large", over.to_string()).file(file.display())
+    })?;
+    read_csv(&text).map_err(|error| {
         Failure::new(Exit::Artifact, "bad_csv", error.to_string())
             .file(file.display())
             .hint("`rgpu model import` writes such CSVs")

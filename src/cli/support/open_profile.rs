@@ -129,7 +129,7 @@ fn document<T: DeserializeOwned>(folder: &RunFolder, name: &str) -> Result<Optio
     if !folder.has(name) {
         return Ok(None);
     }
-    serde_json::from_slice(&folder.read(name)?).map(Some).map_err(|e| {
+    crate::saved_json::from_slice(&folder.read(name)?).map(Some).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_document", format!("the run's `{name}` cannot be read"))
             .file(path.display())
             .cause(e)
@@ -142,7 +142,7 @@ pub(in crate::cli) fn saved_profile(folder: &RunFolder) -> Result<Profile> {
     if !folder.has("profile.json") {
         return Err(no_profile(folder).file(path.display()));
     }
-    serde_json::from_slice(&folder.read("profile.json")?).map_err(|e| {
+    crate::saved_json::from_slice(&folder.read("profile.json")?).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_profile", "the run's profile cannot be read")
             .file(path.display())
             .cause(e)

@@ -35,7 +35,7 @@ pub(in crate::cli) fn of_run(folder: &RunFolder) -> Result<Option<Comparison>> {
     if !path.is_file() {
         return Ok(None);
     }
-    serde_json::from_slice(&folder.read("compare.json")?).map(Some).map_err(|e| {
+    crate::saved_json::from_slice(&folder.read("compare.json")?).map(Some).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_comparison", "the run's comparison cannot be read")
             .file(path.display())
             .cause(e)

@@ -26,7 +26,7 @@ pub(in crate::cli) fn of_run(folder: &RunFolder) -> Result<Option<FanOut>> {
     if !folder.path().join(FAN_OUT_FILE).is_file() {
         return Ok(None);
     }
-    serde_json::from_slice(&folder.read(FAN_OUT_FILE)?).map(Some).map_err(|e| {
+    crate::saved_json::from_slice(&folder.read(FAN_OUT_FILE)?).map(Some).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_fan_out", "the runs' common document cannot be read")
             .file(folder.path().join(FAN_OUT_FILE).display())
             .cause(e)

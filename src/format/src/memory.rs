@@ -13,6 +13,19 @@ const BYTES_PER_FILE_BYTE: u64 = 3;
 /// Every file may take this much. The rest of 64 MiB is for the program itself.
 const BASE_BYTES: u64 = 32 << 20;
 
+/// A document of this size always fits.
+const SMALL_DOCUMENT_BYTES: usize = 64 << 10;
+/// The depth at which readers of JSON stop.
+const MAX_DEPTH: usize = 128;
+/// Memory of an object in a list, such as a launch or a region.
+const LISTED_OBJECT_BYTES: usize = 600;
+/// Memory of an object with a name, such as a metric.
+const NAMED_OBJECT_BYTES: usize = 180;
+/// Memory of the first block of a map of objects.
+const MAP_BYTES: usize = 1000;
+/// Memory of any other value without its text.
+const VALUE_BYTES: usize = 32;
+
 /// The memory that is left for the contents of a file.
 #[derive(Debug, Clone)]
 pub struct MemoryBudget {
@@ -73,6 +86,64 @@ impl MemoryBudget {
         Ok(())
     }
 
+    /// Checks that the values of a JSON document fit, as the fields of structures and maps that a
+    /// reader makes of them.
+    ///
+    /// # Errors
+    /// [`JsonOverBudget`] with the offset of the value that does not fit.
+    pub fn take_document(&mut self, text: &[u8]) -> Result<(), JsonOverBudget> {
+        if text.len() <= SMALL_DOCUMENT_BYTES {
+            return Ok(());
+        }
+        // The texts of all strings.
+        self.take(text.len()).map_err(|over| JsonOverBudget::Values { offset: 0, over })?;
+        // For each open value whether it is a list, and whether it has an object.
+        let mut open: Vec<(bool, bool)> = Vec::new();
+        let (mut in_string, mut is_escaped) = (false, false);
+        for (offset, byte) in text.iter().enumerate() {
+            if in_string {
+                in_string = *byte != b'"' || is_escaped;
+                is_escaped = *byte == b'\\' && !is_escaped;
+                continue;
+            }
+            let bytes = match byte {
+                b'"' => {
+                    in_string = true;
+                    continue;
+                }
+                b'{' => {
+                    let bytes = match open.last_mut() {
+                        Some((true, _)) => LISTED_OBJECT_BYTES,
+                        Some((false, has_object @ false)) => {
+                            *has_object = true;
+                            NAMED_OBJECT_BYTES + MAP_BYTES
+                        }
+                        Some((false, true)) | None => NAMED_OBJECT_BYTES,
+                    };
+                    open.push((false, false));
+                    bytes
+                }
+                b'[' => {
+                    open.push((true, false));
+                    VALUE_BYTES
+                }
+                b',' => VALUE_BYTES,
+                b']' | b'}' => {
+                    open.pop();
+                    continue;
+                }
+                _ => continue,
+            };
+            // Readers refuse deeper values.
+            if open.len() > MAX_DEPTH {
+                return Ok(());
+            }
+            let offset = offset as u64;
+            self.take(bytes).map_err(|over| JsonOverBudget::Values { offset, over })?;
+        }
+        Ok(())
+    }
+
     /// Checks that `count` values of a kind fit, with `bytes` for each.
     ///
     /// # Errors
@@ -127,6 +198,25 @@ mod tests {
         assert!(budget.take(1).is_err());
         let text = OverBudget { limit: 35 << 20 }.to_string();
         assert!(text.contains("35 MiB"), "{text}");
+    }
+
+    #[test]
+    fn values_of_a_document_are_counted_by_where_they_are() {
+        let taken = |text: &str| {
+            let text = text.to_owned() + &" ".repeat(SMALL_DOCUMENT_BYTES);
+            let mut budget = MemoryBudget::of(0);
+            budget.take_document(text.as_bytes()).unwrap();
+            budget.limit - budget.left - text.len() as u64
+        };
+        assert_eq!(taken("\"[{,\\\"{\""), 0);
+        assert_eq!(taken("[1,2]"), 64);
+        assert_eq!(taken("[{},{}]"), 64 + 1200);
+        assert_eq!(taken("{\"a\":{},\"b\":{}}"), 32 + 3 * 180 + 1000);
+        let list = format!("[{}{{}}]", "{},".repeat(100_000));
+        let over = MemoryBudget::of(list.len()).take_document(list.as_bytes()).unwrap_err();
+        assert!(matches!(over, JsonOverBudget::Values { offset: 100_000..200_000, .. }), "{over}");
+        let deep = "[".repeat(10_000_000);
+        assert_eq!(MemoryBudget::of(deep.len()).take_document(deep.as_bytes()), Ok(()));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! capture. String ids are resolved through [`Strings`].
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Key of a name in the table `StringIds`.
 pub type StringId = i64;
@@ -286,13 +287,34 @@ impl NvtxEvent {
 /// All names of a trace.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Strings {
-    pub(crate) by_id: HashMap<i64, Box<str>>,
+    /// Shared, since a reader and what it made both keep all names.
+    by_id: Arc<HashMap<i64, Box<str>>>,
+    text_bytes: usize,
 }
 
 impl Strings {
     /// The string with this id; `None` if the trace has none.
     pub fn get(&self, id: i64) -> Option<&str> {
         self.by_id.get(&id).map(AsRef::as_ref)
+    }
+
+    /// Adds a string, or replaces that with the same id.
+    pub(crate) fn insert(&mut self, id: StringId, text: String) {
+        self.text_bytes += text.len();
+        Arc::make_mut(&mut self.by_id).insert(id, text.into_boxed_str());
+    }
+
+    /// Memory of a string in the table.
+    pub(crate) fn bytes_of(text: &str) -> usize {
+        Strings::ENTRY_BYTES + text.len()
+    }
+
+    /// An entry of the map, at half its load, and the block of a text.
+    const ENTRY_BYTES: usize = 110;
+
+    /// Memory of all strings.
+    pub fn bytes(&self) -> usize {
+        Strings::ENTRY_BYTES * self.by_id.len() + self.text_bytes
     }
 
     /// Number of ids that have a name.
@@ -308,8 +330,9 @@ impl Strings {
 
 impl FromIterator<(StringId, String)> for Strings {
     fn from_iter<I: IntoIterator<Item = (StringId, String)>>(strings: I) -> Self {
-        let by_id = strings.into_iter().map(|(id, text)| (id, text.into_boxed_str())).collect();
-        Self { by_id }
+        let mut all = Self::default();
+        strings.into_iter().for_each(|(id, text)| all.insert(id, text));
+        all
     }
 }
 

@@ -28,6 +28,7 @@ mod table;
 
 pub use connection::NsysSqlite;
 
+use crate::memory::OverBudget;
 use thiserror::Error;
 
 /// The reason why an nsys sqlite export could not be read.
@@ -54,5 +55,15 @@ pub enum NsysSqliteError {
         /// The error of SQLite.
         #[source]
         cause: rusqlite::Error,
+    },
+    /// A table has more small rows than a file of its size may have.
+    #[error("row {row} of the table `{table}` does not fit: {cause}")]
+    OverBudget {
+        /// Name of the table.
+        table: &'static str,
+        /// Number of the row, from 1.
+        row: u64,
+        /// The limit.
+        cause: OverBudget,
     },
 }

@@ -40,11 +40,13 @@ mod jax;
 mod recording;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use thiserror::Error;
+
+use crate::memory::{MemoryBudget, OverBudget};
 
 pub use recording::{RangeWork, RecordedMemory, RecordedModel, Recording};
 
@@ -57,6 +59,38 @@ pub enum TorchTraceError {
     /// The JSON contains no events.
     #[error("JSON without `traceEvents`")]
     NoEvents,
+    /// Its text takes too much memory, once bytes that are no UTF-8 and numbers that are no JSON are
+    /// replaced.
+    #[error(transparent)]
+    OverBudget(#[from] OverBudget),
+}
+
+/// Memory that is left to the regions that are made of annotations.
+const REGION_BYTES: usize = 16 << 20;
+/// Memory of a name: its copies for the lookup and the import, and the sums by name.
+const NAME_BYTES: usize = 1200;
+/// Memory of each of the first kernels, which are listed one by one, and how many those are.
+const LISTED_KERNEL_BYTES: usize = 2000;
+const MAX_LISTED_KERNELS: u64 = 10_000;
+/// Shapes of inputs that are longer are not kept.
+const MAX_SHAPES_BYTES: usize = 16 << 10;
+/// Memory of a call of a Python function, with its places.
+const PYTHON_CALL_BYTES: usize = 128;
+/// Memory of a change of GPU memory, with its point in the list of events.
+const MEMORY_CHANGE_BYTES: usize = 96;
+/// Memory of a GPU's name.
+const DEVICE_BYTES: usize = 96;
+/// Memory of a range's work in [`Recording`].
+const RANGE_WORK_BYTES: usize = 400;
+
+/// Memory of an event, with the rows and sums that are made of it.
+fn event_bytes(kind: EventKind) -> usize {
+    match kind {
+        EventKind::Operator => 320,
+        EventKind::Call => 360,
+        EventKind::Annotation => 480,
+        EventKind::Kernel | EventKind::Copy | EventKind::Fill => 480,
+    }
 }
 
 /// Kind of work of an event.
@@ -221,10 +255,20 @@ impl TorchTrace {
     /// # Errors
     /// [`TorchTraceError`]. A trace that was cut off gives the events before the cut.
     pub fn read(file: &[u8]) -> Result<TorchTrace, TorchTraceError> {
-        let mut building = TraceBuilder::default();
+        let mut budget = MemoryBudget::of(file.len());
+        // A budget is larger than this part of it.
+        let _ = budget.take(REGION_BYTES);
+        TorchTrace::read_within(file, budget)
+    }
+
+    fn read_within(file: &[u8], mut budget: MemoryBudget) -> Result<TorchTrace, TorchTraceError> {
         // Names of code that is gone are no UTF-8.
         let text = String::from_utf8_lossy(file);
-        let text = without_bare_numbers(text);
+        if let Cow::Owned(text) = &text {
+            budget.take(text.len())?;
+        }
+        let text = without_bare_numbers(text, &mut budget)?;
+        let mut building = TraceBuilder::new(budget);
         let mut json = serde_json::Deserializer::from_str(&text);
         let outcome = Document(&mut building).deserialize(&mut json);
         let mut trace = building.trace;
@@ -244,11 +288,16 @@ impl TorchTrace {
 }
 
 /// Replaces `NaN` and `Infinity`, which Python writes for numbers and JSON lacks, by `null`.
-fn without_bare_numbers(text: Cow<'_, str>) -> Cow<'_, str> {
+fn without_bare_numbers<'a>(
+    text: Cow<'a, str>,
+    budget: &mut MemoryBudget,
+) -> Result<Cow<'a, str>, OverBudget> {
     const BARE: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
     if !text.contains("NaN") && !text.contains("Infinity") {
-        return text;
+        return Ok(text);
     }
+    // `null` is longer than `NaN`, by a third at most.
+    budget.take(text.len() + text.len() / 3)?;
     let mut out = String::with_capacity(text.len());
     let (mut in_string, mut is_escaped) = (false, false);
     let mut rest = &*text;
@@ -263,15 +312,17 @@ fn without_bare_numbers(text: Cow<'_, str>) -> Cow<'_, str> {
         out.push(next);
         rest = &rest[next.len_utf8()..];
     }
-    Cow::Owned(out)
+    Ok(Cow::Owned(out))
 }
 
-#[derive(Default)]
 struct TraceBuilder {
     trace: TorchTrace,
     numbers: HashMap<String, u32>,
     has_events: bool,
     jax: jax::Places,
+    budget: MemoryBudget,
+    /// Kernels so far, as far as they are listed.
+    kernels: u64,
 }
 
 /// An event as stored in the JSON. A value of an unexpected type counts as absent.
@@ -443,61 +494,96 @@ impl JsonText<'_> {
 }
 
 impl TraceBuilder {
-    fn number(&mut self, name: String) -> u32 {
-        if let Some(number) = self.numbers.get(&name) {
-            return *number;
+    fn new(budget: MemoryBudget) -> Self {
+        Self {
+            trace: TorchTrace::default(),
+            numbers: HashMap::new(),
+            has_events: false,
+            jax: jax::Places::default(),
+            budget,
+            kernels: 0,
         }
+    }
+
+    fn number(&mut self, name: String) -> Result<u32, OverBudget> {
+        if let Some(number) = self.numbers.get(&name) {
+            return Ok(*number);
+        }
+        self.budget.take(NAME_BYTES + 5 * name.len())?;
         let number = u32::try_from(self.trace.names.len()).unwrap_or(u32::MAX);
         self.trace.names.push(name.clone());
         self.numbers.insert(name, number);
-        number
+        Ok(number)
     }
 
-    fn take(&mut self, raw: &RawEvent<'_>) {
+    fn take(&mut self, raw: &RawEvent<'_>) -> Result<(), OverBudget> {
         let category = raw.cat.text().unwrap_or_default();
         match raw.ph.text().as_deref() {
-            Some("X") if category == "python_function" => self.take_python_call(raw),
+            Some("X") if category == "python_function" => self.take_python_call(raw)?,
             Some("M") => self.jax.see(raw),
             Some("X") if category.is_empty() => match self.jax.event(raw) {
-                Some(kind) => self.take_event(raw, kind),
+                Some(kind) => self.take_event(raw, kind)?,
                 None => self.trace.other += 1,
             },
             Some("X") => match kind(&category) {
-                Some(kind) => self.take_event(raw, kind),
+                Some(kind) => self.take_event(raw, kind)?,
                 None => self.trace.other += 1,
             },
             Some("i") if raw.name.json() == "\"[memory]\"" => {
                 let change = raw.ts.nanos().and_then(|at_ns| raw.args().memory(at_ns));
+                self.budget.take(MEMORY_CHANGE_BYTES)?;
                 self.trace.memory.extend(change);
             }
             _ => self.trace.other += 1,
         }
+        Ok(())
     }
 
-    fn take_python_call(&mut self, raw: &RawEvent<'_>) {
+    fn take_python_call(&mut self, raw: &RawEvent<'_>) -> Result<(), OverBudget> {
         let duration = raw.dur.nanos().and_then(|ns| u64::try_from(ns).ok());
         let (Some((start_ns, duration_ns)), Some(name)) =
             (raw.ts.nanos().zip(duration), raw.name.text())
         else {
             self.trace.malformed += 1;
-            return;
+            return Ok(());
         };
-        let name = self.number(name);
+        self.budget.take(PYTHON_CALL_BYTES)?;
+        let name = self.number(name)?;
         let (pid, tid) = (raw.pid.int().unwrap_or(-1), raw.tid.int().unwrap_or(-1));
         self.trace.python_calls.push(PythonCall { name, pid, tid, start_ns, duration_ns });
+        Ok(())
     }
 
-    fn take_event(&mut self, raw: &RawEvent<'_>, kind: EventKind) {
+    fn take_event(&mut self, raw: &RawEvent<'_>, kind: EventKind) -> Result<(), OverBudget> {
         let times = raw.ts.nanos().zip(raw.dur.nanos().and_then(|ns| u64::try_from(ns).ok()));
         let (Some((start_ns, duration_ns)), Some(name)) = (times, raw.name.text()) else {
             self.trace.malformed += 1;
-            return;
+            return Ok(());
         };
         let args = raw.args();
+        let shapes = match kind {
+            EventKind::Operator if args.shapes.json().len() <= MAX_SHAPES_BYTES => {
+                args.shapes.json()
+            }
+            _ => "",
+        };
+        let mut listed_bytes = 0;
+        if kind == EventKind::Kernel && self.kernels < MAX_LISTED_KERNELS {
+            self.kernels += 1;
+            listed_bytes = LISTED_KERNEL_BYTES;
+        }
+        let collective = if kind == EventKind::Kernel { args.collective() } else { None };
+        let collective_bytes = collective.as_ref().map_or(0, |collective| {
+            let texts =
+                [&collective.name, &collective.dtype, &collective.group, &collective.group_ranks];
+            512 + 2 * texts.map(String::len).iter().sum::<usize>()
+        });
+        let bytes = event_bytes(kind) + listed_bytes + 2 * shapes.len() + collective_bytes;
+        self.budget.take(bytes)?;
         let of_jax = self.jax.facts(raw, &args);
         let small = |value: &JsonText<'_>| value.int().and_then(|n| u32::try_from(n).ok());
         let unsigned = |value: &JsonText<'_>| value.int().and_then(|n| u64::try_from(n).ok());
-        let name = self.number(name);
+        let name = self.number(name)?;
         self.trace.events.push(TorchEvent {
             kind,
             name,
@@ -514,14 +600,18 @@ impl TraceBuilder {
             block: args.block.triple().or(of_jax.block),
             registers: small(&args.registers).or(of_jax.registers),
             shared_bytes: unsigned(&args.shared).or(of_jax.shared_bytes),
-            shapes: match kind {
-                EventKind::Operator => args.shapes.json().to_owned(),
-                _ => String::new(),
-            },
+            shapes: shapes.to_owned(),
             sequence: args.sequence.int().filter(|number| *number >= 0),
             is_backward: args.forward_thread.int().is_some_and(|thread| thread != 0),
-            collective: if kind == EventKind::Kernel { args.collective() } else { None },
+            collective,
         });
+        Ok(())
+    }
+
+    /// Takes a list or map of the trace from the budget.
+    fn take_json<E: serde::de::Error>(&mut self, json: &str, value_bytes: usize) -> Result<(), E> {
+        let taken = self.budget.take_json(json.as_bytes(), value_bytes, value_bytes);
+        taken.map_err(E::custom)
     }
 }
 
@@ -568,6 +658,7 @@ impl<'de> Visitor<'de> for Document<'_> {
                 }
                 "deviceProperties" => {
                     let devices: &serde_json::value::RawValue = map.next_value()?;
+                    self.0.take_json(devices.get(), DEVICE_BYTES)?;
                     let devices: Vec<Device> =
                         serde_json::from_str(devices.get()).unwrap_or_default();
                     self.0.trace.devices = devices.into_iter().filter_map(|d| d.name).collect();
@@ -582,6 +673,7 @@ impl<'de> Visitor<'de> for Document<'_> {
                 }
                 "rgpu" => {
                     let recording: &serde_json::value::RawValue = map.next_value()?;
+                    self.0.take_json(recording.get(), RANGE_WORK_BYTES)?;
                     self.0.trace.recording = serde_json::from_str(recording.get()).ok();
                 }
                 "rgpu_plain_step_ns" => {
@@ -614,9 +706,13 @@ impl<'de> Visitor<'de> for Events<'_> {
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut events: S) -> Result<(), S::Error> {
+        let mut number = 0_u64;
         while let Some(raw) = events.next_element::<&serde_json::value::RawValue>()? {
+            number += 1;
             match serde_json::from_str::<RawEvent<'_>>(raw.get()) {
-                Ok(event) => self.0.take(&event),
+                Ok(event) => self.0.take(&event).map_err(|over| {
+                    S::Error::custom(format!("event {number} does not fit: {over}"))
+                })?,
                 Err(_) => self.0.trace.malformed += 1,
             }
         }
@@ -625,84 +721,4 @@ impl<'de> Visitor<'de> for Events<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ONE: &str = r#"{"schemaVersion":1,"deviceProperties":[{"id":0,"name":"GPU"}],"traceEvents":[
-        {"ph":"X","cat":"cpu_op","name":"aten::mm","pid":7,"tid":7,"ts":1695835542515301.5,"dur":1.25,
-         "args":{"External id":2,"Input Dims":[[2,3],[3,4]]}},
-        {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1695835542515302,"dur":2,
-         "args":{"correlation":5,"device":0,"stream":7,"grid":[1,2,3],"block":[4,1,1],"shared memory":16}},
-        {"ph":"s","cat":"ac2g","name":"ac2g"},{"ph":"X","cat":"kernel","name":"k"},3"#;
-
-    #[test]
-    fn times_are_read_to_the_nanosecond_since_1970() {
-        let trace = TorchTrace::read(format!("{ONE}]}}").as_bytes()).unwrap();
-        assert_eq!(trace.events[0].start_ns, 1_695_835_542_515_301_500);
-        assert_eq!(trace.events[0].duration_ns, 1250);
-        assert_eq!(trace.events[0].shapes, "[[2,3],[3,4]]");
-        assert_eq!(trace.events[1].grid, Some([1, 2, 3]));
-        assert_eq!(trace.name(&trace.events[1]), "k");
-        assert_eq!((trace.other, trace.malformed, trace.broken), (1, 2, None));
-        assert_eq!(trace.devices, ["GPU"]);
-    }
-
-    #[test]
-    fn python_calls_memory_and_our_own_key_are_read() {
-        let text = r#"{"traceEvents":[
-            {"ph":"X","cat":"python_function","name":"train.py(3): step","pid":7,"tid":8,"ts":1,"dur":5,
-             "args":{"Python id":1}},
-            {"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":7,"tid":8,"ts":2.5,
-             "args":{"Total Reserved":2048,"Total Allocated":512,"Bytes":512,"Addr":1,"Device Id":0,"Device Type":1}},
-            {"ph":"i","cat":"cpu_instant_event","name":"[memory]","ts":2.5,
-             "args":{"Total Allocated":512,"Device Id":-1,"Device Type":0}},
-            {"ph":"X","cat":"cpu_op","name":"MmBackward0","pid":7,"tid":9,"ts":3,"dur":1,
-             "args":{"Sequence number":4,"Fwd thread id":1}}],
-            "rgpu":{"recorded":"steps","steps":3,"cuda":true,"model":{"name":"llama","parameters":5},
-                    "work":{"LLM@prefill":{"calls":1,"flops":2e9}},"memory":{"peak_allocated_bytes":9}},
-            "rgpu_plain_step_ns": 4012345}"#;
-        let trace = TorchTrace::read(text.as_bytes()).unwrap();
-        let call = trace.python_calls[0];
-        assert_eq!(trace.names[call.name as usize], "train.py(3): step");
-        assert_eq!((call.tid, call.start_ns, call.duration_ns), (8, 1000, 5000));
-        let change =
-            MemoryChange { at_ns: 2500, device: 0, allocated_bytes: 512, reserved_bytes: 2048 };
-        assert_eq!(trace.memory, [change], "memory of the host is left out");
-        assert_eq!((trace.events[0].sequence, trace.events[0].is_backward), (Some(4), true));
-        let recording = trace.recording.unwrap();
-        assert_eq!((recording.steps, recording.cuda, recording.cut), (3, true, false));
-        assert_eq!(trace.plain_step_ns, Some(4_012_345));
-        assert_eq!(recording.work["LLM@prefill"], RangeWork { calls: 1, flops: 2e9 });
-        assert_eq!(recording.model.unwrap().parameters, Some(5));
-        assert_eq!(recording.memory.unwrap().peak_allocated_bytes, 9);
-    }
-
-    #[test]
-    fn the_rank_and_the_collectives_of_its_kernels_are_read() {
-        let text = r#"{"baseTimeNanoseconds":1790857026000000000,
-            "distributedInfo":{"backend":"nccl","rank":3,"world_size":4},"traceEvents":[
-            {"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce_Sum_f32_RING_LL","pid":0,"tid":7,
-             "ts":1,"dur":2,"args":{"stream":7,"correlation":5,"Collective name":"allreduce",
-             "In msg nelems":1024,"Out msg nelems":1024,"Group size":4,"dtype":"Float",
-             "Process Group Name":"0","Process Group Ranks":"[0, 1, 2, 3]"}}]}"#;
-        let trace = TorchTrace::read(text.as_bytes()).unwrap();
-        let info = DistributedInfo { rank: Some(3), world_size: Some(4) };
-        assert_eq!((trace.distributed, trace.base_ns), (Some(info), 1_790_857_026_000_000_000));
-        let collective = trace.events[0].collective.as_deref().unwrap();
-        assert_eq!((collective.name.as_str(), collective.in_elements), ("allreduce", Some(1024)));
-        assert_eq!((&*collective.group, &*collective.group_ranks), ("0", "[0, 1, 2, 3]"));
-        assert_eq!((&*collective.dtype, collective.group_size), ("Float", Some(4)));
-    }
-
-    #[test]
-    fn a_trace_that_was_cut_off_keeps_its_events() {
-        let trace = TorchTrace::read(ONE.as_bytes()).unwrap();
-        assert_eq!(trace.events.len(), 2);
-        assert!(trace.broken.is_some_and(|cause| cause.contains("EOF")));
-        assert!(matches!(TorchTrace::read(b"{}"), Err(TorchTraceError::NoEvents)));
-        assert!(matches!(TorchTrace::read(b"[1]"), Err(TorchTraceError::Json(_))));
-        for end in 0..ONE.len() {
-            let _ = TorchTrace::read(&ONE.as_bytes()[..end]);
-        }
-    }
-}
+mod tests;

@@ -1,13 +1,13 @@
 //! The result of an importer, and how it is merged into the profile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::case_report::RunnerFailure;
 use rgpu_model::launch::Launch;
 use rgpu_model::memory::MemoryUse;
 use rgpu_model::profile::{CaseResult, Gap, ModelInfo, Profile};
 use rgpu_model::sanitizer::SanitizerResult;
-use rgpu_model::timeline::{CopySum, KernelSum};
+use rgpu_model::timeline::{CopySum, KernelSum, RegionKind};
 use rgpu_model::{KernelCode, Operator, Region, Sidecars, Stage};
 
 /// The content of one artifact.
@@ -125,9 +125,7 @@ impl Imported {
             launch
         }));
         profile.copies.extend(self.copies);
-        for region in self.regions {
-            add_region(profile, region, first);
-        }
+        add_regions(profile, self.regions, first);
         profile.operators.extend(self.operators);
         profile.stages.extend(self.stages);
         profile.memory.extend(self.memory);
@@ -165,15 +163,22 @@ fn add_kernel_sums(known: &mut Vec<KernelSum>, more: Vec<KernelSum>) {
         *known = more;
         return;
     }
+    let mut by_kernel: HashMap<String, usize> = HashMap::new();
+    for (at, sum) in known.iter().enumerate() {
+        by_kernel.entry(sum.kernel.clone()).or_insert(at);
+    }
     for sum in more {
-        match known.iter_mut().find(|other| other.kernel == sum.kernel) {
+        match by_kernel.get(&sum.kernel).and_then(|at| known.get_mut(*at)) {
             Some(other) => {
                 other.launches += sum.launches;
                 other.total_ns = other.total_ns.saturating_add(sum.total_ns);
                 other.min_ns = other.min_ns.min(sum.min_ns);
                 other.max_ns = other.max_ns.max(sum.max_ns);
             }
-            None => known.push(sum),
+            None => {
+                by_kernel.insert(sum.kernel.clone(), known.len());
+                known.push(sum);
+            }
         }
     }
     known.sort_by_key(|sum| std::cmp::Reverse(sum.total_ns));
@@ -190,32 +195,44 @@ fn renumber(numbers: &BTreeMap<u32, u32>, id: &mut u32) -> bool {
     }
 }
 
-/// Adds a region. ncu gives a region's counters and no host times; a trace gives its times. Both
+/// Adds regions. ncu gives a region's counters and no host times; a trace gives its times. Both
 /// are merged into one region, in either order.
-fn add_region(profile: &mut Profile, mut region: Region, first_launch: u32) {
-    let results = region.ranges.iter_mut().map(|range| &mut range.launch);
-    for launch in region.launches.iter_mut().chain(results) {
-        *launch = launch.saturating_add(first_launch);
-    }
-    let same = |known: &&mut Region| {
-        known.path == region.path
-            && known.kind == region.kind
-            && known.host_ns.is_some() != region.host_ns.is_some()
-            && !is_own_log(&known.from)
-    };
-    match profile.regions.iter_mut().find(same) {
-        Some(known) => {
-            let (mut trace, mut counters) = match known.host_ns {
-                Some(_) => (std::mem::take(known), region),
-                None => (region, std::mem::take(known)),
-            };
-            trace.launches.append(&mut counters.launches);
-            trace.ranges.append(&mut counters.ranges);
-            trace.metrics.append(&mut counters.metrics);
-            *known = trace;
+fn add_regions(profile: &mut Profile, regions: Vec<Region>, first_launch: u32) {
+    let earlier = earlier_regions(&profile.regions, &regions);
+    profile.regions.reserve(regions.len());
+    for (mut region, earlier) in regions.into_iter().zip(earlier) {
+        let results = region.ranges.iter_mut().map(|range| &mut range.launch);
+        for launch in region.launches.iter_mut().chain(results) {
+            *launch = launch.saturating_add(first_launch);
         }
-        None => profile.regions.push(region),
+        let known = earlier.and_then(|at| profile.regions.get_mut(at));
+        match known.filter(|known| known.host_ns.is_some() != region.host_ns.is_some()) {
+            Some(known) => {
+                let (mut trace, mut counters) = match known.host_ns {
+                    Some(_) => (std::mem::take(known), region),
+                    None => (region, std::mem::take(known)),
+                };
+                trace.launches.append(&mut counters.launches);
+                trace.ranges.append(&mut counters.ranges);
+                trace.metrics.append(&mut counters.metrics);
+                *known = trace;
+            }
+            None => profile.regions.push(region),
+        }
     }
+}
+
+/// The place in `known` of the other half of each region: the same path and kind, with host times
+/// if the region has none, and without if it has.
+fn earlier_regions(known: &[Region], regions: &[Region]) -> Vec<Option<usize>> {
+    let mut places: HashMap<(&[String], &RegionKind, bool), usize> = HashMap::new();
+    for (at, region) in known.iter().enumerate().filter(|(_, known)| !is_own_log(&known.from)) {
+        places.entry((&region.path, &region.kind, region.host_ns.is_some())).or_insert(at);
+    }
+    let other_half = |region: &Region| {
+        places.get(&(&region.path[..], &region.kind, region.host_ns.is_none())).copied()
+    };
+    regions.iter().map(other_half).collect()
 }
 
 /// Whether a region comes from the runner's range log, judged by the file name that plans give it.
@@ -252,7 +269,6 @@ pub(super) fn kernel_sums(launches: &[Launch]) -> Vec<KernelSum> {
 mod tests {
     use super::*;
     use rgpu_model::sanitizer::CheckTool;
-    use rgpu_model::timeline::RegionKind;
 
     fn launch(id: u32, kernel: &str, ns: f64) -> Launch {
         let kernel = kernel.to_owned();
@@ -280,6 +296,35 @@ mod tests {
             .map(|k| (k.kernel.as_str(), k.launches, k.total_ns, k.min_ns, k.max_ns))
             .collect();
         assert_eq!(sums, [("b", 1, 7, 7, 7), ("a", 2, 4, 1, 3)]);
+    }
+
+    #[test]
+    fn a_hundred_thousand_regions_and_kernels_of_two_artifacts_are_joined_in_one_pass() {
+        const COUNT: usize = 100_000;
+        let artifact = |host_ns: Option<u64>| {
+            let region = |n: usize| Region {
+                path: vec![n.to_string()],
+                host_ns,
+                launches: if host_ns.is_none() { vec![n as u32] } else { Vec::new() },
+                ..Region::default()
+            };
+            let sum =
+                |n: usize| KernelSum { kernel: n.to_string(), launches: 1, ..KernelSum::default() };
+            Imported {
+                regions: (0..COUNT).map(region).collect(),
+                kernels: (0..COUNT).map(sum).collect(),
+                ..Imported::default()
+            }
+        };
+        let mut profile = Profile::default();
+        for host_ns in [None, Some(5)] {
+            artifact(host_ns).add_to(&mut profile, &mut Sidecars::default());
+        }
+        assert_eq!((profile.regions.len(), profile.kernels.len()), (COUNT, COUNT));
+        for (region, n) in profile.regions.iter().zip(0..) {
+            assert_eq!((region.host_ns, &region.launches), (Some(5), &vec![n]));
+        }
+        assert!(profile.kernels.iter().all(|kernel| kernel.launches == 2));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod section;
 mod series;
 pub(super) mod stalls;
 
+use rgpu_format::memory::MemoryBudget;
 use rgpu_format::ncu_rep::{self, Error, NcuReadLimits, NcuReport, NcuResult, Problem};
 
 use super::{Detail, Imported, Importer};
@@ -156,7 +157,7 @@ impl HotSpotPart {
 
 /// Reads all launches, those of a large report on several threads.
 fn launches(report: &NcuReport<'_>, from: &str, detail: Detail) -> LaunchesOfReport {
-    let results: Vec<NcuResult<'_>> = report.results().collect();
+    let (results, without_room) = results_with_room(report, from);
     let sources = code::sources(report);
     let code = ReportSources::new(&sources);
     let per_thread = results.len().div_ceil(report.threads()).max(1);
@@ -174,7 +175,7 @@ fn launches(report: &NcuReport<'_>, from: &str, detail: Detail) -> LaunchesOfRep
     let kept: usize = parts.iter().map(|part| part.spots.kept).sum();
     let mut all = LaunchesOfReport {
         launches: Vec::with_capacity(results.len()),
-        gaps: Vec::new(),
+        gaps: without_room.into_iter().collect(),
         spots: Vec::new(),
         absent: AbsentMetrics::default(),
     };
@@ -194,6 +195,40 @@ fn launches(report: &NcuReport<'_>, from: &str, detail: Detail) -> LaunchesOfRep
     }
     all.gaps.extend(spot_gaps);
     all
+}
+
+/// Memory of a launch and of a metric, with their text in a document.
+const LAUNCH_BYTES: usize = 3 << 10;
+const METRIC_BYTES: usize = 230;
+
+/// The results of a report up to the first for which a report of this size has no memory, and a gap
+/// for those that are left out.
+fn results_with_room<'r>(
+    report: &'r NcuReport<'_>,
+    from: &str,
+) -> (Vec<NcuResult<'r>>, Option<Gap>) {
+    let mut budget = MemoryBudget::of(report.size());
+    let (mut results, mut over, mut left_out) = (Vec::new(), None, 0_u64);
+    for result in report.results() {
+        if over.is_none() {
+            // Texts of rules and sections are kept as they are.
+            let metrics = result.metric_count() * METRIC_BYTES;
+            over = budget.take(LAUNCH_BYTES + metrics + result.byte_count()).err();
+        }
+        match over {
+            None => results.push(result),
+            Some(_) => left_out += 1,
+        }
+    }
+    let gap = over.map(|over| Gap {
+        code: "damaged_report".to_owned(),
+        text: format!(
+            "{from}: result {} does not fit: {over}; the results before are kept, {left_out} are \
+             left out",
+            results.len() + 1
+        ),
+    });
+    (results, gap)
 }
 
 /// Reads the launches of `results`, of which the first has the number `first`.

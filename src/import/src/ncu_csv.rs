@@ -5,7 +5,7 @@
 //! source page has the counts of each instruction. Values are scaled to NVIDIA's base units. They
 //! have only the digits that ncu printed, which a gap says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use rgpu_format::csv::CsvError;
 use rgpu_format::ncu_csv::{
@@ -21,7 +21,7 @@ use rgpu_model::launch::RuleMessage;
 use rgpu_model::number_form::by_number;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
-use rgpu_model::{Launch, Metric, Value};
+use rgpu_model::{Launch, Metric, SharedText, Value};
 
 mod source;
 
@@ -103,9 +103,10 @@ pub fn import(page: &NcuCsv, from: &str) -> Imported {
             "{from}: values are rounded as ncu printed them; import the report for exact ones"
         ),
     }];
+    let mut known = KnownTexts { from: SharedText::from(from), all: HashSet::new() };
     let mut launches = Vec::new();
     for (row, id) in page.launches.iter().zip(0..) {
-        let mut launch = launch(row, id, from, &mut absent);
+        let mut launch = launch(row, id, &mut known, &mut absent);
         gaps.extend(stalls::import(&mut launch));
         launches.push(launch);
     }
@@ -165,8 +166,25 @@ impl AbsentCells {
     }
 }
 
-fn launch(row: &CsvLaunch, id: u32, from: &str, absent: &mut AbsentCells) -> Launch {
-    let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
+/// The names and units of a page, each stored once.
+struct KnownTexts {
+    from: SharedText,
+    all: HashSet<SharedText>,
+}
+
+impl KnownTexts {
+    fn share(&mut self, text: &str) -> SharedText {
+        if let Some(known) = self.all.get(text) {
+            return known.clone();
+        }
+        let text = SharedText::from(text);
+        self.all.insert(text.clone());
+        text
+    }
+}
+
+fn launch(row: &CsvLaunch, id: u32, known: &mut KnownTexts, absent: &mut AbsentCells) -> Launch {
+    let mut metrics: BTreeMap<SharedText, Metric> = BTreeMap::new();
     for cell in &row.cells {
         let Some(name) = name(cell) else {
             absent.labels += 1;
@@ -182,14 +200,15 @@ fn launch(row: &CsvLaunch, id: u32, from: &str, absent: &mut AbsentCells) -> Lau
                 continue;
             }
         };
-        let (unit, from) = (unit.into_owned(), from.to_owned());
-        metrics.entry(name.to_owned()).or_insert(Metric { value, unit, from });
+        let (unit, from) = (known.share(&unit), known.from.clone());
+        metrics.entry(known.share(name)).or_insert(Metric { value, unit, from });
     }
     let compute = row.compute.map(|(major, minor)| [("major", major), ("minor", minor)]);
     for (part, number) in compute.into_iter().flatten() {
         let value = Value::Int(u64::from(number));
-        let metric = Metric { value, unit: String::new(), from: from.to_owned() };
-        metrics.entry(format!("device__attribute_compute_capability_{part}")).or_insert(metric);
+        let metric = Metric { value, unit: known.share(""), from: known.from.clone() };
+        let name = known.share(&format!("device__attribute_compute_capability_{part}"));
+        metrics.entry(name).or_insert(metric);
     }
     let mut launch = Launch {
         id,
@@ -216,7 +235,7 @@ fn name(cell: &Cell) -> Option<&str> {
     if cell.section.is_empty() || cell.name.contains("__") {
         return Some(&cell.name);
     }
-    let row = LABELS.iter().find(|row| row.0 == cell.section && row.1 == cell.name);
+    let row = LABELS.iter().find(|row| row.0 == &*cell.section && row.1 == &*cell.name);
     row.map(|row| row.2)
 }
 

@@ -244,6 +244,7 @@ pub(super) fn import<R: TraceRows>(
     }
     attribute::add(&trace, placed, from, &processes, &mut imported);
     imported.gaps.extend(left_out.gaps(from));
+    imported.gaps.extend(trace.without_room.map(|rows| rows.gap(from)));
     imported.gaps.extend(unlisted_events_gap(&events));
     imported.sidecars.trace = Some(events);
     if !is_rank {

@@ -58,6 +58,17 @@ pub(super) fn part(domain: Option<&str>, name: Option<&str>) -> String {
 /// Deeper ranges count for their ancestor at this depth. Without a limit, the paths of a hostile
 /// file could become longer than the file.
 const MAX_DEPTH: usize = 64;
+/// The region of all outermost ranges for whose names there is no room.
+const MORE_REGIONS: &str = "(more regions)";
+/// Memory that the regions of any trace may take, and more for each range. A path repeats the names
+/// of the ranges around it, so a file of few names could have paths without end.
+pub(super) const MAX_REGIONS_BYTES: usize = 16 << 20;
+pub(super) const REGION_BYTES_PER_RANGE: usize = 32;
+/// Memory of a region without its path: in the tree, the profile and the lists of single events.
+const REGION_BYTES: usize = 800;
+/// Memory of a part of a path without its text, and how often a path is kept.
+const PART_BYTES: usize = 40;
+const COPIES_OF_PATH: usize = 4;
 /// Most start/end ranges that are considered at one time.
 const MAX_OPEN: usize = 256;
 
@@ -66,29 +77,47 @@ const MAX_OPEN: usize = 256;
 pub(super) struct Node {
     parent: Option<usize>,
     depth: usize,
+    /// Memory of its path.
+    path_bytes: usize,
     part: Arc<str>,
     kind: NvtxRangeKind,
     instances: u64,
     host_ns: u64,
 }
 
+/// A region by the region around it, its kind and its name.
+type PathKey = (Option<usize>, NvtxRangeKind, Arc<str>);
+
 /// All regions of a trace. A parent has a smaller number than its children.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    by_path: HashMap<(Option<usize>, NvtxRangeKind, Arc<str>), usize>,
+    by_path: HashMap<PathKey, usize>,
     /// The region of each range, by the range's index.
     of_range: Vec<usize>,
     /// The push/pop ranges with the range around each, outer ranges first.
     nesting: Vec<(usize, Option<usize>)>,
     lanes: ThreadChanges,
+    /// Memory that is left for regions.
+    left_bytes: usize,
+    /// Ranges that count for another region, since there was no memory for their own.
+    folded: u64,
 }
 
 impl Tree {
     /// Builds the tree. The returned pairs are (index in `moments`, start/end region around it).
     /// For push/pop regions, use [`Tree::innermost`].
     pub(super) fn build(ranges: &[Range], moments: &[CallTime]) -> (Tree, Vec<(usize, usize)>) {
-        let mut tree = Tree { of_range: vec![0; ranges.len()], ..Tree::default() };
+        let left_bytes = MAX_REGIONS_BYTES + REGION_BYTES_PER_RANGE * ranges.len();
+        Tree::build_within(ranges, moments, left_bytes)
+    }
+
+    fn build_within(
+        ranges: &[Range],
+        moments: &[CallTime],
+        left_bytes: usize,
+    ) -> (Tree, Vec<(usize, usize)>) {
+        let mut tree = Tree { of_range: vec![0; ranges.len()], left_bytes, ..Tree::default() };
         tree.push_pop(ranges);
         let mut found = Vec::new();
         tree.start_end(ranges, moments, &mut found);
@@ -210,28 +239,53 @@ impl Tree {
     /// The region of a range below `parent`, which is added if new. Counts the instance.
     fn enter(&mut self, parent: Option<usize>, range: &Range) -> usize {
         let depth = parent.map_or(0, |p| self.nodes[p].depth + 1);
-        match parent {
-            Some(parent) if depth >= MAX_DEPTH => parent,
-            _ => {
-                let key = (parent, range.kind, Arc::clone(&range.part));
-                let next = self.nodes.len();
-                let node = *self.by_path.entry(key).or_insert(next);
-                if node == next {
-                    self.nodes.push(Node {
-                        parent,
-                        depth,
-                        part: Arc::clone(&range.part),
-                        kind: range.kind,
-                        instances: 0,
-                        host_ns: 0,
-                    });
-                }
-                self.nodes[node].instances += 1;
-                let ns = u64::try_from(range.end_ns.saturating_sub(range.start_ns)).unwrap_or(0);
-                self.nodes[node].host_ns = self.nodes[node].host_ns.saturating_add(ns);
-                node
-            }
+        if let Some(parent) = parent.filter(|_| depth >= MAX_DEPTH) {
+            return parent;
         }
+        let key = (parent, range.kind, Arc::clone(&range.part));
+        let node = match self.by_path.get(&key) {
+            Some(node) => *node,
+            None => {
+                let around = parent.map_or(0, |parent| self.nodes[parent].path_bytes);
+                let path_bytes = around + PART_BYTES + range.part.len();
+                let bytes = REGION_BYTES + COPIES_OF_PATH * path_bytes;
+                match (self.left_bytes.checked_sub(bytes), parent) {
+                    (Some(left_bytes), _) => {
+                        self.left_bytes = left_bytes;
+                        self.add(key, depth, path_bytes)
+                    }
+                    (None, Some(parent)) => {
+                        self.folded += 1;
+                        return parent;
+                    }
+                    (None, None) => {
+                        self.folded += 1;
+                        let key = (None, range.kind, Arc::from(MORE_REGIONS));
+                        let known = self.by_path.get(&key).copied();
+                        known.unwrap_or_else(|| self.add(key, 0, PART_BYTES + MORE_REGIONS.len()))
+                    }
+                }
+            }
+        };
+        self.nodes[node].instances += 1;
+        let ns = u64::try_from(range.end_ns.saturating_sub(range.start_ns)).unwrap_or(0);
+        self.nodes[node].host_ns = self.nodes[node].host_ns.saturating_add(ns);
+        node
+    }
+
+    /// Adds a region and returns its number.
+    fn add(&mut self, key: PathKey, depth: usize, path_bytes: usize) -> usize {
+        let number = self.nodes.len();
+        let (parent, kind, part) = key.clone();
+        self.by_path.insert(key, number);
+        self.nodes.push(Node { parent, depth, path_bytes, part, kind, instances: 0, host_ns: 0 });
+        number
+    }
+
+    /// The number of ranges that count for the region around them, or for one of all outermost
+    /// ones, since the paths of all regions together are too long.
+    pub(super) fn folded(&self) -> u64 {
+        self.folded
     }
 
     /// The region of a range, by the range's index.
@@ -329,6 +383,28 @@ mod tests {
             inner.into_iter().chain(start_end.map(|(_, node)| *node)).collect::<Vec<_>>()
         });
         nodes.map(|nodes| nodes.iter().map(|n| tree.path(*n).join("/")).collect()).collect()
+    }
+
+    #[test]
+    fn ranges_for_whose_names_there_is_no_memory_count_for_the_regions_around_them() {
+        use NvtxRangeKind::PushPop;
+        let name = |n: i64| format!("{n}{}", "x".repeat(1000));
+        let deep = (0..50).map(|n| range(PushPop, 1, n, 1000 - n, &name(n)));
+        let flat = (0..50).map(|n| range(PushPop, 2, 10 * n, 10 * n + 5, &name(n)));
+        let ranges: Vec<Range> = deep.chain(flat).collect();
+        let (tree, _) = Tree::build_within(&ranges, &[], 100_000);
+        let regions = tree.regions("");
+        let kept: usize =
+            regions.iter().flat_map(|(_, region)| &region.path).map(String::len).sum();
+        assert!((15_000..33_000).contains(&kept), "{kept}");
+        assert!(tree.folded() > 80, "{}", tree.folded());
+        let instances: u64 = regions.iter().filter_map(|(_, region)| region.instances).sum();
+        // The deep ones are inside a region with instances of its own.
+        assert!((50..100).contains(&instances), "{instances}");
+        let more: Vec<_> =
+            regions.iter().filter(|(_, region)| region.path == [MORE_REGIONS]).collect();
+        assert!(matches!(more[..], [(_, region)] if region.instances > Some(40)), "{more:?}");
+        assert_eq!(Tree::build(&ranges, &[]).0.folded(), 0);
     }
 
     #[test]

@@ -28,7 +28,10 @@ pub(super) enum RowKind {
 }
 
 impl RowKind {
-    const ALL: [RowKind; 6] = [
+    /// Number of kinds.
+    pub(super) const COUNT: usize = 6;
+
+    const ALL: [RowKind; RowKind::COUNT] = [
         RowKind::Kernel,
         RowKind::Copy,
         RowKind::Fill,
@@ -41,7 +44,7 @@ impl RowKind {
         !matches!(self, RowKind::Call | RowKind::Range)
     }
 
-    fn words(self) -> (&'static str, &'static str) {
+    pub(super) fn words(self) -> (&'static str, &'static str) {
         match self {
             RowKind::Kernel => ("kernel", "kernels"),
             RowKind::Copy => ("copy", "copies"),

@@ -13,7 +13,7 @@ use crate::mcp::limit::{page, size};
 use crate::mcp::run_result::{FindingLine, LaunchFigures, absence};
 use crate::model::suite::NO_GPU;
 use crate::model::timeline::KernelSum;
-use crate::model::{HotSpots, Launch, Profile, Sidecars};
+use crate::model::{HotSpots, Launch, Profile, SharedText, Sidecars};
 use crate::own_command::CommandLine;
 use crate::report::{KernelNames, ReportInput, Style, report};
 use crate::store::Runs;
@@ -135,12 +135,12 @@ async fn run(call: Call) -> Result<Answer> {
     let opened = call.reads(move |context| {
         let Ok(folder) = Runs::new(&context.runs).find_result(&of) else { return Ok(None) };
         let Ok(bytes) = folder.read("profile.json") else { return Ok(None) };
-        let profile = serde_json::from_slice(&bytes).map_err(|e| unreadable(&e))?;
+        let profile = crate::saved_json::from_slice(&bytes).map_err(|e| unreadable(&e))?;
         let hot_spots = match wants_spots {
             true => folder.read("hotspots.json").ok(),
             false => None,
         };
-        let hot_spots = hot_spots.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let hot_spots = hot_spots.and_then(|bytes| crate::saved_json::from_slice(&bytes).ok());
         let of = folder.record().map_or(of, |record| record.id);
         Ok(Some(OpenedResult { of, profile, hot_spots }))
     });
@@ -319,10 +319,10 @@ fn values<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<Value> {
 fn metrics(launch: &Launch, names: &[String]) -> Vec<Value> {
     let is_asked = |name: &str| names.is_empty() || names.iter().any(|n| name.starts_with(&**n));
     let metrics = launch.metrics.iter().filter(|(name, _)| is_asked(name));
-    let value = |(name, metric): (&String, &crate::model::Metric)| {
+    let value = |(name, metric): (&SharedText, &crate::model::Metric)| {
         let mut value = json!({"name": name, "value": metric.value});
         if !metric.unit.is_empty() {
-            value["unit"] = metric.unit.clone().into();
+            value["unit"] = metric.unit.as_str().into();
         }
         value
     };

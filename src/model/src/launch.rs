@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::open_enum::open_enum;
 use super::speed_of_light::PeakSource;
-use super::{Classification, Metric, Value};
+use super::{Classification, Metric, SharedText, Value};
 
 /// FP16 operations of a thread that may be loads of constants: two `HFMA2`, each of which counts as
 /// four, and rounding.
@@ -65,7 +65,7 @@ pub struct Launch {
     pub region_inferred: bool,
     /// Metrics by NVIDIA's metric name.
     #[serde(default)]
-    pub metrics: BTreeMap<String, Metric>,
+    pub metrics: BTreeMap<SharedText, Metric>,
     /// Warp stall reasons, largest first.
     #[serde(default)]
     pub stalls: Vec<StallReason>,

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::SharedText;
+
 /// A metric of a launch or a region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
@@ -10,11 +12,11 @@ pub struct Metric {
     pub value: Value,
     /// Base unit as printed by NVIDIA's tools with `--print-units base`: `ns`, `byte`, `%`, `inst`,
     /// `byte/ns` …; empty for pure numbers and texts.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub unit: String,
+    #[serde(default, skip_serializing_if = "SharedText::is_empty")]
+    pub unit: SharedText,
     /// The artifact that the value comes from, as its path in the run folder.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub from: String,
+    #[serde(default, skip_serializing_if = "SharedText::is_empty")]
+    pub from: SharedText,
 }
 
 /// A finite number or a text.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::profile::Gap;
 use super::timeline::WaitSum;
-use super::{Metric, Region, RungId, Selection};
+use super::{Metric, Region, RungId, Selection, SharedText};
 
 /// The schema name that every document carries.
 pub const SCHEMA: &str = "rgpu.regions/1";
@@ -110,5 +110,5 @@ pub struct RegionLaunch {
     pub bound_by: Option<String>,
     /// Metrics by NVIDIA's metric name.
     #[serde(default)]
-    pub metrics: BTreeMap<String, Metric>,
+    pub metrics: BTreeMap<SharedText, Metric>,
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Metric;
 use super::open_enum::open_enum;
+use super::{Metric, SharedText};
 
 /// One NVTX region: all instances of one path added up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,7 +42,7 @@ pub struct Region {
     /// Metrics of the region as a whole, by NVIDIA's metric name: range replay measures all its
     /// kernels together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metrics: BTreeMap<String, Metric>,
+    pub metrics: BTreeMap<SharedText, Metric>,
     /// Ids of the profile's launches inside, inner regions included; only launches that have
     /// metrics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -165,7 +165,7 @@ fn regions(profile: &Profile) -> Vec<u8> {
 mod tests {
     use super::*;
     use rgpu_model::timeline::KernelSum;
-    use rgpu_model::{Metric, Region};
+    use rgpu_model::{Metric, Region, SharedText};
 
     fn hostile() -> Profile {
         let launch = |id, unit: &str| Launch {
@@ -174,8 +174,8 @@ mod tests {
             duration_ns: Some(1500.5),
             region: vec!["A".to_owned(), "b::c".to_owned()],
             metrics: [(
-                "dram__bytes.sum".to_owned(),
-                Metric { value: Value::Int(7), unit: unit.to_owned(), from: String::new() },
+                "dram__bytes.sum".into(),
+                Metric { value: Value::Int(7), unit: unit.into(), from: SharedText::default() },
             )]
             .into(),
             ..Launch::default()

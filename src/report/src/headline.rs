@@ -299,14 +299,14 @@ mod tests {
         let launch = |id, ns| {
             let metric = rgpu_model::Metric {
                 value: rgpu_model::Value::Int(1),
-                unit: String::new(),
-                from: String::new(),
+                unit: "".into(),
+                from: "".into(),
             };
             Launch {
                 id,
                 kernel: format!("k{id}"),
                 duration_ns: Some(ns),
-                metrics: [("m".to_owned(), metric)].into(),
+                metrics: [("m".into(), metric)].into(),
                 classification: Some(Classification {
                     primary: "divergence".to_owned(),
                     ..Classification::default()
@@ -340,12 +340,12 @@ mod tests {
         use rgpu_model::timeline::KernelSum;
         let metric = rgpu_model::Metric {
             value: rgpu_model::Value::Int(1),
-            unit: String::new(),
-            from: String::new(),
+            unit: "".into(),
+            from: "".into(),
         };
         let launch = Launch {
             kernel: "random".to_owned(),
-            metrics: [("m".to_owned(), metric)].into(),
+            metrics: [("m".into(), metric)].into(),
             classification: Some(Classification {
                 primary: "compute_bound".to_owned(),
                 ..Classification::default()

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::quantity::duration;
 use super::text::cut_middle;
@@ -104,14 +104,12 @@ pub(super) fn by_time(regions: &[Region]) -> Vec<&Region> {
     let time = |region: &Region| (Reverse(region.gpu_ns), Reverse(region.host_ns));
     let times: HashMap<&[String], _> =
         regions.iter().map(|region| (&region.path[..], time(region))).collect();
-    let key = |region: &&Region| {
-        let ends = 1..=region.path.len();
-        let parts =
-            ends.map(|end| (times.get(&region.path[..end]).copied(), &region.path[end - 1]));
-        parts.map(|(time, name)| (time, name.clone())).collect::<Vec<_>>()
-    };
     let mut sorted: Vec<&Region> = regions.iter().collect();
-    sorted.sort_by_cached_key(key);
+    sorted.sort_by_cached_key(|region| {
+        let path: &[String] = &region.path;
+        let ends = 1..=path.len();
+        ends.map(|end| (times.get(&path[..end]).copied(), &path[end - 1])).collect::<Vec<_>>()
+    });
     sorted
 }
 
@@ -149,11 +147,9 @@ impl Folds<'_> {
 /// out. Regions of several threads are open at once, so a sum of their host times is no time of the
 /// program.
 fn sum(label: String, regions: &[&Region]) -> RegionRow {
-    let is_inside = |region: &Region| {
-        regions.iter().any(|outer| {
-            outer.path.len() < region.path.len() && region.path.starts_with(&outer.path)
-        })
-    };
+    let paths: HashSet<&[String]> = regions.iter().map(|region| &region.path[..]).collect();
+    let is_inside =
+        |region: &Region| (0..region.path.len()).any(|end| paths.contains(&region.path[..end]));
     let outermost: Vec<&&Region> = regions.iter().filter(|region| !is_inside(region)).collect();
     let total = |of: fn(&Region) -> Option<u64>| {
         let known = outermost.iter().filter_map(|region| of(region));
@@ -238,6 +234,19 @@ pub(super) fn short_xla(name: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
     use rgpu_model::timeline::CopySum;
+
+    #[test]
+    fn a_hundred_thousand_regions_of_libraries_are_summed_in_one_pass() {
+        let region = |n: u64| Region {
+            path: vec![format!("TSL@{}", n / 2), "inner".to_owned()][..1 + (n % 2) as usize]
+                .to_vec(),
+            gpu_ns: Some(1),
+            ..Region::default()
+        };
+        let regions = (0..100_000).map(region).collect();
+        let row = of_libraries(&Profile { regions, ..Profile::default() }).unwrap();
+        assert_eq!(row.gpu_ns, Some(50_000), "inner regions are part of the outer ones");
+    }
 
     #[test]
     fn ranges_of_xla_are_named_by_their_module() {

@@ -15,6 +15,7 @@ mod markdown;
 mod name;
 mod sections;
 
+use document::LaunchIndex;
 use rgpu_model::{Profile, RegionsDocument};
 
 /// A file of the `regions` folder.
@@ -33,9 +34,10 @@ pub fn files(profile: &Profile) -> Vec<RegionFile> {
         file("report.json", json(&document)),
         file("report.md", markdown::consolidated(&document)),
     ];
+    let index = LaunchIndex::new(profile);
     let header = RegionsDocument { regions: Vec::new(), ..document.clone() };
     for entry in document.regions.iter().filter(|entry| !entry.folder.is_empty()) {
-        let launches = document::launches(profile, &entry.region);
+        let launches = index.of(&entry.region);
         let alone = RegionsDocument { regions: vec![entry.clone()], ..header.clone() };
         let inside = |name: &str, text| file(&format!("{}/{name}", entry.folder), text);
         files.extend([

@@ -9,4 +9,5 @@ pub mod disasm;
 pub mod foreign_file;
 pub mod process_tree;
 pub mod run;
+pub mod saved_json;
 pub mod store;

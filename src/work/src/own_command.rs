@@ -43,6 +43,12 @@ const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
 /// The largest part of the messages that is kept, from their end.
 const MAX_MESSAGE_BYTES: u64 = 4000;
 
+/// The most bytes of messages on the disk. What is older than the last of them is freed.
+const MAX_MESSAGE_FILE_BYTES: u64 = 16 << 20;
+
+/// How often the files of a running command are looked at.
+const FILE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
 /// How long a command that nobody waits for any more may take to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
@@ -348,10 +354,18 @@ impl CommandLine {
         let files = self.files.map(TempDir::keep);
         let makes_run = self.makes_run;
         tokio::spawn(async move {
+            let mut file_check = tokio::time::interval(FILE_CHECK_INTERVAL);
+            let mut freed = 0;
             let status = loop {
                 tokio::select! {
                     status = child.wait() => break status,
                     Some(signal) = wanted.recv() => drop(kill_process_group(group, signal)),
+                    _ = file_check.tick() => {
+                        free_old_messages(&messages, &mut freed);
+                        if out.metadata().is_ok_and(|file| file.len() > MAX_DOCUMENT_BYTES) {
+                            let _ = kill_process_group(group, Signal::KILL);
+                        }
+                    }
                 }
             };
             let status = status.ok().and_then(|status| status.code());
@@ -394,7 +408,25 @@ fn read_document(file: &mut File) -> Option<Arc<Value>> {
     file.rewind().ok()?;
     let mut bytes = Vec::new();
     file.take(MAX_DOCUMENT_BYTES).read_to_end(&mut bytes).ok()?;
-    serde_json::from_slice(&bytes).ok().map(Arc::new)
+    rgpu_run::saved_json::any_from_slice(&bytes).ok().map(Arc::new)
+}
+
+/// Frees the beginning of a file of messages that has become too long. The command writes on at its
+/// end, also if this process ends first. `freed` are the bytes that were freed before.
+fn free_old_messages(messages: &File, freed: &mut u64) {
+    let len = messages.metadata().map_or(0, |metadata| metadata.len());
+    if len.saturating_sub(*freed) <= MAX_MESSAGE_FILE_BYTES {
+        return;
+    }
+    let kept_from = len - MAX_MESSAGE_BYTES;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // A file system without holes keeps the messages.
+        let _ = fallocate(messages, hole, *freed, kept_from - *freed);
+    }
+    *freed = kept_from;
 }
 
 /// The end of a text file.
@@ -406,5 +438,30 @@ fn read_end(file: &mut File) -> String {
     match read {
         Ok(_) => String::from_utf8_lossy(&bytes).trim().to_owned(),
         Err(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn old_messages_of_a_command_take_no_disk_and_the_last_ones_are_read() {
+        let mut file = tempfile::tempfile().unwrap();
+        let mut freed = 0;
+        for _ in 0..6 {
+            file.write_all(&vec![b'x'; 10 << 20]).unwrap();
+            free_old_messages(&file, &mut freed);
+        }
+        file.write_all(b"last words").unwrap();
+        let disk_bytes = file.metadata().unwrap().blocks() * 512;
+        assert!(freed > 0);
+        if cfg!(target_os = "linux") {
+            assert!(disk_bytes <= MAX_MESSAGE_FILE_BYTES + (11 << 20), "{disk_bytes}");
+        }
+        let end = read_end(&mut file);
+        assert!(end.ends_with("xlast words") && end.len() as u64 == MAX_MESSAGE_BYTES);
     }
 }

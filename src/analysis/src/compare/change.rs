@@ -6,7 +6,7 @@ use super::metric_weights::{
 };
 use rgpu_model::comparison::ChangeEffect;
 use rgpu_model::comparison::MetricChange;
-use rgpu_model::{KernelCode, Launch, Profile};
+use rgpu_model::{KernelCode, Launch, Profile, SharedText};
 
 /// Smaller changes are not listed: relative, or in percentage points over 100.
 const MIN_CHANGE: f64 = 0.01;
@@ -47,8 +47,8 @@ pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
             let form = NumberForm::Amount { floor: 1.0 };
             let size = size(x, y, form).filter(|size| *size >= MIN_UNKNOWN_CHANGE)?;
             Some(MetricChange {
-                metric: id.clone(),
-                label: id.clone(),
+                metric: id.to_string(),
+                label: id.to_string(),
                 a: x,
                 b: y,
                 unit: unit(a, id, form),
@@ -95,12 +95,12 @@ fn stalls(a: &Launch, b: &Launch) -> Vec<MetricChange> {
         l.metrics.keys().filter(|id| reason(id).is_some()).filter_map(|id| l.number(id)).sum()
     };
     let most = all(a).max(all(b));
-    let of = |id: &String| {
+    let of = |id: &SharedText| {
         let reason = reason(id)?;
         let (x, y) = (a.number(id)?, b.number(id)?);
         let part = (y - x).abs() / most;
         (part >= MIN_CHANGE).then(|| MetricChange {
-            metric: id.clone(),
+            metric: id.to_string(),
             label: format!("cycles per instruction lost to {reason}"),
             a: x,
             b: y,
@@ -151,7 +151,7 @@ fn unit(launch: &Launch, id: &str, form: NumberForm) -> String {
     match form {
         NumberForm::Ways => "way".to_owned(),
         NumberForm::Percent => "%".to_owned(),
-        _ => launch.metrics.get(id).map(|m| m.unit.clone()).unwrap_or_default(),
+        _ => launch.metrics.get(id).map(|m| m.unit.to_string()).unwrap_or_default(),
     }
 }
 
@@ -249,10 +249,13 @@ mod tests {
     use rgpu_model::{Metric, Value};
 
     fn launch(metrics: &[(&str, f64)]) -> Launch {
-        let metric =
-            |x| Metric { value: Value::Float(x), unit: String::new(), from: String::new() };
+        let metric = |x| Metric {
+            value: Value::Float(x),
+            unit: SharedText::default(),
+            from: SharedText::default(),
+        };
         Launch {
-            metrics: metrics.iter().map(|(id, x)| ((*id).to_owned(), metric(*x))).collect(),
+            metrics: metrics.iter().map(|(id, x)| ((*id).into(), metric(*x))).collect(),
             ..Launch::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use rgpu_model::profile::{CaseResult, Correctness, Timing, TimingClock};
-use rgpu_model::{Launch, Metric, Value};
+use rgpu_model::{Launch, Metric, SharedText, Value};
 
 const NAMES: [&str; 2] = ["old", "new"];
 
@@ -37,8 +37,9 @@ fn report(launches: &[(&str, f64, &[(&str, f64)])]) -> Profile {
             .iter()
             .map(|(id, x)| {
                 let value = Value::Float(*x);
-                let metric = Metric { value, unit: String::new(), from: String::new() };
-                ((*id).to_owned(), metric)
+                let metric =
+                    Metric { value, unit: SharedText::default(), from: SharedText::default() };
+                ((*id).into(), metric)
             })
             .collect(),
         ..Launch::default()
@@ -48,6 +49,21 @@ fn report(launches: &[(&str, f64, &[(&str, f64)])]) -> Profile {
 
 fn held(a: &Profile, b: &Profile) -> Comparison {
     compare(a, b, &CompareOptions { names: NAMES, threshold: 0.01, paired: &[] })
+}
+
+#[test]
+fn a_hundred_thousand_regions_are_joined_in_one_pass() {
+    let profile = |ns: u64| {
+        let region = |n: u64| Region {
+            path: vec![(n * ns % 100_003).to_string()],
+            host_ns: Some(ns),
+            ..Region::default()
+        };
+        Profile { regions: (1..=100_000).map(region).collect(), ..Profile::default() }
+    };
+    let changes = super::regions(&profile(2), &profile(3));
+    assert!((99_900..=100_000).contains(&changes.len()), "{}", changes.len());
+    assert!(changes.iter().all(|change| change.host_ns == Some([2, 3])));
 }
 
 #[test]

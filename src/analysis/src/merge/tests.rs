@@ -4,7 +4,7 @@ use super::*;
 use crate::analyze;
 use rgpu_model::selection::{GeometrySum, KernelChoice};
 use rgpu_model::timeline::KernelSum;
-use rgpu_model::{Metric, Selection, Value};
+use rgpu_model::{Metric, Selection, SharedText, Value};
 
 const SM: &str = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
 const MEMORY: &str = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed";
@@ -13,9 +13,12 @@ const TENSOR: &str = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_el
 const WAVES: &str = "launch__waves_per_multiprocessor";
 
 fn launch(kernel: &str, us: f64, metrics: &[(&str, f64)]) -> Launch {
-    let metric =
-        |value| Metric { value: Value::Float(value), unit: String::new(), from: String::new() };
-    let metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), metric(*value)));
+    let metric = |value| Metric {
+        value: Value::Float(value),
+        unit: SharedText::default(),
+        from: SharedText::default(),
+    };
+    let metrics = metrics.iter().map(|(name, value)| ((*name).into(), metric(*value)));
     Launch {
         kernel: kernel.to_owned(),
         duration_ns: Some(us * 1e3),

@@ -61,7 +61,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
 fn busiest_pipe(launch: &Launch) -> Option<(String, String, f64)> {
     let pipes = launch.metrics.iter().filter_map(|(id, metric)| {
         let pipe = id.strip_prefix(PIPE.0)?.strip_suffix(PIPE.1)?;
-        Some((id.clone(), pipe.to_owned(), metric.value.as_f64()?))
+        Some((id.to_string(), pipe.to_owned(), metric.value.as_f64()?))
     });
     pipes.max_by(|a, b| a.2.total_cmp(&b.2))
 }

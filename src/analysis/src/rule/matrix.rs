@@ -9,8 +9,8 @@ use crate::concept::{
 };
 use crate::known_kernel::{MatrixUnit, matrix_unit};
 use crate::threshold::{Limits, TENSOR_UNCOUNTED, TENSOR_USED};
-use rgpu_model::Launch;
 use rgpu_model::launch::EXECUTED;
+use rgpu_model::{Launch, SharedText};
 
 /// Dense 16-bit operations of an SM of Hopper in one cycle.
 const HOPPER_OPERATIONS: f64 = 4096.0;
@@ -39,7 +39,7 @@ fn operations(launch: &Launch, suffix: &str) -> Option<f64> {
     // `.peak_sustained` is the device's peak rate, not a measurement.
     let counted = launch
         .metrics
-        .range(TENSOR_OPERATIONS.to_owned()..)
+        .range(SharedText::from(TENSOR_OPERATIONS)..)
         .take_while(|(id, _)| id.starts_with(TENSOR_OPERATIONS))
         .filter(|(id, _)| !id.contains(".peak_sustained") && id.ends_with(suffix))
         .filter_map(|(_, metric)| metric.value.as_f64());

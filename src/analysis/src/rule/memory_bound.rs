@@ -63,7 +63,7 @@ fn busiest(launch: &Launch, memory: f64) -> Option<(&'static Level, String, f64)
             let known = level.counters.iter().any(|prefix| id.starts_with(prefix));
             let value = metric.value.as_f64().filter(|_| known && id.ends_with(PERCENT));
             if let Some(value) = value.filter(|value| (value - memory).abs() < 1e-6) {
-                return Some((level, id.clone(), value));
+                return Some((level, id.to_string(), value));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! One launch on a page of `ncu --csv`, and the parsers of its cells.
 
+use std::sync::Arc;
+
 use crate::csv::number;
 
 /// One launch with its metrics and rules.
@@ -42,11 +44,11 @@ pub struct RangeName {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
     /// Section name; only on the details page.
-    pub section: String,
+    pub section: Arc<str>,
     /// The metric's id on the raw page. On the details page its label, unless ids were requested.
-    pub name: String,
+    pub name: Arc<str>,
     /// The unit as printed.
-    pub unit: String,
+    pub unit: Arc<str>,
     /// The value as printed.
     pub value: CellValue,
 }

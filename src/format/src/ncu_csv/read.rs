@@ -3,7 +3,8 @@
 use super::NcuCsvError;
 use super::launch::{Cell, CellValue, CsvLaunch, CsvRule, compute, ranges, triple};
 use crate::csv::{CsvError, Row, Rows, number};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The page of `ncu --csv`, which decides its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,21 +167,46 @@ fn next(rows: &mut Rows<'_>) -> Result<Option<Row>, CsvError> {
 /// Memory of a launch without its metrics, in bytes, with all that a profile makes of it.
 const LAUNCH_BYTES: usize = 3 << 10;
 /// Memory of a metric or rule of a launch without its texts, in bytes.
-const CELL_BYTES: usize = 512;
+const CELL_BYTES: usize = 320;
+/// Memory of a name that is new, in the tables of names.
+const NAME_BYTES: usize = 320;
 /// How often a text of a row is kept.
 const TEXT_COPIES: usize = 3;
+
+/// The names, units and sections of a page, each stored once.
+#[derive(Default)]
+struct KnownTexts(HashSet<Arc<str>>);
+
+impl KnownTexts {
+    fn share(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(text) {
+            return Arc::clone(known);
+        }
+        let text: Arc<str> = text.into();
+        self.0.insert(Arc::clone(&text));
+        text
+    }
+}
 
 fn launch_bytes(row: &Row) -> usize {
     let text_bytes: usize = row.fields.iter().take(IDENTITY.len() + 2).map(String::len).sum();
     LAUNCH_BYTES + TEXT_COPIES * text_bytes
 }
 
-fn cell_bytes(text_bytes: usize) -> usize {
-    CELL_BYTES + TEXT_COPIES * text_bytes
+/// Memory of a metric with this value, whose names are stored once and printed once.
+fn cell_bytes(names: usize, value: &str) -> usize {
+    CELL_BYTES + names + TEXT_COPIES * value.len()
 }
 
 fn read_raw(mut rows: Rows<'_>, columns: &Columns<'_>) -> Result<NcuCsv, NcuCsvError> {
     let units = next(&mut rows)?.ok_or(NcuCsvError::NoUnits)?;
+    let mut known = KnownTexts::default();
+    let nothing = known.share("");
+    let name = |index: &usize| {
+        let unit = units.fields.get(*index).map_or("", String::as_str);
+        (known.share(&columns.names[*index]), known.share(unit))
+    };
+    let names: Vec<(Arc<str>, Arc<str>)> = columns.metrics.iter().map(name).collect();
     let mut page = NcuCsv { page: Page::Raw, launches: Vec::new(), ragged: 0, broken: None };
     loop {
         let row = match next(&mut rows) {
@@ -195,22 +221,20 @@ fn read_raw(mut rows: Rows<'_>, columns: &Columns<'_>) -> Result<NcuCsv, NcuCsvE
             page.ragged += 1;
             continue;
         }
-        let names = columns.metrics.iter().map(|index| {
-            let unit = units.fields.get(*index).map_or(0, String::len);
-            cell_bytes(columns.names[*index].len() + unit + row.fields[*index].len())
-        });
-        if let Err(cause) = rows.keep(launch_bytes(&row) + names.sum::<usize>()) {
+        let cells = columns.metrics.iter().zip(&names);
+        let cells = cells
+            .map(|(index, (name, unit))| cell_bytes(name.len() + unit.len(), &row.fields[*index]));
+        if let Err(cause) = rows.keep(launch_bytes(&row) + cells.sum::<usize>()) {
             page.broken = Some(cause);
             break;
         }
         let mut launch = columns.launch(&row);
-        launch.cells = columns
-            .metrics
-            .iter()
-            .map(|index| Cell {
-                section: String::new(),
-                name: columns.names[*index].clone(),
-                unit: units.fields.get(*index).cloned().unwrap_or_default(),
+        let cells = columns.metrics.iter().zip(&names);
+        launch.cells = cells
+            .map(|(index, (name, unit))| Cell {
+                section: Arc::clone(&nothing),
+                name: Arc::clone(name),
+                unit: Arc::clone(unit),
                 value: CellValue::read(&row.fields[*index]),
             })
             .collect();
@@ -224,6 +248,7 @@ fn read_details(
     columns: &Columns<'_>,
     details: &Details,
 ) -> Result<NcuCsv, NcuCsvError> {
+    let mut known = KnownTexts::default();
     let mut page = NcuCsv { page: Page::Details, launches: Vec::new(), ragged: 0, broken: None };
     loop {
         let row = match next(&mut rows) {
@@ -241,8 +266,17 @@ fn read_details(
         }
         let id: u64 = columns.cell(&row, "ID").trim().parse().unwrap_or_default();
         let is_new = page.launches.last().is_none_or(|launch| launch.id != id);
-        let text_bytes = row.fields.iter().map(String::len).sum();
-        let bytes = if is_new { launch_bytes(&row) } else { 0 } + cell_bytes(text_bytes);
+        let field = |index: usize| row.fields.get(index).map_or("", String::as_str);
+        let name =
+            [details.section, Some(details.name), details.unit].map(|at| at.map_or("", field));
+        let is_known = known.0.contains(name[1]);
+        let name_bytes: usize = name.iter().map(|text| text.len()).sum();
+        let new_bytes = if is_known { 0 } else { NAME_BYTES + TEXT_COPIES * name_bytes };
+        let rule_bytes: usize = row.fields.iter().skip(details.value + 1).map(String::len).sum();
+        let bytes = if is_new { launch_bytes(&row) } else { 0 }
+            + cell_bytes(name_bytes, field(details.value))
+            + new_bytes
+            + TEXT_COPIES * rule_bytes;
         if let Err(cause) = rows.keep(bytes) {
             page.broken = Some(cause);
             break;
@@ -251,13 +285,13 @@ fn read_details(
             page.launches.push(columns.launch(&row));
         }
         let Some(launch) = page.launches.last_mut() else { continue };
-        let field = |index: usize| row.fields.get(index).cloned().unwrap_or_default();
-        if !field(details.name).is_empty() {
+        let [section, name, unit] = name;
+        if !name.is_empty() {
             launch.cells.push(Cell {
-                section: details.section.map(field).unwrap_or_default(),
-                name: field(details.name),
-                unit: details.unit.map(field).unwrap_or_default(),
-                value: CellValue::read(&field(details.value)),
+                section: known.share(section),
+                name: known.share(name),
+                unit: known.share(unit),
+                value: CellValue::read(field(details.value)),
             });
         }
         let text = columns.cell(&row, "Rule Description");
@@ -271,4 +305,33 @@ fn read_details(
         }
     }
     Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_stored_once_so_that_a_large_page_of_details_is_read_whole() {
+        let mut text = String::from(
+            "\"ID\",\"Process ID\",\"Process Name\",\"Host Name\",\"Kernel Name\",\"Context\",\"Stream\",\
+             \"Block Size\",\"Grid Size\",\"Device\",\"CC\",\"Section Name\",\"Metric Name\",\
+             \"Metric Unit\",\"Metric Value\"\n",
+        );
+        let kernel =
+            "void at::native::elementwise_kernel<4, at::native::AddFunctor<float>>(int, T2)";
+        for row in 0..120_000 {
+            let (id, metric) = (row / 40, row % 40);
+            text += &format!(
+                "\"{id}\",\"4242\",\"python3.11\",\"127.0.0.1\",\"{kernel}\",\"1\",\"7\",\
+                 \"(256, 1, 1)\",\"(1024, 1, 1)\",\"0\",\"9.0\",\"GPU Speed Of Light Throughput\",\
+                 \"DRAM Frequency {metric}\",\"hz\",\"2,619,000,{row}\"\n"
+            );
+        }
+        let page = NcuCsv::read(text.as_bytes()).unwrap();
+        assert_eq!(page.broken, None, "{} launches of {} bytes", page.launches.len(), text.len());
+        assert_eq!(page.launches.len(), 3000);
+        let name = |launch: usize| Arc::as_ptr(&page.launches[launch].cells[7].name);
+        assert_eq!(name(0), name(2999));
+    }
 }

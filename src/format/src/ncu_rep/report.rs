@@ -109,7 +109,12 @@ impl<'a> NcuReport<'a> {
         let check = |entry: &Entry| {
             let message = entry.message(&self.bytes);
             match ResultKind::from_entry(entry.kind) {
-                Some(kind) => NcuResult::read(kind, message, self.strings(), notes).check(notes),
+                Some(kind) => {
+                    let result = NcuResult::read(kind, message, self.strings(), notes);
+                    // A file may have a result in every 20 bytes, so the list takes what it needs: a
+                    // copy, since a list that is cut shorter leaves holes.
+                    Vec::from(result.check(notes).as_slice())
+                }
                 None => {
                     Source::read(message, notes);
                     Vec::new()

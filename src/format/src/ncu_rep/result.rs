@@ -160,6 +160,16 @@ pub struct NcuResult<'a> {
 }
 
 impl<'a> NcuResult<'a> {
+    /// The bytes of the result in the unpacked report.
+    pub fn byte_count(&self) -> usize {
+        self.message.bytes().len()
+    }
+
+    /// The number of its metrics.
+    pub fn metric_count(&self) -> usize {
+        self.metrics.len()
+    }
+
     pub(super) fn read(
         kind: ResultKind,
         message: Message<'a>,

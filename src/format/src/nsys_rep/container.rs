@@ -4,6 +4,7 @@ use super::NsysRepError;
 use super::event::{self, Event, EventTable};
 use super::session;
 use crate::in_order;
+use crate::memory::MemoryBudget;
 use crate::nsys_row::{Gpu, Strings};
 use crate::unpack::TooLarge;
 use crate::wire::{Message, WireError};
@@ -182,6 +183,11 @@ impl<'a> NsysReport<'a> {
     /// The build of the nsys version that wrote the report.
     pub fn build(&self) -> &str {
         &self.build
+    }
+
+    /// The bytes of all chunks of events, unpacked.
+    pub fn unpacked_bytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.raw_len).fold(0, usize::saturating_add)
     }
 
     /// The texts of all events, by id.
@@ -425,8 +431,13 @@ fn sections(data: &[u8]) -> Result<Vec<(String, u64, u64)>, NsysRepError> {
 fn strings(chunk: &Chunk<'_>) -> Result<Strings, NsysRepError> {
     let bytes = chunk.unpack()?;
     let mut strings = Strings::default();
+    let mut budget = MemoryBudget::of(bytes.len());
     for (id, message) in (0..).zip(items(&bytes, chunk.offset)?) {
-        strings.by_id.insert(id, message?.text().into_owned().into_boxed_str());
+        let text = message?.text();
+        budget
+            .take(Strings::bytes_of(&text))
+            .map_err(|over| chunk.broken(format!("name {id} does not fit: {over}")))?;
+        strings.insert(id, text.into_owned());
     }
     Ok(strings)
 }

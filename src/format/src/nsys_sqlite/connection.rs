@@ -5,6 +5,7 @@ use super::rows::TableRow;
 use super::shares::SharedTable;
 use super::table::{self, Fields};
 use crate::in_order;
+use crate::memory::MemoryBudget;
 use crate::nsys_row::{
     ApiCall, Diagnostic, Gpu, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NvtxEvent,
     Strings,
@@ -158,18 +159,35 @@ impl NsysSqlite {
         Ok((!parts.is_empty()).then(|| parts.join(".")))
     }
 
+    /// The bytes of the file.
+    pub fn file_bytes(&self) -> usize {
+        usize::try_from(self.bytes).unwrap_or(usize::MAX)
+    }
+
     /// All strings.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
     pub fn strings(&self) -> Result<Strings, NsysSqliteError> {
         let mut strings = Strings::default();
+        let mut budget = MemoryBudget::of(self.file_bytes());
+        let mut row = 0;
+        let mut over = None;
         self.each("StringIds", &["id", "value"], |f| {
+            row += 1;
             if let (Some(id), Some(text)) = (f.int(0), f.text(1)) {
-                strings.by_id.insert(id, text.into_boxed_str());
+                match budget.take(Strings::bytes_of(&text)) {
+                    Ok(()) => strings.insert(id, text),
+                    Err(cause) => over = over.or(Some((row, cause))),
+                }
             }
         })?;
-        Ok(strings)
+        match over {
+            None => Ok(strings),
+            Some((row, cause)) => {
+                Err(NsysSqliteError::OverBudget { table: "StringIds", row, cause })
+            }
+        }
     }
 
     /// The GPUs.

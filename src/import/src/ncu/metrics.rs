@@ -7,7 +7,7 @@ use rgpu_format::ncu_rep::{self, MetricValue};
 use super::launch::ReportContext;
 use crate::Detail;
 use rgpu_model::profile::Gap;
-use rgpu_model::{Metric, Value};
+use rgpu_model::{Metric, SharedText, Value};
 
 /// Metrics that the report lists without a usable number.
 #[derive(Debug, Default)]
@@ -23,24 +23,27 @@ pub(super) struct AbsentMetrics {
 #[derive(Debug, Default)]
 pub(super) struct KnownUnits {
     /// Names with their units, in the order of the first launch.
-    units: Vec<(String, String)>,
-    by_name: HashMap<String, usize>,
+    units: Vec<(SharedText, SharedText)>,
+    by_name: HashMap<SharedText, usize>,
     next: usize,
 }
 
 impl KnownUnits {
-    fn of(&mut self, metric: &ncu_rep::Metric<'_>) -> String {
+    /// The name and the unit of a metric.
+    fn of(&mut self, metric: &ncu_rep::Metric<'_>) -> (SharedText, SharedText) {
         let name = metric.name();
-        let at = match self.units.get(self.next).is_some_and(|(next, _)| next == name) {
+        let at = match self.units.get(self.next).is_some_and(|(next, _)| *next == name) {
             true => self.next,
             false => self.by_name.get(name).copied().unwrap_or_else(|| {
-                self.units.push((name.to_owned(), metric.unit().unwrap_or_default().into_owned()));
-                self.by_name.insert(name.to_owned(), self.units.len() - 1);
+                let name = SharedText::from(name);
+                let unit = metric.unit().unwrap_or_default();
+                self.by_name.insert(name.clone(), self.units.len());
+                self.units.push((name, unit.as_ref().into()));
                 self.units.len() - 1
             }),
         };
         self.next = if at + 1 < self.units.len() { at + 1 } else { 0 };
-        self.units[at].1.clone()
+        self.units[at].clone()
     }
 }
 
@@ -59,8 +62,8 @@ impl KnownOrder {
     fn sort(
         &mut self,
         names: Vec<u32>,
-        metrics: Vec<(String, Metric)>,
-    ) -> BTreeMap<String, Metric> {
+        metrics: Vec<(SharedText, Metric)>,
+    ) -> BTreeMap<SharedText, Metric> {
         if names != self.names {
             let name = |at: &usize| metrics.get(*at).map(|(name, _)| name);
             self.by_name = (0..metrics.len()).collect();
@@ -111,19 +114,20 @@ pub(super) fn import(
     from: &str,
     known: &mut ReportContext<'_>,
     detail: Detail,
-) -> BTreeMap<String, Metric> {
+) -> BTreeMap<SharedText, Metric> {
+    let (from, nothing) = (SharedText::from(from), SharedText::default());
     let mut metrics = Vec::with_capacity(listed.len());
     let mut names = Vec::with_capacity(listed.len());
     for metric in listed.iter().filter(|metric| !is_list(metric.name())) {
         if is_sum_of_shares(metric.name()) {
             continue;
         }
-        let name = metric.name().to_owned();
+        let name = metric.name();
         let value = match metric.value() {
             MetricValue::Missing => {
                 // A series over time has several values and no scalar; see `series`.
                 if metric.instances().next().is_none() {
-                    known.absent.no_value.insert(name);
+                    known.absent.no_value.insert(name.to_owned());
                 }
                 continue;
             }
@@ -135,15 +139,16 @@ pub(super) fn import(
                 None => {
                     // A step of ncu's own arithmetic without a number is no missing measurement.
                     if !name.starts_with("derived_tempMetric") {
-                        known.absent.not_finite.insert(name);
+                        known.absent.not_finite.insert(name.to_owned());
                     }
                     continue;
                 }
             },
         };
+        let (name, unit) = known.units.of(metric);
         let (unit, from) = match detail {
-            Detail::Full => (known.units.of(metric), from.to_owned()),
-            Detail::Summary => (String::new(), String::new()),
+            Detail::Full => (unit, from.clone()),
+            Detail::Summary => (nothing.clone(), nothing.clone()),
         };
         names.push(metric.name_number());
         metrics.push((name, Metric { value, unit, from }));
@@ -172,9 +177,8 @@ mod tests {
         let names = ["b", "a", "b", "c"];
         let mut sorted = |numbers: &[u32], first: u64| {
             let metrics = numbers.iter().zip(first..).map(|(number, value)| {
-                let metric =
-                    Metric { value: Value::Int(value), unit: String::new(), from: String::new() };
-                (names[*number as usize].to_owned(), metric)
+                let metric = Metric { value: Value::Int(value), unit: "".into(), from: "".into() };
+                (names[*number as usize].into(), metric)
             });
             let map = order.sort(numbers.to_vec(), metrics.collect());
             let values = map.into_iter().map(|(name, metric)| (name, metric.value.as_f64()));

@@ -130,12 +130,15 @@ fn answered(launches: &[Launch], absent: &AbsentMetrics, requested: &str) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::Metric;
+    use rgpu_model::{Metric, SharedText};
 
     fn launch(metrics: &[(&str, f64)]) -> Launch {
-        let metric =
-            |value| Metric { value: Value::Float(value), unit: String::new(), from: String::new() };
-        let metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), metric(*value)));
+        let metric = |value| Metric {
+            value: Value::Float(value),
+            unit: SharedText::default(),
+            from: SharedText::default(),
+        };
+        let metrics = metrics.iter().map(|(name, value)| ((*name).into(), metric(*value)));
         Launch { metrics: metrics.collect(), ..Launch::default() }
     }
 

@@ -83,7 +83,7 @@ impl RowValues<'_> {
             label: label.to_owned(),
             metric: name.to_owned(),
             value: metric.value.clone(),
-            unit: metric.unit.clone(),
+            unit: metric.unit.to_string(),
         })
     }
 }

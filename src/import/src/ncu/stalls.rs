@@ -92,15 +92,15 @@ fn weight(stall: &StallReason) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::{Metric, Value};
+    use rgpu_model::{Metric, SharedText, Value};
 
     fn launch(metrics: &[(&str, Value)]) -> Launch {
         let metric = |value: &Value| Metric {
             value: value.clone(),
-            unit: String::new(),
-            from: String::new(),
+            unit: SharedText::default(),
+            from: SharedText::default(),
         };
-        let metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), metric(value)));
+        let metrics = metrics.iter().map(|(name, value)| ((*name).into(), metric(value)));
         Launch { metrics: metrics.collect(), ..Launch::default() }
     }
 

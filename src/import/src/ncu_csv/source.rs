@@ -15,7 +15,7 @@ use super::{damage, empty};
 use crate::ncu::stalls;
 use rgpu_model::hotspots::{Access, Counts, InstructionSpot, LaunchSpots, SCHEMA};
 use rgpu_model::profile::Gap;
-use rgpu_model::{HotSpots, Launch, Metric, Value};
+use rgpu_model::{HotSpots, Launch, Metric, SharedText, Value};
 
 /// Labels of stall reasons, without `stall_`, and the names of their sampled counters.
 const REASONS: &[(&str, &str)] = &[
@@ -99,7 +99,7 @@ pub(super) fn import(page: &SourcePage, from: &str) -> Imported {
     for (read, id) in page.launches.iter().zip(0..) {
         let columns: Vec<Column> = read.columns.iter().map(|c| Column::from_label(c)).collect();
         let mut launch = Launch { id, kernel: read.kernel.clone(), ..Launch::default() };
-        launch.metrics = sums(read, &columns, from);
+        launch.metrics = sums(read, &columns, &SharedText::from(from));
         imported.gaps.extend(stalls::import(&mut launch));
         spots.push(LaunchSpots {
             launch: id,
@@ -201,7 +201,11 @@ fn access(row: &SourceRow, columns: &[Column]) -> Option<Access> {
 }
 
 /// The counts of the whole launch, under the names that the raw page has for them.
-fn sums(launch: &SourceLaunch, columns: &[Column], from: &str) -> BTreeMap<String, Metric> {
+fn sums(
+    launch: &SourceLaunch,
+    columns: &[Column],
+    from: &SharedText,
+) -> BTreeMap<SharedText, Metric> {
     let mut sums = BTreeMap::new();
     for (index, column) in columns.iter().enumerate() {
         let name = match column {
@@ -221,8 +225,9 @@ fn sums(launch: &SourceLaunch, columns: &[Column], from: &str) -> BTreeMap<Strin
                 _ => 0.0,
             })
             .sum();
-        let unit = metric_unit(&name).unwrap_or_default().into_owned();
-        sums.insert(name, Metric { value: Value::Int(sum as u64), unit, from: from.to_owned() });
+        let unit = metric_unit(&name).unwrap_or_default().as_ref().into();
+        let metric = Metric { value: Value::Int(sum as u64), unit, from: from.clone() };
+        sums.insert(name.into(), metric);
     }
     sums
 }

@@ -120,7 +120,7 @@ pub(super) fn add(
     imported.kernels = trace.totals.kernels(&trace.kernels);
     imported.copies = trace.totals.copies();
     imported.launches = launches(trace, &placed, processes);
-    imported.gaps.extend(gaps(trace, placed.known, from));
+    imported.gaps.extend(gaps(trace, placed.known, placed.tree.folded(), from));
     let (tree, sums, spans) = placed.whole_sums();
     let regions = tree.regions(from).into_iter().map(|(node, mut region)| {
         region.gpu_ns = (trace.work_count > 0).then_some(sums[node].gpu_ns);
@@ -168,7 +168,7 @@ fn facts(kernel: &Kernel, strings: &Strings) -> Launch {
     }
 }
 
-fn gaps(trace: &Trace, placed: u64, from: &str) -> Vec<Gap> {
+fn gaps(trace: &Trace, placed: u64, folded: u64, from: &str) -> Vec<Gap> {
     let (kernels, graphs) = (trace.kernel_count, trace.graph_count);
     let unplaced = trace.work_count - placed;
     let listed = trace.first_kernels.len() as u64;
@@ -194,6 +194,14 @@ fn gaps(trace: &Trace, placed: u64, from: &str) -> Vec<Gap> {
             "graph_level_rows",
             format!(
                 "{from}: {graphs} CUDA graphs were traced as a whole; `--cuda-graph-trace=node` shows the kernels inside"
+            ),
+        ),
+        (
+            folded > 0,
+            "regions_capped",
+            format!(
+                "{from}: {folded} ranges count for the region around them, or for `(more regions)`: \
+                 the names of all regions together are too long"
             ),
         ),
         (

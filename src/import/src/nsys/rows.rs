@@ -17,6 +17,13 @@ use rgpu_model::profile::Gap;
 pub(crate) trait TraceRows {
     /// The error of reading.
     type Error;
+    /// The bytes of the unpacked file, if its rows are still to be counted against its
+    /// [memory](rgpu_format::memory). Other readers have counted theirs.
+    fn file_bytes(&self) -> Option<usize> {
+        None
+    }
+    /// Counts memory that was made of the rows so far. Rows that do not fit are left out.
+    fn take_memory(&self, _bytes: usize) {}
     fn strings(&self) -> Result<Strings, Self::Error>;
     fn kernels(&self, row: impl FnMut(Kernel)) -> Result<(), Self::Error>;
     /// The first `most` kernels.
@@ -100,6 +107,10 @@ const OTHER_TABLES: &[(&str, &str)] = &[
 
 impl TraceRows for ExportRows<'_> {
     type Error = NsysSqliteError;
+
+    fn file_bytes(&self) -> Option<usize> {
+        Some(self.file.file_bytes())
+    }
 
     fn strings(&self) -> Result<Strings, NsysSqliteError> {
         self.file.strings()
@@ -203,6 +214,10 @@ impl<'r, 'a> ReportRows<'r, 'a> {
 
 impl TraceRows for ReportRows<'_, '_> {
     type Error = NsysRepError;
+
+    fn file_bytes(&self) -> Option<usize> {
+        Some(self.report.unpacked_bytes())
+    }
 
     fn strings(&self) -> Result<Strings, NsysRepError> {
         Ok(self.report.strings().clone())

@@ -10,13 +10,18 @@ use rgpu_format::nsys_row::{
     NvtxKind, Strings,
 };
 
+use rgpu_format::memory::{MemoryBudget, OverBudget};
+
+use super::MAX_LAUNCHES;
 use super::ranks::CollectiveFacts;
 use super::rows::TraceRows;
 use super::trace::{self, Trace, process};
+use crate::region_tree::{MAX_REGIONS_BYTES, REGION_BYTES_PER_RANGE};
 use crate::sound_times::{
     LeftOut, Overlong, RowKind, StreamKey, StreamOrder, StreamRow, TimeRule, TimeSample,
     is_forbidden,
 };
+use rgpu_model::profile::Gap;
 
 /// Reads a trace without rows whose times cannot be. Most traces have none and are read once.
 pub(super) fn read<R: TraceRows>(file: &R, keep: usize) -> Result<(Trace, LeftOut), R::Error> {
@@ -30,12 +35,20 @@ pub(super) fn read<R: TraceRows>(file: &R, keep: usize) -> Result<(Trace, LeftOu
         kernel_ends: RefCell::default(),
         copy_ends: RefCell::default(),
         left_out: Cell::default(),
+        budget: RefCell::new(budget_of(file)),
+        rows_with_room: Cell::default(),
+        without_room: Cell::default(),
     };
     let mut trace = trace::read(&rows, keep)?;
     if rows.has_more_to_leave_out(&trace.strings)? {
         rows.is_first_reading.set(false);
+        rows.budget.replace(budget_of(file));
+        rows.rows_with_room.take();
+        rows.without_room.set(None);
+        drop(trace);
         trace = trace::read(&rows, keep)?;
     }
+    trace.without_room = rows.without_room.get();
     let mut left_out = rows.left_out.get();
     left_out.clip((rows.kernel_ends.borrow().len() + rows.copy_ends.borrow().len()) as u64);
     Ok((trace, left_out))
@@ -53,6 +66,56 @@ struct SoundRows<'a, R> {
     kernel_ends: RefCell<HashMap<u64, i64>>,
     copy_ends: RefCell<HashMap<u64, i64>>,
     left_out: Cell<LeftOut>,
+    /// Memory that is left for rows; `None` if they were counted before.
+    budget: RefCell<Option<MemoryBudget>>,
+    /// Rows that had room, by kind.
+    rows_with_room: Cell<[u64; RowKind::COUNT]>,
+    without_room: Cell<Option<RowsWithoutRoom>>,
+}
+
+/// Rows that were left out because there was no memory left for them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowsWithoutRoom {
+    /// The kind of the first, and how many rows of all kinds were read before it.
+    pub(super) first: RowKind,
+    pub(super) rows_before: u64,
+    /// Number of rows.
+    pub(super) rows: u64,
+    pub(super) over: OverBudget,
+}
+
+impl RowsWithoutRoom {
+    pub(super) fn gap(&self, from: &str) -> Gap {
+        let (one, many) = self.first.words();
+        let (before, rows, over) = (self.rows_before, self.rows, self.over);
+        let noun = if rows == 1 { one } else { many };
+        let text = format!(
+            "{from}: {over}; the first {before} rows are read, and {rows} are left out, {noun} first"
+        );
+        Gap { code: "too_much_memory".to_owned(), text }
+    }
+}
+
+/// The memory for the rows of a file, beside that for the regions.
+fn budget_of<R: TraceRows>(file: &R) -> Option<MemoryBudget> {
+    let mut budget = MemoryBudget::of(file.file_bytes()?);
+    // A budget is larger than this part of it.
+    let _ = budget.take(MAX_REGIONS_BYTES);
+    Some(budget)
+}
+
+/// Memory of each of the first kernels, which are listed one by one.
+const LISTED_KERNEL_BYTES: usize = 1500;
+
+/// Memory of a row with what is made of it.
+fn row_bytes(kind: RowKind) -> usize {
+    match kind {
+        // With the row by which the order of the stream is checked.
+        RowKind::Kernel | RowKind::Copy => 216,
+        RowKind::Fill | RowKind::Graph => 120,
+        RowKind::Call => 40,
+        RowKind::Range => 208 + REGION_BYTES_PER_RANGE,
+    }
 }
 
 fn kernel_row(kernel: &KernelInterval, row: u64) -> Option<StreamRow> {
@@ -100,6 +163,49 @@ impl<R: TraceRows> SoundRows<'_, R> {
         allows
     }
 
+    /// Whether there is memory for a row. Once there is none, all later rows are left out.
+    fn has_room(&self, kind: RowKind) -> bool {
+        let mut budget = self.budget.borrow_mut();
+        let Some(budget) = budget.as_mut() else {
+            let mut rows_with_room = self.rows_with_room.get();
+            rows_with_room[kind as usize] += 1;
+            self.rows_with_room.set(rows_with_room);
+            return true;
+        };
+        let mut rows_with_room = self.rows_with_room.get();
+        let of_kind = &mut rows_with_room[kind as usize];
+        let is_listed = kind == RowKind::Kernel && *of_kind < MAX_LAUNCHES as u64;
+        let listed_bytes = if is_listed { LISTED_KERNEL_BYTES } else { 0 };
+        let Err(over) = budget.take(row_bytes(kind) + listed_bytes) else {
+            *of_kind += 1;
+            self.rows_with_room.set(rows_with_room);
+            return true;
+        };
+        let rows_before = rows_with_room.iter().sum();
+        let first = RowsWithoutRoom { first: kind, rows_before, rows: 0, over };
+        let known = self.without_room.get().unwrap_or(first);
+        self.without_room.set(Some(RowsWithoutRoom { rows: known.rows + 1, ..known }));
+        false
+    }
+
+    /// Passes on the rows of a kind whose start and end can be, and counts the others.
+    fn sound_only<T>(
+        &self,
+        kind: RowKind,
+        times: impl Fn(&T) -> (i64, i64),
+        left_out: &Cell<u64>,
+        mut row: impl FnMut(T),
+    ) -> impl FnMut(T) {
+        move |value| {
+            let (start_ns, end_ns) = times(&value);
+            if !self.allows(kind, start_ns, Some(end_ns)) {
+                left_out.set(left_out.get() + 1);
+            } else if self.has_room(kind) {
+                row(value);
+            }
+        }
+    }
+
     fn count(&self, kind: RowKind, count: u64) {
         let mut left_out = self.left_out.get();
         left_out.set(kind, count);
@@ -116,11 +222,15 @@ impl<R: TraceRows> SoundRows<'_, R> {
             self.rule.get().allows(RowKind::Kernel, row.start_ns, Some(row.end_ns))
         };
         let is_narrower = window.is_some();
+        let most = |kind: RowKind| self.rows_with_room.get()[kind as usize];
+        let has_room = |rows: &[StreamRow], most: u64| (rows.len() as u64) < most;
         let mut kernels = self.kernel_order.take();
         if kernels.is_unsorted || is_narrower {
             let (mut rows, mut number) = (Vec::new(), 0);
             self.file.kernel_intervals(|kernel| {
-                rows.extend(kernel_row(&kernel, number).filter(is_inside));
+                if has_room(&rows, most(RowKind::Kernel)) {
+                    rows.extend(kernel_row(&kernel, number).filter(is_inside));
+                }
                 number += 1;
             })?;
             kernels = StreamOrder::of_all(rows);
@@ -129,7 +239,9 @@ impl<R: TraceRows> SoundRows<'_, R> {
         if copies.is_unsorted || is_narrower {
             let (mut rows, mut number) = (Vec::new(), 0);
             self.file.memcpys(|copy| {
-                rows.extend(copy_row(&copy, number).filter(is_inside));
+                if has_room(&rows, most(RowKind::Copy)) {
+                    rows.extend(copy_row(&copy, number).filter(is_inside));
+                }
                 number += 1;
             })?;
             copies = StreamOrder::of_all(rows);
@@ -166,8 +278,17 @@ impl<R: TraceRows> SoundRows<'_, R> {
 impl<R: TraceRows> TraceRows for SoundRows<'_, R> {
     type Error = R::Error;
 
+    fn take_memory(&self, bytes: usize) {
+        if let Some(budget) = self.budget.borrow_mut().as_mut() {
+            // The next row finds that nothing is left.
+            let _ = budget.take(bytes);
+        }
+    }
+
     fn strings(&self) -> Result<Strings, R::Error> {
-        self.file.strings()
+        let strings = self.file.strings()?;
+        self.take_memory(strings.bytes());
+        Ok(strings)
     }
 
     fn kernels(&self, mut row: impl FnMut(Kernel)) -> Result<(), R::Error> {
@@ -209,7 +330,9 @@ impl<R: TraceRows> TraceRows for SoundRows<'_, R> {
             } else if let Some(end_ns) = ends.get(&at) {
                 kernel.end_ns = *end_ns;
             }
-            row(kernel);
+            if self.has_room(RowKind::Kernel) {
+                row(kernel);
+            }
         })?;
         self.count(RowKind::Kernel, left_out);
         Ok(())
@@ -233,48 +356,35 @@ impl<R: TraceRows> TraceRows for SoundRows<'_, R> {
             } else if let Some(end_ns) = ends.get(&at) {
                 copy.end_ns = *end_ns;
             }
-            row(copy);
+            if self.has_room(RowKind::Copy) {
+                row(copy);
+            }
         })?;
         self.count(RowKind::Copy, left_out);
         Ok(())
     }
 
-    fn memsets(&self, mut row: impl FnMut(Memset)) -> Result<(), R::Error> {
-        let mut left_out = 0;
-        self.file.memsets(|fill| {
-            if self.allows(RowKind::Fill, fill.start_ns, Some(fill.end_ns)) {
-                row(fill);
-            } else {
-                left_out += 1;
-            }
-        })?;
-        self.count(RowKind::Fill, left_out);
+    fn memsets(&self, row: impl FnMut(Memset)) -> Result<(), R::Error> {
+        let left_out = Cell::default();
+        let times = |fill: &Memset| (fill.start_ns, fill.end_ns);
+        self.file.memsets(self.sound_only(RowKind::Fill, times, &left_out, row))?;
+        self.count(RowKind::Fill, left_out.get());
         Ok(())
     }
 
-    fn graph_launches(&self, mut row: impl FnMut(GraphLaunch)) -> Result<(), R::Error> {
-        let mut left_out = 0;
-        self.file.graph_launches(|graph| {
-            if self.allows(RowKind::Graph, graph.start_ns, Some(graph.end_ns)) {
-                row(graph);
-            } else {
-                left_out += 1;
-            }
-        })?;
-        self.count(RowKind::Graph, left_out);
+    fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), R::Error> {
+        let left_out = Cell::default();
+        let times = |graph: &GraphLaunch| (graph.start_ns, graph.end_ns);
+        self.file.graph_launches(self.sound_only(RowKind::Graph, times, &left_out, row))?;
+        self.count(RowKind::Graph, left_out.get());
         Ok(())
     }
 
-    fn api_calls(&self, mut row: impl FnMut(ApiCall)) -> Result<(), R::Error> {
-        let mut left_out = 0;
-        self.file.api_calls(|call| {
-            if self.allows(RowKind::Call, call.start_ns, Some(call.end_ns)) {
-                row(call);
-            } else {
-                left_out += 1;
-            }
-        })?;
-        self.count(RowKind::Call, left_out);
+    fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), R::Error> {
+        let left_out = Cell::default();
+        let times = |call: &ApiCall| (call.start_ns, call.end_ns);
+        self.file.api_calls(self.sound_only(RowKind::Call, times, &left_out, row))?;
+        self.count(RowKind::Call, left_out.get());
         Ok(())
     }
 
@@ -289,10 +399,10 @@ impl<R: TraceRows> TraceRows for SoundRows<'_, R> {
                 }
                 event.end_ns = None;
                 row(event);
-            } else if self.allows(RowKind::Range, event.start_ns, event.end_ns) {
-                row(event);
-            } else {
+            } else if !self.allows(RowKind::Range, event.start_ns, event.end_ns) {
                 left_out += 1;
+            } else if self.has_room(RowKind::Range) {
+                row(event);
             }
         })?;
         self.count(RowKind::Range, left_out);

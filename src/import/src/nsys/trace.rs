@@ -12,6 +12,7 @@ use super::numbers::ValueNumbers;
 use super::pieces::{Call, PieceKind, WorkPieces};
 use super::ranks::{NcclMessage, NcclRange};
 use super::rows::TraceRows;
+use super::sound_rows::RowsWithoutRoom;
 use super::sums::{Totals, copy_name};
 use crate::region_tree::{NvtxRangeKind, Range, UNNAMED, part};
 use crate::trace_events::MAX_WORK;
@@ -47,7 +48,14 @@ pub(super) struct Trace {
     pub(super) calls: ListedCalls,
     /// Number of ranges that were still open at the end.
     pub(super) open_ranges: u64,
+    /// Rows that were left out for want of memory.
+    pub(super) without_room: Option<RowsWithoutRoom>,
 }
+
+/// Memory of the name of a kernel or range: its copies, its sums and their text.
+const KERNEL_NAME_BYTES: usize = 700;
+const RANGE_NAME_BYTES: usize = 160;
+const COPIES_OF_NAME: usize = 3;
 
 /// One piece of work on a GPU.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +170,7 @@ fn read_work<R: TraceRows>(
         }
     };
     file.kernel_intervals(|k| {
-        let name = names.number(k.demangled.or(k.short), trace);
+        let name = names.number(file, k.demangled.or(k.short), trace);
         let work = NsysWork {
             what: NsysWorkKind::Kernel { name },
             number: 0,
@@ -235,8 +243,10 @@ struct KernelNames {
 }
 
 impl KernelNames {
-    fn number(&mut self, id: Option<i64>, trace: &mut Trace) -> u32 {
+    fn number<R: TraceRows>(&mut self, file: &R, id: Option<i64>, trace: &mut Trace) -> u32 {
         let mut next = |name: Option<&str>| {
+            let text_bytes = name.map_or(0, str::len);
+            file.take_memory(KERNEL_NAME_BYTES + COPIES_OF_NAME * text_bytes);
             trace.kernels.push(name.unwrap_or("(unnamed)").to_owned());
             (trace.kernels.len() - 1) as u32
         };
@@ -312,7 +322,13 @@ fn read_ranges<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<(), R::Error
         trace.first_ns = trace.first_ns.min(event.start_ns);
         trace.open_ranges += u64::from(end_ns.is_none());
         let domain = event.domain.filter(|id| *id != 0);
-        named.push(names.number((process, domain), event.name(&trace.strings)));
+        let names_before = names.part_count;
+        let name = event.name(&trace.strings);
+        named.push(names.number((process, domain), name));
+        if names.part_count > names_before {
+            let text_bytes = name.map_or(0, str::len);
+            file.take_memory(RANGE_NAME_BYTES + COPIES_OF_NAME * text_bytes);
+        }
         let thread = event.global_tid.unwrap_or(0).cast_unsigned();
         if let Some(message) = event.payload.as_deref().and_then(NcclMessage::read) {
             let (start_ns, end_ns) = (event.start_ns, end_ns.unwrap_or(i64::MAX));

@@ -33,12 +33,24 @@ struct Sum {
     places: HashMap<u32, (u64, u64)>,
 }
 
-/// The operators that were open at a call into CUDA.
+/// The operators that were open at calls into CUDA. Calls share what is open around them, so a
+/// call takes the same memory at any depth.
+#[derive(Default)]
 struct OpenOperators {
-    /// Their names, innermost first.
-    names: Vec<u32>,
-    /// The place of the innermost.
-    place: Option<u32>,
+    /// The name of each operator that was open, and the one around it.
+    opened: Vec<(u32, Option<u32>)>,
+    /// The innermost operator at each call, by correlation, and its place.
+    at_calls: HashMap<i64, (Option<u32>, Option<u32>)>,
+}
+
+impl OpenOperators {
+    /// The names of an operator and of those around it, innermost first.
+    fn names(&self, innermost: Option<u32>) -> Vec<u32> {
+        let opened = |at: u32| self.opened.get(at as usize).copied();
+        let around =
+            std::iter::successors(innermost.and_then(opened), |(_, outer)| opened((*outer)?));
+        around.map(|(name, _)| name).collect()
+    }
 }
 
 /// All operators, sorted by GPU time, or by their own host time if there is no GPU time.
@@ -46,11 +58,11 @@ struct OpenOperators {
 pub(super) fn sum(trace: &TorchTrace, places: &HashMap<usize, u32>, from: &str) -> Vec<Operator> {
     let mut sums: HashMap<u32, Sum> = HashMap::new();
     let on_gpu = trace.events.iter().any(|event| work(event.kind));
-    let stacks = host(trace, places, on_gpu, &mut sums);
+    let open_at = host(trace, places, on_gpu, &mut sums);
     for event in trace.events.iter().filter(|event| work(event.kind)) {
-        let stack = event.correlation.and_then(|id| stacks.get(&id));
-        if let Some(stack) = stack {
-            gpu(trace, event, stack, &mut sums);
+        let call = event.correlation.and_then(|id| open_at.at_calls.get(&id));
+        if let Some((innermost, place)) = call {
+            gpu(trace, event, &open_at.names(*innermost), *place, &mut sums);
         }
     }
     let mut operators: Vec<Operator> = sums
@@ -95,6 +107,8 @@ pub(super) fn sum(trace: &TorchTrace, places: &HashMap<usize, u32>, from: &str) 
 /// An open operator of a thread.
 struct Open {
     name: u32,
+    /// Its number in [`OpenOperators::opened`].
+    number: u32,
     end_ns: i64,
     duration_ns: u64,
     inner_ns: u64,
@@ -113,7 +127,7 @@ fn host(
     places: &HashMap<usize, u32>,
     on_gpu: bool,
     sums: &mut HashMap<u32, Sum>,
-) -> HashMap<i64, OpenOperators> {
+) -> OpenOperators {
     let started: HashSet<i64> = trace
         .events
         .iter()
@@ -132,7 +146,7 @@ fn host(
         let call = event.kind == EventKind::Call;
         (event.pid, event.tid, event.start_ns, std::cmp::Reverse(event.duration_ns), call)
     });
-    let mut stacks: HashMap<i64, OpenOperators> = HashMap::new();
+    let mut open_at = OpenOperators::default();
     let mut open: Vec<Open> = Vec::new();
     let mut thread = None;
     for (at, event) in order {
@@ -148,9 +162,9 @@ fn host(
                 if started.contains(&id) {
                     open.iter_mut().for_each(|open| open.has_gpu_work = true);
                 }
-                let names = open.iter().rev().map(|open| open.name).collect();
+                let innermost = open.last().map(|open| open.number);
                 let place = open.last().and_then(|open| open.place);
-                stacks.insert(id, OpenOperators { names, place });
+                open_at.at_calls.insert(id, (innermost, place));
             }
             continue;
         }
@@ -172,8 +186,11 @@ fn host(
         if open.len() >= MAX_DEPTH {
             continue;
         }
+        let number = u32::try_from(open_at.opened.len()).unwrap_or(u32::MAX);
+        open_at.opened.push((event.name, open.last().map(|outer| outer.number)));
         open.push(Open {
             name: event.name,
+            number,
             end_ns: super::end(event),
             duration_ns: event.duration_ns,
             inner_ns: 0,
@@ -185,7 +202,7 @@ fn host(
         });
     }
     while close(&mut open, sums) {}
-    stacks
+    open_at
 }
 
 /// Closes the innermost open operator. Returns false if none was open.
@@ -208,14 +225,21 @@ fn close(open: &mut Vec<Open>, sums: &mut HashMap<u32, Sum>) -> bool {
     true
 }
 
-/// Adds GPU work to the operators that were open at its launch.
-fn gpu(trace: &TorchTrace, event: &TorchEvent, open: &OpenOperators, sums: &mut HashMap<u32, Sum>) {
+/// Adds GPU work to the operators that were open at its launch: their names, innermost first, and
+/// the place of the innermost.
+fn gpu(
+    trace: &TorchTrace,
+    event: &TorchEvent,
+    open: &[u32],
+    place: Option<u32>,
+    sums: &mut HashMap<u32, Sum>,
+) {
     let ns = event.duration_ns;
-    for (depth, name) in open.names.iter().enumerate() {
+    for (depth, name) in open.iter().enumerate() {
         let Some(sum) = sums.get_mut(name) else { continue };
         if depth == 0 {
             sum.gpu_self_ns = sum.gpu_self_ns.saturating_add(ns);
-            if let Some((_, spent)) = open.place.and_then(|place| sum.places.get_mut(&place)) {
+            if let Some((_, spent)) = place.and_then(|place| sum.places.get_mut(&place)) {
                 *spent = spent.saturating_add(ns);
             }
             if event.kind == EventKind::Kernel {
@@ -231,7 +255,7 @@ fn gpu(trace: &TorchTrace, event: &TorchEvent, open: &OpenOperators, sums: &mut 
             }
         }
         // An operator nested in itself is counted once.
-        if !open.names[..depth].contains(name) {
+        if !open[..depth].contains(name) {
             sum.gpu_ns = sum.gpu_ns.saturating_add(ns);
         }
     }

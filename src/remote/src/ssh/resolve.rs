@@ -13,6 +13,7 @@ use super::address::{Address, valid_host, valid_user};
 use super::config_file;
 use super::known_hosts::NameForm;
 use crate::limits;
+use rgpu_model::program_answer::{MAX_PROBE_BYTES, answer_of};
 
 /// The settings for a connection to a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,7 +78,9 @@ pub(super) async fn resolve(
     }
     // Address::parse has checked the form; `--` covers anything that missed.
     command.arg("--").arg(&address.host).stdin(Stdio::null()).kill_on_drop(true);
-    let answer = match timeout(limits::RESOLVE_TIMEOUT, command.output()).await {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let asked = async { answer_of(command.spawn()?, MAX_PROBE_BYTES).await };
+    let answer = match timeout(limits::RESOLVE_TIMEOUT, asked).await {
         Ok(Ok(answer)) if answer.status.success() => {
             String::from_utf8_lossy(&answer.stdout).into_owned()
         }

@@ -1,6 +1,6 @@
 //! Builds the regions document of a profile.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::name::folder_names;
 use crate::region_rows::is_of_library;
@@ -56,8 +56,11 @@ pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
     let mut folders = folder_names(&names);
     remove_folders(&mut folders, &chosen);
     let entries = chosen.iter().zip(names).zip(folders);
+    let launches = LaunchIndex::new(profile);
     let regions: Vec<RegionEntry> = entries
-        .map(|((user_region, name), folder)| entry(profile, user_region.region, name, folder))
+        .map(|((user_region, name), folder)| {
+            entry(profile, &launches, user_region.region, name, folder)
+        })
         .collect();
     let selection = profile.selection.clone();
     Some(RegionsDocument {
@@ -123,8 +126,14 @@ fn make_names_unique(names: &mut [String], chosen: &[UserRegion<'_>]) {
     }
 }
 
-fn entry(profile: &Profile, region: &Region, name: String, folder: String) -> RegionEntry {
-    let all = launches(profile, region);
+fn entry(
+    profile: &Profile,
+    launches: &LaunchIndex<'_>,
+    region: &Region,
+    name: String,
+    folder: String,
+) -> RegionEntry {
+    let all = launches.of(region);
     let sections: BTreeSet<&str> =
         all.iter().flat_map(|launch| &launch.raw_sections).map(|s| s.id.as_str()).collect();
     let kernel_ns: u64 = profile.kernels.iter().map(|kernel| kernel.total_ns).sum();
@@ -147,20 +156,45 @@ fn entry(profile: &Profile, region: &Region, name: String, folder: String) -> Re
     }
 }
 
-/// The launches of a region: those that the tool listed, else those whose path is inside it. Results
-/// of the whole region come first.
-pub(super) fn launches<'a>(profile: &'a Profile, region: &Region) -> Vec<&'a Launch> {
-    let find = |id: &u32| profile.launches.iter().find(|launch| launch.id == *id);
-    let whole = region.ranges.iter().filter_map(|range| find(&range.launch));
-    if !region.launches.is_empty() || !region.ranges.is_empty() {
-        let ids: BTreeSet<u32> = region.launches.iter().copied().collect();
-        let inside = profile.launches.iter().filter(|launch| ids.contains(&launch.id));
-        return whole.chain(inside).collect();
+/// The launches of a profile, by number and by path.
+pub(super) struct LaunchIndex<'a> {
+    launches: &'a [Launch],
+    /// The place of each number in the list.
+    by_id: HashMap<u32, usize>,
+    /// The places in the list, in order of the paths: those inside a region are neighbours.
+    by_path: Vec<usize>,
+}
+
+impl<'a> LaunchIndex<'a> {
+    pub(super) fn new(profile: &'a Profile) -> Self {
+        let launches = &profile.launches;
+        let mut by_id = HashMap::new();
+        for (at, launch) in launches.iter().enumerate() {
+            by_id.entry(launch.id).or_insert(at);
+        }
+        let mut by_path: Vec<usize> = (0..launches.len()).collect();
+        by_path.sort_by_key(|at| &launches[*at].region);
+        Self { launches, by_id, by_path }
     }
-    let inside = |launch: &&Launch| {
-        region.kind != RegionKind::StartEnd && launch.region.starts_with(&region.path)
-    };
-    profile.launches.iter().filter(inside).collect()
+
+    /// The launches of a region: those that the tool listed, else those whose path is inside it.
+    /// Results of the whole region come first.
+    pub(super) fn of(&self, region: &Region) -> Vec<&'a Launch> {
+        let find = |id: &u32| self.by_id.get(id).copied();
+        let whole = region.ranges.iter().filter_map(|range| find(&range.launch));
+        let mut inside: Vec<usize> = Vec::new();
+        if !region.launches.is_empty() || !region.ranges.is_empty() {
+            inside.extend(region.launches.iter().filter_map(find));
+        } else if region.kind != RegionKind::StartEnd {
+            let path = |at: &usize| &self.launches[*at].region;
+            let first = self.by_path.partition_point(|at| path(at) < &region.path);
+            let later = self.by_path[first..].iter().copied();
+            inside.extend(later.take_while(|at| path(at).starts_with(&region.path)));
+        }
+        inside.sort_unstable();
+        inside.dedup();
+        whole.chain(inside).map(|at| &self.launches[at]).collect()
+    }
 }
 
 fn listed(launch: &Launch) -> RegionLaunch {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::nvdisasm::{Nvdisasm, find};
+use rgpu_model::program_answer::{MAX_PROBE_BYTES, read_answer, wait_for_answer};
 
 /// The package on PyPI that has nvdisasm.
 pub const WHEEL: &str = "nvidia-cuda-nvdisasm";
@@ -148,8 +149,8 @@ pub fn fetch(
 fn python() -> Option<PathBuf> {
     ["python3", "python"].into_iter().filter_map(|name| which::which(name).ok()).find(|python| {
         let mut pip = rgpu_wheels::pip(python);
-        pip.arg("--version").stdin(Stdio::null());
-        pip.output().is_ok_and(|output| output.status.success())
+        read_answer(pip.arg("--version"), MAX_PROBE_BYTES)
+            .is_ok_and(|output| output.status.success())
     })
 }
 
@@ -161,7 +162,7 @@ fn run(pip: &mut Command, pip_output: PipOutput) -> Result<(), String> {
         PipOutput::Quiet => Stdio::null(),
     };
     let child = pip.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).spawn();
-    let output = child.and_then(std::process::Child::wait_with_output);
+    let output = child.and_then(|child| wait_for_answer(child, MAX_PROBE_BYTES));
     let output = output.map_err(|e| e.to_string())?;
     if output.status.success() {
         return Ok(());

@@ -15,6 +15,7 @@ use super::limited_process;
 use super::listing_cache::CachedListing;
 use super::shards;
 use super::spare_cores::{self, CORES};
+use rgpu_model::program_answer::{MAX_LIST_BYTES, MAX_PROBE_BYTES, read_answer, wait_for_answer};
 
 /// An nvdisasm that works.
 #[derive(Clone, Debug)]
@@ -91,7 +92,8 @@ impl NvdisasmSearch {
 /// The first of `candidates` that answers to `--version`.
 pub fn find(candidates: &[PathBuf]) -> Option<Nvdisasm> {
     candidates.iter().find_map(|path| {
-        let output = Command::new(path).arg("--version").stdin(Stdio::null()).output().ok()?;
+        let mut command = Command::new(path);
+        let output = read_answer(command.arg("--version"), MAX_PROBE_BYTES).ok()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         // "Cuda compilation tools, release 13.5, V13.5.37"
         let version = text.split_whitespace().rev().find_map(|w| {
@@ -225,35 +227,46 @@ impl Nvdisasm {
 /// process is killed.
 struct CubinFile {
     path: PathBuf,
-    #[cfg(target_os = "linux")]
-    _memory: std::os::fd::OwnedFd,
-    #[cfg(not(target_os = "linux"))]
-    _file: tempfile::TempPath,
+    max_listing_bytes: u64,
+    _handle: FileHandle,
+}
+
+/// An instruction of 16 bytes is two lines of a hundred characters, with flow and registers four.
+const LISTING_BYTES_PER_BYTE: u64 = 64;
+
+#[cfg(target_os = "linux")]
+type FileHandle = std::os::fd::OwnedFd;
+#[cfg(not(target_os = "linux"))]
+type FileHandle = tempfile::TempPath;
+
+/// The file exists as long as the handle.
+#[cfg(target_os = "linux")]
+fn create_file(bytes: &[u8]) -> std::io::Result<(PathBuf, FileHandle)> {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    let memory = rustix::fs::memfd_create("rgpu.cubin", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(memory);
+    file.write_all(bytes)?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    Ok((path.into(), file.into()))
+}
+
+/// The file exists as long as the handle.
+#[cfg(not(target_os = "linux"))]
+fn create_file(bytes: &[u8]) -> std::io::Result<(PathBuf, FileHandle)> {
+    let file = tempfile::Builder::new().prefix("rgpu-").suffix(".cubin").tempfile()?;
+    std::fs::write(file.path(), bytes)?;
+    Ok((file.path().to_owned(), file.into_temp_path()))
 }
 
 impl CubinFile {
     fn new(program: &Path, cubin: &[u8], version: &str) -> Result<Self, ToolError> {
         let start = |source| ToolError::Start { program: program.display().to_string(), source };
         let patched = with_expected_header(cubin, version);
-        Self::create(patched.as_deref().unwrap_or(cubin)).map_err(start)
-    }
-
-    #[cfg(target_os = "linux")]
-    fn create(bytes: &[u8]) -> std::io::Result<Self> {
-        use std::io::Write;
-        use std::os::fd::AsRawFd;
-        let memory = rustix::fs::memfd_create("rgpu.cubin", rustix::fs::MemfdFlags::CLOEXEC)?;
-        let mut file = std::fs::File::from(memory);
-        file.write_all(bytes)?;
-        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        Ok(Self { path: path.into(), _memory: file.into() })
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn create(bytes: &[u8]) -> std::io::Result<Self> {
-        let file = tempfile::Builder::new().prefix("rgpu-").suffix(".cubin").tempfile()?;
-        std::fs::write(file.path(), bytes)?;
-        Ok(Self { path: file.path().to_owned(), _file: file.into_temp_path() })
+        let bytes = patched.as_deref().unwrap_or(cubin);
+        let (path, handle) = create_file(bytes).map_err(start)?;
+        let max_listing_bytes = MAX_LIST_BYTES + LISTING_BYTES_PER_BYTE * bytes.len() as u64;
+        Ok(Self { path, max_listing_bytes, _handle: handle })
     }
 
     fn listing(
@@ -268,7 +281,7 @@ impl CubinFile {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(start)?;
         limited_process::limit(&child, time);
-        let output = child.wait_with_output().map_err(start)?;
+        let output = wait_for_answer(child, self.max_listing_bytes).map_err(start)?;
         if limited_process::overran(output.status) {
             return Err(ToolError::Endless { seconds: limited_process::seconds(time) });
         }

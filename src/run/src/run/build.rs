@@ -308,7 +308,7 @@ impl BuildRun<'_> {
                     .await;
             build.files.extend(listings.into_iter().flatten());
             let summary: DisasmDocument =
-                serde_json::from_slice(&folder.read("sass/summary.json")?).map_err(|e| {
+                crate::saved_json::from_slice(&folder.read("sass/summary.json")?).map_err(|e| {
                     Failure::new(Exit::Bug, "bug", "our own summary is not read back").cause(e)
                 })?;
             build.code = summary.inputs;

@@ -14,6 +14,7 @@ use tokio::process::Command;
 
 use crate::store::atomic;
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::program_answer::{MAX_PROBE_BYTES, answer_of};
 use rgpu_plan::exec::{Package, PackageFile};
 
 /// Programs unused for this long are removed.
@@ -81,7 +82,7 @@ impl CargoCache {
         };
         let child = command.spawn().map_err(failed)?;
         let group = ProcessGroup(child.id());
-        let done = child.wait_with_output().await.map_err(failed)?;
+        let done = answer_of(child, MAX_PROBE_BYTES).await.map_err(failed)?;
         group.disarm();
         if !done.status.success() {
             return Ok(CargoBuild::Refused(done.stderr));

@@ -462,7 +462,7 @@ fn part(mode: ProfileMode, pass_results: Option<&[(ProfileMode, PassResult); 2]>
 fn read_paired(a: &RunFolder, b: &RunFolder) -> Vec<PairedTimes> {
     let read = |side: &RunFolder, report: &str| {
         let bytes = side.read(report).ok()?;
-        serde_json::from_slice::<RunnerReport>(&bytes).ok()
+        crate::saved_json::from_slice::<RunnerReport>(&bytes).ok()
     };
     let [first, again] = TIME_REPORTS;
     let Some(report) = read(a, first) else { return Vec::new() };

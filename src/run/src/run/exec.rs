@@ -211,7 +211,7 @@ impl PlanDriver for ExecDriver<'_> {
     ) -> Result<JobResult> {
         let ExecRun { pull, copies, .. } = &mut self.run;
         // Another version of rgpu may have written a plan that cannot be read.
-        let plan = serde_json::from_slice::<Plan>(&context.folder.read("plan-1.json")?);
+        let plan = crate::saved_json::from_slice::<Plan>(&context.folder.read("plan-1.json")?);
         let inputs = inputs_of(&plan.map(|plan| plan.files).unwrap_or_default());
         let accept = pull_filter(pull, inputs);
         job::follow_with_filter(session.link, job, before, context, &accept, copies).await

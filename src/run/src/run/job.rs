@@ -134,7 +134,7 @@ pub(super) async fn resume(
 fn plan_limits(folder: &RunFolder, job: &str) -> Limits {
     let sequence = job.rsplit_once('.').map_or(job, |(_, sequence)| sequence);
     let plan = folder.read(&format!("plan-{sequence}.json")).unwrap_or_default();
-    serde_json::from_slice::<Plan>(&plan).map(|plan| plan.limits).unwrap_or_default()
+    crate::saved_json::from_slice::<Plan>(&plan).map(|plan| plan.limits).unwrap_or_default()
 }
 
 /// Follows the job to its terminal event. `before` holds the events that are in the run folder

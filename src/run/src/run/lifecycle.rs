@@ -383,7 +383,7 @@ impl<'a> RunSession<'a> {
 
 /// The facts that the run was planned with.
 fn recorded_facts(folder: &RunFolder) -> Option<HostFacts> {
-    serde_json::from_slice::<EnvRecord>(&folder.read("env.json").ok()?).ok()?.host
+    crate::saved_json::from_slice::<EnvRecord>(&folder.read("env.json").ok()?).ok()?.host
 }
 
 /// Adds a plan's commands to `commands.sh`.

@@ -488,7 +488,7 @@ mod tests {
 
     use super::*;
     use rgpu_model::selection::KernelChoice;
-    use rgpu_model::{Metric, Value};
+    use rgpu_model::{Metric, SharedText, Value};
 
     #[test]
     fn a_priced_pass_is_stopped_after_twice_what_was_expected() {
@@ -550,8 +550,12 @@ mod tests {
             }],
             ..Selection::default()
         };
-        let metrics = Metric { value: Value::Int(1), unit: String::new(), from: String::new() };
-        let metrics = BTreeMap::from([("m".to_owned(), metrics)]);
+        let metrics = Metric {
+            value: Value::Int(1),
+            unit: SharedText::default(),
+            from: SharedText::default(),
+        };
+        let metrics = BTreeMap::from([("m".into(), metrics)]);
         let launch = Launch { kernel: "gemm".to_owned(), metrics, ..Launch::default() };
         let traced = Launch { kernel: "add".to_owned(), ..Launch::default() };
         count_profiled(&mut selection, &[launch.clone(), traced]);

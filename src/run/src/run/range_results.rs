@@ -3,6 +3,8 @@
 //! The importer makes a launch of each, so that rules and reports can read it, and gives its region
 //! the metrics. Here regions that have none yet get them.
 
+use std::collections::HashMap;
+
 use super::regions::is_in_timed_phase;
 use rgpu_import::Imported;
 use rgpu_model::timeline::RegionKind;
@@ -39,14 +41,20 @@ pub(super) fn keep_timed(imported: &mut Imported, request: &Request) {
 
 /// Copies the metrics of range results to their regions, from launch `first` on.
 pub(super) fn copy_to_regions(profile: &mut Profile, first: usize) {
+    let mut places: HashMap<Vec<String>, usize> = HashMap::new();
+    for (at, region) in profile.regions.iter().enumerate() {
+        places.entry(region.path.clone()).or_insert(at);
+    }
     for launch in profile.launches.get(first..).unwrap_or_default() {
         if launch.region.is_empty() {
             continue;
         }
-        let from = launch.metrics.values().map(|metric| metric.from.clone()).next();
-        let region = match profile.regions.iter_mut().find(|region| region.path == launch.region) {
+        let from = launch.metrics.values().map(|metric| metric.from.to_string()).next();
+        let place = places.get(&launch.region);
+        let region = match place.and_then(|at| profile.regions.get_mut(*at)) {
             Some(region) => region,
             None => {
+                places.insert(launch.region.clone(), profile.regions.len());
                 profile.regions.push(Region {
                     path: launch.region.clone(),
                     kind: RegionKind::PushPop,
@@ -74,7 +82,7 @@ mod tests {
         let metric = Metric { value: Value::Float(ns), unit: "ns".into(), from: "raw/r".into() };
         Launch {
             region: path.iter().map(|part| (*part).to_owned()).collect(),
-            metrics: [("gpu__time_duration.sum".to_owned(), metric)].into(),
+            metrics: [("gpu__time_duration.sum".into(), metric)].into(),
             ..Launch::default()
         }
     }

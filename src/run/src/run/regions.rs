@@ -3,6 +3,8 @@
 //! The first pass of such a run, the survey, records the program's regions in the profile. The
 //! user's patterns select some of them. The result is the regions of each further pass.
 
+use std::collections::{HashMap, HashSet};
+
 use rgpu_model::Region;
 use rgpu_model::error::{Exit, Failure};
 use rgpu_model::selection::RegionChoice;
@@ -39,8 +41,13 @@ impl PassRegions {
     /// ncu does not support nested ranges. Each layer becomes a pass.
     pub(super) fn split_nested(self) -> Vec<PassRegions> {
         let mut layers: Vec<PassRegions> = Vec::new();
+        let mut outer: HashMap<&[String], usize> = HashMap::new();
+        for region in &self.regions {
+            *outer.entry(&region.path).or_default() += 1;
+        }
         let depth = |region: &RecordedRegion| {
-            self.regions.iter().filter(|other| other.contains(region)).count()
+            let around = (0..region.path.len()).filter_map(|end| outer.get(&region.path[..end]));
+            around.sum::<usize>()
         };
         for region in &self.regions {
             let depth = depth(region);
@@ -63,13 +70,14 @@ pub(super) fn is_in_timed_phase(path: &[String]) -> bool {
 /// parents before children.
 pub(super) fn user_regions(regions: &[Region], runner_ranges: RunnerRanges) -> Vec<RecordedRegion> {
     let mut recorded: Vec<RecordedRegion> = Vec::new();
+    let mut known: HashSet<RecordedRegion> = HashSet::new();
     for region in regions {
         let kind = match region.kind {
             RegionKind::StartEnd => RangeKind::StartEnd,
             _ => RangeKind::PushPop,
         };
         if let Some(region) = RecordedRegion::from_path(&region.path, kind, runner_ranges)
-            && !recorded.contains(&region)
+            && known.insert(region.clone())
         {
             recorded.push(region);
         }
@@ -169,11 +177,8 @@ fn no_match(pattern: &RegionPattern, recorded: &[RecordedRegion]) -> Failure {
     let names: Vec<String> = recorded.iter().map(RecordedRegion::display).collect();
     let near = rgpu_model::error::nearest(pattern.text(), names.iter().map(String::as_str));
     let mut shown: Vec<&str> = near;
-    for name in &names {
-        if !shown.contains(&name.as_str()) {
-            shown.push(name);
-        }
-    }
+    let mut known: HashSet<&str> = shown.iter().copied().collect();
+    shown.extend(names.iter().map(String::as_str).filter(|name| known.insert(name)));
     let more = shown.len().saturating_sub(MAX_SHOWN_REGIONS);
     shown.truncate(MAX_SHOWN_REGIONS);
     let mut text = format!("there are `{}`", shown.join("`, `"));

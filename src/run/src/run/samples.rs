@@ -32,7 +32,7 @@ struct Sample<'a> {
 /// The file cannot be written.
 pub fn write_samples(folder: &RunFolder) -> Result<()> {
     let Ok(bytes) = folder.read(REPORT) else { return Ok(()) };
-    let Ok(report) = serde_json::from_slice::<RunnerReport>(&bytes) else { return Ok(()) };
+    let Ok(report) = crate::saved_json::from_slice::<RunnerReport>(&bytes) else { return Ok(()) };
     let mut lines = Vec::new();
     for case in &report.cases {
         let Some(timing) = &case.timing else { continue };

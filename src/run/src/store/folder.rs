@@ -240,7 +240,7 @@ impl RunFolder {
         {
             return Err(StoreError::OtherSchema { path, schema });
         }
-        let record = serde_json::from_slice::<RunRecord>(&bytes).and_then(|record| {
+        let record = crate::saved_json::from_slice::<RunRecord>(&bytes).and_then(|record| {
             let names = record.jobs.iter().map(|job| &job.job).chain([&record.id]);
             let bad = names.into_iter().find(|name| !valid_job_id(name)).cloned();
             let refused = |name| serde_json::Error::custom(format!("`{name}` is not a run name"));
@@ -334,7 +334,7 @@ impl RunFolder {
 
     /// The recorded failure of the run, if any.
     pub fn failure(&self) -> Option<ErrorDocument> {
-        serde_json::from_slice(&self.read(FAILURE_FILE).ok()?).ok()
+        crate::saved_json::from_slice(&self.read(FAILURE_FILE).ok()?).ok()
     }
 
     /// Writes a file of the run.

@@ -20,6 +20,7 @@ use rustix::fs::FileType;
 
 use rgpu_model::beneath::Folder;
 use rgpu_model::error::{Exit, Failure, shell_word};
+use rgpu_model::program_answer::{MAX_LIST_BYTES, MAX_PROBE_BYTES, read_answer};
 use rgpu_model::regular_file;
 
 /// Settings under which git starts none of the programs that a repository configures, and writes no
@@ -184,7 +185,7 @@ fn git_command(folder: &Path) -> Command {
 
 /// What git printed; `None` if it failed.
 fn text_of(mut git: Command) -> Option<String> {
-    let output = git.output().ok()?;
+    let output = read_answer(&mut git, MAX_LIST_BYTES).ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -203,7 +204,10 @@ impl FoundRepository {
     fn of(folder: &Path) -> Option<Self> {
         let mut git = git_command(folder);
         git.args(["rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"]);
-        let output = git.output().ok().filter(|output| output.status.success())?;
+        let output = read_answer(&mut git, MAX_PROBE_BYTES).ok()?;
+        if !output.status.success() {
+            return None;
+        }
         let mut lines = output.stdout.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
         let mut path = || Some(PathBuf::from(OsString::from_vec(lines.next()?.to_vec())));
         let (top, git_dir, common_dir) = (path()?, path()?, path()?);

@@ -402,7 +402,7 @@ impl LoopRunner {
     fn side_profile(&self, run: &str, side: &str) -> Option<Profile> {
         let folder = Folder::open(&self.loops.project.join(run)).ok()?;
         let path = Path::new(side).join("profile.json");
-        serde_json::from_slice(&folder.read(path, MAX_DOCUMENT_BYTES).ok()?).ok()
+        rgpu_run::saved_json::from_slice(&folder.read(path, MAX_DOCUMENT_BYTES).ok()?).ok()
     }
 
     /// A new file for a child's output. What had its name, such as the output of a try that was
@@ -451,12 +451,13 @@ fn read_document<T: DeserializeOwned>(
     bytes: &[u8],
 ) -> Result<MeasureResult<T>, PhaseError> {
     if code == 0 {
-        let document = serde_json::from_slice(bytes);
+        let document = rgpu_run::saved_json::from_slice(bytes);
         return document
             .map(Ok)
             .map_err(|e| PhaseError::Infra(format!("rgpu printed no document: {e}")));
     }
-    let failure = serde_json::from_slice::<ErrorDocument>(bytes).map(|document| document.error);
+    let failure =
+        rgpu_run::saved_json::from_slice::<ErrorDocument>(bytes).map(|document| document.error);
     let is = |exit: Exit| code == exit as u8 as i32;
     match failure {
         Ok(failure)

@@ -225,5 +225,5 @@ pub(super) fn write_heartbeat(
 /// The heartbeat of a loop; `None` if there is none.
 pub(super) fn read_heartbeat(files: &Folder, folder: &Path) -> Option<Heartbeat> {
     let bytes = files.read(folder.join("heartbeat.json"), MAX_HEARTBEAT_BYTES).ok()?;
-    serde_json::from_slice(&bytes).ok()
+    rgpu_run::saved_json::from_slice(&bytes).ok()
 }

@@ -12,9 +12,9 @@
 //! Files are read from the descriptor of the repository's or project's folder, and written from that
 //! of the state folder: no link in between is followed.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
 use ignore::WalkBuilder;
 use rustix::fs::{FileType, Mode};
@@ -24,6 +24,7 @@ use super::QueueError;
 use super::entry::{NewEntry, SnapshotMode};
 use super::error::io_error;
 use rgpu_model::beneath::Folder;
+use rgpu_model::program_answer::{MAX_LIST_BYTES, read_answer, wait_for_answer};
 use rgpu_run::store::{QuietGit, inner_repositories, project_files};
 
 /// The names inside an entry's folder.
@@ -228,15 +229,19 @@ impl<'a> Git<'a> {
 
 /// Runs git in `folder` and returns what it printed.
 fn output_of(mut git: Command, folder: &Path, args: &[&str]) -> Result<Vec<u8>, QueueError> {
-    let output = git.output().map_err(io_error("start", Path::new("git")))?;
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => {
-            let words = String::from_utf8_lossy(&output.stderr);
-            let verb = args.first().copied().unwrap_or_default();
-            Err(refused(folder, format!("git {verb}: {}", words.trim())))
-        }
+    let verb = args.first().copied().unwrap_or_default();
+    let output = read_answer(&mut git, MAX_LIST_BYTES)
+        .map_err(|cause| refused(folder, format!("git {verb}: {cause}")))?;
+    check_success(&output, folder, verb)?;
+    Ok(output.stdout)
+}
+
+fn check_success(output: &Output, folder: &Path, verb: &str) -> Result<(), QueueError> {
+    if output.status.success() {
+        return Ok(());
     }
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(refused(folder, format!("git {verb}: {}", words.trim())))
 }
 
 fn head(top: &Path, folder: &Path) -> Result<String, QueueError> {
@@ -254,10 +259,15 @@ fn write_patch(top: &Path, folder: &Folder) -> Result<String, QueueError> {
     git.check_no_inner_repository()?;
     let flags =
         ["--cached", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames"];
-    let patch = git.output(&[&["diff"], &flags[..], &[commit.as_str()]].concat())?;
     let path = folder.path().join(PATCH);
-    let mut file = folder.create_new(PATCH, FILE_MODE).map_err(io_error("create", &path))?;
-    file.write_all(&patch).and_then(|()| file.sync_all()).map_err(io_error("write", &path))?;
+    let file = folder.create_new(PATCH, FILE_MODE).map_err(io_error("create", &path))?;
+    // The files of a project may be of any size, so its patch is no answer to be read.
+    let mut diff = git.command(&[&["diff"], &flags[..], &[commit.as_str()]].concat());
+    let patch = file.try_clone().map_err(io_error("write", &path))?;
+    let started = diff.stdout(patch).stderr(Stdio::piped()).spawn();
+    let output = started.and_then(|child| wait_for_answer(child, MAX_LIST_BYTES));
+    check_success(&output.map_err(io_error("start", Path::new("git")))?, folder, "diff")?;
+    file.sync_all().map_err(io_error("write", &path))?;
     Ok(commit)
 }
 
@@ -280,7 +290,8 @@ fn apply_patch(
     prefix.push(tree.path());
     prefix.push("/");
     let mut checkout = git.command(&["checkout-index", "--all"]);
-    let output = checkout.arg(prefix).output().map_err(io_error("start", Path::new("git")))?;
+    let output = read_answer(checkout.arg(prefix), MAX_LIST_BYTES)
+        .map_err(io_error("start", Path::new("git")))?;
     match output.status.success() {
         true => git.make_repository(commit, tree),
         false => Err(refused(top, String::from_utf8_lossy(&output.stderr).trim())),

@@ -243,8 +243,8 @@ impl Expectations {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(unusable(path, "cannot be read").cause(e)),
         };
-        let value: serde_json::Value =
-            serde_json::from_slice(&bytes).map_err(|e| unusable(path, "are not JSON").cause(e))?;
+        let value: serde_json::Value = rgpu_run::saved_json::from_slice(&bytes)
+            .map_err(|e| unusable(path, "are not JSON").cause(e))?;
         match value["schema"].as_str() {
             Some(SCHEMA) => {}
             Some(other) => {

@@ -78,7 +78,7 @@ impl RunIndex {
             let suite = Folder::open(runs.root()).and_then(|root| root.folder(id));
             let suite = suite.and_then(|folder| folder.read("suite.json", MAX_SUITE_BYTES));
             let Ok(bytes) = suite else { continue };
-            suites.extend(serde_json::from_slice::<SuiteRun>(&bytes));
+            suites.extend(rgpu_run::saved_json::from_slice::<SuiteRun>(&bytes));
         }
         let transaction = self.db.begin()?;
         transaction

@@ -72,7 +72,7 @@ impl RegionPath {
 }
 
 /// A region that a first pass recorded: its exact path, and how its ranges are opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RecordedRegion {
     /// Path parts, outermost first, without the ranges of our own runner; `domain@name` for domains
     /// other than the default.
@@ -82,7 +82,7 @@ pub struct RecordedRegion {
 }
 
 /// How a range is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RangeKind {
     /// `nvtxRangePush`: nests within a thread.
     PushPop,

@@ -78,7 +78,7 @@ fn unfinished(
     };
     let read = folder.read(&artifact.path).map_err(|error| error.to_string());
     let parsed = read.and_then(|bytes| {
-        serde_json::from_slice::<RunnerReport>(&bytes).map_err(|error| error.to_string())
+        crate::saved_json::from_slice::<RunnerReport>(&bytes).map_err(|error| error.to_string())
     });
     let report = match parsed {
         Ok(report) => report,

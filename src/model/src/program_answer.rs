@@ -1,0 +1,186 @@
+//! Reads the answers of programs that this machine runs: git, cargo, pip, `ssh -G`, nvdisasm.
+//!
+//! A program may print without end. Its stdout is data and is needed whole: more than a limit is an
+//! error, and the program is killed. Its stderr is for people: of a longer one, the beginning and
+//! the end stay, with a line between them that says how many bytes were dropped.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::process::{Child, Command, Output, Stdio};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// The most bytes of an answer of a few lines: a version, a path, settings.
+pub const MAX_PROBE_BYTES: u64 = 1 << 20;
+
+/// The most bytes of an answer that lists things: files of a repository, changes.
+pub const MAX_LIST_BYTES: u64 = 64 << 20;
+
+/// The beginning and the end of stderr that are kept.
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
+const MAX_MESSAGE_END_BYTES: usize = 64 << 10;
+
+/// Most bytes per read.
+const READ_BYTES: usize = 64 << 10;
+
+/// Runs the command without input and reads at most `max_bytes` of its stdout.
+///
+/// # Errors
+/// It cannot be started, or it printed more (`FileTooLarge`) and was killed.
+pub fn read_answer(command: &mut Command, max_bytes: u64) -> io::Result<Output> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    wait_for_answer(command.spawn()?, max_bytes)
+}
+
+/// Reads what a program prints into its pipes until it ends.
+///
+/// # Errors
+/// It printed more than `max_bytes` to stdout (`FileTooLarge`) and was killed, or its pipes cannot be
+/// read.
+pub fn wait_for_answer(mut child: Child, max_bytes: u64) -> io::Result<Output> {
+    let messages = child.stderr.take().map(|mut pipe| {
+        let reader = std::thread::Builder::new().name("messages".to_owned());
+        reader.spawn(move || {
+            let (mut messages, mut bytes) = (Messages::default(), vec![0; READ_BYTES]);
+            while let Ok(count @ 1..) = pipe.read(&mut bytes) {
+                messages.add(&bytes[..count]);
+            }
+            messages.into_bytes()
+        })
+    });
+    let mut stdout = Vec::new();
+    let mut read = Ok(0);
+    if let Some(pipe) = child.stdout.take() {
+        read = pipe.take(max_bytes.saturating_add(1)).read_to_end(&mut stdout);
+    }
+    let is_too_long = stdout.len() as u64 > max_bytes;
+    if is_too_long || read.is_err() {
+        // It may have ended meanwhile.
+        let _ = child.kill();
+    }
+    let status = child.wait()?;
+    if is_too_long {
+        return Err(too_long(max_bytes));
+    }
+    read?;
+    let stderr = messages.transpose()?.and_then(|reader| reader.join().ok()).unwrap_or_default();
+    Ok(Output { status, stdout, stderr })
+}
+
+/// Reads what a program prints into its pipes until it ends. It is killed if the future is dropped
+/// and the command said so (`kill_on_drop`).
+///
+/// # Errors
+/// As [`wait_for_answer`].
+pub async fn answer_of(mut child: tokio::process::Child, max_bytes: u64) -> io::Result<Output> {
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let data = async {
+        let mut stdout = Vec::new();
+        if let Some(pipe) = out {
+            pipe.take(max_bytes.saturating_add(1)).read_to_end(&mut stdout).await?;
+        }
+        if stdout.len() as u64 > max_bytes { Err(too_long(max_bytes)) } else { Ok(stdout) }
+    };
+    let messages = async {
+        Ok(match err {
+            Some(pipe) => read_messages(pipe).await,
+            None => Vec::new(),
+        })
+    };
+    let read = tokio::try_join!(data, messages);
+    if read.is_err() {
+        // It may have ended meanwhile.
+        let _ = child.start_kill();
+    }
+    let status = child.wait().await?;
+    let (stdout, stderr) = read?;
+    Ok(Output { status, stdout, stderr })
+}
+
+async fn read_messages(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
+    let (mut messages, mut bytes) = (Messages::default(), vec![0; READ_BYTES]);
+    while let Ok(count @ 1..) = pipe.read(&mut bytes).await {
+        messages.add(&bytes[..count]);
+    }
+    messages.into_bytes()
+}
+
+fn too_long(max_bytes: u64) -> io::Error {
+    let what = format!("it printed more than {} MiB and was stopped", max_bytes >> 20);
+    io::Error::new(io::ErrorKind::FileTooLarge, what)
+}
+
+/// The beginning and the end of a stderr.
+#[derive(Default)]
+struct Messages {
+    beginning: Vec<u8>,
+    end: VecDeque<u8>,
+    dropped: u64,
+}
+
+impl Messages {
+    fn add(&mut self, bytes: &[u8]) {
+        let room = MAX_MESSAGE_BYTES - self.beginning.len();
+        let (first, later) = bytes.split_at(bytes.len().min(room));
+        self.beginning.extend(first);
+        self.end.extend(later);
+        let excess = self.end.len().saturating_sub(MAX_MESSAGE_END_BYTES);
+        self.end.drain(..excess);
+        self.dropped += excess as u64;
+    }
+
+    fn into_bytes(mut self) -> Vec<u8> {
+        if self.dropped > 0 {
+            let line = format!("\nrgpu: {} bytes of output were dropped\n", self.dropped);
+            self.beginning.extend(line.bytes());
+        }
+        self.beginning.extend(self.end.make_contiguous() as &[u8]);
+        self.beginning
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    const FLOOD: &str = "yes >&2 & sleep 0.3; kill $!; wait $! 2>&-; echo last >&2; echo data";
+
+    fn check_flooded(output: &Output) {
+        assert_eq!(output.stdout, b"data\n");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.starts_with("y\ny\n") && told.ends_with("last\n"));
+        let kept = MAX_MESSAGE_BYTES + MAX_MESSAGE_END_BYTES;
+        assert!((kept..kept + 100).contains(&told.len()), "{}", told.len());
+        let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("rgpu: ")).collect();
+        assert!(matches!(lines[..], [line] if line.ends_with("bytes of output were dropped")));
+    }
+
+    #[test]
+    fn data_without_end_is_an_error_and_messages_without_end_keep_their_ends() {
+        let error = read_answer(&mut shell("yes"), MAX_PROBE_BYTES).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(error.to_string(), "it printed more than 1 MiB and was stopped");
+        check_flooded(&read_answer(&mut shell(FLOOD), 5).unwrap());
+        let short = read_answer(&mut shell("cat; echo a; echo b >&2; exit 3"), 2).unwrap();
+        assert_eq!((&*short.stdout, &*short.stderr), (&b"a\n"[..], &b"b\n"[..]));
+        assert_eq!(short.status.code(), Some(3));
+    }
+
+    #[tokio::test]
+    async fn answers_are_awaited_within_the_same_limits() {
+        let start = |script| {
+            let mut command = tokio::process::Command::from(shell(script));
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+            command.spawn().unwrap()
+        };
+        let error = answer_of(start("yes"), MAX_PROBE_BYTES).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        check_flooded(&answer_of(start(FLOOD), 5).await.unwrap());
+    }
+}
