@@ -166,8 +166,8 @@ impl Config {
         Ok(folder)
     }
 
-    /// Refuses a folder for output that the user names inside the project, and that a link leads to: the
-    /// link may have come with the project.
+    /// Refuses a folder for output that the user names inside the project, and that a link leads to:
+    /// the link may have come with the project.
     ///
     /// # Errors
     /// The folder, or one above it, is a link below the project.

@@ -114,7 +114,8 @@ impl ProfileBuilder {
         out
     }
 
-    /// How the step's process ended, if the runner could not say it: its report has what it wrote before.
+    /// How the step's process ended, if the runner could not say it. Its report has what it wrote
+    /// before.
     fn end_without_message(&self, step: &str, failure: &RunnerFailure) -> String {
         let record = self.job.as_ref().and_then(|job| job.last_rung(step));
         match record.filter(|_| failure.text.contains(WITHOUT_MESSAGE)) {
