@@ -266,7 +266,7 @@ fn write_patch(top: &Path, folder: &Folder) -> Result<String, QueueError> {
     let patch = file.try_clone().map_err(io_error("write", &path))?;
     let started = diff.stdout(patch).stderr(Stdio::piped()).spawn();
     let output = started.and_then(|child| wait_for_answer(child, MAX_LIST_BYTES));
-    check_success(&output.map_err(io_error("start", Path::new("git")))?, folder, "diff")?;
+    check_success(&output.map_err(io_error("start", Path::new("git")))?, folder.path(), "diff")?;
     file.sync_all().map_err(io_error("write", &path))?;
     Ok(commit)
 }
