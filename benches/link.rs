@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rgpu::remote::options::NoPrompt;
-use rgpu::remote::{
-    BlobReader, ConnectOptions, HostLink, RemoteSpec, Submission, UnknownHostPolicy,
-};
 use rgpu_protocol::plan::{Rung, Step, Success};
 use rgpu_protocol::{Digest, Plan};
+use rgpu_remote::options::NoPrompt;
+use rgpu_remote::{
+    BlobReader, ConnectOptions, HostLink, RemoteSpec, Submission, UnknownHostPolicy,
+};
 
 /// A job without files.
 struct NoBlobs;

@@ -37,11 +37,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, watch};
 
-use crate::error::{Exit, Failure, Result};
-use crate::own_command::{CommandLine, CommandRegistry, CommandResult, OwnProgram};
-use crate::run::FactsCache;
 use access::AccessControl;
 use live::Revision;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::run::FactsCache;
+use rgpu_work::own_command::{CommandLine, CommandRegistry, CommandResult, OwnProgram};
 use run_table::RunTable;
 
 pub use export::{ExportOptions, Exported, export};

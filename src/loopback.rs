@@ -9,7 +9,7 @@ use hyper::header::{HOST, HeaderMap, HeaderName, ORIGIN};
 use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
 
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// How many ports are tried if the user named none.
 const MAX_PORTS_TRIED: u16 = 10;

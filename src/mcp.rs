@@ -35,8 +35,8 @@ pub use limit::MAX_RESULT_BYTES;
 pub use server::serve_stdio;
 pub use tool::{TOOLS, ToolInfo, tools};
 
-use crate::own_command::OwnProgram;
-use crate::store::StartedRuns;
+use rgpu_run::store::StartedRuns;
+use rgpu_work::own_command::OwnProgram;
 
 /// The skill that tells agents how to work with rgpu.
 pub const SKILL: &str = include_str!("mcp/SKILL.md");

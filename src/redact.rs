@@ -16,8 +16,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::model::profile::Gap;
-use crate::model::{Profile, Sidecars};
+use rgpu_model::profile::Gap;
+use rgpu_model::{Profile, Sidecars};
 
 /// The replacement for removed text.
 const REPLACEMENT: &str = "redacted";

@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use rgpu::remote::client::{JobMessage, StreamOpener};
-use rgpu::remote::options::NoPrompt;
-use rgpu::remote::stream::{AgentStream, FrameReader, StreamEnd};
-use rgpu::remote::{
-    ConnectOptions, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile, RemoteSpec,
-    Session, UnknownHostPolicy,
-};
 use rgpu_protocol::frame::{self, FrameKind};
 use rgpu_protocol::plan::Limits;
 use rgpu_protocol::{Digest, EventBody};
+use rgpu_remote::client::{JobMessage, StreamOpener};
+use rgpu_remote::options::NoPrompt;
+use rgpu_remote::stream::{AgentStream, FrameReader, StreamEnd};
+use rgpu_remote::{
+    ConnectOptions, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile, RemoteSpec,
+    Session, UnknownHostPolicy,
+};
 
 /// The limit on each output stream of the job, in bytes.
 const LOG_BYTES: u64 = 64;

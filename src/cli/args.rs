@@ -10,8 +10,8 @@ use super::{
     bench, build, cache, compare, completions, dashboard, disasm, doctor, exec, kernels, layout,
     loops, mcp, model, queue, remote, report, runs, schema, setup, skill, top, worker,
 };
-use crate::error::Exit;
-use crate::report::KernelNames;
+use rgpu_model::error::Exit;
+use rgpu_report::KernelNames;
 
 /// The variables that all commands read; docs/settings.md has the same.
 const ENVIRONMENT: &str = "\

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::args::Cli;
 use super::support::app::{App, Status};
-use crate::error::Result;
+use rgpu_model::error::Result;
 
 /// The commands that the Python package has.
 const COMMANDS: &[&str] = &["profile", "exec", "build", "disasm", "report", "compare"];

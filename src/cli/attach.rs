@@ -9,8 +9,8 @@ use super::support::exec_status::show_own_failure;
 use super::support::followed_run::FollowedRun;
 use super::support::{session, started_here};
 use super::{build, compare, exec, exec_commands, profile};
-use crate::error::{ErrorDocument, Exit, Failure, Result};
-use crate::store::{RunFolder, RunRecord, RunState};
+use rgpu_model::error::{ErrorDocument, Exit, Failure, Result};
+use rgpu_run::store::{RunFolder, RunRecord, RunState};
 
 /// Attaches to a run. `agreed`: also if it was not started on this machine.
 pub(super) fn run(

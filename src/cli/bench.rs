@@ -15,7 +15,7 @@ mod sweep;
 use clap::Args;
 
 use super::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 use args::BenchCommand;
 pub(super) use list::TargetList;

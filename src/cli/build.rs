@@ -10,17 +10,17 @@ use super::support::app::{App, Status, show_failure, stdout_is_taken};
 use super::support::followed_run::{FollowedRun, NewRun};
 use super::support::session::{self, OutputOptions};
 use super::support::{fetch_consent, nvdisasm};
-use crate::error::{Exit, Failure, Result};
-use crate::kernel::{EntryPoint, check_architecture};
-use crate::model::Build;
-use crate::model::profile::ArtifactKind;
-use crate::own_command::is_started_by_agent;
-use crate::remote::RemoteSpec;
-use crate::run::{BuildOutcome, BuildRun, BuildTarget, Emit, publish_build};
-use crate::store::{Cost, RunFolder, RunRecord, atomic};
-use crate::tool::{self, Request, Target};
 pub(super) use args::BuildArgs;
 use request::BuildCommand;
+use rgpu_model::Build;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::profile::ArtifactKind;
+use rgpu_plan::kernel::{EntryPoint, check_architecture};
+use rgpu_plan::tool::{self, Request, Target};
+use rgpu_remote::RemoteSpec;
+use rgpu_run::run::{BuildOutcome, BuildRun, BuildTarget, Emit, publish_build};
+use rgpu_run::store::{Cost, RunFolder, RunRecord, atomic};
+use rgpu_work::own_command::is_started_by_agent;
 use show::CopiedPaths;
 
 pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {

@@ -23,10 +23,10 @@ use serde::{Deserialize, Serialize};
 
 use super::support::app::{App, Status};
 use super::support::cleaned::CleanResult;
-use crate::error::{Exit, Failure, Result, nearest};
-use crate::number_form::counted;
-use crate::report::{Align, TextTable, age, bytes};
-use crate::store::atomic;
+use rgpu_model::error::{Exit, Failure, Result, nearest};
+use rgpu_model::number_form::counted;
+use rgpu_report::{Align, TextTable, age, bytes};
+use rgpu_run::store::atomic;
 
 /// How often the limit of the cache is looked at.
 const LIMIT_CHECK_INTERVAL: Duration = Duration::from_secs(24 * 3600);
@@ -279,7 +279,7 @@ fn environments(cache: &Path) -> Vec<CachePart> {
             continue;
         }
         let ready = folder.join(".ready");
-        let spec = crate::regular_file::read(&ready, 1 << 20).ok();
+        let spec = rgpu_model::regular_file::read(&ready, 1 << 20).ok();
         let spec: Option<EnvironmentSpec> = spec.and_then(|s| serde_json::from_slice(&s).ok());
         let requirements: Vec<String> = spec
             .map(|spec| spec.requirements)

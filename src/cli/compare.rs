@@ -16,10 +16,10 @@ use std::path::Path;
 
 use super::support::app::{App, Status};
 use super::support::{open_profile, saved_comparison};
-use crate::analysis::compare::{CompareOptions, compare, differences, of_one_file, untimed};
-use crate::error::{Exit, Failure, Result, shell_word};
-use crate::model::Profile;
-use crate::model::comparison::Difference;
+use rgpu_analysis::compare::{CompareOptions, compare, differences, of_one_file, untimed};
+use rgpu_model::Profile;
+use rgpu_model::comparison::Difference;
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
 
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     if !args.kernel.is_empty() {

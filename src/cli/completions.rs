@@ -18,9 +18,9 @@ use super::help;
 use super::support::app::{App, Status};
 use super::support::kernel_folders::kernel_folders;
 use super::support::session;
-use crate::config::LOCAL;
-use crate::error::{Exit, Failure, Result};
-use crate::kernel::find;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::kernel::find;
+use rgpu_run::config::LOCAL;
 
 /// The name of the newest run.
 const LATEST: &str = "latest";

@@ -13,7 +13,7 @@ use super::support::desktop::open_on_desktop;
 use super::support::overwrite;
 use super::support::terminal::write_stderr;
 use crate::dashboard::{ExportOptions, ServeOptions, export, serve};
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// Show hosts, runs, suites, queue, loops and predictions on one local page
 ///

@@ -27,11 +27,11 @@ use super::support::app::{App, Status};
 use super::support::{json, missing, overwrite};
 use args::{Format, Tool, View};
 
-use crate::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs, NamedInput};
-use crate::error::{Exit, Failure, Result};
-use crate::import::gpu_code::ListingColumns;
-use crate::model::disasm::{Input, Status as Ended};
-use crate::store::{RunFolder, StoreError, atomic};
+use rgpu_import::gpu_code::ListingColumns;
+use rgpu_model::disasm::{Input, Status as Ended};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs, NamedInput};
+use rgpu_run::store::{RunFolder, StoreError, atomic};
 
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let listed = args.diff || args.hot || args.view.is_some() || args.format.is_some();
@@ -449,7 +449,7 @@ fn save<'p>(out: &Path, parts: impl Iterator<Item = &'p [u8]>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::disasm::Image;
+    use rgpu_model::disasm::Image;
 
     #[test]
     fn inputs_rendered_apart_are_the_document() {

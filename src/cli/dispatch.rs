@@ -23,13 +23,13 @@ use super::{
     documents, exec, exec_commands, help, kernels, layout, loops, mcp, model, profile, queue,
     remote, report, runs, schema, setup, skill, top, worker,
 };
-use crate::config::{Config, Environment};
-use crate::error::{Exit, Failure, Result};
-use crate::kernel::SEVERAL_ARCHITECTURES;
-use crate::loops::loop_id_from_env;
-use crate::process_tree;
-use crate::queue::own_entry;
-use crate::store::RunParent;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::kernel::SEVERAL_ARCHITECTURES;
+use rgpu_run::config::{Config, Environment};
+use rgpu_run::process_tree;
+use rgpu_run::store::RunParent;
+use rgpu_work::loops::loop_id_from_env;
+use rgpu_work::queue::own_entry;
 
 /// Runs the command line `args` and returns the process's exit status.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -115,7 +115,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
     };
     for folder in [&app.cache, &app.data] {
         // Without a home that can be written, each use reports its own error.
-        let _ = crate::store::atomic::make_private_folder(folder);
+        let _ = rgpu_run::store::atomic::make_private_folder(folder);
     }
     // The shell's completion reads names alone.
     if let Some(file) = &app.config.ignored

@@ -24,16 +24,16 @@ use super::support::progress::LiveOutput;
 use super::support::session::{self, OutputOptions, RemoteSession};
 use super::support::terminal::escape_controls;
 use super::support::verification::unverified;
-use crate::config::Origin;
-use crate::error::{Exit, Failure, Result};
-use crate::kernel::{KernelError, KernelFolders, MODES, ProfileMode, Selection, find};
-use crate::model::RungId;
-use crate::remote::RemoteSpec;
-use crate::report::{Align, TextTable, wrap};
-use crate::run::{ProfileOutcome, ProfileRun, Reporter, RunEvent, RunStart};
-use crate::store::{RunFolder, RunRecord};
-use crate::tool::{GpuSelection, HOST_TOOLS, HostTool, Request, SanitizerTool, Target};
 pub(super) use collectives::CollectivesDocument;
+use rgpu_model::RungId;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::kernel::{KernelError, KernelFolders, MODES, ProfileMode, Selection, find};
+use rgpu_plan::tool::{GpuSelection, HOST_TOOLS, HostTool, Request, SanitizerTool, Target};
+use rgpu_remote::RemoteSpec;
+use rgpu_report::{Align, TextTable, wrap};
+use rgpu_run::config::Origin;
+use rgpu_run::run::{ProfileOutcome, ProfileRun, Reporter, RunEvent, RunStart};
+use rgpu_run::store::{RunFolder, RunRecord};
 
 /// Run every tool on a host with a tiny kernel, and show what works and why the rest does not
 ///

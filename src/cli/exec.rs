@@ -29,17 +29,17 @@ use super::support::progress::LiveOutput;
 use super::support::run_args::{RemoteArgs, RunArgs};
 use super::support::session::{self, OutputOptions, RemoteSession};
 use super::support::terminal::{RawTerminal, check_output_written};
-use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
-use crate::error::{Exit, Failure, Result, shell_word};
-use crate::remote::HostRequest;
-use crate::run::{
-    ExecOutcome, ExecRequest, ExecRun, FileCopies, ProgramExit, RunStart, exec_draft, signal,
-};
-use crate::store::{InputsRecord, RunFolder, RunRecord};
-use crate::tool::{self, GpuSelection, Program};
 pub(super) use args::ExecArgs;
 use pull::PulledFiles;
 use pull_check::SkippedFile;
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_plan::bundle::{self, DEFAULT_MAX_BYTES, Packer};
+use rgpu_plan::tool::{self, GpuSelection, Program};
+use rgpu_remote::HostRequest;
+use rgpu_run::run::{
+    ExecOutcome, ExecRequest, ExecRun, FileCopies, ProgramExit, RunStart, exec_draft, signal,
+};
+use rgpu_run::store::{InputsRecord, RunFolder, RunRecord};
 use source::{ExecSource, is_shell_line, shell_hint};
 
 /// The default time limit of a program.
@@ -344,7 +344,7 @@ fn profile_program(
 ) -> Result<Status> {
     let profile_args = args.profile();
     let spec = session::spec(app, args.place.remote.as_deref())?;
-    let mode = args.mode.unwrap_or(crate::kernel::ProfileMode::Ncu);
+    let mode = args.mode.unwrap_or(rgpu_plan::kernel::ProfileMode::Ncu);
     let scratch = tempfile::tempdir().map_err(|e| {
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
     })?;
@@ -360,7 +360,7 @@ fn profile_program(
     let (facts, built) = app.block_on(async {
         let now_s = jiff::Timestamp::now().as_second();
         let cache = session::facts_cache(app, &spec);
-        let compile = |mut reporter: crate::run::SharedReporter| {
+        let compile = |mut reporter: rgpu_run::run::SharedReporter| {
             let build_folder = &build_folder;
             async move {
                 compile::compile(app, source.package.as_ref(), build_folder, &mut reporter).await

@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::support::app::{App, Status};
 use super::support::kernel_folders::kernel_folders;
-use crate::error::{Exit, Failure, Result, shell_word};
-use crate::kernel::{KernelSpec, NO_KERNELS, Selection, find};
-use crate::report::{Align, TextTable};
-use crate::store::atomic;
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_plan::kernel::{KernelSpec, NO_KERNELS, Selection, find};
+use rgpu_report::{Align, TextTable};
+use rgpu_run::store::atomic;
 
 /// List kernels, show one, or start a kernel.toml
 #[derive(Subcommand, Clone, Debug)]

@@ -23,7 +23,7 @@ mod umma;
 use clap::Subcommand;
 
 use super::support::app::{App, Status};
-use crate::error::Result;
+use rgpu_model::error::Result;
 
 pub(super) use document::LayoutDocument;
 pub(super) use dump::LayoutDump;

@@ -12,8 +12,8 @@ pub(super) use clean::PrunedDocument;
 use clap::{Args, Subcommand};
 
 use super::support::app::{App, Status};
-use crate::error::{Exit, Result};
-use crate::loops::{LoopStatus, Loops, StopReason};
+use rgpu_model::error::{Exit, Result};
+use rgpu_work::loops::{LoopStatus, Loops, StopReason};
 
 /// Improve a kernel in a loop: a worker proposes changes, rgpu measures them and keeps the faster
 ///

@@ -5,11 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use clap::Args;
 
 use super::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
 use crate::mcp::{McpContext, TOOLS, serve_http, serve_stdio, tools};
-use crate::report::wrap;
-use crate::store::StartedRuns;
-use crate::store::state::random_id;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::wrap;
+use rgpu_run::store::StartedRuns;
+use rgpu_run::store::state::random_id;
 
 /// The variable with the token of `--http`.
 const TOKEN_VARIABLE: &str = "RGPU_MCP_TOKEN";

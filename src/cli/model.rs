@@ -22,7 +22,7 @@ use clap::Subcommand;
 use rgpu_predict::hw::Hardware;
 
 use super::support::app::{App, Status};
-use crate::error::Result;
+use rgpu_model::error::Result;
 
 pub(super) use compare::ComparisonDocument;
 pub(super) use fit::FitResult;

@@ -15,11 +15,11 @@ use super::support::profile_request::{self, ProfileCommand};
 use super::support::profile_result::{FinishedRun, write_result};
 use super::support::progress::{LiveOutput, ProgressRow};
 use super::support::session::{self, OutputOptions};
-use crate::error::{Failure, Result};
-use crate::remote::{HostRequest, RemoteSpec};
-use crate::run::{ProfileOutcome, ProfileRun};
-use crate::store::{RunRecord, RunState};
-use crate::tool::{self, GpuSelection};
+use rgpu_model::error::{Failure, Result};
+use rgpu_plan::tool::{self, GpuSelection};
+use rgpu_remote::{HostRequest, RemoteSpec};
+use rgpu_run::run::{ProfileOutcome, ProfileRun};
+use rgpu_run::store::{RunRecord, RunState};
 
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     if let Some(remotes) = args.place.remote.as_deref().filter(|r| r.contains(',')) {

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use super::support::app::{App, Status};
-use crate::error::{Failure, Result};
-use crate::queue::{AttemptCall, Queue, watch_attempt};
+use rgpu_model::error::{Failure, Result};
+use rgpu_work::queue::{AttemptCall, Queue, watch_attempt};
 
 /// Queue commands and run them one after another
 ///

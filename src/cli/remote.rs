@@ -10,9 +10,9 @@ use clap::Subcommand;
 
 use super::support::app::{App, Status};
 use super::support::session;
-use crate::config::configured_remotes_hint;
-use crate::error::{Exit, Failure, Result, nearest};
-use crate::remote::RemoteSpec;
+use rgpu_model::error::{Exit, Failure, Result, nearest};
+use rgpu_remote::RemoteSpec;
+use rgpu_run::config::configured_remotes_hint;
 
 pub(super) use check::HostSummary;
 pub(super) use list::RemoteList;

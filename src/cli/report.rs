@@ -12,9 +12,9 @@ use super::support::app::{App, Status};
 use super::support::open_profile::{OpenedProfile, open_comparison, open_within};
 use super::support::run_args::bytes;
 use super::support::{joined_reports, missing, saved_comparison, saved_fan_out};
-use crate::error::{Exit, Failure, Result};
-use crate::import::Detail;
-use crate::report::{MIN_BUDGET_BYTES, REPORTS, Style, report, wrap};
+use rgpu_import::Detail;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::{MIN_BUDGET_BYTES, REPORTS, Style, report, wrap};
 
 /// Explain a run or a report file
 ///
@@ -96,7 +96,7 @@ pub(super) enum LintName {
 
 /// Prints the findings of the lints.
 fn lint(app: &App, opened: &OpenedProfile) -> Result<Status> {
-    let findings = crate::analysis::lint::lint(&opened.profile, opened.sidecars.trace.as_ref());
+    let findings = rgpu_analysis::lint::lint(&opened.profile, opened.sidecars.trace.as_ref());
     if app.global.json {
         app.print_json(&findings)?;
     } else {

@@ -14,13 +14,13 @@ use super::support::app::{App, Status};
 use super::support::progress::LiveOutput;
 use super::support::session::{self, OutputOptions};
 use super::support::{open_profile, saved_comparison, saved_fan_out, started_here, suite_index};
-use crate::error::{Exit, Result, indent_continuation};
-use crate::remote::{HostLink, HostRequest, JobMessage, OnRemote, RemoteError};
-use crate::report::one_line;
-use crate::run::recorded_outcome;
-use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
+use rgpu_model::error::{Exit, Result, indent_continuation};
 use rgpu_protocol::plan::{Limits, PULLED};
 use rgpu_protocol::{EventBody, Outcome};
+use rgpu_remote::{HostLink, HostRequest, JobMessage, OnRemote, RemoteError};
+use rgpu_report::one_line;
+use rgpu_run::run::recorded_outcome;
+use rgpu_run::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 
 pub(super) use clean::prune;
 pub(super) use export::ExportResult;
@@ -223,7 +223,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
     if folder.has("profile.json") {
         let opened = open_profile::open_run(folder)?;
         let id = if app.global.json { "json" } else { "table" };
-        if let Some(report) = crate::report::report(id) {
+        if let Some(report) = rgpu_report::report(id) {
             app.print(&report.text(&opened.subject(), &app.style()));
         }
         if !app.global.json {
@@ -256,7 +256,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         one_line(&record.title),
         one_line(&record.remote),
         one_line(&record.address),
-        one_line(&crate::report::timestamp(&record.started)),
+        one_line(&rgpu_report::timestamp(&record.started)),
         match has_no_answer(&record) {
             true => last_seen(folder, &record),
             false => state_text(&record),
@@ -304,7 +304,7 @@ pub(super) fn rerun_hint(record: &RunRecord) -> String {
 
 /// The cost of a run and its source. `None` if it is unknown.
 fn cost_text(cost: &Cost) -> Option<String> {
-    Some(crate::report::cost(cost.cost_usd?, cost.source().as_deref()))
+    Some(rgpu_report::cost(cost.cost_usd?, cost.source().as_deref()))
 }
 
 /// The state of a run; a failed one with its exit status.
@@ -329,9 +329,9 @@ fn last_seen(folder: &RunFolder, record: &RunRecord) -> String {
     let written = |name: &str| {
         let time = folder.files().modified(name)?;
         let time = jiff::Timestamp::try_from(time).ok()?;
-        Some(crate::report::timestamp(&time.to_string()))
+        Some(rgpu_report::timestamp(&time.to_string()))
     };
-    let seen = written("events.jsonl").unwrap_or_else(|| crate::report::timestamp(&record.started));
+    let seen = written("events.jsonl").unwrap_or_else(|| rgpu_report::timestamp(&record.started));
     let asked = written("error.json").map(|at| format!(" at {at}")).unwrap_or_default();
     format!("unknown: last seen {seen}; `{}` did not answer{asked}", record.remote)
 }
@@ -506,7 +506,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::fake::{self, FakeMessage, InProcessAgent};
+    use rgpu_remote::fake::{self, FakeMessage, InProcessAgent};
 
     #[tokio::test]
     async fn a_job_that_its_follower_removes_once_it_is_cancelled_counts_as_stopped() {

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::support::app::{App, Status};
 use super::support::missing;
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// Print the JSON Schema of a document that rgpu writes, or check a file against it
 ///

@@ -12,9 +12,9 @@ use serde::Serialize;
 use super::support::app::{App, Status};
 use super::support::nvdisasm;
 use super::support::terminal::{escape_controls, write_stderr};
-use crate::disasm::{FetchError, Installer, PipOutput, WHEEL, fetch, fetched, find, pinned};
-use crate::error::{Exit, Failure, Result};
 use host_tool::HostToolArgs;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::disasm::{FetchError, Installer, PipOutput, WHEEL, fetch, fetched, find, pinned};
 
 /// The licence terms of nvdisasm.
 const LICENCE: &str = "https://docs.nvidia.com/cuda/eula";

@@ -13,9 +13,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
 use crate::mcp::SKILL;
-use crate::store::atomic;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::store::atomic;
 
 /// Agents with a folder for skills, below the user's home.
 const AGENTS: &[(&str, &str)] =

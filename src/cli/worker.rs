@@ -18,7 +18,7 @@ use clap::Args;
 
 use super::support::app::{App, Status};
 use super::support::session;
-use crate::error::{Exit, Failure, Result, shell_word};
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
 
 /// Let others run jobs on this host over HTTP, with a token
 ///

@@ -13,9 +13,9 @@ use axum::http::{HeaderMap, Method, Uri, header};
 
 use rgpu_protocol::server::named_host;
 
-use crate::error::{Exit, Failure, Result};
 use crate::loopback;
-use crate::store::state::random_id;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::store::state::random_id;
 
 /// The header with the key.
 pub(super) const KEY_HEADER: &str = "x-rgpu-key";

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Server;
-use crate::error::{Exit, Failure, Result};
-use crate::own_command::{CommandLine, check_argument};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_work::own_command::{CommandLine, check_argument};
 
 /// How long a request waits for its command, which goes on after that.
 const MAX_WAIT: Duration = Duration::from_secs(10);

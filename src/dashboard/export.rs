@@ -16,7 +16,7 @@ use super::run_query::RunQuery;
 use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
 use super::{DashboardContext, Server, host, overview, queue_and_loops, run_detail, suites};
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// The most runs that an export lists.
 const MAX_RUNS: usize = 2000;

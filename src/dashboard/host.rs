@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
 use super::{DashboardContext, DashboardHost};
-use crate::beneath::Folder;
-use crate::queue::{Entry, EntryState};
-use crate::store::{EnvRecord, RunFolder, RunState};
+use rgpu_model::beneath::Folder;
+use rgpu_run::store::{EnvRecord, RunFolder, RunState};
+use rgpu_work::queue::{Entry, EntryState};
 
 /// The tools without which some mode does not work.
 const WANTED_TOOLS: [&str; 6] = ["ncu", "nsys", "compute-sanitizer", "nvcc", "nvdisasm", "python3"];
@@ -180,7 +180,7 @@ fn state(
         snapshot.of_remote(&host.name).take(MAX_ENV_RUNS).find_map(|run| {
             let runs = Folder::open(&context.runs).ok()?;
             let bytes = runs.read(Path::new(&run.id).join("env.json"), MAX_ENV_BYTES).ok()?;
-            let env: EnvRecord = crate::saved_json::from_slice(&bytes).ok()?;
+            let env: EnvRecord = rgpu_run::saved_json::from_slice(&bytes).ok()?;
             Some((run.started.clone(), env.host.filter(|facts| facts.remote == host.name)?))
         })
     };

@@ -25,10 +25,10 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{DashboardContext, Server, run_detail};
-use crate::error::Result;
-use crate::store::live::{phase, read_at};
-use crate::store::state::{StateDb, sql_error};
-use crate::store::{RunFolder, RunState};
+use rgpu_model::error::Result;
+use rgpu_run::store::live::{phase, read_at};
+use rgpu_run::store::state::{StateDb, sql_error};
+use rgpu_run::store::{RunFolder, RunState};
 
 /// How often to look for changes of the runs and of the database.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -366,7 +366,7 @@ pub(super) fn run_stream(server: &Arc<Server>, folder: RunFolder, last: Option<&
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::RunRecord;
+    use rgpu_run::store::RunRecord;
 
     #[test]
     fn a_position_is_read_back() {

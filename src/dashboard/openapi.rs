@@ -15,12 +15,12 @@ use super::run_detail::RunDetail;
 use super::run_query::{RunPage, RunQuery};
 use super::suites::{PredictionList, SuiteList};
 use super::text_document::TextDocument;
-use crate::error::ErrorDocument;
-use crate::loops::LoopStatus;
-use crate::model::Comparison;
-use crate::model::suite::SuiteRun;
-use crate::model::suite_history::History;
-use crate::queue::{QueueDocument, QueueEntryDocument};
+use rgpu_model::Comparison;
+use rgpu_model::error::ErrorDocument;
+use rgpu_model::suite::SuiteRun;
+use rgpu_model::suite_history::History;
+use rgpu_work::loops::LoopStatus;
+use rgpu_work::queue::{QueueDocument, QueueEntryDocument};
 
 struct SpecBuilder {
     schemas: SchemaGenerator,

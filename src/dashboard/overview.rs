@@ -13,8 +13,8 @@ use super::run_query::RunLine;
 use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
 use super::suites::SuiteLine;
-use crate::error::Failure;
-use crate::store::{RunFolder, Runs, live};
+use rgpu_model::error::Failure;
+use rgpu_run::store::{RunFolder, Runs, live};
 
 /// How many of the last runs are shown.
 const MAX_RECENT_RUNS: usize = 12;

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::DashboardContext;
 use super::access::AccessControl;
 use super::openapi::field_names;
-use crate::kernel::MODES;
-use crate::queue::MIN_SHOWN_SILENCE_S;
-use crate::report::page_parts::{CORE, CSS, THEME, hash, marked_up};
+use rgpu_plan::kernel::MODES;
+use rgpu_report::page_parts::{CORE, CSS, THEME, hash, marked_up};
+use rgpu_work::queue::MIN_SHOWN_SILENCE_S;
 
 /// The style sheet of the report, which gives colours and tables, and what only this page has.
 const OWN_CSS: &str = include_str!("page/page.css");

@@ -4,7 +4,7 @@ use super::DashboardContext;
 use super::host::{HostState, hosts};
 use super::overview::{RunningRun, running_runs};
 use super::run_table::RunTable;
-use crate::queue::Entry;
+use rgpu_work::queue::Entry;
 
 /// Reads the hosts and runs of a project again and again. Of the runs, only what has changed is read.
 pub(crate) struct ProjectReader {

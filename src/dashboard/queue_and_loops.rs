@@ -7,12 +7,12 @@ use super::DashboardContext;
 use super::overview::problem_lines;
 use super::run_table::Snapshot;
 use super::text_document::TextDocument;
-use crate::error::{Exit, Failure, Result};
-use crate::loops::{LoopError, LoopMode, LoopStatus, Loops};
-use crate::queue::{
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::store::live;
+use rgpu_work::loops::{LoopError, LoopMode, LoopStatus, Loops};
+use rgpu_work::queue::{
     Entry, EntryRun, EntryState, Queue, QueueDocument, QueueEntryDocument, QueueError,
 };
-use crate::store::live;
 
 /// The largest patch of an iteration.
 const MAX_PATCH_BYTES: u64 = 4 << 20;

@@ -10,12 +10,12 @@ use super::run_summary::{self, ResultKind, RunSummary};
 use super::suites::{history, suite};
 use super::text_document::TextDocument;
 use super::{DashboardContext, Server};
-use crate::beneath::Entry;
-use crate::error::{ErrorDocument, Exit, Failure, Result};
-use crate::model::fan_out::FanOutRow;
-use crate::model::ranks::Ranks;
-use crate::own_command::CommandLine;
-use crate::store::{EnvRecord, RunFolder, RunRecord, Runs, live};
+use rgpu_model::beneath::Entry;
+use rgpu_model::error::{ErrorDocument, Exit, Failure, Result};
+use rgpu_model::fan_out::FanOutRow;
+use rgpu_model::ranks::Ranks;
+use rgpu_run::store::{EnvRecord, RunFolder, RunRecord, Runs, live};
+use rgpu_work::own_command::CommandLine;
 
 /// At most this many bytes at the end of a log are shown.
 const MAX_LOG_BYTES: u64 = 256 << 10;
@@ -85,7 +85,7 @@ pub(super) fn detail(context: &DashboardContext, id: &str) -> Result<RunDetail> 
     let record = folder.current_record()?;
     let run = RunSummary::of(&folder)?;
     let env = folder.read("env.json").ok();
-    let mut env = env.and_then(|bytes| crate::saved_json::from_slice::<EnvRecord>(&bytes).ok());
+    let mut env = env.and_then(|bytes| rgpu_run::saved_json::from_slice::<EnvRecord>(&bytes).ok());
     if let Some(host) = env.as_mut().and_then(|env| env.host.as_mut()) {
         host.agent.answers.clear();
     }
@@ -146,7 +146,7 @@ pub(super) async fn report_page(server: &Server, id: &str) -> Result<String> {
                 .blocking(move || {
                     let run = suite(&path)?;
                     let history = history(&context, "*", "").unwrap_or_default();
-                    Ok(crate::report::suite::html(&run, &history, &context.project))
+                    Ok(rgpu_report::suite::html(&run, &history, &context.project))
                 })
                 .await
         }

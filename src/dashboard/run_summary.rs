@@ -12,17 +12,17 @@ use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
-use crate::beneath::Folder;
-use crate::model::bound::BoundShare;
-use crate::model::comparison::TimeVerdict;
-use crate::model::fan_out::{FanOut, FanOutRow};
-use crate::model::finding::KernelVerdict;
-use crate::model::profile::{CaseResult, Correctness, SCHEMA, Timing, TimingClock};
-use crate::model::ranks::Ranks;
-use crate::model::sanitizer::{SanitizerResult, SanitizerVerdict};
-use crate::model::suite::{self, RowState, SuiteRun, SuiteState, SuiteVerdict};
-use crate::regular_file;
-use crate::store::{RunFolder, RunParent, RunRecord, RunState, StoreError};
+use rgpu_model::beneath::Folder;
+use rgpu_model::bound::BoundShare;
+use rgpu_model::comparison::TimeVerdict;
+use rgpu_model::fan_out::{FanOut, FanOutRow};
+use rgpu_model::finding::KernelVerdict;
+use rgpu_model::profile::{CaseResult, Correctness, SCHEMA, Timing, TimingClock};
+use rgpu_model::ranks::Ranks;
+use rgpu_model::regular_file;
+use rgpu_model::sanitizer::{SanitizerResult, SanitizerVerdict};
+use rgpu_model::suite::{self, RowState, SuiteRun, SuiteState, SuiteVerdict};
+use rgpu_run::store::{RunFolder, RunParent, RunRecord, RunState, StoreError};
 
 /// A larger document is read piece by piece.
 const MAX_IN_MEMORY_BYTES: u64 = 4 << 20;
@@ -491,7 +491,7 @@ fn document<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T, String>
     let read = match file.metadata().map_err(failed)?.len() <= MAX_IN_MEMORY_BYTES {
         true => {
             let bytes = regular_file::read_from(file, MAX_IN_MEMORY_BYTES).map_err(failed)?;
-            crate::saved_json::from_slice(&bytes)
+            rgpu_run::saved_json::from_slice(&bytes)
         }
         false => serde_json::from_reader(BufReader::with_capacity(1 << 16, file)),
     };
@@ -503,10 +503,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::model::profile::CheckVerdict;
-    use crate::model::suite::SuiteRow;
-    use crate::model::{Finding, Profile};
-    use crate::store::{JobRecord, Runs};
+    use rgpu_model::profile::CheckVerdict;
+    use rgpu_model::suite::SuiteRow;
+    use rgpu_model::{Finding, Profile};
+    use rgpu_run::store::{JobRecord, Runs};
 
     fn folder(root: &Path, id: &str) -> RunFolder {
         let folder = RunFolder::create(root, id, None).unwrap();

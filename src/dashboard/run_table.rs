@@ -17,9 +17,9 @@ use serde::Serialize;
 
 use super::overview::problem_lines;
 use super::run_summary::RunSummary;
-use crate::error::Failure;
-use crate::store::state::{StateDb, StateError, commit, sql_error};
-use crate::store::{RunFolder, Runs, StoreError};
+use rgpu_model::error::Failure;
+use rgpu_run::store::state::{StateDb, StateError, commit, sql_error};
+use rgpu_run::store::{RunFolder, Runs, StoreError};
 
 /// Changes when a summary gets other content.
 const FORMAT: u32 = 6;
@@ -422,7 +422,7 @@ impl Facets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{RunRecord, RunState};
+    use rgpu_run::store::{RunRecord, RunState};
 
     fn run(runs: &Runs, id: &str, state: RunState) -> RunFolder {
         let folder = RunFolder::create(runs.root(), id, None).unwrap();

@@ -26,10 +26,10 @@ use super::run_query::RunQuery;
 use super::{
     DashboardContext, Server, host, live, openapi, overview, queue_and_loops, run_detail, suites,
 };
-use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::loopback;
-use crate::own_command::CommandLine;
-use crate::report::page_parts::hash;
+use rgpu_model::error::{ErrorDocument, Exit, Failure, Result};
+use rgpu_report::page_parts::hash;
+use rgpu_work::own_command::CommandLine;
 
 /// The most bytes of a request's body.
 const MAX_BODY_BYTES: usize = 64 << 10;

@@ -9,12 +9,12 @@ use serde::Serialize;
 use super::DashboardContext;
 use super::run_summary::{RunSummary, SuiteCounts};
 use super::run_table::Snapshot;
-use crate::beneath::Folder;
-use crate::error::{Exit, Failure, Result};
-use crate::model::bound::BoundShare;
-use crate::model::suite::SuiteRun;
-use crate::model::suite_history::History;
-use crate::suite::{RunIndex, TimeQuery};
+use rgpu_model::beneath::Folder;
+use rgpu_model::bound::BoundShare;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::suite::SuiteRun;
+use rgpu_model::suite_history::History;
+use rgpu_work::suite::{RunIndex, TimeQuery};
 
 /// The largest suite.json that is read, in bytes.
 const MAX_SUITE_BYTES: u64 = 256 << 20;
@@ -105,7 +105,8 @@ pub(super) fn suite(folder: &Path) -> Result<SuiteRun> {
     let bytes = Folder::open(folder)
         .and_then(|folder| folder.read("suite.json", MAX_SUITE_BYTES))
         .map_err(|e| failed("the run has no suite.json that can be read").cause(e))?;
-    crate::saved_json::from_slice(&bytes).map_err(|e| failed("suite.json cannot be read").cause(e))
+    rgpu_run::saved_json::from_slice(&bytes)
+        .map_err(|e| failed("suite.json cannot be read").cause(e))
 }
 
 /// The history of cases. `case` may have `*` and `?`.
@@ -117,7 +118,7 @@ pub(super) fn history(context: &DashboardContext, case: &str, gpu: &str) -> Resu
     let gpu = Some(gpu.to_owned()).filter(|gpu| !gpu.is_empty());
     let query = TimeQuery { case: case.to_owned(), gpu };
     let points = index.map(|index| index.history(&query)).transpose()?;
-    Ok(crate::suite::history(points.unwrap_or_default(), CHANGE_THRESHOLD, None))
+    Ok(rgpu_work::suite::history(points.unwrap_or_default(), CHANGE_THRESHOLD, None))
 }
 
 /// The newest run of each kernel and GPU that has a bound.

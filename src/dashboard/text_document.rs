@@ -5,9 +5,9 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::beneath::Folder;
-use crate::error::{Exit, Failure, Result};
-use crate::store::live;
+use rgpu_model::beneath::Folder;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::store::live;
 
 /// A text (`rgpu.dashboard-text/1`): a log or a patch.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

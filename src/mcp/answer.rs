@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use super::consent::Consent;
 use super::limit::{MAX_RESULT_BYTES, fit};
 use super::run_result::ErrorFigures;
-use crate::error::{Exit, Failure, Result};
-use crate::store::RunState;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::store::RunState;
 
 /// A document, and whether it tells of a failure.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use rmcp::model::JsonObject;
 use serde_json::{Map, Value};
 
 use super::McpContext;
-use crate::error::{Exit, Failure, Result};
-use crate::own_command::check_argument;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_work::own_command::check_argument;
 
 /// A wrong argument.
 pub(super) fn argument_error(what: impl Into<String>) -> Failure {
@@ -163,7 +163,7 @@ mod tests {
             program: "rgpu".into(),
             runs: project.join("artifacts/runs"),
             scratch: dir.join("scratch"),
-            started: crate::store::StartedRuns::in_cache(dir),
+            started: rgpu_run::store::StartedRuns::in_cache(dir),
             project,
         }
     }

@@ -22,9 +22,9 @@ use super::arguments::{argument_error, read};
 use super::run_result::{CANCELLED, RunResult};
 use super::tool::ToolInfo;
 use super::{compare_result, hint, run_result};
-use crate::error::{Exit, Failure, Result};
-use crate::own_command::{CommandLine, CommandRegistry, CommandResult, RunningCommand};
-use crate::store::Runs;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::store::Runs;
+use rgpu_work::own_command::{CommandLine, CommandRegistry, CommandResult, RunningCommand};
 
 /// How long a call waits for a long command, if the client does not say.
 const SHORT_WAIT: Duration = Duration::from_secs(4);
@@ -295,8 +295,9 @@ pub(super) fn answer(
             Answer::with(&result, is_error)
         }
         (Err(_), Some(ended)) => {
-            let failure = failure_of(&ended)
-                .unwrap_or_else(|| crate::own_command::no_document(ended.status, ended.messages));
+            let failure = failure_of(&ended).unwrap_or_else(|| {
+                rgpu_work::own_command::no_document(ended.status, ended.messages)
+            });
             match failure.code == CANCELLED {
                 true => Answer::of(&RunResult::cancelled(run)),
                 false => Err(failure),
@@ -324,7 +325,7 @@ mod tests {
             project: folder.to_owned(),
             runs: folder.join("runs"),
             scratch: folder.join("scratch"),
-            started: crate::store::StartedRuns::in_cache(folder),
+            started: rgpu_run::store::StartedRuns::in_cache(folder),
         };
         Call {
             shared: Arc::new(ServerState::new(context)),

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
 use super::run_result::{ErrorFigures, error_of, wait_for, without_result};
-use crate::error::{Failure, Result};
-use crate::model::Comparison;
-use crate::model::comparison::{
+use rgpu_model::Comparison;
+use rgpu_model::comparison::{
     ComparedSide, Difference, KernelChange, PartName, TimeChange, TimeVerdict,
 };
-use crate::report::KernelNames;
-use crate::store::{RunFolder, RunRecord, RunState};
+use rgpu_model::error::{Failure, Result};
+use rgpu_report::KernelNames;
+use rgpu_run::store::{RunFolder, RunRecord, RunState};
 
 /// The most kernels, changed metrics of each, and regions in a result.
 const MAX_KERNELS: usize = 4;
@@ -170,7 +170,7 @@ const AMBIGUOUS: &str =
 impl KernelFigures {
     fn of(kernel: &KernelChange, names: KernelNames) -> Self {
         let changes = kernel.metrics.iter().chain(&kernel.resources).take(MAX_METRICS);
-        let change = |change: &crate::model::comparison::MetricChange| {
+        let change = |change: &rgpu_model::comparison::MetricChange| {
             (change.label.clone(), change.a, change.b, change.unit.clone())
         };
         Self {
@@ -185,7 +185,7 @@ impl KernelFigures {
 pub(super) fn of_run(folder: &RunFolder, record: &RunRecord, is_own: bool) -> Result<Answer> {
     let is_active = record.state.is_active();
     let comparison = folder.read("compare.json").ok();
-    let comparison = comparison.and_then(|bytes| crate::saved_json::from_slice(&bytes).ok());
+    let comparison = comparison.and_then(|bytes| rgpu_run::saved_json::from_slice(&bytes).ok());
     let mut result = match comparison {
         Some(comparison) if !is_active => CompareResult::of(comparison),
         _ => {
@@ -201,7 +201,7 @@ pub(super) fn of_run(folder: &RunFolder, record: &RunRecord, is_own: bool) -> Re
     result.run = Some(record.id.clone());
     result.state = record.state.as_str().to_owned();
     if is_active {
-        result.phase = crate::store::live::phase(folder);
+        result.phase = rgpu_run::store::live::phase(folder);
         result.next.push(wait_for(&record.id));
     }
     result.error = error_of(folder, record, is_own);
@@ -213,7 +213,7 @@ pub(super) fn of_run(folder: &RunFolder, record: &RunRecord, is_own: bool) -> Re
 pub(super) fn of_document(document: serde_json::Value) -> Result<Answer> {
     let comparison: Comparison = serde_json::from_value(document).map_err(|e| {
         let what = "the comparison cannot be read";
-        Failure::new(crate::error::Exit::Bug, "bug", what).cause(e)
+        Failure::new(rgpu_model::error::Exit::Bug, "bug", what).cause(e)
     })?;
     let is_ambiguous = comparison.verdict == TimeVerdict::Ambiguous;
     let mut result = CompareResult::of(comparison);

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::McpContext;
 use super::hint::code_spans;
-use crate::error::{Result, is_line_break};
-use crate::own_command::CommandLine;
+use rgpu_model::error::{Result, is_line_break};
+use rgpu_work::own_command::CommandLine;
 
 /// The field of the form, and the name of the question in revisions without requests of servers.
 const ACCEPT: &str = "accept";

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::McpContext;
 use super::arguments::argument_error;
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// The most text in all files of a call.
 const MAX_FILE_BYTES: usize = 256 << 10;
@@ -125,7 +125,7 @@ mod tests {
             program: "rgpu".into(),
             runs: folder.join("runs"),
             scratch: folder.join("scratch"),
-            started: crate::store::StartedRuns::in_cache(folder),
+            started: rgpu_run::store::StartedRuns::in_cache(folder),
             project: folder.to_owned(),
         }
     }

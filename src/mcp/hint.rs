@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::CONSENT_FLAGS;
 use super::tool;
-use crate::error::{Failure, shell_word};
+use rgpu_model::error::{Failure, shell_word};
 
 /// Flags that the server adds to a command.
 const OWN_FLAGS: &[&str] = &["--json", "--run-id", "--mount"];
@@ -285,7 +285,7 @@ pub(super) fn without_sent_folder(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Exit;
+    use rgpu_model::error::Exit;
 
     fn translated(argv: &[&str], hint: &str) -> Vec<String> {
         let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();

@@ -25,8 +25,8 @@ use super::call::ServerState;
 use super::server::Server;
 use super::stdio::{INVALID_REQUEST, LineError, PARSE_ERROR, read_message};
 use super::{McpContext, files};
-use crate::error::Result;
 use crate::loopback;
+use rgpu_model::error::Result;
 
 /// Where clients find the server.
 const PATH: &str = "/mcp";

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::resource;
-use crate::store::{RunFolder, live};
+use rgpu_run::store::{RunFolder, live};
 
 /// The steps that run the user's program, the one that is shown first.
 const STEPS: &[&str] = &["exec", "profile", "survey", "plain"];

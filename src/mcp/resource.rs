@@ -7,7 +7,7 @@ use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 
 use super::{McpContext, SKILL, tool};
-use crate::store::{RunFolder, Runs};
+use rgpu_run::store::{RunFolder, Runs};
 
 /// The scheme and the part that all have.
 const PREFIX: &str = "rgpu://runs/";
@@ -129,7 +129,7 @@ fn text_of(folder: &RunFolder, inner: &Path) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{RunFolder, RunRecord};
+    use rgpu_run::store::{RunFolder, RunRecord};
 
     #[test]
     fn only_text_files_of_run_folders_are_read_and_in_pages() {
@@ -139,7 +139,7 @@ mod tests {
             project: dir.path().to_owned(),
             runs: dir.path().join("runs"),
             scratch: dir.path().join("scratch"),
-            started: crate::store::StartedRuns::in_cache(dir.path()),
+            started: rgpu_run::store::StartedRuns::in_cache(dir.path()),
         };
         let id = "20261120-101502-vecadd-ncu-3f2a1c";
         let folder = RunFolder::create(&context.runs, id, None).unwrap();

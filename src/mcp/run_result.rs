@@ -12,12 +12,12 @@ use super::limit::{MAX_RESULT_BYTES, size};
 use super::program_output::CutProgramOutput;
 use super::sweep_cases::{CaseFigures, cases};
 use super::{McpContext, hint};
-use crate::error::{Failure, Result};
-use crate::model::build::BuildError;
-use crate::model::timeline::DeviceTime;
-use crate::model::{Build, Finding, Launch, Profile, Sidecars};
-use crate::report::{KernelNames, ReportInput, Style, report};
-use crate::store::{RunFolder, RunRecord, RunState, Runs, live};
+use rgpu_model::build::BuildError;
+use rgpu_model::error::{Failure, Result};
+use rgpu_model::timeline::DeviceTime;
+use rgpu_model::{Build, Finding, Launch, Profile, Sidecars};
+use rgpu_report::{KernelNames, ReportInput, Style, report};
+use rgpu_run::store::{RunFolder, RunRecord, RunState, Runs, live};
 
 const SCHEMA: &str = "rgpu.mcp-run/1";
 
@@ -145,7 +145,7 @@ struct BuiltKernel {
 impl BuildFigures {
     fn of(folder: &RunFolder) -> Option<Self> {
         let build: Build =
-            crate::saved_json::from_slice(&folder.read("summary.json").ok()?).ok()?;
+            rgpu_run::saved_json::from_slice(&folder.read("summary.json").ok()?).ok()?;
         let images = build.code.iter().flat_map(|input| &input.images);
         let kernels = images.flat_map(|image| &image.kernels).map(|kernel| BuiltKernel {
             kernel: kernel.name.clone().unwrap_or_else(|| kernel.symbol.clone()),
@@ -361,7 +361,7 @@ impl RunResult {
             return Ok(result);
         }
         if let Ok(bytes) = folder.read("profile.json")
-            && let Ok(profile) = crate::saved_json::from_slice::<Profile>(&bytes)
+            && let Ok(profile) = rgpu_run::saved_json::from_slice::<Profile>(&bytes)
         {
             result.add_profile(record, &profile);
         }
@@ -614,8 +614,8 @@ pub(super) fn phase_of(context: &McpContext, run: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{ErrorDocument, Exit};
-    use crate::model::build::ErrorLink;
+    use rgpu_model::build::ErrorLink;
+    use rgpu_model::error::{ErrorDocument, Exit};
 
     #[test]
     fn the_hints_of_a_run_that_came_with_the_project_are_left_out() {

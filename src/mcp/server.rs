@@ -22,7 +22,7 @@ use super::run_result::CANCELLED;
 use super::stdio::LineTransport;
 use super::tool::{TOOLS, ToolInfo, find, tools};
 use super::{McpContext, files, prompt, resource, task};
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// The most bytes of a call's arguments.
 const MAX_ARGUMENT_BYTES: usize = 512 << 10;
@@ -313,7 +313,7 @@ mod tests {
             project: dir.path().to_owned(),
             runs: dir.path().join("runs"),
             scratch: dir.path().join("scratch"),
-            started: crate::store::StartedRuns::in_cache(dir.path()),
+            started: rgpu_run::store::StartedRuns::in_cache(dir.path()),
         })));
         let (mut client, input) = duplex(1 << 12);
         let (output, _answers) = duplex(1 << 16);

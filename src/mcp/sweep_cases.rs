@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::suite::{SuiteRow, SuiteRun};
-use crate::store::RunFolder;
+use rgpu_model::suite::{SuiteRow, SuiteRun};
+use rgpu_run::store::RunFolder;
 
 /// A case of a sweep or suite.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -45,7 +45,7 @@ impl CaseFigures {
 /// The cases of a suite's run, also while it goes on. Empty for other runs.
 pub(super) fn cases(folder: &RunFolder) -> Vec<CaseFigures> {
     let suite = folder.read("suite.json").ok();
-    let suite = suite.and_then(|bytes| crate::saved_json::from_slice::<SuiteRun>(&bytes).ok());
+    let suite = suite.and_then(|bytes| rgpu_run::saved_json::from_slice::<SuiteRun>(&bytes).ok());
     suite.map_or_else(Vec::new, |suite| suite.rows.into_iter().map(CaseFigures::of).collect())
 }
 

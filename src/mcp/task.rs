@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::McpContext;
 use super::answer::Answer;
 use super::call::{ServerState, answer};
-use crate::own_command::CommandLine;
-use crate::store::{RunState, Runs};
+use rgpu_run::store::{RunState, Runs};
+use rgpu_work::own_command::CommandLine;
 
 /// How often a client should ask.
 const POLL_MS: u64 = 2000;
@@ -27,7 +27,7 @@ pub(super) fn working(run: &str) -> Task {
 pub(super) fn state(shared: &ServerState, id: &str) -> Result<GetTaskResult, ErrorData> {
     let context = &shared.context;
     let started = shared.started_commands.get(id);
-    let ended = started.as_ref().and_then(crate::own_command::RunningCommand::end);
+    let ended = started.as_ref().and_then(rgpu_work::own_command::RunningCommand::end);
     let Ok(folder) = find(context, id) else {
         return match (started, ended) {
             (None, _) => Err(unknown(id)),
@@ -41,7 +41,7 @@ pub(super) fn state(shared: &ServerState, id: &str) -> Result<GetTaskResult, Err
     task.created_at.clone_from(&record.started);
     Ok(match record.state {
         RunState::Running | RunState::Detached if ended.is_none() => {
-            task.status_message = crate::store::live::phase(&folder);
+            task.status_message = rgpu_run::store::live::phase(&folder);
             result(task, TaskPayload::Working)
         }
         RunState::Cancelled => result(task, TaskPayload::Cancelled),
@@ -66,7 +66,7 @@ pub(super) async fn cancel(shared: &ServerState, id: &str) -> Result<(), ErrorDa
 }
 
 /// The run of a task. A path is no id.
-fn find(context: &McpContext, id: &str) -> Result<crate::store::RunFolder, ErrorData> {
+fn find(context: &McpContext, id: &str) -> Result<rgpu_run::store::RunFolder, ErrorData> {
     let runs = Runs::new(&context.runs);
     let is_id = runs.ids().is_ok_and(|ids| ids.iter().any(|known| known == id));
     if !is_id {
@@ -83,7 +83,7 @@ fn internal(error: &dyn std::error::Error) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
-fn completed(task: Task, answer: crate::error::Result<Answer>) -> GetTaskResult {
+fn completed(task: Task, answer: rgpu_model::error::Result<Answer>) -> GetTaskResult {
     let answer = answer.unwrap_or_else(Answer::from).into_result();
     let fields = match serde_json::to_value(answer) {
         Ok(Value::Object(fields)) => fields,

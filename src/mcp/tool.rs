@@ -23,7 +23,7 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 
 use super::answer::{Answer, listed_input, outline};
 use super::call::Call;
-use crate::error::Result;
+use rgpu_model::error::Result;
 
 /// A call that is being answered.
 type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;

@@ -4,11 +4,11 @@ use rgpu_format::ncu_rep::NcuReadLimits;
 use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::*;
-use crate::analysis;
-use crate::import::ncu::{self, RequestedCounters};
-use crate::import::nsys;
-use crate::model::launch::RuleMessage;
-use crate::report::{REPORTS, ReportInput, Style};
+use rgpu_analysis as analysis;
+use rgpu_import::ncu::{self, RequestedCounters};
+use rgpu_import::nsys;
+use rgpu_model::launch::RuleMessage;
+use rgpu_report::{REPORTS, ReportInput, Style};
 
 /// Nothing of this may survive.
 const SECRETS: &[&str] = &[
@@ -114,7 +114,7 @@ fn what_is_no_secret_stays() {
             assert_eq!(now.metrics[name].value, metric.value, "{name}");
         }
         // NVIDIA's messages quote no secret of ours.
-        let texts = |launch: &crate::model::Launch| {
+        let texts = |launch: &rgpu_model::Launch| {
             launch
                 .rules
                 .iter()

@@ -10,7 +10,7 @@ mod suites;
 mod sweeps;
 mod targets;
 
-use rgpu::model::suite::{RowState, SuiteRun};
+use rgpu_model::suite::{RowState, SuiteRun};
 
 use crate::documents::printed_keeps;
 use crate::fake_host::FakeHost;

@@ -105,14 +105,14 @@ fn samples_of_a_report_stand_beside_its_code() {
 
 #[test]
 fn hostile_names_and_sources_stay_text() {
-    use rgpu::model::code::{CodeDocument, CodeImage, CodeKernel, CodeLine};
+    use rgpu_model::code::{CodeDocument, CodeImage, CodeKernel, CodeLine};
     let evil = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>";
     let line = CodeLine { text: evil.to_owned(), ..CodeLine::default() };
     let kernel =
         CodeKernel { symbol: evil.to_owned(), instructions: vec![line], ..CodeKernel::default() };
     let image = CodeImage { path: evil.to_owned(), kernels: vec![kernel], ..CodeImage::default() };
     let code = CodeDocument { images: vec![image], ..CodeDocument::default() };
-    let text = rgpu::report::code::page(&code, evil);
+    let text = rgpu_report::code::page(&code, evil);
     assert!(!text.contains("<img") && text.matches("<script").count() == 2);
     let laptop = Laptop::new();
     let page = laptop.write("evil.html", &text);

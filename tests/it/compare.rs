@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use rgpu::model::Comparison;
-use rgpu::model::comparison::TimeVerdict;
+use rgpu_model::Comparison;
+use rgpu_model::comparison::TimeVerdict;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;

@@ -12,16 +12,16 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rgpu::remote::client::StreamOpener;
-use rgpu::remote::deploy::await_magic;
-use rgpu::remote::options::NoPrompt;
-use rgpu::remote::stream::{AgentStream, FrameReader, StreamEnd};
-use rgpu::remote::{
+use rgpu_protocol::Outcome;
+use rgpu_protocol::frame::{HEADER, MAGIC};
+use rgpu_remote::client::StreamOpener;
+use rgpu_remote::deploy::await_magic;
+use rgpu_remote::options::NoPrompt;
+use rgpu_remote::stream::{AgentStream, FrameReader, StreamEnd};
+use rgpu_remote::{
     ConnectOptions, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile, RemoteSpec,
     Session, UnknownHostPolicy,
 };
-use rgpu_protocol::Outcome;
-use rgpu_protocol::frame::{HEADER, MAGIC};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 

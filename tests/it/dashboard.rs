@@ -9,8 +9,8 @@ mod views;
 
 use std::fs;
 
-use rgpu::model::Profile;
-use rgpu::store::{RunFolder, RunRecord, RunState};
+use rgpu_model::Profile;
+use rgpu_run::store::{RunFolder, RunRecord, RunState};
 use serde_json::{Value, json};
 
 use crate::documents;
@@ -207,12 +207,10 @@ fn make_run(laptop: &Laptop, id: &str, kernel: &str, at: usize) {
         state: if at % 7 == 3 { RunState::Failed } else { RunState::Done },
         ..RunRecord::new(id.to_owned(), "profile", jiff::Timestamp::UNIX_EPOCH)
     };
-    let mut profile = Profile { schema: rgpu::model::profile::SCHEMA.into(), ..Profile::default() };
+    let mut profile = Profile { schema: rgpu_model::profile::SCHEMA.into(), ..Profile::default() };
     profile.device = Some(["NVIDIA H200", "NVIDIA B200"][at % 2].to_owned());
-    profile.timing = Some(rgpu::model::profile::Timing {
-        median_ns: 20_000.0 + at as f64,
-        ..Default::default()
-    });
+    profile.timing =
+        Some(rgpu_model::profile::Timing { median_ns: 20_000.0 + at as f64, ..Default::default() });
     folder.write_json("profile.json", &profile).unwrap();
     folder.save(&record).unwrap();
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use rgpu::model::{Launch, Profile};
+use rgpu_model::{Launch, Profile};
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};

@@ -3,8 +3,8 @@
 //! `rgpu profile --kernel vecadd --mode ncu --section LaunchStats --metrics dram__bytes_read.sum,nosuch__metric.sum --remote h200 --json`,
 //! with the host's name and ids and the user's home replaced.
 
-use rgpu::model::Profile;
-use rgpu::report::{Style, report};
+use rgpu_model::Profile;
+use rgpu_report::{Style, report};
 
 fn example() -> (serde_json::Value, Profile) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/profile.example.json");

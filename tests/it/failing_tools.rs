@@ -1,6 +1,6 @@
 //! Tools that fail: which rung is reached, why not a better one, and with which exit status.
 
-use rgpu::model::Profile;
+use rgpu_model::Profile;
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rgpu::remote::{RemoteFile, UnknownHostPolicy};
+use rgpu_remote::{RemoteFile, UnknownHostPolicy};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::fake_host::FakeHost;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rgpu::remote::{
+use rgpu_protocol::plan::{ArtifactSpec, InputFile, Rung, Step, Success};
+use rgpu_protocol::{Digest, EventBody, Outcome, PIECE_BYTES, Plan, Stream};
+use rgpu_remote::{
     BlobReader, ConnectOptions, HostKeyQuestion, HostLink, JobMessage, RemoteError, RemoteSpec,
     Submission, UnknownHostPolicy, UserPrompt,
 };
-use rgpu_protocol::plan::{ArtifactSpec, InputFile, Rung, Step, Success};
-use rgpu_protocol::{Digest, EventBody, Outcome, PIECE_BYTES, Plan, Stream};
 
 use crate::laptop::PATIENCE;
 

@@ -6,8 +6,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rgpu::remote::{RemoteError, RemoteSpec, UnknownHostPolicy};
 use rgpu_protocol::Outcome;
+use rgpu_remote::{RemoteError, RemoteSpec, UnknownHostPolicy};
 
 use crate::fake_host::FakeHost;
 use crate::host::{JobOutput, connect, files_in, follow, submission};

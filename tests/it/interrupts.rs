@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Child;
 
-use rgpu::model::Profile;
+use rgpu_model::Profile;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;

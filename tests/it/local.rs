@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rgpu::remote::{ReconnectPolicy, RemoteSpec, UnknownHostPolicy};
 use rgpu_protocol::Outcome;
+use rgpu_remote::{ReconnectPolicy, RemoteSpec, UnknownHostPolicy};
 
 use crate::host::{User, connect, files_in, follow, submission, wait_until};
 

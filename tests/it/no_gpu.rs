@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rgpu::model::Profile;
+use rgpu_model::Profile;
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, built, status};

@@ -17,9 +17,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rgpu::model::Profile;
-use rgpu::remote::{RemoteError, RemoteFile, RemoteSpec, UnknownHostPolicy};
+use rgpu_model::Profile;
 use rgpu_protocol::{EventBody, Outcome};
+use rgpu_remote::{RemoteError, RemoteFile, RemoteSpec, UnknownHostPolicy};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;
@@ -285,7 +285,7 @@ async fn a_file_that_changes_while_it_is_fetched_is_noticed() {
     let wanted = artifact(&story.events, &work.plan.job);
     let file = laptop.path("agent/jobs").join(&work.plan.job).join("work/out");
     let written = std::sync::Once::new();
-    let rewrite = |transfer: rgpu::remote::TransferProgress| {
+    let rewrite = |transfer: rgpu_remote::TransferProgress| {
         if transfer.done > 0 {
             // In place: one that is cut short meanwhile is another error.
             written.call_once(|| {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rgpu::model::Profile;
+use rgpu_model::Profile;
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, OF_MANY_GPUS, status, wait_for};

@@ -8,7 +8,7 @@ pub(crate) mod service;
 
 use std::fs;
 
-use rgpu::model::Profile;
+use rgpu_model::Profile;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rgpu::model::{Profile, Sidecars};
-use rgpu::report::{ReportInput, Style, report};
+use rgpu_model::{Profile, Sidecars};
+use rgpu_report::{ReportInput, Style, report};
 
 use crate::browser::Browser;
 use crate::laptop::{Laptop, fixture, status};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use rgpu::model::Profile;
+use rgpu_model::Profile;
 use rgpu_protocol::Digest;
 
 use crate::fake_host::FakeHost;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use rgpu::model::Profile;
+use rgpu_model::Profile;
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, words};

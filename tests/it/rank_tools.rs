@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use rgpu::model::Profile;
+use rgpu_model::Profile;
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};
@@ -93,7 +93,7 @@ fn ncu_runs_on_one_rank_and_leaves_collectives_out() {
     assert_eq!(seen.len(), 2, "{seen:?}");
     assert!(seen[0].starts_with("0 ") && !seen[0].contains("ncu"), "{seen:?}");
     assert_eq!(seen[1], "1 ncu");
-    let told = |gap: &rgpu::model::profile::Gap| gap.text.contains("only rank 1 runs under ncu");
+    let told = |gap: &rgpu_model::profile::Gap| gap.text.contains("only rank 1 runs under ncu");
     assert!(profile.gaps.iter().any(told), "{:?}", profile.gaps);
     let excluded = profile.selection.unwrap().kernel_excludes;
     assert!(excluded.iter().any(|name| name.contains("nccl")), "{excluded:?}");

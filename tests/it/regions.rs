@@ -1,6 +1,6 @@
 //! Regions: a first pass sees which there are, and ncu is then asked for exactly those meant.
 
-use rgpu::model::{Profile, Selection};
+use rgpu_model::{Profile, Selection};
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rgpu::analysis::{Thresholds, analyze_all};
-use rgpu::import::{Detail, IMPORTERS, Source};
-use rgpu::model::{Profile, Sidecars};
-use rgpu::report::{REPORTS, ReportInput, Style};
+use rgpu_analysis::{Thresholds, analyze_all};
+use rgpu_import::{Detail, IMPORTERS, Source};
+use rgpu_model::{Profile, Sidecars};
+use rgpu_report::{REPORTS, ReportInput, Style};
 
 use crate::laptop::{Laptop, PATIENCE, fixture, status};
 

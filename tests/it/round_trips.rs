@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rgpu::remote::{
+use rgpu_protocol::Outcome;
+use rgpu_remote::{
     ConnectOptions, HostLink, JobMessage, ReconnectPolicy, RemoteError, RemoteFile, Submission,
     UnknownHostPolicy,
 };
-use rgpu_protocol::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;

@@ -331,7 +331,7 @@ fn a_job_is_taken_up_by_a_laptop_that_never_had_its_folder() {
     assert_eq!(laptop.latest_json("run.json")["note"], "n");
     let output = laptop.run("runs attach --remote h200 far.1 --yes --json");
     assert_eq!(status(&output), 0, "{}", laptop.shown("", &output));
-    let profile: rgpu::model::Profile = serde_json::from_slice(&output.stdout).unwrap();
+    let profile: rgpu_model::Profile = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(profile.rung, "ncu.asked");
     // Ended, it is shown, not run again.
     let again = laptop.run("runs attach --remote h200 far.1 --json");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rgpu::model::{FanOut, Profile};
+use rgpu_model::{FanOut, Profile};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;

@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rgpu::error::{Exit, Side};
-use rgpu::remote::{
+use rgpu_model::error::{Exit, Side};
+use rgpu_protocol::{EventBody, Outcome};
+use rgpu_remote::{
     HostLink, ReconnectPolicy, RemoteError, RemoteFile, RemoteSpec, UnknownHostPolicy,
 };
-use rgpu_protocol::{EventBody, Outcome};
 
 use crate::host::{self, User, connect, follow, submission};
 use crate::laptop::running_in;
@@ -470,7 +470,7 @@ async fn an_agent_for_another_machine_is_not_sent() {
     program[18..20].copy_from_slice(&other.to_le_bytes());
     let agent = sshd.path("foreign-agent");
     fs::write(&agent, program).unwrap();
-    let options = rgpu::remote::ConnectOptions {
+    let options = rgpu_remote::ConnectOptions {
         agent,
         unknown_host_policy: UnknownHostPolicy::AcceptNew,
         user_prompt: user(),

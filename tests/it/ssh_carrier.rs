@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rgpu::error::{Exit, Side};
-use rgpu::remote::{ReconnectPolicy, RemoteSpec, Transport, UnknownHostPolicy};
+use rgpu_model::error::{Exit, Side};
 use rgpu_protocol::Outcome;
+use rgpu_remote::{ReconnectPolicy, RemoteSpec, Transport, UnknownHostPolicy};
 
 use crate::host::{User, connect, follow, submission};
 use crate::laptop::{running_in, wait_for};

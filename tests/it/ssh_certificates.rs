@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use rgpu::remote::{RemoteSpec, Transport, UnknownHostPolicy};
+use rgpu_remote::{RemoteSpec, Transport, UnknownHostPolicy};
 
 use crate::host::connect;
 use crate::ssh::{error, user};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use rgpu::kernel::MODES;
-use rgpu::tool::{RUNGS, RungInfo};
+use rgpu_plan::kernel::MODES;
+use rgpu_plan::tool::{RUNGS, RungInfo};
 
 fn text(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rgpu::model::Profile;
+use rgpu_model::Profile;
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};
@@ -156,8 +156,7 @@ fn a_range_in_which_the_recording_begins_is_a_region() {
     let app = program(&laptop, text, GPU_TRACE);
     let line = format!("profile --mode torch --remote h200 -- python3 {app}");
     let (shown, profile) = profiled(&laptop, &line);
-    let prefill =
-        |region: &&rgpu::model::Region| region.path.last().is_some_and(|r| r == "prefill");
+    let prefill = |region: &&rgpu_model::Region| region.path.last().is_some_and(|r| r == "prefill");
     let instances: Vec<_> = profile.regions.iter().filter(prefill).map(|r| r.instances).collect();
     assert_eq!(instances, [Some(1)], "{shown}");
 }

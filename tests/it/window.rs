@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use rgpu::model::Profile;
+use rgpu_model::Profile;
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};

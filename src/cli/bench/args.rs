@@ -9,10 +9,10 @@ use crate::cli::support::number_args::{factor, fraction};
 use crate::cli::support::profile_args::mode_parser;
 use crate::cli::support::run_args::{RemoteArgs, duration};
 use crate::cli::support::unmeasured::UnmeasuredArgs;
-use crate::kernel::{ProfileMode, valid_name};
-use crate::model::suite::Level;
-use crate::report::suite::FORMATS;
-use crate::suite::expectations::UpdateRefusal;
+use rgpu_model::suite::Level;
+use rgpu_plan::kernel::{ProfileMode, valid_name};
+use rgpu_report::suite::FORMATS;
+use rgpu_work::suite::expectations::UpdateRefusal;
 
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum BenchCommand {

@@ -7,14 +7,14 @@ use super::{expect, list, saved};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::open_profile;
-use crate::error::{Exit, Result};
-use crate::model::suite::{SuiteRow, SuiteRun};
-use crate::model::{Profile, Trace};
-use crate::report::suite::MIN_REASON_WIDTH;
-use crate::report::{Align, BAD, TextTable};
-use crate::suite::TargetSpec;
-use crate::suite::audit::{LastSuite, audit};
-use crate::suite::expectations::{self, Expectations};
+use rgpu_model::error::{Exit, Result};
+use rgpu_model::suite::{SuiteRow, SuiteRun};
+use rgpu_model::{Profile, Trace};
+use rgpu_report::suite::MIN_REASON_WIDTH;
+use rgpu_report::{Align, BAD, TextTable};
+use rgpu_work::suite::TargetSpec;
+use rgpu_work::suite::audit::{LastSuite, audit};
+use rgpu_work::suite::expectations::{self, Expectations};
 
 /// Audits the suite of the project.
 pub(super) fn run(app: &App, args: &AuditArgs) -> Result<Status> {

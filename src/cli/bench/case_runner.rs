@@ -19,23 +19,23 @@ use crate::cli::support::profile_result::{FinishedRun, write_result};
 use crate::cli::support::run_args::{RemoteArgs, RunArgs};
 use crate::cli::support::session::{self, RemoteSession};
 use crate::cli::support::unmeasured::UnmeasuredArgs;
-use crate::config::is_below;
-use crate::error::{Exit, Failure, Result};
-use crate::kernel::{KernelSpec, ProfileMode, find};
-use crate::model::comparison::{CaseChange, Part};
-use crate::model::profile::Gap;
-use crate::model::suite::{
+use rgpu_model::comparison::{CaseChange, Part};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::profile::Gap;
+use rgpu_model::suite::{
     GrownSizes, MissingTool, NO_GPU, PairResult, SizeSpeedup, SuiteOptions, SuiteTime,
 };
-use crate::model::{KernelCode, Profile};
-use crate::remote::RemoteSpec;
-use crate::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
-use crate::store::{RunParent, RunRecord, RunState};
-use crate::suite::{
+use rgpu_model::{KernelCode, Profile};
+use rgpu_plan::kernel::{KernelSpec, ProfileMode, find};
+use rgpu_plan::tool::{self, BundleFile, PrebuiltCode};
+use rgpu_remote::RemoteSpec;
+use rgpu_run::config::is_below;
+use rgpu_run::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
+use rgpu_run::store::{RunParent, RunRecord, RunState};
+use rgpu_work::suite::{
     CaseEnd, Settings, SideSource, SuiteCase, TargetKind, grown_sizes, inputs_digest, is_too_close,
     kernel_path, metrics, missing_tools, program_path, side_times,
 };
-use crate::tool::{self, BundleFile, PrebuiltCode};
 
 /// The speedup below which a pair is too close to call, unless it is set.
 const MIN_SPEEDUP: f64 = 1.05;
@@ -548,7 +548,7 @@ fn missing_of_pair(
 }
 
 /// The run with this id if its job may still continue.
-pub(super) fn open_run(app: &App, run_id: &str) -> Option<(crate::store::RunFolder, RunRecord)> {
+pub(super) fn open_run(app: &App, run_id: &str) -> Option<(rgpu_run::store::RunFolder, RunRecord)> {
     let folder = app.runs().find(run_id).ok()?;
     let record = folder.record().ok()?;
     let is_open = record.id == run_id

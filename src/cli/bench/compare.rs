@@ -6,14 +6,14 @@ use super::saved::{self, cases_of};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::suite_index;
 use crate::cli::support::terminal::escape_controls;
-use crate::error::{Exit, Failure, Result};
-use crate::model::suite::{SuiteTime, SuiteVerdict};
-use crate::model::suite_history::HistoryPoint;
-use crate::number_form::by_number;
-use crate::report::suite::comparison_table;
-use crate::store::RunFolder;
-use crate::suite::expectations::{self, Expectation, Expectations};
-use crate::suite::{KnownSpread, PointsByKey, TimeKind, compare, sessions};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::number_form::by_number;
+use rgpu_model::suite::{SuiteTime, SuiteVerdict};
+use rgpu_model::suite_history::HistoryPoint;
+use rgpu_report::suite::comparison_table;
+use rgpu_run::store::RunFolder;
+use rgpu_work::suite::expectations::{self, Expectation, Expectations};
+use rgpu_work::suite::{KnownSpread, PointsByKey, TimeKind, compare, sessions};
 
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let (folder_a, a) = saved::find(app, Some(&args.a))?;

@@ -13,16 +13,16 @@ use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::session;
 use crate::cli::support::terminal::write_stderr;
 use crate::cli::support::unmeasured::UnmeasuredArgs;
-use crate::error::{Exit, Failure, Result};
-use crate::model::suite::{
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::number_form::{by_number, counted};
+use rgpu_model::suite::{
     ExpectationUpdate, MeasurementKey, RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict,
 };
-use crate::model::suite_history::HistoryPoint;
-use crate::number_form::{by_number, counted};
-use crate::report::suite::MIN_REASON_WIDTH;
-use crate::report::{Align, TextTable, duration};
-use crate::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
-use crate::suite::{LoneSession, PointsByKey, SuiteFile, select, sessions};
+use rgpu_model::suite_history::HistoryPoint;
+use rgpu_report::suite::MIN_REASON_WIDTH;
+use rgpu_report::{Align, TextTable, duration};
+use rgpu_work::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
+use rgpu_work::suite::{LoneSession, PointsByKey, SuiteFile, select, sessions};
 
 /// The verdicts on a suite's times, the expectations without a case, and the files that were
 /// updated.

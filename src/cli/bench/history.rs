@@ -12,11 +12,11 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::overwrite;
 use crate::cli::support::suite_index;
 use crate::cli::support::terminal::escape_controls;
-use crate::duration::parse_duration;
-use crate::error::{Exit, Failure, Result, nearest, shell_word};
-use crate::model::suite::RowState;
-use crate::report::suite::{history_page, history_table};
-use crate::suite::{PointsByKey, RunIndex, TimeQuery, history};
+use rgpu_model::duration::parse_duration;
+use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
+use rgpu_model::suite::RowState;
+use rgpu_report::suite::{history_page, history_table};
+use rgpu_work::suite::{PointsByKey, RunIndex, TimeQuery, history};
 
 pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
     app.check_one_format(args.format.as_deref())?;
@@ -54,7 +54,7 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder).map_err(failed)?;
             }
-            crate::store::atomic::write(&path, page.as_bytes()).map_err(failed)?;
+            rgpu_run::store::atomic::write(&path, page.as_bytes()).map_err(failed)?;
             app.print(&format!("{}\n", app.short(&path)));
         }
         _ => app.print(&escape_controls(history_table(&history, &app.style()).as_bytes())),

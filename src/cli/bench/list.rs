@@ -10,12 +10,12 @@ use super::args::{ListArgs, TargetArgs};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::session;
-use crate::config::is_below;
-use crate::error::{Exit, Failure, Result};
-use crate::number_form::counted;
-use crate::remote::RemoteSpec;
-use crate::report::{Align, TextTable};
-use crate::suite::{
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::number_form::counted;
+use rgpu_remote::RemoteSpec;
+use rgpu_report::{Align, TextTable};
+use rgpu_run::config::is_below;
+use rgpu_work::suite::{
     SuiteCase, SuiteFile, TargetKind, TargetProblem, TargetSpec, left_out_targets, select,
     target_problems,
 };

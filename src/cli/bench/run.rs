@@ -14,13 +14,13 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::profile_request::gpu_choice;
 use crate::cli::support::{session, started_here, suite_index};
-use crate::error::{Exit, Failure, Result};
-use crate::kernel::{KernelFolders, ProfileMode, find};
-use crate::model::suite::{RowState, SuiteOptions, SuiteRun, SuiteState};
-use crate::number_form::{by_number, counted};
-use crate::remote::RemoteSpec;
-use crate::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, repository};
-use crate::suite::{MAX_SUITE_ID_CHARS, RunKind, RunningSuite, SuiteCase, SuiteFile, select};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::number_form::{by_number, counted};
+use rgpu_model::suite::{RowState, SuiteOptions, SuiteRun, SuiteState};
+use rgpu_plan::kernel::{KernelFolders, ProfileMode, find};
+use rgpu_remote::RemoteSpec;
+use rgpu_run::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, repository};
+use rgpu_work::suite::{MAX_SUITE_ID_CHARS, RunKind, RunningSuite, SuiteCase, SuiteFile, select};
 
 pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
     expect::check(app, &args.expect)?;

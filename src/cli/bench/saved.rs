@@ -7,12 +7,12 @@ use super::case_runner::THRESHOLD;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::suite_index;
 use crate::cli::support::terminal::escape_controls;
-use crate::error::{Exit, Failure, Result};
-use crate::model::suite::SuiteRun;
-use crate::number_form::counted;
-use crate::report::suite;
-use crate::store::{RunFolder, Runs, StoreError};
-use crate::suite::history;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::number_form::counted;
+use rgpu_model::suite::SuiteRun;
+use rgpu_report::suite;
+use rgpu_run::store::{RunFolder, Runs, StoreError};
+use rgpu_work::suite::history;
 
 /// The file of a suite's result.
 const FILE: &str = "suite.json";
@@ -33,7 +33,7 @@ pub(super) fn find(app: &App, name: Option<&str>) -> Result<(RunFolder, SuiteRun
     if !path.is_file() {
         return Err(unknown_suite(&runs, name.unwrap_or_default())?);
     }
-    let run = crate::saved_json::from_slice(&folder.read(FILE)?).map_err(|e| {
+    let run = rgpu_run::saved_json::from_slice(&folder.read(FILE)?).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_suite", "the suite's result cannot be read")
             .file(path.display())
             .cause(e)

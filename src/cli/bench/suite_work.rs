@@ -16,13 +16,13 @@ use crate::cli::support::profile_args::ProfileArgs;
 use crate::cli::support::profile_request::gpu_choice;
 use crate::cli::support::progress::{LiveOutput, ProgressRow};
 use crate::cli::support::session::{self, OutputOptions, RemoteSession};
-use crate::error::{Exit, Failure, Result};
-use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
-use crate::remote::{HostRequest, JOB_EXISTS, RemoteSpec};
-use crate::report::{Style, duration, suite::speedup_text};
-use crate::run::{Reporter, RunEvent};
-use crate::store::{RunFolder, RunLine};
-use crate::suite::{RunIndex, RunningSuite, SuiteCase};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::suite::{RowState, SuiteOptions, SuiteRow};
+use rgpu_remote::{HostRequest, JOB_EXISTS, RemoteSpec};
+use rgpu_report::{Style, duration, suite::speedup_text};
+use rgpu_run::run::{Reporter, RunEvent};
+use rgpu_run::store::{RunFolder, RunLine};
+use rgpu_work::suite::{RunIndex, RunningSuite, SuiteCase};
 
 /// Times to open a connection again after it failed.
 const MAX_RECONNECTS: u32 = 1;

@@ -10,12 +10,12 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::profile_args::ProfileArgs;
 use crate::cli::support::terminal::escape_controls;
-use crate::error::{Exit, Failure, Result, nearest, shell_word};
-use crate::kernel::find;
-use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
-use crate::model::{Launch, Profile, SharedText};
-use crate::report::suite::{PlotPoint, PlotSeries, plot_page, text_plot};
-use crate::suite::{
+use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
+use rgpu_model::suite::{RowState, SuiteOptions, SuiteRow};
+use rgpu_model::{Launch, Profile, SharedText};
+use rgpu_plan::kernel::find;
+use rgpu_report::suite::{PlotPoint, PlotSeries, plot_page, text_plot};
+use rgpu_work::suite::{
     Axis, AxisKind, MAX_CASES, Matrix, RunKind, Settings, SuiteFile, TargetKind, TargetSpec,
 };
 
@@ -233,7 +233,7 @@ fn point(app: &App, row: &SuiteRow, axis: &str, wanted: &str) -> Option<(String,
 fn longest_launch(app: &App, row: &SuiteRow) -> Option<Launch> {
     let folder = app.runs().find(row.run.as_deref()?).ok()?;
     let profile: Profile =
-        crate::saved_json::from_slice(&folder.read("profile.json").ok()?).ok()?;
+        rgpu_run::saved_json::from_slice(&folder.read("profile.json").ok()?).ok()?;
     profile.launches.into_iter().max_by(|a, b| {
         a.duration_ns.unwrap_or_default().total_cmp(&b.duration_ns.unwrap_or_default())
     })

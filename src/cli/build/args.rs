@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum, ValueHint};
 
 use crate::cli::support::run_args::{RemoteArgs, RunArgs, duration};
-use crate::tool;
+use rgpu_plan::tool;
 
 /// Compile a kernel without a GPU: PTX, cubin, SASS, registers and spills
 ///

@@ -8,11 +8,11 @@ use super::args::{BuildArgs, Dsl, EmitKind};
 use crate::cli::support::app::App;
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::missing;
-use crate::error::{Exit, Failure, Result, shell_word};
-use crate::kernel::{ProfileMode, Selection, check_architecture, find, imports};
-use crate::run::{BuildTarget, Emit};
-use crate::store::{CaseSizes, InputsRecord, digest_file};
-use crate::tool::{BuildOptions, BuildProduct, DslBuild, PlanPart, Request, Target};
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_plan::kernel::{ProfileMode, Selection, check_architecture, find, imports};
+use rgpu_plan::tool::{BuildOptions, BuildProduct, DslBuild, PlanPart, Request, Target};
+use rgpu_run::run::{BuildTarget, Emit};
+use rgpu_run::store::{CaseSizes, InputsRecord, digest_file};
 
 /// A resolved command line.
 pub(super) struct BuildCommand {
@@ -253,7 +253,7 @@ fn of_dsl(
     })
 }
 
-fn digest(path: &Path) -> Result<crate::store::InputDigest> {
+fn digest(path: &Path) -> Result<rgpu_run::store::InputDigest> {
     digest_file(path).map_err(|e| {
         Failure::new(Exit::Config, "missing_source", "the source cannot be read")
             .file(path.display())

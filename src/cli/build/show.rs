@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use crate::cli::support::app::App;
 use crate::cli::support::kernel_cells::kernel_cells;
 use crate::cli::support::terminal::escape_controls;
-use crate::error::shell_word;
-use crate::model::Build;
-use crate::model::build::Status;
-use crate::report::{Align, TextTable};
+use rgpu_model::Build;
+use rgpu_model::build::Status;
+use rgpu_model::error::shell_word;
+use rgpu_report::{Align, TextTable};
 
 /// Prints one table of resources, then the paths of all results.
 pub(super) fn print_result(app: &App, build: &Build, folder: &Path, copied: &CopiedPaths) {
@@ -62,7 +62,7 @@ pub(super) fn print_result(app: &App, build: &Build, folder: &Path, copied: &Cop
         app.print_note(&format!(
             "note: no occupancy: the code does not fix the threads of a block; `rgpu disasm {} \
              --block N` computes it for N",
-            shell_word(&cubin.strip_prefix(&app.cwd).unwrap_or(cubin).display().to_string())
+            shell_word(cubin.strip_prefix(&app.cwd).unwrap_or(cubin).display().to_string())
         ));
     }
     if is_listed_by_rgpu {

@@ -11,7 +11,7 @@ use crate::cli::support::profile_args::{
 };
 use crate::cli::support::run_args::{RemoteArgs, RunArgs, duration};
 use crate::cli::support::unmeasured::UnmeasuredArgs;
-use crate::kernel;
+use rgpu_plan::kernel;
 
 /// Compare two runs or reports, or two kernels side by side on one GPU
 ///

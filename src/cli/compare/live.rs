@@ -10,12 +10,12 @@ use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::profile_request::{self, ProfileCommand};
 use crate::cli::support::session::{self, OutputOptions};
 use crate::cli::support::{nvdisasm, saved_comparison, unmeasured};
-use crate::error::{Exit, Failure, Result};
-use crate::model::comparison::Difference;
-use crate::remote::{HostRequest, RemoteSpec};
-use crate::run::{CompareRun, ComparisonOutcome};
-use crate::store::{InputsRecord, RunRecord};
-use crate::tool::{self, Target};
+use rgpu_model::comparison::Difference;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::tool::{self, Target};
+use rgpu_remote::{HostRequest, RemoteSpec};
+use rgpu_run::run::{CompareRun, ComparisonOutcome};
+use rgpu_run::store::{InputsRecord, RunRecord};
 
 /// Runs a comparison and shows it.
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
@@ -172,8 +172,8 @@ fn differing_sizes(sides: &[ProfileCommand; 2]) -> Vec<Difference> {
     if a == b {
         return Vec::new();
     }
-    let shown = |cases: &[crate::store::CaseSizes]| {
-        let one = |case: &crate::store::CaseSizes| {
+    let shown = |cases: &[rgpu_run::store::CaseSizes]| {
+        let one = |case: &rgpu_run::store::CaseSizes| {
             let row = |group: &Vec<i64>| {
                 let pairs = case.vars.iter().zip(group).map(|(var, n)| format!("{var}={n}"));
                 pairs.collect::<Vec<_>>().join(",")

@@ -3,9 +3,9 @@
 use super::CompareArgs;
 use super::args::FailOn;
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Result};
-use crate::model::Comparison;
-use crate::model::comparison::TimeVerdict;
+use rgpu_model::Comparison;
+use rgpu_model::comparison::TimeVerdict;
+use rgpu_model::error::{Exit, Result};
 
 /// 1 if `--fail-on` or `--fail-under` applies.
 pub(super) fn status(app: &App, args: &CompareArgs, comparison: &Comparison) -> Result<Status> {

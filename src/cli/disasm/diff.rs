@@ -7,12 +7,12 @@ use super::args::{FailOn, IgnoredDifference};
 use super::{DisasmArgs, failure, image_filter, listing_columns, named_inputs, show, tool, view};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::terminal::escape_controls;
-use crate::disasm::{self, DiffSide, IgnoredDifferences, ImageTask, SourcePositions, read_code};
-use crate::error::{Exit, Failure, Result};
-use crate::model::code::CodeDocument;
-use crate::model::disasm::{
+use rgpu_model::code::CodeDocument;
+use rgpu_model::disasm::{
     Change, CodeSimilarity, Diff, DisasmDocument, KernelDiff, Status as Ended,
 };
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::disasm::{self, DiffSide, IgnoredDifferences, ImageTask, SourcePositions, read_code};
 
 /// How many instructions are named per kernel.
 const MAX_NAMED_INSTRUCTIONS: usize = 12;

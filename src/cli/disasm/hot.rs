@@ -7,10 +7,10 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::nvdisasm::add_operands;
 use crate::cli::support::open_profile::open;
 use crate::cli::support::terminal::escape_controls;
-use crate::error::{Exit, Failure, Result};
-use crate::model::HotSpots;
-use crate::model::hotspots::{Counts, InstructionSpot, LaunchSpots, SourceAt};
-use crate::report::{Align, TextTable, percent};
+use rgpu_model::HotSpots;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::hotspots::{Counts, InstructionSpot, LaunchSpots, SourceAt};
+use rgpu_report::{Align, TextTable, percent};
 
 /// How many instructions a listing marks as hottest.
 const MAX_MARKED_INSTRUCTIONS: usize = 5;

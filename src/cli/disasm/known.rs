@@ -8,8 +8,8 @@ use rgpu_format::demangle::short;
 use super::args::DisasmArgs;
 use super::pattern;
 use crate::cli::support::app::App;
-use crate::disasm::{self, ImageFilter, ImageTask};
-use crate::error::{Exit, Failure, Result, nearest};
+use rgpu_model::error::{Exit, Failure, Result, nearest};
+use rgpu_run::disasm::{self, ImageFilter, ImageTask};
 
 /// How many names a message lists.
 const MAX_SHOWN_NAMES: usize = 5;

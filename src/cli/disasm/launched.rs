@@ -7,7 +7,7 @@ use std::path::Path;
 use super::DisasmArgs;
 use crate::cli::support::app::App;
 use crate::cli::support::open_profile::open;
-use crate::disasm::NamedInput;
+use rgpu_run::disasm::NamedInput;
 
 /// The symbols of the launched kernels, if all inputs are runs or reports that name them. `None`:
 /// all kernels are shown.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use super::DisasmArgs;
 use crate::cli::support::app::App;
 use crate::cli::support::overwrite;
-use crate::error::{Exit, Failure, Result};
-use crate::store::atomic;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::store::atomic;
 
 /// Where to write, and which files must not be overwritten.
 #[derive(Clone, Copy)]

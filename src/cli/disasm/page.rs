@@ -10,12 +10,12 @@ use super::{
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::nvdisasm::find_here;
 use crate::cli::support::open_profile::open_run;
-use crate::disasm::{self, ImageFilter, ImageTask, LifeRanges, SourcePositions, read_code};
-use crate::error::{Exit, Failure, Result};
-use crate::model::HotSpots;
-use crate::model::code::{CodeDocument, SCHEMA};
-use crate::report::code::page;
-use crate::store::RunFolder;
+use rgpu_model::HotSpots;
+use rgpu_model::code::{CodeDocument, SCHEMA};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::code::page;
+use rgpu_run::disasm::{self, ImageFilter, ImageTask, LifeRanges, SourcePositions, read_code};
+use rgpu_run::store::RunFolder;
 
 /// Writes the page of files.
 pub(super) fn write_page(

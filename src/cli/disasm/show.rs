@@ -1,11 +1,11 @@
 //! Prints the documents of `rgpu disasm`: one line per kernel, and errors.
 
-use crate::analysis::occupancy::limits_of_arch;
 use crate::cli::support::app::App;
 use crate::cli::support::kernel_cells::kernel_cells;
 use crate::cli::support::terminal::escape_controls;
-use crate::model::disasm::{Image, ImageKind, Input, Kernel, Status};
-use crate::report::{Align, TextTable};
+use rgpu_analysis::occupancy::limits_of_arch;
+use rgpu_model::disasm::{Image, ImageKind, Input, Kernel, Status};
+use rgpu_report::{Align, TextTable};
 
 /// Minimum width of the kernels' names, in characters.
 const MIN_NAME_WIDTH: usize = 24;

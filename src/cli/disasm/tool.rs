@@ -7,10 +7,10 @@ use crate::cli::support::app::App;
 use crate::cli::support::followed_run::FollowedRun;
 use crate::cli::support::nvdisasm::search;
 use crate::cli::support::session;
-use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, cubin_listing_requests};
-use crate::error::{Exit, Failure, Result};
-use crate::remote::RemoteSpec;
-use crate::run::fetch_host_listings;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_remote::RemoteSpec;
+use rgpu_run::disasm::{ImageTask, ListingRequest, Nvdisasm, cubin_listing_requests};
+use rgpu_run::run::fetch_host_listings;
 
 /// The tool for these files: on the host of `--remote`, else on this machine, else on the default
 /// remote.

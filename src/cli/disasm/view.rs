@@ -11,12 +11,12 @@ use super::args::{DisasmArgs, Format, View};
 use super::output_file::OutputFile;
 use super::{known, output_file, show};
 use crate::cli::support::app::{App, Status};
-use crate::disasm::{
+use rgpu_model::code::{CodeDocument, CodeImage, SCHEMA};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::code::{ExtraColumn, dot, live, mix, source, svg};
+use rgpu_run::disasm::{
     CodeError, ImageTask, LifeRanges, SourcePositions, image_bytes, listing, read_code,
 };
-use crate::error::{Exit, Failure, Result};
-use crate::model::code::{CodeDocument, CodeImage, SCHEMA};
-use crate::report::code::{ExtraColumn, dot, live, mix, source, svg};
 
 /// Whether a view needs life ranges.
 pub(super) fn life_ranges(view: View) -> LifeRanges {

@@ -20,11 +20,11 @@ use super::super::support::followed_run::FollowedRun;
 use super::super::support::session;
 use super::super::support::terminal::escape_controls;
 use super::DoctorArgs;
-use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, TextTable, bytes, duration, per_second, percent};
-use crate::run::{CollectiveRow, CollectivesRequest, MeasuredCollectives, measure_collectives};
-use crate::store::atomic;
-use crate::tool::GpuSelection;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::tool::GpuSelection;
+use rgpu_report::{Align, TextTable, bytes, duration, per_second, percent};
+use rgpu_run::run::{CollectiveRow, CollectivesRequest, MeasuredCollectives, measure_collectives};
+use rgpu_run::store::atomic;
 
 /// The `source` column of the rows that `--out` writes.
 const SOURCE: &str = "rgpu doctor --collectives";

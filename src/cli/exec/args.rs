@@ -9,8 +9,8 @@ use crate::cli::support::profile_args::{
 };
 use crate::cli::support::run_args::{RemoteArgs, RunArgs, bytes};
 use crate::cli::support::unmeasured::UnmeasuredArgs;
-use crate::kernel::ProfileMode;
-use crate::tool::{GpuSelection, RankSelection};
+use rgpu_plan::kernel::ProfileMode;
+use rgpu_plan::tool::{GpuSelection, RankSelection};
 
 /// Run a file, a piece of code or a command on the GPU host
 ///

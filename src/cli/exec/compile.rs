@@ -12,12 +12,12 @@ use rgpu_protocol::plan::{GpuRequest, KnownGpu};
 use super::ExecArgs;
 use super::source::ExecSource;
 use crate::cli::support::app::App;
-use crate::error::{Exit, Failure, Result};
-use crate::exec::{BuildTools, Package};
-use crate::remote::why_not_runnable;
-use crate::run::{CargoBuild, CargoCache, Reporter, RunEvent, record_output};
-use crate::store::RunFolder;
-use crate::tool::{GpuSelection, PlanError, Program};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::exec::{BuildTools, Package};
+use rgpu_plan::tool::{GpuSelection, PlanError, Program};
+use rgpu_remote::why_not_runnable;
+use rgpu_run::run::{CargoBuild, CargoCache, Reporter, RunEvent, record_output};
+use rgpu_run::store::RunFolder;
 
 /// The step under which the compiler's output is recorded.
 const BUILD: &str = "build";
@@ -212,7 +212,7 @@ pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<
         known,
         processes: facts
             .and_then(|facts| facts.tool("nvidia-smi"))
-            .map(|tool| crate::tool::gpu_processes(&tool.path))
+            .map(|tool| rgpu_plan::tool::gpu_processes(&tool.path))
             .unwrap_or_default(),
         setting: None,
     }))

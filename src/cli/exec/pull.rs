@@ -9,10 +9,10 @@ use super::pull_check::{
     DestinationCheck, DestinationVerdict, SkipReason, SkippedFile, skip_reason_for_name,
 };
 use crate::cli::support::app::App;
-use crate::error::{Exit, Failure, Result};
-use crate::run::{FileCopies, HostFile};
-use crate::store::{DestinationError, DestinationRoot, RunFolder, RunRecord};
+use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_protocol::plan::valid_relative_path;
+use rgpu_run::run::{FileCopies, HostFile};
+use rgpu_run::store::{DestinationError, DestinationRoot, RunFolder, RunRecord};
 
 /// Checks a pattern here, so that the message quotes what the user typed.
 ///

@@ -12,8 +12,8 @@ use rustix::fs::{FileType, Stat};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::run::HostFile;
-use crate::store::{Destination, RunFolder, RunRecord, digest_of};
+use rgpu_run::run::HostFile;
+use rgpu_run::store::{Destination, RunFolder, RunRecord, digest_of};
 
 /// A pulled file that was not written to the user's folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -166,11 +166,11 @@ mod tests {
     use super::*;
     use rgpu_protocol::plan::InputFile;
 
-    use crate::model::profile::ArtifactKind;
+    use rgpu_model::profile::ArtifactKind;
 
-    use crate::model::profile::Artifact;
-    use crate::run::{ExecRequest, exec_draft};
-    use crate::store::DestinationRoot;
+    use rgpu_model::profile::Artifact;
+    use rgpu_run::run::{ExecRequest, exec_draft};
+    use rgpu_run::store::DestinationRoot;
 
     fn pulled(text: &str) -> HostFile {
         let digest = Digest::of(text.as_bytes());

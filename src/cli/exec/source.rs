@@ -11,12 +11,12 @@ use std::path::Path;
 use super::{ExecArgs, pull};
 use crate::cli::support::app::App;
 use crate::cli::support::missing;
-use crate::error::{Exit, Failure, Result, shell_word};
-use crate::exec::{
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_plan::exec::{
     ExecError, MAX_MOUNT_BYTES, Mount, Package, Snapshot, Snippet, SnippetInput, WORK_FOLDER,
     read_env_file, snapshot,
 };
-use crate::tool::{GpuSelection, Program};
+use rgpu_plan::tool::{GpuSelection, Program};
 use rgpu_protocol::plan::Stdin;
 use rustix::fs::FileType;
 

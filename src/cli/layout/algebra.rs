@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::document::{LayoutResult, line, print, proof_line, rejection_text};
 use super::input::{LimitArgs, parse, usage};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ComposeArgs {

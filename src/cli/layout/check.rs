@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::document::{LayoutResult, line, print};
 use super::input::{LimitArgs, parse, usage};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Result};
+use rgpu_model::error::{Exit, Result};
 
 /// `layout check`.
 ///

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::document::{LayoutResult, line, print, proof_line, rejection_text};
 use super::input::{LimitArgs, numbers, usage};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// Number of block indices after the last block for which the proof checks that they have no tile.
 const BLOCKS_BEYOND_LAST: i64 = 64;

@@ -11,7 +11,7 @@ use super::document::{LayoutResult, print};
 use super::input::{LimitArgs, usage};
 use super::named::{self, NamedLayout};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result, nearest};
+use rgpu_model::error::{Exit, Failure, Result, nearest};
 
 /// `layout diff`.
 ///

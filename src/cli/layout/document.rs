@@ -16,7 +16,7 @@ use super::scale::ScaleResult;
 use super::tmem::TmemResult;
 use super::umma::UmmaResult;
 use crate::cli::support::app::App;
-use crate::error::Result;
+use rgpu_model::error::Result;
 
 /// The output of `layout … --json` (`rgpu.layout/1`); `dump` and `snapshot` have documents of their
 /// own.

@@ -18,12 +18,12 @@ use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::run_args::duration;
 use crate::cli::support::session::{self, OutputOptions};
 use crate::cli::support::{fetch_consent, json};
-use crate::error::{Exit, Failure, Result};
-use crate::kernel::name_of;
-use crate::remote::RemoteSpec;
-use crate::run::LayoutsRun;
-use crate::store::{InputsRecord, RunRecord, digest_file};
-use crate::tool::{CUTE, Dsl, DslLayouts, LayoutQuestions};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::kernel::name_of;
+use rgpu_plan::tool::{CUTE, Dsl, DslLayouts, LayoutQuestions};
+use rgpu_remote::RemoteSpec;
+use rgpu_run::run::LayoutsRun;
+use rgpu_run::store::{InputsRecord, RunRecord, digest_file};
 
 /// The tile if neither the command line nor the kernel names one.
 pub(super) const DEFAULT_TILE: &str = "128x128x256";
@@ -393,7 +393,7 @@ fn dump(app: &App, file: &Path, args: &KernelArgs, options: DumpOptions) -> Resu
 }
 
 fn document(file: &Path, shape: Option<[i64; 4]>, run: &str, bytes: &[u8]) -> Result<LayoutDump> {
-    let report: ScriptReport = crate::saved_json::from_slice(bytes).map_err(|e| {
+    let report: ScriptReport = rgpu_run::saved_json::from_slice(bytes).map_err(|e| {
         Failure::new(Exit::Host, "bad_report", "the report of the layouts cannot be read").cause(e)
     })?;
     if let Some(error) = &report.error {

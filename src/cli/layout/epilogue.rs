@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::document::{LayoutResult, line, print};
 use super::input::{LimitArgs, numbers, usage};
 use crate::cli::support::app::{App, Status};
-use crate::error::Result;
-use crate::report::{Align, TextTable};
+use rgpu_model::error::Result;
+use rgpu_report::{Align, TextTable};
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct EpilogueArgs {

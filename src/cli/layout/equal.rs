@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::document::{LayoutResult, line, print, proof_line};
 use super::input::{LimitArgs, file, parse, usage};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Result};
-use crate::kernel::expr::{Division, Expr, ExprError, Grammar, Scope};
+use rgpu_model::error::{Exit, Result};
+use rgpu_plan::kernel::expr::{Division, Expr, ExprError, Grammar, Scope};
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct EqualArgs {

@@ -16,7 +16,7 @@ use super::input::{LimitArgs, numbers, parse, usage};
 use super::output::save;
 use super::page;
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct EvalArgs {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use clap::Args;
 use rgpu_layout::{Limits, ParseError};
 
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// Limits the work of a proof.
 #[derive(Args, Clone, Copy, Debug)]

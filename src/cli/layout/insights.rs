@@ -11,7 +11,7 @@ use super::document::{LayoutResult, line, print};
 use super::input::LimitArgs;
 use super::named;
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct InsightsArgs {

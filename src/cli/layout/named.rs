@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::input::file;
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// A layout with its name.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -25,7 +25,7 @@ pub(super) struct NamedLayout {
 
 /// Reads the layouts of a file.
 pub(super) fn read(path: &Path) -> Result<Vec<NamedLayout>> {
-    let value: Value = crate::saved_json::any_from_slice(&file(path)?).map_err(|e| {
+    let value: Value = rgpu_run::saved_json::any_from_slice(&file(path)?).map_err(|e| {
         Failure::new(Exit::Artifact, "unreadable", "the file is not JSON")
             .file(path.display())
             .cause(e)

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::cli::support::overwrite;
-use crate::error::{Exit, Failure, Result};
-use crate::store::atomic;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::store::atomic;
 
 /// Writes a text and returns the path.
 pub(super) fn save(path: &Path, text: &str, force: bool) -> Result<String> {

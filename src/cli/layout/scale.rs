@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::document::{LayoutResult, line, print, proof_line};
 use super::input::{LimitArgs, file, usage};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
-use crate::number_form::by_number;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::number_form::by_number;
 
 /// `layout sf`.
 ///

@@ -14,7 +14,7 @@ use super::named::{self, NamedLayout};
 use super::output::save;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::json;
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// `layout snapshot`.
 ///

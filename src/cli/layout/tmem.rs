@@ -11,8 +11,8 @@ use super::document::{LayoutResult, line, print};
 use super::input::{numbers, usage};
 use super::output::save;
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Result};
-use crate::report::{Align, TextTable};
+use rgpu_model::error::{Exit, Result};
+use rgpu_report::{Align, TextTable};
 
 /// `layout tmem`.
 ///

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::document::{LayoutResult, line, print};
 use super::input::usage;
 use crate::cli::support::app::{App, Status};
-use crate::error::{Failure, Result};
+use rgpu_model::error::{Failure, Result};
 
 #[derive(Subcommand, Clone, Debug)]
 pub(in crate::cli) enum UmmaCommand {

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
-use crate::loops::{DocumentKind, ProgressReport, WorkerProgress};
-use crate::regular_file;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::regular_file;
+use rgpu_work::loops::{DocumentKind, ProgressReport, WorkerProgress};
 
 /// The largest checked file.
 const MAX_BYTES: u64 = 1 << 20;

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::support::app::{App, Status};
-use crate::error::Result;
+use rgpu_model::error::Result;
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CleanArgs {

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use crate::cli::support::app::App;
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::session;
-use crate::error::{Exit, Failure, Result};
-use crate::kernel::{KernelError, KernelSpec, MODES, ProfileMode, Selection, find};
-use crate::loops::{ConfigOrigin, LoopConfig, LoopMode};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::kernel::{KernelError, KernelSpec, MODES, ProfileMode, Selection, find};
+use rgpu_work::loops::{ConfigOrigin, LoopConfig, LoopMode};
 
 /// Makes `kernel_path` relative to the project folder, lets the loop's worker change the kernel's
 /// source if loop.toml names no files, and refuses settings that are wrong for this kernel and project.

@@ -2,9 +2,11 @@
 
 use super::LoopArgs;
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result, indent_continuation};
-use crate::loops::{AwaitedAnswer, IterationRecord, KeptState, LoopStatus, MeasuredTime, Phase};
-use crate::report::{Align, TextTable, time_span, timestamp};
+use rgpu_model::error::{Exit, Failure, Result, indent_continuation};
+use rgpu_report::{Align, TextTable, time_span, timestamp};
+use rgpu_work::loops::{
+    AwaitedAnswer, IterationRecord, KeptState, LoopStatus, MeasuredTime, Phase,
+};
 
 fn load(app: &App, args: &LoopArgs) -> Result<LoopStatus> {
     let loops = super::open_existing(app)?;
@@ -76,7 +78,7 @@ pub(in crate::cli) fn status_text(status: &LoopStatus) -> String {
     text
 }
 
-fn stop_text(stop: &crate::loops::Stop) -> String {
+fn stop_text(stop: &rgpu_work::loops::Stop) -> String {
     format!("{}: {}", stop.reason.as_str(), stop.text)
 }
 
@@ -158,7 +160,7 @@ fn table(app: &App, iterations: &[IterationRecord]) -> String {
         ("why", Align::Left),
     ]);
     for record in iterations {
-        let factor = |comparison: &Option<crate::loops::LoopComparison>| {
+        let factor = |comparison: &Option<rgpu_work::loops::LoopComparison>| {
             comparison.as_ref().map(|it| format!("{:.3}", it.speedup)).unwrap_or_default()
         };
         let claimed = record.claim.as_ref().and_then(|claim| claim.metric_value);

@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 
 use super::{LoopArgs, exit_status, settings, show};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result, shell_word};
-use crate::loops::{LoopConfig, LoopMode, LoopRunner, LoopSetup, LoopStatus, Phase};
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_work::loops::{LoopConfig, LoopMode, LoopRunner, LoopSetup, LoopStatus, Phase};
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct StartArgs {

@@ -9,7 +9,7 @@ use rgpu_predict::known;
 
 use super::{gpu, hw, llm};
 use crate::cli::support::app::{App, Status};
-use crate::error::Result;
+use rgpu_model::error::Result;
 
 /// Check GPUs and configs, and compare predictions with known results
 #[derive(Args, Clone, Debug)]

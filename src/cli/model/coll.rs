@@ -13,8 +13,8 @@ use super::gpu::{GpuArgs, Target, target};
 use super::input;
 use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, TextTable, bytes, duration, per_second};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::{Align, TextTable, bytes, duration, per_second};
 
 /// Predict a collective by message size
 #[derive(Args, Clone, Debug)]

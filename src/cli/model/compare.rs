@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::input;
 use super::llm::{LlmArgs, placement};
 use crate::cli::support::app::App;
-use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, TextTable, duration};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::{Align, TextTable, duration};
 
 /// The file: flags without dashes. What it leaves out is as on the command line.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::input;
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
-use crate::report::duration;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::duration;
 
 /// Show every term of a prediction that was saved with --json, with formula and source
 #[derive(Args, Clone, Debug)]
@@ -23,7 +23,7 @@ pub(in crate::cli) struct ExplainArgs {
 }
 
 pub(super) fn run(app: &App, args: &ExplainArgs) -> Result<Status> {
-    let document: Value = crate::saved_json::any_from_slice(&input::read(&args.prediction)?)
+    let document: Value = rgpu_run::saved_json::any_from_slice(&input::read(&args.prediction)?)
         .map_err(|error| {
             Failure::new(Exit::Artifact, "not_json", "the file is not JSON")
                 .file(args.prediction.display())

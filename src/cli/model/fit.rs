@@ -15,10 +15,10 @@ use serde::Serialize;
 use super::rows::{DateArgs, rows};
 use super::{gpu, llm};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
-use crate::number_form::by_number;
-use crate::report::{Align, TextTable, duration, percent};
-use crate::store::atomic;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::number_form::by_number;
+use rgpu_report::{Align, TextTable, duration, percent};
+use rgpu_run::store::atomic;
 
 /// Fit efficiencies to measured rows
 #[derive(Args, Clone, Debug)]

@@ -16,7 +16,7 @@ use rgpu_predict::kernel::{Context, LaunchMode};
 
 use super::input;
 use crate::cli::support::app::App;
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// Arguments of every prediction.
 #[derive(Args, Clone, Debug)]

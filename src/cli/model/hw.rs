@@ -14,9 +14,9 @@ use rgpu_predict::hw::{FigureKind, Hardware, Problem, check, find};
 
 use super::{gpu, input};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, TextTable, bytes, per_second};
-use crate::store::atomic;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::{Align, TextTable, bytes, per_second};
+use rgpu_run::store::atomic;
 
 /// List, show, add and check GPUs
 #[derive(Subcommand, Clone, Debug)]

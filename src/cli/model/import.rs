@@ -15,11 +15,11 @@ use super::rows::DateArgs;
 use super::{input, llm};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::overwrite;
-use crate::error::{Exit, Failure, Result};
-use crate::number_form::by_number;
-use crate::report::{Align, TextTable, bytes};
-use crate::saved_json;
-use crate::store::atomic;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::number_form::by_number;
+use rgpu_report::{Align, TextTable, bytes};
+use rgpu_run::saved_json;
+use rgpu_run::store::atomic;
 
 /// Read configs and results of other tools
 #[derive(Args, Clone, Debug)]

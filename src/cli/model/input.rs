@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::cli::support::missing;
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// Larger files are not read into memory.
 const MAX_FILE_BYTES: u64 = 1 << 30;

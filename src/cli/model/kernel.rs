@@ -14,8 +14,8 @@ use super::gpu::{GpuArgs, Target, target};
 use super::input;
 use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, TextTable, amount, bytes, duration, percent};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::{Align, TextTable, amount, bytes, duration, percent};
 
 /// Predict one kernel: its bound, its time and every term
 #[derive(Args, Clone, Debug)]

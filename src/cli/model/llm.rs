@@ -20,7 +20,7 @@ use super::gpu::{GpuArgs, Target, target};
 use super::page::{self, PageArgs};
 use super::{coll, input, llm_text};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// Predict a model on GPUs: layers, phases, memory, and a server under load
 #[derive(Args, Clone, Debug)]
@@ -134,7 +134,7 @@ pub(super) fn placement(typed: &str) -> std::result::Result<Placement, String> {
 
 /// Reads a model's config.
 pub(super) fn model(path: &Path) -> Result<Model> {
-    let config = crate::saved_json::any_from_slice(&input::read(path)?).map_err(|error| {
+    let config = rgpu_run::saved_json::any_from_slice(&input::read(path)?).map_err(|error| {
         Failure::new(Exit::Config, "bad_config", "the config is not JSON")
             .file(path.display())
             .cause(error)

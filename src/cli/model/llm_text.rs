@@ -5,7 +5,7 @@ use rgpu_predict::llm::{Parallelism, Serving};
 
 use super::llm::Detail;
 use crate::cli::support::app::App;
-use crate::report::{Align, TextTable, bytes, duration, percent};
+use rgpu_report::{Align, TextTable, bytes, duration, percent};
 
 /// Prints what was asked for.
 pub(super) fn print(app: &App, document: &LlmDocument, detail: Detail) {

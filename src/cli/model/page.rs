@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use crate::cli::support::app::App;
 use crate::cli::support::overwrite;
-use crate::error::{Exit, Failure, Result};
-use crate::report::prediction::{self, Side};
-use crate::store::atomic;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::prediction::{self, Side};
+use rgpu_run::store::atomic;
 
 /// Arguments of commands that can write a page.
 #[derive(Args, Clone, Debug)]

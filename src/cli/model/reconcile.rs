@@ -19,9 +19,9 @@ use super::fit::error_cells;
 use super::rows::{DateArgs, rows};
 use super::{gpu, llm, steps};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
-use crate::number_form::by_number;
-use crate::report::{Align, TextTable, percent};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::number_form::by_number;
+use rgpu_report::{Align, TextTable, percent};
 
 /// Compare predictions with measured rows
 #[derive(Args, Clone, Debug)]

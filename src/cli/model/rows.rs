@@ -7,13 +7,13 @@ use rgpu_predict::import::between;
 use rgpu_predict::measurement::{Measurement, read_csv};
 
 use super::input;
-use crate::analysis::measured_rows::measured_rows;
 use crate::cli::support::app::App;
 use crate::cli::support::missing;
 use crate::cli::support::open_profile::saved_profile;
-use crate::error::{Exit, Failure, Result};
-use crate::store::StoreError;
+use rgpu_analysis::measured_rows::measured_rows;
 use rgpu_format::memory::MemoryBudget;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::store::StoreError;
 
 /// Memory of a measurement and its comparison.
 const ROW_BYTES: usize = 1500;

@@ -3,7 +3,7 @@
 use rgpu_predict::measurement::MeasurementKind;
 use rgpu_predict::reconcile::Pair;
 
-use crate::report::{Align, TextTable, duration, percent};
+use rgpu_report::{Align, TextTable, duration, percent};
 
 /// The number of steps that the text shows.
 const MAX_SHOWN_STEPS: usize = 100;

@@ -8,8 +8,8 @@ use std::ffi::OsString;
 use etcetera::BaseStrategy;
 
 use crate::cli::support::session::ssh_alias;
-use crate::config::{Config, Environment};
-use crate::error::{Exit, Failure, Result, nearest};
+use rgpu_model::error::{Exit, Failure, Result, nearest};
+use rgpu_run::config::{Config, Environment};
 
 /// The command line with the preset's flags inserted; unchanged if it names no preset.
 ///

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::{begin, carry_out, show};
-use crate::analysis;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::followed_run::FollowedRun;
 use crate::cli::support::profile_args::ProfileArgs;
@@ -19,13 +18,14 @@ use crate::cli::support::progress::ProgressRow;
 use crate::cli::support::saved_fan_out::{FAN_OUT_FILE, remote_names, run_folders};
 use crate::cli::support::terminal::escape_controls;
 use crate::cli::support::{open_profile, profile_request, saved_fan_out, session, started_here};
-use crate::error::{Exit, Failure, Result};
-use crate::model::Profile;
-use crate::model::fan_out::{FanOut, FanOutRow, SCHEMA};
-use crate::number_form::by_number;
-use crate::report::remotes_table::markdown;
-use crate::store::{Cost, RunFolder, RunRecord, RunState, remote_suffix};
-use crate::tool;
+use rgpu_analysis as analysis;
+use rgpu_model::Profile;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::fan_out::{FanOut, FanOutRow, SCHEMA};
+use rgpu_model::number_form::by_number;
+use rgpu_plan::tool;
+use rgpu_report::remotes_table::markdown;
+use rgpu_run::store::{Cost, RunFolder, RunRecord, RunState, remote_suffix};
 
 /// The run on one remote, before it is carried out.
 struct Member {

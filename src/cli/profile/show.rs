@@ -5,11 +5,11 @@ use crate::cli::support::dry_run::{leave_out_compile_here, print_plan};
 use crate::cli::support::profile_args::ProfileArgs;
 use crate::cli::support::profile_request::ProfileCommand;
 use crate::cli::support::session;
-use crate::error::Result;
-use crate::model::Profile;
-use crate::report;
-use crate::store::RunFolder;
-use crate::tool;
+use rgpu_model::Profile;
+use rgpu_model::error::Result;
+use rgpu_plan::tool;
+use rgpu_report as report;
+use rgpu_run::store::RunFolder;
 
 /// Prints the result on stdout, or on stderr if `--events -` uses stdout.
 pub(super) fn result(app: &App, args: &ProfileArgs, profile: &Profile, folder: &RunFolder) {
@@ -37,7 +37,7 @@ pub(super) fn dry_run(
     print_plan(app, remote, |facts, binaries, job| {
         let mut request = profile_command.request.clone();
         leave_out_compile_here(app, &spec, &mut request, facts)?;
-        if crate::run::first_plan(&mut request, facts) {
+        if rgpu_run::run::first_plan(&mut request, facts) {
             app.print_note(
                 "this is the first plan; its result decides what ncu is asked to collect",
             );

@@ -10,12 +10,12 @@ use clap::Args;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::missing;
 use crate::cli::support::run_args::duration;
-use crate::error::{Exit, Failure, Result};
-use crate::queue::{
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
+use rgpu_work::queue::{
     Dependency, NewCommand, NewEntry, QueueDocument, Resource, SnapshotMode, environment,
     interpreter_of,
 };
-use crate::regular_file::{self, MAX_FILE_BYTES};
 
 /// A longer command is cut in lists.
 const MAX_NAME_CHARS: usize = 60;

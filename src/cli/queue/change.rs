@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::list::line;
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
-use crate::queue::{Entry, EntryState, PruneChoice, Queue, QueueDocument, RequeueChoice};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_work::queue::{Entry, EntryState, PruneChoice, Queue, QueueDocument, RequeueChoice};
 
 /// How often to look for changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -5,9 +5,9 @@ use clap::builder::PossibleValuesParser;
 
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::entry_text::{seconds_text, silence_text};
-use crate::error::Result;
-use crate::queue::{Entry, EntryState, Queue, QueueDocument};
-use crate::report::{Align, TextTable, one_line};
+use rgpu_model::error::Result;
+use rgpu_report::{Align, TextTable, one_line};
+use rgpu_work::queue::{Entry, EntryState, Queue, QueueDocument};
 
 /// Which entries are listed.
 #[derive(Args, Clone, Debug)]
@@ -126,7 +126,7 @@ pub(super) fn line(entry: &Entry) -> String {
 
 /// The entries that have to end before one: `12, 13 (any)`.
 pub(super) fn after_text(entry: &Entry) -> String {
-    let one = |after: &crate::queue::Dependency| match after.any {
+    let one = |after: &rgpu_work::queue::Dependency| match after.any {
         true => format!("{} (any)", after.entry),
         false => after.entry.to_string(),
     };

@@ -8,8 +8,8 @@ use clap::Args;
 
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::terminal::{incomplete_tail_len, write_program_output};
-use crate::error::{Exit, Failure, Result};
-use crate::queue::{Queue, QueueEntryDocument};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_work::queue::{Queue, QueueEntryDocument};
 
 /// How often to look for more output.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

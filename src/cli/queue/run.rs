@@ -10,9 +10,9 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::entry_text::seconds_text;
 use crate::cli::support::run_args::duration;
 use crate::cli::support::signals;
-use crate::error::{Exit, Result};
-use crate::queue::{QueueDocument, Runner, RunnerEvent, RunnerOptions, detach};
-use crate::run::channel;
+use rgpu_model::error::{Exit, Result};
+use rgpu_run::run::channel;
+use rgpu_work::queue::{QueueDocument, Runner, RunnerEvent, RunnerOptions, detach};
 
 /// Run the entries and wait for more; only one process can run the queue
 ///

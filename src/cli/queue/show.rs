@@ -3,12 +3,12 @@
 use clap::Args;
 
 use super::list::{after_text, needs_text, state_text};
-use crate::bundle::quoted;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::entry_text::seconds_text;
-use crate::error::{Result, indent_continuation};
-use crate::queue::{EntryRun, QueueEntryDocument, SnapshotMode};
-use crate::report::{one_line, timestamp};
+use rgpu_model::error::{Result, indent_continuation};
+use rgpu_plan::bundle::quoted;
+use rgpu_report::{one_line, timestamp};
+use rgpu_work::queue::{EntryRun, QueueEntryDocument, SnapshotMode};
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ShowArgs {

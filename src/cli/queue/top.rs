@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::list::{ListArgs, table};
 use crate::cli::support::app::{App, Status};
-use crate::error::Result;
-use crate::queue::QueueDocument;
+use rgpu_model::error::Result;
+use rgpu_work::queue::QueueDocument;
 
 /// How often to look for changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

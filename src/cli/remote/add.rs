@@ -9,11 +9,11 @@ use clap::{Args, ValueHint};
 use super::{check, list, rental, slurm};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::session;
-use crate::config::LOCAL;
-use crate::error::{Exit, Failure, Result, nearest, shell_word};
-use crate::remote::{
+use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
+use rgpu_remote::{
     CredentialError, Price, Remote, RemoteSpec, Transport, read_private, without_secret,
 };
+use rgpu_run::config::LOCAL;
 
 /// The heading of the flags for a worker or an app at Modal.
 const WORKER: &str = "A worker, or Modal";
@@ -133,7 +133,7 @@ pub(super) fn add(
     args: &AddArgs,
     summary: impl FnOnce(&App, RemoteSpec) -> Result<String>,
 ) -> Result<Status> {
-    if !crate::kernel::valid_name(&args.name) || args.name == LOCAL {
+    if !rgpu_plan::kernel::valid_name(&args.name) || args.name == LOCAL {
         let why = if args.name == LOCAL {
             "it is this machine"
         } else {
@@ -367,7 +367,7 @@ fn address(args: &AddArgs) -> Result<String> {
                 .hint(wafer(workspace.unwrap_or("WORKSPACE"), &wafer_flag_hint(flag, value))))
         }
         ("modal", Some(url), None) => {
-            crate::remote::modal::address(url).map_err(|e| e.failure(name, "modal"))
+            rgpu_remote::modal::address(url).map_err(|e| e.failure(name, "modal"))
         }
         ("modal", None, None) => Err(usage("an app on Modal needs `--url`".to_owned())
             .hint(format!("{}, as `modal deploy` printed it", modal("URL")))),

@@ -11,10 +11,10 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::host_text::host_text;
 use crate::cli::support::progress::LiveOutput;
 use crate::cli::support::session::{self, OutputOptions};
-use crate::error::Result;
-use crate::remote::RemoteSpec;
-use crate::report::one_line;
-use crate::run::{Reporter, RunEvent};
+use rgpu_model::error::Result;
+use rgpu_remote::RemoteSpec;
+use rgpu_report::one_line;
+use rgpu_run::run::{Reporter, RunEvent};
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CheckArgs {

@@ -8,10 +8,10 @@ use super::check::gpus;
 use super::rental;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::session;
-use crate::config::Config;
-use crate::error::Result;
-use crate::remote::{Price, RemoteSpec};
-use crate::report::{Align, TextTable};
+use rgpu_model::error::Result;
+use rgpu_remote::{Price, RemoteSpec};
+use rgpu_report::{Align, TextTable};
+use rgpu_run::config::Config;
 
 /// A state with less room than this, in characters, goes below the table.
 const MIN_STATE_WIDTH: usize = 24;

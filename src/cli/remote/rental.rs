@@ -11,13 +11,13 @@ use serde::Serialize;
 use super::super::support::app::{App, GlobalArgs, Status};
 use super::super::support::session;
 use super::super::support::terminal::{escape_controls, write_stderr};
-use crate::config::LOCAL;
-use crate::error::{Exit, Failure, Result};
-use crate::remote::{
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_remote::{
     ConnectOptions, HostKeyQuestion, HostRequest, OnRemote, Remote, RemoteSpec, Rental,
     UnknownHostPolicy, UserPrompt, wafer,
 };
-use crate::report::usd;
+use rgpu_report::usd;
+use rgpu_run::config::LOCAL;
 
 /// How long a platform may take to report a remote's state for a list.
 const STATE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -247,7 +247,7 @@ pub(super) fn login(app: &App, what: &str) -> Result<Status> {
     };
     let done = app.block_on(async {
         let done = wafer::login(&show).await;
-        done.map_err(|e| crate::remote::RemoteError::from(e).failure("wafer", "wafer"))
+        done.map_err(|e| rgpu_remote::RemoteError::from(e).failure("wafer", "wafer"))
     })?;
     if app.global.json {
         app.print_json(&Login { schema: "rgpu.login/1", who: done.who, file: done.file })?;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 
 use crate::cli::support::run_args::duration;
-use crate::error::{Exit, Failure, Result, shell_word};
-use crate::remote::RemoteSpec;
-use crate::remote::slurm::settings;
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_remote::RemoteSpec;
+use rgpu_remote::slurm::settings;
 
 /// A cluster that Slurm manages.
 #[derive(Args, Clone, Debug, Default)]

@@ -25,9 +25,9 @@ use tokio::task::JoinSet;
 use crate::cli::support::app::App;
 use crate::cli::support::desktop::open_on_desktop;
 use crate::cli::support::signals;
-use crate::error::{Exit, Failure, Result};
-use crate::run::channel;
-use crate::store::state::random_id;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::run::channel;
+use rgpu_run::store::state::random_id;
 
 const PORT: u16 = 9001;
 const ORIGIN: &str = "https://ui.perfetto.dev";

@@ -7,9 +7,9 @@ use crate::cli::support::app::App;
 use crate::cli::support::desktop::open_on_desktop;
 use crate::cli::support::open_profile::OpenedProfile;
 use crate::cli::support::overwrite;
-use crate::error::{Exit, Failure, Result};
-use crate::report::{Destination, Document, Report, Style};
-use crate::store::atomic;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::{Destination, Document, Report, Style};
+use rgpu_run::store::atomic;
 
 /// Renders `report` and writes it where the user asked. Prints the paths of written files.
 pub(super) fn write_report(

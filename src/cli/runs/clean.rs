@@ -4,11 +4,11 @@ use clap::Args;
 
 use super::super::support::app::{App, Status};
 use super::super::support::cleaned::CleanResult;
-use crate::config::{Origin, is_below};
-use crate::error::{Exit, Failure, Result, shell_word};
-use crate::number_form::counted;
-use crate::report::bytes;
-use crate::store::{RunLine, Runs, RunsToRemove};
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_model::number_form::counted;
+use rgpu_report::bytes;
+use rgpu_run::config::{Origin, is_below};
+use rgpu_run::store::{RunLine, Runs, RunsToRemove};
 
 /// Runs of `exec` that left nothing but their output: this many of the newest stay.
 const KEPT_WITHOUT_RESULTS: usize = 20;

@@ -15,10 +15,10 @@ use serde::Serialize;
 
 use super::super::support::app::{App, Status};
 use super::super::support::open_profile;
-use crate::error::{Exit, Failure, Result};
-use crate::report::bytes;
-use crate::store::archive::Archive;
-use crate::store::{RunFolder, atomic};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::bytes;
+use rgpu_run::store::archive::Archive;
+use rgpu_run::store::{RunFolder, atomic};
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ExportArgs {
@@ -139,15 +139,15 @@ fn redacted_documents(folder: &RunFolder) -> Result<Vec<ArchiveDocument>> {
     if let Some(trace) = &opened.sidecars.trace {
         documents.push(json("trace.json", trace)?);
     }
-    for report in ["markdown", "html"].into_iter().filter_map(crate::report::report) {
-        let rendered = (report.render)(&opened.subject(), &crate::report::Style::default());
+    for report in ["markdown", "html"].into_iter().filter_map(rgpu_report::report) {
+        let rendered = (report.render)(&opened.subject(), &rgpu_report::Style::default());
         documents.extend(
             rendered
                 .into_iter()
                 .map(|d| ArchiveDocument { name: d.name.to_owned(), bytes: d.bytes }),
         );
     }
-    let regions = crate::report::regions::files(&opened.profile).into_iter();
+    let regions = rgpu_report::regions::files(&opened.profile).into_iter();
     documents.extend(regions.map(|f| ArchiveDocument { name: f.path, bytes: f.text.into_bytes() }));
     Ok(documents)
 }

@@ -19,11 +19,11 @@ use super::super::support::started_here;
 use super::super::support::terminal::escape_controls;
 use super::clean::{CleanArgs, require_consent};
 use super::{AttachArgs, outcome_word};
-use crate::error::{Exit, Failure, Result, indent_continuation};
-use crate::number_form::counted;
-use crate::remote::{HostJobs, HostLink, HostRequest, OnRemote};
-use crate::report::{Align, TextTable, age, bytes, one_line};
-use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
+use rgpu_model::error::{Exit, Failure, Result, indent_continuation};
+use rgpu_model::number_form::counted;
+use rgpu_remote::{HostJobs, HostLink, HostRequest, OnRemote};
+use rgpu_report::{Align, TextTable, age, bytes, one_line};
+use rgpu_run::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
 
 /// Limits a run's plans: each may have 1 MiB.
 const MAX_PLANS_PER_RUN: usize = 64;

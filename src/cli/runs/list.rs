@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::super::support::app::{App, Status};
 use super::{ListArgs, cost_text, state_text};
 use crate::dashboard::RunSummary;
-use crate::error::Result;
-use crate::report::{Align, TextTable, bytes, duration, timestamp};
-use crate::store::{RunFolder, RunLine, RunRecord, RunState, Runs, StoreError};
+use rgpu_model::error::Result;
+use rgpu_report::{Align, TextTable, bytes, duration, timestamp};
+use rgpu_run::store::{RunFolder, RunLine, RunRecord, RunState, Runs, StoreError};
 
 /// A note with less room than this, in characters, goes below the table.
 const MIN_NOTE_WIDTH: usize = 20;
@@ -157,7 +157,7 @@ fn note_unreadable(app: &App, unreadable: &[StoreError]) {
 fn has_failed(line: &RunLine, wanted: Option<&str>) -> bool {
     let code = || reason(&line.folder).unwrap_or_default();
     line.record.state == RunState::Failed
-        && wanted.is_none_or(|wanted| crate::suite::is_reason(wanted, &code()))
+        && wanted.is_none_or(|wanted| rgpu_work::suite::is_reason(wanted, &code()))
 }
 
 /// The code of a run's failure; `None` if it left none.

@@ -7,10 +7,10 @@ use super::super::support::app::{App, Status};
 use super::super::support::followed_run::FollowedRun;
 use super::super::support::session::{self, OutputOptions};
 use super::{SetupResult, consent, show};
-use crate::error::{Exit, Failure, Result};
-use crate::remote::RemoteSpec;
-use crate::run::install_host_tool;
-use crate::tool::HostTool;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::tool::HostTool;
+use rgpu_remote::RemoteSpec;
+use rgpu_run::run::install_host_tool;
 
 /// The flags of all three.
 #[derive(Args, Clone, Debug)]

@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::terminal::{Terminal, escape_controls, write_out, write_stderr};
 use super::{json, open_files, release};
-use crate::config::{Config, Environment};
-use crate::error::{ErrorDocument, Exit, Failure, Result, indent_continuation};
-use crate::report::{BAD, DOUBTFUL, KernelNames, Style};
-use crate::store::{MadeFolders, RunParent, Runs};
+use rgpu_model::error::{ErrorDocument, Exit, Failure, Result, indent_continuation};
+use rgpu_report::{BAD, DOUBTFUL, KernelNames, Style};
+use rgpu_run::config::{Config, Environment};
+use rgpu_run::store::{MadeFolders, RunParent, Runs};
 
 /// Worker threads besides the command's own: one for the connection, one for what it waits for.
 const WORKER_THREADS: usize = 2;

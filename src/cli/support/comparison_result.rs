@@ -1,11 +1,11 @@
 //! Writes the comparison of two kernels into its run folder.
 
-use crate::analysis::compare::{CompareOptions, compare};
-use crate::error::Result;
-use crate::model::{Comparison, Profile};
-use crate::report;
-use crate::run::{ComparisonOutcome, write_samples};
-use crate::store::RunFolder;
+use rgpu_analysis::compare::{CompareOptions, compare};
+use rgpu_model::error::Result;
+use rgpu_model::{Comparison, Profile};
+use rgpu_report as report;
+use rgpu_run::run::{ComparisonOutcome, write_samples};
+use rgpu_run::store::RunFolder;
 
 /// Compares the two sides and writes everything into the folder. Returns the comparison and the
 /// profile of each side.

@@ -3,8 +3,8 @@
 use super::app::App;
 use super::session;
 use crate::dashboard::{DashboardContext, DashboardHost};
-use crate::error::{Exit, Failure, Result};
-use crate::remote::RemoteSpec;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_remote::RemoteSpec;
 
 /// The project, its runs, and the hosts of the user's settings.
 ///

@@ -1,6 +1,6 @@
 //! Opens files and links with the desktop's default program.
 
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// Opens a file or a link with the desktop's default program. `what` names it in the failure: "the
 /// report".

@@ -5,12 +5,12 @@ use rgpu_protocol::HostFacts;
 
 use super::app::{App, Status};
 use super::session;
-use crate::bundle;
-use crate::error::Result;
-use crate::remote::RemoteSpec;
-use crate::report;
-use crate::run::arch_to_compile_here;
-use crate::tool::{self, Draft, HostBinaries, JobName, PrebuiltCode, Request, Target};
+use rgpu_model::error::Result;
+use rgpu_plan::bundle;
+use rgpu_plan::tool::{self, Draft, HostBinaries, JobName, PrebuiltCode, Request, Target};
+use rgpu_remote::RemoteSpec;
+use rgpu_report as report;
+use rgpu_run::run::arch_to_compile_here;
 
 /// Prints a plan made from the saved facts of a host.
 pub(in crate::cli) fn print_plan(

@@ -1,6 +1,6 @@
 //! Words about entries of the queue, for the commands that show them.
 
-use crate::queue::Entry;
+use rgpu_work::queue::Entry;
 
 /// How long a running entry has printed nothing: `silent for 12 min`. `None` if that is not long.
 pub(in crate::cli) fn silence_text(entry: &Entry) -> Option<String> {

@@ -4,8 +4,8 @@ use rgpu_protocol::event::StartError;
 use rgpu_protocol::plan::HangDetection;
 
 use super::app::{Status, show_failure};
-use crate::error::{Exit, Failure, Result};
-use crate::run::{EXEC_STEP, ProgramExit};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::run::{EXEC_STEP, ProgramExit};
 
 /// Exit status of `rgpu exec` when rgpu fails, not the program.
 const OWN_FAILURE: u8 = 125;

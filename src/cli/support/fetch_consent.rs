@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use super::app::App;
 use super::session::is_local;
-use crate::error::{Exit, Failure, Result};
-use crate::remote::RemoteSpec;
-use crate::store::atomic;
-use crate::tool::{NVCC, Wheels, probe_again_hint};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::tool::{NVCC, Wheels, probe_again_hint};
+use rgpu_remote::RemoteSpec;
+use rgpu_run::store::atomic;
 
 /// A consent that this command has just recorded.
 #[must_use]

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use super::app::{App, Status};
 use super::session::{self, OutputOptions, RemoteSession};
-use crate::error::{ErrorDocument, Exit, Failure, Result};
-use crate::remote::{HostRequest, RemoteSpec};
-use crate::run::{NEVER_SUBMITTED, Reporter, RunContext, RunEvent, RunSession, RunStart, close};
-use crate::store::{InputsRecord, RunFolder, RunRecord, RunState, Runs};
+use rgpu_model::error::{ErrorDocument, Exit, Failure, Result};
+use rgpu_remote::{HostRequest, RemoteSpec};
+use rgpu_run::run::{NEVER_SUBMITTED, Reporter, RunContext, RunEvent, RunSession, RunStart, close};
+use rgpu_run::store::{InputsRecord, RunFolder, RunRecord, RunState, Runs};
 
 /// A run whose jobs this command waits for: its folder and its record.
 pub(in crate::cli) struct FollowedRun {

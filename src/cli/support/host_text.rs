@@ -2,7 +2,7 @@
 
 use rgpu_protocol::HostFacts;
 
-use crate::report::{Align, TextTable, one_line, wrap};
+use rgpu_report::{Align, TextTable, one_line, wrap};
 
 /// The facts of a host in a few lines of `width` columns.
 pub(in crate::cli) fn host_text(
@@ -18,7 +18,7 @@ pub(in crate::cli) fn host_text(
         clean(&agent.os),
         clean(&agent.arch),
         agent.cpus,
-        crate::report::bytes(agent.memory_bytes as f64),
+        rgpu_report::bytes(agent.memory_bytes as f64),
         clean(&agent.user),
     );
     let mut out = lines(&head, width, "  ");
@@ -27,7 +27,7 @@ pub(in crate::cli) fn host_text(
             "  GPU {}      {}, {}, sm_{}  {}",
             gpu.index,
             clean(&gpu.name),
-            crate::report::bytes(gpu.memory_bytes as f64),
+            rgpu_report::bytes(gpu.memory_bytes as f64),
             gpu.sm,
             clean(&gpu.uuid),
         );

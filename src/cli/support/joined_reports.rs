@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::app::App;
 use super::open_profile::{OpenedProfile, file_name, import_file, of_imported};
-use crate::error::{Exit, Failure, Result};
-use crate::import::join::join_reports;
-use crate::import::{Detail, Imported, Source};
-use crate::model::profile::{ArtifactKind, Gap};
+use rgpu_import::join::join_reports;
+use rgpu_import::{Detail, Imported, Source};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::profile::{ArtifactKind, Gap};
 
 /// The files of a folder that is no run: its reports of nsys and traces of torch. `None` if it has
 /// none.

@@ -1,6 +1,6 @@
 //! The facts of a compiled kernel as cells of a table.
 
-use crate::model::disasm::Kernel;
+use rgpu_model::disasm::Kernel;
 
 /// The cells of a kernel's line.
 pub(in crate::cli) fn kernel_cells(arch: &str, kernel: &Kernel) -> [String; 10] {

@@ -2,7 +2,7 @@
 
 use super::app::App;
 use super::session::own_program;
-use crate::kernel::KernelFolders;
+use rgpu_plan::kernel::KernelFolders;
 
 /// The folders that are searched for kernels.
 pub(in crate::cli) fn kernel_folders(app: &App) -> KernelFolders {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-use crate::error::{Exit, Failure, nearest, shell_word};
+use rgpu_model::error::{Exit, Failure, nearest, shell_word};
 
 /// Files that match a pattern: how many the message names.
 const MAX_NAMED_FILES: usize = 3;

@@ -1,8 +1,8 @@
 //! Which flags belong to which mode. A flag that the mode would ignore is an error.
 
 use super::profile_args::ProfileArgs;
-use crate::error::{Exit, Failure, Result};
-use crate::kernel::{FlagGroup, ProfileMode};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::kernel::{FlagGroup, ProfileMode};
 
 /// A flag and the group that a mode must take.
 type ModeFlag = (&'static str, FlagGroup);

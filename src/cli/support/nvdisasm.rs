@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use super::app::App;
 use super::session;
 use super::terminal::escape_controls;
-use crate::disasm::{Nvdisasm, NvdisasmSearch, fetched};
-use crate::model::HotSpots;
-use crate::run::set_up_compilers;
+use rgpu_model::HotSpots;
+use rgpu_run::disasm::{Nvdisasm, NvdisasmSearch, fetched};
+use rgpu_run::run::set_up_compilers;
 
 /// Any nvdisasm on this machine. Prints nothing if there is none.
 pub(in crate::cli) fn find_here(app: &App) -> Option<Nvdisasm> {
@@ -95,7 +95,7 @@ pub(in crate::cli) fn add_operands(
     }
     let Some(tool) = find_here(app) else { return };
     for from in reports {
-        if let Err(error) = crate::disasm::operands(spots, &from, &path(&from), &tool) {
+        if let Err(error) = rgpu_run::disasm::operands(spots, &from, &path(&from), &tool) {
             let line = format!("`{from}`: instructions have no operands: {error}");
             app.print_note(&escape_controls(line.as_bytes()));
         }

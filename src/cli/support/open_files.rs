@@ -5,7 +5,7 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// Open files of a command that reaches a host: two event loops, signals, the streams to an agent,
 /// the files of its run.

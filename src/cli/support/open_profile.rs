@@ -15,15 +15,13 @@ use super::joined_reports;
 use super::missing;
 use super::nvdisasm;
 use super::reading_bar::ReadingBar;
-use crate::error::{Exit, Failure, Result, shell_word};
-use crate::foreign_file;
-use crate::import::{
-    DEFAULT_MAX_BYTES, Detail, IMPORTERS, ImportError, Imported, Importer, Source,
-};
-use crate::model::profile::{ArtifactKind, CodeLanguage, Gap, KernelInfo, RunInfo, SCHEMA};
-use crate::model::{Comparison, Profile, Sidecars};
-use crate::report::{ReportInput, one_line, timestamp};
-use crate::store::{RunFolder, StoreError};
+use rgpu_import::{DEFAULT_MAX_BYTES, Detail, IMPORTERS, ImportError, Imported, Importer, Source};
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_model::profile::{ArtifactKind, CodeLanguage, Gap, KernelInfo, RunInfo, SCHEMA};
+use rgpu_model::{Comparison, Profile, Sidecars};
+use rgpu_report::{ReportInput, one_line, timestamp};
+use rgpu_run::foreign_file;
+use rgpu_run::store::{RunFolder, StoreError};
 
 /// A profile and its sidecar documents.
 #[derive(Debug)]
@@ -129,7 +127,7 @@ fn document<T: DeserializeOwned>(folder: &RunFolder, name: &str) -> Result<Optio
     if !folder.has(name) {
         return Ok(None);
     }
-    crate::saved_json::from_slice(&folder.read(name)?).map(Some).map_err(|e| {
+    rgpu_run::saved_json::from_slice(&folder.read(name)?).map(Some).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_document", format!("the run's `{name}` cannot be read"))
             .file(path.display())
             .cause(e)
@@ -142,7 +140,7 @@ pub(in crate::cli) fn saved_profile(folder: &RunFolder) -> Result<Profile> {
     if !folder.has("profile.json") {
         return Err(no_profile(folder).file(path.display()));
     }
-    crate::saved_json::from_slice(&folder.read("profile.json")?).map_err(|e| {
+    rgpu_run::saved_json::from_slice(&folder.read("profile.json")?).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_profile", "the run's profile cannot be read")
             .file(path.display())
             .cause(e)
@@ -287,6 +285,6 @@ pub(in crate::cli) fn of_imported(
     {
         nvdisasm::add_operands(app, spots, &|_| path.to_owned());
     }
-    crate::analysis::analyze_all(&mut profile, &sidecars, &app.config.thresholds.value);
+    rgpu_analysis::analyze_all(&mut profile, &sidecars, &app.config.thresholds.value);
     OpenedProfile { profile, sidecars, comparison: None, folder: None }
 }

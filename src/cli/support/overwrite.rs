@@ -9,7 +9,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use crate::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 
 /// Bytes read from an existing file.
 const SNIFF_BYTES: u64 = 4096;

@@ -5,9 +5,9 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use super::run_args::{RemoteArgs, RunArgs, bytes, duration};
 use super::unmeasured::UnmeasuredArgs;
-use crate::kernel::{MODES, ProfileMode, is_identifier};
-use crate::suite::sweep_values;
-use crate::tool::{GpuSelection, RankSelection, WindowEnd};
+use rgpu_plan::kernel::{MODES, ProfileMode, is_identifier};
+use rgpu_plan::tool::{GpuSelection, RankSelection, WindowEnd};
+use rgpu_work::suite::sweep_values;
 
 /// Profile a kernel or a program: how fast, why not faster, what to try
 ///

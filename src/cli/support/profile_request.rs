@@ -11,14 +11,14 @@ use super::app::App;
 use super::kernel_folders::kernel_folders;
 use super::profile_args::{CudaGraph, DeepArgs, Limit, ProfileArgs};
 use super::{mode_flags, session};
-use crate::error::{Exit, Failure, Result, shell_word};
-use crate::kernel::{KernelSpec, ProfileMode, Selection, find};
-use crate::store::{CaseSizes, InputsRecord, digest_file};
-use crate::tool::{
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_plan::kernel::{KernelSpec, ProfileMode, Selection, find};
+use rgpu_plan::tool::{
     BundleFile, CaptureRange, DeepOptions, GpuSelection, NcuOptions, NsysOptions, PlanError,
     Program, RankSelection, RegionPattern, Request, SanitizerOptions, SanitizerTool, Target,
     WAITING_KERNELS, Window, check_launcher, python_program_word,
 };
+use rgpu_run::store::{CaseSizes, InputsRecord, digest_file};
 
 /// A resolved command line.
 pub(in crate::cli) struct ProfileCommand {
@@ -184,7 +184,7 @@ fn inputs(spec: &KernelSpec, cases: &[Case], seed: u64) -> Result<InputsRecord> 
     })
 }
 
-fn digest(path: &Path) -> Result<crate::store::InputDigest> {
+fn digest(path: &Path) -> Result<rgpu_run::store::InputDigest> {
     digest_file(path).map_err(|e| {
         Failure::new(Exit::Config, "missing_source", "a file of the kernel cannot be read")
             .file(path.display())
@@ -210,7 +210,7 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
     };
     request.strict = args.run.strict;
     if let Some(arch) = args.arch.as_deref() {
-        crate::kernel::check_architecture(arch)?;
+        rgpu_plan::kernel::check_architecture(arch)?;
     }
     request.arch.clone_from(&args.arch);
     if let Some(timeout) = args.run.timeout {

@@ -5,11 +5,11 @@ use super::exec_status::status_of_failure;
 use super::followed_run::FollowedRun;
 use super::unmeasured::{UnmeasuredArgs, not_measured};
 use super::verification::unverified;
-use crate::error::{Exit, Failure, Result};
-use crate::model::sanitizer::SanitizerVerdict;
-use crate::model::{Profile, RungId};
-use crate::run::{ProfileOutcome, below_rung_failure, misses_rung, write_samples};
-use crate::store::RunRecord;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::sanitizer::SanitizerVerdict;
+use rgpu_model::{Profile, RungId};
+use rgpu_run::run::{ProfileOutcome, below_rung_failure, misses_rung, write_samples};
+use rgpu_run::store::RunRecord;
 
 /// The result of a run, after everything is written into its folder.
 pub(in crate::cli) struct FinishedRun {
@@ -52,9 +52,9 @@ pub(in crate::cli) fn write_result(
                 folder.write_json("trace.json", trace)?;
             }
             // Write the reports now, so that they can be read without rgpu.
-            let subject = crate::report::ReportInput::new(&profile, &sidecars);
-            for report in ["markdown", "html"].into_iter().filter_map(crate::report::report) {
-                for document in (report.render)(&subject, &crate::report::Style::default()) {
+            let subject = rgpu_report::ReportInput::new(&profile, &sidecars);
+            for report in ["markdown", "html"].into_iter().filter_map(rgpu_report::report) {
+                for document in (report.render)(&subject, &rgpu_report::Style::default()) {
                     folder.write(document.name, &document.bytes)?;
                 }
             }
@@ -94,12 +94,12 @@ pub(in crate::cli) fn write_result(
     if let Some(profile) = &profile {
         folder.write_json("profile.json", profile)?;
         write_samples(folder)?;
-        for file in crate::report::regions::files(profile) {
+        for file in rgpu_report::regions::files(profile) {
             folder.write(&file.path, file.text.as_bytes())?;
         }
-        crate::run::publish_cubins(profile, folder, &app.config.runs_dir.value).map_err(|e| {
-            Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e)
-        })?;
+        rgpu_run::run::publish_cubins(profile, folder, &app.config.runs_dir.value).map_err(
+            |e| Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e),
+        )?;
     }
     run.record_end(failure.as_ref(), status)?;
     Ok(FinishedRun { profile, failure, program_failure, status })

@@ -22,8 +22,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::watch;
 
 use super::terminal::{Terminal, escape_controls, incomplete_tail_len, record_write_error};
-use crate::run::Canceller;
-use crate::store::LogPosition;
+use rgpu_run::run::Canceller;
+use rgpu_run::store::LogPosition;
 
 /// Size of the queue beyond which output is read back from the log, in bytes.
 const MAX_QUEUED_BYTES: u64 = 16 << 20;

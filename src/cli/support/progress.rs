@@ -16,13 +16,13 @@ use rgpu_protocol::{Event, EventBody, RungRecord};
 use super::program_output::{OutputStyle, ProgramOutput};
 use super::terminal::{Terminal, escape_controls, write_stderr, write_stderr_unchanged};
 use super::tool_progress::{ToolProgress, ToolStatus};
-use crate::config::LOCAL;
-use crate::error::indent_continuation;
-use crate::remote::limits::RECONNECT_TIMEOUT;
-use crate::report::{bytes as show_bytes, one_line, time_span};
-use crate::run::{Canceller, MAX_CAUSE_LINES, Reporter, RunEvent};
-use crate::store::LogPosition;
-use crate::tool::{PLAIN_STEP, SIDES, side_of};
+use rgpu_model::error::indent_continuation;
+use rgpu_plan::tool::{PLAIN_STEP, SIDES, side_of};
+use rgpu_remote::limits::RECONNECT_TIMEOUT;
+use rgpu_report::{bytes as show_bytes, one_line, time_span};
+use rgpu_run::config::LOCAL;
+use rgpu_run::run::{Canceller, MAX_CAUSE_LINES, Reporter, RunEvent};
+use rgpu_run::store::LogPosition;
 
 /// Remotes that this process has named on stderr. Each is named only once.
 static NAMED_REMOTES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -294,7 +294,7 @@ impl Progress {
         match &self.program_output {
             // A repeated run, whose first output was shown; what it fails with is in the failure.
             _ if step == PLAIN_STEP => {}
-            Some(program_output) if step == crate::run::EXEC_STEP => {
+            Some(program_output) if step == rgpu_run::run::EXEC_STEP => {
                 program_output.write(stream, bytes, recorded);
             }
             _ if is_build_step(step) && self.live != LiveOutput::Hidden => {
@@ -614,7 +614,7 @@ mod tests {
     #[test]
     fn a_lost_link_is_told_with_its_limit_and_the_way_back_and_a_step_is_not_silent_then() {
         let terminal = Terminal { stderr_tty: false, ..Terminal::detect() };
-        let (canceller, _cancel) = crate::run::channel();
+        let (canceller, _cancel) = rgpu_run::run::channel();
         let mut progress =
             Progress::new(terminal, LiveOutput::Stderr, true, canceller, None).of_run("night");
         let text = progress.first_loss_text("the link was cut", 1);
@@ -640,7 +640,7 @@ mod tests {
     #[test]
     fn a_compilers_output_is_held_up_to_its_limit_only() {
         let terminal = Terminal { stdout_tty: false, stderr_tty: false, ..Terminal::detect() };
-        let (canceller, _cancel) = crate::run::channel();
+        let (canceller, _cancel) = rgpu_run::run::channel();
         let mut progress = Progress::new(terminal, LiveOutput::Stderr, true, canceller, None);
         let started = EventBody::RungStarted {
             step: BUILD_STEP.to_owned(),
@@ -680,7 +680,7 @@ mod tests {
     #[test]
     fn only_a_step_that_runs_a_program_is_shown_and_watched() {
         let terminal = Terminal { stdout_tty: false, stderr_tty: false, ..Terminal::detect() };
-        let (canceller, _cancel) = crate::run::channel();
+        let (canceller, _cancel) = rgpu_run::run::channel();
         let mut progress = Progress::new(terminal, LiveOutput::Stderr, true, canceller, None);
         let step = || "export".to_owned();
         let mut show = |body| {

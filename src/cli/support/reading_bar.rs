@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::app::App;
 use super::terminal::escape_controls;
-use crate::import::ReadProgress;
+use rgpu_import::ReadProgress;
 
 /// A bar that appears with the first reported rows and is removed when dropped. A file that is read
 /// quickly shows none.

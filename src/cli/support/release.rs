@@ -6,8 +6,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::remote::{ConnectOptions, Remote};
-use crate::run::CancelSignal;
+use rgpu_remote::{ConnectOptions, Remote};
+use rgpu_run::run::CancelSignal;
 
 /// A remote that this thread has opened.
 struct OpenedRemote {

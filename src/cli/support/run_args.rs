@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 
-use crate::duration::parse_duration;
-use crate::model::RungId;
+use rgpu_model::RungId;
+use rgpu_model::duration::parse_duration;
 
 #[derive(Args, Clone, Debug, Default)]
 pub(in crate::cli) struct RemoteArgs {
@@ -95,7 +95,7 @@ pub(in crate::cli) struct RunArgs {
 
 /// Reads the id of a rung.
 fn rung_parser() -> impl TypedValueParser<Value = RungId> {
-    PossibleValuesParser::new(crate::run::rung_names()).map(RungId::from)
+    PossibleValuesParser::new(rgpu_run::run::rung_names()).map(RungId::from)
 }
 
 /// Parses a time above 0 and of at most 7 days: `90`, `90s`, `10m`, `1h30m`.

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::app::{App, Status};
 use super::terminal::escape_controls;
-use crate::error::{Exit, Failure, Result};
-use crate::model::Comparison;
-use crate::report::comparison::{markdown, table};
-use crate::store::RunFolder;
+use rgpu_model::Comparison;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::comparison::{markdown, table};
+use rgpu_run::store::RunFolder;
 
 /// The comparison in the run that the user named. `None` if the run is not one.
 pub(in crate::cli) fn find(app: &App, what: &str) -> Result<Option<Comparison>> {
@@ -35,7 +35,7 @@ pub(in crate::cli) fn of_run(folder: &RunFolder) -> Result<Option<Comparison>> {
     if !path.is_file() {
         return Ok(None);
     }
-    crate::saved_json::from_slice(&folder.read("compare.json")?).map(Some).map_err(|e| {
+    rgpu_run::saved_json::from_slice(&folder.read("compare.json")?).map(Some).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_comparison", "the run's comparison cannot be read")
             .file(path.display())
             .cause(e)

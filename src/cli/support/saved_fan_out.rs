@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::app::{App, Status};
 use super::terminal::escape_controls;
-use crate::error::{Exit, Failure, Result};
-use crate::model::FanOut;
-use crate::report::remotes_table::{markdown, table};
-use crate::store::{RunFolder, RunRecord, remote_suffix};
+use rgpu_model::FanOut;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::remotes_table::{markdown, table};
+use rgpu_run::store::{RunFolder, RunRecord, remote_suffix};
 
 /// The file with the joined result.
 pub(in crate::cli) const FAN_OUT_FILE: &str = "fan-out.json";
@@ -26,7 +26,7 @@ pub(in crate::cli) fn of_run(folder: &RunFolder) -> Result<Option<FanOut>> {
     if !folder.path().join(FAN_OUT_FILE).is_file() {
         return Ok(None);
     }
-    crate::saved_json::from_slice(&folder.read(FAN_OUT_FILE)?).map(Some).map_err(|e| {
+    rgpu_run::saved_json::from_slice(&folder.read(FAN_OUT_FILE)?).map(Some).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_fan_out", "the runs' common document cannot be read")
             .file(folder.path().join(FAN_OUT_FILE).display())
             .cause(e)

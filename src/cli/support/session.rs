@@ -20,19 +20,19 @@ use super::program_output::ProgramOutput;
 use super::progress::{LiveOutput, Progress, ProgressRow};
 use super::terminal::{Stdout, write_stderr};
 use super::{release, signals, started_here};
-use crate::config::{Config, LOCAL, Origin};
-use crate::error::{Exit, Failure, Result, chain, indent_continuation, shell_word};
-use crate::own_command::is_started_by_agent;
-use crate::remote::{
+use rgpu_model::error::{Exit, Failure, Result, chain, indent_continuation, shell_word};
+use rgpu_remote::{
     ConnectOptions, HostKeyQuestion, HostLink, HostRequest, OnRemote, Remote, RemoteError,
     RemoteSpec, SentRecord, UnknownHostPolicy, UserPrompt,
 };
-use crate::report::one_line;
-use crate::run::{
+use rgpu_report::one_line;
+use rgpu_run::config::{Config, LOCAL, Origin};
+use rgpu_run::run::{
     CancelSignal, Canceller, FactsCache, FailedTry, JsonLines, LinkRecord, Programs, Reporter,
     Reporters, RunEvent, SharedReporter, channel, find_programs, set_up_compilers, triple,
 };
-use crate::store::{Cost, RunRecord};
+use rgpu_run::store::{Cost, RunRecord};
+use rgpu_work::own_command::is_started_by_agent;
 
 /// The remote of a command: the one the user typed, else the default remote.
 pub(in crate::cli) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {

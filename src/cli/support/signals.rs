@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep_until};
 use super::app::{show_failure, wants_json};
 use super::open_files::cannot_start;
 use super::terminal::restore_mode;
-use crate::error::{Exit, Failure, Result};
-use crate::run::Canceller;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::run::Canceller;
 
 /// A first signal must be acted on within this time.
 const FIRST_SIGNAL_TIMEOUT: Duration = Duration::from_secs(1);

@@ -4,9 +4,9 @@
 
 use super::app::App;
 use super::terminal::escape_controls;
-use crate::bundle::quoted;
-use crate::error::{Exit, Failure, Result};
-use crate::store::{RunRecord, StartedRuns};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::bundle::quoted;
+use rgpu_run::store::{RunRecord, StartedRuns};
 
 /// Remembers that the run was started here, or that the user agreed to it.
 pub(in crate::cli) fn remember(app: &App, record: &RunRecord) {

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::app::{App, Status};
-use crate::error::Result;
-use crate::suite::RunIndex;
+use rgpu_model::error::Result;
+use rgpu_work::suite::RunIndex;
 
 /// The index of the project, which is created if there is none. `None` if it cannot be used: a suite
 /// runs without it.

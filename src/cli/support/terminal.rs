@@ -13,7 +13,7 @@ use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use clap::ColorChoice;
 use rgpu_protocol::plan::{Stdin, reorders_text};
 
-use crate::error::{Exit, Failure};
+use rgpu_model::error::{Exit, Failure};
 
 /// The first error of a write to stdout, other than a closed pipe.
 static WRITE_ERROR: OnceLock<String> = OnceLock::new();

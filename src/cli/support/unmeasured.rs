@@ -4,10 +4,10 @@ use clap::Args;
 
 use super::app::App;
 use super::session;
-use crate::config::LOCAL;
-use crate::error::{ANOTHER_HOST, Exit, Failure};
-use crate::model::{Profile, RungId};
-use crate::remote::RemoteSpec;
+use rgpu_model::error::{ANOTHER_HOST, Exit, Failure};
+use rgpu_model::{Profile, RungId};
+use rgpu_remote::RemoteSpec;
+use rgpu_run::config::LOCAL;
 
 /// What a command does that has no number from a GPU.
 #[derive(Args, Clone, Copy, Debug, Default)]

@@ -1,9 +1,9 @@
 //! Refuses the result of a run that had to verify something and could not.
 
-use crate::error::{ANOTHER_HOST, Exit, Failure};
-use crate::model::Profile;
-use crate::model::profile::CheckVerdict;
-use crate::model::sanitizer::SanitizerVerdict;
+use rgpu_model::Profile;
+use rgpu_model::error::{ANOTHER_HOST, Exit, Failure};
+use rgpu_model::profile::CheckVerdict;
+use rgpu_model::sanitizer::SanitizerVerdict;
 
 /// The failure of a run that had to check results on a GPU and found none: an unchecked result is
 /// not a correct one.

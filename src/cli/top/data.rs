@@ -9,9 +9,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::dashboard::{DashboardContext, HostState, HostsAndRuns, ProjectReader, RunningRun};
-use crate::loops::{Heartbeat, LoopStatus, Loops};
-use crate::queue::{Entry, Queue};
-use crate::store::live::tail_of;
+use rgpu_run::store::live::tail_of;
+use rgpu_work::loops::{Heartbeat, LoopStatus, Loops};
+use rgpu_work::queue::{Entry, Queue};
 
 /// How long to wait between two readings.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
@@ -114,7 +114,7 @@ impl TopData {
 
 fn queue(context: &DashboardContext) -> Result<Option<QueueData>, String> {
     let queue = match Queue::open_existing(&context.project, &context.own_ids) {
-        Err(crate::queue::QueueError::NoQueue(_)) => return Ok(None),
+        Err(rgpu_work::queue::QueueError::NoQueue(_)) => return Ok(None),
         queue => queue.map_err(|e| e.to_string())?,
     };
     Ok(Some(QueueData {
@@ -128,7 +128,7 @@ fn loop_data(context: &DashboardContext) -> Result<Option<LoopData>, String> {
     let found = Loops::open_existing(&context.project, &context.own_ids)
         .and_then(|loops| loops.find(None).map(|row| (loops, row)));
     let (loops, row) = match found {
-        Err(crate::loops::LoopError::NoLoop(_)) => return Ok(None),
+        Err(rgpu_work::loops::LoopError::NoLoop(_)) => return Ok(None),
         found => found.map_err(|e| e.to_string())?,
     };
     let folder = loops.folder(&row.id);

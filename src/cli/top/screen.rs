@@ -10,8 +10,8 @@ use super::view::{ViewState, draw};
 use super::{App, Tab};
 use crate::cli::support::dashboard::context;
 use crate::cli::support::signals;
-use crate::error::{Exit, Failure, Result};
-use crate::run::channel;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_run::run::channel;
 
 /// How often to look for signals while no key is pressed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -19,9 +19,9 @@ use super::Tab;
 use super::data::{LoopData, QueueData, TopData};
 use crate::cli::support::entry_text::{seconds_text, silence_text};
 use crate::cli::support::terminal::is_bidi;
-use crate::loops::{LoopMode, LoopStatus, Outcome, Phase};
-use crate::queue::EntryState;
-use crate::report::{cut_end, one_line, time_span};
+use rgpu_report::{cut_end, one_line, time_span};
+use rgpu_work::loops::{LoopMode, LoopStatus, Outcome, Phase};
+use rgpu_work::queue::EntryState;
 
 const TABS: [Tab; 3] = [Tab::Hosts, Tab::Queue, Tab::Loop];
 

@@ -5,14 +5,14 @@ use serde::Deserialize;
 
 use super::ToolInfo;
 use super::inputs::{InputFiles, remote};
-use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::argument_error;
 use crate::mcp::call::Call;
 use crate::mcp::files::InlineFile;
 use crate::mcp::run_result::RunResult;
-use crate::own_command::CommandLine;
-use crate::store::Runs;
+use rgpu_model::error::Result;
+use rgpu_run::store::Runs;
+use rgpu_work::own_command::CommandLine;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "build",

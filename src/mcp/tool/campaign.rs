@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use super::ToolInfo;
 use super::command::{Action, actions, output, run_checked, stop};
-use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{argument_error, check_words};
 use crate::mcp::call::Call;
-use crate::own_command::{QUEUED_COMMANDS, check_agent_words};
+use rgpu_model::error::Result;
+use rgpu_work::own_command::{QUEUED_COMMANDS, check_agent_words};
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "campaign",

@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::error::{Exit, Failure, Result};
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{argument_error, check_words};
 use crate::mcp::call::{Call, failure_of, wait};
-use crate::own_command::{CommandLine, RunningCommand, no_document};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_work::own_command::{CommandLine, RunningCommand, no_document};
 
 /// An action: a command of rgpu that a tool may run.
 pub(super) struct Action {

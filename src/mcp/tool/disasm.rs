@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ToolInfo;
-use crate::error::{Exit, Failure, Result};
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{argument_error, check_inside_project};
 use crate::mcp::call::Call;
 use crate::mcp::limit::page;
-use crate::model::code::{CodeDocument, CodeImage, CodeKernel};
-use crate::own_command::CommandLine;
+use rgpu_model::code::{CodeDocument, CodeImage, CodeKernel};
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_work::own_command::CommandLine;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "disasm",
@@ -224,7 +224,7 @@ fn no_operands(image: &CodeImage) -> Option<String> {
 
 /// The instructions of a kernel, one a line.
 fn sass(kernel: &CodeKernel) -> Vec<String> {
-    let line = |line: &crate::model::code::CodeLine| {
+    let line = |line: &rgpu_model::code::CodeLine| {
         let at = line.at.last().map(|at| format!("  // line {}", at.line)).unwrap_or_default();
         format!("{:04x} {} {}{at}", line.offset, line.control, line.text)
     };

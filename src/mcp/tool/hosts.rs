@@ -5,11 +5,11 @@ use serde::Deserialize;
 
 use super::ToolInfo;
 use super::command::{Action, actions, output, run as run_command};
-use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::argument_error;
 use crate::mcp::call::Call;
-use crate::own_command::check_argument;
+use rgpu_model::error::Result;
+use rgpu_work::own_command::check_argument;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "hosts",

@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::error::Result;
 use crate::mcp::McpContext;
 use crate::mcp::arguments::{argument_error, check_inside_project};
 use crate::mcp::files::{InlineFile, SentFiles};
-use crate::own_command::{CommandLine, check_argument};
+use rgpu_model::error::Result;
+use rgpu_work::own_command::{CommandLine, check_argument};
 
 /// Adds `--remote`. One remote a call, so that a call is one run.
 pub(super) fn remote(line: &mut CommandLine, remote: Option<&str>) -> Result<()> {

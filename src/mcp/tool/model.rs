@@ -5,9 +5,9 @@ use serde::Deserialize;
 
 use super::ToolInfo;
 use super::command::{Action, actions, output, run_one_of};
-use crate::error::Result;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::call::Call;
+use rgpu_model::error::Result;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "model",

@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ToolInfo;
-use crate::error::{Exit, Failure, Result};
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{argument_error, check_inside_project};
 use crate::mcp::call::Call;
 use crate::mcp::limit::{page, size};
 use crate::mcp::run_result::{FindingLine, LaunchFigures, absence};
-use crate::model::suite::NO_GPU;
-use crate::model::timeline::KernelSum;
-use crate::model::{HotSpots, Launch, Profile, SharedText, Sidecars};
-use crate::own_command::CommandLine;
-use crate::report::{KernelNames, ReportInput, Style, report};
-use crate::store::Runs;
+use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::suite::NO_GPU;
+use rgpu_model::timeline::KernelSum;
+use rgpu_model::{HotSpots, Launch, Profile, SharedText, Sidecars};
+use rgpu_report::{KernelNames, ReportInput, Style, report};
+use rgpu_run::store::Runs;
+use rgpu_work::own_command::CommandLine;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "report",
@@ -135,12 +135,12 @@ async fn run(call: Call) -> Result<Answer> {
     let opened = call.reads(move |context| {
         let Ok(folder) = Runs::new(&context.runs).find_result(&of) else { return Ok(None) };
         let Ok(bytes) = folder.read("profile.json") else { return Ok(None) };
-        let profile = crate::saved_json::from_slice(&bytes).map_err(|e| unreadable(&e))?;
+        let profile = rgpu_run::saved_json::from_slice(&bytes).map_err(|e| unreadable(&e))?;
         let hot_spots = match wants_spots {
             true => folder.read("hotspots.json").ok(),
             false => None,
         };
-        let hot_spots = hot_spots.and_then(|bytes| crate::saved_json::from_slice(&bytes).ok());
+        let hot_spots = hot_spots.and_then(|bytes| rgpu_run::saved_json::from_slice(&bytes).ok());
         let of = folder.record().map_or(of, |record| record.id);
         Ok(Some(OpenedResult { of, profile, hot_spots }))
     });
@@ -150,7 +150,7 @@ async fn run(call: Call) -> Result<Answer> {
         None => {
             let line = CommandLine::new(["report", &arguments.of]);
             let document = call.document(line).await?;
-            if document["schema"] != crate::model::profile::SCHEMA {
+            if document["schema"] != rgpu_model::profile::SCHEMA {
                 let of = arguments.of.clone();
                 let id = call.reads(move |context| {
                     let folder = Runs::new(&context.runs).find_result(&of);
@@ -182,7 +182,7 @@ fn no_single_run(of: &str, id: Option<&str>, document: &Value) -> Failure {
         _ => format!("`{of}` is"),
     };
     let name = |side: &str| document[side]["name"].as_str().unwrap_or("?").to_owned();
-    if document["schema"] == crate::model::comparison::SCHEMA {
+    if document["schema"] == rgpu_model::comparison::SCHEMA {
         let (a, b) = (name("a"), name("b"));
         let failure =
             argument_error(format!("{is} a comparison of `{a}` with `{b}`, not a single run"));
@@ -200,7 +200,7 @@ fn no_single_run(of: &str, id: Option<&str>, document: &Value) -> Failure {
     }
     let remotes = document["remotes"].as_array().into_iter().flatten();
     let mut runs = remotes.filter_map(|row| row["run"].as_str()).peekable();
-    if document["schema"] == crate::model::fan_out::SCHEMA && runs.peek().is_some() {
+    if document["schema"] == rgpu_model::fan_out::SCHEMA && runs.peek().is_some() {
         let names: Vec<String> = runs.map(|run| format!("`{run}`")).collect();
         return argument_error(format!("{is} a run on several remotes, not a single run"))
             .hint(format!("name the run on one of them: {}", names.join(", ")));
@@ -319,7 +319,7 @@ fn values<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<Value> {
 fn metrics(launch: &Launch, names: &[String]) -> Vec<Value> {
     let is_asked = |name: &str| names.is_empty() || names.iter().any(|n| name.starts_with(&**n));
     let metrics = launch.metrics.iter().filter(|(name, _)| is_asked(name));
-    let value = |(name, metric): (&SharedText, &crate::model::Metric)| {
+    let value = |(name, metric): (&SharedText, &rgpu_model::Metric)| {
         let mut value = json!({"name": name, "value": metric.value});
         if !metric.unit.is_empty() {
             value["unit"] = metric.unit.as_str().into();

@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ToolInfo;
-use crate::error::Result;
 use crate::mcp::McpContext;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{argument_error, check_inside_project};
@@ -14,8 +13,9 @@ use crate::mcp::call::{Call, answer, wait};
 use crate::mcp::compare_result::CompareResult;
 use crate::mcp::limit::page;
 use crate::mcp::run_result::RunResult;
-use crate::own_command::CommandLine;
-use crate::store::{RunRecord, RunState, Runs};
+use rgpu_model::error::Result;
+use rgpu_run::store::{RunRecord, RunState, Runs};
+use rgpu_work::own_command::CommandLine;
 
 pub(super) const TOOL: ToolInfo = ToolInfo {
     name: "runs",

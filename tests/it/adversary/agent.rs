@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use rgpu::remote::client::StreamOpener;
-use rgpu::remote::stream::{AgentStream, FrameReader, StreamEnd};
-use rgpu::remote::{ConnectOptions, Remote, RemoteError, RemoteSpec, Session};
 use rgpu_protocol::frame::{self, FrameKind};
 use rgpu_protocol::{
     Digest, Event, EventBody, FromAgent, Hello, Outcome, PROTOCOL, Stream, ToAgent,
 };
+use rgpu_remote::client::StreamOpener;
+use rgpu_remote::stream::{AgentStream, FrameReader, StreamEnd};
+use rgpu_remote::{ConnectOptions, Remote, RemoteError, RemoteSpec, Session};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 

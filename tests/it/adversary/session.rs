@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rgpu::remote::options::NoPrompt;
-use rgpu::remote::{
+use rgpu_plan::tool::{BundleFile, JobFileContent, Program};
+use rgpu_protocol::plan::Arg;
+use rgpu_protocol::{EventBody, HostFacts};
+use rgpu_remote::options::NoPrompt;
+use rgpu_remote::{
     ConnectOptions, HostLink, OnRemote, ReconnectPolicy, RemoteSpec, UnknownHostPolicy,
 };
-use rgpu::run::{
+use rgpu_run::run::{
     CancelSignal, Canceller, ExecRequest, ExecRun, FactsCache, FileCopies, ProgramExit, Programs,
     Reporter, RunContext, RunEvent, RunSession, RunStart, channel,
 };
-use rgpu::store::{RunFolder, RunRecord};
-use rgpu::tool::{BundleFile, JobFileContent, Program};
-use rgpu_protocol::plan::Arg;
-use rgpu_protocol::{EventBody, HostFacts};
+use rgpu_run::store::{RunFolder, RunRecord};
 
 use super::agent::{FaultyAgent, State};
 use super::invalid_messages::InvalidMessage;
@@ -240,7 +240,7 @@ async fn client(
         copies: FileCopies::default(),
     };
     let outcome = run.run(&mut session, &mut context).await;
-    let closed = rgpu::run::close(link, &mut record);
+    let closed = rgpu_run::run::close(link, &mut record);
     tokio::select! {
         () = closed => {}
         () = cancel.wait_for_more_than(0) => {}

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rgpu::model::suite::{RowState, SuiteRun, SuiteState, SuiteVerdict};
+use rgpu_model::suite::{RowState, SuiteRun, SuiteState, SuiteVerdict};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{SUITE, laptop_with, suite};

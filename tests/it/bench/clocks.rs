@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rgpu::model::suite::{SuiteComparison, SuiteVerdict};
+use rgpu_model::suite::{SuiteComparison, SuiteVerdict};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{SUITE, laptop_with, suite};

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use rgpu::model::suite::SuiteVerdict;
-use rgpu::model::suite_history::History;
+use rgpu_model::suite::SuiteVerdict;
+use rgpu_model::suite_history::History;
 
 use super::{SUITE, laptop_with, suite};
 use crate::documents::printed_keeps;

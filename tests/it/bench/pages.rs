@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use rgpu::model::comparison::TimeVerdict;
-use rgpu::model::profile::{GraphTiming, Histogram};
-use rgpu::model::suite::{
+use rgpu_model::comparison::TimeVerdict;
+use rgpu_model::profile::{GraphTiming, Histogram};
+use rgpu_model::suite::{
     MeasurementKey, PairResult, RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict,
     TimeJudgement,
 };
-use rgpu::model::suite_history::{EarlierChange, History, HistoryPoint, Series};
-use rgpu::report::suite::{history_page, html};
+use rgpu_model::suite_history::{EarlierChange, History, HistoryPoint, Series};
+use rgpu_report::suite::{history_page, html};
 
 use crate::browser::Browser;
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rgpu::model::suite::SuiteRun;
+use rgpu_model::suite::SuiteRun;
 
 use super::{SUITE, laptop_with, suite};
 use crate::laptop::{Laptop, status, wait_for};

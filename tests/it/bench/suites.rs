@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use rgpu::model::comparison::TimeVerdict;
-use rgpu::model::suite::{RowState, SuiteState, SuiteVerdict};
+use rgpu_model::comparison::TimeVerdict;
+use rgpu_model::suite::{RowState, SuiteState, SuiteVerdict};
 
 use super::{SUITE, laptop_with, states, suite};
 use crate::browser::Browser;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rgpu::model::suite::SuiteRun;
+use rgpu_model::suite::SuiteRun;
 
 use super::{SUITE, laptop_with};
 use crate::fake_host::FakeHost;

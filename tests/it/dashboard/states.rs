@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use rgpu::model::suite::{RowState, SuiteRow, SuiteRun, SuiteState, SuiteTime};
+use rgpu_model::suite::{RowState, SuiteRow, SuiteRun, SuiteState, SuiteTime};
 use serde_json::{Value, json};
 
 use super::client::Dashboard;
@@ -97,7 +97,7 @@ fn the_page_of_a_stopped_fan_out_or_suite_leads_to_its_runs() {
     change("night", json!({"kernel": "", "remote": "h200 b200", "state": "cancelled"}));
     change("case", json!({"parent": {"suite": "night"}}));
     let suite = SuiteRun {
-        schema: rgpu::model::suite::SCHEMA.to_owned(),
+        schema: rgpu_model::suite::SCHEMA.to_owned(),
         id: "night".to_owned(),
         state: SuiteState::Open,
         ..SuiteRun::default()
@@ -152,7 +152,7 @@ fn the_matrix_of_a_suite_has_the_order_of_its_file_and_of_numbers() {
         ..SuiteRow::default()
     };
     let suite = SuiteRun {
-        schema: rgpu::model::suite::SCHEMA.to_owned(),
+        schema: rgpu_model::suite::SCHEMA.to_owned(),
         id: "night".to_owned(),
         state: SuiteState::Done,
         rows: vec![

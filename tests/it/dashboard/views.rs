@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use rgpu::model::suite::{RowState, SuiteRow, SuiteRun, SuiteState};
+use rgpu_model::suite::{RowState, SuiteRow, SuiteRun, SuiteState};
 use serde_json::{Value, json};
 
 use super::client::Dashboard;
@@ -329,7 +329,7 @@ fn what_failed_was_not_timed_or_is_made_up_is_told_as_such() {
     write("detached/events.jsonl", events.map(|event| format!("{event}\n")).concat());
     fs::remove_file(laptop.project("artifacts/runs/suite/profile.json")).unwrap();
     let suite = SuiteRun {
-        schema: rgpu::model::suite::SCHEMA.to_owned(),
+        schema: rgpu_model::suite::SCHEMA.to_owned(),
         id: "suite".to_owned(),
         state: SuiteState::Done,
         rows: vec![SuiteRow {

@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rgpu::model::Profile;
+use rgpu_model::Profile;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::modal::fake_proxy::{KEY, SECRET, add_remote_to_config};

@@ -107,7 +107,7 @@ fn a_profile_that_another_agent_carries_out_is_whole() {
     let line = "profile --kernel vecadd --mode ncu --remote box --json";
     let output = laptop.run(line);
     assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
-    let profile: rgpu::model::Profile = serde_json::from_slice(&output.stdout).unwrap();
+    let profile: rgpu_model::Profile = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(profile.rung, "ncu.asked");
     assert!(profile.launches[0].metrics.len() > 500);
 }

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rgpu::model::Profile;
-use rgpu::model::suite::SuiteRun;
+use rgpu_model::Profile;
+use rgpu_model::suite::SuiteRun;
 
 use super::worker::Worker;
 use crate::fake_host::FakeHost;

@@ -6,12 +6,12 @@ use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rgpu::model::Profile;
-use rgpu::remote::{
+use rgpu_model::Profile;
+use rgpu_protocol::{EventBody, Outcome};
+use rgpu_remote::{
     JobMessage, ReconnectPolicy, RemoteFile, RemoteSpec, Submission, TransferProgress,
     UnknownHostPolicy,
 };
-use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::Signal;
 
 use super::worker::{Worker, add_remote_to_config};

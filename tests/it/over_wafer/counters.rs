@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rgpu::model::Profile;
+use rgpu_model::Profile;
 use serde_json::{Value, json};
 
 use super::service::Service;

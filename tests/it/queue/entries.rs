@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 use regex::Regex;
-use rgpu::store::{Repository, repository};
+use rgpu_run::store::{Repository, repository};
 
 use super::TestQueue;
 use crate::laptop::status;

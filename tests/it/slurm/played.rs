@@ -6,8 +6,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rgpu::model::Profile;
-use rgpu::model::suite::SuiteRun;
+use rgpu_model::Profile;
+use rgpu_model::suite::SuiteRun;
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, wait_for};

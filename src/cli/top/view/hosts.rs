@@ -13,8 +13,8 @@ use rgpu_protocol::probe::GpuFacts;
 use super::{ViewState, draw_message};
 use crate::cli::top::data::TopData;
 use crate::dashboard::{HealthLevel, HostState, RunningRun};
-use crate::queue::EntryState;
-use crate::report::{Align, TextTable, age, bytes, cut_end, one_line};
+use rgpu_report::{Align, TextTable, age, bytes, cut_end, one_line};
+use rgpu_work::queue::EntryState;
 
 /// The columns of hosts that a narrow terminal lacks, the least important first.
 const SPARE_HOST_COLUMNS: [&str; 5] = ["address", "CUDA", "waiting", "seen", "memory"];

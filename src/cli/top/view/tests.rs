@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::*;
 use crate::dashboard::{FailedHostTry, HealthLevel, HostState, RunningRun};
-use crate::loops::{AwaitedAnswer, Heartbeat, IterationRecord, LoopMode, LoopTarget, Metric};
-use crate::queue::Entry;
+use rgpu_work::loops::{AwaitedAnswer, Heartbeat, IterationRecord, LoopMode, LoopTarget, Metric};
+use rgpu_work::queue::Entry;
 
 fn shown(data: &TopData, tab: Tab, scroll: usize) -> String {
     shown_in(90, 24, data, tab, scroll)
@@ -66,7 +66,7 @@ fn iteration(number: u32, outcome: &str, speedup: f64, reason: &str) -> Iteratio
     serde_json::from_value(record).unwrap()
 }
 
-fn kept(iteration: u32, us: f64) -> crate::loops::KeptState {
+fn kept(iteration: u32, us: f64) -> rgpu_work::loops::KeptState {
     serde_json::from_value(json!({
         "iteration": iteration, "files": "best", "digest": "x",
         "time": {"gmean_us": us, "cases": []},

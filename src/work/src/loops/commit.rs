@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::LoopError;
+use rgpu_model::program_answer::{MAX_LIST_BYTES, read_answer};
 use rgpu_run::store::{QuietGit, inner_repositories};
 
 /// Checks that a loop may write to the project's repository, if there is one.
@@ -77,12 +78,12 @@ impl IndexedGit {
 
     fn bytes<A: AsRef<OsStr>>(&self, args: &[A]) -> Option<Vec<u8>> {
         let mut git = self.git.command(args);
-        git.stderr(Stdio::null()).env("GIT_INDEX_FILE", &self.index);
+        git.env("GIT_INDEX_FILE", &self.index);
         for role in ["AUTHOR", "COMMITTER"] {
             git.env(format!("GIT_{role}_NAME"), "rgpu loop");
             git.env(format!("GIT_{role}_EMAIL"), "rgpu@localhost");
         }
-        let output = git.output().ok()?;
+        let output = read_answer(&mut git, MAX_LIST_BYTES).ok()?;
         output.status.success().then_some(output.stdout)
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
-use rgpu::remote::RemoteSpec;
+use rgpu_remote::RemoteSpec;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Deployed, NCU, kill, python, whole};
