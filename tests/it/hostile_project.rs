@@ -167,6 +167,8 @@ fn judge(
         Some(0) if is_named => Some(Verdict::Told),
         Some(0) => Some(Verdict::NotTouched),
         Some(_) if is_named => Some(Verdict::Refused),
+        // A profile that is no file is none, and the error says that the run has none.
+        Some(_) if kind == Kind::Pipe && text.contains("has no profile") => Some(Verdict::Refused),
         status if status == usual() => Some(Verdict::NotTouched),
         Some(_) => Some(Verdict::Unclear),
     });

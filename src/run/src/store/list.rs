@@ -328,7 +328,7 @@ impl Runs {
             let is_named =
                 |line: &&RunLine| line.folder.file_name().is_some_and(|name| *name == **id);
             let line = all.iter().find(is_named);
-            let line = line.ok_or_else(|| StoreError::Unknown(id.clone()))?;
+            let Some(line) = line else { return Err(self.why_not_listed(id)) };
             if line.record.state.is_active() || is_followed(line) {
                 return Err(StoreError::NotEnded(id.clone()));
             }
@@ -361,6 +361,21 @@ impl Runs {
         }
         lines.sort_by(|a, b| b.record.started.cmp(&a.record.started).then(b.folder.cmp(&a.folder)));
         lines
+    }
+
+    /// Why no run with this whole id is in the list: there is none, or its folder or record is a link
+    /// or no file.
+    fn why_not_listed(&self, id: &str) -> StoreError {
+        let unknown = || StoreError::Unknown(id.to_owned());
+        let is_one_word = Path::new(id).file_name().is_some_and(|word| word == id);
+        match self.open_root() {
+            Ok(Some(root)) if is_one_word => RunFolder::open_in(&root, id)
+                .and_then(|run| run.record())
+                .err()
+                .unwrap_or_else(unknown),
+            Ok(_) => unknown(),
+            Err(error) => error,
+        }
     }
 
     /// Removes these runs, except those that a process follows. If the latest was removed, `latest`
