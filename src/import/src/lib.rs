@@ -2,7 +2,7 @@
 //! kind of artifact.
 //!
 //! An importer reads one artifact of the run folder and returns its content as an [`Imported`],
-//! which [`rgpu_run::run`] adds to the run's profile ([`Imported::add_to`]). If a tool claims success
+//! which `rgpu_run::run` adds to the run's profile ([`Imported::add_to`]). If a tool claims success
 //! but its report has no results, the content names that ([`RejectedReport`]), and the run tries
 //! the next rung. To add a kind of artifact: write the file and add its line to [`IMPORTERS`].
 

@@ -1,7 +1,7 @@
 //! The profile: everything rgpu knows about one run, as one JSON document (`rgpu.profile/1`).
 //!
-//! The importers ([`rgpu_import`]) fill it from the files that tools wrote on the host, and
-//! [`rgpu_analysis`] adds verdicts and findings. It is stored as `profile.json` in the run
+//! The importers (`rgpu_import`) fill it from the files that tools wrote on the host, and
+//! `rgpu_analysis` adds verdicts and findings. It is stored as `profile.json` in the run
 //! folder; reports, comparisons, the dashboard and the MCP server read it. Doc comments of fields
 //! are also the descriptions in `schemas/profile.json`.
 //!

@@ -64,7 +64,7 @@ pub(super) async fn compile_here(
     }))
 }
 
-/// The architecture for which [`compile_here`] would compile the request's kernel for a remote host
+/// The architecture for which `compile_here` would compile the request's kernel for a remote host
 /// with these facts, if this machine has a compiler. `None` if it compiles nothing.
 ///
 /// # Errors
