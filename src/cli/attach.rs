@@ -103,7 +103,8 @@ fn check(app: &App, record: &RunRecord, agreed: bool) -> Result<()> {
             false => Err(never_submitted(record)),
         };
     }
-    if !is_fan_out {
+    // The runs of a fan-out that was started here are checked one by one.
+    if !is_fan_out || !started_here::is_known(app, record) {
         session::check_run(app, record)?;
     }
     started_here::check(app, record, agreed)

@@ -18,7 +18,7 @@ use rgpu_model::profile::ArtifactKind;
 use rgpu_plan::kernel::{EntryPoint, check_architecture};
 use rgpu_plan::tool::{self, Request, Target};
 use rgpu_remote::RemoteSpec;
-use rgpu_run::run::{BuildOutcome, BuildRun, BuildTarget, Emit, publish_build};
+use rgpu_run::run::{BuildOutcome, BuildRun, BuildTarget, Emit, NOT_FOR_AGENTS, publish_build};
 use rgpu_run::store::{Cost, RunFolder, RunRecord, atomic};
 use rgpu_work::own_command::is_started_by_agent;
 use show::CopiedPaths;
@@ -115,11 +115,14 @@ fn run_one(app: &App, args: &BuildArgs, argv: &[String]) -> Result<Status> {
     let mut built = task.run_build();
     if matches!(built, Ok(BuildOutcome::NoCompiler(_)))
         && args.remote.is_none()
-        // An agent's options may name programs.
-        && !is_started_by_agent()
-        && let Some(local) = task.run_build_here()
+        && !session::is_local(&task.spec)
     {
-        built = local;
+        // A compiler's includes and messages reach every file of this machine.
+        if is_started_by_agent() {
+            app.print_note(NOT_FOR_AGENTS);
+        } else if let Some(local) = task.run_build_here() {
+            built = local;
+        }
     }
     // The host has no compiler: offer to fetch one.
     if let (Ok(BuildOutcome::NoCompiler(failure)), BuildTarget::Kernel(request)) =

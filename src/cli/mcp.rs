@@ -7,6 +7,7 @@ use clap::Args;
 use super::support::app::{App, Status};
 use crate::mcp::{McpContext, TOOLS, serve_http, serve_stdio, tools};
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::kernel::CALLS_FOLDER;
 use rgpu_report::wrap;
 use rgpu_run::store::StartedRuns;
 use rgpu_run::store::state::random_id;
@@ -73,7 +74,7 @@ fn context(app: &App) -> Result<McpContext> {
         program,
         project: app.config.project.clone(),
         runs: app.cwd.join(&app.config.runs_dir.value),
-        scratch: app.cache.join("mcp"),
+        scratch: app.cache.join(CALLS_FOLDER),
         started: StartedRuns::in_cache(&app.cache),
     })
 }

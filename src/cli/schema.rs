@@ -15,6 +15,8 @@ use serde_json::Value;
 use super::support::app::{App, Status};
 use super::support::missing;
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::regular_file::{self, MAX_TOML_BYTES};
+use rgpu_model::toml_error;
 
 /// Print the JSON Schema of a document that rgpu writes, or check a file against it
 ///
@@ -202,16 +204,20 @@ pub(super) fn run(
 }
 
 fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Status> {
-    let bytes = std::fs::read(path).map_err(|e| match e.kind() {
+    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+    let max_bytes = if is_toml { MAX_TOML_BYTES } else { regular_file::MAX_FILE_BYTES };
+    // It may be a pipe.
+    let file = std::fs::File::open(path);
+    let bytes = file.and_then(|file| regular_file::read_from(file, max_bytes));
+    let bytes = bytes.map_err(|e| match e.kind() {
         ErrorKind::NotFound => missing::file(&path.display().to_string()),
         _ => Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")
             .file(path.display())
             .cause(e),
     })?;
-    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     let document: Value = match is_toml {
         true => from_toml(&bytes).map_err(|cause| ("not_toml", "the file is not TOML", cause)),
-        false => serde_json::from_slice(&bytes)
+        false => rgpu_run::saved_json::any_from_slice(&bytes)
             .map_err(|e| ("not_json", "the file is not JSON", e.to_string())),
     }
     .map_err(|(code, what, cause)| {
@@ -264,7 +270,8 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
 /// A TOML file as JSON.
 fn from_toml(bytes: &[u8]) -> std::result::Result<Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|e| e.to_string())?;
-    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
+    let table: toml::Table =
+        text.parse().map_err(|e: toml::de::Error| toml_error::short(&e.to_string()))?;
     serde_json::to_value(table).map_err(|e| e.to_string())
 }
 

@@ -1,10 +1,6 @@
 //! `rgpu skill`: the skill that tells coding agents how to work with rgpu.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the skills folders of the user's agents, or one that the user named"
-)]
-
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
@@ -15,11 +11,15 @@ use serde::Serialize;
 use super::support::app::{App, Status};
 use crate::mcp::SKILL;
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::regular_file;
 use rgpu_run::store::atomic;
 
 /// Agents with a folder for skills, below the user's home.
 const AGENTS: &[(&str, &str)] =
     &[("claude", ".claude"), ("codex", ".codex"), ("cursor", ".cursor")];
+
+/// The largest skill that is read.
+const MAX_SKILL_BYTES: u64 = 1 << 20;
 
 /// How our own file begins.
 const OWN_HEAD: &str = "---\nname: rgpu\n";
@@ -78,11 +78,16 @@ fn install(app: &App, args: &InstallArgs) -> Result<Status> {
         .iter()
         .map(|folder| folder.join("rgpu/SKILL.md"))
         .collect();
+    let is_agent = |target: &String| AGENTS.iter().any(|(name, _)| name == target);
+    let is_folder = args.target.as_ref().is_some_and(|target| !is_agent(target));
     for file in &files {
+        if let Some(folder) = file.parent().filter(|_| is_folder) {
+            app.config.check_output_folder(folder)?;
+        }
         check(file, args.force)?;
     }
     for file in &files {
-        let written = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+        let written = file.parent().map_or(Ok(()), atomic::make_folder);
         written.and_then(|()| atomic::write(file, SKILL.as_bytes())).map_err(|e| {
             Failure::new(Exit::Disk, "disk", "the skill cannot be written")
                 .file(file.display())
@@ -126,14 +131,17 @@ fn folders(app: &App, home: &Path, target: Option<&str>) -> Result<Vec<PathBuf>>
 
 /// Refuses to overwrite a file that is not ours, or that somebody may have changed.
 fn check(file: &Path, force: bool) -> Result<()> {
-    let (code, what) = match std::fs::read_to_string(file) {
+    let (code, what) = match regular_file::read_to_string(file, MAX_SKILL_BYTES) {
         _ if force => return Ok(()),
         Ok(text) if text == SKILL => return Ok(()),
         Ok(text) if text.starts_with(OWN_HEAD) => {
             ("other_text", "the installed skill is another version, or was changed")
         }
-        Ok(_) => ("foreign_file", "another skill has this name"),
-        Err(_) => return Ok(()),
+        // Writing a file below another file reports that.
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(());
+        }
+        _ => ("foreign_file", "another skill has this name"),
     };
     let failure = Failure::new(Exit::Usage, code, what).file(file.display());
     Err(failure.hint("`--force` overwrites it"))

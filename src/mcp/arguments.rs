@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::McpContext;
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::kernel::is_private;
 use rgpu_work::own_command::check_argument;
 
 /// A wrong argument.
@@ -82,13 +83,13 @@ fn in_plain_words(why: &str) -> String {
 }
 
 /// Checks the name of a run or a file. A file must be in the project or among its runs, also where
-/// a link leads.
+/// a link leads, and not look private.
 pub(super) fn check_inside_project(context: &McpContext, name: &str, text: &str) -> Result<()> {
     check_argument(name, text)?;
     check_inside(context, name, text)
 }
 
-/// Checks that a word names no file outside of the project.
+/// Checks that a word names no file outside of the project, and no private one.
 fn check_inside(context: &McpContext, name: &str, text: &str) -> Result<()> {
     let path = context.project.join(text);
     let Ok(real) = path.canonicalize() else {
@@ -100,10 +101,19 @@ fn check_inside(context: &McpContext, name: &str, text: &str) -> Result<()> {
             false => Ok(()),
         };
     };
-    let is_inside = |folder: &Path| folder.canonicalize().is_ok_and(|f| real.starts_with(f));
-    match [&context.project, &context.runs, &context.scratch].into_iter().any(|f| is_inside(f)) {
-        true => Ok(()),
-        false => Err(outside(name, text)),
+    let folders = [&context.project, &context.runs, &context.scratch];
+    let inside = folders.into_iter().find_map(|folder| {
+        let folder = folder.canonicalize().ok()?;
+        real.strip_prefix(folder).ok()
+    });
+    match inside {
+        None => Err(outside(name, text)),
+        // The project may be a home folder.
+        Some(inside) if is_private(inside) => {
+            Err(argument_error(format!("`{name}`: `{text}` looks like a private file"))
+                .hint("tell your user which file you need, and why"))
+        }
+        Some(_) => Ok(()),
     }
 }
 
@@ -251,6 +261,12 @@ mod tests {
         }
         for wrong in ["/etc/passwd", "linked", "../x", "kernels/../../x", "--yes", "", "/none"] {
             assert!(check_inside_project(&context, "kernel", wrong).is_err(), "{wrong}");
+        }
+        // A home folder may be the project.
+        std::fs::create_dir(context.project.join(".ssh")).unwrap();
+        for private in [".env", ".ssh/id_rsa", "server.pem"] {
+            std::fs::write(context.project.join(private), "").unwrap();
+            assert!(check_inside_project(&context, "file", private).is_err(), "{private}");
         }
     }
 }

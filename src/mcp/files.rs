@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use super::McpContext;
 use super::arguments::argument_error;
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_plan::kernel::CALL_PREFIX;
 
 /// The most text in all files of a call.
 const MAX_FILE_BYTES: usize = 256 << 10;
@@ -31,7 +32,8 @@ pub(super) struct InlineFile {
 /// Folders of commands that outlived their server are removed after this time.
 const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The folder with the files of a call. Dropping it removes it.
+/// The folder with the files of a call. Dropping it removes it. A kernel there brings along no file
+/// from elsewhere, which `rgpu_plan` knows by the folder's name.
 #[derive(Debug)]
 pub(super) struct SentFiles {
     folder: TempDir,
@@ -55,7 +57,7 @@ impl SentFiles {
             Failure::new(Exit::Disk, "disk", "the files of a call cannot be written").cause(e)
         };
         make_folder(&context.scratch).map_err(failed)?;
-        let folder = tempfile::Builder::new().prefix("files-").tempdir_in(&context.scratch);
+        let folder = tempfile::Builder::new().prefix(CALL_PREFIX).tempdir_in(&context.scratch);
         let sent = Self { folder: folder.map_err(failed)? };
         for file in files {
             let path = sent.path(&file.path)?;

@@ -3,6 +3,8 @@
 //! rmcp's own transport drops a line that is not JSON, and one that is too long. Here each of them is
 //! answered, and the connection goes on.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use rmcp::RoleServer;
 use rmcp::model::{ClientRequest, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
@@ -201,12 +204,16 @@ pub(super) fn read_message(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleSe
     if line.is_empty() {
         return Ok(None);
     }
+    let no_message = |id, code, message| Err(LineError { id, code, message });
+    if serde_json::from_slice::<HasKeyTwice>(line).is_ok_and(|HasKeyTwice(twice)| twice) {
+        let message = "the message has a key twice".to_owned();
+        return no_message(Value::Null, INVALID_REQUEST, message);
+    }
     if let Ok(message) = serde_json::from_slice(line)
         && !has_wrong_params(&message)
     {
         return Ok(Some(message));
     }
-    let no_message = |id, code, message| Err(LineError { id, code, message });
     let fields = match serde_json::from_slice(line) {
         Ok(Value::Object(fields)) => fields,
         Ok(Value::Array(_)) => {
@@ -252,6 +259,37 @@ pub(super) fn read_message(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleSe
     }
 }
 
+/// The keys of a message.
+const KEYS: &[&str] = &["jsonrpc", "id", "method", "params"];
+
+/// Whether an object has a key of a message twice: nobody can tell which of the values counts.
+struct HasKeyTwice(bool);
+
+impl<'de> Deserialize<'de> for HasKeyTwice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(KeyVisitor)
+    }
+}
+
+struct KeyVisitor;
+
+impl<'de> Visitor<'de> for KeyVisitor {
+    type Value = HasKeyTwice;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<HasKeyTwice, M::Error> {
+        let (mut keys, mut twice) = (BTreeSet::new(), false);
+        while let Some(key) = map.next_key::<String>()? {
+            map.next_value::<IgnoredAny>()?;
+            twice |= KEYS.contains(&key.as_str()) && !keys.insert(key);
+        }
+        Ok(HasKeyTwice(twice))
+    }
+}
+
 /// Whether a request has params that its method does not take: rmcp takes it for a method of others.
 fn has_wrong_params(message: &RxJsonRpcMessage<RoleServer>) -> bool {
     let JsonRpcMessage::Request(request) = message else { return false };
@@ -276,6 +314,7 @@ mod tests {
             ("[]", json!(null), -32600, "batches are not supported"),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, json!(null), -32600, "batches"),
             ("42", json!(null), -32600, "not a message"),
+            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, json!(null), -32600, "twice"),
             ("{}", json!(null), -32600, "has no `method`"),
             (r#"{"jsonrpc":"2.0","id":"q"}"#, json!("q"), -32600, "has no `method`"),
             (r#"{"id":3,"method":"tools/call","params":3}"#, json!(3), -32600, "`jsonrpc`"),

@@ -229,6 +229,43 @@ fn a_kernel_brings_along_no_file_of_others() {
 }
 
 #[test]
+fn a_kernel_below_the_home_folder_brings_along_no_other_file_of_it() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let unpacked = laptop.path("home/unpacked");
+    fs::create_dir(&unpacked).unwrap();
+    fs::create_dir(laptop.path("home/.git")).unwrap();
+    fs::write(laptop.path("home/rgpu.toml"), "").unwrap();
+    fs::write(laptop.path("home/notes.txt"), "private").unwrap();
+    let kernel = "#include \"../notes.txt\"\n__global__ void k(float *x) {}\n";
+    fs::write(unpacked.join("k.cu"), kernel).unwrap();
+    for (folder, file) in [("home/unpacked", "k.cu"), ("home", "unpacked/k.cu")] {
+        let line = format!("--json build --kernel {file} --arch sm_90a --remote h200");
+        let output = laptop.rgpu(words(&line)).current_dir(laptop.path(folder)).output().unwrap();
+        let shown = laptop.shown(&line, &output);
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["error"]["code"], "source_elsewhere", "{shown}");
+        assert!(shown.contains("notes.txt"), "{shown}");
+    }
+}
+
+#[test]
+fn a_kernel_brings_along_private_files_of_its_own_folder_only() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.write("rgpu.toml", "");
+    laptop.write(".env", "TOKEN=1");
+    laptop.write("k/k.cu", "__global__ void k(float *x) {}\n");
+    let toml = "name = \"k\"\nlanguage = \"cuda\"\nsource = \"k.cu\"\n\
+                entry = { device = \"k\" }\nfiles = [\"../.env\"]\n\
+                [[arg]]\nname = \"x\"\ndtype = \"f32\"\nrole = \"inout\"\nshape = [4]\n\
+                [launch]\ngrid = [1]\nblock = [1]\n";
+    laptop.write("k/kernel.toml", toml);
+    let line = "profile --kernel k/kernel.toml --remote h200";
+    refused(&laptop, line, "private_source", &[".env", "`files`", "own folder"]);
+}
+
+#[test]
 fn the_doctor_tries_rgpus_own_kernel() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
@@ -590,4 +627,51 @@ fn bench_toml_names_remotes_of_the_users_settings_and_files_of_the_project() {
         laptop.write("bench.toml", &target(&format!("{line}\nremote = \"h200\"")));
         refused(&laptop, "bench run", "outside_project", &["bench.toml", "outside the project"]);
     }
+}
+
+#[test]
+fn a_suite_that_came_with_the_project_leads_to_no_stranger() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let target = "[[target]]\nname = \"a:b\"\nkernel = \"vecadd\"\nremote = \"h200\"\n";
+    laptop.write("bench.toml", target);
+    laptop.run("bench run --run-id night");
+    let folder = laptop.project("artifacts/runs/night");
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let suite: serde_json::Value = serde_json::from_str(&read("suite.json")).unwrap();
+    let server = UntrustedServer::new();
+    let address = server.address("http");
+    let (mut of_row, mut of_options) = (suite.clone(), suite);
+    of_row["rows"][0]["remote"] = address.clone().into();
+    of_options["options"]["remote"] = address.clone().into();
+    let other = Laptop::new();
+    FakeHost::new(&other);
+    other.write("bench.toml", target);
+    other.write("artifacts/runs/night/run.json", &read("run.json"));
+    let add = format!("rgpu remote add NAME {address}");
+    for changed in [of_row, of_options] {
+        // The user's own suite, changed since.
+        fs::write(folder.join("suite.json"), changed.to_string()).unwrap();
+        for line in ["bench run --failed night", "bench resume night"] {
+            refused(&laptop, line, "remote_of_project", &[&add, "suite.json"]);
+        }
+        // The same suite in a clone of the project, on another machine.
+        other.write("artifacts/runs/night/suite.json", &changed.to_string());
+        refused(&other, "bench resume night", "started_elsewhere", &["--yes"]);
+        for _ in 0..2 {
+            refused(&other, "bench resume night --yes", "remote_of_project", &[&add]);
+        }
+    }
+    assert!(server.was_left_alone());
+}
+
+#[test]
+fn a_link_of_the_project_leads_no_events_elsewhere() {
+    let laptop = Laptop::new();
+    let elsewhere = laptop.path("elsewhere");
+    symlink(&elsewhere, laptop.project("linked")).unwrap();
+    refused(&laptop, "exec --events linked -- true", "folder_outside", &["symbolic link"]);
+    assert!(!elsewhere.exists());
+    assert_eq!(status(&laptop.run("exec --events own -- true")), 0);
+    assert!(laptop.project("own").exists());
 }

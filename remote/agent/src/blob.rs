@@ -4,9 +4,9 @@
 //! by one (that would cost seconds for 500 small files). So a blob whose change time is older than
 //! the last boot is hashed again before use.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -135,7 +135,7 @@ impl Blobs {
         let temp = self.folder.join("tmp").join(format!("{}-{serial}", std::process::id()));
         let written = write_new(&temp, bytes).and_then(|()| {
             if let Some(parent) = path.parent()
-                && let Err(e) = fs::create_dir(parent)
+                && let Err(e) = DirBuilder::new().mode(0o700).create(parent)
                 && e.kind() != io::ErrorKind::AlreadyExists
             {
                 return Err(e);
@@ -213,6 +213,8 @@ mod tests {
         assert!(blobs.put(&digest, 5, b"no zstd", BlobEncoding::Zstd).is_err());
         blobs.put(&digest, 5, b"right", BlobEncoding::Plain).unwrap();
         assert!(blobs.has(&digest, 5));
+        let folder = fs::metadata(blobs.path(&digest).parent().unwrap()).unwrap();
+        assert_eq!(folder.mode() & 0o777, 0o700);
     }
 
     #[test]

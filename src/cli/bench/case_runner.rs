@@ -26,7 +26,7 @@ use rgpu_model::suite::{
     GrownSizes, MissingTool, NO_GPU, PairResult, SizeSpeedup, SuiteOptions, SuiteTime,
 };
 use rgpu_model::{KernelCode, Profile};
-use rgpu_plan::kernel::{KernelSpec, ProfileMode, find};
+use rgpu_plan::kernel::{KernelSpec, ProfileMode, find, may_be_sent};
 use rgpu_plan::tool::{self, BundleFile, PrebuiltCode};
 use rgpu_remote::RemoteSpec;
 use rgpu_run::config::is_below;
@@ -354,9 +354,10 @@ impl<'a> CaseRunner<'a> {
         path_of: fn(&str, &Path) -> Option<PathBuf>,
     ) -> Result<String> {
         let folder = self.folder.map(|folder| self.app.cwd.join(folder));
-        let path = folder.and_then(|folder| path_of(name, &folder));
-        let Some(path) = path else { return Ok(name.to_owned()) };
-        if is_below(&path, &self.app.config.project) {
+        let path = folder.as_deref().and_then(|folder| path_of(name, folder));
+        let (Some(folder), Some(path)) = (folder, path) else { return Ok(name.to_owned()) };
+        let is_own = may_be_sent(&path, &folder, &kernel_folders(self.app));
+        if is_own && is_below(&path, &self.app.config.project) {
             return Ok(path.display().to_string());
         }
         let what = format!("the {key} `{name}` of bench.toml lies outside the project");

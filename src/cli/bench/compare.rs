@@ -5,7 +5,7 @@ use super::expect;
 use super::saved::{self, cases_of};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::suite_index;
-use crate::cli::support::terminal::escape_controls;
+use crate::cli::support::terminal::escape_but_own_colors;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::number_form::by_number;
 use rgpu_model::suite::{SuiteTime, SuiteVerdict};
@@ -59,7 +59,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     if app.global.json {
         app.print_json(&comparison)?;
     } else {
-        app.print(&escape_controls(comparison_table(&comparison, &app.style()).as_bytes()));
+        app.print(&escape_but_own_colors(comparison_table(&comparison, &app.style()).as_bytes()));
     }
     let verdicts: Vec<SuiteVerdict> =
         comparison.rows.iter().map(|row| row.judgement.verdict).collect();

@@ -11,7 +11,7 @@ use super::args::HistoryArgs;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::overwrite;
 use crate::cli::support::suite_index;
-use crate::cli::support::terminal::escape_controls;
+use crate::cli::support::terminal::escape_but_own_colors;
 use rgpu_model::duration::parse_duration;
 use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
 use rgpu_model::suite::RowState;
@@ -57,7 +57,7 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
             rgpu_run::store::atomic::write(&path, page.as_bytes()).map_err(failed)?;
             app.print(&format!("{}\n", app.short(&path)));
         }
-        _ => app.print(&escape_controls(history_table(&history, &app.style()).as_bytes())),
+        _ => app.print(&escape_but_own_colors(history_table(&history, &app.style()).as_bytes())),
     }
     Ok(0)
 }

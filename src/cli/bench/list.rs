@@ -12,6 +12,7 @@ use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::session;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::number_form::counted;
+use rgpu_plan::kernel::may_be_sent;
 use rgpu_remote::RemoteSpec;
 use rgpu_report::{Align, TextTable};
 use rgpu_run::config::is_below;
@@ -232,9 +233,12 @@ fn line_of_remote(target: &TargetSpec) -> usize {
 
 /// The entries of these targets for which `bench run` would fail.
 pub(super) fn problems(app: &App, file: &SuiteFile, targets: &[&TargetSpec]) -> Vec<TargetProblem> {
-    let is_inside = |path: &Path| is_below(path, &app.config.project);
+    let folders = kernel_folders(app);
+    let folder = file.folder().map_or_else(|| app.cwd.clone(), |folder| app.cwd.join(folder));
+    let is_inside =
+        |path: &Path| is_below(path, &app.config.project) && may_be_sent(path, &folder, &folders);
     let listed = targets.iter().copied();
-    let mut problems = target_problems(file, listed, &kernel_folders(app), &is_inside);
+    let mut problems = target_problems(file, listed, &folders, &is_inside);
     let mut remotes = BTreeSet::new();
     for target in targets {
         let Some(name) = target.settings.remote.as_deref().filter(|name| remotes.insert(*name))

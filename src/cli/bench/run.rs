@@ -1,6 +1,6 @@
 //! `rgpu bench run` and `rgpu bench resume`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -188,6 +188,16 @@ pub(super) fn cases(
     file: &SuiteFile,
     options: &SuiteOptions,
 ) -> Result<Vec<(SuiteCase, RemoteSpec)>> {
+    cases_on(app, file, options, &|name| session::spec(app, Some(name)))
+}
+
+/// As [`cases`]; `spec` finds the remotes that the options name.
+fn cases_on(
+    app: &App,
+    file: &SuiteFile,
+    options: &SuiteOptions,
+    spec: &dyn Fn(&str) -> Result<RemoteSpec>,
+) -> Result<Vec<(SuiteCase, RemoteSpec)>> {
     let selected = select(file, &options.targets, options.include_generated)?;
     let mode = options.mode.as_deref().and_then(|mode| mode.parse::<ProfileMode>().ok());
     let selected = selected.into_iter().flat_map(|case| match case.is_compared(mode) {
@@ -200,9 +210,7 @@ pub(super) fn cases(
         let specs = match (given.as_slice(), &case.settings.remote) {
             ([], None) => vec![session::spec(app, None)?],
             ([], Some(name)) => vec![list::remote_of_case(app, file, &case, name)?],
-            (names, _) => {
-                names.iter().map(|name| session::spec(app, Some(name))).collect::<Result<_>>()?
-            }
+            (names, _) => names.iter().map(|name| spec(name)).collect::<Result<_>>()?,
         };
         let several = specs.len() > 1;
         for spec in specs {
@@ -286,6 +294,44 @@ struct TakenUp {
     yes: bool,
 }
 
+/// The remotes that the files of a suite name. A suite may come with a project, so they are ones of
+/// the user's settings, unless the suite was started here on them.
+struct SuiteRemotes<'a> {
+    app: &'a App,
+    file: PathBuf,
+    /// The remotes that the suite was started on, if it was started here.
+    started_on: Vec<String>,
+}
+
+impl<'a> SuiteRemotes<'a> {
+    fn new(app: &'a App, folder: &RunFolder, record: &RunRecord) -> Self {
+        let started_on = if started_here::is_known(app, record) {
+            record.remote.split(' ').map(str::to_owned).collect()
+        } else {
+            Vec::new()
+        };
+        Self { app, file: folder.path().join("suite.json"), started_on }
+    }
+
+    /// The remote that the suite's files name so.
+    fn spec(&self, name: &str) -> Result<RemoteSpec> {
+        if self.started_on.iter().any(|own| own == name) {
+            session::spec(self.app, Some(name))
+        } else {
+            session::spec_of_record(self.app, name, &self.file)
+        }
+    }
+
+    /// Refuses a suite that names another remote anywhere.
+    fn check(&self, run: &SuiteRun, record: &RunRecord) -> Result<()> {
+        let chosen = run.options.remote.iter().flat_map(|names| names.split(','));
+        let of_rows = run.rows.iter().map(|row| row.remote.as_str());
+        let named: BTreeSet<&str> = chosen.chain(of_rows).chain(record.remote.split(' ')).collect();
+        let mut named = named.into_iter().filter(|name| !name.is_empty());
+        named.try_for_each(|name| self.spec(name).map(drop))
+    }
+}
+
 /// Takes up a suite with the options that it was begun with.
 fn take_up<'a>(
     app: &'a App,
@@ -301,6 +347,11 @@ fn take_up<'a>(
         return Err(Failure::new(Exit::Usage, "is_sweep", what)
             .hint(format!("repeat its command: rgpu {again}")));
     }
+    let remotes = SuiteRemotes::new(app, &folder, &record);
+    // The user's consent makes it a suite that was started here, on the remotes of its record.
+    if taken_up.yes && !started_here::is_known(app, &record) {
+        remotes.check(&run, &record)?;
+    }
     started_here::check(app, &record, taken_up.yes).map_err(|mut failure| {
         failure.hints.retain(|hint| !hint.contains("runs attach"));
         failure.hint(format!("if that is yours: `rgpu bench resume {} --yes`", record.id))
@@ -308,8 +359,9 @@ fn take_up<'a>(
     let folder = folder.follow()?;
     let file = list::file(app, run.options.file.as_deref().map(Path::new))?;
     let options = run.options.clone();
+    let now = cases_on(app, &file, &options, &|name| remotes.spec(name))?;
     let mut now: BTreeMap<String, (SuiteCase, RemoteSpec)> =
-        cases(app, &file, &options)?.into_iter().map(|case| (case.0.id.clone(), case)).collect();
+        now.into_iter().map(|case| (case.0.id.clone(), case)).collect();
     let mut suite = RunningSuite { run };
     let mut cases = BTreeMap::new();
     for (at, row) in suite.run.rows.iter_mut().enumerate() {
@@ -318,7 +370,7 @@ fn take_up<'a>(
                 // The remote that the case began on has its open job.
                 let spec = match spec.name == row.remote {
                     true => spec,
-                    false => session::spec(app, Some(&row.remote))?,
+                    false => remotes.spec(&row.remote)?,
                 };
                 cases.insert(at, (case, spec));
             }

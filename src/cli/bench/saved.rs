@@ -6,7 +6,7 @@ use super::args::ShowArgs;
 use super::case_runner::THRESHOLD;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::suite_index;
-use crate::cli::support::terminal::escape_controls;
+use crate::cli::support::terminal::escape_but_own_colors;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::number_form::counted;
 use rgpu_model::suite::SuiteRun;
@@ -112,7 +112,7 @@ pub(super) fn print(app: &App, folder: &RunFolder, run: &SuiteRun) -> Result<()>
     if app.global.json {
         return app.print_json(run);
     }
-    app.print(&escape_controls(suite::table(run, &app.style()).as_bytes()));
+    app.print(&escape_but_own_colors(suite::table(run, &app.style()).as_bytes()));
     app.print(&format!("  run         {}\n", app.short(folder.path())));
     Ok(())
 }
@@ -131,7 +131,7 @@ pub(super) fn show(app: &App, args: &ShowArgs) -> Result<Status> {
             write_reports(app, &folder, &run)?;
             app.print(&format!("{}\n", app.short(&folder.path().join("index.html"))));
         }
-        Some(_) => app.print(&escape_controls(suite::table(&run, &app.style()).as_bytes())),
+        Some(_) => app.print(&escape_but_own_colors(suite::table(&run, &app.style()).as_bytes())),
     }
     Ok(0)
 }

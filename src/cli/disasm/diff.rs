@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::args::{FailOn, IgnoredDifference};
 use super::{DisasmArgs, failure, image_filter, listing_columns, named_inputs, show, tool, view};
 use crate::cli::support::app::{App, Status};
-use crate::cli::support::terminal::escape_controls;
+use crate::cli::support::terminal::escape_but_own_colors;
 use rgpu_model::code::CodeDocument;
 use rgpu_model::disasm::{
     Change, CodeSimilarity, Diff, DisasmDocument, KernelDiff, Status as Ended,
@@ -66,7 +66,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     if app.global.json {
         app.print_json(&diff)?;
     } else {
-        app.print(&escape_controls(text(app, &diff).as_bytes()));
+        app.print(&escape_but_own_colors(text(app, &diff).as_bytes()));
     }
     let Some(on) = args.fail_on.iter().find(|on| has_change(**on, &diff)) else { return Ok(0) };
     app.print_note(&format!("`--fail-on`: {}", on.found()));

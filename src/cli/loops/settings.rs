@@ -37,14 +37,29 @@ pub(super) fn resolve(app: &App, config: &mut LoopConfig, origin: &ConfigOrigin)
     check_kernel(config, origin, &spec)?;
     config.check_against_project(&project, origin)?;
     if config.mode != LoopMode::DryRun {
-        // The remote must exist.
-        session::spec(app, config.remote.as_deref())?;
+        check_remote(app, config, origin)?;
     }
     if config.allowed_paths.is_empty() {
         // With the slash the pattern is this one file, and not every file of that name.
         config.allowed_paths = vec![format!("/{}", inside(&spec.source)?.to_string_lossy())];
     }
     Ok(())
+}
+
+/// Refuses a remote that does not exist. A loop.toml may come with a project, so it names one of
+/// the user's settings, or `local`; the command line may name any.
+fn check_remote(app: &App, config: &LoopConfig, origin: &ConfigOrigin) -> Result<()> {
+    let named = config.remote.as_deref();
+    let Some(name) = named.filter(|_| !origin.is_typed("remote")) else {
+        return session::spec(app, named).map(drop);
+    };
+    let found = app.config.remote_of_project(name, origin.file(), session::ssh_alias);
+    found.map(drop).map_err(|mut failure| {
+        for hint in &mut failure.hints {
+            *hint = hint.replace("`--remote NAME`", "`remote=NAME`");
+        }
+        failure
+    })
 }
 
 /// Checks what depends on the kernel.

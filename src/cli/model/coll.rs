@@ -14,6 +14,7 @@ use super::input;
 use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::toml_error;
 use rgpu_report::{Align, TextTable, bytes, duration, per_second};
 
 /// Predict a collective by message size
@@ -51,8 +52,9 @@ const BAR_COLUMNS: f64 = 12.0;
 /// The links of a GPU, changed by a file.
 pub(super) fn topology(gpu: &Gpu, path: Option<&Path>) -> Result<Topology> {
     let file = match path {
-        Some(path) => TopologyFile::parse(&input::text(path)?).map_err(|error| {
-            Failure::new(Exit::Config, "bad_topology", error.to_string()).file(path.display())
+        Some(path) => TopologyFile::parse(&input::toml(path)?).map_err(|error| {
+            let what = toml_error::short(&error.to_string());
+            Failure::new(Exit::Config, "bad_topology", what).file(path.display())
         })?,
         None => TopologyFile::default(),
     };

@@ -12,6 +12,7 @@ use super::input;
 use super::llm::{LlmArgs, placement};
 use crate::cli::support::app::App;
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::toml_error;
 use rgpu_report::{Align, TextTable, duration};
 
 /// The file: flags without dashes. What it leaves out is as on the command line.
@@ -62,8 +63,8 @@ pub(super) fn other(args: &LlmArgs, path: &Path) -> Result<LlmArgs> {
             .file(path.display())
             .hint("the file has flags without dashes, for example `tp = 8` and `gpu = \"b200\"`")
     };
-    let flags: OtherFlags =
-        toml::from_str(&input::text(path)?).map_err(|error| bad(error.to_string()))?;
+    let flags: OtherFlags = toml::from_str(&input::toml(path)?)
+        .map_err(|error: toml::de::Error| bad(toml_error::short(&error.to_string())))?;
     let beside = |file: PathBuf| path.parent().unwrap_or(Path::new("")).join(file);
     let mut args = args.clone();
     if let Some(config) = flags.config {

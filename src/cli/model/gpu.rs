@@ -17,6 +17,7 @@ use rgpu_predict::kernel::{Context, LaunchMode};
 use super::input;
 use crate::cli::support::app::App;
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::toml_error;
 
 /// Arguments of every prediction.
 #[derive(Args, Clone, Debug)]
@@ -85,8 +86,9 @@ pub(super) fn resolve(hardware: &Hardware) -> Result<Gpu> {
 
 /// A calibration of the GPU `id`.
 pub(super) fn calibration(path: &Path, id: &str) -> Result<Calibration> {
-    let calibration = Calibration::parse(&input::text(path)?).map_err(|error| {
-        Failure::new(Exit::Config, "bad_calibration", error.to_string()).file(path.display())
+    let calibration = Calibration::parse(&input::toml(path)?).map_err(|error| {
+        let what = toml_error::short(&error.to_string());
+        Failure::new(Exit::Config, "bad_calibration", what).file(path.display())
     })?;
     match calibration.gpu == id {
         true => Ok(calibration),
@@ -104,8 +106,8 @@ pub(super) fn folder(app: &App) -> PathBuf {
 
 /// Reads a hardware file.
 pub(super) fn read(path: &Path) -> Result<Hardware> {
-    Hardware::parse(&input::text(path)?).map_err(|error| {
-        Failure::new(Exit::Config, "bad_hardware", error.to_string())
+    Hardware::parse(&input::toml(path)?).map_err(|error| {
+        Failure::new(Exit::Config, "bad_hardware", toml_error::short(&error.to_string()))
             .file(path.display())
             .hint("`rgpu model hw show h200 --toml` prints a file of this form")
     })
@@ -135,7 +137,7 @@ pub(super) fn all(app: &App) -> Vec<(Hardware, String)> {
     let mut all: Vec<(Hardware, String)> =
         builtin_gpus().map(|hardware| (hardware.clone(), "shipped".to_owned())).collect();
     all.extend(added(app).into_iter().filter_map(|path| {
-        let hardware = Hardware::parse(&input::text(&path).ok()?).ok()?;
+        let hardware = Hardware::parse(&input::toml(&path).ok()?).ok()?;
         Some((hardware, path.display().to_string()))
     }));
     all

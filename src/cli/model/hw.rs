@@ -1,10 +1,5 @@
 //! `rgpu model hw`: the catalogue of GPUs.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the GPUs that the user added, in rgpu's data folder"
-)]
-
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -252,7 +247,7 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
     let unwritten = |error: std::io::Error| {
         Failure::new(Exit::Disk, "disk", "cannot write").file(target.display()).cause(error)
     };
-    std::fs::create_dir_all(gpu::folder(app)).map_err(unwritten)?;
+    atomic::make_private_folder(&gpu::folder(app)).map_err(unwritten)?;
     // A file that the user wrote keeps its comments.
     let bytes = match &args.doctor {
         Some(_) => toml_text(&hardware)?.into_bytes(),

@@ -2,34 +2,55 @@
 
 #![expect(clippy::disallowed_methods, reason = "the model's configuration that the user named")]
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use crate::cli::support::missing;
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::regular_file::MAX_TOML_BYTES;
 
 /// Larger files are not read into memory.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// The bytes of a file.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
+    read_up_to(path, MAX_FILE_BYTES)
+}
+
+fn read_up_to(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     let unreadable = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => missing::file(&path.display().to_string()),
         _ => Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")
             .file(path.display())
             .cause(error),
     };
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
-    if size > MAX_FILE_BYTES {
-        let what = format!("the file has {size} bytes; at most {MAX_FILE_BYTES} are read");
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    // A pipe may be named, and has no size.
+    let mut is_too_large = file.metadata().map_err(unreadable)?.len() > max_bytes;
+    let mut bytes = Vec::new();
+    if !is_too_large {
+        let limited = file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes);
+        is_too_large = limited.map_err(unreadable)? as u64 > max_bytes;
+    }
+    if is_too_large {
+        let what = format!("the file is larger than {} MiB", max_bytes >> 20);
         return Err(Failure::new(Exit::Artifact, "too_large", what).file(path.display()));
     }
-    std::fs::read(path).map_err(unreadable)
+    Ok(bytes)
+}
+
+/// The text of a TOML file.
+pub(super) fn toml(path: &Path) -> Result<String> {
+    as_text(path, read_up_to(path, MAX_TOML_BYTES)?)
 }
 
 /// The text of a file.
 pub(super) fn text(path: &Path) -> Result<String> {
-    String::from_utf8(read(path)?).map_err(|error| {
+    as_text(path, read(path)?)
+}
+
+fn as_text(path: &Path, bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
         Failure::new(Exit::Artifact, "not_text", "the file is not UTF-8 text")
             .file(path.display())
             .cause(error.utf8_error())

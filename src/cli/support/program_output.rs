@@ -21,7 +21,7 @@ use rgpu_protocol::event::Stream;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::watch;
 
-use super::terminal::{Terminal, escape_controls, incomplete_tail_len, record_write_error};
+use super::terminal::{Terminal, escape_but_colors, incomplete_tail_len, record_write_error};
 use rgpu_run::run::Canceller;
 use rgpu_run::store::LogPosition;
 
@@ -260,7 +260,7 @@ impl OutputThread {
     }
 
     fn show(&self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
-        let text = escape_controls(bytes);
+        let text = escape_but_colors(bytes);
         self.bar.suspend(|| write_all(stream, text.as_bytes()))
     }
 

@@ -14,7 +14,9 @@ use rgpu_protocol::event::Stream;
 use rgpu_protocol::{Event, EventBody, RungRecord};
 
 use super::program_output::{OutputStyle, ProgramOutput};
-use super::terminal::{Terminal, escape_controls, write_stderr, write_stderr_unchanged};
+use super::terminal::{
+    Terminal, escape_but_colors, escape_controls, write_stderr, write_stderr_unchanged,
+};
 use super::tool_progress::{ToolProgress, ToolStatus};
 use rgpu_model::error::indent_continuation;
 use rgpu_plan::tool::{PLAIN_STEP, SIDES, side_of};
@@ -357,7 +359,7 @@ impl Progress {
     fn print_beside(&self, bytes: &[u8]) {
         let is_shown = self.terminal.stderr_tty && self.live != LiveOutput::Raw;
         self.bar.suspend(|| match is_shown {
-            true => write_stderr(&String::from_utf8_lossy(bytes)),
+            true => write_stderr_unchanged(escape_but_colors(bytes).as_bytes()),
             false => write_stderr_unchanged(bytes),
         });
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::app::{App, Status};
-use super::terminal::escape_controls;
+use super::terminal::escape_but_own_colors;
 use rgpu_model::Comparison;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_report::comparison::{markdown, table};
@@ -75,5 +75,5 @@ pub(in crate::cli) fn show(app: &App, comparison: &Comparison) -> Result<()> {
 
 /// Prints the table. Names of kernels and files are foreign text.
 pub(in crate::cli) fn show_table(app: &App, comparison: &Comparison) {
-    app.print(&escape_controls(table(comparison, &app.style()).as_bytes()));
+    app.print(&escape_but_own_colors(table(comparison, &app.style()).as_bytes()));
 }

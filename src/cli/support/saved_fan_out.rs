@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::app::{App, Status};
-use super::terminal::escape_controls;
+use super::terminal::escape_but_own_colors;
 use rgpu_model::FanOut;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_report::remotes_table::{markdown, table};
@@ -17,7 +17,7 @@ pub(in crate::cli) fn show(app: &App, fan_out: &FanOut) -> Result<()> {
     if app.global.json {
         return app.print_json(fan_out);
     }
-    app.print(&escape_controls(table(fan_out, &app.style()).as_bytes()));
+    app.print(&escape_but_own_colors(table(fan_out, &app.style()).as_bytes()));
     Ok(())
 }
 
@@ -54,7 +54,7 @@ pub(in crate::cli) fn show_as(
 ) -> Result<Status> {
     match format {
         None => show(app, fan_out)?,
-        Some("table") => app.print(&escape_controls(table(fan_out, &app.style()).as_bytes())),
+        Some("table") => app.print(&escape_but_own_colors(table(fan_out, &app.style()).as_bytes())),
         Some("json") => app.print_json(fan_out)?,
         Some("markdown") => app.print(&markdown(fan_out)),
         Some(other) => {

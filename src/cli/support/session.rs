@@ -57,12 +57,34 @@ pub(in crate::cli) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteS
     })
 }
 
+/// The remote that the record in `file` names. The record may come with a project, so it names one
+/// of the user's settings, by name or address, or `local`.
+///
+/// # Errors
+/// It names another one. The failure has the command that adds it.
+pub(in crate::cli) fn spec_of_record(app: &App, name: &str, file: &Path) -> Result<RemoteSpec> {
+    let address = if name.contains("://") { name.to_owned() } else { format!("ssh://{name}") };
+    if app.config.remotes.values().any(|own| own.url == name || own.url == address) {
+        return spec(app, Some(name));
+    }
+    app.config.remote_of_project(name, file, ssh_alias).map_err(|mut failure| {
+        if failure.code != "remote_of_project" {
+            return failure;
+        }
+        failure.hints.clear();
+        failure.hint(format!(
+            "if you trust that host: `rgpu remote add NAME {}`, and again",
+            shell_word(address)
+        ))
+    })
+}
+
 /// Refuses a run whose record names an address that the user has never used: a run folder may come
 /// with a project. Allowed are remotes of the settings and addresses this machine has connected to.
 pub(in crate::cli) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
     let remotes = &app.config.remotes;
-    let jobs = record.jobs.iter().map(|job| &job.remote);
-    for name in std::iter::once(&record.remote).chain(jobs) {
+    let jobs = record.jobs.iter().map(|job| job.remote.as_str());
+    for name in record.remote.split(',').chain(jobs) {
         let in_settings =
             remotes.contains_key(name) || remotes.values().any(|own| own.url == *name);
         let address = name.contains("://") || ssh_alias(name);
@@ -436,6 +458,7 @@ fn run_reporters(
         None => {}
         Some("-") => reporters.0.push(Box::new(JsonLines(Stdout))),
         Some(path) => {
+            check_events_file(app, path)?;
             let file = std::fs::File::create(path).map_err(|e| {
                 Failure::new(Exit::Disk, "disk", "cannot write the events").file(path).cause(e)
             })?;
@@ -455,6 +478,15 @@ fn run_reporters(
     let runs = app.runs();
     reporters.0.push(Box::new(LinkRecord::new(runs, output_options.run)));
     Ok(RunReporters { reporter: SharedReporter::new(reporters), bar, program_output })
+}
+
+/// Refuses a file for events inside the project that a link leads to: the link may have come with
+/// the project. Events are written as they happen, so the file cannot be made beside it and renamed.
+fn check_events_file(app: &App, path: &str) -> Result<()> {
+    app.config.check_output_folder(&app.cwd.join(path)).map_err(|mut failure| {
+        failure.hints.clear();
+        failure.hint("name another file, or remove the link")
+    })
 }
 
 /// Hides a bar until this is dropped.

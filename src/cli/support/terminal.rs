@@ -1,10 +1,11 @@
 //! Detects what the terminal can do, and writes to it.
 //!
-//! stdout carries data, stderr messages. `has_color` alone decides on colours. All that rgpu writes goes through this file, because any text may
-//! contain words of a host, a project or a file: everything but SGR (colour) sequences and newlines
+//! stdout carries data, stderr messages. `has_color` alone decides on colours. All that rgpu writes
+//! goes through this file, because any text may contain words of a host, a project or a file:
+//! everything but newlines and, where colours are shown, the SGR sequences that rgpu itself writes
 //! is escaped, also in a pipe, whose reader may be a pager. `--out FILE` keeps the bytes. Only the
-//! output of the user's own program goes unchanged into pipes ([`write_program_output`] and
-//! `program_output.rs`).
+//! output of the user's own program goes unchanged into pipes, and keeps all its colours on a
+//! terminal ([`write_program_output`] and `program_output.rs`).
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -20,6 +21,12 @@ static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 
 /// The value of `--color`. Failures before the command line is parsed have no [`App`](super::app::App).
 static COLOR: Mutex<ColorChoice> = Mutex::new(ColorChoice::Auto);
+
+/// The SGR parameters that rgpu itself and its help pages write, besides those of [`is_own_sgr`].
+const OWN_SGR: [&str; 10] = ["", "0", "1", "4", "31", "32", "33", "1;31", "1;32", "1;33"];
+
+/// Before the colour of a cell of a layout.
+const CELL_SGR: &str = "30;48;5;";
 
 /// Records `--color`, for [`Terminal::detect`].
 pub(in crate::cli) fn choose_color(choice: ColorChoice) {
@@ -45,19 +52,32 @@ fn has_color(
     }
 }
 
-/// Writes data to stdout through [`escape_controls`] and returns whether that worked. A failure is
+/// Whether a stream of this process shows colours.
+fn shows_color(is_terminal: bool) -> bool {
+    let choice = *COLOR.lock().unwrap_or_else(PoisonError::into_inner);
+    has_color(choice, is_terminal, |name| std::env::var_os(name))
+}
+
+/// A text with the colours of rgpu itself where they are shown.
+fn escape_for(bytes: &[u8], shows_color: bool) -> String {
+    if shows_color { escape_but_own_colors(bytes) } else { escape_controls(bytes) }
+}
+
+/// Writes data to stdout through [`Stdout`] and returns whether that worked. A failure is
 /// kept for [`check_output_written`].
 pub(in crate::cli) fn write_out(bytes: &[u8]) -> bool {
     Stdout.write_all(bytes).map_err(|error| record_write_error(&error)).is_ok()
 }
 
 /// Writes the output of the user's own program to stdout: unchanged into files and pipes, and to a
-/// terminal through [`escape_controls`].
+/// terminal through [`escape_but_colors`].
 pub(in crate::cli) fn write_program_output(bytes: &[u8]) {
     static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
-    if *IS_TERMINAL {
-        write_out(bytes);
-    } else if let Err(error) = write_and_flush(bytes) {
+    let written = match *IS_TERMINAL {
+        true => write_and_flush(escape_but_colors(bytes).as_bytes()),
+        false => write_and_flush(bytes),
+    };
+    if let Err(error) = written {
         record_write_error(&error);
     }
 }
@@ -68,7 +88,8 @@ fn write_and_flush(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// stdout as a writer that flushes each write and escapes with [`escape_controls`].
+/// stdout as a writer that flushes each write. It escapes everything but rgpu's own colours, where
+/// they are shown.
 pub(in crate::cli) struct Stdout;
 
 impl Write for Stdout {
@@ -78,7 +99,8 @@ impl Write for Stdout {
         if bytes.iter().all(is_harmless) {
             write_and_flush(bytes)?;
         } else {
-            write_and_flush(escape_controls(bytes).as_bytes())?;
+            let text = escape_for(bytes, shows_color(io::stdout().is_terminal()));
+            write_and_flush(text.as_bytes())?;
         }
         Ok(bytes.len())
     }
@@ -88,10 +110,11 @@ impl Write for Stdout {
     }
 }
 
-/// Writes a text to stderr through [`escape_controls`]. A failure is ignored: there is no place left to
-/// report it.
+/// Writes a text to stderr. Everything but rgpu's own colours, where they are shown, is escaped. A
+/// failure is ignored: there is no place left to report it.
 pub(in crate::cli) fn write_stderr(text: &str) {
-    write_stderr_unchanged(escape_controls(text.as_bytes()).as_bytes());
+    let text = escape_for(text.as_bytes(), shows_color(io::stderr().is_terminal()));
+    write_stderr_unchanged(text.as_bytes());
 }
 
 /// Writes bytes to stderr as they are: for a pipe, or a terminal that the program owns.
@@ -142,16 +165,14 @@ impl Terminal {
     pub(in crate::cli) fn detect() -> Self {
         let stdout_tty = std::io::stdout().is_terminal();
         let stderr_tty = std::io::stderr().is_terminal();
-        let choice = *COLOR.lock().unwrap_or_else(PoisonError::into_inner);
-        let color = |tty| has_color(choice, tty, |name| std::env::var_os(name));
         let columns: Option<usize> = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
         let width = columns.or_else(terminal_width);
         let columns = columns.filter(|_| stdout_tty);
         Self {
             stdout_tty,
             stderr_tty,
-            stdout_color: color(stdout_tty),
-            stderr_color: color(stderr_tty),
+            stdout_color: shows_color(stdout_tty),
+            stderr_color: shows_color(stderr_tty),
             width: width.unwrap_or(80).max(40),
             columns,
         }
@@ -225,15 +246,58 @@ impl Drop for RawTerminal {
     }
 }
 
-/// Foreign bytes as text that cannot harm a terminal. SGR sequences and newlines stay (a carriage
-/// return before a newline is dropped); other control characters become `\u001b` and the like, so
-/// that JSON stays JSON: there they occur in strings only.
+/// Foreign bytes as text that cannot harm a terminal. Newlines stay (a carriage return before one is
+/// dropped); other control characters become `\u001b` and the like, so that JSON stays JSON: there
+/// they occur in strings only.
 pub(in crate::cli) fn escape_controls(bytes: &[u8]) -> String {
+    escape(bytes, |_| false)
+}
+
+/// As [`escape_controls`], for a text with colours of rgpu's own.
+pub(in crate::cli) fn escape_but_own_colors(bytes: &[u8]) -> String {
+    escape(bytes, is_own_sgr)
+}
+
+/// As [`escape_controls`], for the output of a program: its colours stay. What would hide text does
+/// not.
+pub(in crate::cli) fn escape_but_colors(bytes: &[u8]) -> String {
+    escape(bytes, |parameters| !conceals(parameters))
+}
+
+/// Whether rgpu itself writes the SGR sequence with these parameters.
+fn is_own_sgr(parameters: &str) -> bool {
+    let is_cell = |color: &str| color.parse::<u8>().is_ok();
+    OWN_SGR.contains(&parameters) || parameters.strip_prefix(CELL_SGR).is_some_and(is_cell)
+}
+
+/// Whether an SGR sequence hides text. The numbers after 38, 48 and 58 are of a colour.
+fn conceals(parameters: &str) -> bool {
+    let mut numbers = parameters.split([';', ':']).map(|number| number.trim_start_matches('0'));
+    while let Some(number) = numbers.next() {
+        match number {
+            "8" => return true,
+            "38" | "48" | "58" => {
+                let further = match numbers.next() {
+                    Some("5") => 1,
+                    Some("2") => 3,
+                    _ => 0,
+                };
+                numbers.by_ref().take(further).for_each(drop);
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The text with all but the SGR sequences with allowed parameters escaped.
+fn escape(bytes: &[u8], is_allowed: impl Fn(&str) -> bool) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_ref();
     while let Some(c) = rest.chars().next() {
-        if let Some(len) = sgr_len(rest) {
+        // Without the `ESC[` and the `m`.
+        if let Some(len) = sgr_len(rest).filter(|len| is_allowed(&rest[2..len - 1])) {
             out.push_str(&rest[..len]);
             rest = &rest[len..];
             continue;
@@ -251,8 +315,8 @@ pub(in crate::cli) fn escape_controls(bytes: &[u8]) -> String {
     out
 }
 
-/// How many bytes at the end belong to something incomplete that [`escape_controls`] must get in one piece: a
-/// character, a colour sequence, a line end.
+/// How many bytes at the end belong to something incomplete that [`escape_but_colors`] must get in
+/// one piece: a character, a colour sequence, a line end.
 pub(in crate::cli) fn incomplete_tail_len(bytes: &[u8]) -> usize {
     const MAX_SEQUENCE_BYTES: usize = 32;
     if bytes.ends_with(b"\r") {
@@ -315,7 +379,11 @@ mod tests {
 
     #[test]
     fn colours_stay_and_everything_else_is_shown_escaped() {
-        assert_eq!(escape_controls(b"\x1b[31mred\x1b[0m\r\n"), "\u{1b}[31mred\u{1b}[0m\n");
+        let red = b"\x1b[31mred\x1b[0m\r\n";
+        assert_eq!(escape_but_own_colors(red), "\u{1b}[31mred\u{1b}[0m\n");
+        assert_eq!(escape_for(red, true), "\u{1b}[31mred\u{1b}[0m\n");
+        assert_eq!(escape_for(red, false), "\\u001b[31mred\\u001b[0m\n");
+        assert_eq!(escape_controls(red), "\\u001b[31mred\\u001b[0m\n");
         assert_eq!(escape_controls(b"\x1b]0;title\x07"), "\\u001b]0;title\\u0007");
         assert_eq!(escape_controls(b"\x1b[2J"), "\\u001b[2J");
         assert_eq!(escape_controls(b"50%\r100%"), "50%\\r100%");
@@ -326,6 +394,35 @@ mod tests {
         let shown = escape_controls(serde_json::to_string_pretty(&document).unwrap().as_bytes());
         assert!(!shown.contains(|c: char| c != '\n' && (c.is_control() || is_bidi(c))), "{shown}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), document);
+    }
+
+    #[test]
+    fn only_the_colours_of_rgpu_and_of_the_users_program_stay() {
+        use rgpu_report::Style;
+        let style = Style { color: true, ..Style::default() };
+        let verdicts = "FASTER SLOWER AMBIGUOUS SAME failed";
+        let painted = style.paint_verdicts(verdicts) + &style.paint("30;48;5;159", "1");
+        assert_eq!(escape_but_own_colors(painted.as_bytes()), painted);
+        for foreign in ["8", "38;5;1", "30;48;5;", "30;48;5;1;8", "7", "1;8", "5", "01"] {
+            let text = format!("\u{1b}[{foreign}mx");
+            let shown = format!("\\u001b[{foreign}mx");
+            assert_eq!(escape_but_own_colors(text.as_bytes()), shown);
+            let kept = if conceals(foreign) { &shown } else { &text };
+            assert_eq!(&escape_but_colors(text.as_bytes()), kept);
+        }
+        for (parameters, hides) in [
+            ("8", true),
+            ("08", true),
+            ("1;8", true),
+            ("38;5;1;8", true),
+            ("38;5;8", false),
+            ("48;2;8;8;8", false),
+            ("38:5:8", false),
+            ("28", false),
+            ("", false),
+        ] {
+            assert_eq!(conceals(parameters), hides, "{parameters}");
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Reader of PTX text: its version, its target and its kernels. Of the instructions it only checks
 //! that the text is complete, which means that every opened brace is closed.
 
+use std::iter::Enumerate;
+use std::str::Lines;
+
 use serde::Serialize;
 
 /// The header and kernels of a PTX module.
@@ -35,6 +38,12 @@ pub enum PtxError {
         /// The line of the outermost brace, from 1.
         line: usize,
     },
+    /// The text ends before a comment is closed.
+    #[error("broken PTX: it ends within the comment opened in line {line}")]
+    OpenComment {
+        /// The line of the comment's `/*`, from 1.
+        line: usize,
+    },
     /// A closing brace has no opening one.
     #[error("broken PTX: line {line} closes a brace that nothing opened")]
     Closed {
@@ -52,33 +61,55 @@ pub fn is_ptx(data: &[u8]) -> bool {
 
 /// Lines without comments and surrounding blanks, with their numbers from 1. A `/* */` comment may
 /// span several lines.
-fn directives(text: &str) -> impl Iterator<Item = (usize, String)> {
-    let mut inside = false;
-    text.lines().enumerate().filter_map(move |(at, line)| {
+struct Directives<'a> {
+    lines: Enumerate<Lines<'a>>,
+    /// The line in which the comment began that is open after the lines so far.
+    comment: Option<usize>,
+}
+
+fn directives(text: &str) -> Directives<'_> {
+    Directives { lines: text.lines().enumerate(), comment: None }
+}
+
+impl Directives<'_> {
+    /// The line without its comments. Each byte is looked at once.
+    fn without_comments(&mut self, number: usize, line: &str) -> String {
         let mut left = String::new();
         let mut rest = line;
         loop {
-            if inside {
+            if self.comment.is_some() {
                 let Some(end) = rest.find("*/") else { break };
                 rest = &rest[end + 2..];
-                inside = false;
+                self.comment = None;
             }
-            let line_comment = rest.find("//").unwrap_or(rest.len());
-            match rest.find("/*").filter(|at| *at < line_comment) {
-                Some(at) => {
-                    left.push_str(&rest[..at]);
-                    rest = &rest[at + 2..];
-                    inside = true;
-                }
-                None => {
-                    left.push_str(&rest[..line_comment]);
-                    break;
-                }
+            let is_comment = |at: &usize| {
+                let from = &rest[*at..];
+                from.starts_with("//") || from.starts_with("/*")
+            };
+            let mut slashes = rest.match_indices('/').map(|(at, _)| at);
+            let (code, comment) = rest.split_at(slashes.find(is_comment).unwrap_or(rest.len()));
+            left.push_str(code);
+            let Some(inner) = comment.strip_prefix("/*") else { break };
+            rest = inner;
+            self.comment = Some(number);
+        }
+        left
+    }
+}
+
+impl Iterator for Directives<'_> {
+    type Item = (usize, String);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (at, line) = self.lines.next()?;
+            let left = self.without_comments(at + 1, line);
+            let left = left.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+            if !left.is_empty() {
+                return Some((at + 1, left.to_owned()));
             }
         }
-        let left = left.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned();
-        (!left.is_empty()).then_some((at + 1, left))
-    })
+    }
 }
 
 /// Reads PTX.
@@ -88,7 +119,8 @@ fn directives(text: &str) -> impl Iterator<Item = (usize, String)> {
 pub fn read(text: &str) -> Result<Ptx, PtxError> {
     let mut ptx = Ptx::default();
     let mut open: Vec<usize> = Vec::new();
-    for (number, line) in directives(text) {
+    let mut lines = directives(text);
+    for (number, line) in lines.by_ref() {
         let mut words = line.split_whitespace();
         while let Some(word) = words.next() {
             match word {
@@ -127,11 +159,12 @@ pub fn read(text: &str) -> Result<Ptx, PtxError> {
             }
         }
     }
-    match open.first() {
+    match (lines.comment, open.first()) {
         _ if ptx.version.is_empty() => Err(PtxError::NoVersion),
+        (Some(line), _) => Err(PtxError::OpenComment { line }),
         _ if !ptx.target.starts_with("sm_") => Err(PtxError::NoTarget),
-        Some(&line) => Err(PtxError::Open { line }),
-        None => Ok(ptx),
+        (None, Some(&line)) => Err(PtxError::Open { line }),
+        (None, None) => Ok(ptx),
     }
 }
 
@@ -161,5 +194,16 @@ mod tests {
         assert_eq!(read(".version 8.8\n.target nonsense\n"), Err(PtxError::NoTarget));
         assert_eq!(read(".version what\n"), Err(PtxError::Version { line: 1 }));
         assert_eq!(read("int main() {}"), Err(PtxError::NoVersion));
+        assert_eq!(with("/* a */ /* b\n.entry a() {\n"), Err(PtxError::OpenComment { line: 3 }));
+    }
+
+    #[test]
+    fn many_comments_take_time_in_proportion_to_their_bytes() {
+        // Quadratic time would be minutes for these.
+        let head = ".version 8.8\n.target sm_90\n";
+        for comment in ["/* */", "/*", "/**/a/"] {
+            let text = format!("{head}{}", comment.repeat((8 << 20) / comment.len()));
+            assert_eq!(read(&text).is_err(), comment == "/*", "{comment}");
+        }
     }
 }

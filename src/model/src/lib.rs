@@ -17,6 +17,7 @@ pub mod fault_point;
 pub mod number_form;
 pub mod program_answer;
 pub mod regular_file;
+pub mod toml_error;
 
 pub mod bound;
 pub mod build;

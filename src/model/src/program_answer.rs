@@ -2,12 +2,16 @@
 //!
 //! A program may print without end. Its stdout is data and is needed whole: more than a limit is an
 //! error, and the program is killed. Its stderr is for people: of a longer one, the beginning and
-//! the end stay, with a line between them that says how many bytes were dropped.
+//! the end stay, with a line between them that says how many bytes were dropped. A program whose
+//! stderr does not end is killed too.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The most bytes of an answer of a few lines: a version, a path, settings.
@@ -20,13 +24,16 @@ pub const MAX_LIST_BYTES: u64 = 64 << 20;
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 const MAX_MESSAGE_END_BYTES: usize = 64 << 10;
 
+/// The most bytes of stderr that are read.
+const MAX_ALL_MESSAGES_BYTES: u64 = 256 << 20;
+
 /// Most bytes per read.
 const READ_BYTES: usize = 64 << 10;
 
 /// Runs the command without input and reads at most `max_bytes` of its stdout.
 ///
 /// # Errors
-/// It cannot be started, or it printed more (`FileTooLarge`) and was killed.
+/// It cannot be started, or as [`wait_for_answer`].
 pub fn read_answer(command: &mut Command, max_bytes: u64) -> io::Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     wait_for_answer(command.spawn()?, max_bytes)
@@ -35,17 +42,22 @@ pub fn read_answer(command: &mut Command, max_bytes: u64) -> io::Result<Output> 
 /// Reads what a program prints into its pipes until it ends.
 ///
 /// # Errors
-/// It printed more than `max_bytes` to stdout (`FileTooLarge`) and was killed, or its pipes cannot be
-/// read.
+/// It printed more than `max_bytes` to stdout, or more than 256 MiB to stderr (`FileTooLarge`), and
+/// was killed; or its pipes cannot be read.
 pub fn wait_for_answer(mut child: Child, max_bytes: u64) -> io::Result<Output> {
+    let running = Arc::new(Running::of(&child));
     let messages = child.stderr.take().map(|mut pipe| {
         let reader = std::thread::Builder::new().name("messages".to_owned());
+        let running = running.clone();
         reader.spawn(move || {
             let (mut messages, mut bytes) = (Messages::default(), vec![0; READ_BYTES]);
             while let Ok(count @ 1..) = pipe.read(&mut bytes) {
-                messages.add(&bytes[..count]);
+                if let Err(too_long) = messages.add(&bytes[..count]) {
+                    running.kill();
+                    return Err(too_long);
+                }
             }
-            messages.into_bytes()
+            Ok(messages.into_bytes())
         })
     });
     let mut stdout = Vec::new();
@@ -58,13 +70,42 @@ pub fn wait_for_answer(mut child: Child, max_bytes: u64) -> io::Result<Output> {
         // It may have ended meanwhile.
         let _ = child.kill();
     }
+    running.wait();
     let status = child.wait()?;
     if is_too_long {
         return Err(too_long(max_bytes));
     }
     read?;
-    let stderr = messages.transpose()?.and_then(|reader| reader.join().ok()).unwrap_or_default();
+    let stderr = messages.transpose()?.and_then(|reader| reader.join().ok());
+    let stderr = stderr.transpose()?.unwrap_or_default();
     Ok(Output { status, stdout, stderr })
+}
+
+/// The process of a program, while its id is surely its own.
+struct Running(Mutex<Option<Pid>>);
+
+impl Running {
+    fn of(child: &Child) -> Self {
+        Self(Mutex::new(i32::try_from(child.id()).ok().and_then(Pid::from_raw)))
+    }
+
+    /// Waits until the program has ended. Its status stays to be read, and so does its id until
+    /// then.
+    fn wait(&self) {
+        let id = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(id) = id {
+            let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while matches!(waitid(WaitId::Pid(id), ended), Err(Errno::INTR)) {}
+        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn kill(&self) {
+        if let Some(id) = *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            // It may have ended meanwhile.
+            let _ = kill_process(id, Signal::KILL);
+        }
+    }
 }
 
 /// Reads what a program prints into its pipes until it ends. It is killed if the future is dropped
@@ -82,10 +123,10 @@ pub async fn answer_of(mut child: tokio::process::Child, max_bytes: u64) -> io::
         if stdout.len() as u64 > max_bytes { Err(too_long(max_bytes)) } else { Ok(stdout) }
     };
     let messages = async {
-        Ok(match err {
+        match err {
             Some(pipe) => read_messages(pipe).await,
-            None => Vec::new(),
-        })
+            None => Ok(Vec::new()),
+        }
     };
     let read = tokio::try_join!(data, messages);
     if read.is_err() {
@@ -97,12 +138,12 @@ pub async fn answer_of(mut child: tokio::process::Child, max_bytes: u64) -> io::
     Ok(Output { status, stdout, stderr })
 }
 
-async fn read_messages(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
+async fn read_messages(mut pipe: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
     let (mut messages, mut bytes) = (Messages::default(), vec![0; READ_BYTES]);
     while let Ok(count @ 1..) = pipe.read(&mut bytes).await {
-        messages.add(&bytes[..count]);
+        messages.add(&bytes[..count])?;
     }
-    messages.into_bytes()
+    Ok(messages.into_bytes())
 }
 
 fn too_long(max_bytes: u64) -> io::Error {
@@ -116,10 +157,17 @@ struct Messages {
     beginning: Vec<u8>,
     end: VecDeque<u8>,
     dropped: u64,
+    total: u64,
 }
 
 impl Messages {
-    fn add(&mut self, bytes: &[u8]) {
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.total += bytes.len() as u64;
+        if self.total > MAX_ALL_MESSAGES_BYTES {
+            let mib = MAX_ALL_MESSAGES_BYTES >> 20;
+            let what = format!("it printed more than {mib} MiB of messages and was stopped");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+        }
         let room = MAX_MESSAGE_BYTES - self.beginning.len();
         let (first, later) = bytes.split_at(bytes.len().min(room));
         self.beginning.extend(first);
@@ -127,6 +175,7 @@ impl Messages {
         let excess = self.end.len().saturating_sub(MAX_MESSAGE_END_BYTES);
         self.end.drain(..excess);
         self.dropped += excess as u64;
+        Ok(())
     }
 
     fn into_bytes(mut self) -> Vec<u8> {
@@ -149,7 +198,8 @@ mod tests {
         command
     }
 
-    const FLOOD: &str = "yes >&2 & sleep 0.3; kill $!; wait $! 2>&-; echo last >&2; echo data";
+    const FLOOD: &str = "yes | head -c 8000000 >&2; echo last >&2; echo data";
+    const WHAT: &str = "it printed more than 256 MiB of messages and was stopped";
 
     fn check_flooded(output: &Output) {
         assert_eq!(output.stdout, b"data\n");
@@ -167,6 +217,11 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(error.to_string(), "it printed more than 1 MiB and was stopped");
         check_flooded(&read_answer(&mut shell(FLOOD), 5).unwrap());
+        for endless in ["exec yes >&2", "yes >&2"] {
+            let error = read_answer(&mut shell(endless), 5).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+            assert_eq!(error.to_string(), WHAT, "{endless}");
+        }
         let short = read_answer(&mut shell("cat; echo a; echo b >&2; exit 3"), 2).unwrap();
         assert_eq!((&*short.stdout, &*short.stderr), (&b"a\n"[..], &b"b\n"[..]));
         assert_eq!(short.status.code(), Some(3));
@@ -182,5 +237,7 @@ mod tests {
         let error = answer_of(start("yes"), MAX_PROBE_BYTES).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         check_flooded(&answer_of(start(FLOOD), 5).await.unwrap());
+        let error = answer_of(start("exec yes >&2"), 5).await.unwrap_err();
+        assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::FileTooLarge, WHAT.into()));
     }
 }

@@ -20,6 +20,10 @@ use rustix::fs::OFlags;
 /// Larger files are not read into memory, where nothing else limits them.
 pub const MAX_FILE_BYTES: u64 = 2 << 30;
 
+/// The largest TOML file and the largest block of TOML in a script. A document takes many times the
+/// memory of its text.
+pub const MAX_TOML_BYTES: u64 = 1 << 20;
+
 /// Opens a regular file for reading. Links are followed.
 ///
 /// # Errors
@@ -51,9 +55,27 @@ pub fn read_from(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
     let is_too_large = file.metadata()?.len() > max_bytes
         || file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)? as u64 > max_bytes;
     match is_too_large {
-        true => Err(io::Error::other(format!("it has more than {max_bytes} bytes"))),
+        true => Err(too_large(max_bytes)),
         false => Ok(bytes),
     }
+}
+
+/// Checks the size of a text of TOML that was read with something else.
+///
+/// # Errors
+/// It is larger than [`MAX_TOML_BYTES`].
+pub fn check_toml_size(text: &str) -> io::Result<()> {
+    match text.len() as u64 > MAX_TOML_BYTES {
+        true => Err(too_large(MAX_TOML_BYTES)),
+        false => Ok(()),
+    }
+}
+
+fn too_large(max_bytes: u64) -> io::Error {
+    io::Error::other(match max_bytes >> 20 {
+        mib if mib << 20 == max_bytes => format!("it is larger than {mib} MiB"),
+        _ => format!("it is larger than {max_bytes} bytes"),
+    })
 }
 
 /// As [`read`], as text.
@@ -71,6 +93,22 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn an_error_says_the_largest_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.toml");
+        let text = " ".repeat(1 << 20);
+        fs::write(&file, &text).unwrap();
+        assert_eq!(read_to_string(&file, MAX_TOML_BYTES).unwrap(), text);
+        check_toml_size(&text).unwrap();
+        fs::write(&file, format!("{text} ")).unwrap();
+        let error = read_to_string(&file, MAX_TOML_BYTES).unwrap_err();
+        assert_eq!(error.to_string(), "it is larger than 1 MiB");
+        let error = check_toml_size(&format!("{text} ")).unwrap_err();
+        assert_eq!(error.to_string(), "it is larger than 1 MiB");
+        assert_eq!(read(&file, 3).unwrap_err().to_string(), "it is larger than 3 bytes");
+    }
 
     #[test]
     fn pipes_devices_and_large_files_are_not_read() {

@@ -35,6 +35,7 @@ pub use mode::{
     FlagGroup, KERNEL_SURVEY, MODES, ModeInfo, ModeStep, ProfileMode, REGION_SURVEY, UnknownMode,
 };
 pub(crate) use own_files::OwnFiles;
+pub use own_files::{CALL_PREFIX, CALLS_FOLDER, may_be_sent};
 pub use python::{Import, imports};
 pub use read::read;
 pub use sizes::Selection;

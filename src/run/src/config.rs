@@ -22,6 +22,8 @@ pub use project::is_below;
 use project::{ProjectFile, check_runs_dir};
 use rgpu_analysis::Thresholds;
 use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
+use rgpu_model::regular_file::{self, MAX_TOML_BYTES};
+use rgpu_model::toml_error;
 use rgpu_remote::{RemoteSpec, without_secret};
 
 /// The source of a value.
@@ -80,6 +82,14 @@ impl Environment {
             libexec: var("RGPU_LIBEXEC").map(PathBuf::from),
         }
     }
+}
+
+/// The variable by which a command knows that an agent started it, not its user.
+pub const AGENT_VARIABLE: &str = "RGPU_STARTED_BY_AGENT";
+
+/// Whether an agent started this process.
+pub fn is_started_by_agent() -> bool {
+    std::env::var_os(AGENT_VARIABLE).is_some()
 }
 
 /// All settings, each with its origin.
@@ -166,7 +176,7 @@ impl Config {
             return Err(bad_file(path, "it is a link to a file outside of the project"));
         }
         let project_settings: ProjectFile = match &project_file {
-            Some(path) => read(path).map_err(|f| match fs::read_to_string(path) {
+            Some(path) => read(path).map_err(|f| match settings_text(path) {
                 Ok(text) if text.contains("[remote") => f.hint(
                     "a project may name a remote (`default_remote`), never define one: use `rgpu remote add`",
                 ),
@@ -376,7 +386,7 @@ impl Config {
         };
         let file = resolve_links(&self.user_file);
         let _lock = atomic::lock_parent_of(&file).map_err(write_error)?;
-        let text = match fs::read_to_string(&file) {
+        let text = match settings_text(&file) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
             Err(e) => return Err(bad_file(&self.user_file, &e.to_string())),
@@ -442,8 +452,12 @@ fn layered<T, const N: usize>(layers: [(Option<T>, Origin); N]) -> ConfigValue<T
     }
 }
 
+fn settings_text(path: &Path) -> io::Result<String> {
+    regular_file::read_to_string(path, MAX_TOML_BYTES)
+}
+
 fn read<T: Default + for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
-    match fs::read_to_string(path) {
+    match settings_text(path) {
         Ok(text) => toml::from_str(&text).map_err(|e| bad_file(path, &e.to_string())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(T::default()),
         Err(e) => Err(bad_file(path, &e.to_string())),
@@ -453,7 +467,7 @@ fn read<T: Default + for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
 fn bad_file(path: &Path, cause: &str) -> Failure {
     Failure::new(Exit::Config, "bad_config", "a settings file cannot be used")
         .file(path.display())
-        .cause(cause)
+        .cause(toml_error::short(cause))
 }
 
 /// A message names at most this many remotes.

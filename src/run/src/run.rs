@@ -68,7 +68,7 @@ pub use host_tool::install_host_tool;
 pub use job::{HostFile, JobResult, NEVER_SUBMITTED, RunContext, close, record_output};
 pub use lifecycle::{RunSession, RunStart};
 pub use link_record::LinkRecord;
-pub use local_build::arch_to_compile_here;
+pub use local_build::{NOT_FOR_AGENTS, arch_to_compile_here};
 pub use outcome::{MAX_CAUSE_LINES, signal};
 pub use pass_planner::first_plan;
 pub use profile::{ProfileOutcome, ProfileRun};

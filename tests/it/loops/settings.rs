@@ -1,6 +1,7 @@
 //! Mistakes in the settings and hosts that can never measure: each stops a loop at once.
 
 use std::fs;
+use std::net::TcpListener;
 
 use super::{TestLoop, git, outcomes};
 use crate::laptop::{status, words};
@@ -18,6 +19,26 @@ fn an_unknown_remote_is_refused_before_there_is_a_loop() {
     let test = TestLoop::new(&["time 0.5"]);
     let said = refused(&test, "loop start loop.toml remote=nosuchremote", 3);
     assert_eq!(said.matches("there is no remote `nosuchremote`").count(), 1, "{said}");
+    refused(&test, "loop status", 2);
+}
+
+#[test]
+fn an_address_in_loop_toml_is_refused() {
+    let test = TestLoop::new(&["time 0.5"]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let file = test.laptop.project("loop.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    for scheme in ["http", "ssh"] {
+        let address = format!("{scheme}://{}", listener.local_addr().unwrap());
+        fs::write(&file, text.replace("\"h200\"", &format!("{address:?}"))).unwrap();
+        let said = refused(&test, "loop start loop.toml", 3);
+        let add = format!("rgpu remote add NAME {address}");
+        for words in ["a project may not choose", "loop.toml", &add, "`remote=NAME`"] {
+            assert!(said.contains(words), "`{words}` is missing:\n{said}");
+        }
+    }
+    assert!(listener.accept().is_err(), "a project chose the host");
     refused(&test, "loop status", 2);
 }
 

@@ -1,6 +1,7 @@
 //! The skill: its commands work, and it goes only where it should.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};
@@ -54,4 +55,23 @@ fn the_skill_is_installed_where_agents_look_and_replaces_no_other() {
     assert_eq!(installed("--for ./mine --force").len(), 1);
     let shown = laptop.run("skill show");
     assert_eq!(shown.stdout, rgpu::mcp::SKILL.as_bytes());
+}
+
+#[test]
+fn a_link_of_the_project_leads_the_skill_nowhere() {
+    let laptop = Laptop::new();
+    let elsewhere = laptop.path("home/elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::create_dir_all(laptop.project(".claude/skills")).unwrap();
+    symlink(&elsewhere, laptop.project(".claude/skills/rgpu")).unwrap();
+    let said = laptop.show("skill install --for .claude/skills --force");
+    assert!(said.contains("is a symbolic link, which is not followed"), "{said}");
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    // A link in place of the file is replaced.
+    fs::create_dir_all(laptop.project("mine/rgpu")).unwrap();
+    symlink(elsewhere.join("new"), laptop.project("mine/rgpu/SKILL.md")).unwrap();
+    assert_eq!(status(&laptop.run("skill install --for ./mine")), 0);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    let text = fs::read_to_string(laptop.project("mine/rgpu/SKILL.md")).unwrap();
+    assert_eq!(text, rgpu::mcp::SKILL);
 }

@@ -177,7 +177,29 @@ fn a_build_that_an_agent_starts_uses_no_compiler_of_this_machine() {
     let output = host.rgpu(line).env("RGPU_STARTED_BY_AGENT", "1").output().unwrap();
     let shown = host.laptop.shown(line, &output);
     assert_eq!(status(&output), 4, "{shown}");
+    assert!(shown.contains("not compiled on this machine, since an agent"), "{shown}");
     assert!(!shown.contains("this was compiled on this machine"), "{shown}");
     assert_eq!(host.laptop.latest_json("run.json")["remote"], "box");
+    host.nothing_stays_here();
+}
+
+#[test]
+fn nothing_that_an_agent_starts_is_compiled_here_for_another_host() {
+    let Some(host) = HostWithoutCompiler::new() else { return };
+    for line in [
+        "profile --kernel vecadd --mode bench --remote box",
+        "compare --kernel vecadd --kernel reduce --mode bench --remote box",
+    ] {
+        let output = host.rgpu(line).env("RGPU_STARTED_BY_AGENT", "1").output().unwrap();
+        let shown = host.laptop.shown(line, &output);
+        assert_ne!(status(&output), 0, "{shown}");
+        assert!(shown.contains("not compiled on this machine, since an agent"), "{shown}");
+        assert!(shown.contains("has no CUDA compiler"), "{shown}");
+        assert!(!shown.contains("compiling on this machine"), "{shown}");
+        let line = format!("{line} --dry-run");
+        let output = host.rgpu(&line).env("RGPU_STARTED_BY_AGENT", "1").output().unwrap();
+        let shown = host.laptop.shown(&line, &output);
+        assert!(!shown.contains("is compiled for"), "{shown}");
+    }
     host.nothing_stays_here();
 }

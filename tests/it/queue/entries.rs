@@ -314,6 +314,38 @@ fn files_that_git_keeps_although_it_ignores_their_names_are_in_every_snapshot() 
 }
 
 #[test]
+fn settings_of_git_for_people_who_read_patches_do_not_count() {
+    let queue = TestQueue::new();
+    let laptop = &queue.laptop;
+    let git = |line: &str| git(&laptop.project(""), line);
+    laptop.write("lib/code", "one\ntwo\nthree\n");
+    git("init -q");
+    git("add -A");
+    git("commit -q -m x");
+    for setting in [
+        "color.ui always",
+        "diff.noprefix true",
+        "diff.mnemonicPrefix true",
+        "diff.srcPrefix x/",
+        "diff.dstPrefix y/",
+        "diff.context 0",
+        "diff.relative true",
+        "diff.submodule log",
+        "core.quotePath false",
+        "apply.whitespace error",
+    ] {
+        git(&format!("config {setting}"));
+    }
+    laptop.write("lib/code", "one\n2\nthree\n");
+    laptop.write("lib/zä", "new\n");
+    let id = queue.add("--snapshot patch -- sh -c 'cat lib/*'");
+    queue.run_once();
+    let printed = queue.output(id);
+    let printed = String::from_utf8_lossy(&printed);
+    assert_eq!(printed, "one\n2\nthree\nnew\n", "{:?}", queue.entry(id));
+}
+
+#[test]
 fn a_submodule_is_in_a_copy_and_refused_for_a_patch() {
     let queue = TestQueue::new();
     let laptop = &queue.laptop;

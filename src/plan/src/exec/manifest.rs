@@ -13,6 +13,7 @@
 
 use std::path::Path;
 
+use rgpu_model::regular_file;
 use toml::{Table, Value};
 
 /// A Rust file without its embedded manifest.
@@ -84,6 +85,8 @@ pub(super) fn split(text: &str) -> Result<SplitSource, String> {
             start_line + 1
         ));
     };
+    regular_file::check_toml_size(&inner)
+        .map_err(|e| format!("line {}: the head cannot be read: {e}", start_line + 1))?;
     let manifest: Table = toml::from_str(&inner).map_err(|error| {
         let line = error.span().map_or(0, |span| inner[..span.start].matches('\n').count());
         let problem = error.message().lines().next().unwrap_or_default();

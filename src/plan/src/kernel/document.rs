@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::KernelError;
 use rgpu_model::error::nearest;
+use rgpu_model::toml_error;
 
 /// The file of a document, for error messages.
 pub struct Origin<'a> {
@@ -37,8 +38,8 @@ impl Origin<'_> {
         KernelError::Toml {
             file: PathBuf::from(self.file),
             line: self.line(span.start),
-            key: key.to_owned(),
-            problem: problem.into(),
+            key: toml_error::short(key),
+            problem: toml_error::short(&problem.into()),
             hint,
         }
     }

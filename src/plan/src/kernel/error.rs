@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::expr::ExprError;
+use super::own_files::is_folder_of_call;
 use rgpu_model::error::{Exit, Failure, nearest, shell_word};
 
 /// The hint where not even rgpu's own kernels are found.
@@ -39,6 +40,14 @@ pub enum KernelError {
         path: PathBuf,
         /// The kernel's repository or project.
         root: PathBuf,
+        /// The key of kernel.toml that names it; `None`: an include or import.
+        named_by: Option<&'static str>,
+    },
+    /// A private file outside of the kernel's own folder, so it is not sent along.
+    #[error("`{}` looks like a private file and is not sent", .path.display())]
+    Private {
+        /// The private file.
+        path: PathBuf,
         /// The key of kernel.toml that names it; `None`: an include or import.
         named_by: Option<&'static str>,
     },
@@ -119,6 +128,14 @@ impl KernelError {
     }
 }
 
+/// What names a file: a key of kernel.toml, or an include or import.
+fn who_names(named_by: Option<&str>) -> String {
+    match named_by {
+        Some(key) => format!("kernel.toml names it under `{key}`"),
+        None => "an include or import names it".to_owned(),
+    }
+}
+
 impl From<KernelError> for Failure {
     fn from(error: KernelError) -> Self {
         let failure = |code: &str| Failure::new(Exit::Config, code, error.to_string());
@@ -144,15 +161,24 @@ impl From<KernelError> for Failure {
                     None => failure,
                 }
             }
-            KernelError::OutsideProject { named_by, .. } => {
-                let named = match named_by {
-                    Some(key) => format!("kernel.toml names it under `{key}`"),
-                    None => "an include or import names it".to_owned(),
-                };
-                failure("source_elsewhere")
-                    .cause(named)
-                    .hint("if it belongs to the kernel, copy it into that folder")
+            KernelError::OutsideProject { root, named_by, .. } => {
+                let failure = failure("source_elsewhere")
+                    .cause(who_names(*named_by))
+                    .hint("if it belongs to the kernel, copy it into that folder");
+                // The folder of a repository or of a call does not grow.
+                if root.join(".git").exists() || is_folder_of_call(root) {
+                    failure
+                } else if root.join("rgpu.toml").exists() {
+                    failure.hint("or move that folder's rgpu.toml up, into one that holds both")
+                } else {
+                    failure.hint(
+                        "or put an empty rgpu.toml into a folder below your home that holds both",
+                    )
+                }
             }
+            KernelError::Private { named_by, .. } => failure("private_source")
+                .cause(who_names(*named_by))
+                .hint("if the kernel needs it, copy it into the kernel's own folder"),
             KernelError::Toml { file, line, key, hint, .. } => {
                 let mut failure =
                     failure("bad_kernel_toml").file(format!("{}:{line}", file.display()));

@@ -178,7 +178,7 @@ fn language_of(extension: &str) -> Option<&'static dyn Language> {
 
 fn load_toml(file: &Path) -> Result<FoundKernel, KernelError> {
     // It may be a pipe or a device, if the project came from elsewhere.
-    let text = regular_file::read_to_string(file, regular_file::MAX_FILE_BYTES)
+    let text = regular_file::read_to_string(file, regular_file::MAX_TOML_BYTES)
         .map_err(KernelError::unreadable(file, None))?;
     Ok(FoundKernel { spec: read(file, &text)?, assumptions: Vec::new() })
 }

@@ -1,56 +1,104 @@
 //! The files that may be sent along with a kernel: those of its own repository or project. A cloned
 //! kernel.toml or include could name any file of this machine, and the kernel's code can read every
 //! file that is sent along.
+//!
+//! The user's home folder is never a kernel's repository or project, although it may be a
+//! repository itself or hold an `rgpu.toml`: everything lies below it.
 
 use std::path::{Path, PathBuf};
 
+use super::source::is_private;
 use super::{KernelError, KernelFolders};
+
+/// The folder in rgpu's cache with the files that agents send.
+pub const CALLS_FOLDER: &str = "mcp";
+
+/// The beginning of the name of the folder with the files of one call, in [`CALLS_FOLDER`].
+pub const CALL_PREFIX: &str = "files-";
 
 /// The folder whose files may be sent along with a kernel.
 pub(crate) struct OwnFiles {
+    /// The kernel's own folder.
+    folder: PathBuf,
+    /// The folder of its repository or project.
     root: PathBuf,
 }
 
 impl OwnFiles {
-    /// For the kernel in `folder`: the nearest parent with `.git` or the nearest with `rgpu.toml`,
-    /// the outer one if there are both; else the folder of `kernel_folders` that contains it; else
-    /// its own folder.
+    /// For the kernel in `folder`: the folder of the call with which an agent sent it; else the
+    /// nearest parent with `.git`, or without one the nearest with `rgpu.toml`; else the folder of
+    /// `kernel_folders` that contains it; else its own folder. The home folder and the folders
+    /// above it count only for a kernel that lies directly in them.
     pub(crate) fn find(folder: &Path, kernel_folders: &KernelFolders) -> Self {
+        Self::find_below(folder, kernel_folders, std::env::home_dir().as_deref())
+    }
+
+    fn find_below(folder: &Path, kernel_folders: &KernelFolders, home: Option<&Path>) -> Self {
         let start = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        let Ok(real) = start.canonicalize() else { return Self { root: start.to_owned() } };
-        let nearest_with = |mark: &str| real.ancestors().find(|above| above.join(mark).exists());
-        let candidates = [nearest_with(".git"), nearest_with("rgpu.toml")].into_iter().flatten();
-        let root = candidates.min_by_key(|root| root.components().count()).map(Path::to_owned);
+        let Ok(real) = start.canonicalize() else {
+            return Self { folder: start.to_owned(), root: start.to_owned() };
+        };
+        if let Some(call) = real.ancestors().find(|above| is_folder_of_call(above)) {
+            return Self { root: call.to_owned(), folder: real };
+        }
+        let home = home.and_then(|home| home.canonicalize().ok());
+        let may_be_root = |above: &Path| {
+            let has_home = home.as_deref().is_some_and(|home| home.starts_with(above));
+            above == real || !has_home
+        };
+        let nearest_with = |mark: &str| {
+            real.ancestors().find(|above| may_be_root(above) && above.join(mark).exists())
+        };
+        let marked = nearest_with(".git").or_else(|| nearest_with("rgpu.toml"));
         let containing = || {
             let containing =
                 std::iter::once(kernel_folders.project.clone()).chain(kernel_folders.folders());
             containing
                 .filter_map(|folder| folder.canonicalize().ok())
-                .find(|folder| real.starts_with(folder))
+                .find(|folder| real.starts_with(folder) && may_be_root(folder))
         };
-        Self { root: root.or_else(containing).unwrap_or(real) }
+        let root = marked.map(Path::to_owned).or_else(containing).unwrap_or_else(|| real.clone());
+        Self { folder: real, root }
     }
 
-    /// Refuses a file outside of the root, also if a link leads there. `named_by` is the key of
-    /// kernel.toml that names it; `None`: an include or import.
+    /// Refuses a file outside of the root, also if a link leads there, and a private file outside
+    /// of the kernel's own folder. `named_by` is the key of kernel.toml that names it; `None`: an
+    /// include or import.
     ///
     /// # Errors
-    /// [`KernelError::OutsideProject`]. A file that does not exist is not an error here; its reader
-    /// reports it.
+    /// [`KernelError::OutsideProject`], [`KernelError::Private`]. A file that does not exist is not
+    /// an error here; its reader reports it.
     pub(crate) fn check(
         &self,
         path: &Path,
         named_by: Option<&'static str>,
     ) -> Result<(), KernelError> {
-        match path.canonicalize() {
-            Ok(real) if !real.starts_with(&self.root) => Err(KernelError::OutsideProject {
+        let Ok(real) = path.canonicalize() else { return Ok(()) };
+        let Ok(inside) = real.strip_prefix(&self.root) else {
+            return Err(KernelError::OutsideProject {
                 path: path.to_owned(),
                 root: self.root.clone(),
                 named_by,
-            }),
-            _ => Ok(()),
+            });
+        };
+        if is_private(inside) && !real.starts_with(&self.folder) {
+            return Err(KernelError::Private { path: path.to_owned(), named_by });
         }
+        Ok(())
     }
+}
+
+/// Whether a file that `folder` names may be sent to a host, by the rules for a kernel in `folder`.
+/// A file that does not exist may.
+pub fn may_be_sent(path: &Path, folder: &Path, kernel_folders: &KernelFolders) -> bool {
+    OwnFiles::find(folder, kernel_folders).check(path, None).is_ok()
+}
+
+/// Whether a folder has the files of one call of an agent.
+pub(super) fn is_folder_of_call(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_in_calls = folder.parent().is_some_and(|parent| parent.ends_with(CALLS_FOLDER));
+    is_in_calls && name.starts_with(CALL_PREFIX)
 }
 
 #[cfg(test)]
@@ -65,7 +113,9 @@ mod tests {
         let top = dir.path().canonicalize().unwrap();
         let kernel = top.join("clone/sub/k");
         fs::create_dir_all(&kernel).unwrap();
-        let root = |kernel_folders: &KernelFolders| OwnFiles::find(&kernel, kernel_folders).root;
+        let root = |kernel_folders: &KernelFolders| {
+            OwnFiles::find_below(&kernel, kernel_folders, None).root
+        };
         assert_eq!(root(&KernelFolders::default()), kernel);
         let with_project = KernelFolders { project: top.join("clone"), ..KernelFolders::default() };
         assert_eq!(root(&with_project), top.join("clone"));
@@ -76,5 +126,65 @@ mod tests {
         assert_eq!(root(&with_outer_folder), top.join("clone/sub"));
         fs::create_dir(top.join("clone/.git")).unwrap();
         assert_eq!(root(&with_outer_folder), top.join("clone"));
+    }
+
+    #[test]
+    fn the_home_folder_is_no_project_of_what_lies_below_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let kernel = home.join("unpacked/k");
+        fs::create_dir_all(&kernel).unwrap();
+        fs::create_dir(home.join(".git")).unwrap();
+        fs::write(home.join("rgpu.toml"), "").unwrap();
+        let kernel_folders = KernelFolders { project: home.clone(), ..KernelFolders::default() };
+        let root = |folder: &Path, home: &Path| {
+            OwnFiles::find_below(folder, &kernel_folders, Some(home)).root
+        };
+        assert_eq!(root(&kernel, &home), kernel);
+        // Nor is a folder above it.
+        assert_eq!(root(&kernel, &home.join("unpacked")), kernel);
+        // A kernel that lies directly in it has the files below.
+        assert_eq!(root(&home, &home), home);
+        fs::write(home.join("unpacked/rgpu.toml"), "").unwrap();
+        assert_eq!(root(&kernel, &home), home.join("unpacked"));
+        // A clone ends at its own repository, whatever lies above.
+        fs::create_dir(kernel.join(".git")).unwrap();
+        assert_eq!(root(&kernel, Path::new("/nonexistent")), kernel);
+    }
+
+    #[test]
+    fn the_files_of_a_call_have_their_folder_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let call = top.join("cache").join(CALLS_FOLDER).join(format!("{CALL_PREFIX}a1"));
+        let kernel = call.join("k");
+        fs::create_dir_all(&kernel).unwrap();
+        fs::create_dir(top.join(".git")).unwrap();
+        fs::write(top.join("cache/rgpu.toml"), "").unwrap();
+        let kernel_folders = KernelFolders { project: top, ..KernelFolders::default() };
+        for folder in [&kernel, &call] {
+            assert_eq!(OwnFiles::find_below(folder, &kernel_folders, None).root, call);
+        }
+    }
+
+    #[test]
+    fn private_files_of_a_repository_are_not_sent_from_outside_the_kernels_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let kernel = top.join("k");
+        fs::create_dir_all(&kernel).unwrap();
+        fs::create_dir_all(top.join(".ssh")).unwrap();
+        for file in ["rgpu.toml", ".env", "server.pem", ".ssh/known", "common.h", "k/.env"] {
+            fs::write(top.join(file), "").unwrap();
+        }
+        let own_files = OwnFiles::find_below(&kernel, &KernelFolders::default(), None);
+        for private in [".env", "server.pem", ".ssh/known"] {
+            let refused = own_files.check(&kernel.join("..").join(private), Some("files"));
+            assert!(matches!(refused, Err(KernelError::Private { .. })), "{private}");
+        }
+        // The user has put this one beside the kernel.
+        for fine in ["../common.h", ".env"] {
+            own_files.check(&kernel.join(fine), Some("files")).unwrap();
+        }
     }
 }

@@ -4,8 +4,6 @@
 //!
 //! Source: the published packages `wafer-ai` 0.0.13 and 0.0.85.
 
-#![expect(clippy::disallowed_methods, reason = "the service's settings in the user's home")]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +13,8 @@ use serde::Deserialize;
 use super::error::WaferError;
 use crate::http::is_loopback;
 use crate::secret_file::variables;
+use rgpu_model::regular_file::{self, MAX_TOML_BYTES};
+use rgpu_model::toml_error;
 
 /// The URLs of the live service and of its authentication server.
 const LIVE_SERVICE: (&str, &str) = ("https://www.api.wafer.ai", "https://auth.wafer.ai");
@@ -83,9 +83,9 @@ impl WaferService {
         let var = |name: &str| var(name).or_else(|| dotenv.get(name).cloned());
         let path = folder.join("config.toml");
         let file: WaferConfigFile =
-            toml::from_str(&text(&path)?).map_err(|e| WaferError::Local {
+            toml::from_str(&text(&path)?).map_err(|e: toml::de::Error| WaferError::Local {
                 what: format!("`{}` cannot be read", path.display()),
-                why: e.to_string(),
+                why: toml_error::short(&e.to_string()),
             })?;
         let name = match file.api.environment.as_str() {
             "" => "prod",
@@ -129,7 +129,7 @@ fn checked_url(address: &str) -> Result<String, WaferError> {
 
 /// The text of a file; empty if it does not exist.
 fn text(path: &Path) -> Result<String, WaferError> {
-    match std::fs::read_to_string(path) {
+    match regular_file::read_to_string(path, MAX_TOML_BYTES) {
         Ok(text) => Ok(text),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
         Err(e) => Err(WaferError::Local {

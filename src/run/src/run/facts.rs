@@ -85,7 +85,7 @@ impl FactsCache {
     pub fn record_failed_try(&self, failed: &FailedTry) {
         if let Ok(bytes) = serde_json::to_vec(failed) {
             // A record that cannot be written is only missing in lists of hosts.
-            let _ = atomic::write(&self.failed_try_path(), &bytes);
+            let _ = atomic::write_private(&self.failed_try_path(), &bytes);
         }
     }
 
@@ -143,7 +143,7 @@ impl FactsCache {
             CachedFacts { rgpu: env!("CARGO_PKG_VERSION").to_owned(), asked_s: now_s, facts };
         if let Ok(bytes) = serde_json::to_vec(&cached) {
             // A cache that cannot be written only costs time.
-            let _ = atomic::write(&self.path, &bytes);
+            let _ = atomic::write_private(&self.path, &bytes);
         }
         Ok(cached.facts)
     }

@@ -86,7 +86,7 @@ impl FailedRungs {
         }
         if changed && let Ok(bytes) = serde_json::to_vec(&stored) {
             // If it cannot be written, the rung is tried again next time.
-            let _ = atomic::write(&self.path, &bytes);
+            let _ = atomic::write_private(&self.path, &bytes);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Compiles a kernel on this machine if its host cannot: with NVRTC (which needs no host compiler
-//! and no GPU), else with nvcc.
+//! and no GPU), else with nvcc. Not for an agent: includes and messages of a compiler reach every
+//! file of this machine.
 //!
 //! The build runs as a plan with only the build step, on this machine's agent, so logs, time limits
 //! and cancelling work as on a host. Its job is dropped here once its files are in the run folder.
@@ -15,6 +16,7 @@ use super::job::{self, JobResult, RunContext};
 use super::lifecycle::RunSession;
 use super::programs::Programs;
 use super::resume;
+use crate::config::is_started_by_agent;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
 use rgpu_plan::kernel::EntryPoint;
@@ -24,9 +26,13 @@ use rgpu_plan::tool::{
 use rgpu_remote::options::NoPrompt;
 use rgpu_remote::{ConnectOptions, HostLink, OnRemote, Remote, RemoteSpec, UnknownHostPolicy};
 
+/// Why nothing is compiled on this machine for an agent, and what the user can do.
+pub const NOT_FOR_AGENTS: &str = "not compiled on this machine, since an agent started this: type \
+                                  the command yourself, or install a CUDA compiler on the host";
+
 /// Compiles the request's kernel on this machine if its host cannot, and adds the files to the
-/// request. Without a compiler here, the plan reports that the host has none. `sequence` numbers the
-/// builds of one run.
+/// request. Without a compiler here, and for an agent, the plan reports that the host has none.
+/// `sequence` numbers the builds of one run.
 ///
 /// # Errors
 /// The kernel does not compile, or this machine's agent does not start.
@@ -39,6 +45,10 @@ pub(super) async fn compile_here(
     context: &mut RunContext<'_>,
 ) -> Result<()> {
     if super::is_local(session.link) || !lacks_compiler(request, facts) {
+        return Ok(());
+    }
+    if is_started_by_agent() {
+        context.reporter.report(&RunEvent::Note { text: NOT_FOR_AGENTS });
         return Ok(());
     }
     if !has_flags_for_code_only(request) {
@@ -73,7 +83,9 @@ pub fn arch_to_compile_here(
     request: &Request,
     facts: &HostFacts,
 ) -> Result<Option<String>, PlanError> {
-    let is_compiled_here = lacks_compiler(request, facts) && has_flags_for_code_only(request);
+    let is_compiled_here = !is_started_by_agent()
+        && lacks_compiler(request, facts)
+        && has_flags_for_code_only(request);
     is_compiled_here.then(|| tool::target_arch(request, facts)).transpose()
 }
 

@@ -27,7 +27,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// As [`write()`].
 pub fn write_parts<'p>(path: &Path, parts: impl IntoIterator<Item = &'p [u8]>) -> io::Result<()> {
     let folder = parent(path)?;
-    fs::create_dir_all(folder)?;
+    make_folder(folder)?;
     let mut file = default_mode().tempfile_in(folder)?;
     let mut slices: Vec<IoSlice<'_>> = parts.into_iter().map(IoSlice::new).collect();
     let mut remaining = slices.as_mut_slice();
@@ -53,7 +53,7 @@ pub struct TemporaryFile(tempfile::TempPath);
 /// # Errors
 /// I/O errors; the temporary file is removed.
 pub fn write_temporary(folder: &Path, bytes: &[u8]) -> io::Result<TemporaryFile> {
-    fs::create_dir_all(folder)?;
+    make_folder(folder)?;
     let mut file = default_mode().tempfile_in(folder)?;
     file.write_all(bytes)?;
     Ok(TemporaryFile(file.into_temp_path()))
@@ -82,13 +82,14 @@ pub fn write_new(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) ->
     Ok(())
 }
 
-/// Writes a file that only its owner may read (secrets, the user's remotes).
+/// Writes a file that only its owner may read (secrets, the user's remotes). So are the folders above
+/// it that are missing.
 ///
 /// # Errors
 /// As [`write()`].
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = parent(path)?;
-    fs::create_dir_all(folder)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
@@ -114,13 +115,14 @@ pub fn make_private_folder(folder: &Path) -> io::Result<()> {
 /// Waits for the lock under which `file` may be read, changed and rewritten; dropping the returned
 /// handle releases it. On a file system without locks it does not wait.
 ///
-/// The lock is on the file's folder, since each write replaces the file itself.
+/// The lock is on the file's folder, since each write replaces the file itself. A missing folder is
+/// made for the user alone.
 ///
 /// # Errors
 /// The folder cannot be created or opened.
 pub fn lock_parent_of(file: &Path) -> io::Result<File> {
     let folder = parent(file)?;
-    fs::create_dir_all(folder)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let lock = File::open(folder)?;
     let _ = lock.lock();
     Ok(lock)
@@ -132,11 +134,19 @@ fn parent(path: &Path) -> io::Result<&Path> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a file's path"))
 }
 
-/// Temporary files with the mode of any new file, as the user's umask has it. tempfile's own mode is
-/// 0600.
+/// Creates a folder, and those above it that are missing, so that nobody but the user can write to
+/// them, whatever the umask is.
+///
+/// # Errors
+/// I/O errors.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(folder)
+}
+
+/// Temporary files that others may read, if the user's umask lets them. tempfile's own mode is 0600.
 fn default_mode() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".writing-").permissions(fs::Permissions::from_mode(0o666));
+    builder.prefix(".writing-").permissions(fs::Permissions::from_mode(0o644));
     builder
 }
 
@@ -186,5 +196,20 @@ mod tests {
         let path = dir.path().join("config.toml");
         write_private(&path, b"x").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn folders_above_private_files_are_private_and_no_file_is_writable_by_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode =
+            |path: &str| fs::metadata(dir.path().join(path)).unwrap().permissions().mode() & 0o777;
+        write_private(&dir.path().join("a/b/config.toml"), b"x").unwrap();
+        drop(lock_parent_of(&dir.path().join("c/config.toml")).unwrap());
+        assert_eq!([mode("a"), mode("a/b"), mode("c")], [0o700; 3]);
+        write(&dir.path().join("d/e/file"), b"x").unwrap();
+        write_parts(&dir.path().join("f/file"), [b"x".as_slice()]).unwrap();
+        for path in ["d", "d/e", "d/e/file", "f", "f/file"] {
+            assert_eq!(mode(path) & 0o022, 0, "{path}");
+        }
     }
 }

@@ -31,6 +31,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
+use super::atomic;
 use rgpu_model::beneath::{self, Folder};
 use rgpu_model::error::{Exit, Failure, shell_word};
 
@@ -371,7 +372,7 @@ fn is_own(own_ids: &Path, id: &str) -> bool {
 /// Adds an id to the user's list.
 fn remember(own_ids: &Path, id: &str) -> Result<(), StateError> {
     let folder = own_ids.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(io_error("create", folder))?;
+    atomic::make_private_folder(folder).map_err(io_error("create", folder))?;
     let mut options = OpenOptions::new();
     let mut file = options
         .append(true)

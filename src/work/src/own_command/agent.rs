@@ -8,13 +8,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The variable by which a command knows that an agent started it, not its user.
-pub const AGENT_VARIABLE: &str = "RGPU_STARTED_BY_AGENT";
-
-/// Whether an agent started this process.
-pub fn is_started_by_agent() -> bool {
-    std::env::var_os(AGENT_VARIABLE).is_some()
-}
+pub use rgpu_run::config::{AGENT_VARIABLE, is_started_by_agent};
 
 /// A command that agents may start, and what they may write after it.
 #[derive(Debug)]

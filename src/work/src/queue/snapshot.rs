@@ -31,6 +31,31 @@ use rgpu_run::store::{QuietGit, inner_repositories, project_files};
 const PATCH: &str = "changes.patch";
 const FILES: &str = "files";
 
+/// The command that writes the patch. Settings of git for people who read patches do not count.
+const DIFF: [&str; 17] = [
+    "-c",
+    "diff.relative=false",
+    "diff",
+    "--cached",
+    "--binary",
+    "--full-index",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-renames",
+    "--no-color",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "--unified=3",
+    "--inter-hunk-context=0",
+    "--submodule=short",
+    "--ignore-submodules=none",
+    "-O/dev/null",
+];
+
+/// The command that reads it.
+const APPLY: [&str; 5] =
+    ["apply", "--cached", "--binary", "--whitespace=nowarn", "--no-ignore-whitespace"];
+
 /// The mode of the patch, before the user's umask.
 const FILE_MODE: u32 = 0o666;
 
@@ -257,12 +282,12 @@ fn write_patch(top: &Path, folder: &Folder) -> Result<String, QueueError> {
     git.check_no_inner_repository()?;
     git.output(&["add", "--all", "--", "."])?;
     git.check_no_inner_repository()?;
-    let flags =
-        ["--cached", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames"];
     let path = folder.path().join(PATCH);
     let file = folder.create_new(PATCH, FILE_MODE).map_err(io_error("create", &path))?;
     // The files of a project may be of any size, so its patch is no answer to be read.
-    let mut diff = git.command(&[&["diff"], &flags[..], &[commit.as_str()]].concat());
+    let mut diff = git.command(&[&DIFF[..], &[commit.as_str()]].concat());
+    // It may set the lines around a change, before any flag.
+    diff.env_remove("GIT_DIFF_OPTS");
     let patch = file.try_clone().map_err(io_error("write", &path))?;
     let started = diff.stdout(patch).stderr(Stdio::piped()).spawn();
     let output = started.and_then(|child| wait_for_answer(child, MAX_LIST_BYTES));
@@ -284,7 +309,7 @@ fn apply_patch(
     let bytes = files.open_file(patch).and_then(|file| file.metadata());
     if bytes.map_err(io_error("read", patch))?.len() > 0 {
         let file = patch.to_string_lossy();
-        git.output(&["apply", "--cached", "--binary", "--whitespace=nowarn", "--", &file])?;
+        git.output(&[&APPLY[..], &["--", &*file]].concat())?;
     }
     let mut prefix = std::ffi::OsString::from("--prefix=");
     prefix.push(tree.path());

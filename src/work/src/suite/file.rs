@@ -108,7 +108,7 @@ impl SuiteFile {
         let Some(file) = file else { return Ok(Self::of_kernels(kernels)) };
         let text = rgpu_model::regular_file::read_to_string(
             &file,
-            rgpu_model::regular_file::MAX_FILE_BYTES,
+            rgpu_model::regular_file::MAX_TOML_BYTES,
         )
         .map_err(|e| {
             Failure::new(Exit::Config, "missing_bench_toml", "the suite cannot be read")

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 
+use rgpu_model::regular_file;
 use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -120,6 +121,8 @@ impl PythonEnv {
             requires_python: Option<String>,
         }
         let Some((line, block)) = block(text)? else { return Ok(None) };
+        regular_file::check_toml_size(&block)
+            .map_err(|e| ScriptError::Toml { line, problem: e.to_string() })?;
         let block: Block = toml::from_str(&block).map_err(|error| ScriptError::Toml {
             line,
             problem: error.message().lines().next().unwrap_or_default().to_owned(),

@@ -10,11 +10,8 @@ use super::{Direction, LoopConfig, LoopMode, Metric, is_allowed, matcher};
 use crate::loops::LoopError;
 use rgpu_model::beneath::Folder;
 use rgpu_model::error::shell_word;
-use rgpu_model::regular_file;
+use rgpu_model::{regular_file, toml_error};
 use rgpu_run::store::project_files;
-
-/// The largest loop.toml in bytes.
-const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// The largest file with the user's words for the worker.
 const MAX_INSTRUCTIONS_BYTES: u64 = 1 << 20;
@@ -37,9 +34,19 @@ pub struct ConfigOrigin {
 }
 
 impl ConfigOrigin {
+    /// The file with the loop's settings.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Whether the key's value is one of the command line.
+    pub fn is_typed(&self, key: &str) -> bool {
+        matches!(self.keys.get(key), Some((_, None)))
+    }
+
     /// The error of a wrong value.
     pub fn error(&self, key: &str, why: impl Into<String>) -> LoopError {
-        let why = why.into();
+        let why = toml_error::short(&why.into());
         let (line, why) = match self.keys.get(key) {
             Some((name, None)) => (None, format!("`{name}` of the command line: {why}")),
             Some((name, line)) => (*line, format!("`{name}`: {why}")),
@@ -57,11 +64,11 @@ impl LoopConfig {
     /// nothing.
     pub fn read(file: &Path, overrides: &[String]) -> Result<(Self, ConfigOrigin), LoopError> {
         let wrong = |line, why| LoopError::Config { file: file.to_owned(), line, why };
-        let text = regular_file::read_to_string(file, MAX_CONFIG_BYTES)
+        let text = regular_file::read_to_string(file, regular_file::MAX_TOML_BYTES)
             .map_err(|e| wrong(None, format!("it cannot be read: {e}")))?;
         let not_toml = |e: toml::de::Error| {
             let line = e.span().map(|span| line_of(&text, span.start));
-            wrong(line, format!("not TOML: {}", e.message()))
+            wrong(line, format!("not TOML: {}", toml_error::short(e.message())))
         };
         let mut origin = ConfigOrigin { file: file.to_owned(), keys: BTreeMap::new() };
         for key in DeTable::parse(&text).map_err(not_toml)?.get_ref().keys() {
@@ -98,7 +105,7 @@ impl LoopConfig {
                 .map_err(|e| origin.error(key, e.message()))?;
         }
         let config = Self::deserialize(toml::Value::Table(table))
-            .map_err(|e| wrong(None, e.message().to_owned()))?;
+            .map_err(|e| wrong(None, toml_error::short(e.message())))?;
         config.check().map_err(|(key, why)| origin.error(key, why))?;
         Ok((config, origin))
     }
@@ -307,6 +314,22 @@ mod tests {
         let again: LoopConfig =
             serde_json::from_value(serde_json::to_value(&config).unwrap()).unwrap();
         assert_eq!(again, config);
+    }
+
+    #[test]
+    fn a_key_of_the_command_line_is_told_from_one_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("loop.toml");
+        std::fs::write(&file, "kernel_path = \"k\"\nremote = \"a\"\n").unwrap();
+        let is_typed = |overrides: &[&str]| {
+            let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+            let (_, origin) = LoopConfig::read(&file, &overrides).unwrap();
+            assert_eq!(origin.file(), file);
+            origin.is_typed("remote")
+        };
+        assert!(!is_typed(&[]));
+        assert!(!is_typed(&["max_iterations=3"]));
+        assert!(is_typed(&["remote=b"]));
     }
 
     #[test]
