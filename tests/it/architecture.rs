@@ -21,7 +21,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("store", &["process_tree"]),
     ("config", &["store"]),
     ("disasm", &["foreign_file", "store"]),
-    ("run", &["store", "disasm"]),
+    ("run", &["config", "store", "disasm"]),
     ("own_command", &[]),
     ("queue", &["own_command"]),
     ("loops", &["own_command"]),
