@@ -73,9 +73,10 @@ pub(in crate::cli) fn write_out(bytes: &[u8]) -> bool {
 /// terminal through [`escape_but_colors`].
 pub(in crate::cli) fn write_program_output(bytes: &[u8]) {
     static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
-    let written = match *IS_TERMINAL {
-        true => write_and_flush(escape_but_colors(bytes).as_bytes()),
-        false => write_and_flush(bytes),
+    let written = if *IS_TERMINAL {
+        write_and_flush(escape_but_colors(bytes).as_bytes())
+    } else {
+        write_and_flush(bytes)
     };
     if let Err(error) = written {
         record_write_error(&error);
